@@ -1,0 +1,31 @@
+// The sum of one chunk over workers, pairwise in rank order:
+//   fold(lo, hi) = x_lo if one; else fold(lo, lo+p) + fold(lo+p, hi), p = the largest power of two below the number.
+// fp16 and bf16 are widened to FP32, folded, and rounded once; bfp is decoded, folded in FP32 and encoded once;
+// int32 wraps. Arrival order never shows: payloads are given by rank.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "numbers/format.h"
+#include "numbers/kernels.h"
+
+namespace netfold::numbers {
+
+// Working memory of a fold, made once (no allocation on the packet path) for chunks of up to `count_max` elements and
+// up to `workers_max` contributions.
+class Folder {
+ public:
+  Folder(std::size_t count_max, std::size_t workers_max, const Kernels& with = kernels());
+
+  // payloads[rank], each encoded_bytes(wire, count) long and well formed; `out` as long. `out` overlaps no payload.
+  void fold(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out);
+
+ private:
+  const Kernels* kernels_;
+  std::size_t count_max_;
+  std::vector<float> levels_;  // one row of count_max_ per level of the tree, and one for a leaf
+};
+
+}  // namespace netfold::numbers

@@ -1,0 +1,47 @@
+// How elements travel, and how many bytes they take. Wire values are little-endian; the values of Format are the
+// format nibble of a packet's header (PROTOCOL.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace netfold::numbers {
+
+enum class Format : std::uint8_t { kNone = 0, kFp32 = 1, kFp16 = 2, kBf16 = 3, kInt32 = 4, kBfp = 5 };
+
+// bfp<block, mantissa>: `block` elements share an 8-bit exponent, each keeps a signed mantissa of `mantissa` bits and
+// a sign. block is a power of two from 8 to 128, mantissa is 2 to 7.
+struct BfpShape {
+  std::uint8_t block = 16;
+  std::uint8_t mantissa = 7;
+
+  bool operator==(const BfpShape&) const = default;
+};
+
+// What a packet's payload is written in. `bfp` matters only where format is kBfp.
+struct WireFormat {
+  Format format = Format::kFp32;
+  BfpShape bfp = {};
+};
+
+// The element type of a tensor in a worker's memory.
+enum class ElementType : std::uint8_t { kFp32, kFp16, kBf16, kInt32 };
+
+bool is_valid(BfpShape shape);
+std::size_t bfp_block_bytes(BfpShape shape);  // 1 + block * (mantissa + 1) / 8
+
+std::size_t size_bytes(ElementType type);
+std::size_t encoded_bytes(WireFormat wire, std::size_t count);           // a chunk's last bfp block is padded
+std::size_t elements_that_fit(WireFormat wire, std::size_t room_bytes);  // whole blocks only, for bfp
+
+const char* name_of(Format format);  // "fp32", "fp16", "bf16", "int32", "bfp"
+std::optional<Format> format_named(std::string_view name);
+const char* name_of(ElementType type);
+std::optional<ElementType> element_type_named(std::string_view name);
+
+// int32 tensors travel as int32 alone; floating-point tensors travel in any floating-point format.
+bool can_travel_as(ElementType type, Format format);
+
+}  // namespace netfold::numbers

@@ -1,0 +1,78 @@
+// The data packet: layout, sizes, parse, emit, print. See PROTOCOL.md for the words.
+//
+//   0        1        2        4        6        8        10       12               16
+//   +--------+--------+--------+--------+--------+--------+--------+----------------+ - - - - +- - - - -+
+//   |ver|kind|fmt|flag|  job   | epoch  | worker |  slot  | count  |     chunk      | payload |   tag   |
+//   +--------+--------+--------+--------+--------+--------+--------+----------------+ - - - - +- - - - -+
+// Header fields are in network byte order; elements are little-endian. The tag (16 bytes) is there if its flag is set.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "numbers/format.h"
+
+namespace netfold::wire {
+
+constexpr std::uint8_t kProtocolVersion = 1;
+constexpr std::size_t kHeaderBytes = 16;
+constexpr std::size_t kTagBytes = 16;
+constexpr std::size_t kUdpIpBytes = 28;      // IPv4 20, UDP 8
+constexpr std::uint16_t kSwitchWorker = 0xffff;  // `worker` of a packet that concerns no single rank
+
+enum class Kind : std::uint8_t {
+  kContribution = 0,  // worker to switch: my elements of this chunk
+  kResult = 1,        // switch to worker: the folded elements of this chunk
+  kProbe = 2,         // worker to switch: where is the result of this chunk?
+  kMissing = 3,       // switch to worker: your contribution to this chunk is not here, send it
+  kWaiting = 4,       // switch to worker: yours is here; the lowest rank whose is not is `worker`
+};
+
+enum Flag : std::uint8_t {
+  kTagged = 1,  // a keyed tag follows the payload
+  kLast = 2,    // this chunk is the last of its tensor: workers that disagree on a length find out here
+};
+
+struct Header {
+  Kind kind = Kind::kContribution;
+  numbers::Format format = numbers::Format::kNone;
+  std::uint8_t flags = 0;
+  std::uint16_t job = 0;
+  std::uint16_t epoch = 0;
+  std::uint16_t worker = 0;
+  std::uint16_t slot = 0;
+  std::uint16_t count = 0;  // elements
+  std::uint32_t chunk = 0;  // number of this chunk within the epoch; wraps
+
+  bool operator==(const Header&) const = default;
+};
+
+using HeaderBytes = std::array<std::byte, kHeaderBytes>;
+
+HeaderBytes emit(const Header& header);
+
+// The one reader of packet bytes. Returns a name for what is wrong: these are the first drop reasons.
+enum class ParseError : std::uint8_t { kNone, kShort, kVersion, kKind, kFormat, kFlags, kLength };
+
+struct Packet {
+  Header header;
+  std::span<const std::byte> payload;
+  std::span<const std::byte> tag;  // empty, or kTagBytes
+};
+
+// `bfp` is the job-independent upper bound: the payload's exact length is checked against the job by whoever knows the
+// job (check_payload). Here: header well formed, tag split off, and probe, missing and waiting carry no payload.
+ParseError parse(std::span<const std::byte> bytes, Packet& packet);
+
+// True if the payload is exactly as long as `count` elements of the header's format take.
+bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp);
+
+std::string to_string(const Header& header);
+const char* name_of(Kind kind);
+const char* name_of(ParseError error);
+
+}  // namespace netfold::wire
