@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Formatters and linters, pinned by tools/requirements.lock. `tools/lint.sh VENV fix` mends what can be mended by itself.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=${1:-.venv}
+mode=${2:-check}
+mapfile -t cpp < <(git -c safe.directory='*' ls-files -co --exclude-standard -- '*.h' '*.cc')
+mapfile -t shell < <(git -c safe.directory='*' grep -lE -m1 '^#!.*\bbash$' -- tools .ci)
+
+if [ "$mode" = fix ]; then
+  "$venv/bin/ruff" check --quiet --fix . || true
+  "$venv/bin/ruff" format .
+  "$venv/bin/clang-format" -i "${cpp[@]}"
+  exit
+fi
+
+status=0
+"$venv/bin/ruff" check . || status=1
+"$venv/bin/ruff" format --check . || status=1
+"$venv/bin/clang-format" --dry-run -Werror "${cpp[@]}" || status=1
+shellcheck "${shell[@]}" || status=1
+exit $status

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Installs what Netfold needs on this machine: system packages (through apt where there is one) and pinned Python
+# packages into a virtual environment. Run it as often as you like: what is there already is left alone.
+#
+#   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv; PURPOSE: demo (to build and to train) or test (that, and the tests)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+venv=${1:-.venv}
+purpose=${2:-demo}
+python=${PYTHON:-python3}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+# What it is for | how to see that it is there | its package in apt | dnf | pacman. A name of another maker's program
+# counts as well, e.g. a Chrome that was there before.
+requirements() {
+  cat <<'TABLE'
+demo|command g++|g++|gcc-c++|gcc
+demo|command cmake|cmake|cmake|cmake
+demo|command ninja|ninja-build|ninja-build|ninja
+demo|command pkg-config|pkg-config|pkgconf-pkg-config|pkgconf
+demo|command flock|util-linux|util-linux|util-linux
+demo|header fmt/core.h|libfmt-dev|fmt-devel|fmt
+demo|header spdlog/spdlog.h|libspdlog-dev|spdlog-devel|spdlog
+demo|header CLI/CLI.hpp|libcli11-dev|cli11-devel|cli11
+demo|header sodium.h|libsodium-dev|libsodium-devel|libsodium
+demo|header nlohmann/json.hpp|nlohmann-json3-dev|json-devel|nlohmann-json
+demo|header httplib.h|libcpp-httplib-dev|cpp-httplib-devel|cpp-httplib
+demo|header tl/expected.hpp|libexpected-dev|expected-devel|tl-expected
+demo|python_venv|python3-venv|python3|python
+demo|python_header|python3-dev|python3-devel|python
+test|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
+test|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
+test|header benchmark/benchmark.h|libbenchmark-dev|google-benchmark-devel|benchmark
+test|command mpirun|openmpi-bin|openmpi|openmpi
+test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
+test|command ip|iproute2|iproute|iproute2
+test|command nft|nftables|nftables|nftables
+test|command ethtool|ethtool|ethtool|ethtool
+test|command tshark|tshark|wireshark-cli|wireshark-cli
+test|command chromium chromium-browser google-chrome|chromium|chromium|chromium
+test|command shellcheck|shellcheck|ShellCheck|shellcheck
+test|command git|git|git|git
+TABLE
+}
+
+command_() {  # any one of the names
+  local name
+  for name in "$@"; do
+    command -v "$name" >/dev/null 2>&1 && return
+    [ -x "/usr/sbin/$name" ] && return
+  done
+  return 1
+}
+header_() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }
+python_venv_() { "$python" -c 'import ensurepip, venv' 2>/dev/null; }
+python_header_() {
+  "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+}
+
+missing() {  # prints, for every requirement that is not met, its package in column $1 of the table
+  local column=$1 row need probe
+  while IFS= read -r row; do
+    IFS='|' read -r need probe _ <<<"$row"
+    [ "$need" = test ] && [ "$purpose" != test ] && continue
+    read -ra probe <<<"$probe"
+    "${probe[0]}_" "${probe[@]:1}" || cut -d'|' -f"$column" <<<"$row"
+  done < <(requirements) | sort -u
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    sudo -n env DEBIAN_FRONTEND=noninteractive "$@"
+  fi
+}
+
+install_system_packages() {
+  local packages
+  mapfile -t packages < <(missing 3)
+  [ ${#packages[@]} -gt 0 ] || return 0
+  if command -v apt-get >/dev/null && as_root true 2>/dev/null; then
+    say "installing with apt: ${packages[*]}"
+    as_root apt-get -q update
+    as_root apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${packages[@]}" ||
+      say "apt could not install all of them"
+  fi
+  mapfile -t packages < <(missing 3)
+  [ ${#packages[@]} -gt 0 ] || return 0
+  say "these are missing, and this account cannot install them:"
+  if command -v apt-get >/dev/null; then
+    say "  sudo apt-get install --no-install-recommends ${packages[*]}"
+  elif command -v dnf >/dev/null; then
+    say "  sudo dnf install $(missing 4 | xargs)"
+  elif command -v pacman >/dev/null; then
+    say "  sudo pacman -S --needed $(missing 5 | xargs)"
+  else
+    say "  (by their names in Debian) ${packages[*]}"
+  fi
+  die "install them and run this again"
+}
+
+# The packages of pyproject.toml for our purpose, and what builds the extension: netfold itself is built by `make build`.
+python_packages() {
+  "$venv/bin/python" - "$purpose" <<'PYTHON'
+import sys
+import tomllib
+
+with open("pyproject.toml", "rb") as file:
+    config = tomllib.load(file)
+wanted = config["build-system"]["requires"] + config["project"]["dependencies"]
+print("\n".join(dict.fromkeys(wanted + config["project"]["optional-dependencies"][sys.argv[1]])))
+PYTHON
+}
+
+install_python_packages() {
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "$python is $("$python" --version); Netfold needs Python 3.11 or newer: PYTHON=python3.12 make setup"
+  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+  local packages key stamp="$venv/.netfold-setup"
+  packages=$(python_packages)
+  key=$({ printf '%s\n' "$packages"; cat tools/requirements.lock; "$venv/bin/python" --version; } | sha256sum)
+  grep -qsxF "$purpose $key" "$stamp" && return
+  if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
+    say "(To have the small CPU-only build, install that into $venv yourself first.)"
+  fi
+  xargs -d '\n' "$venv/bin/python" -m pip install --disable-pip-version-check --constraint tools/requirements.lock \
+    <<<"$packages" >&2 || die "pip could not install the Python packages (see above)"
+  printf '%s %s\n' "$purpose" "$key" >>"$stamp"
+}
+
+case $purpose in demo | test) ;; *) die "unknown purpose '$purpose': demo or test" ;; esac
+install_system_packages
+install_python_packages
+say "ready ($purpose)"
