@@ -64,8 +64,8 @@ struct Packet {
   std::span<const std::byte> tag;  // empty, or kTagBytes
 };
 
-// `bfp` is the job-independent upper bound: the payload's exact length is checked against the job by whoever knows the
-// job (check_payload). Here: header well formed, tag split off, and probe, missing and waiting carry no payload.
+// Checks all that can be known without the job: fields in range and consistent, tag split off, a payload where there
+// must be one and none elsewhere. payload_length_is_right checks the rest once the job's bfp shape is known.
 ParseError parse(std::span<const std::byte> bytes, Packet& packet);
 
 // True if the payload is exactly as long as `count` elements of the header's format take.

@@ -14,7 +14,7 @@ namespace netfold::wire {
 using TagKey = std::array<std::byte, 16>;
 using Tag = std::array<std::byte, kTagBytes>;
 
-// `head` and `payload` together are what the tag covers. `scratch` must hold both (hashing wants one piece).
+// `head` and `payload` together are what the tag covers.
 Tag make_tag(const TagKey& key, std::span<const std::byte> head, std::span<const std::byte> payload);
 
 // `covered` is the packet without its tag, as it arrived. Constant time.

@@ -1,0 +1,221 @@
+#include "fold/aggregator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+namespace netfold::fold {
+namespace {
+
+using wire::Header;
+using wire::Kind;
+
+// Chunks of one shard that may overtake a missing one before it is asked for: small reordering passes unnoticed.
+constexpr std::uint32_t kReorderSlackChunks = 8;
+
+constexpr std::size_t kCacheLineBytes = 64;
+
+std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
+std::size_t payload_stride(const wire::Lease& lease) { return round_up(lease.payload_bytes, kCacheLineBytes); }
+std::size_t result_stride(const wire::Lease& lease) {
+  return round_up(wire::kHeaderBytes + lease.payload_bytes + wire::kTagBytes, kCacheLineBytes);
+}
+std::uint32_t slots_of_a_shard(const wire::Lease& lease) { return lease.slots / lease.shards; }
+std::uint32_t words_for(std::uint16_t world) { return (world + 63u) / 64u; }
+
+// The longest chunk any format can have: 1 element takes at least 3/8 of a byte (bfp with mantissa 2).
+std::size_t elements_max(const wire::Lease& lease) {
+  std::size_t most = 0;
+  for (const auto format : {numbers::Format::kFp16, numbers::Format::kBfp}) {
+    most = std::max(most, numbers::elements_that_fit(lease.wire_format(format), lease.payload_bytes));
+  }
+  return most;
+}
+
+bool agree(const Header& a, const Header& b) {
+  return a.format == b.format && a.count == b.count && (a.flags & wire::kLast) == (b.flags & wire::kLast);
+}
+
+std::string describe(const Header& header) {
+  return fmt::format("{} {} elements{}", header.count, numbers::name_of(header.format),
+                     (header.flags & wire::kLast) != 0 ? " (the last of the tensor)" : "");
+}
+
+}  // namespace
+
+Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard)
+    : lease_(lease),
+      shard_(shard),
+      arrival_words_(words_for(lease.world)),
+      slots_(slots_of_a_shard(lease)),
+      arrivals_(slots_.size() * arrival_words_),
+      payloads_(slots_.size() * lease.world * payload_stride(lease)),
+      results_(slots_.size() * result_stride(lease)),
+      gap_checked_(lease.world, shard),
+      fold_inputs_(lease.world),
+      folder_(elements_max(lease), lease.world) {
+  assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
+  assert(lease.world > 0 && shard < lease.shards);
+  for (std::uint32_t index = 0; index < slots_.size(); ++index) slots_[index].chunk = index * lease.shards + shard;
+}
+
+std::size_t Aggregator::memory_bytes(const wire::Lease& lease) {
+  const std::size_t slots = slots_of_a_shard(lease);
+  return slots * (sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) +
+                  lease.world * payload_stride(lease) + result_stride(lease));
+}
+
+Verdict Aggregator::on_packet(const wire::Packet& packet, Outbox& outbox) {
+  const Header& header = packet.header;
+  assert(header.worker < lease_.world);
+  if (header.slot != lease_.slot_of(header.chunk) || lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
+  switch (header.kind) {
+    case Kind::kContribution: return on_contribution(packet, outbox);
+    case Kind::kProbe: return on_probe(header, outbox);
+    default: return Verdict::kBadKind;
+  }
+}
+
+Verdict Aggregator::on_contribution(const wire::Packet& packet, Outbox& outbox) {
+  const Header& header = packet.header;
+  if (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp)) {
+    return Verdict::kBadLength;
+  }
+  const std::uint32_t index = index_of(header.chunk);
+  Slot& slot = slots_[index];
+  if (header.chunk != slot.chunk) {
+    const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
+    return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
+  }
+  if (has_arrived(index, header.worker)) return Verdict::kDuplicate;
+  if (header.format == numbers::Format::kBfp &&
+      !numbers::kernels().bfp_is_well_formed(lease_.bfp, packet.payload.data(), header.count)) {
+    return Verdict::kMalformedBlock;
+  }
+  if (slot.arrived == 0) {
+    slot.first = header;
+  } else if (!agree(slot.first, header)) {
+    report_mismatch(slot, header, outbox);
+    return Verdict::kMismatch;
+  }
+
+  std::memcpy(payload_of(index, header.worker), packet.payload.data(), packet.payload.size());
+  arrivals_[index * arrival_words_ + header.worker / 64] |= std::uint64_t{1} << (header.worker % 64);
+  ++slot.arrived;
+  look_for_gaps(header.worker, header.chunk, outbox);
+  if (slot.arrived < lease_.world) return Verdict::kKept;
+  complete(index, outbox);
+  return Verdict::kFolded;
+}
+
+void Aggregator::complete(std::uint32_t index, Outbox& outbox) {
+  Slot& slot = slots_[index];
+  Header header = slot.first;
+  header.kind = Kind::kResult;
+  header.worker = wire::kSwitchWorker;
+  if (lease_.key) header.flags |= wire::kTagged;
+
+  const numbers::WireFormat format = lease_.wire_format(header.format);
+  const std::size_t payload_bytes = numbers::encoded_bytes(format, header.count);
+  std::byte* const packet = result_of(index);
+  for (std::uint16_t rank = 0; rank < lease_.world; ++rank) fold_inputs_[rank] = payload_of(index, rank);
+  folder_.fold(format, fold_inputs_, header.count, packet + wire::kHeaderBytes);
+
+  const wire::HeaderBytes head = wire::emit(header);
+  std::memcpy(packet, head.data(), head.size());
+  slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
+  if (lease_.key) {
+    const wire::Tag tag = wire::make_tag(*lease_.key, head, {packet + wire::kHeaderBytes, payload_bytes});
+    std::memcpy(packet + slot.result_bytes, tag.data(), tag.size());
+    slot.result_bytes += wire::kTagBytes;
+  }
+
+  slot.has_result = true;
+  slot.chunk += lease_.slots;
+  slot.arrived = 0;
+  std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
+  outbox.result_to_all({packet, slot.result_bytes});
+}
+
+Verdict Aggregator::on_probe(const Header& header, Outbox& outbox) {
+  const std::uint32_t index = index_of(header.chunk);
+  const Slot& slot = slots_[index];
+  if (slot.has_result && header.chunk == slot.chunk - lease_.slots) {
+    outbox.result_to_one(header.worker, {result_of(index), slot.result_bytes});
+    return Verdict::kAnswered;
+  }
+  if (header.chunk != slot.chunk) return Verdict::kStaleChunk;
+  if (has_arrived(index, header.worker)) {
+    send_notice(Kind::kWaiting, header.worker, lowest_missing(index), header.chunk, outbox);
+  } else {
+    send_notice(Kind::kMissing, header.worker, header.worker, header.chunk, outbox);
+  }
+  return Verdict::kAnswered;
+}
+
+// A worker sends its chunks in order, so one that is overtaken by kReorderSlackChunks later ones is probably lost. Each
+// chunk is asked for once from here; if that is lost too, the worker's own probes find out.
+void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox& outbox) {
+  std::uint32_t& checked = gap_checked_[worker];
+  const auto is_overtaken = [&](std::uint32_t candidate) {
+    return static_cast<std::int32_t>(chunk - candidate) >=
+           static_cast<std::int32_t>(kReorderSlackChunks * lease_.shards);
+  };
+  for (; is_overtaken(checked); checked += lease_.shards) {
+    const std::uint32_t index = index_of(checked);
+    if (slots_[index].chunk == checked && !has_arrived(index, worker)) {
+      send_notice(Kind::kMissing, worker, worker, checked, outbox);
+    }
+  }
+}
+
+void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox) {
+  Header header;
+  header.kind = kind;
+  header.job = lease_.job;
+  header.epoch = lease_.epoch;
+  header.worker = about;
+  header.slot = lease_.slot_of(chunk);
+  header.chunk = chunk;
+  if (lease_.key) header.flags |= wire::kTagged;
+  std::array<std::byte, wire::kHeaderBytes + wire::kTagBytes> packet;
+  const wire::HeaderBytes head = wire::emit(header);
+  std::copy(head.begin(), head.end(), packet.begin());
+  std::size_t size_bytes = head.size();
+  if (lease_.key) {
+    const wire::Tag tag = wire::make_tag(*lease_.key, head, {});
+    std::copy(tag.begin(), tag.end(), packet.begin() + head.size());
+    size_bytes += tag.size();
+  }
+  outbox.notice(to, std::span(packet).first(size_bytes));
+}
+
+void Aggregator::report_mismatch(const Slot& slot, const Header& header, Outbox& outbox) {
+  outbox.mismatch(header.worker,
+                  fmt::format("rank {} offers {} in chunk {} where rank {} offers {}: all ranks must submit the same "
+                              "all-reduces, in the same order, with the same counts and formats",
+                              header.worker, describe(header), header.chunk, slot.first.worker, describe(slot.first)));
+}
+
+std::byte* Aggregator::payload_of(std::uint32_t index, std::uint16_t worker) {
+  return payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
+}
+
+std::byte* Aggregator::result_of(std::uint32_t index) { return results_.data() + index * result_stride(lease_); }
+
+bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {
+  return (arrivals_[index * arrival_words_ + worker / 64] >> (worker % 64) & 1) != 0;
+}
+
+std::uint16_t Aggregator::lowest_missing(std::uint32_t index) const {
+  for (std::uint32_t word = 0; word < arrival_words_; ++word) {
+    const std::uint64_t arrived = arrivals_[index * arrival_words_ + word];
+    if (~arrived != 0) return static_cast<std::uint16_t>(word * 64 + std::countr_one(arrived));
+  }
+  return wire::kSwitchWorker;
+}
+
+}  // namespace netfold::fold

@@ -1,0 +1,95 @@
+// The switch's slots of one job in one shard: which contribution counts, when a chunk is folded, who is missing.
+// A pure state machine: packets in, packets out (through the Outbox), no clock, no allocation after construction.
+//
+// Each slot expects exactly one chunk at a time, known by number. A contribution of any other chunk can therefore never
+// reach a sum, however late, often or out of order it comes (PROTOCOL.md, "What the switch does"). The result of the
+// round before stays beside the round that is being gathered, so a worker that lost it can still have it: a slot needs
+// two places, but only one of them holds contributions.
+//
+// Source: slots and self-clocking, SwitchML as told in docs/references.md; chunk-wise folding by the thread that owns
+// the chunk, dpdk-switch section 4.3 (Fig. 9); kept results for retransmission, allreduce-switch section IV.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "numbers/fold.h"
+#include "wire/lease.h"
+#include "wire/packet.h"
+
+namespace netfold::fold {
+
+// What became of a packet. The first three are good; every other one is a drop with that reason.
+enum class Verdict : std::uint8_t {
+  kKept,            // a contribution, waiting for the others
+  kFolded,          // the contribution that completed its chunk
+  kAnswered,        // a probe
+  kDuplicate,       // this rank's contribution to this chunk is here already, or the chunk is done
+  kStaleChunk,      // the slot neither gathers nor keeps this chunk
+  kMismatch,        // format, count or last flag differ from the first contribution's: outbox.mismatch was called
+  kMalformedBlock,  // a bfp exponent that no encoder writes
+  kBadLength,       // payload and count disagree, or the payload is longer than the lease allows
+  kBadSlot,         // slot and chunk disagree, or the slot is another shard's
+  kBadKind,         // a packet that only a switch sends
+};
+
+// Where an Aggregator puts what it wants to send.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  // A whole result packet; it stays valid, though its content moves on, as long as the Aggregator lives.
+  virtual void result_to_all(std::span<const std::byte> packet) = 0;
+  virtual void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) = 0;
+  // A short packet (missing, waiting), to be copied.
+  virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
+  // The workers disagree; `rank` differs from `first_rank`.
+  virtual void mismatch(std::uint16_t rank, std::string what) = 0;
+};
+
+class Aggregator {
+ public:
+  Aggregator(const wire::Lease& lease, std::uint16_t shard);
+
+  // The packet is of this job, epoch and of a rank below lease.world; its tag, if the job has a key, has been checked.
+  Verdict on_packet(const wire::Packet& packet, Outbox& outbox);
+
+  static std::size_t memory_bytes(const wire::Lease& lease);  // of one shard
+
+ private:
+  struct Slot {
+    std::uint32_t chunk = 0;        // the chunk that is being gathered
+    std::uint16_t arrived = 0;      // how many ranks are in
+    bool has_result = false;        // of chunk - slots
+    wire::Header first;             // the round's first contribution: all must agree with it
+    std::uint32_t result_bytes = 0;
+  };
+
+  Verdict on_contribution(const wire::Packet& packet, Outbox& outbox);
+  Verdict on_probe(const wire::Header& header, Outbox& outbox);
+  void look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox& outbox);
+  void complete(std::uint32_t index, Outbox& outbox);
+  void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox);
+  void report_mismatch(const Slot& slot, const wire::Header& header, Outbox& outbox);
+
+  std::uint32_t index_of(std::uint32_t chunk) const { return lease_.slot_of(chunk) / lease_.shards; }
+  std::byte* payload_of(std::uint32_t index, std::uint16_t worker);
+  std::byte* result_of(std::uint32_t index);
+  bool has_arrived(std::uint32_t index, std::uint16_t worker) const;
+  std::uint16_t lowest_missing(std::uint32_t index) const;
+
+  wire::Lease lease_;
+  std::uint16_t shard_;
+  std::uint32_t arrival_words_;                  // 64-bit words of a slot's arrival bitmap
+  std::vector<Slot> slots_;
+  std::vector<std::uint64_t> arrivals_;          // slots x arrival_words_
+  std::vector<std::byte> payloads_;              // slots x world x payload stride
+  std::vector<std::byte> results_;               // slots x result stride: header, payload, tag
+  std::vector<std::uint32_t> gap_checked_;       // by worker: chunks before this one were looked at for gaps
+  std::vector<const std::byte*> fold_inputs_;    // by rank, filled for one fold
+  numbers::Folder folder_;
+};
+
+}  // namespace netfold::fold

@@ -1,0 +1,247 @@
+#include "link/udp.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace netfold::link {
+namespace {
+
+constexpr std::size_t kMessagesAtOnce = 16;      // per system call
+constexpr std::size_t kReceiveBuffers = 16;
+constexpr std::size_t kDatagramBytesMax = 65535;
+constexpr std::size_t kGsoBytesMax = 65000;      // of one segmented send: an IP packet's limit less headers
+constexpr std::size_t kSegmentsLimit = 64;       // the kernel's UDP_MAX_SEGMENTS in every version
+constexpr std::size_t kPiecesMax = 3;            // head, body, tail of an Outgoing
+
+sockaddr_in to_sockaddr(Address address) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_addr.s_addr = htonl(address.ip);
+  result.sin_port = htons(address.port);
+  return result;
+}
+
+Address from_sockaddr(const sockaddr_in& address) { return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)}; }
+
+Error system_error(const std::string& what) {
+  return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
+}
+
+void set_buffer(int descriptor, int forced, int plain, std::size_t size_bytes) {
+  const int size = static_cast<int>(size_bytes);
+  // FORCE passes the system's limit and needs CAP_NET_ADMIN; without it the kernel grants up to net.core.[rw]mem_max.
+  if (setsockopt(descriptor, SOL_SOCKET, forced, &size, sizeof size) != 0) {
+    setsockopt(descriptor, SOL_SOCKET, plain, &size, sizeof size);
+  }
+}
+
+class Udp final : public Link {
+ public:
+  Udp(int descriptor, Address local, const UdpOptions& options);
+  ~Udp() override { close(descriptor_); }
+  Udp(const Udp&) = delete;
+
+  std::size_t send(std::span<const Outgoing> batch) override;
+  std::span<const Incoming> receive(std::size_t most) override;
+  int descriptor() const override { return descriptor_; }
+  Address local_address() const override { return local_; }
+  const LinkStats& stats() const override { return stats_; }
+
+ private:
+  struct SendMessage {
+    sockaddr_in to;
+    std::array<iovec, kSegmentsLimit * kPiecesMax> pieces;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(std::uint16_t))> control;
+    std::size_t datagrams;
+    std::size_t size_bytes;
+  };
+  struct ReceiveMessage {
+    sockaddr_in from;
+    iovec piece;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control;
+  };
+
+  std::size_t run_length(std::span<const Outgoing> batch) const;
+  void fill(std::span<const Outgoing> run, SendMessage& message, msghdr& header);
+  bool give_up_segmentation();
+  void split(const ReceiveMessage& message, const msghdr& header, std::size_t size_bytes);
+
+  int descriptor_;
+  Address local_;
+  std::size_t segments_max_;
+  LinkStats stats_;
+  std::vector<SendMessage> sending_{kMessagesAtOnce};
+  std::vector<ReceiveMessage> receiving_{kReceiveBuffers};
+  std::vector<std::byte> buffers_ = std::vector<std::byte>(kReceiveBuffers * (kDatagramBytesMax + 1));
+  std::vector<Incoming> received_;
+};
+
+Udp::Udp(int descriptor, Address local, const UdpOptions& options)
+    : descriptor_(descriptor), local_(local), segments_max_(std::clamp<std::size_t>(options.segments_max, 1, kSegmentsLimit)) {
+  for (std::size_t i = 0; i < kReceiveBuffers; ++i) {
+    receiving_[i].piece = {buffers_.data() + i * (kDatagramBytesMax + 1), kDatagramBytesMax};
+  }
+  received_.reserve(kReceiveBuffers * kSegmentsLimit);
+  const int probe = 0;
+  if (setsockopt(descriptor_, SOL_UDP, UDP_SEGMENT, &probe, sizeof probe) != 0) segments_max_ = 1;
+}
+
+// How many datagrams from the front may travel as one: same address, same size, only the last may be shorter.
+std::size_t Udp::run_length(std::span<const Outgoing> batch) const {
+  const std::size_t segment_bytes = batch[0].size_bytes();
+  std::size_t total_bytes = segment_bytes;
+  std::size_t length = 1;
+  while (length < batch.size() && length < segments_max_) {
+    const Outgoing& next = batch[length];
+    const std::size_t next_bytes = next.size_bytes();
+    if (!(next.to == batch[0].to) || next_bytes > segment_bytes || total_bytes + next_bytes > kGsoBytesMax) break;
+    total_bytes += next_bytes;
+    ++length;
+    if (next_bytes < segment_bytes) break;
+  }
+  return length;
+}
+
+void Udp::fill(std::span<const Outgoing> run, SendMessage& message, msghdr& header) {
+  message.to = to_sockaddr(run[0].to);
+  message.datagrams = run.size();
+  message.size_bytes = 0;
+  std::size_t pieces = 0;
+  for (const Outgoing& datagram : run) {
+    for (const auto piece : {datagram.head, datagram.body, datagram.tail}) {
+      if (piece.empty()) continue;
+      message.pieces[pieces++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+      message.size_bytes += piece.size();
+    }
+  }
+  header = {};
+  header.msg_name = &message.to;
+  header.msg_namelen = sizeof message.to;
+  header.msg_iov = message.pieces.data();
+  header.msg_iovlen = pieces;
+  if (run.size() == 1) return;
+  header.msg_control = message.control.data();
+  header.msg_controllen = message.control.size();
+  cmsghdr* const control = CMSG_FIRSTHDR(&header);
+  control->cmsg_level = SOL_UDP;
+  control->cmsg_type = UDP_SEGMENT;
+  control->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+  const auto segment_bytes = static_cast<std::uint16_t>(run[0].size_bytes());
+  std::memcpy(CMSG_DATA(control), &segment_bytes, sizeof segment_bytes);
+}
+
+// A device without checksum offload refuses segmented sends (EIO); datagrams one by one still pass.
+bool Udp::give_up_segmentation() {
+  if (segments_max_ == 1 || (errno != EIO && errno != EINVAL)) return false;
+  segments_max_ = 1;
+  return true;
+}
+
+std::size_t Udp::send(std::span<const Outgoing> batch) {
+  std::array<mmsghdr, kMessagesAtOnce> headers;
+  std::size_t taken = 0;
+  while (taken < batch.size()) {
+    std::size_t messages = 0;
+    for (std::size_t at = taken; at < batch.size() && messages < kMessagesAtOnce; ++messages) {
+      const std::size_t length = run_length(batch.subspan(at));
+      fill(batch.subspan(at, length), sending_[messages], headers[messages].msg_hdr);
+      at += length;
+    }
+    const int sent = sendmmsg(descriptor_, headers.data(), static_cast<unsigned>(messages), MSG_DONTWAIT);
+    ++stats_.system_calls;
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) break;
+      if (give_up_segmentation()) continue;
+      // Refused for good (no route, a firewall, too long): the same as lost on the way, but counted.
+      stats_.send_errors += sending_[0].datagrams;
+      taken += sending_[0].datagrams;
+      continue;
+    }
+    for (int i = 0; i < sent; ++i) {
+      stats_.sent_packets += sending_[static_cast<std::size_t>(i)].datagrams;
+      stats_.sent_bytes += sending_[static_cast<std::size_t>(i)].size_bytes;
+      taken += sending_[static_cast<std::size_t>(i)].datagrams;
+    }
+  }
+  return taken;
+}
+
+std::span<const Incoming> Udp::receive(std::size_t most) {
+  std::array<mmsghdr, kReceiveBuffers> headers;
+  const std::size_t messages = std::min(kReceiveBuffers, std::max<std::size_t>(most / kSegmentsLimit, 1));
+  for (std::size_t i = 0; i < messages; ++i) {
+    msghdr& header = headers[i].msg_hdr;
+    header = {};
+    header.msg_name = &receiving_[i].from;
+    header.msg_namelen = sizeof receiving_[i].from;
+    header.msg_iov = &receiving_[i].piece;
+    header.msg_iovlen = 1;
+    header.msg_control = receiving_[i].control.data();
+    header.msg_controllen = receiving_[i].control.size();
+  }
+  received_.clear();
+  const int got = recvmmsg(descriptor_, headers.data(), static_cast<unsigned>(messages), MSG_DONTWAIT, nullptr);
+  ++stats_.system_calls;
+  for (int i = 0; i < got; ++i) {
+    split(receiving_[static_cast<std::size_t>(i)], headers[static_cast<std::size_t>(i)].msg_hdr,
+          headers[static_cast<std::size_t>(i)].msg_len);
+  }
+  return received_;
+}
+
+void Udp::split(const ReceiveMessage& message, const msghdr& header, std::size_t size_bytes) {
+  std::size_t segment_bytes = size_bytes;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
+       control = CMSG_NXTHDR(const_cast<msghdr*>(&header), control)) {
+    if (control->cmsg_level == SOL_UDP && control->cmsg_type == UDP_GRO) {
+      int value = 0;
+      std::memcpy(&value, CMSG_DATA(control), sizeof value);
+      if (value > 0) segment_bytes = static_cast<std::size_t>(value);
+    }
+  }
+  const auto* const bytes = static_cast<const std::byte*>(message.piece.iov_base);
+  const Address from = from_sockaddr(message.from);
+  std::size_t at = 0;
+  do {
+    const std::size_t length = std::min(segment_bytes, size_bytes - at);
+    received_.push_back({from, {bytes + at, length}});
+    ++stats_.received_packets;
+    stats_.received_bytes += length;
+    at += length;
+  } while (at < size_bytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options) {
+  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (descriptor < 0) return tl::unexpected(system_error("cannot open a UDP socket"));
+  const sockaddr_in wanted = to_sockaddr(options.bind);
+  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&wanted), sizeof wanted) != 0) {
+    Error error = system_error(fmt::format("cannot bind UDP {}", to_string(options.bind)));
+    close(descriptor);
+    return tl::unexpected(std::move(error));
+  }
+  set_buffer(descriptor, SO_RCVBUFFORCE, SO_RCVBUF, options.buffer_bytes);
+  set_buffer(descriptor, SO_SNDBUFFORCE, SO_SNDBUF, options.buffer_bytes);
+  const int on = 1;
+  if (options.receive_offload) setsockopt(descriptor, SOL_UDP, UDP_GRO, &on, sizeof on);  // absent: one by one
+  sockaddr_in bound{};
+  socklen_t length = sizeof bound;
+  getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length);
+  return std::make_unique<Udp>(descriptor, from_sockaddr(bound), options);
+}
+
+}  // namespace netfold::link

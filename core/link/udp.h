@@ -1,0 +1,20 @@
+// UDP over IPv4 with sendmmsg and recvmmsg, and with segmentation offload (GSO) and receive offload (GRO) where the
+// kernel has them: a run of equally long datagrams to one address crosses the kernel as one.
+#pragma once
+
+#include <memory>
+
+#include "link/link.h"
+
+namespace netfold::link {
+
+struct UdpOptions {
+  Address bind = {0, 0};
+  std::size_t buffer_bytes = 16u << 20;   // asked for the socket's buffers; the kernel may grant less
+  std::size_t segments_max = 32;          // datagrams that travel as one through the kernel; 1 switches GSO off
+  bool receive_offload = true;
+};
+
+Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options);
+
+}  // namespace netfold::link

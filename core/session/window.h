@@ -1,0 +1,111 @@
+// The worker's window over the chunks of one epoch: which chunk to send, probe or send again, and when.
+// A pure state machine: results and time in, transmissions and a deadline out.
+//
+// Words. A *position* counts chunks from the epoch's start in 64 bits; its low 32 bits are the chunk number on the wire.
+// Positions below `base` are done. From base to `next` chunks are sent, some done already (results may overtake each
+// other); from next to `end` they wait to be sent. At most `window` are outstanding (sent, not done), and never more
+// than `slots` ahead of base, because a slot is free for its next chunk only when its result has come.
+//
+// Loss. A late result is far more often somebody else's late contribution than a loss of ours, so a late chunk is
+// *probed* (a header without elements) and sent again only if the switch says it is missing. Two things make a chunk
+// late: 8 chunks that were sent after it are done, or its time-out passed (measured round trip, doubled at each try).
+// A retransmission is watched in the same way, so that losing it costs a round trip and no more.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "wire/lease.h"
+
+namespace netfold::session {
+
+struct WindowOptions {
+  std::uint32_t window_chunks = 0;  // most outstanding chunks; 0: a quarter of the slots
+  Nanoseconds timeout_min = 2 * kMillisecond;
+  Nanoseconds timeout_start = 50 * kMillisecond;  // until a round trip was measured
+  Nanoseconds timeout_max = 200 * kMillisecond;
+};
+
+struct WindowStats {
+  std::uint64_t sent_chunks = 0, resent_chunks = 0, probes = 0, duplicate_results = 0, shrinks = 0;
+  Nanoseconds round_trip = 0;  // smoothed
+};
+
+class Window {
+ public:
+  using Position = std::uint64_t;
+  struct Transmission {
+    Position position;
+    bool is_probe;
+  };
+
+  Window(const wire::Lease& lease, WindowOptions options);
+
+  // The stream grows: positions end() .. end()+chunks may be sent.
+  void extend(std::uint64_t chunks, Nanoseconds now);
+
+  // What to transmit now, if anything; it counts as transmitted at `now`.
+  std::optional<Transmission> next(Nanoseconds now);
+  bool can_transmit(Nanoseconds now) const;
+
+  // Where a chunk number of a received packet lies, if it is one of the outstanding window.
+  std::optional<Position> position_of(std::uint32_t chunk) const;
+  // True if the result is news: the caller then stores it. False: a duplicate.
+  bool on_result(Position position, Nanoseconds now);
+  void on_missing(Position position, Nanoseconds now);
+  void on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now);
+
+  // When next() may have something again though no packet came; kNever if nothing is outstanding.
+  Nanoseconds deadline() const;
+
+  Position base() const { return base_; }
+  Position end() const { return end_; }
+  bool is_idle() const { return base_ == end_; }
+  Nanoseconds last_progress() const { return last_progress_; }  // last new result, or the end of idleness
+  // What the switch last said about the oldest chunk, since it became the oldest.
+  bool switch_answers() const { return switch_answered_; }
+  std::optional<std::uint16_t> missing_rank() const { return missing_rank_; }
+  const WindowStats& stats() const { return stats_; }
+
+ private:
+  struct Chunk {
+    Nanoseconds sent = 0;     // last time the elements were sent
+    Nanoseconds due = 0;      // when it becomes late
+    Position overtaken_at = 0;  // after a retransmission: a done position from here on has overtaken it
+    std::uint8_t tries = 0;   // probes and resends so far
+    bool is_done = false;
+    bool is_queued = false;   // in again_
+  };
+
+  Chunk& at(Position position) { return chunks_[position & (chunks_.size() - 1)]; }
+  Nanoseconds timeout(std::uint8_t tries) const;
+  void queue(Position position, bool as_probe);
+  void queue_late(Nanoseconds now);
+  void queue_overtaken(Position done);
+  void watch_again(Position position);
+  void measure(Nanoseconds round_trip);
+  void adapt();
+  void advance_base();
+
+  wire::Lease lease_;
+  WindowOptions options_;
+  std::vector<Chunk> chunks_;          // by position modulo slots
+  std::vector<Transmission> again_;    // a stack is enough: these are few
+  Position base_ = 0, next_ = 0, end_ = 0;
+  std::vector<Position> overtaken_;    // by shard: positions before this one were looked at for overtaking
+  std::vector<Position> retried_;      // retransmitted and watched
+  Position retried_overtaken_at_ = UINT64_MAX;  // the least overtaken_at among them
+  std::uint64_t outstanding_ = 0;
+  std::uint32_t window_ = 0;
+  std::uint32_t results_in_round_ = 0, missing_in_round_ = 0;
+  Nanoseconds timer_ = kNever;
+  Nanoseconds round_trip_ = 0, variation_ = 0;
+  Nanoseconds last_progress_ = 0;
+  bool switch_answered_ = false;
+  std::optional<std::uint16_t> missing_rank_;
+  WindowStats stats_;
+};
+
+}  // namespace netfold::session

@@ -1,0 +1,120 @@
+#include "wire/packet.h"
+
+#include <fmt/format.h>
+
+namespace netfold::wire {
+namespace {
+
+// Where each field starts; the diagram in packet.h in numbers.
+constexpr std::size_t kVersionKindAt = 0, kFormatFlagsAt = 1, kJobAt = 2, kEpochAt = 4, kWorkerAt = 6, kSlotAt = 8,
+                      kCountAt = 10, kChunkAt = 12;
+static_assert(kChunkAt + 4 == kHeaderBytes);
+
+void put16(HeaderBytes& bytes, std::size_t at, std::uint16_t value) {
+  bytes[at] = static_cast<std::byte>(value >> 8);
+  bytes[at + 1] = static_cast<std::byte>(value & 0xff);
+}
+
+std::uint16_t get16(std::span<const std::byte> bytes, std::size_t at) {
+  return static_cast<std::uint16_t>(static_cast<unsigned>(bytes[at]) << 8 | static_cast<unsigned>(bytes[at + 1]));
+}
+
+bool carries_elements(Kind kind) { return kind == Kind::kContribution || kind == Kind::kResult; }
+
+// Fields that contradict each other whatever the job: elements without a format, or a format without elements.
+ParseError check_fields(const Header& header) {
+  if (carries_elements(header.kind)) {
+    if (header.format == numbers::Format::kNone) return ParseError::kFormat;
+    return header.count == 0 ? ParseError::kLength : ParseError::kNone;
+  }
+  if (header.format != numbers::Format::kNone) return ParseError::kFormat;
+  if ((header.flags & kLast) != 0) return ParseError::kFlags;
+  return header.count != 0 ? ParseError::kLength : ParseError::kNone;
+}
+
+}  // namespace
+
+HeaderBytes emit(const Header& header) {
+  HeaderBytes bytes;
+  bytes[kVersionKindAt] = static_cast<std::byte>(kProtocolVersion << 4 | static_cast<unsigned>(header.kind));
+  bytes[kFormatFlagsAt] = static_cast<std::byte>(static_cast<unsigned>(header.format) << 4 | header.flags);
+  put16(bytes, kJobAt, header.job);
+  put16(bytes, kEpochAt, header.epoch);
+  put16(bytes, kWorkerAt, header.worker);
+  put16(bytes, kSlotAt, header.slot);
+  put16(bytes, kCountAt, header.count);
+  put16(bytes, kChunkAt, static_cast<std::uint16_t>(header.chunk >> 16));
+  put16(bytes, kChunkAt + 2, static_cast<std::uint16_t>(header.chunk & 0xffff));
+  return bytes;
+}
+
+ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
+  if (bytes.size() < kHeaderBytes) return ParseError::kShort;
+  const unsigned version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
+  const unsigned format_flags = static_cast<unsigned>(bytes[kFormatFlagsAt]);
+  if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
+  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kWaiting)) return ParseError::kKind;
+  if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
+  if ((format_flags & 0xf & ~(kTagged | kLast)) != 0) return ParseError::kFlags;
+
+  Header& header = packet.header;
+  header.kind = static_cast<Kind>(version_kind & 0xf);
+  header.format = static_cast<numbers::Format>(format_flags >> 4);
+  header.flags = static_cast<std::uint8_t>(format_flags & 0xf);
+  header.job = get16(bytes, kJobAt);
+  header.epoch = get16(bytes, kEpochAt);
+  header.worker = get16(bytes, kWorkerAt);
+  header.slot = get16(bytes, kSlotAt);
+  header.count = get16(bytes, kCountAt);
+  header.chunk = static_cast<std::uint32_t>(get16(bytes, kChunkAt)) << 16 | get16(bytes, kChunkAt + 2);
+  if (const ParseError error = check_fields(header); error != ParseError::kNone) return error;
+
+  std::span<const std::byte> rest = bytes.subspan(kHeaderBytes);
+  packet.tag = {};
+  if ((header.flags & kTagged) != 0) {
+    if (rest.size() < kTagBytes) return ParseError::kShort;
+    packet.tag = rest.last(kTagBytes);
+    rest = rest.first(rest.size() - kTagBytes);
+  }
+  packet.payload = rest;
+  if (carries_elements(header.kind) == rest.empty()) return ParseError::kLength;
+  return ParseError::kNone;
+}
+
+bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp) {
+  if (packet.header.format == numbers::Format::kNone) return packet.payload.empty();
+  return packet.payload.size() == numbers::encoded_bytes({packet.header.format, bfp}, packet.header.count);
+}
+
+std::string to_string(const Header& header) {
+  return fmt::format("{} job {} epoch {} worker {} slot {} chunk {} {} x {}{}{}", name_of(header.kind), header.job,
+                     header.epoch, header.worker, header.slot, header.chunk, header.count,
+                     numbers::name_of(header.format), (header.flags & kLast) != 0 ? " last" : "",
+                     (header.flags & kTagged) != 0 ? " tagged" : "");
+}
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kContribution: return "contribution";
+    case Kind::kResult: return "result";
+    case Kind::kProbe: return "probe";
+    case Kind::kMissing: return "missing";
+    case Kind::kWaiting: return "waiting";
+  }
+  return "unknown";
+}
+
+const char* name_of(ParseError error) {
+  switch (error) {
+    case ParseError::kNone: return "none";
+    case ParseError::kShort: return "short";
+    case ParseError::kVersion: return "version";
+    case ParseError::kKind: return "kind";
+    case ParseError::kFormat: return "format";
+    case ParseError::kFlags: return "flags";
+    case ParseError::kLength: return "length";
+  }
+  return "unknown";
+}
+
+}  // namespace netfold::wire
