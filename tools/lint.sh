@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatters and linters, pinned by tools/requirements.lock. `tools/lint.sh VENV fix` mends what can be mended by itself.
+# Formatters and linters, pinned by tools/requirements.lock. `tools/lint.sh VENV fix` mends what it can by itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

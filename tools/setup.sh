@@ -103,7 +103,7 @@ install_system_packages() {
   die "install them and run this again"
 }
 
-# The packages of pyproject.toml for our purpose, and what builds the extension: netfold itself is built by `make build`.
+# The packages of pyproject.toml for our purpose, and those that build the extension (`make build` does that).
 python_packages() {
   "$venv/bin/python" - "$purpose" <<'PYTHON'
 import sys

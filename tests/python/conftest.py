@@ -1,0 +1,126 @@
+"""What many tests share: seeds that can be replayed, free ports, nothing left behind, and reasons to skip.
+
+Marks: `root` (needs root), `namespaces` (needs network namespaces, as root or in a user namespace), `gpu` (needs CUDA).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import psutil
+import pytest
+
+hypothesis.settings.register_profile("netfold", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("netfold")
+
+
+@functools.cache
+def _can_make_namespaces() -> bool:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return False
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return subprocess.run([unshare, *user, "--net", "true"], capture_output=True, check=False).returncode == 0
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+_NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
+    "root": (lambda: os.geteuid() == 0, "needs root"),
+    "namespaces": (_can_make_namespaces, "this kernel or container allows no network namespaces"),
+    "gpu": (_has_gpu, "no CUDA device at hand"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for mark, (_, reason) in _NEEDS.items():
+        config.addinivalue_line("markers", f"{mark}: skipped where {reason}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark, (is_met, reason) in _NEEDS.items():
+        if item.get_closest_marker(mark) and not is_met():
+            pytest.skip(reason)
+
+
+@pytest.fixture
+def seed() -> int:
+    """A seed that a failure prints; NETFOLD_SEED=... replays it."""
+    value = int(os.environ.get("NETFOLD_SEED", secrets.randbits(32)))
+    print(f"replay with NETFOLD_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    """Gives a port that neither TCP nor UDP uses on this machine, another one at each call."""
+    given: set[int] = set()
+
+    def take() -> int:
+        while True:
+            with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+                tcp.bind(("", 0))
+                port: int = tcp.getsockname()[1]
+                try:
+                    udp.bind(("", port))
+                except OSError:
+                    continue
+            if port not in given:
+                given.add(port)
+                return port
+
+    return take
+
+
+def _children() -> set[psutil.Process]:
+    alive = psutil.Process().children(recursive=True)
+    return {child for child in alive if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def _namespaces() -> set[str]:
+    folder = Path("/run/netns")
+    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _interfaces() -> set[str]:
+    return {name for _, name in socket.if_nameindex()}
+
+
+@pytest.fixture
+def nothing_left_behind() -> Iterator[None]:
+    """Fails the test that leaves a process, a network namespace or an interface behind."""
+    probes: dict[str, Callable[[], set]] = {
+        "processes": _children,
+        "network namespaces": _namespaces,
+        "interfaces": _interfaces,
+    }
+    before = {name: probe() for name, probe in probes.items()}
+    yield
+    deadline = time.monotonic() + 3.0  # the dying may take a moment
+    while True:
+        left = {name: after for name, probe in probes.items() if (after := probe() - before[name])}
+        if not left:
+            return
+        if time.monotonic() > deadline:
+            pytest.fail(f"left behind: {left}")
+        time.sleep(0.05)
