@@ -1,0 +1,118 @@
+#include "jobs/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace netfold::jobs {
+namespace {
+
+constexpr std::uint32_t kSlotsDefault = 512;
+constexpr std::uint32_t kSlotsLeast = 64;
+constexpr std::uint32_t kSlotsLeastPerShard = 16;  // twice the slack of the switch's gap detection (PROTOCOL.md)
+
+Refused refused(ErrorCode code, std::string reason) {
+  return Refused{std::move(reason), code, kNoRank, 0};
+}
+
+std::uint16_t payload_for(std::uint32_t mtu, bool tagged) {
+  const std::uint32_t overhead = wire::kUdpIpBytes + wire::kHeaderBytes + (tagged ? wire::kTagBytes : 0);
+  const std::uint32_t room = std::min<std::uint32_t>(mtu - overhead, kPayloadBytesMax);
+  return static_cast<std::uint16_t>(room & ~3u);  // whole 4-byte elements
+}
+
+std::string mebibytes(std::size_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+std::optional<Refused> check_secret(const SwitchRules& rules, const Nonce& nonce, const Join& join) {
+  if (!rules.secret) return std::nullopt;
+  if (!join.proof) {
+    return refused(ErrorCode::kAuth,
+                   fmt::format("rank {} of job '{}' brought no proof of the switch's secret: give the workers the "
+                               "secret that the switch was started with",
+                               join.rank, join.job));
+  }
+  if (!equal_in_constant_time(*join.proof, rules.secret->join_proof(nonce, join))) {
+    return refused(ErrorCode::kAuth,
+                   fmt::format("rank {} of job '{}' has another secret than the switch: give it the secret that the "
+                               "switch was started with",
+                               join.rank, join.job));
+  }
+  return std::nullopt;
+}
+
+std::optional<Refused> check_agreement(const Join& first, std::uint16_t first_rank, const Join& join) {
+  const bool same_token = first.token.has_value() == join.token.has_value() &&
+                          (!first.token || equal_in_constant_time(*first.token, *join.token));
+  if (!same_token) {
+    return refused(ErrorCode::kAuth,
+                   fmt::format("rank {} has another secret than the workers that joined job '{}' before it: give all "
+                               "workers of a job the same secret, or name the job differently",
+                               join.rank, join.job));
+  }
+  if (first.world != join.world) {
+    return refused(ErrorCode::kMismatch,
+                   fmt::format("rank {} says that job '{}' has {} workers, rank {} said {}: start all with the same "
+                               "world size",
+                               join.rank, join.job, join.world, first_rank, first.world));
+  }
+  if (first.bfp != join.bfp) {
+    return refused(
+        ErrorCode::kMismatch,
+        fmt::format("rank {} wants bfp<block {}, mantissa {}> in job '{}', rank {} wants <block {}, mantissa "
+                    "{}>: start all with the same shape",
+                    join.rank, join.bfp.block, join.bfp.mantissa, join.job, first_rank, first.bfp.block,
+                    first.bfp.mantissa));
+  }
+  return std::nullopt;
+}
+
+Grant plan_grant(const SwitchRules& rules, std::span<const Join* const> joins, std::size_t memory_bytes) {
+  std::uint32_t window = 0, mtu = kMtuMax;
+  for (const Join* join : joins) {
+    window = std::max(window, join->window);
+    mtu = std::min(mtu, join->mtu);
+  }
+  const std::uint32_t least = std::min(std::max(kSlotsLeast, kSlotsLeastPerShard * rules.shards()), kSlotsMax);
+  Grant grant;
+  grant.slots_wished = std::max(least, window == 0 ? kSlotsDefault : std::bit_ceil(window));
+  grant.lease.world = joins.front()->world;
+  grant.lease.bfp = joins.front()->bfp;
+  grant.lease.shards = rules.shards();
+  grant.lease.payload_bytes = payload_for(mtu, rules.tagged);
+  grant.lease.slots = grant.slots_wished;
+  grant.memory_bytes = rules.memory_bytes(grant.lease);
+  while (grant.memory_bytes > memory_bytes && grant.lease.slots > least) {
+    grant.lease.slots /= 2;
+    grant.memory_bytes = rules.memory_bytes(grant.lease);
+  }
+  return grant;
+}
+
+Refused refuse_for_memory(const SwitchRules& rules, const Join& join, const Grant& least, std::size_t used_bytes,
+                          double retry_s) {
+  const std::size_t free_bytes = rules.memory_max_bytes - std::min(used_bytes, rules.memory_max_bytes);
+  Refused answer = refused(
+      ErrorCode::kRefused,
+      fmt::format("job '{}' with {} workers needs {} of the switch's memory even with {} slots, and {} of {} are free: "
+                  "wait until another job ends, or start the switch with a larger --memory-max",
+                  join.job, join.world, mebibytes(least.memory_bytes), least.lease.slots, mebibytes(free_bytes),
+                  mebibytes(rules.memory_max_bytes)));
+  answer.retry_s = retry_s;
+  return answer;
+}
+
+Refused refuse_for_jobs(const SwitchRules& rules, std::size_t jobs, double retry_s) {
+  Refused answer = refused(ErrorCode::kRefused,
+                           fmt::format("the switch has {} jobs and takes {} at most: wait until one ends, or start the "
+                                       "switch with a larger --jobs-max",
+                                       jobs, rules.jobs_max));
+  answer.retry_s = retry_s;
+  return answer;
+}
+
+}  // namespace netfold::jobs

@@ -1,0 +1,55 @@
+// The rules of admission, without state: who may join a job, and what the job is granted.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "jobs/messages.h"
+#include "jobs/proofs.h"
+#include "wire/lease.h"
+
+namespace netfold::jobs {
+
+// What a switch grants and asks.
+struct SwitchRules {
+  std::optional<Secret> secret;
+  bool tagged = false;  // data packets carry a tag; needs a secret
+  std::uint16_t jobs_max = 64;
+  std::size_t memory_max_bytes = std::size_t{1} << 30;
+  Nanoseconds heartbeat = kSecond;
+  int heartbeats_missed_max = 4;
+  Nanoseconds join_within = 10 * kSecond;  // a connection that has not joined by then is closed
+  std::vector<std::uint16_t> udp_ports;    // one a shard
+  std::uint16_t first_epoch = 0;           // random, so that a switch started anew takes no packet of its former life
+  std::function<std::size_t(const wire::Lease&)> memory_bytes;
+  std::function<void(std::span<std::byte>)> random;
+
+  std::uint16_t shards() const { return static_cast<std::uint16_t>(udp_ports.size()); }
+  Nanoseconds silence_max() const { return heartbeat * heartbeats_missed_max; }
+};
+
+// Nothing if the worker knows the secret, or the switch has none.
+std::optional<Refused> check_secret(const SwitchRules& rules, const Nonce& nonce, const Join& join);
+
+// Nothing if `join` fits the job that `first` began.
+std::optional<Refused> check_agreement(const Join& first, std::uint16_t first_rank, const Join& join);
+
+// Slots, shards and payload for these workers, in at most `memory_bytes`; key, job and epoch are left to the caller.
+// Slots are halved until they fit, down to a least number that still keeps a window moving.
+struct Grant {
+  wire::Lease lease;
+  std::size_t memory_bytes = 0;
+  std::uint32_t slots_wished = 0;
+};
+Grant plan_grant(const SwitchRules& rules, std::span<const Join* const> joins, std::size_t memory_bytes);
+
+Refused refuse_for_memory(const SwitchRules& rules, const Join& join, const Grant& least, std::size_t used_bytes,
+                          double retry_s);
+Refused refuse_for_jobs(const SwitchRules& rules, std::size_t jobs, double retry_s);
+
+}  // namespace netfold::jobs

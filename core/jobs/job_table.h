@@ -1,0 +1,151 @@
+// The switch's side of the control conversation, as a state machine: connections, lines and time go in, actions come
+// out. It does no I/O and reads no clock.
+//
+// A job *forms* while its workers join and *runs* once all are there. The name of a job is taken by at most one forming
+// job, and by a running one as long as none of its workers has left: so the next life of a name may begin to form while
+// the last workers of the former one are still leaving.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "jobs/admission.h"
+#include "jobs/messages.h"
+#include "wire/lease.h"
+
+namespace netfold::jobs {
+
+using ConnectionId = std::uint64_t;
+
+// Actions, to be carried out in their order.
+struct SendLine {
+  ConnectionId connection;
+  std::string line;
+};
+struct CloseConnection {  // after what was sent has gone out; the table forgets it at once
+  ConnectionId connection;
+};
+struct Endpoint {
+  std::uint32_t ip = 0;  // host byte order
+  std::uint16_t port = 0;
+};
+struct AdmitJob {
+  wire::Lease lease;
+  std::vector<Endpoint> workers;  // by rank
+};
+struct EvictJob {
+  std::uint16_t job;
+};
+enum class LogLevel { kInfo, kWarning };
+struct LogLine {
+  LogLevel level;
+  std::string text;
+};
+using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
+
+struct JobSummary {
+  std::string name;
+  bool running = false;
+  std::uint16_t job_id = 0, epoch = 0;  // of a running job
+  std::uint16_t world = 0;
+  std::vector<std::uint16_t> present, left;
+  std::uint32_t slots = 0;
+  std::uint16_t payload_bytes = 0;
+  std::size_t memory_bytes = 0;
+  Nanoseconds since = 0;  // when it began to form, or to run
+};
+
+struct TableCounters {
+  std::uint64_t joins_refused = 0, jobs_admitted = 0, jobs_finished = 0, jobs_failed = 0;
+};
+
+class JobTable {
+ public:
+  explicit JobTable(SwitchRules rules);
+
+  void on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now);
+  void on_line(ConnectionId id, std::string_view line, Nanoseconds now);
+  void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
+  void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
+  void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
+  void on_time(Nanoseconds now);
+  void on_stop();  // tells every worker that the switch stops
+
+  Nanoseconds deadline() const;  // when on_time() wants to be called next
+  std::vector<Action> take_actions();
+
+  std::vector<JobSummary> jobs() const;
+  const TableCounters& counters() const { return counters_; }
+  std::size_t memory_bytes() const;
+  std::size_t connections() const { return connections_.size(); }
+  bool has_joined(ConnectionId id) const;
+
+ private:
+  using JobKey = std::uint64_t;  // never used again, unlike job ids
+
+  struct Connection {
+    std::uint32_t ip = 0;
+    Nanoseconds join_by = 0;
+    Nonce nonce = {};
+    JobKey job = 0;  // 0: not joined
+    std::uint16_t rank = 0;
+    int missed = 0;  // heartbeat intervals without a line
+  };
+  struct Member {
+    ConnectionId connection = 0;
+    Endpoint endpoint;
+    Join join;
+    Nanoseconds wait_until = 0;
+  };
+  struct Job {
+    std::string name;
+    bool running = false;
+    std::map<std::uint16_t, Member> members;
+    std::set<std::uint16_t> left;
+    bool presence_changed = false;  // tell the waiting workers at the next tick
+    wire::Lease lease;              // of a forming job: what is reserved for it
+    std::size_t memory_bytes = 0;
+    Nanoseconds since = 0;
+
+    std::uint16_t world() const { return lease.world; }
+  };
+
+  void handle_join(ConnectionId id, const Join& join, Nanoseconds now);
+  std::optional<Refused> find_place(const Join& join, Nanoseconds now, JobKey& place);
+  std::optional<Refused> check_running_jobs(const Join& join) const;
+  std::optional<Refused> begin_job(const Join& join, Nanoseconds now, JobKey& place);
+  void admit(Job& job, Nanoseconds now);
+  void handle_leave(ConnectionId id, const Leave& leave);
+  void leave_cleanly(JobKey key, std::uint16_t rank);
+  void lose_member(ConnectionId id, const std::string& why, int blamed);
+  void fail_job(JobKey key, const Error& error);
+  void dissolve(JobKey key, Nanoseconds now);
+  void tick();
+
+  void refuse(ConnectionId id, const Refused& refused);
+  void send(ConnectionId id, const Message& message);
+  void close(ConnectionId id);
+  void log(LogLevel level, std::string text);
+  void send_presence(const Job& job, ConnectionId only);
+  std::uint16_t free_job_id() const;
+  double retry_s_if_a_job_is_ending() const;
+  std::string describe(const Connection& connection) const;
+
+  SwitchRules rules_;
+  std::map<ConnectionId, Connection> connections_;
+  std::map<JobKey, Job> jobs_;
+  JobKey next_key_ = 1;
+  std::uint16_t next_epoch_;
+  Nanoseconds next_tick_ = 0;
+  TableCounters counters_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace netfold::jobs
