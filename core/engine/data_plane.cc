@@ -1,0 +1,132 @@
+#include "engine/data_plane.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <map>
+#include <mutex>
+
+#include "engine/shard.h"
+#include "engine/thread_setup.h"
+#include "link/pcap_writer.h"
+#include "link/udp.h"
+
+namespace netfold::engine {
+namespace {
+
+class Shards final : public DataPlane {
+ public:
+  explicit Shards(std::vector<std::unique_ptr<Shard>> shards) : shards_(std::move(shards)) {
+    for (const auto& shard : shards_) ports_.push_back(shard->port());
+  }
+
+  const std::vector<std::uint16_t>& udp_ports() const override { return ports_; }
+
+  void admit(Admission admission) override {
+    std::vector<std::unique_ptr<ShardJob>> parts;
+    for (std::uint16_t shard = 0; shard < shards_.size(); ++shard) {
+      parts.push_back(std::make_unique<ShardJob>(admission, shard));
+    }
+    const std::uint16_t id = admission.lease.job;
+    for (std::size_t shard = 0; shard < shards_.size(); ++shard) shards_[shard]->place(id, parts[shard].get());
+    const std::lock_guard lock(mutex_);
+    jobs_[id] = std::move(parts);
+  }
+
+  void evict(std::uint16_t job) override {
+    for (const auto& shard : shards_) shard->place(job, nullptr);
+    const std::lock_guard lock(mutex_);
+    jobs_.erase(job);
+  }
+
+  std::vector<std::uint64_t> drops() const override {
+    std::vector<std::uint64_t> sums(static_cast<std::size_t>(DropReason::kCount));
+    for (const auto& shard : shards_) {
+      for (std::size_t reason = 0; reason < sums.size(); ++reason) {
+        sums[reason] += shard->drops(static_cast<DropReason>(reason));
+      }
+    }
+    return sums;
+  }
+
+  JobCounters counters(std::uint16_t job) const override {
+    const std::lock_guard lock(mutex_);
+    JobCounters sum;
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end()) return sum;
+    for (const auto& part : found->second) {
+      const auto& from = part->counters;
+      sum.contributions += from.contributions.get();
+      sum.folded_chunks += from.folded_chunks.get();
+      sum.results_sent += from.results_sent.get();
+      sum.results_resent += from.results_resent.get();
+      sum.missing_sent += from.missing_sent.get();
+      sum.probes += from.probes.get();
+      sum.received_bytes += from.received_bytes.get();
+      sum.sent_bytes += from.sent_bytes.get();
+      sum.duplicates += from.duplicates.get();
+      sum.stale += from.stale.get();
+    }
+    return sum;
+  }
+
+  link::LinkStats link_stats() const override {
+    link::LinkStats sum;
+    for (const auto& shard : shards_) {
+      const link::LinkStats stats = shard->link_stats();
+      sum.sent_packets += stats.sent_packets;
+      sum.sent_bytes += stats.sent_bytes;
+      sum.received_packets += stats.received_packets;
+      sum.received_bytes += stats.received_bytes;
+      sum.send_errors += stats.send_errors;
+      sum.system_calls += stats.system_calls;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::uint16_t> ports_;
+  mutable std::mutex mutex_;                                              // of jobs_: control and metrics threads
+  std::map<std::uint16_t, std::vector<std::unique_ptr<ShardJob>>> jobs_;  // by id; one part a shard
+};
+
+Result<std::unique_ptr<link::Link>> open_link(const DataPlaneOptions& options, std::uint16_t shard) {
+  link::UdpOptions udp;
+  udp.bind = options.bind;
+  udp.bind.port = options.first_port == 0 ? 0 : static_cast<std::uint16_t>(options.first_port + shard);
+  auto opened = link::open_udp(udp);
+  if (!opened || options.pcap_path.empty()) return opened;
+  const link::Address local = (*opened)->local_address();
+  return link::capture(std::move(*opened), fmt::format("{}.{}", options.pcap_path, shard), local);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DataPlane>> DataPlane::start(DataPlaneOptions options, OnMismatch on_mismatch) {
+  if (!std::has_single_bit(options.shards)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} switch threads: their number must be a power of two (1, 2, 4, ...)", options.shards));
+  }
+  std::vector<std::unique_ptr<Shard>> shards;
+  for (std::uint16_t index = 0; index < options.shards; ++index) {
+    auto link = open_link(options, index);
+    if (!link) return tl::unexpected(link.error());
+    const int core = index < options.cores.size() ? options.cores[index] : kAnyCore;
+    shards.push_back(std::make_unique<Shard>(index, std::move(*link), options.jobs_max, core, on_mismatch));
+  }
+  return std::make_unique<Shards>(std::move(shards));
+}
+
+std::size_t DataPlane::memory_bytes(const wire::Lease& lease) {
+  return lease.shards * fold::Aggregator::memory_bytes(lease);
+}
+
+const char* name_of(DropReason reason) {
+  constexpr std::array<const char*, static_cast<std::size_t>(DropReason::kCount)> names{
+      "short",          "version",  "kind",    "format",   "flags",           "length",      "unknown_job", "stale_epoch",
+      "unknown_worker", "stranger", "bad_tag", "bad_slot", "malformed_block", "stale_chunk", "duplicate",   "mismatch"};
+  return reason < DropReason::kCount ? names[static_cast<std::size_t>(reason)] : "unknown";
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,93 @@
+#include "engine/operation.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+namespace netfold::engine {
+
+Operation::Operation(Ticket ticket, const AllReduce& request, const wire::Lease& lease)
+    : ticket_(ticket),
+      request_(request),
+      wire_(lease.wire_format(request.format)),
+      world_(lease.world),
+      elements_per_chunk_(std::min<std::size_t>(numbers::elements_that_fit(wire_, lease.payload_bytes), UINT16_MAX)),
+      chunks_((request.count + elements_per_chunk_ - 1) / elements_per_chunk_) {
+  assert(numbers::can_travel_as(request.type, request.format) && elements_per_chunk_ > 0);
+}
+
+void Operation::start(Position first, std::unique_ptr<std::byte[]> saved) {
+  first_ = first;
+  saved_ = std::move(saved);
+  is_stored_.assign(chunks_, false);
+}
+
+Operation::Extent Operation::extent(Position position) const {
+  assert(position >= first_ && position < end());
+  const std::size_t start = (position - first_) * elements_per_chunk_;
+  return {start, std::min(elements_per_chunk_, request_.count - start)};
+}
+
+// Elements are little-endian on the wire, so on such a machine the tensor is its own encoding where formats agree.
+bool Operation::travels_as_it_lies() const {
+  using numbers::ElementType;
+  using numbers::Format;
+  if constexpr (std::endian::native != std::endian::little) return false;
+  switch (request_.type) {
+    case ElementType::kFp32: return request_.format == Format::kFp32;
+    case ElementType::kFp16: return request_.format == Format::kFp16;
+    case ElementType::kBf16: return request_.format == Format::kBf16;
+    case ElementType::kInt32: return request_.format == Format::kInt32;
+  }
+  return false;
+}
+
+void Operation::describe(Position position, wire::Header& header) const {
+  header.format = request_.format;
+  header.count = static_cast<std::uint16_t>(extent(position).count);
+  if (position + 1 == end()) header.flags |= wire::kLast;
+}
+
+std::span<const std::byte> Operation::payload(Position position, std::span<std::byte> room) const {
+  const Extent chunk = extent(position);
+  const auto* const from = static_cast<const std::byte*>(request_.in) + offset_bytes(chunk);
+  const std::size_t size_bytes = numbers::encoded_bytes(wire_, chunk.count);
+  if (travels_as_it_lies()) return {from, size_bytes};
+  assert(room.size() >= size_bytes);
+  numbers::encode(wire_, request_.type, from, chunk.count, room.data());
+  return room.first(size_bytes);
+}
+
+bool Operation::accepts(Position position, const wire::Packet& result) const {
+  const Extent chunk = extent(position);
+  const bool is_last = (result.header.flags & wire::kLast) != 0;
+  return result.header.format == wire_.format && result.header.count == chunk.count &&
+         is_last == (position + 1 == end()) && wire::payload_length_is_right(result, wire_.bfp) &&
+         numbers::is_well_formed(wire_, result.payload.data(), chunk.count);
+}
+
+void Operation::store(Position position, std::span<const std::byte> payload) {
+  const Extent chunk = extent(position);
+  assert(!is_stored_[position - first_]);
+  const std::size_t offset = offset_bytes(chunk);
+  auto* const to = static_cast<std::byte*>(request_.out) + offset;
+  std::memcpy(saved_.get() + offset, to, chunk.count * numbers::size_bytes(request_.type));
+  numbers::decode(wire_, request_.type, payload.data(), chunk.count, to, request_.average ? world_ : 1);
+  is_stored_[position - first_] = true;
+  ++stored_;
+}
+
+void Operation::put_back() {
+  for (std::uint64_t index = 0; index < is_stored_.size(); ++index) {
+    if (!is_stored_[index]) continue;
+    const Extent chunk = extent(first_ + index);
+    const std::size_t offset = offset_bytes(chunk);
+    std::memcpy(static_cast<std::byte*>(request_.out) + offset, saved_.get() + offset,
+                chunk.count * numbers::size_bytes(request_.type));
+  }
+  is_stored_.assign(is_stored_.size(), false);
+  stored_ = 0;
+}
+
+}  // namespace netfold::engine

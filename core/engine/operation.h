@@ -1,0 +1,79 @@
+// One all-reduce on its way: how its tensor is cut into chunks, what each chunk carries, and where results go.
+//
+// Results are written to `out` as they come, after the bytes they replace were saved: a tensor that cannot be folded
+// whole is put back as it was. Saving chunk by chunk costs the same memory traffic as a copy at the end, but hides it
+// behind the network.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "numbers/codec.h"
+#include "session/window.h"
+#include "wire/lease.h"
+
+namespace netfold::engine {
+
+// `in` and `out` hold `count` elements of `type`; they may be the same memory. Both must live, and stay untouched by
+// the caller, until the all-reduce completes.
+struct AllReduce {
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t count = 0;
+  numbers::ElementType type = numbers::ElementType::kFp32;
+  numbers::Format format = numbers::Format::kFp32;
+  bool average = false;
+};
+
+class Operation {
+ public:
+  using Position = session::Window::Position;
+  using Ticket = std::uint64_t;
+
+  Operation(Ticket ticket, const AllReduce& request, const wire::Lease& lease);
+
+  Ticket ticket() const { return ticket_; }
+  std::uint64_t chunks() const { return chunks_; }
+  bool is_whole() const { return stored_ == chunks_; }
+  std::size_t saved_bytes() const { return request_.count * numbers::size_bytes(request_.type); }
+
+  // Before the first chunk is sent: where in the stream it starts, and room of saved_bytes() for what will be replaced.
+  void start(Position first, std::unique_ptr<std::byte[]> saved);
+  std::unique_ptr<std::byte[]> take_saved() { return std::move(saved_); }
+  Position first() const { return first_; }
+  Position end() const { return first_ + chunks_; }
+
+  // Fills format, flags and count of the header of a contribution.
+  void describe(Position position, wire::Header& header) const;
+  // Its payload: the tensor's own memory where that is what travels, otherwise encoded into `room`.
+  std::span<const std::byte> payload(Position position, std::span<std::byte> room) const;
+
+  // False if a result's header is not what this chunk must look like, or its blocks are malformed.
+  bool accepts(Position position, const wire::Packet& result) const;
+  void store(Position position, std::span<const std::byte> payload);
+  void put_back();
+
+ private:
+  struct Extent {
+    std::size_t first, count;  // elements
+  };
+  Extent extent(Position position) const;
+  std::size_t offset_bytes(const Extent& extent) const { return extent.first * numbers::size_bytes(request_.type); }
+  bool travels_as_it_lies() const;
+
+  Ticket ticket_;
+  AllReduce request_;
+  numbers::WireFormat wire_;
+  std::uint16_t world_;
+  std::size_t elements_per_chunk_;
+  std::uint64_t chunks_;
+  std::uint64_t stored_ = 0;
+  Position first_ = 0;
+  std::unique_ptr<std::byte[]> saved_;
+  std::vector<bool> is_stored_;  // by chunk: what to put back
+};
+
+}  // namespace netfold::engine

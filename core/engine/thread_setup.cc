@@ -1,0 +1,24 @@
+#include "engine/thread_setup.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+namespace netfold::engine {
+
+void set_up_thread(const std::string& name, int core) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+  if (core == kAnyCore) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
+  if (pthread_setaffinity_np(pthread_self(), sizeof cores, &cores) != 0) {
+    spdlog::warn("thread {} cannot run on core {}: it runs on any core instead", name, core);
+  }
+}
+
+}  // namespace netfold::engine

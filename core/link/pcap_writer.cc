@@ -1,0 +1,120 @@
+#include "link/pcap_writer.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+namespace netfold::link {
+namespace {
+
+constexpr std::uint32_t kPcapMagicNanoseconds = 0xa1b23c4d;
+constexpr std::uint32_t kLinkTypeRawIp = 101;
+constexpr std::size_t kIpUdpBytes = 28;
+
+void put16(std::span<std::byte> bytes, std::size_t at, std::size_t value) {
+  bytes[at] = static_cast<std::byte>(value >> 8);
+  bytes[at + 1] = static_cast<std::byte>(value);
+}
+
+void put32(std::span<std::byte> bytes, std::size_t at, std::uint32_t value) {
+  put16(bytes, at, value >> 16);
+  put16(bytes, at + 2, value & 0xffff);
+}
+
+std::array<std::byte, kIpUdpBytes> ip_udp_header(Address from, Address to, std::size_t payload_bytes) {
+  std::array<std::byte, kIpUdpBytes> header{};
+  header[0] = std::byte{0x45};
+  put16(header, 2, kIpUdpBytes + payload_bytes);
+  header[8] = std::byte{64};
+  header[9] = std::byte{17};
+  put32(header, 12, from.ip);
+  put32(header, 16, to.ip);
+  std::uint32_t sum = 0;
+  for (std::size_t at = 0; at < 20; at += 2) {
+    sum += static_cast<std::uint32_t>(header[at]) << 8 | static_cast<std::uint32_t>(header[at + 1]);
+  }
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  put16(header, 10, ~sum & 0xffff);
+  put16(header, 20, from.port);
+  put16(header, 22, to.port);
+  put16(header, 24, 8 + payload_bytes);
+  return header;  // UDP checksum 0: not computed
+}
+
+class PcapWriter final : public Link {
+ public:
+  PcapWriter(std::unique_ptr<Link> inner, std::FILE* file, Address local)
+      : inner_(std::move(inner)), file_(file), local_(local) {
+    local_.port = inner_->local_address().port;
+    struct {
+      std::uint32_t magic = kPcapMagicNanoseconds;
+      std::uint16_t major = 2, minor = 4;
+      std::uint32_t zone = 0, accuracy = 0, longest = 65535, type = kLinkTypeRawIp;
+    } const header;
+    put(&header, sizeof header);
+  }
+  ~PcapWriter() override {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  PcapWriter(const PcapWriter&) = delete;
+
+  std::size_t send(std::span<const Outgoing> batch) override {
+    const std::size_t taken = inner_->send(batch);
+    for (const Outgoing& datagram : batch.first(taken)) {
+      write(local_, datagram.to, {datagram.head, datagram.body, datagram.tail});
+    }
+    return taken;
+  }
+  std::span<const Incoming> receive(std::size_t most) override {
+    const auto received = inner_->receive(most);
+    for (const Incoming& datagram : received) write(datagram.from, local_, {datagram.bytes, {}, {}});
+    return received;
+  }
+  Nanoseconds deadline() const override { return inner_->deadline(); }
+  int descriptor() const override { return inner_->descriptor(); }
+  Address local_address() const override { return inner_->local_address(); }
+  const LinkStats& stats() const override { return inner_->stats(); }
+
+ private:
+  void write(Address from, Address to, const std::array<std::span<const std::byte>, 3>& pieces) {
+    if (file_ == nullptr) return;
+    std::size_t payload_bytes = 0;
+    for (const auto piece : pieces) payload_bytes += piece.size();
+    const auto time = std::chrono::system_clock::now().time_since_epoch().count();
+    const auto length = static_cast<std::uint32_t>(kIpUdpBytes + payload_bytes);
+    const std::array<std::uint32_t, 4> record{static_cast<std::uint32_t>(time / kSecond),
+                                              static_cast<std::uint32_t>(time % kSecond), length, length};
+    put(record.data(), sizeof record);
+    const auto header = ip_udp_header(from, to, payload_bytes);
+    put(header.data(), header.size());
+    for (const auto piece : pieces) put(piece.data(), piece.size());
+  }
+
+  void put(const void* bytes, std::size_t size_bytes) {
+    if (file_ == nullptr || size_bytes == 0 || std::fwrite(bytes, size_bytes, 1, file_) == 1) return;
+    spdlog::warn("the capture file could not be written ({}): capturing ends, traffic goes on", std::strerror(errno));
+    std::fclose(file_);
+    file_ = nullptr;
+  }
+
+  std::unique_ptr<Link> inner_;
+  std::FILE* file_;
+  Address local_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> capture(std::unique_ptr<Link> inner, const std::string& path, Address local) {
+  std::FILE* const file = std::fopen(path.c_str(), "wbe");
+  if (file == nullptr) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot write the capture file {}: {}", path, std::strerror(errno)));
+  }
+  return std::make_unique<PcapWriter>(std::move(inner), file, local);
+}
+
+}  // namespace netfold::link
