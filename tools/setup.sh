@@ -94,9 +94,9 @@ install_system_packages() {
   if command -v apt-get >/dev/null; then
     say "  sudo apt-get install --no-install-recommends ${packages[*]}"
   elif command -v dnf >/dev/null; then
-    say "  sudo dnf install $(missing 4 | xargs)"
+    say "  sudo dnf install $(missing 4 | paste -sd ' ')"
   elif command -v pacman >/dev/null; then
-    say "  sudo pacman -S --needed $(missing 5 | xargs)"
+    say "  sudo pacman -S --needed $(missing 5 | paste -sd ' ')"
   else
     say "  (by their names in Debian) ${packages[*]}"
   fi
