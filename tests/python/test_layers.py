@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
 from repository import ROOT, files, name_of
 
 CORE_SOURCES = [path for path in files(".h", ".cc") if path.is_relative_to(ROOT / "core")]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from repository import ROOT, files, name_of
 
 CODE = files(".h", ".cc", ".py", ".lua", ".sh")
