@@ -14,7 +14,7 @@
 namespace netfold::numbers {
 
 // Working memory of a fold, made once (no allocation on the packet path) for chunks of up to `count_max` elements and
-// up to `workers_max` contributions.
+// up to `workers_max` contributions. One thread at a time.
 class Folder {
  public:
   Folder(std::size_t count_max, std::size_t workers_max, const Kernels& with = kernels());
@@ -23,9 +23,12 @@ class Folder {
   void fold(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out);
 
  private:
+  void fold_narrow(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out);
+
   const Kernels* kernels_;
   std::size_t count_max_;
-  std::vector<float> levels_;  // one row of count_max_ per level of the tree, and one for a leaf
+  std::size_t workers_max_;
+  std::vector<float> tile_;  // fp32 sums of the part of the chunk being folded, before they are rounded to the wire
 };
 
 }  // namespace netfold::numbers

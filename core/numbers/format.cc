@@ -1,0 +1,89 @@
+#include "numbers/format.h"
+
+#include <array>
+#include <bit>
+#include <cassert>
+
+namespace netfold::numbers {
+
+static_assert(std::endian::native == std::endian::little, "wire values are little-endian and are copied as they are");
+
+namespace {
+
+template <class Value>
+struct Name {
+  Value value;
+  const char* name;
+};
+
+constexpr std::array kFormats{Name{Format::kFp32, "fp32"}, Name{Format::kFp16, "fp16"}, Name{Format::kBf16, "bf16"},
+                              Name{Format::kInt32, "int32"}, Name{Format::kBfp, "bfp"}};
+constexpr std::array kElementTypes{Name{ElementType::kFp32, "fp32"}, Name{ElementType::kFp16, "fp16"},
+                                   Name{ElementType::kBf16, "bf16"}, Name{ElementType::kInt32, "int32"}};
+
+template <class Value, std::size_t n>
+const char* find_name(const std::array<Name<Value>, n>& names, Value value) {
+  for (const auto& entry : names) {
+    if (entry.value == value) return entry.name;
+  }
+  return "none";
+}
+
+template <class Value, std::size_t n>
+std::optional<Value> find_value(const std::array<Name<Value>, n>& names, std::string_view name) {
+  for (const auto& entry : names) {
+    if (name == entry.name) return entry.value;
+  }
+  return std::nullopt;
+}
+
+std::size_t plain_element_bytes(Format format) {
+  return format == Format::kFp16 || format == Format::kBf16 ? 2 : 4;
+}
+
+}  // namespace
+
+bool is_valid(BfpShape shape) {
+  return std::has_single_bit(shape.block) && shape.block >= 8 && shape.block <= 128 && shape.mantissa >= 2 &&
+         shape.mantissa <= 7;
+}
+
+std::size_t bfp_block_bytes(BfpShape shape) {
+  return 1 + std::size_t{shape.block} * (shape.mantissa + 1u) / 8;
+}
+
+std::size_t size_bytes(ElementType type) {
+  return type == ElementType::kFp16 || type == ElementType::kBf16 ? 2 : 4;
+}
+
+std::size_t encoded_bytes(WireFormat wire, std::size_t count) {
+  assert(wire.format != Format::kNone);
+  if (wire.format != Format::kBfp) return count * plain_element_bytes(wire.format);
+  return (count + wire.bfp.block - 1) / wire.bfp.block * bfp_block_bytes(wire.bfp);
+}
+
+std::size_t elements_that_fit(WireFormat wire, std::size_t room_bytes) {
+  assert(wire.format != Format::kNone);
+  if (wire.format != Format::kBfp) return room_bytes / plain_element_bytes(wire.format);
+  return room_bytes / bfp_block_bytes(wire.bfp) * wire.bfp.block;
+}
+
+const char* name_of(Format format) {
+  return find_name(kFormats, format);
+}
+std::optional<Format> format_named(std::string_view name) {
+  return find_value(kFormats, name);
+}
+const char* name_of(ElementType type) {
+  return find_name(kElementTypes, type);
+}
+std::optional<ElementType> element_type_named(std::string_view name) {
+  return find_value(kElementTypes, name);
+}
+
+bool can_travel_as(ElementType type, Format format) {
+  if (format == Format::kNone) return false;
+  return (type == ElementType::kInt32) == (format == Format::kInt32);
+}
+
+}  // namespace netfold::numbers

@@ -1,0 +1,59 @@
+// The tree of fold.h over vector registers: a column of a few vectors is summed over all ranks before the next column
+// is touched, so each payload is read once and only the result is written.
+//
+// Sum is a type with operator+, of an instruction set's own file (in an unnamed namespace, so that no other file can
+// pick up code compiled for that instruction set). Leaf gives one rank's column: Sum leaf(std::size_t rank).
+#pragma once
+
+#include <cstddef>
+
+#include "numbers/kernels.h"
+
+namespace netfold::numbers {
+
+// A complete subtree of n leaves, n a power of two, unrolled.
+template <std::size_t n, class Sum, class Leaf>
+[[gnu::always_inline]] inline Sum pairwise_complete(std::size_t first_rank, const Leaf& leaf) {
+  if constexpr (n == 1) {
+    return leaf(first_rank);
+  } else {
+    const Sum low = pairwise_complete<n / 2, Sum>(first_rank, leaf);
+    return low + pairwise_complete<n / 2, Sum>(first_rank + n / 2, leaf);
+  }
+}
+
+// Any number of leaves: complete subtrees of eight run a binary counter (a subtree merges with its left neighbour of
+// the same size as a carry runs through a counter's low bits); what is left over is summed from the right.
+template <class Sum, class Leaf>
+[[gnu::noinline]] void pairwise_any(std::size_t workers, const Leaf& leaf, Sum& out) {
+  Sum levels[24];  // more than log2(kWorkersMax), and three for what is left over
+  std::size_t depth = 0;
+  std::size_t rank = 0;
+  for (std::size_t eights = 0; rank + 8 <= workers; rank += 8, ++eights) {
+    levels[depth++] = pairwise_complete<8, Sum>(rank, leaf);
+    for (std::size_t carry = eights; (carry & 1) != 0; carry >>= 1, --depth) {
+      levels[depth - 2] = levels[depth - 2] + levels[depth - 1];
+    }
+  }
+  if ((workers & 4) != 0) levels[depth++] = pairwise_complete<4, Sum>(rank, leaf), rank += 4;
+  if ((workers & 2) != 0) levels[depth++] = pairwise_complete<2, Sum>(rank, leaf), rank += 2;
+  if ((workers & 1) != 0) levels[depth++] = leaf(rank);
+  for (; depth > 1; --depth) levels[depth - 2] = levels[depth - 2] + levels[depth - 1];
+  out = levels[0];
+}
+
+template <class Sum, class Leaf>
+[[gnu::always_inline]] inline Sum pairwise(std::size_t workers, const Leaf& leaf) {
+  switch (workers) {
+    case 2: return pairwise_complete<2, Sum>(0, leaf);
+    case 4: return pairwise_complete<4, Sum>(0, leaf);
+    case 8: return pairwise_complete<8, Sum>(0, leaf);
+    default: {
+      Sum sum;
+      pairwise_any(workers, leaf, sum);
+      return sum;
+    }
+  }
+}
+
+}  // namespace netfold::numbers
