@@ -1,0 +1,191 @@
+"""The process group's backend: which all-reduces the network folds, and its life from join to leave.
+
+Plain words used here: a *fold* is an all-reduce done by the switch; a collective is *foldable* if it is a SUM or AVG of
+strided fp32, fp16, bf16 or int32 tensors. Everything else goes to the inner Gloo (gloo_served.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import ErrorType, ReduceOp, Work, _DistributedBackendOptions
+
+from netfold.torch.completion import CompletionThread, Fold
+from netfold.torch.embedded_switch import EmbeddedSwitch
+from netfold.torch.gloo_served import GlooServed, Tensors
+from netfold.torch.settings import Options, Settings, load
+from netfold.torch.staging import InOrder, Staging
+from netfold.torch.switch_discovery import Agreement, agree
+from netfold.torch.work import FoldWork, JoinedWork
+
+CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int32: "int32"}
+
+# torch keeps only a C++ reference to a backend: in DETAIL mode the Python half would be collected and its methods lost.
+_alive: set[NetfoldBackend] = set()
+
+
+def create(opts: _DistributedBackendOptions, options: Options | None) -> NetfoldBackend:
+    """What torch calls for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
+
+    Raises NetfoldError (a RuntimeError) naming the switch if it cannot be reached or refuses, ValueError for a setting
+    that makes no sense.
+    """
+    backend = NetfoldBackend(opts, options)
+    _alive.add(backend)
+    return backend
+
+
+class NetfoldBackend(GlooServed):
+    """One worker's end of one process group."""
+
+    def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
+        self.settings = load(options)
+        self._options = options if options is not None else Options(timeout=opts.timeout)
+        self._options.group_name = opts.group_id
+        self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
+        super().__init__(opts.store, opts.group_rank, opts.group_size, opts.timeout)
+        self._shut_down = False
+        self._staging = Staging()
+        self._in_order = InOrder()
+        self._folds: CompletionThread | None = None
+        self._embedded: EmbeddedSwitch | None = None
+        if opts.group_size > 1:  # a group of one has nothing to fold
+            self._join(opts)
+
+    def _join(self, opts: _DistributedBackendOptions) -> None:
+        agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id)
+        timeout_s = self.settings.timeout_s or opts.timeout.total_seconds()
+        try:
+            client = _client(agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
+        except BaseException:
+            if self._embedded is not None:
+                self._embedded.release(linger=False)
+            raise
+        self._folds = CompletionThread(client, opts.group_id or "group")
+
+    def getBackendName(self) -> str:
+        """The name torch knows this backend by."""
+        return "netfold"
+
+    @property
+    def options(self) -> Options:
+        """The options this group was made with."""
+        return self._options
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of this worker's client (packets, bytes, retransmissions, ...); empty in a group of one."""
+        return self._folds.stats() if self._folds is not None else {}
+
+    # What the network folds.
+
+    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
+        """SUM and AVG of the core's types are folded in the network; the rest goes to Gloo."""
+        if len(tensors) == 1 and self._foldable(tensors, opts.reduceOp):
+            return self._fold(tensors, opts.reduceOp)
+        return super().allreduce(tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
+        """As allreduce, over all tensors as if they lay one behind the other: small ones share packets."""
+        if self._foldable(tensors, opts.reduceOp):
+            return self._fold(tensors, opts.reduceOp)
+        return super().allreduce_coalesced(tensors, opts)
+
+    def barrier(self, opts: Any) -> Work:
+        """Passed once every rank came and this rank's earlier folds ended."""
+        before = self._folds.works_in_flight() if self._folds is not None else []
+        barrier = self._gloo.barrier(opts)
+        return self._issued(JoinedWork([*before, barrier]) if before else barrier)
+
+    def _foldable(self, tensors: Tensors, op: ReduceOp) -> bool:
+        first = tensors[0] if tensors else None
+        return (
+            self._folds is not None
+            and first is not None
+            and first.dtype in CORE_DTYPES
+            and (op == ReduceOp.SUM or (op == ReduceOp.AVG and first.dtype != torch.int32))
+            and first.device.type in ("cpu", "cuda")
+            and all(t.layout == torch.strided and t.dtype == first.dtype and t.device == first.device for t in tensors)
+        )
+
+    def _fold(self, tensors: Tensors, op: ReduceOp) -> Work:
+        assert self._folds is not None
+        tensors = list(tensors)
+        work = FoldWork([tensors[0].device] if tensors[0].is_cuda else [])
+        self._issued(work)
+        if sum(tensor.numel() for tensor in tensors) == 0:
+            work.complete(tensors)
+            return work
+        staged = self._staging.stage(tensors)
+        dtype = CORE_DTYPES[staged.buffer.dtype]
+        wire = self.settings.format if dtype == "fp32" else dtype
+        fold = Fold(staged.buffer, dtype, wire, op == ReduceOp.AVG, staged.finish, work)
+        folds = self._folds
+        self._in_order.run(staged.ready, lambda: folds.submit(fold))
+        return work
+
+    # The group's life.
+
+    def get_error(self) -> ErrorType:
+        """COMM_ERROR once the group's job failed, else SUCCESS."""
+        failed = self._folds is not None and self._folds.error is not None
+        return ErrorType.COMM_ERROR if failed else ErrorType.SUCCESS
+
+    def abort(self) -> None:
+        """Leave at once: folds in flight fail, and an embedded switch does not wait for the other ranks."""
+        self._leave(linger=False)
+
+    def shutdown(self) -> None:
+        """Leave the job and join the threads; an embedded switch stays, bounded, until the other ranks left too."""
+        healthy = self._folds is not None and self._folds.error is None
+        self._leave(linger=healthy)
+
+    def _leave(self, linger: bool) -> None:
+        if self._shut_down:
+            return
+        self._shut_down = True
+        if self._folds is not None:
+            self._folds.close()
+        self._in_order.close()
+        if self._embedded is not None:
+            self._embedded.release(linger)
+        self._drop_gloo()
+
+
+def _client(agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float) -> Any:
+    """Join the job at the switch; blocks until all workers came, bounded by `timeout_s` (seconds)."""
+    from netfold import _core
+
+    block, mantissa = agreement.bfp
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    return _core.Client(
+        agreement.switch,
+        agreement.job,
+        size,
+        rank,
+        secret=agreement.secret,
+        timeout_s=timeout_s,
+        window=settings.window,
+        block=block,
+        mantissa=mantissa,
+        core=settings.cores[local_rank % len(settings.cores)] if settings.cores else -1,
+        faults=settings.faults.replace("{rank}", str(rank)),
+        pcap=_of_rank(settings.pcap, rank),
+    )
+
+
+def _of_rank(path: str, rank: int) -> str:
+    """A file name of this rank's own: `{rank}` filled in, or put before the ending."""
+    if not path or "{rank}" in path:
+        return path.replace("{rank}", str(rank))
+    stem, dot, ending = path.rpartition(".")
+    return f"{stem}.rank{rank}.{ending}" if dot else f"{path}.rank{rank}"
+
+
+@atexit.register
+def _leave_all() -> None:
+    """Scripts that never call destroy_process_group still leave their jobs, and threads end before Python does."""
+    for backend in list(_alive):
+        backend.shutdown()

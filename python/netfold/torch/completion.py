@@ -1,0 +1,114 @@
+"""Folds in flight: submitted to the client in the caller's order, completed by one thread a process group.
+
+The client hands out a ticket for every all-reduce; `CompletionThread` keeps what belongs to a ticket (the buffers,
+which must stay alive, and how to finish) until the client reports it, then completes the Work. Once the job failed,
+every later fold fails at once with the same reason.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from netfold.torch.work import FoldWork
+
+POLL_S = 0.2  # how long the thread sleeps in the client before it looks whether it should end
+JOIN_S = 5.0
+
+
+@dataclass
+class Fold:
+    """One all-reduce: `buffer`, contiguous host memory, is folded in place; `finish` returns the user's tensors."""
+
+    buffer: torch.Tensor
+    dtype: str
+    wire: str
+    average: bool
+    finish: Callable[[], list[torch.Tensor]]
+    work: FoldWork
+
+
+class CompletionThread:
+    """Owns a `netfold._core.Client`: submits folds to it and completes their works."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._in_flight: dict[int, Fold] = {}
+        self._closing = False
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"netfold-{name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, fold: Fold) -> None:
+        """Start a fold; its errors, also those of starting it, arrive through its work."""
+        with self._lock:  # a ticket may be reported before it is noted here: _run takes the same lock
+            error = self.error
+            if error is None:
+                try:
+                    pointer = fold.buffer.data_ptr()
+                    ticket = self._client.all_reduce(
+                        pointer, pointer, fold.buffer.numel(), fold.dtype, fold.wire, fold.average
+                    )
+                    self._in_flight[ticket] = fold
+                    return
+                except (RuntimeError, ValueError) as refused:
+                    error = refused
+        fold.work.complete([], error)
+
+    def works_in_flight(self) -> list[FoldWork]:
+        """Works of the folds that have not ended, oldest first."""
+        with self._lock:
+            return [fold.work for fold in self._in_flight.values()]
+
+    def stats(self) -> dict[str, Any]:
+        """The client's counters."""
+        return self._client.stats()
+
+    def close(self) -> None:
+        """Leave the job and end the thread; folds still in flight fail. Safe to call twice, from any thread."""
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            if self.error is None:
+                self.error = RuntimeError("netfold: the process group was shut down with this all-reduce in flight")
+        self._client.close()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                report = self._client.next_completion(POLL_S)
+            except RuntimeError as error:
+                self._fail_all(error)
+                return
+            if report is not None:
+                self._complete(*report)
+        self._fail_all(self.error)
+
+    def _complete(self, ticket: int, error: BaseException | None) -> None:
+        with self._lock:
+            fold = self._in_flight.pop(ticket)
+            if error is not None and self.error is None:
+                self.error = error
+        value: list[torch.Tensor] = []
+        if error is None:
+            try:
+                value = fold.finish()
+            except Exception as failed:  # a copy back to a device may fail: the user must learn it, the thread lives on
+                error = failed
+        fold.work.complete(value, error)
+
+    def _fail_all(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self.error is None:
+                self.error = error
+            folds, self._in_flight = list(self._in_flight.values()), {}
+        for fold in folds:
+            fold.work.complete([], self.error)

@@ -1,0 +1,61 @@
+"""A switch in rank 0's own process, for `torchrun train.py` with nothing else running.
+
+Process groups with the same rank 0 share one. It outlives its groups a little: rank 0 may be done while another rank
+still fetches the last result, so the process waits, bounded, until the switch has no workers left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, ClassVar
+
+LINGER_S = 10.0
+
+
+class EmbeddedSwitch:
+    """A counted reference to a `netfold._core.Switch`."""
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _running: ClassVar[dict[tuple[str, str], EmbeddedSwitch]] = {}
+
+    def __init__(self, key: tuple[str, str], switch: Any, address: str) -> None:
+        self._key = key
+        self._switch = switch
+        self._holders = 0
+        self.address = address
+
+    @classmethod
+    def hold(cls, bind: str, host: str, secret: str) -> EmbeddedSwitch:
+        """Start a switch at `bind` ("host:port"), or share the one this process started so; `release` it later.
+
+        `host` is advertised where `bind` names every address. Raises RuntimeError if the address cannot be bound.
+        """
+        from netfold import _core
+
+        with cls._lock:
+            held = cls._running.get((bind, secret))
+            if held is None:
+                switch = _core.Switch(bind, secret=secret)
+                bound, _, port = switch.address.rpartition(":")
+                address = f"{host}:{port}" if bound in ("0.0.0.0", "[::]", "::") else switch.address
+                held = cls((bind, secret), switch, address)
+                cls._running[(bind, secret)] = held
+            held._holders += 1
+            return held
+
+    def stats(self) -> dict[str, Any]:
+        """The switch's counters."""
+        return self._switch.stats()
+
+    def release(self, linger: bool) -> None:
+        """Give the reference back. The last closes the switch; `linger`: once its workers left, or LINGER_S later."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders > 0:
+                return
+            self._running.pop(self._key, None)
+        deadline = time.monotonic() + (LINGER_S if linger else 0.0)
+        while time.monotonic() < deadline and self._switch.stats().get("jobs"):
+            time.sleep(0.01)
+        self._switch.close()

@@ -1,0 +1,172 @@
+"""Every setting of the PyTorch backend: one table, read from process-group options first, then from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import Backend
+
+WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a process group runs with, after options, environment and defaults were merged."""
+
+    switch: str
+    bind: str
+    job: str
+    secret: str
+    format: str
+    bfp: tuple[int, int]
+    timeout_s: float | None
+    cores: tuple[int, ...]
+    window: int
+    faults: str
+    pcap: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table: how a setting is called in options and environment, and how its text is read."""
+
+    name: str
+    variable: str
+    default: Any
+    read: Callable[[Any], Any]
+    meaning: str
+
+
+def _text(value: Any) -> str:
+    return str(value).strip()
+
+
+def _address(value: Any) -> str:
+    host, colon, port = _text(value).rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("write host:port, for example 10.0.0.5:4900")
+    return _text(value)
+
+
+def _bind(value: Any) -> str:
+    """An address to bind: `host` or `host:port`; port 0, the default, takes any free one."""
+    host, colon, port = _text(value).rpartition(":")
+    if not colon:
+        return f"{_text(value)}:0"
+    if not (host and port.isdigit() and int(port) < 65536):
+        raise ValueError("write host or host:port, for example 10.0.0.5 or 10.0.0.5:4900")
+    return _text(value)
+
+
+def _format(value: Any) -> str:
+    if _text(value) not in WIRE_FORMATS:
+        raise ValueError(f"choose one of {', '.join(WIRE_FORMATS)}")
+    return _text(value)
+
+
+def _bfp_shape(value: Any) -> tuple[int, int]:
+    parts = value if isinstance(value, tuple | list) else _text(value).split(",")
+    try:
+        block, mantissa = (int(part) for part in parts)
+    except ValueError:
+        raise ValueError("write block,mantissa, for example 16,7") from None
+    if block not in (8, 16, 32, 64, 128) or not 2 <= mantissa <= 7:
+        raise ValueError("the block is a power of two from 8 to 128, the mantissa 2 to 7 bits")
+    return block, mantissa
+
+
+def _seconds(value: Any) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(_text(value))
+    if not 0 < seconds < 1e9:
+        raise ValueError("give a positive number of seconds")
+    return seconds
+
+
+def _cores(value: Any) -> tuple[int, ...]:
+    parts = value if isinstance(value, tuple | list) else _text(value).split(",")
+    try:
+        cores = tuple(int(part) for part in parts)
+    except ValueError:
+        raise ValueError("write core numbers, for example 2,3") from None
+    count = os.cpu_count() or 1
+    if any(not 0 <= core < count for core in cores):
+        raise ValueError(f"this machine's cores are 0 to {count - 1}")
+    return cores
+
+
+def _packets(value: Any) -> int:
+    packets = int(_text(value))
+    if packets < 0:
+        raise ValueError("give a number of packets, 0 to let Netfold choose")
+    return packets
+
+
+TABLE = (
+    Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port; with none, rank 0 starts one"),
+    Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch listens"),
+    Setting("job", "NETFOLD_JOB", "", _text, "the job's name at the switch; with none, a random one"),
+    Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
+    Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
+    Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
+    Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "bound on every wait; with none, the group's timeout"),
+    Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' progress threads are pinned to"),
+    Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
+    Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
+    Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
+)
+
+
+class Options(Backend.Options):
+    """Process-group options: `init_process_group("netfold", pg_options=netfold.torch.Options(format="bfp"))`.
+
+    Takes every setting of TABLE as a keyword; what is given here wins over the environment. `timeout` is torch's own
+    (a timedelta) and bounds what the inner Gloo serves. Raises ValueError for a wrong value, TypeError for a setting
+    that does not exist.
+    """
+
+    def __init__(self, *, timeout: timedelta | None = None, **given: Any) -> None:
+        if timeout is None:
+            super().__init__("netfold")
+        else:
+            super().__init__("netfold", timeout)
+        known = {setting.name for setting in TABLE}
+        for name in given:
+            if name not in known:
+                raise TypeError(f"netfold has no setting {name!r}; it has {', '.join(sorted(known))}")
+        self.given = {
+            setting.name: _read(setting, given[setting.name], f"option {setting.name}")
+            for setting in TABLE
+            if given.get(setting.name) is not None
+        }
+
+
+def _read(setting: Setting, value: Any, where: str) -> Any:
+    try:
+        return setting.read(value)
+    except ValueError as error:
+        raise ValueError(f"netfold: {where}={value!r} is not usable ({setting.meaning}): {error}") from None
+
+
+def load(options: object | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Merge options over environment over defaults.
+
+    `options` is an Options or None; other backends' options are refused with TypeError. Raises ValueError with the
+    setting's name, its value and what would be right.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"netfold takes netfold.torch.Options(...) as pg_options, not {type(options).__name__}")
+    environ = os.environ if environ is None else environ
+    given = options.given if options is not None else {}
+    merged = {}
+    for setting in TABLE:
+        if setting.name in given:
+            merged[setting.name] = given[setting.name]
+        elif environ.get(setting.variable, "").strip():
+            merged[setting.name] = _read(setting, environ[setting.variable], setting.variable)
+        else:
+            merged[setting.name] = setting.default
+    return Settings(**merged)

@@ -1,0 +1,119 @@
+"""How the ranks of a process group find their switch, their job's name and their secret.
+
+The group's rank 0 decides and publishes one line of JSON through torch's store; the others read it. Where no switch is
+named, rank 0 starts one in its own process, on an address that the other ranks reach.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+
+from netfold.torch.embedded_switch import EmbeddedSwitch
+from netfold.torch.settings import Settings
+
+KEY = "netfold/agreement"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all ranks of a group share: where the switch is, the job's name and secret, what travels."""
+
+    switch: str
+    job: str
+    secret: str
+    format: str
+    bfp: tuple[int, int]
+
+
+def agree(store: Store, rank: int, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
+    """Decide (rank 0) or learn (others) the group's agreement; only rank 0 may get an embedded switch to hold.
+
+    Waits for rank 0 as long as the store's timeout. Raises RuntimeError where rank 0 could not start its switch, and
+    ValueError where this rank's settings contradict rank 0's.
+    """
+    if rank == 0:
+        try:
+            agreement, embedded = _decide(store, settings, group)
+        except Exception as error:
+            store.set(KEY, json.dumps({"error": str(error)}))
+            raise
+        store.set(KEY, json.dumps(agreement.__dict__))
+        return agreement, embedded
+    published = json.loads(store.get(KEY))
+    if "error" in published:
+        raise RuntimeError(f"netfold: rank 0 of the group could not start: {published['error']}")
+    agreement = Agreement(**{**published, "bfp": tuple(published["bfp"])})
+    _compare(agreement, settings, rank)
+    if settings.switch and settings.switch != agreement.switch:
+        agreement = Agreement(**{**agreement.__dict__, "switch": settings.switch})  # the same switch by another name
+    return agreement, None
+
+
+def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
+    embedded = None
+    switch = settings.switch
+    if not switch:
+        host = reachable_host(store)
+        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, settings.secret)
+        switch = embedded.address
+    name = f"{settings.job}/{group}" if settings.job else f"torch-{secrets.token_hex(8)}"
+    secret = settings.secret or secrets.token_hex(16)
+    return Agreement(switch, name, secret, settings.format, settings.bfp), embedded
+
+
+def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
+    for name in ("format", "bfp"):
+        if getattr(settings, name) != getattr(agreement, name):
+            raise ValueError(
+                f"netfold: rank {rank} has {name}={getattr(settings, name)!r}, rank 0 has "
+                f"{getattr(agreement, name)!r}; set NETFOLD_{name.upper()} alike on all ranks"
+            )
+    if settings.secret and settings.secret != agreement.secret:
+        raise ValueError(f"netfold: rank {rank} and rank 0 have different NETFOLD_SECRET; set it alike on all ranks")
+
+
+def reachable_host(store: Store) -> str:
+    """The address of this machine that the group's other ranks can reach.
+
+    It is the address this machine uses towards the host of torch's store, which all ranks reach; loopback where that
+    host is this machine under a loopback name, and all ranks of the job run on it.
+    """
+    master = _store_host(store) or os.environ.get("MASTER_ADDR", "")
+    if master in ("", "localhost"):
+        return "127.0.0.1"
+    try:
+        resolved = ipaddress.ip_address(socket.getaddrinfo(master, None)[0][4][0])
+    except OSError:
+        return "127.0.0.1"
+    if resolved.is_loopback:
+        # Debian maps a machine's own name to 127.0.1.1: that says nothing about ranks on other machines.
+        one_machine = os.environ.get("LOCAL_WORLD_SIZE", "1") == os.environ.get("WORLD_SIZE", "1")
+        literal = master.startswith("127.") or master == "::1"
+        return "127.0.0.1" if one_machine or literal else (_source_address("192.0.2.1") or "127.0.0.1")
+    return _source_address(str(resolved)) or str(resolved)
+
+
+def _store_host(store: Any) -> str:
+    """The TCP host below any number of prefixes; "" for stores without one (files, hashes)."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return getattr(store, "host", "")
+
+
+def _source_address(destination: str) -> str:
+    """The address this machine would send from towards `destination`; nothing is sent. "" where there is no route."""
+    family = socket.AF_INET6 if ":" in destination else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((destination, 9))
+        except OSError:
+            return ""
+        return probe.getsockname()[0]

@@ -1,0 +1,139 @@
+"""What a user of the backend holds while a collective runs: `Work` objects in Python.
+
+An error must reach DDP through the future, late, and out of a callback: `Future.set_exception` inside a Work crashes
+DDP, and an exception thrown while the collective is submitted leaves DDP unusable. So each fold has a *base* future
+that is always completed with a value, and the future that users see is `base.then(...)`, which raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from netfold.torch.work_queries import Received
+
+
+class FoldWork(Work):
+    """An all-reduce that is on its way through the network.
+
+    `devices` lists the CUDA devices of the result: their streams are made to wait by torch's future.
+    """
+
+    def __init__(self, devices: list[torch.device]) -> None:
+        super().__init__()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._on_cuda = bool(devices)
+        self._base: torch.futures.Future = torch.futures.Future(devices=devices)
+        self._future = self._base.then(self._unwrap)
+
+    def _unwrap(self, base: torch.futures.Future) -> Any:
+        if self._error is not None:
+            raise self._error
+        return base.value()
+
+    def complete(self, value: list[torch.Tensor], error: BaseException | None = None) -> None:
+        """Called once, by the completion thread: hand over the folded tensors, or the reason why there are none."""
+        self._error = error
+        self._base.set_result([] if error is not None else value)
+        self._done.set()
+
+    def get_future(self) -> torch.futures.Future:
+        """The future of the folded tensors; raises RuntimeError in `wait` and in callbacks if the job failed."""
+        return self._future
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until the tensors are folded; raises RuntimeError naming the rank or the switch that failed.
+
+        Without a timeout the wait is still bounded: the client fails every fold within the job's timeout.
+        """
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        if not self._done.wait(seconds if seconds > 0 else None):
+            raise RuntimeError(
+                f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it goes on, so "
+                "wait again, or raise the process group's timeout"
+            )
+        if self._error is not None:
+            raise self._error
+        if self._on_cuda:
+            self._future.wait()  # makes the caller's current stream wait for the copy back to the device
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the fold ended, well or not."""
+        return self._done.is_set()
+
+    def is_success(self) -> bool:
+        """Whether the fold ended well."""
+        return self._done.is_set() and self._error is None
+
+
+class PointToPointWork(Work):
+    """A send or receive served by Gloo, whose works have no future: completes one when somebody asks."""
+
+    def __init__(self, inner: Work, tensors: list[torch.Tensor], any_source: bool = False) -> None:
+        super().__init__()
+        self._inner = inner
+        self._tensors = tensors
+        self._any_source = any_source
+        self._future: torch.futures.Future = torch.futures.Future()
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until the tensors were sent or received; raises RuntimeError if the peer is gone."""
+        finished = self._inner.wait(timeout if timeout is not None else timedelta(0))
+        self._settle()
+        return finished
+
+    def get_future(self) -> torch.futures.Future:
+        """Completed once `wait` returned or Gloo says that it is done."""
+        if self._inner.is_completed():
+            self._settle()
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether the transfer ended."""
+        return self.get_future().done()
+
+    def _settle(self) -> None:
+        if self._future.done():
+            return
+        source_rank = self._inner._source_rank() if self._any_source else -1
+        self._future.set_result(Received(self._tensors, source_rank) if self._any_source else self._tensors)
+
+
+class JoinedWork(Work):
+    """Several works seen as one: what `end_coalescing` returns, and a barrier behind folds still on their way."""
+
+    def __init__(self, works: list[Work]) -> None:
+        super().__init__()
+        self._works = works
+        self._future: torch.futures.Future | None = None
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until every part ended; raises the first part's error."""
+        for work in self._works:
+            work.wait(timeout if timeout is not None else timedelta(0))
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        """A future of all parts' values, in one flat list."""
+        if self._future is None:
+            parts = torch.futures.collect_all([work.get_future() for work in self._works])
+            self._future = parts.then(_flatten)
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether every part ended."""
+        return all(work.is_completed() for work in self._works)
+
+
+def _flatten(parts: torch.futures.Future) -> list[Any]:
+    values: list[Any] = []
+    for part in parts.value():
+        value = part.value()
+        values.extend(value if isinstance(value, list | tuple) else [value])
+    return values
