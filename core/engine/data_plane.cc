@@ -17,7 +17,7 @@ namespace {
 class Shards final : public DataPlane {
  public:
   explicit Shards(std::vector<std::unique_ptr<Shard>> shards) : shards_(std::move(shards)) {
-    for (const auto& shard : shards_) ports_.push_back(shard->port());
+    for (const auto& shard : shards_) ports_.push_back(shard->path().link().local_address().port);
   }
 
   const std::vector<std::uint16_t>& udp_ports() const override { return ports_; }
@@ -43,7 +43,7 @@ class Shards final : public DataPlane {
     std::vector<std::uint64_t> sums(static_cast<std::size_t>(DropReason::kCount));
     for (const auto& shard : shards_) {
       for (std::size_t reason = 0; reason < sums.size(); ++reason) {
-        sums[reason] += shard->drops(static_cast<DropReason>(reason));
+        sums[reason] += shard->path().drops(static_cast<DropReason>(reason));
       }
     }
     return sums;
@@ -73,7 +73,7 @@ class Shards final : public DataPlane {
   link::LinkStats link_stats() const override {
     link::LinkStats sum;
     for (const auto& shard : shards_) {
-      const link::LinkStats stats = shard->link_stats();
+      const link::LinkStats stats = shard->path().link_stats();
       sum.sent_packets += stats.sent_packets;
       sum.sent_bytes += stats.sent_bytes;
       sum.received_packets += stats.received_packets;

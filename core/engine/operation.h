@@ -37,6 +37,7 @@ class Operation {
 
   Ticket ticket() const { return ticket_; }
   std::uint64_t chunks() const { return chunks_; }
+  std::size_t elements() const { return request_.count; }
   bool is_whole() const { return stored_ == chunks_; }
   std::size_t saved_bytes() const { return request_.count * numbers::size_bytes(request_.type); }
 

@@ -63,6 +63,9 @@ class Window {
   Position base() const { return base_; }
   Position end() const { return end_; }
   bool is_idle() const { return base_ == end_; }
+  bool is_done(Position position) const {
+    return position < base_ || (position < next_ && chunks_[position & (chunks_.size() - 1)].is_done);
+  }
   Nanoseconds last_progress() const { return last_progress_; }  // last new result, or the end of idleness
   // What the switch last said about the oldest chunk, since it became the oldest.
   bool switch_answers() const { return switch_answered_; }

@@ -1,0 +1,211 @@
+#include "engine/stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace netfold::engine {
+namespace {
+
+constexpr std::size_t kSendMost = 64;       // transmissions prepared at once
+constexpr std::size_t kReceiveMost = 1024;  // datagrams a batch
+constexpr std::size_t kRoomsKeptMost = 8;
+
+using session::Window;
+
+// Rooms come in powers of two, so that those of finished operations fit later ones.
+std::size_t room_bytes(const Operation& operation) { return std::bit_ceil(operation.saved_bytes()); }
+
+}  // namespace
+
+Stream::Stream(const wire::Lease& lease, std::uint16_t rank, session::WindowOptions options, link::Link& link,
+               std::vector<link::Address> shards)
+    : lease_(lease),
+      rank_(rank),
+      link_(link),
+      shards_(std::move(shards)),
+      window_(lease, options),
+      prepared_(kSendMost),
+      payload_room_(kSendMost * lease.payload_bytes) {
+  assert(shards_.size() == lease.shards && rank < lease.world);
+  pending_.reserve(kSendMost);
+  sending_.reserve(kSendMost);
+}
+
+void Stream::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
+  if (operation->chunks() == 0) {
+    finished_.push_back(operation->ticket());
+    return;
+  }
+  operation->start(window_.end(), saved_room(room_bytes(*operation)));
+  window_.extend(operation->chunks(), now);
+  operations_.push_back(std::move(operation));
+}
+
+bool Stream::pump(Nanoseconds now) {
+  receive(now);
+  return send(now);
+}
+
+std::vector<Operation::Ticket> Stream::take_finished() { return std::exchange(finished_, {}); }
+
+std::vector<Operation::Ticket> Stream::abandon() {
+  std::vector<Operation::Ticket> tickets;
+  for (const auto& operation : operations_) {
+    if (operation->is_whole()) continue;
+    operation->put_back();
+    tickets.push_back(operation->ticket());
+  }
+  operations_.clear();
+  pending_.clear();
+  return tickets;
+}
+
+std::optional<Error> Stream::overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const {
+  if (window_.is_idle() || now - window_.last_progress() < timeout) return std::nullopt;
+  const double waited_s = to_seconds(timeout);
+  if (const auto rank = window_.missing_rank()) {
+    return Error{ErrorCode::kTimeout,
+                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in an all-reduce: look "
+                             "there for a crash, a hang or fewer all-reduces, or raise the timeout",
+                             *rank, waited_s, rank_),
+                 *rank};
+  }
+  if (window_.switch_answers()) {
+    return Error{ErrorCode::kTimeout,
+                 fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
+                             "check the path for packets of {} bytes (MTU)",
+                             switch_name, rank_, waited_s,
+                             lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
+                 rank_};
+  }
+  return Error{ErrorCode::kSwitchFailed,
+               fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and "
+                           "that UDP passes both ways",
+                           switch_name, rank_, waited_s)};
+}
+
+StreamStats Stream::stats() const { return {window_.stats(), link_.stats(), dropped_packets_, reduced_elements_}; }
+
+void Stream::receive(Nanoseconds now) {
+  for (;;) {
+    const auto datagrams = link_.receive(kReceiveMost);
+    if (datagrams.empty()) return;
+    for (const link::Incoming& datagram : datagrams) handle(datagram, now);
+    send(now);  // what the results made room for: keeping the wire busy comes first
+  }
+}
+
+bool Stream::is_ours(const link::Incoming& datagram, const wire::Packet& packet) const {
+  const wire::Header& header = packet.header;
+  if (header.job != lease_.job || header.epoch != lease_.epoch) return false;
+  if (header.slot != lease_.slot_of(header.chunk)) return false;
+  if (!(datagram.from == shards_[lease_.shard_of(header.chunk)])) return false;
+  const auto covered = datagram.bytes.first(datagram.bytes.size() - packet.tag.size());
+  return lease_.key ? wire::tag_is_right(*lease_.key, covered, packet.tag) : packet.tag.empty();
+}
+
+void Stream::handle(const link::Incoming& datagram, Nanoseconds now) {
+  wire::Packet packet;
+  if (wire::parse(datagram.bytes, packet) != wire::ParseError::kNone || !is_ours(datagram, packet)) {
+    ++dropped_packets_;
+    return;
+  }
+  const auto position = window_.position_of(packet.header.chunk);
+  if (!position) return;  // a late duplicate
+  switch (packet.header.kind) {
+    case wire::Kind::kResult: return handle_result(packet, *position, now);
+    case wire::Kind::kMissing: return window_.on_missing(*position, now);
+    case wire::Kind::kWaiting: return window_.on_waiting(*position, packet.header.worker, now);
+    default: ++dropped_packets_;
+  }
+}
+
+void Stream::handle_result(const wire::Packet& packet, Window::Position position, Nanoseconds now) {
+  Operation& operation = operation_at(position);
+  if (!operation.accepts(position, packet)) {
+    ++dropped_packets_;
+    return;
+  }
+  if (!window_.on_result(position, now)) return;
+  operation.store(position, packet.payload);
+  if (!operation.is_whole()) return;
+  finished_.push_back(operation.ticket());
+  reduced_elements_ += operation.elements();
+  while (!operations_.empty() && operations_.front()->is_whole()) {
+    rooms_.push_back({operations_.front()->take_saved(), room_bytes(*operations_.front())});
+    if (rooms_.size() > kRoomsKeptMost) rooms_.erase(rooms_.begin());
+    operations_.pop_front();
+  }
+}
+
+// Transmissions are kept, not packets: a tensor's memory is the caller's again once its operation is finished, so what
+// the link did not take is prepared anew, if it is still wanted.
+bool Stream::send(Nanoseconds now) {
+  for (;;) {
+    std::erase_if(pending_, [&](const auto& transmission) { return window_.is_done(transmission.position); });
+    while (pending_.size() < kSendMost) {
+      const auto transmission = window_.next(now);
+      if (!transmission) break;
+      pending_.push_back(*transmission);
+    }
+    if (pending_.empty()) return false;
+    // Neighbours to one shard travel as one segmented send.
+    std::stable_sort(pending_.begin(), pending_.end(), [&](const auto& a, const auto& b) {
+      return lease_.shard_of(static_cast<std::uint32_t>(a.position)) <
+             lease_.shard_of(static_cast<std::uint32_t>(b.position));
+    });
+    sending_.clear();
+    for (std::size_t place = 0; place < pending_.size(); ++place) sending_.push_back(prepare(pending_[place], place));
+    const std::size_t taken = link_.send(sending_);
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (taken < sending_.size()) return true;
+  }
+}
+
+link::Outgoing Stream::prepare(const Window::Transmission& transmission, std::size_t place) {
+  const auto chunk = static_cast<std::uint32_t>(transmission.position);
+  wire::Header header;
+  header.kind = transmission.is_probe ? wire::Kind::kProbe : wire::Kind::kContribution;
+  header.job = lease_.job;
+  header.epoch = lease_.epoch;
+  header.worker = rank_;
+  header.slot = lease_.slot_of(chunk);
+  header.chunk = chunk;
+  if (lease_.key) header.flags |= wire::kTagged;
+  std::span<const std::byte> payload;
+  if (!transmission.is_probe) {
+    const Operation& operation = operation_at(transmission.position);
+    operation.describe(transmission.position, header);
+    payload = operation.payload(transmission.position,
+                                std::span(payload_room_).subspan(place * lease_.payload_bytes, lease_.payload_bytes));
+  }
+  Prepared& prepared = prepared_[place];
+  prepared.head = wire::emit(header);
+  std::span<const std::byte> tail;
+  if (lease_.key) {
+    prepared.tag = wire::make_tag(*lease_.key, prepared.head, payload);
+    tail = prepared.tag;
+  }
+  return {shards_[lease_.shard_of(chunk)], prepared.head, payload, tail};
+}
+
+Operation& Stream::operation_at(Window::Position position) {
+  const auto after = std::upper_bound(operations_.begin(), operations_.end(), position,
+                                      [](Window::Position at, const auto& operation) { return at < operation->first(); });
+  assert(after != operations_.begin());
+  return **std::prev(after);
+}
+
+std::unique_ptr<std::byte[]> Stream::saved_room(std::size_t size_bytes) {
+  const auto fits = std::find_if(rooms_.begin(), rooms_.end(),
+                                 [&](const Room& room) { return room.size_bytes == size_bytes; });
+  if (fits == rooms_.end()) return std::make_unique_for_overwrite<std::byte[]>(size_bytes);
+  auto bytes = std::move(fits->bytes);
+  rooms_.erase(fits);
+  return bytes;
+}
+
+}  // namespace netfold::engine

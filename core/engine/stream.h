@@ -1,0 +1,89 @@
+// A worker's data path: operations in, contributions and probes out over a link, results in, finished operations out.
+// It runs the window over a link, but starts no thread and reads no clock: the client's progress thread drives it with
+// real time, the seeded simulations of tests/protocol with virtual time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/operation.h"
+#include "link/link.h"
+#include "session/window.h"
+#include "wire/lease.h"
+
+namespace netfold::engine {
+
+struct StreamStats {
+  session::WindowStats window;
+  link::LinkStats link;
+  std::uint64_t dropped_packets = 0;   // foreign, stale, malformed or badly tagged
+  std::uint64_t reduced_elements = 0;  // of finished operations
+};
+
+class Stream {
+ public:
+  // `link` must outlive the stream; `shards` are the switch's data addresses.
+  Stream(const wire::Lease& lease, std::uint16_t rank, session::WindowOptions options, link::Link& link,
+         std::vector<link::Address> shards);
+
+  void submit(std::unique_ptr<Operation> operation, Nanoseconds now);
+
+  // Receives what has come and sends what may go. True if the link is full and should be polled for writing.
+  bool pump(Nanoseconds now);
+  Nanoseconds deadline() const { return std::min(window_.deadline(), link_.deadline()); }
+  bool is_idle() const { return window_.is_idle(); }
+
+  // Tickets finished since the last call.
+  std::vector<Operation::Ticket> take_finished();
+  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
+  std::vector<Operation::Ticket> abandon();
+
+  // Why there is no progress, once there was none for `timeout`: names the rank that is missing, or the switch.
+  std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const;
+  std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
+  Nanoseconds last_progress() const { return window_.last_progress(); }
+
+  StreamStats stats() const;
+
+ private:
+  struct Prepared {
+    std::array<std::byte, wire::kHeaderBytes> head;
+    wire::Tag tag;
+  };
+
+  void receive(Nanoseconds now);
+  void handle(const link::Incoming& datagram, Nanoseconds now);
+  bool is_ours(const link::Incoming& datagram, const wire::Packet& packet) const;
+  void handle_result(const wire::Packet& packet, session::Window::Position position, Nanoseconds now);
+  bool send(Nanoseconds now);
+  link::Outgoing prepare(const session::Window::Transmission& transmission, std::size_t place);
+  Operation& operation_at(session::Window::Position position);
+  std::unique_ptr<std::byte[]> saved_room(std::size_t size_bytes);
+
+  wire::Lease lease_;
+  std::uint16_t rank_;
+  link::Link& link_;
+  std::vector<link::Address> shards_;
+  session::Window window_;
+  std::deque<std::unique_ptr<Operation>> operations_;       // unfinished, and finished ones with an older unfinished
+  std::vector<session::Window::Transmission> pending_;      // wanted by the window, not taken by the link yet
+  std::vector<link::Outgoing> sending_;
+  std::vector<Prepared> prepared_;
+  std::vector<std::byte> payload_room_;
+  std::vector<Operation::Ticket> finished_;
+  struct Room {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size_bytes;
+  };
+  std::vector<Room> rooms_;                                 // for saved bytes, kept between operations
+  std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
+};
+
+}  // namespace netfold::engine

@@ -1,0 +1,177 @@
+#include "engine/switch_path.h"
+
+#include <algorithm>
+
+namespace netfold::engine {
+namespace {
+
+constexpr std::size_t kReceiveMost = 1024;           // datagrams a batch
+constexpr std::size_t kBatchesAtOnce = 16;           // a bound, so that the caller can look after other things
+constexpr std::size_t kBacklogMost = 1u << 16;       // beyond it results are dropped here; probes bring them back
+
+// What the shard counts for each verdict that is a drop.
+DropReason reason_of(fold::Verdict verdict) {
+  switch (verdict) {
+    case fold::Verdict::kDuplicate: return DropReason::kDuplicate;
+    case fold::Verdict::kStaleChunk: return DropReason::kStaleChunk;
+    case fold::Verdict::kMismatch: return DropReason::kMismatch;
+    case fold::Verdict::kMalformedBlock: return DropReason::kMalformedBlock;
+    case fold::Verdict::kBadLength: return DropReason::kLength;
+    case fold::Verdict::kBadSlot: return DropReason::kBadSlot;
+    default: return DropReason::kKind;
+  }
+}
+
+}  // namespace
+
+// Collects what the aggregator of one job wants to send; the shard sends it after the batch.
+class SwitchPath::JobOutbox final : public fold::Outbox {
+ public:
+  JobOutbox(SwitchPath& path, ShardJob& job) : path_(path), job_(job) {}
+
+  void result_to_all(std::span<const std::byte> packet) override {
+    if (job_.results.empty()) path_.busy_.push_back(&job_);
+    job_.results.push_back(packet);
+  }
+  void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) override {
+    job_.counters.results_resent.add(1);
+    path_.queue(job_, job_.admission.workers[worker], packet);
+  }
+  void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
+    Notice& notice = path_.notices_.emplace_back();
+    notice.to = job_.admission.workers[worker];
+    std::copy(packet.begin(), packet.end(), notice.bytes.begin());
+    notice.size_bytes = packet.size();
+    if ((static_cast<unsigned>(packet[0]) & 0xf) == static_cast<unsigned>(wire::Kind::kMissing)) {
+      job_.counters.missing_sent.add(1);
+    }
+  }
+  void mismatch(std::uint16_t rank, std::string what) override {
+    job_.has_failed = true;
+    path_.on_mismatch_(job_.admission.lease.job, job_.admission.lease.epoch, rank, std::move(what));
+  }
+
+ private:
+  SwitchPath& path_;
+  ShardJob& job_;
+};
+
+ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard)
+    : admission(admitted), aggregator(admitted.lease, shard) {
+  results.reserve(admitted.lease.slots);
+}
+
+SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch)
+    : link_(std::move(link)), on_mismatch_(std::move(on_mismatch)), jobs_(jobs_max) {
+  busy_.reserve(jobs_max);
+  notices_.reserve(kReceiveMost);
+  sending_.reserve(kReceiveMost);
+  backlog_.reserve(kBacklogMost);
+}
+
+void SwitchPath::pump() {
+  send_backlog();
+  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
+    const auto datagrams = link_->receive(kReceiveMost);
+    if (datagrams.empty()) break;
+    for (const link::Incoming& datagram : datagrams) handle(datagram);
+    flush();
+  }
+  publish_stats();
+}
+
+void SwitchPath::place(std::uint16_t id, ShardJob* job) {
+  if (jobs_[id] != nullptr) backlog_.clear();  // may point into the job that goes; workers probe for what they miss
+  jobs_[id] = job;
+}
+
+link::LinkStats SwitchPath::link_stats() const {
+  return {link_stats_[0].get(), link_stats_[1].get(), link_stats_[2].get(),
+          link_stats_[3].get(), link_stats_[4].get(), link_stats_[5].get()};
+}
+
+ShardJob* SwitchPath::admit_packet(const link::Incoming& datagram, const wire::Packet& packet) {
+  const wire::Header& header = packet.header;
+  ShardJob* const job = header.job < jobs_.size() ? jobs_[header.job] : nullptr;
+  if (job == nullptr || job->has_failed) return drop(DropReason::kUnknownJob), nullptr;
+  const wire::Lease& lease = job->admission.lease;
+  if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
+  if (header.worker >= lease.world) return drop(DropReason::kUnknownWorker), nullptr;
+  if (!(job->admission.workers[header.worker] == datagram.from)) return drop(DropReason::kStranger), nullptr;
+  const auto covered = datagram.bytes.first(datagram.bytes.size() - packet.tag.size());
+  if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
+    return drop(DropReason::kBadTag), nullptr;
+  }
+  return job;
+}
+
+void SwitchPath::handle(const link::Incoming& datagram) {
+  wire::Packet packet;
+  if (const wire::ParseError error = wire::parse(datagram.bytes, packet); error != wire::ParseError::kNone) {
+    return drop(static_cast<DropReason>(static_cast<int>(error) - 1));  // kNone is no drop reason
+  }
+  ShardJob* const job = admit_packet(datagram, packet);
+  if (job == nullptr) return;
+  JobOutbox outbox(*this, *job);
+  if (packet.header.kind == wire::Kind::kProbe) job->counters.probes.add(1);
+  count(*job, job->aggregator.on_packet(packet, outbox), datagram.bytes.size());
+}
+
+void SwitchPath::count(ShardJob& job, fold::Verdict verdict, std::size_t size_bytes) {
+  job.counters.received_bytes.add(size_bytes);
+  switch (verdict) {
+    case fold::Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
+    case fold::Verdict::kKept: job.counters.contributions.add(1); return;
+    case fold::Verdict::kAnswered: return;
+    case fold::Verdict::kDuplicate: job.counters.duplicates.add(1); break;
+    case fold::Verdict::kStaleChunk: job.counters.stale.add(1); break;
+    default: break;
+  }
+  drop(reason_of(verdict));
+}
+
+void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {
+  if (backlog_.size() == kBacklogMost) return;
+  backlog_.push_back({worker, packet, {}, {}});
+  job.counters.sent_bytes.add(packet.size());
+}
+
+// Results first to the one worker, then to the next: equally long datagrams to one address cross the kernel as one.
+void SwitchPath::flush() {
+  for (ShardJob* const job : busy_) {
+    for (const link::Address& worker : job->admission.workers) {
+      for (const auto packet : job->results) queue(*job, worker, packet);
+    }
+    job->counters.results_sent.add(job->results.size() * job->admission.workers.size());
+    job->results.clear();
+  }
+  busy_.clear();
+  send_notices();
+  send_backlog();
+}
+
+// Short and urgent: they go ahead of results, and are never kept, since the workers' probes ask again.
+void SwitchPath::send_notices() {
+  if (notices_.empty()) return;
+  sending_.clear();
+  for (const Notice& notice : notices_) {
+    sending_.push_back({notice.to, std::span(notice.bytes).first(notice.size_bytes), {}, {}});
+  }
+  link_->send(sending_);
+  notices_.clear();
+}
+
+void SwitchPath::send_backlog() {
+  if (backlog_.empty()) return;
+  const std::size_t taken = link_->send(backlog_);
+  backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<std::ptrdiff_t>(taken));
+}
+
+void SwitchPath::publish_stats() {
+  const link::LinkStats& stats = link_->stats();
+  const std::array<std::uint64_t, 6> values{stats.sent_packets,   stats.sent_bytes,  stats.received_packets,
+                                            stats.received_bytes, stats.send_errors, stats.system_calls};
+  for (std::size_t i = 0; i < values.size(); ++i) link_stats_[i].add(values[i] - link_stats_[i].get());
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,98 @@
+#include "protocol/world.h"
+
+#include <algorithm>
+
+namespace netfold::tests {
+namespace {
+
+constexpr std::uint16_t kJob = 3;
+constexpr std::uint16_t kSwitchPort = 1;
+constexpr std::uint16_t kWorkerPort = 1000;
+
+}  // namespace
+
+World::World(WorldOptions options) {
+  lease_.job = kJob;
+  lease_.epoch = options.epoch;
+  lease_.world = options.world;
+  lease_.slots = options.slots;
+  lease_.shards = options.shards;
+  lease_.payload_bytes = options.payload_bytes;
+  lease_.bfp = options.bfp;
+  if (options.tagged) lease_.key = wire::TagKey{std::byte{7}, std::byte{9}};
+
+  engine::Admission admission{lease_, {}};
+  std::vector<link::Address> addresses;
+  for (std::uint16_t rank = 0; rank < options.world; ++rank) {
+    admission.workers.push_back({0, static_cast<std::uint16_t>(kWorkerPort + rank)});
+  }
+  for (std::uint16_t index = 0; index < options.shards; ++index) {
+    const auto port = static_cast<std::uint16_t>(kSwitchPort + index);
+    addresses.push_back({0, port});
+    jobs_.push_back(std::make_unique<engine::ShardJob>(admission, index));
+    shards_.push_back(std::make_unique<engine::SwitchPath>(
+        network_.open(port), 8,
+        [this](std::uint16_t, std::uint16_t, int, std::string what) { mismatches_.push_back(std::move(what)); }));
+    shards_.back()->place(kJob, jobs_.back().get());
+  }
+  for (std::uint16_t rank = 0; rank < options.world; ++rank) {
+    Worker worker;
+    link::Faults faults = options.faults;
+    faults.seed = options.seed * 1000 + rank;
+    worker.link = link::inject_faults(network_.open(static_cast<std::uint16_t>(kWorkerPort + rank)), faults,
+                                      [this] { return time_; });
+    worker.stream = std::make_unique<engine::Stream>(lease_, rank, session::WindowOptions{}, *worker.link, addresses);
+    workers_.push_back(std::move(worker));
+  }
+}
+
+void World::submit(std::uint16_t rank, const engine::AllReduce& request) {
+  Worker& worker = workers_[rank];
+  worker.stream->submit(std::make_unique<engine::Operation>(++worker.submitted, request, lease_), time_);
+}
+
+bool World::is_done() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.is_stopped || worker.finished == worker.submitted; });
+}
+
+// One round of everybody; true if packets moved.
+bool World::step() {
+  const auto moved = [&] {
+    std::uint64_t sum = 0;
+    for (const Worker& worker : workers_) {
+      const link::LinkStats& stats = worker.link->stats();
+      sum += stats.sent_packets + stats.received_packets;
+    }
+    return sum;
+  };
+  const std::uint64_t before = moved();
+  for (Worker& worker : workers_) {
+    if (worker.is_stopped) continue;
+    worker.stream->pump(time_);
+    worker.finished += worker.stream->take_finished().size();
+  }
+  for (const auto& shard : shards_) shard->pump();
+  return moved() != before;
+}
+
+bool World::run(Nanoseconds limit) {
+  const Nanoseconds end = time_ + limit;
+  while (!is_done()) {
+    if (time_ > end) return false;
+    if (step()) {
+      time_ += 10 * kMicrosecond;  // a round trip through this network
+      continue;
+    }
+    Nanoseconds next = kNever;
+    for (const Worker& worker : workers_) {
+      if (!worker.is_stopped) next = std::min(next, worker.stream->deadline());
+    }
+    if (is_done()) break;
+    if (next == kNever || next > end) return false;
+    time_ = std::max(time_ + kMicrosecond, next);
+  }
+  return true;
+}
+
+}  // namespace netfold::tests

@@ -1,0 +1,67 @@
+// A whole job in one thread and in virtual time: workers' streams and a switch over memory links that lose, duplicate
+// and reorder by seed. What a test asks of it is the same bits on every rank as the plain recursive fold.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/prng.h"
+#include "engine/stream.h"
+#include "engine/switch_path.h"
+#include "link/fault_injector.h"
+#include "link/memory.h"
+
+namespace netfold::tests {
+
+struct WorldOptions {
+  std::uint16_t world = 2;
+  std::uint32_t slots = 64;
+  std::uint16_t shards = 1;
+  std::uint16_t payload_bytes = 256;
+  numbers::BfpShape bfp = {};
+  bool tagged = false;
+  std::uint16_t epoch = 1;
+  link::Faults faults = {};
+  std::uint64_t seed = 1;
+};
+
+class World {
+ public:
+  explicit World(WorldOptions options);
+
+  // Runs until every submitted all-reduce is done on every rank, at most `limit` of virtual time. True if done.
+  bool run(Nanoseconds limit);
+  void submit(std::uint16_t rank, const engine::AllReduce& request);
+
+  engine::Stream& worker(std::uint16_t rank) { return *workers_[rank].stream; }
+  link::Link& link_of(std::uint16_t rank) { return *workers_[rank].link; }
+  engine::SwitchPath& shard(std::uint16_t index) { return *shards_[index]; }
+  engine::ShardJob& job(std::uint16_t index) { return *jobs_[index]; }
+  link::MemoryNetwork& network() { return network_; }
+  const wire::Lease& lease() const { return lease_; }
+  Nanoseconds time() const { return time_; }
+  std::size_t finished(std::uint16_t rank) const { return workers_[rank].finished; }
+  const std::vector<std::string>& mismatches() const { return mismatches_; }
+  void stop_worker(std::uint16_t rank) { workers_[rank].is_stopped = true; }
+
+ private:
+  struct Worker {
+    std::unique_ptr<link::Link> link;
+    std::unique_ptr<engine::Stream> stream;
+    std::size_t submitted = 0, finished = 0;
+    bool is_stopped = false;
+  };
+
+  bool is_done() const;
+  bool step();
+
+  wire::Lease lease_;
+  link::MemoryNetwork network_;
+  Nanoseconds time_ = kSecond;
+  std::vector<std::unique_ptr<engine::ShardJob>> jobs_;
+  std::vector<std::unique_ptr<engine::SwitchPath>> shards_;
+  std::vector<Worker> workers_;
+  std::vector<std::string> mismatches_;
+};
+
+}  // namespace netfold::tests
