@@ -5,7 +5,6 @@
 
 #include "numbers/avx512_fold.h"
 #include "numbers/bfp.h"
-#include "numbers/pairwise.h"
 
 namespace netfold::numbers {
 
@@ -157,8 +156,8 @@ void msfp16_decode_add(const std::byte* in, std::size_t count, float* sum) {
 }
 
 void msfp16_fold(Payloads payloads, std::size_t first, std::size_t count, float* out) {
-  fold_floats(payloads, first, count, out, [](const std::byte* payload, std::size_t i, __mmask16) {
-    return decode_block(payload + i / kLanes * kMsfp16Bytes);
+  fold_floats(payloads, first, count, out, [](const std::byte* payload, std::size_t i, std::size_t) {
+    return Floats{decode_block(payload + i / kLanes * kMsfp16Bytes)};
   });
 }
 

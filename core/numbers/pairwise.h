@@ -1,8 +1,8 @@
 // The tree of fold.h over vector registers: a column of a few vectors is summed over all ranks before the next column
 // is touched, so each payload is read once and only the result is written.
 //
-// Sum is a type with operator+, of an instruction set's own file (in an unnamed namespace, so that no other file can
-// pick up code compiled for that instruction set). Leaf gives one rank's column: Sum leaf(std::size_t rank).
+// Vector is a type with operator+ of an instruction set's own file (in an unnamed namespace, so that no other file can
+// pick up code compiled for that instruction set).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,18 @@
 
 namespace netfold::numbers {
 
-// A complete subtree of n leaves, n a power of two, unrolled.
+template <class Vector, std::size_t n>
+struct Column {
+  Vector v[n];
+
+  [[gnu::always_inline]] friend inline Column operator+(const Column& a, const Column& b) {
+    Column sum;
+    for (std::size_t i = 0; i < n; ++i) sum.v[i] = a.v[i] + b.v[i];
+    return sum;
+  }
+};
+
+// leaf(rank) is one rank's column. A complete subtree of n leaves, n a power of two, unrolled.
 template <std::size_t n, class Sum, class Leaf>
 [[gnu::always_inline]] inline Sum pairwise_complete(std::size_t first_rank, const Leaf& leaf) {
   if constexpr (n == 1) {
@@ -54,6 +65,33 @@ template <class Sum, class Leaf>
       return sum;
     }
   }
+}
+
+// load(payload, element, lanes) is one vector of a leaf, whose first `lanes` elements matter; store(element, lanes,
+// vector) takes one of the sum.
+template <class Vector, std::size_t n, std::size_t kLanes, class Load, class Store>
+[[gnu::always_inline]] inline void fold_column(Payloads payloads, std::size_t element, std::size_t lanes,
+                                               const Load& load, const Store& store) {
+  const auto leaf = [&](std::size_t rank) __attribute__((always_inline)) {
+    Column<Vector, n> column;
+    for (std::size_t i = 0; i < n; ++i) column.v[i] = load(payloads[rank], element + i * kLanes, lanes);
+    return column;
+  };
+  const auto sum = pairwise<Column<Vector, n>>(payloads.size(), leaf);
+  for (std::size_t i = 0; i < n; ++i) store(element + i * kLanes, lanes, sum.v[i]);
+}
+
+// Columns of kWide vectors, then of one; the last may be short.
+template <class Vector, std::size_t kWide, std::size_t kLanes, class Load, class Store>
+[[gnu::always_inline]] inline void fold_columns(Payloads payloads, std::size_t first, std::size_t count,
+                                                const Load& load, const Store& store) {
+  const std::size_t end = first + count;
+  std::size_t i = first;
+  for (; i + kWide * kLanes <= end; i += kWide * kLanes) {
+    fold_column<Vector, kWide, kLanes>(payloads, i, kLanes, load, store);
+  }
+  for (; i + kLanes <= end; i += kLanes) fold_column<Vector, 1, kLanes>(payloads, i, kLanes, load, store);
+  if (i < end) fold_column<Vector, 1, kLanes>(payloads, i, end - i, load, store);
 }
 
 }  // namespace netfold::numbers
