@@ -46,6 +46,7 @@ void Stream::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
 
 bool Stream::pump(Nanoseconds now) {
   receive(now);
+  window_.on_time(now);
   return send(now);
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint32_t kReorderSlackChunks = 8;  // of one shard, as in the switch
 constexpr std::uint32_t kWindowChunksMin = 8;
 constexpr std::uint8_t kTriesCounted = 16;
+constexpr std::uint32_t kDoublingsMax = 10;
 
 }  // namespace
 
@@ -30,13 +31,7 @@ void Window::extend(std::uint64_t chunks, Nanoseconds now) {
   end_ += chunks;
 }
 
-bool Window::can_transmit(Nanoseconds now) const {
-  return !again_.empty() || now >= timer_ ||
-         (next_ < end_ && next_ < base_ + lease_.slots && outstanding_ < window_);
-}
-
 std::optional<Window::Transmission> Window::next(Nanoseconds now) {
-  if (now >= timer_) queue_late(now);
   while (!again_.empty()) {
     const Transmission again = again_.back();
     again_.pop_back();
@@ -45,8 +40,6 @@ std::optional<Window::Transmission> Window::next(Nanoseconds now) {
     chunk.is_queued = false;
     if (chunk.is_done) continue;
     if (chunk.tries < kTriesCounted) ++chunk.tries;
-    chunk.due = now + timeout(chunk.tries);
-    timer_ = std::min(timer_, chunk.due);
     watch_again(again.position);
     if (!again.is_probe) chunk.sent = now;
     ++(again.is_probe ? stats_.probes : stats_.resent_chunks);
@@ -54,9 +47,8 @@ std::optional<Window::Transmission> Window::next(Nanoseconds now) {
   }
   if (next_ == end_ || next_ >= base_ + lease_.slots || outstanding_ >= window_) return std::nullopt;
   const Position position = next_++;
-  at(position) = {.sent = now, .due = now + timeout(0)};
-  timer_ = std::min(timer_, at(position).due);
-  ++outstanding_;
+  at(position) = {.sent = now};
+  if (outstanding_++ == 0) timer_ = now + timeout();
   ++stats_.sent_chunks;
   return Transmission{position, false};
 }
@@ -77,6 +69,8 @@ bool Window::on_result(Position position, Nanoseconds now) {
   --outstanding_;
   if (chunk.tries == 0) measure(now - chunk.sent);  // Karn: an ambiguous round trip is no measurement
   last_progress_ = now;
+  silences_ = 0;
+  timer_ = now + timeout();
   ++results_in_round_;
   queue_overtaken(position);
   if (position == base_) advance_base();
@@ -98,10 +92,25 @@ void Window::on_waiting(Position position, std::uint16_t missing_rank, Nanosecon
 
 Nanoseconds Window::deadline() const { return outstanding_ == 0 ? kNever : timer_; }
 
-Nanoseconds Window::timeout(std::uint8_t tries) const {
+Nanoseconds Window::timeout() const {
   const Nanoseconds once = round_trip_ == 0 ? options_.timeout_start
                                             : std::max(options_.timeout_min, round_trip_ + 4 * variation_);
-  return std::min(options_.timeout_max, once << std::clamp(tries - 1, 0, 10));
+  return std::min(options_.timeout_max, once << std::min(silences_, kDoublingsMax));
+}
+
+void Window::on_time(Nanoseconds now) {
+  if (outstanding_ == 0 || now < timer_) return;
+  std::uint64_t probes = std::uint64_t{1} << std::min(silences_, kDoublingsMax);
+  // The youngest first, so that the oldest ends on top of the stack.
+  Position last = base_;
+  for (; last < next_ && probes > 0; ++last) {
+    if (!at(last).is_done) --probes;
+  }
+  for (Position position = last; position-- > base_;) {
+    if (!at(position).is_done) queue(position, true);
+  }
+  ++silences_;
+  timer_ = now + timeout();
 }
 
 void Window::queue(Position position, bool as_probe) {
@@ -113,20 +122,6 @@ void Window::queue(Position position, bool as_probe) {
     for (Transmission& again : again_) {
       if (again.position == position) again.is_probe = false;
     }
-  }
-}
-
-// A scan of at most `slots` chunks, at most once a time-out: cheaper than keeping a heap right at every result.
-void Window::queue_late(Nanoseconds now) {
-  timer_ = kNever;
-  for (Position position = next_; position-- > base_;) {  // downwards: the oldest ends on top of the stack
-    Chunk& chunk = at(position);
-    if (chunk.is_done) continue;
-    if (chunk.due <= now) {
-      queue(position, true);
-      chunk.due = now + timeout(chunk.tries);
-    }
-    timer_ = std::min(timer_, chunk.due);
   }
 }
 

@@ -7,9 +7,11 @@
 // than `slots` ahead of base, because a slot is free for its next chunk only when its result has come.
 //
 // Loss. A late result is far more often somebody else's late contribution than a loss of ours, so a late chunk is
-// *probed* (a header without elements) and sent again only if the switch says it is missing. Two things make a chunk
-// late: 8 chunks that were sent after it are done, or its time-out passed (measured round trip, doubled at each try).
-// A retransmission is watched in the same way, so that losing it costs a round trip and no more.
+// *probed* (a header without elements) and sent again only if the switch says it is missing. A chunk is late when 8
+// chunks of its shard that were sent after it are done; a retransmission is watched in the same way, so that losing it
+// costs a round trip and no more. When nothing at all comes back for a time-out (measured round trip and its variation,
+// doubled at each try), the oldest chunk is probed, then the two oldest, the four oldest, ...: most silences are a
+// worker that computes, and must not make the others flood the switch.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@ namespace netfold::session {
 
 struct WindowOptions {
   std::uint32_t window_chunks = 0;  // most outstanding chunks; 0: a quarter of the slots
-  Nanoseconds timeout_min = 2 * kMillisecond;
+  Nanoseconds timeout_min = 5 * kMillisecond;
   Nanoseconds timeout_start = 50 * kMillisecond;  // until a round trip was measured
   Nanoseconds timeout_max = 200 * kMillisecond;
 };
@@ -48,7 +50,8 @@ class Window {
 
   // What to transmit now, if anything; it counts as transmitted at `now`.
   std::optional<Transmission> next(Nanoseconds now);
-  bool can_transmit(Nanoseconds now) const;
+  // To be called once all that has come was handed over: acts if the deadline has passed.
+  void on_time(Nanoseconds now);
 
   // Where a chunk number of a received packet lies, if it is one of the outstanding window.
   std::optional<Position> position_of(std::uint32_t chunk) const;
@@ -57,7 +60,7 @@ class Window {
   void on_missing(Position position, Nanoseconds now);
   void on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now);
 
-  // When next() may have something again though no packet came; kNever if nothing is outstanding.
+  // When on_time() wants to be called though no packet came; kNever if nothing is outstanding.
   Nanoseconds deadline() const;
 
   Position base() const { return base_; }
@@ -75,7 +78,6 @@ class Window {
  private:
   struct Chunk {
     Nanoseconds sent = 0;     // last time the elements were sent
-    Nanoseconds due = 0;      // when it becomes late
     Position overtaken_at = 0;  // after a retransmission: a done position from here on has overtaken it
     std::uint8_t tries = 0;   // probes and resends so far
     bool is_done = false;
@@ -83,9 +85,8 @@ class Window {
   };
 
   Chunk& at(Position position) { return chunks_[position & (chunks_.size() - 1)]; }
-  Nanoseconds timeout(std::uint8_t tries) const;
+  Nanoseconds timeout() const;
   void queue(Position position, bool as_probe);
-  void queue_late(Nanoseconds now);
   void queue_overtaken(Position done);
   void watch_again(Position position);
   void measure(Nanoseconds round_trip);
@@ -104,6 +105,7 @@ class Window {
   std::uint32_t window_ = 0;
   std::uint32_t results_in_round_ = 0, missing_in_round_ = 0;
   Nanoseconds timer_ = kNever;
+  std::uint32_t silences_ = 0;         // time-outs since the last new result
   Nanoseconds round_trip_ = 0, variation_ = 0;
   Nanoseconds last_progress_ = 0;
   bool switch_answered_ = false;

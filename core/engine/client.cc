@@ -1,0 +1,237 @@
+#include "engine/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "link/fault_injector.h"
+#include "link/pcap_writer.h"
+#include "link/udp.h"
+
+namespace netfold::engine {
+namespace {
+
+// A clean leave may overtake the last results on their way: only without progress for this long does it fail the rest.
+constexpr Nanoseconds kLeavePatience = kSecond;
+
+Result<std::unique_ptr<link::Link>> open_link(const ClientOptions& options, std::uint32_t local_ip) {
+  auto opened = link::open_udp({});
+  if (!opened) return opened;
+  auto link = std::move(*opened);
+  if (!options.faults.empty()) {
+    const auto faults = link::parse_faults(options.faults);
+    if (!faults) return tl::unexpected(faults.error());
+    link = link::inject_faults(std::move(link), *faults, &now);
+  }
+  if (options.pcap_path.empty()) return link;
+  return link::capture(std::move(link), options.pcap_path, {local_ip, link->local_address().port});
+}
+
+Error closed_error() { return {ErrorCode::kInvalidArgument, "this client has left its job: join again", kNoRank}; }
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::join(ClientOptions options) {
+  const auto address = link::parse_address(options.switch_address);
+  if (!address) return tl::unexpected(address.error());
+  const auto route = route_to(*address);
+  if (!route) return tl::unexpected(route.error());
+  auto link = open_link(options, route->local_ip);
+  if (!link) return tl::unexpected(link.error());
+  JoinOptions joining;
+  joining.switch_address = options.switch_address;
+  joining.job = options.job;
+  joining.world = options.world;
+  joining.rank = options.rank;
+  joining.secret = options.secret;
+  joining.require_auth = options.require_auth;
+  joining.udp_port = (*link)->local_address().port;
+  joining.mtu = route->mtu;
+  joining.bfp = options.bfp;
+  joining.window = options.window_chunks;
+  joining.timeout_s = options.timeout_s;
+  joining.keep_going = options.keep_going;
+  auto control = ControlConnection::join(joining);
+  if (!control) return tl::unexpected(control.error());
+  return std::unique_ptr<Client>(new Client(std::move(options), std::move(*link), std::move(*control)));
+}
+
+Client::Client(ClientOptions options, std::unique_ptr<link::Link> link, std::unique_ptr<ControlConnection> control)
+    : options_(std::move(options)),
+      link_(std::move(link)),
+      control_(std::move(control)),
+      lease_(control_->lease()),
+      stream_(lease_, options_.rank, {.window_chunks = options_.window_chunks}, *link_, control_->shard_addresses()) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Client::~Client() { close(); }
+
+Result<Client::Ticket> Client::submit(const AllReduce& request) {
+  if (!numbers::can_travel_as(request.type, request.format)) {
+    return netfold::fail(ErrorCode::kInvalidArgument,
+                         fmt::format("{} elements cannot travel as {}: int32 travels as int32 alone, floating point as "
+                                     "fp32, fp16, bf16 or bfp",
+                                     numbers::name_of(request.type), numbers::name_of(request.format)));
+  }
+  if (request.count > 0 && (request.in == nullptr || request.out == nullptr)) {
+    return netfold::fail(ErrorCode::kInvalidArgument, "an all-reduce needs memory to read from and to write to");
+  }
+  const std::lock_guard lock(mutex_);
+  const Ticket ticket = ++last_ticket_;
+  if (failure_ || is_closing_) {
+    completions_[ticket] = failure_ ? *failure_ : closed_error();
+    completion_order_.push_back(ticket);
+    completed_.notify_all();
+    return ticket;
+  }
+  submitted_.push_back(std::make_unique<Operation>(ticket, request, lease_));
+  wakeup_.wake();
+  return ticket;
+}
+
+std::optional<Completion> Client::wait(Ticket ticket, Nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto is_there = [&] { return completions_.contains(ticket); };
+  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_there)) return std::nullopt;
+  Completion completion{ticket, std::move(completions_[ticket])};
+  completions_.erase(ticket);
+  std::erase(completion_order_, ticket);
+  return completion;
+}
+
+std::optional<Completion> Client::next_completion(Nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto is_there = [&] { return !completion_order_.empty(); };
+  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_there)) return std::nullopt;
+  const Ticket ticket = completion_order_.front();
+  completion_order_.pop_front();
+  Completion completion{ticket, std::move(completions_[ticket])};
+  completions_.erase(ticket);
+  return completion;
+}
+
+void Client::close(std::optional<Error> error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_closing_) parting_error_ = std::move(error);
+    is_closing_ = true;
+  }
+  wakeup_.wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+StreamStats Client::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+std::optional<Error> Client::error() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Client::run() {
+  set_up_thread(fmt::format("nf-worker-{}", options_.rank), options_.core);
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_closing_) break;
+    }
+    const Nanoseconds time = now();
+    take_submissions(time);
+    bool link_is_full = false;
+    if (!failure_) {
+      link_is_full = stream_.pump(time);
+      complete(stream_.take_finished(), std::nullopt);
+      check(now());
+    }
+    sleep(link_is_full);
+  }
+  control_->leave(failure_ ? std::nullopt : parting_error_);
+  fail(closed_error(), false);
+}
+
+void Client::sleep(bool link_is_full) {
+  if (failure_) {  // only close() is still of interest
+    std::array<pollfd, 1> descriptors{{{wakeup_.descriptor(), POLLIN, 0}}};
+    wait_for(descriptors, kNever);
+  } else {
+    const short link_events = link_is_full ? POLLIN | POLLOUT : POLLIN;
+    const short control_events = control_->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
+    std::array<pollfd, 3> descriptors{{{link_->descriptor(), link_events, 0},
+                                       {wakeup_.descriptor(), POLLIN, 0},
+                                       {control_->descriptor(), control_events, 0}}};
+    Nanoseconds deadline = std::min(stream_.deadline(), control_->deadline());
+    if (!stream_.is_idle()) deadline = std::min(deadline, stream_.last_progress() + from_seconds(options_.timeout_s));
+    wait_for(descriptors, deadline);
+  }
+  wakeup_.clear();
+}
+
+void Client::take_submissions(Nanoseconds now) {
+  std::deque<std::unique_ptr<Operation>> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(submitted_);
+    if (failure_) {
+      for (const auto& operation : taken) {
+        completions_[operation->ticket()] = failure_;
+        completion_order_.push_back(operation->ticket());
+      }
+      taken.clear();
+      completed_.notify_all();
+    }
+  }
+  for (auto& operation : taken) stream_.submit(std::move(operation), now);
+}
+
+void Client::check(Nanoseconds now) {
+  if (const auto alive = control_->pump(now); !alive) return fail(alive.error(), false);
+  check_left_ranks(now);
+  if (failure_) return;
+  if (const auto error = stream_.overdue(now, from_seconds(options_.timeout_s), options_.switch_address)) {
+    fail(*error, true);
+  }
+}
+
+void Client::check_left_ranks(Nanoseconds now) {
+  const auto& left = control_->left_ranks();
+  if (left.empty() || stream_.is_idle()) return;
+  const auto missing = stream_.missing_rank();
+  const bool waits_for_it = missing && left.contains(*missing);
+  if (!waits_for_it && now - stream_.last_progress() < kLeavePatience) return;
+  const int rank = waits_for_it ? *missing : *left.begin();
+  fail({ErrorCode::kPeerFailed,
+        fmt::format("rank {} has left the job while this rank ({}) still all-reduces: ranks must submit the same "
+                    "all-reduces before they leave",
+                    rank, options_.rank),
+        rank},
+       true);
+}
+
+void Client::fail(const Error& error, bool tell_others) {
+  const std::vector<Ticket> tickets = stream_.abandon();
+  if (tell_others) control_->leave(error);
+  std::vector<Ticket> unsent;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = error;
+    for (const auto& operation : submitted_) unsent.push_back(operation->ticket());
+    submitted_.clear();
+  }
+  complete(tickets, error);
+  complete(unsent, error);
+}
+
+void Client::complete(const std::vector<Ticket>& tickets, const std::optional<Error>& error) {
+  const std::lock_guard lock(mutex_);
+  stats_ = stream_.stats();
+  for (const Ticket ticket : tickets) {
+    completions_[ticket] = error;
+    completion_order_.push_back(ticket);
+  }
+  if (!tickets.empty()) completed_.notify_all();
+}
+
+}  // namespace netfold::engine
