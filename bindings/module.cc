@@ -1,0 +1,9 @@
+// netfold._core (ARCHITECTURE.md lists what it holds): one binding file a folder of the core.
+#include "module.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The compiled half of netfold; `import netfold` is the way in.";
+  bind_numbers(module);
+  bind_codec_timing(module);
+  bind_engine(module);
+}
