@@ -8,10 +8,12 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "wireshark" / "netfold.lua"
@@ -348,3 +350,36 @@ def test_the_packet_list_reads_like_a_sentence(tmp_path: Path) -> None:
     assert "Netfold" in lines[0]
     assert "contribution chunk 9, job 258 epoch 772, worker 3, 1 fp32, last, tagged" in lines[0]
     assert "malformed (format): result chunk" in lines[1]
+
+
+@pytest.mark.parametrize("format_", ["fp32", "bfp"])
+def test_a_capture_of_a_real_worker(tmp_path: Path, nothing_left_behind: None, format_: str) -> None:
+    from netfold import _core
+
+    world, count = 2, 3000
+    inputs = [np.full(count, 0.5 + rank, dtype=np.float32) for rank in range(world)]
+    outputs = [np.zeros(count, dtype=np.float32) for _ in range(world)]
+    switch = _core.Switch("127.0.0.1:0")
+
+    def work(rank: int) -> None:
+        path = str(tmp_path / f"{rank}.pcap")
+        client = _core.Client(switch.address, "capture", world, rank, secret="s", timeout_s=20.0, pcap=path)
+        ticket = client.all_reduce(inputs[rank].ctypes.data, outputs[rank].ctypes.data, count, "fp32", format_)
+        client.wait(ticket)
+        client.close()
+
+    with ThreadPoolExecutor(world) as pool:
+        list(pool.map(work, range(world)))
+    switch.close()
+    assert all((output == 2.0).all() for output in outputs)
+
+    dissected = run_tshark(tmp_path / "0.pcap", "-o", "netfold.elements:65535")
+    assert [i for i, layers in enumerate(dissected) if "netfold" not in layers or problems_of(layers)] == []
+    for kind, element in (("contribution", 0.5), ("result", 2.0)):
+        of_kind = [layers for layers in dissected if int(layers["netfold"]["netfold.kind"]) == KINDS[kind]]
+        shown = {
+            int(layers["netfold"]["netfold.chunk"]): floats_of(layers) for layers in of_kind
+        }  # by chunk: once each
+        assert [value for chunk in sorted(shown) for value in shown[chunk]] == [element] * count
+        last = [layers for layers in of_kind if find_all(layers["netfold"], "netfold.flags.last") == ["1"]]
+        assert {int(layers["netfold"]["netfold.chunk"]) for layers in last} == {max(shown)}

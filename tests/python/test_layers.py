@@ -21,8 +21,8 @@ PYTHON_FOLDER = ROOT / "python" / "netfold"
 # What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
 PYTHON_MAY_IMPORT = {
     "torch": set(),
-    "bench": {"torch"},
-    "lab": {"bench", "torch"},
+    "lab": set(),
+    "bench": {"torch", "lab"},
     "demo": {"torch", "bench", "lab"},
     "cli": {"torch", "bench", "lab", "demo"},
 }
