@@ -54,12 +54,13 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard)
       arrivals_(slots_.size() * arrival_words_),
       payloads_(slots_.size() * lease.world * payload_stride(lease)),
       results_(slots_.size() * result_stride(lease)),
-      gap_checked_(lease.world, shard),
+      gap_checked_(lease.world, lease.first_chunk_of(shard)),
       fold_inputs_(lease.world),
       folder_(elements_max(lease), lease.world) {
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
   assert(lease.world > 0 && shard < lease.shards);
-  for (std::uint32_t index = 0; index < slots_.size(); ++index) slots_[index].chunk = index * lease.shards + shard;
+  std::uint32_t chunk = lease.first_chunk_of(shard);
+  for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) slots_[index_of(chunk)].chunk = chunk;
 }
 
 std::size_t Aggregator::memory_bytes(const wire::Lease& lease) {

@@ -23,7 +23,10 @@ Window::Window(const wire::Lease& lease, WindowOptions options)
   window_ = options_.window_chunks;
   again_.reserve(lease.slots);
   retried_.reserve(lease.slots);
-  for (std::uint16_t shard = 0; shard < lease.shards; ++shard) overtaken_[shard] = shard;
+  base_ = next_ = end_ = lease.first_chunk;
+  for (std::uint16_t shard = 0; shard < lease.shards; ++shard) {
+    overtaken_[shard] = base_ + (lease.first_chunk_of(shard) - lease.first_chunk);
+  }
 }
 
 void Window::extend(std::uint64_t chunks, Nanoseconds now) {

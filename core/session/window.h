@@ -1,7 +1,8 @@
 // The worker's window over the chunks of one epoch: which chunk to send, probe or send again, and when.
 // A pure state machine: results and time in, transmissions and a deadline out.
 //
-// Words. A *position* counts chunks from the epoch's start in 64 bits; its low 32 bits are the chunk number on the wire.
+// Words. A *position* counts chunks in 64 bits, from the lease's first chunk on; its low 32 bits are the chunk number on
+// the wire, so positions never wrap though chunk numbers do.
 // Positions below `base` are done. From base to `next` chunks are sent, some done already (results may overtake each
 // other); from next to `end` they wait to be sent. At most `window` are outstanding (sent, not done), and never more
 // than `slots` ahead of base, because a slot is free for its next chunk only when its result has come.

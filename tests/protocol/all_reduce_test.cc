@@ -92,6 +92,7 @@ TEST(AllReduce, IsRightWhateverTheNetworkDoes) {
     test.options.shards = static_cast<std::uint16_t>(1u << prng.below(3));
     test.options.payload_bytes = static_cast<std::uint16_t>(16 + 4 * prng.below(100));
     test.options.tagged = prng.chance(0.3);
+    test.options.first_chunk = static_cast<std::uint32_t>(prng.next());
     test.options.faults = {.loss = prng.unit() * 0.2,
                            .duplicate = prng.unit() * 0.2,
                            .reorder = prng.unit() * 0.3,
@@ -114,9 +115,17 @@ TEST(AllReduce, LateDuplicatesOfEarlierRoundsChangeNothing) {
 }
 
 TEST(AllReduce, ChunkNumbersWrap) {
-  // 2^32 chunks cannot be sent here; what must hold is that arithmetic on chunk numbers wraps, which the window and
-  // the slots are asked directly in their unit tests. Here: many times more chunks than slots.
-  expect_right_sums({.options = {.world = 2, .slots = 2, .payload_bytes = 16, .seed = 5}, .count_max = 60000});
+  for (const std::uint32_t first_chunk : {0xffffffffu, 0xfffffff0u, 0xffffff01u, 0x7ffffff3u}) {
+    for (const std::uint16_t shards : {1, 2, 4}) {
+      expect_right_sums({.options = {.world = 3,
+                                     .slots = 16,
+                                     .shards = shards,
+                                     .payload_bytes = 64,
+                                     .first_chunk = first_chunk,
+                                     .faults = {.loss = 0.05, .duplicate = 0.1, .reorder = 0.1},
+                                     .seed = first_chunk + shards}});
+    }
+  }
 }
 
 TEST(AllReduce, BfpGivesTheSameBitsOnEveryRank) {

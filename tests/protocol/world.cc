@@ -19,6 +19,7 @@ World::World(WorldOptions options) {
   lease_.shards = options.shards;
   lease_.payload_bytes = options.payload_bytes;
   lease_.bfp = options.bfp;
+  lease_.first_chunk = options.first_chunk;
   if (options.tagged) lease_.key = wire::TagKey{std::byte{7}, std::byte{9}};
 
   engine::Admission admission{lease_, {}};

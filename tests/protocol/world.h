@@ -21,6 +21,7 @@ struct WorldOptions {
   numbers::BfpShape bfp = {};
   bool tagged = false;
   std::uint16_t epoch = 1;
+  std::uint32_t first_chunk = 0;
   link::Faults faults = {};
   std::uint64_t seed = 1;
 };

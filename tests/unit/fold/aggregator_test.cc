@@ -1,0 +1,207 @@
+#include "fold/aggregator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace netfold::fold {
+namespace {
+
+using numbers::Format;
+using wire::Header;
+using wire::Kind;
+
+// What the aggregator sent, in order.
+class Recorder final : public Outbox {
+ public:
+  struct Sent {
+    int to;  // rank, or -1 for all
+    Header header;
+    std::vector<float> elements;
+  };
+
+  void result_to_all(std::span<const std::byte> packet) override { record(-1, packet); }
+  void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) override { record(worker, packet); }
+  void notice(std::uint16_t worker, std::span<const std::byte> packet) override { record(worker, packet); }
+  void mismatch(std::uint16_t rank, std::string what) override { mismatches.emplace_back(rank, std::move(what)); }
+
+  std::vector<Sent> take() { return std::exchange(sent_, {}); }
+  std::vector<std::pair<int, std::string>> mismatches;
+
+ private:
+  void record(int to, std::span<const std::byte> bytes) {
+    wire::Packet packet;
+    ASSERT_EQ(wire::parse(bytes, packet), wire::ParseError::kNone);
+    Sent sent{to, packet.header, std::vector<float>(packet.payload.size() / sizeof(float))};
+    std::memcpy(sent.elements.data(), packet.payload.data(), sent.elements.size() * sizeof(float));
+    sent_.push_back(std::move(sent));
+  }
+  std::vector<Sent> sent_;
+};
+
+class AggregatorTest : public testing::Test {
+ protected:
+  AggregatorTest() {
+    lease_.job = 2;
+    lease_.epoch = 77;
+    lease_.world = 2;
+    lease_.slots = 4;
+    lease_.payload_bytes = 64;
+    make();
+  }
+
+  void make() { aggregator_ = std::make_unique<Aggregator>(lease_, 0); }
+
+  Verdict contribute(std::uint16_t rank, std::uint32_t chunk, std::vector<float> elements, std::uint8_t flags = 0) {
+    Header header{.kind = Kind::kContribution,
+                  .format = Format::kFp32,
+                  .flags = flags,
+                  .job = lease_.job,
+                  .epoch = lease_.epoch,
+                  .worker = rank,
+                  .slot = lease_.slot_of(chunk),
+                  .count = static_cast<std::uint16_t>(elements.size()),
+                  .chunk = chunk};
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, outbox_);
+  }
+
+  Verdict probe(std::uint16_t rank, std::uint32_t chunk) {
+    const Header header{.kind = Kind::kProbe, .worker = rank, .slot = lease_.slot_of(chunk), .chunk = chunk};
+    return aggregator_->on_packet({header, {}, {}}, outbox_);
+  }
+
+  wire::Lease lease_;
+  std::unique_ptr<Aggregator> aggregator_;
+  Recorder outbox_;
+};
+
+TEST_F(AggregatorTest, FoldsWhenAllAreIn) {
+  EXPECT_EQ(contribute(1, 0, {1, 2}), Verdict::kKept);
+  EXPECT_TRUE(outbox_.take().empty());
+  EXPECT_EQ(contribute(0, 0, {10, 20}), Verdict::kFolded);
+  const auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, -1);
+  EXPECT_EQ(sent[0].header.kind, Kind::kResult);
+  EXPECT_EQ(sent[0].header.worker, wire::kSwitchWorker);
+  EXPECT_EQ(sent[0].elements, (std::vector<float>{11, 22}));
+}
+
+TEST_F(AggregatorTest, AJobOfOneNeedsNoSpecialCase) {
+  lease_.world = 1;
+  make();
+  EXPECT_EQ(contribute(0, 0, {5}), Verdict::kFolded);
+  EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{5});
+}
+
+TEST_F(AggregatorTest, ADuplicateChangesNothing) {
+  contribute(0, 0, {1});
+  EXPECT_EQ(contribute(0, 0, {1000}), Verdict::kDuplicate);
+  contribute(1, 0, {2});
+  EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{3});
+  EXPECT_EQ(contribute(1, 0, {1000}), Verdict::kDuplicate) << "the chunk is done";
+}
+
+// The hole of slots that know workers but not chunks: 201 where 300 was due.
+TEST_F(AggregatorTest, ALateDuplicateOfTheRoundBeforeCannotReachTheNextSum) {
+  contribute(0, 0, {1});
+  contribute(1, 0, {2});
+  contribute(0, 4, {100});
+  EXPECT_EQ(contribute(1, 0, {101}), Verdict::kDuplicate);
+  EXPECT_EQ(contribute(0, 0, {101}), Verdict::kDuplicate);
+  outbox_.take();
+  contribute(1, 4, {200});
+  EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{300});
+  EXPECT_EQ(contribute(0, 0, {7}), Verdict::kStaleChunk) << "two rounds old";
+}
+
+TEST_F(AggregatorTest, AChunkFromTheFutureIsDropped) {
+  EXPECT_EQ(contribute(0, 8, {1}), Verdict::kStaleChunk);
+  EXPECT_EQ(contribute(0, 4, {1}), Verdict::kStaleChunk) << "its slot has not folded chunk 0";
+}
+
+TEST_F(AggregatorTest, KeepsAResultUntilEveryWorkerIsKnownToHaveIt) {
+  contribute(0, 0, {1});
+  contribute(1, 0, {2});
+  contribute(0, 4, {10});  // rank 0 has the result of chunk 0; rank 1 may not
+  outbox_.take();
+  EXPECT_EQ(probe(1, 0), Verdict::kAnswered);
+  const auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, 1);
+  EXPECT_EQ(sent[0].elements, std::vector<float>{3});
+}
+
+TEST_F(AggregatorTest, AProbeIsToldWhatIsMissing) {
+  probe(1, 0);
+  auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].header.kind, Kind::kMissing);
+  EXPECT_EQ(sent[0].header.worker, 1);
+  contribute(1, 0, {1});
+  probe(1, 0);
+  sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].header.kind, Kind::kWaiting);
+  EXPECT_EQ(sent[0].header.worker, 0) << "the lowest rank that is missing";
+  EXPECT_EQ(probe(1, 8), Verdict::kStaleChunk);
+}
+
+TEST_F(AggregatorTest, AsksOnceForAChunkThatEightLaterOnesOvertook) {
+  lease_.slots = 32;
+  make();
+  for (std::uint32_t chunk = 1; chunk < 8; ++chunk) contribute(0, chunk, {1});
+  EXPECT_TRUE(outbox_.take().empty());
+  contribute(0, 8, {1});
+  contribute(0, 9, {1});
+  const auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].to, 0);
+  EXPECT_EQ(sent[0].header.kind, Kind::kMissing);
+  EXPECT_EQ(sent[0].header.chunk, 0u);
+}
+
+TEST_F(AggregatorTest, WorkersThatDisagreeAreReportedWithBothRanks) {
+  contribute(0, 0, {1, 2});
+  EXPECT_EQ(contribute(1, 0, {1}), Verdict::kMismatch);
+  ASSERT_EQ(outbox_.mismatches.size(), 1u);
+  EXPECT_EQ(outbox_.mismatches[0].first, 1);
+  EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 1 offers 1 fp32"));
+  EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 0 offers 2 fp32"));
+  EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kLast), Verdict::kMismatch) << "tensors of different lengths";
+}
+
+TEST_F(AggregatorTest, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(contribute(0, 0, std::vector<float>(17)), Verdict::kBadLength) << "longer than the lease allows";
+  Header header{.kind = Kind::kContribution, .format = Format::kFp32, .slot = 1, .count = 1, .chunk = 0};
+  const float x = 1;
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadSlot);
+  header.slot = 0;
+  header.count = 2;
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadLength);
+  header.kind = Kind::kResult;
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadKind);
+}
+
+TEST_F(AggregatorTest, RefusesBlocksThatNoEncoderWrites) {
+  std::vector<std::byte> block(17);
+  block[0] = std::byte{3};  // 0 < exponent < mantissa
+  const Header header{.kind = Kind::kContribution, .format = Format::kBfp, .count = 16};
+  EXPECT_EQ(aggregator_->on_packet({header, block, {}}, outbox_), Verdict::kMalformedBlock);
+}
+
+TEST_F(AggregatorTest, HandlesWorldsOfManyWords) {
+  lease_.world = 200;
+  make();
+  for (std::uint16_t rank = 199; rank > 0; --rank) EXPECT_EQ(contribute(rank, 0, {1}), Verdict::kKept);
+  probe(150, 0);
+  EXPECT_EQ(outbox_.take()[0].header.worker, 0);
+  EXPECT_EQ(contribute(0, 0, {1}), Verdict::kFolded);
+  EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{200});
+}
+
+}  // namespace
+}  // namespace netfold::fold

@@ -1,0 +1,58 @@
+#include "wire/tag.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace netfold::wire {
+namespace {
+
+std::vector<std::byte> bytes_up_to(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i);
+  return bytes;
+}
+
+TagKey counting_key() {
+  TagKey key;
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(i);
+  return key;
+}
+
+// SipHash-2-4-128 of the empty message and of one byte 00 under the key 00..0f: vectors_sip128 of its authors.
+TEST(Tag, MatchesThePublishedVectors) {
+  const Tag empty{std::byte{0xa3}, std::byte{0x81}, std::byte{0x7f}, std::byte{0x04}, std::byte{0xba}, std::byte{0x25},
+                  std::byte{0xa8}, std::byte{0xe6}, std::byte{0x6d}, std::byte{0xf6}, std::byte{0x72}, std::byte{0x14},
+                  std::byte{0xc7}, std::byte{0x55}, std::byte{0x02}, std::byte{0x93}};
+  EXPECT_EQ(make_tag(counting_key(), {}, {}), empty);
+  const Tag one{std::byte{0xda}, std::byte{0x87}, std::byte{0xc1}, std::byte{0xd8}, std::byte{0x6b}, std::byte{0x99},
+                std::byte{0xaf}, std::byte{0x44}, std::byte{0x34}, std::byte{0x76}, std::byte{0x59}, std::byte{0x11},
+                std::byte{0x9b}, std::byte{0x22}, std::byte{0xfc}, std::byte{0x45}};
+  EXPECT_EQ(make_tag(counting_key(), bytes_up_to(1), {}), one);
+}
+
+TEST(Tag, CoversHeadAndPayloadAsOnePiece) {
+  const auto bytes = bytes_up_to(100);
+  const std::span<const std::byte> all(bytes);
+  const Tag tag = make_tag(counting_key(), all.first(16), all.subspan(16));
+  EXPECT_EQ(tag, make_tag(counting_key(), all, {}));
+  EXPECT_TRUE(tag_is_right(counting_key(), all, tag));
+}
+
+TEST(Tag, IsWrongForAnyOtherBitKeyOrLength) {
+  auto bytes = bytes_up_to(40);
+  const Tag tag = make_tag(counting_key(), bytes, {});
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    EXPECT_FALSE(tag_is_right(counting_key(), bytes, tag)) << bit;
+    bytes[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+  }
+  TagKey other = counting_key();
+  other[15] ^= std::byte{1};
+  EXPECT_FALSE(tag_is_right(other, bytes, tag));
+  EXPECT_FALSE(tag_is_right(counting_key(), bytes, std::span(tag).first(15)));
+  EXPECT_FALSE(tag_is_right(counting_key(), bytes, {}));
+}
+
+}  // namespace
+}  // namespace netfold::wire
