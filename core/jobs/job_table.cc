@@ -65,9 +65,11 @@ void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) 
 void JobTable::on_violation(ConnectionId id, const std::string& what) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  if (found->second.job != 0) {
-    send(id, Failed{what, ErrorCode::kInvalidArgument, found->second.rank});
-    return lose_member(id, fmt::format("sent what is no control message ({})", what), found->second.rank);
+  const Connection connection = found->second;
+  if (connection.job != 0) {
+    send(id, Failed{what, ErrorCode::kInvalidArgument, connection.rank});
+    close(id);
+    return lose_member(connection, fmt::format("sent what is no control message ({})", what), connection.rank);
   }
   refuse(id, Refused{what, ErrorCode::kInvalidArgument, kNoRank, 0});
 }
@@ -75,8 +77,9 @@ void JobTable::on_violation(ConnectionId id, const std::string& what) {
 void JobTable::on_close(ConnectionId id, const std::string& why) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
-  if (found->second.job != 0) return lose_member(id, why, found->second.rank);
+  const Connection connection = found->second;
   connections_.erase(found);
+  if (connection.job != 0) lose_member(connection, why, connection.rank);
 }
 
 void JobTable::on_mismatch(std::uint16_t job_id, std::uint16_t epoch, int rank, const std::string& what) {
@@ -146,7 +149,7 @@ void JobTable::handle_join(ConnectionId id, const Join& join, Nanoseconds now) {
   log(LogLevel::kInfo,
       fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()));
   if (job.members.size() == job.world()) {
-    admit(job, now);
+    admit(place, now);
   } else {
     send_presence(job, id);
   }
@@ -203,17 +206,22 @@ std::optional<Refused> JobTable::begin_job(const Join& join, Nanoseconds now, Jo
   return std::nullopt;
 }
 
-void JobTable::admit(Job& job, Nanoseconds now) {
+void JobTable::admit(JobKey key, Nanoseconds now) {
+  Job& job = jobs_.at(key);
   std::vector<const Join*> joins;
   AdmitJob action;
   for (const auto& [rank, member] : job.members) {
     joins.push_back(&member.join);
     action.workers.push_back(member.endpoint);
   }
-  // What is free, with what was reserved for this job: the plan can only stay within it, because a smaller MTU than the
-  // first worker's takes less and slots are halved to fit.
+  // What is free, with what was reserved for this job. The plan stays within it, unless the worker that began the job
+  // went while it formed and others with a larger MTU came.
   const std::size_t others_bytes = memory_bytes() - job.memory_bytes;
   const Grant grant = plan_grant(rules_, joins, rules_.memory_max_bytes - others_bytes);
+  if (grant.memory_bytes > rules_.memory_max_bytes - others_bytes) {
+    const Refused refused = refuse_for_memory(rules_, *joins.front(), grant, others_bytes, 0);
+    return fail_job(key, Error{refused.code, refused.reason, refused.rank});
+  }
   job.lease = grant.lease;
   job.memory_bytes = grant.memory_bytes;
   job.lease.job = free_job_id();
@@ -252,14 +260,14 @@ void JobTable::admit(Job& job, Nanoseconds now) {
 
 void JobTable::handle_leave(ConnectionId id, const Leave& leave) {
   const Connection connection = connections_.at(id);
-  if (connection.job == 0) return close(id);
+  close(id);
+  if (connection.job == 0) return;
   const Job& job = jobs_.at(connection.job);
   if (leave.failed) {
     const int blamed = leave.rank >= 0 && leave.rank < job.world() ? leave.rank : connection.rank;
-    return lose_member(id, fmt::format("gave up: {}", leave.reason), blamed);
+    return lose_member(connection, fmt::format("gave up: {}", leave.reason), blamed);
   }
   log(LogLevel::kInfo, fmt::format("{} left", describe(connection)));
-  close(id);
   leave_cleanly(connection.job, connection.rank);
 }
 
@@ -281,11 +289,9 @@ void JobTable::leave_cleanly(JobKey key, std::uint16_t rank) {
 }
 
 // A member is gone without a clean leave. A forming job waits for the rank to come again; a running one has failed.
-void JobTable::lose_member(ConnectionId id, const std::string& why, int blamed) {
-  const Connection connection = connections_.at(id);
+void JobTable::lose_member(const Connection& connection, const std::string& why, int blamed) {
   Job& job = jobs_.at(connection.job);
   log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why));
-  close(id);
   if (!job.running) return leave_cleanly(connection.job, connection.rank);
   job.members.erase(connection.rank);
   fail_job(connection.job, Error{ErrorCode::kPeerFailed,
@@ -335,10 +341,14 @@ void JobTable::tick() {
   for (const ConnectionId id : silent) {
     const auto found = connections_.find(id);
     if (found == connections_.end()) continue;  // closed with its job, when another was found silent
-    lose_member(id,
-                fmt::format("has been silent for {:g} s: see whether its process lives and its network works",
-                            to_seconds(rules_.silence_max())),
-                found->second.rank);
+    const Connection connection = found->second;
+    const std::string why =
+        fmt::format("has been silent for {:g} s: see whether its process lives and its network works",
+                    to_seconds(rules_.silence_max()));
+    send(id, Failed{fmt::format("this worker, {}, {}", describe(connection), why), ErrorCode::kPeerFailed,
+                    connection.rank});
+    close(id);
+    lose_member(connection, why, connection.rank);
   }
   for (auto& [key, job] : jobs_) {
     if (job.running || !job.presence_changed) continue;

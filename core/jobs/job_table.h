@@ -121,10 +121,10 @@ class JobTable {
   std::optional<Refused> find_place(const Join& join, Nanoseconds now, JobKey& place);
   std::optional<Refused> check_running_jobs(const Join& join) const;
   std::optional<Refused> begin_job(const Join& join, Nanoseconds now, JobKey& place);
-  void admit(Job& job, Nanoseconds now);
+  void admit(JobKey key, Nanoseconds now);
   void handle_leave(ConnectionId id, const Leave& leave);
   void leave_cleanly(JobKey key, std::uint16_t rank);
-  void lose_member(ConnectionId id, const std::string& why, int blamed);
+  void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
   void fail_job(JobKey key, const Error& error);
   void dissolve(JobKey key, Nanoseconds now);
   void tick();
