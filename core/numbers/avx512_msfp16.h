@@ -13,54 +13,37 @@ namespace {
 constexpr std::size_t kMsfp16Bytes = 17;
 constexpr std::size_t kBlocksPerGroup = 16;  // encoded together, so that their exponents fill one vector
 
-// Twice the bits of sixteen floats: the sign is gone, and the larger the number, the larger its exponent field.
-[[gnu::always_inline]] inline __m512i doubled_bits(const float* in) {
-  const __m512i bits = _mm512_loadu_si512(in);
-  return _mm512_add_epi32(bits, bits);
+// Byte k of each lane: the exponent field of block k's element in that lane, for four blocks.
+[[gnu::always_inline]] inline __m512i exponent_fields(const float* in) {
+  constexpr int kSelect = 0xca;  // a ? b : c
+  const __m512i b0 = _mm512_srli_epi32(_mm512_loadu_si512(in), 23);
+  const __m512i b1 = _mm512_srli_epi32(_mm512_loadu_si512(in + kLanes), 15);
+  const __m512i b2 = _mm512_srli_epi32(_mm512_loadu_si512(in + 2 * kLanes), 7);
+  const __m512i b3 = _mm512_slli_epi32(_mm512_loadu_si512(in + 3 * kLanes), 1);
+  const __m512i low = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xff), b0, b1, kSelect);
+  const __m512i high = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xff0000), b2, b3, kSelect);
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xffff), low, high, kSelect);
 }
 
-// Row j holds the doubled bits of block j. largest_of_rows<1, 0> has in lane j the largest of row j: four steps each
-// take two vectors, gather half the lanes of both twice, and keep the larger of the two. The step that merges rows
-// that differ in a bit of their number also puts them apart in that bit of the lane's number.
-template <unsigned step, unsigned first_row>
-[[gnu::always_inline]] inline __m512i largest_of_rows(const float* in) {
-  if constexpr (step == kBlocksPerGroup) {
-    return doubled_bits(in + first_row * kLanes);
-  } else {
-    const __m512i a = largest_of_rows<step * 2, first_row>(in);
-    const __m512i b = largest_of_rows<step * 2, first_row + step>(in);
-    if constexpr (step == 8) {
-      return _mm512_max_epu32(_mm512_mask_blend_epi64(0xf0, a, b), _mm512_shuffle_i64x2(a, b, 0x4e));
-    } else if constexpr (step == 4) {
-      const __m512i swap_quarters = _mm512_setr_epi64(2, 3, 8, 9, 6, 7, 12, 13);
-      return _mm512_max_epu32(_mm512_mask_blend_epi64(0xcc, a, b), _mm512_permutex2var_epi64(a, swap_quarters, b));
-    } else if constexpr (step == 2) {
-      return _mm512_max_epu32(_mm512_mask_blend_epi64(0xaa, a, b), _mm512_alignr_epi8(b, a, 8));
-    } else {
-      const __m512i swap_lanes = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
-      return _mm512_max_epu32(_mm512_mask_blend_epi32(0xaaaa, a, b), _mm512_permutex2var_epi32(a, swap_lanes, b));
-    }
-  }
-}
-
-// What a group of blocks needs before its mantissas can be made.
-struct GroupExponents {
-  __m512i wire;       // e of each block
-  __m512i scale;      // 2^(127 - E + 6) of each block, 0 where the block is all zeros; as bits of floats
-  __mmask16 special;  // blocks with an Inf or a NaN
-};
-
-// From twice the absolute value's bits: the exponent field is in the top byte.
-[[gnu::always_inline]] inline GroupExponents exponents_of(__m512i doubled, std::uint32_t mantissa) {
-  const __m512i exponent = _mm512_srli_epi32(doubled, 24);
-  const __mmask16 counts = _mm512_cmpge_epu32_mask(exponent, _mm512_set1_epi32(static_cast<int>(mantissa)));
-  const __m512i scale_exponent = _mm512_sub_epi32(_mm512_set1_epi32(static_cast<int>(253 + mantissa)), exponent);
-  return {_mm512_maskz_mov_epi32(counts, exponent), _mm512_maskz_slli_epi32(counts, scale_exponent, 23),
-          _mm512_cmpeq_epi32_mask(exponent, _mm512_set1_epi32(kExponentSpecial))};
+// The largest exponent of each of sixteen blocks; that of block 4 k + j is byte j of the four words of quarter k. Two
+// vectors become one by gathering half the quarters of both twice and keeping the larger of the two; then the words of
+// a quarter are merged.
+[[gnu::always_inline]] inline __m512i largest_exponents(const float* in) {
+  const __m512i q0 = exponent_fields(in);
+  const __m512i q1 = exponent_fields(in + 4 * kLanes);
+  const __m512i q2 = exponent_fields(in + 8 * kLanes);
+  const __m512i q3 = exponent_fields(in + 12 * kLanes);
+  const __m512i q02 = _mm512_max_epu8(_mm512_mask_blend_epi64(0xf0, q0, q2), _mm512_shuffle_i64x2(q0, q2, 0x4e));
+  const __m512i q13 = _mm512_max_epu8(_mm512_mask_blend_epi64(0xf0, q1, q3), _mm512_shuffle_i64x2(q1, q3, 0x4e));
+  const __m512i other_quarters = _mm512_setr_epi64(2, 3, 8, 9, 6, 7, 12, 13);
+  const __m512i quarters =
+      _mm512_max_epu8(_mm512_mask_blend_epi64(0xcc, q02, q13), _mm512_permutex2var_epi64(q02, other_quarters, q13));
+  const __m512i halves = _mm512_max_epu8(quarters, _mm512_shuffle_epi32(quarters, _MM_PERM_BADC));
+  return _mm512_max_epu8(halves, _mm512_shuffle_epi32(halves, _MM_PERM_CDAB));
 }
 
 // Where the bytes of four blocks' wire form come from: 64 mantissas as vpack leaves them (4-byte word w of block j at
-// word 4 w + j), then the exponents at 64 + first_block. Of 68 bytes these are the first 64.
+// word 4 w + j), then the exponents as largest_exponents leaves them. Of 68 bytes these are the first 64.
 struct alignas(64) WireOrder {
   std::uint8_t from[4][64];
 };
@@ -72,7 +55,7 @@ constexpr WireOrder kWireOrder = [] {
       const unsigned within = at % kMsfp16Bytes;
       const unsigned element = within - 1;
       order.from[quad][at] =
-          static_cast<std::uint8_t>(within == 0 ? 64 + quad * 4 + block : (element / 4 * 4 + block) * 4 + element % 4);
+          static_cast<std::uint8_t>(within == 0 ? 64 + quad * 16 + block : (element / 4 * 4 + block) * 4 + element % 4);
     }
   }
   return order;
@@ -88,21 +71,32 @@ constexpr WireOrder kWireOrder = [] {
   return _mm512_max_epi8(packed, _mm512_set1_epi8(-127));
 }
 
-// "If E = 255, e = 255 and the mantissas are 0": the rare case is mended after the block is written.
-[[gnu::noinline]] void clear_special(__mmask16 special, std::byte* out) {
-  for (unsigned block = 0; block < kBlocksPerGroup; ++block) {
-    if ((special >> block & 1) != 0) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + block * kMsfp16Bytes + 1), _mm_setzero_si128());
-    }
+// "If E = 255, e = 255 and the mantissas are 0": the rare case is mended after the blocks are written.
+[[gnu::noinline]] void clear_special(std::byte* out) {
+  for (std::size_t block = 0; block < kBlocksPerGroup; ++block, out += kMsfp16Bytes) {
+    if (*out == std::byte{255}) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 1), _mm_setzero_si128());
   }
+}
+
+// 2^(127 - E + 6) of each block, and 0 where E < 7.
+[[gnu::always_inline]] inline void store_scales(__m512i exponents, float (&scale)[kBlocksPerGroup]) {
+  const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi32(~0xff, ~0xff | 1, ~0xff | 2, ~0xff | 3));
+  const __m512i exponent = _mm512_shuffle_epi8(exponents, spread);  // a byte becomes a word of its own
+  const __mmask16 counts = _mm512_cmpge_epu32_mask(exponent, _mm512_set1_epi32(7));
+  const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(253 + 7), exponent), 23);
+  _mm512_store_si512(scale, _mm512_maskz_mov_epi32(counts, bits));
+  asm(""
+      : "+m"(scale));  // each is then loaded into all lanes at once; left alone, GCC extracts them with slow shuffles
 }
 
 // Sixteen blocks: 256 floats to 272 bytes.
 [[gnu::always_inline]] inline void encode_group(const float* in, std::byte* out) {
-  const GroupExponents exponents = exponents_of(largest_of_rows<1, 0>(in), 7);
-  const __m512i wire_exponents = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(exponents.wire));
+  const __m512i exponents = largest_exponents(in);
+  const __mmask64 counts = _mm512_cmpge_epu8_mask(exponents, _mm512_set1_epi8(7));
+  const __mmask64 special = _mm512_cmpeq_epi8_mask(exponents, _mm512_set1_epi8(-1));
+  const __m512i wire_exponents = _mm512_maskz_mov_epi8(counts, exponents);
   alignas(64) float scale[kBlocksPerGroup];
-  _mm512_store_si512(scale, exponents.scale);
+  store_scales(exponents, scale);
 #pragma GCC unroll 4
   for (std::size_t quad = 0; quad < 4; ++quad) {
     const float* x = in + quad * 4 * kLanes;
@@ -117,8 +111,8 @@ constexpr WireOrder kWireOrder = [] {
     _mm512_storeu_si512(quad_out + 4, mantissas);
     _mm512_storeu_si512(quad_out, _mm512_permutex2var_epi8(mantissas, order, wire_exponents));
   }
-  if (exponents.special != 0) [[unlikely]]
-    clear_special(exponents.special, out);
+  if (special != 0) [[unlikely]]
+    clear_special(out);
 }
 
 void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
