@@ -1,0 +1,156 @@
+"""Runs Netfold and its peers on the same links in the same run, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from netfold.bench import measure, results, tensors
+from netfold.bench.sites import LabSite, LocalSite, Site
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold
+from netfold.lab.cluster import Lab
+from netfold.lab.errors import UsageError
+from netfold.lab.spec import Faults, LabSpec
+
+FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
+ALGORITHMS = ("in-network", "none")  # none: peers only
+FAULTS_BY = ("kernel", "netfold")
+SIZE_MAX = 8 << 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure. Sizes by name, in bytes."""
+
+    sizes: dict[str, int]
+    algorithm: str = "in-network"
+    wire: str = "fp32"
+    against: tuple[str, ...] = ("gloo", "openmpi")
+    repeat: int = 5
+    timeout_s: float = 60.0
+    seed: int = 1
+    faults: Faults = field(default_factory=Faults)
+    faults_by: str = "kernel"
+    block: int = 16
+    mantissa: int = 7
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+        if self.wire not in FORMATS:
+            raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
+        for peer in self.against:
+            if peer not in PEERS:
+                raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
+        if self.faults_by not in FAULTS_BY:
+            raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
+        if self.repeat < 1:
+            raise UsageError(f"--repeat is at least 1, not {self.repeat}")
+        if self.timeout_s <= 0:
+            raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
+        for size in self.sizes.values():
+            if size % tensors.ELEMENT_BYTES or not 0 < size <= SIZE_MAX:
+                raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
+        if self.algorithm == "none" and not self.against:
+            raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
+
+    def steps(self) -> int:
+        """How many all-reduces that is, for a progress bar."""
+        peers = sum(len(PEERS[peer].algorithms) for peer in self.against)
+        own = 0 if self.algorithm == "none" else 1 + bool(self.faults)
+        return len(self.sizes) * (self.repeat + 1) * (peers + own)
+
+
+def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Contestant]:
+    """Everybody's ranks, launched. Under faults Netfold also runs on clean links, to be compared with itself."""
+
+    def team(system: Any) -> measure.Team:
+        return stack.enter_context(measure.Team(system, site, plan.timeout_s))
+
+    found = []
+    words = plan.faults.text(plan.seed) if plan.faults else ""
+    in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
+    if plan.algorithm != "none":
+        clean = team(Netfold())
+        found.append(measure.Contestant(clean))
+        if in_kernel:
+            found.append(measure.Contestant(clean, f"kernel: {words.rpartition(',seed')[0]}", kernel_faults=True))
+        elif plan.faults:
+            found.append(measure.Contestant(team(Netfold(words, SWITCH_PORT + 1)), f"netfold: {words}"))
+    for peer in plan.against:
+        suffers = f"kernel: {words.rpartition(',seed')[0]}" if in_kernel else ""
+        found.append(measure.Contestant(team(PEERS[peer]()), suffers, in_kernel))
+    return found
+
+
+def compare_on(
+    site: Site,
+    plan: Plan,
+    burst_bytes: int,
+    set_faults: Callable[[bool], None],
+    progress: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """All sizes on one site."""
+    series: list[measure.Series] = []
+    dtype = "int32" if plan.wire == "int32" else "fp32"
+    with ExitStack() as stack:
+        progress("starting every rank")
+        contestants = _contestants(plan, site, stack)
+        for name, size_bytes in plan.sizes.items():
+            tensor = tensors.make(site.directory, name, size_bytes, dtype, site.world, plan.seed)
+            series += measure.measure(contestants, site, tensor, plan.wire, plan.repeat, set_faults, progress)
+            tensors.discard(tensor)
+    entries = [results.entry(one, site, burst_bytes, plan.block, plan.mantissa) for one in series]
+    return results.compare(entries)
+
+
+def in_lab(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    """In a lab of its own, gone afterwards."""
+    with Lab(spec) as lab:
+        in_force = False
+
+        def set_faults(wanted: bool) -> None:
+            nonlocal in_force
+            if wanted != in_force:
+                lab.set_faults(plan.faults if wanted else Faults())
+                in_force = wanted
+
+        return compare_on(LabSite(lab), plan, spec.burst_bytes, set_faults, progress)
+
+
+def locally(workers: int, plan: Plan, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    """On this machine's loopback."""
+    with LocalSite(workers) as site:
+        return compare_on(site, plan, 0, lambda wanted: None, progress)
+
+
+def peers_of(text: str) -> tuple[str, ...]:
+    """`gloo,openmpi` as a tuple."""
+    return tuple(dict.fromkeys(filter(None, text.split(","))))
+
+
+def sizes_of(text: str) -> dict[str, int]:
+    """`16777216,1048576` as sizes by name."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        try:
+            size = int(part)
+        except ValueError:
+            raise UsageError(f"--size-bytes takes numbers of bytes, commas between, not {part!r}") from None
+        sizes[size_name(size)] = size
+    return sizes
+
+
+def size_name(size_bytes: int) -> str:
+    """`16 MiB` where it is whole, else bytes."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor} {unit}"
+    return f"{size_bytes} B"
+
+
+def names_of(entries: Sequence[dict[str, Any]]) -> list[str]:
+    """The tensors' names in order."""
+    return list(dict.fromkeys(entry["tensor"] for entry in entries))

@@ -1,0 +1,142 @@
+"""Measures several systems in one run, interleaved: repetition 1 of each, repetition 2 of each, and so on."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from netfold.bench.control import Ranks
+from netfold.bench.sites import Site
+from netfold.bench.systems import System
+from netfold.bench.tensors import Tensor
+from netfold.lab import processes
+from netfold.lab.shaping import Traffic
+
+START_DELAY_S = 0.02  # between the word and the start: every rank has read it by then
+SETTLE_S = 0.05  # after a repetition, for the last acknowledgements and for the token buckets to fill again
+
+
+@dataclass
+class Series:
+    """What one system at one algorithm did with one tensor."""
+
+    system: str
+    algorithm: str
+    wire: str
+    tensor: Tensor
+    faults: str = ""
+    time_s: list[float] = field(default_factory=list)
+    max_abs_error: float = 0.0
+    digests: set[str] = field(default_factory=set)
+    sent: list[Traffic] = field(default_factory=list)  # of the busiest worker, a repetition each
+    received: list[Traffic] = field(default_factory=list)
+
+    @property
+    def time_s_median(self) -> float:
+        """The median repetition in seconds."""
+        return statistics.median(self.time_s)
+
+
+class Team:
+    """A system's running ranks."""
+
+    def __init__(self, system: System, site: Site, timeout_s: float) -> None:
+        self.system = system
+        self._site = site
+        self._timeout_s = timeout_s
+        folder = site.directory
+        self._ranks = Ranks(system.name, folder / f"{system.key}.sock", folder / f"{system.key}.log", site.world)
+
+    def __enter__(self) -> Team:
+        ranks = self._ranks
+        try:
+            ranks.processes = self.system.launch(self._site, ranks.path, ranks.log, self._timeout_s)
+            ranks.accept(self._timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the ranks quit; then make them."""
+        self._ranks.close()
+        deadline = time.monotonic() + processes.GRACE_S
+        while time.monotonic() < deadline and any(process.poll() is None for process in self._ranks.processes[-1:]):
+            time.sleep(processes.POLL_S)
+        processes.end_children(self._ranks.processes)
+
+    def prepare(self, tensor: Tensor, wire: str) -> None:
+        """Hand every rank its tensor."""
+        lines = [f"prepare {tensor.count} {tensor.dtype} {wire} {path} {tensor.expected}" for path in tensor.inputs]
+        self._ranks.ask(lines, self._timeout_s)
+
+    def run(self, algorithm: str) -> list[tuple[float, float, str]]:
+        """One all-reduce: seconds, largest error and digest of the result, by rank."""
+        start_ns = time.monotonic_ns() + int(START_DELAY_S * 1e9)
+        answers = self._ranks.ask([f"run {start_ns} {algorithm}"] * self._site.world, self._timeout_s)
+        fields = [answer.split() for answer in answers]
+        return [(int(elapsed) / 1e9, float(error), digest) for _, elapsed, error, digest in fields]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A team on links in some condition: with the kernel's faults in force or without."""
+
+    team: Team
+    faults: str = ""  # what it suffers, in words, whoever makes it suffer
+    kernel_faults: bool = False
+
+
+def repeat_once(team: Team, series: Series, site: Site) -> None:
+    """One timed repetition: its time is the slowest rank's."""
+    before = site.traffic()
+    ranks = team.run(series.algorithm)
+    time.sleep(SETTLE_S)
+    after = site.traffic()
+    series.time_s.append(max(elapsed for elapsed, _, _ in ranks))
+    series.max_abs_error = float(np.max([series.max_abs_error, *(error for _, error, _ in ranks)]))  # keeps a NaN
+    series.digests.update(digest for _, _, digest in ranks)
+    if before and after:
+        up = [now[0] - then[0] for then, now in zip(before, after, strict=True)]
+        down = [now[1] - then[1] for then, now in zip(before, after, strict=True)]
+        series.sent.append(max(up, key=lambda traffic: traffic.bytes))
+        series.received.append(max(down, key=lambda traffic: traffic.bytes))
+
+
+def measure(
+    contestants: Sequence[Contestant],
+    site: Site,
+    tensor: Tensor,
+    wire: str,
+    repeat: int,
+    set_faults: Callable[[bool], None],
+    progress: Callable[[str], None],
+) -> list[Series]:
+    """Every contestant at every algorithm: one warm-up, then `repeat` interleaved rounds.
+
+    `set_faults` puts the kernel's faults in force or takes them away; `progress` hears what was done.
+    """
+    for team in {id(one.team): one.team for one in contestants}.values():
+        team.prepare(tensor, team.system.wire(wire))
+    plan = [
+        (one, Series(one.team.system.name, algorithm, one.team.system.wire(wire), tensor, one.faults))
+        for one in contestants
+        for algorithm in one.team.system.algorithms
+    ]
+    for repetition in range(repeat + 1):
+        for one, series in plan:
+            set_faults(one.kernel_faults)
+            if repetition == 0:
+                one.team.run(series.algorithm)
+            else:
+                repeat_once(one.team, series, site)
+            what = f"{repetition} of {repeat}" if repetition else "warm-up"
+            progress(f"{tensor.name}: {series.system} {series.algorithm} {what}")
+    return [series for _, series in plan]

@@ -1,0 +1,21 @@
+"""Gradient sizes of the models the papers measure."""
+
+from __future__ import annotations
+
+MODEL_MB = {"AlexNet": 236, "GoogLeNet": 51, "ResNet-50": 98, "VGG-11": 507, "VGG-16": 528, "VGG-19": 548}
+"""Sizes in MB (10^6 bytes) of FP32 gradients: "AllReduce-Switch", Table VIII (8 workers against a ring)."""
+
+PAPER_RATIO = {
+    "AlexNet": 1.7510,
+    "GoogLeNet": 1.7544,
+    "ResNet-50": 1.7532,
+    "VGG-11": 1.7506,
+    "VGG-16": 1.7508,
+    "VGG-19": 1.7508,
+}
+"""The improvement over a ring the same table reports."""
+
+
+def size_bytes(model: str, scale: float) -> int:
+    """The model's gradients, scaled, in whole FP32 elements."""
+    return int(MODEL_MB[model] * 1e6 * scale) // 4 * 4

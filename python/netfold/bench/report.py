@@ -1,0 +1,50 @@
+"""The one JSON object every command prints with `--json` (units in the names, one result a system)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import netfold
+
+
+def machine() -> dict[str, Any]:
+    """What was measured on."""
+    model = platform.machine()
+    memory_kib = 0
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal"):
+            memory_kib = int(line.split()[1])
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_bytes": memory_kib * 1024,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def envelope(command: str, parameters: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The object: command, version, machine, parameters, results."""
+    return {
+        "command": command,
+        "version": netfold.__version__,
+        "machine": machine(),
+        "parameters": parameters,
+        "results": results,
+    }
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """Exactly one JSON object on standard output."""
+    json.dump(report, sys.stdout, allow_nan=False)
+    sys.stdout.write("\n")
+    sys.stdout.flush()

@@ -1,0 +1,118 @@
+"""Where a measurement runs: in a lab, or on this machine as it is."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from netfold.lab import names
+from netfold.lab.cluster import Lab, enter
+from netfold.lab.shaping import Traffic
+
+
+class Site(Protocol):
+    """What a system needs to know of a place to launch its ranks there."""
+
+    world: int
+    directory: Path
+    interface: str
+    rate_mbit_s: float  # 0: not shaped
+    mtu: int
+
+    def command(self, rank: int) -> list[str]:
+        """The words before a command that should run as a rank."""
+
+    def switch_command(self) -> list[str]:
+        """The words before a command that should run on the switch box."""
+
+    def address(self, rank: int) -> str:
+        """A rank's address."""
+
+    def switch_address(self) -> str:
+        """The switch box's address."""
+
+    def namespace(self, rank: int) -> str | None:
+        """The network namespace of a rank, where it has one of its own."""
+
+    def traffic(self) -> list[tuple[Traffic, Traffic]] | None:
+        """Up and down traffic of every rank so far; None where it cannot be told apart."""
+
+
+class LabSite:
+    """Ranks in a lab, each behind a link of its own."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.world = lab.spec.workers
+        self.directory = lab.directory
+        self.interface = names.INTERFACE
+        self.rate_mbit_s = lab.spec.rate_mbit_s
+        self.mtu = lab.spec.mtu
+
+    def command(self, rank: int) -> list[str]:
+        """Enter the worker's namespace."""
+        return enter(self._lab.worker(rank))
+
+    def switch_command(self) -> list[str]:
+        """Enter the switch box's namespace."""
+        return enter(names.switch(self._lab.lab_id))
+
+    def address(self, rank: int) -> str:
+        """The worker's address in the lab."""
+        return names.worker_address(rank)
+
+    def switch_address(self) -> str:
+        """The switch box's address in the lab."""
+        return names.switch_address()
+
+    def namespace(self, rank: int) -> str | None:
+        """The worker's namespace."""
+        return self._lab.worker(rank)
+
+    def traffic(self) -> list[tuple[Traffic, Traffic]] | None:
+        """By the token buckets of every worker's link."""
+        return [self._lab.sent_and_received(rank) for rank in range(self.world)]
+
+
+class LocalSite:
+    """All ranks on this machine's loopback."""
+
+    interface = "lo"
+    rate_mbit_s = 0.0
+    mtu = 65536
+
+    def __init__(self, world: int) -> None:
+        self.world = world
+        self.directory = Path(tempfile.mkdtemp(prefix="netfold-bench-"))
+
+    def __enter__(self) -> LocalSite:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def command(self, rank: int) -> list[str]:
+        """Nothing to enter."""
+        return []
+
+    def switch_command(self) -> list[str]:
+        """Nothing to enter."""
+        return []
+
+    def address(self, rank: int) -> str:
+        """Loopback."""
+        return "127.0.0.1"
+
+    def switch_address(self) -> str:
+        """Loopback."""
+        return "127.0.0.1"
+
+    def namespace(self, rank: int) -> str | None:
+        """The machine's own."""
+        return None
+
+    def traffic(self) -> list[tuple[Traffic, Traffic]] | None:
+        """Loopback does not tell ranks apart."""
+        return None

@@ -1,0 +1,149 @@
+"""Builds a lab and takes it away, whatever happened in between."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from netfold.lab import faults, names, netns, processes, shaping, state
+from netfold.lab.errors import LabError
+from netfold.lab.guard import undisturbed
+from netfold.lab.spec import Faults, LabSpec
+
+BRIDGE = "br0"
+SWITCH_PORT = "psw"
+
+
+def enter(namespace: str) -> list[str]:
+    """The words to put before a command so that it runs in a namespace (nsenter execs: the process id is its own)."""
+    return ["nsenter", f"--net={netns.DIRECTORY / namespace}", "--"]
+
+
+class Lab:
+    """An emulated cluster: one namespace a worker, one for the switch box, one for the bridge between them."""
+
+    def __init__(self, spec: LabSpec, lab_id: str | None = None, keep: bool = False) -> None:
+        self.spec = spec
+        self.lab_id = lab_id or names.new_lab_id()
+        self._keep = keep
+        self._sockets: dict[str, IPRoute] = {}
+
+    @property
+    def directory(self) -> Path:
+        """A folder that lives as long as the lab."""
+        return state.directory(self.lab_id)
+
+    def worker(self, rank: int) -> str:
+        """The namespace of a worker."""
+        return names.worker(self.lab_id, rank)
+
+    def ports(self) -> list[str]:
+        """The bridge's ports, seen from the fabric."""
+        return [*(f"p{rank}" for rank in range(self.spec.workers)), SWITCH_PORT]
+
+    def __enter__(self) -> Lab:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.down()
+
+    def up(self) -> None:
+        """Build it. The state is on disk before the first namespace is there, so that a crash leaves a trace."""
+        all_namespaces = names.namespaces(self.lab_id, self.spec.workers)
+        state.save(
+            state.LabState(
+                lab_id=self.lab_id,
+                workers=self.spec.workers,
+                keep=self._keep,
+                owner_pid=os.getpid(),
+                owner_start_ticks=state.start_ticks(os.getpid()),
+                namespaces=all_namespaces,
+                parameters=asdict(self.spec),
+            )
+        )
+        try:
+            netns.create(all_namespaces)
+            for name in all_namespaces:
+                self._sockets[name] = netns.open_socket(name)
+                self._link_up(name, "lo")
+            self._build_fabric()
+            for rank in range(self.spec.workers):
+                self._build_port(f"p{rank}", self.worker(rank), names.worker_address(rank), self.spec.rate_mbit_s)
+            switch = names.switch(self.lab_id)
+            self._build_port(SWITCH_PORT, switch, names.switch_address(), self.spec.switch_rate_mbit_s)
+        except (NetlinkError, OSError) as error:
+            raise LabError(f"the lab's network could not be built: {error}; run `netfold doctor`") from error
+        self.set_faults(self.spec.faults)
+
+    def _link_up(self, namespace: str, interface: str) -> None:
+        ipr = self._sockets[namespace]
+        ipr.link("set", index=shaping.index_of(ipr, interface), state="up")
+
+    def _build_fabric(self) -> None:
+        fabric = names.fabric(self.lab_id)
+        self._sockets[fabric].link("add", ifname=BRIDGE, kind="bridge", br_mcast_snooping=0)
+        self._link_up(fabric, BRIDGE)
+
+    def _build_port(self, port: str, namespace: str, address: str, rate_mbit_s: float) -> None:
+        """One link: a veth pair from the bridge to a node, shaped at both ends."""
+        fabric, node, spec = self._sockets[names.fabric(self.lab_id)], self._sockets[namespace], self.spec
+        peer = {"ifname": names.INTERFACE, "net_ns_fd": namespace, "mtu": spec.mtu}
+        fabric.link("add", ifname=port, kind="veth", peer=peer, mtu=spec.mtu)
+        bridge = shaping.index_of(fabric, BRIDGE)
+        fabric.link("set", index=shaping.index_of(fabric, port), master=bridge, state="up")
+        inner = shaping.index_of(node, names.INTERFACE)
+        node.addr("add", index=inner, address=address, prefixlen=24)
+        self._link_up(namespace, names.INTERFACE)
+        for ipr, interface in ((fabric, port), (node, names.INTERFACE)):
+            shaping.shape(ipr, interface, rate_mbit_s, spec.burst_bytes, spec.latency_ms)
+        faults.build_detour(fabric, bridge, port, spec.mtu)
+
+    def set_faults(self, wanted: Faults) -> None:
+        """Put faults in force on every link, or take them away."""
+        fabric = names.fabric(self.lab_id)
+        for port in self.ports():
+            if wanted.reorder:
+                faults.shape_detour(self._sockets[fabric], port, self.spec.rate_mbit_s, wanted.reorder)
+        for namespace in names.namespaces(self.lab_id, self.spec.workers)[1:]:
+            faults.offloads(enter(namespace), names.INTERFACE, on=not wanted)
+        faults.set_rules(enter(fabric), self.ports(), wanted)
+
+    def spawn(self, namespace: str, command: Sequence[str], **options: object) -> subprocess.Popen:
+        """Start a program in a namespace of this lab."""
+        return subprocess.Popen([*enter(namespace), *command], **options)
+
+    def sent_and_received(self, rank: int) -> tuple[shaping.Traffic, shaping.Traffic]:
+        """What a worker's link has carried so far: up from the worker, down to it."""
+        up = shaping.traffic(self._sockets[self.worker(rank)], names.INTERFACE)
+        return up, shaping.traffic(self._sockets[names.fabric(self.lab_id)], f"p{rank}")
+
+    def down(self) -> None:
+        """Take it away: processes, namespaces (their links go with them), files."""
+        for ipr in self._sockets.values():
+            with contextlib.suppress(Exception):
+                ipr.close()
+        self._sockets.clear()
+        remove(self.lab_id)
+
+
+def remove(lab_id: str) -> None:
+    """Remove what is left of a lab, whoever built it. A second Ctrl-C waits until it is done."""
+    with undisturbed():
+        mine = [name for name in netns.existing() if names.lab_of(name) == lab_id]
+        if mine:
+            processes.end_all_in(mine, netns.DIRECTORY)
+        netns.remove(mine)
+        state.forget(lab_id)

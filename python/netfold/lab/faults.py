@@ -1,0 +1,100 @@
+"""Loss, duplication and reordering in the kernel, for whoever sends: peers and Netfold alike.
+
+Each packet meets each fault once on its way through the fabric, at the bridge port where it enters (loss, reordering)
+or leaves (duplication):
+- loss: `numgen random` and `drop`;
+- duplication: `dup to` the port it leaves by;
+- reordering: `fwd to` a detour, a veth pair whose far end is a bridge port too and whose rate lets the packet arrive
+  after a dozen of those behind it.
+ARP is spared: a lost question costs a second of silence, which is not what is being measured.
+The kernel's random numbers take no seed; the seeded link wrapper of the Client does, for runs that must replay.
+A packet that segmentation offload has not cut yet would be dropped whole, 40 packets at once, so `offloads` turns that
+off on every sender while faults are on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from pyroute2 import IPRoute
+
+from netfold.lab.errors import LabError
+from netfold.lab.shaping import index_of
+from netfold.lab.spec import Faults
+
+TABLE = "netfold_faults"
+MILLION = 1_000_000
+DETOUR_PACKETS = 16  # how many packets of the main road pass while one takes the detour, where the link is full
+DETOUR_RATE_UNSHAPED_MBIT_S = 1000.0
+
+
+def build_detour(ipr: IPRoute, bridge: int, port: str, mtu: int) -> None:
+    """The slow way round for packets that enter at `port`: `port`-d, and `port`-e on the bridge."""
+    near, far = f"{port}-d", f"{port}-e"
+    ipr.link("add", ifname=near, kind="veth", peer={"ifname": far}, mtu=mtu)
+    for end in (near, far):
+        ipr.link("set", index=index_of(ipr, end), mtu=mtu, state="up")
+    ipr.link("set", index=index_of(ipr, far), master=bridge)
+    # It must never learn or flood: it is a way in, not a way out.
+    ipr.brport("set", index=index_of(ipr, far), learning=0, unicast_flood=0, bcast_flood=0, mcast_flood=0)
+
+
+def shape_detour(ipr: IPRoute, port: str, rate_mbit_s: float, share: float) -> None:
+    """A rate that carries `share` of the link's packets, each `DETOUR_PACKETS` packet times late."""
+    rate = max((rate_mbit_s or DETOUR_RATE_UNSHAPED_MBIT_S) / DETOUR_PACKETS, (rate_mbit_s or 0) * share * 1.5)
+    ipr.tc(
+        "replace",
+        "tbf",
+        index=index_of(ipr, f"{port}-d"),
+        handle="1:",
+        rate=int(rate * 1e6 / 8),
+        burst=2048,
+        latency=200_000,  # microseconds
+    )
+
+
+def ruleset(ports: Sequence[str], faults: Faults) -> str:
+    """The nftables rules of all ports."""
+
+    def draw(share: float) -> str:
+        return f"    ether type ip numgen random mod {MILLION} < {round(share * MILLION)}"
+
+    lines = [f"table netdev {TABLE} {{"]
+    for port in ports:
+        lines.append(f'  chain in_{port} {{ type filter hook ingress device "{port}" priority 0;')
+        if faults.loss:
+            lines.append(f"{draw(faults.loss)} drop")
+        if faults.reorder:
+            lines.append(f'{draw(faults.reorder)} fwd to "{port}-d"')
+        lines.append("  }")
+        lines.append(f'  chain out_{port} {{ type filter hook egress device "{port}" priority 0;')
+        if faults.duplicate:
+            lines.append(f'{draw(faults.duplicate)} dup to "{port}"')
+        lines.append("  }")
+    return "\n".join([*lines, "}", ""])
+
+
+def run_tool(namespace_command: Sequence[str], *command: str, stdin: str = "") -> None:
+    """Run nft or ethtool inside a namespace; its complaint is the error."""
+    try:
+        done = subprocess.run(
+            [*namespace_command, *command], input=stdin, capture_output=True, text=True, timeout=20, check=False
+        )
+    except FileNotFoundError as error:
+        raise LabError(f"{error.filename} is not installed; apt-get install nftables ethtool util-linux") from error
+    if done.returncode != 0:
+        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+def set_rules(fabric_command: Sequence[str], ports: Sequence[str], faults: Faults) -> None:
+    """Put the rules in force in one transaction; no faults takes them away."""
+    rules = f"table netdev {TABLE} {{ }}\ndelete table netdev {TABLE}\n"
+    run_tool(fabric_command, "nft", "-f", "-", stdin=rules + (ruleset(ports, faults) if faults else ""))
+
+
+def offloads(node_command: Sequence[str], interface: str, on: bool) -> None:
+    """Whether a sender may hand the link packets longer than its MTU."""
+    word = "on" if on else "off"
+    features = ("gso", word, "tso", word, "tx-udp-segmentation", word)
+    run_tool(node_command, "ethtool", "-K", interface, *features)

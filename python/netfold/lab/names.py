@@ -1,0 +1,52 @@
+"""What the parts of a lab are called. Every name starts with the lab's id, so that leftovers can be told by name."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+LAB_ID = re.compile(r"^nf[0-9a-f]{6}$")
+NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch|w[0-9]+)$")
+NETWORK = "10.77.0"  # inside the lab's own namespaces only, so it never meets the host's networks
+INTERFACE = "eth0"  # the link of every worker and of the switch box, seen from inside
+
+
+def new_lab_id() -> str:
+    """A fresh id, unique enough for one machine."""
+    return f"nf{secrets.token_hex(3)}"
+
+
+def fabric(lab_id: str) -> str:
+    """The namespace of the bridge that joins all links."""
+    return f"{lab_id}-fabric"
+
+
+def switch(lab_id: str) -> str:
+    """The namespace of the box that folds."""
+    return f"{lab_id}-switch"
+
+
+def worker(lab_id: str, rank: int) -> str:
+    """The namespace of one worker."""
+    return f"{lab_id}-w{rank}"
+
+
+def namespaces(lab_id: str, workers: int) -> list[str]:
+    """All namespaces of a lab."""
+    return [fabric(lab_id), switch(lab_id), *(worker(lab_id, rank) for rank in range(workers))]
+
+
+def switch_address() -> str:
+    """The switch box's address in the lab."""
+    return f"{NETWORK}.1"
+
+
+def worker_address(rank: int) -> str:
+    """A worker's address in the lab."""
+    return f"{NETWORK}.{10 + rank}"
+
+
+def lab_of(namespace: str) -> str | None:
+    """The id of the lab a namespace belongs to, by its name; None for a stranger's."""
+    match = NAMESPACE.match(namespace)
+    return match.group(1) if match else None

@@ -1,0 +1,58 @@
+"""A link's rate, and the bytes that crossed it.
+
+The token bucket (`tbf`) charges a packet that segmentation offload has not cut yet with the headers of all its
+segments, and counts it as that many packets: its statistics are what a wire would have carried, where an interface's
+own counters see one long packet with one header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyroute2 import IPRoute
+
+TBF_HANDLE = 0x10000  # 1:
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes (Ethernet header included, preamble and checksum not) and packets that left through a link's queue."""
+
+    bytes: int = 0
+    packets: int = 0
+    dropped: int = 0
+
+    def __sub__(self, earlier: Traffic) -> Traffic:
+        return Traffic(self.bytes - earlier.bytes, self.packets - earlier.packets, self.dropped - earlier.dropped)
+
+
+def index_of(ipr: IPRoute, interface: str) -> int:
+    """The interface's index in the namespace that `ipr` speaks to."""
+    return ipr.link_lookup(ifname=interface)[0]
+
+
+def shape(ipr: IPRoute, interface: str, rate_mbit_s: float, burst_bytes: int, latency_ms: float) -> None:
+    """Limit what leaves through an interface. At a rate of 0 the link is as fast as the machine."""
+    if rate_mbit_s == 0:
+        return
+    ipr.tc(
+        "add",
+        "tbf",
+        index=index_of(ipr, interface),
+        handle="1:",
+        rate=int(rate_mbit_s * 1e6 / 8),  # bytes per second
+        burst=burst_bytes,
+        latency=int(latency_ms * 1000),  # microseconds
+    )
+
+
+def traffic(ipr: IPRoute, interface: str) -> Traffic:
+    """What has left through an interface so far: by its token bucket, or by the interface where it has none."""
+    index = index_of(ipr, interface)
+    for queue in ipr.get_qdiscs(index=index):
+        if queue["index"] == index and queue.get_attr("TCA_KIND") == "tbf":
+            stats = queue.get_attr("TCA_STATS2")
+            basic = stats.get_attr("TCA_STATS_BASIC")
+            return Traffic(basic["bytes"], basic["packets"], stats.get_attr("TCA_STATS_QUEUE")["drops"])
+    counters = ipr.get_links(index)[0].get_attr("IFLA_STATS64")
+    return Traffic(counters["tx_bytes"], counters["tx_packets"], counters["tx_dropped"])

@@ -1,0 +1,84 @@
+"""What is remembered on disk of each lab, so that the next command can use it or clear it away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from netfold.lab.errors import LabError
+from netfold.lab.names import LAB_ID
+
+
+@dataclass
+class LabState:
+    """A lab on this machine. `keep` is one that outlives the command that built it (`lab up`)."""
+
+    lab_id: str
+    workers: int
+    keep: bool
+    owner_pid: int
+    owner_start_ticks: int
+    namespaces: list[str]
+    keeper_pid: int = 0  # holds the user namespace of a lab built without root; 0 with root
+    keeper_start_ticks: int = 0
+    parameters: dict = field(default_factory=dict)
+
+
+def runtime_directory() -> Path:
+    """Where labs keep their files: $NETFOLD_RUNTIME_DIR, or a private folder below the temporary directory."""
+    chosen = os.environ.get("NETFOLD_RUNTIME_DIR")
+    path = Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"netfold-labs-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise LabError(f"{path} belongs to somebody else; set NETFOLD_RUNTIME_DIR to a folder of your own")
+    return path
+
+
+def directory(lab_id: str) -> Path:
+    """The folder of one lab: its state, its sockets, its tensors."""
+    return runtime_directory() / lab_id
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot: with its id, a name that is never used twice. 0: no such."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    """Whether that very process still runs."""
+    return pid > 0 and ticks > 0 and start_ticks(pid) == ticks
+
+
+def save(state: LabState) -> None:
+    """Write the state whole or not at all."""
+    folder = directory(state.lab_id)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    temporary = folder / "state.json.new"
+    temporary.write_text(json.dumps(asdict(state), indent=1))
+    temporary.replace(folder / "state.json")
+
+
+def load(lab_id: str) -> LabState | None:
+    """The state of a lab; None where there is none that can be read."""
+    try:
+        return LabState(**json.loads((directory(lab_id) / "state.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def forget(lab_id: str) -> None:
+    """Remove a lab's folder."""
+    shutil.rmtree(directory(lab_id), ignore_errors=True)
+
+
+def known_labs() -> list[str]:
+    """The ids of all labs that have a folder."""
+    return sorted(path.name for path in runtime_directory().iterdir() if LAB_ID.match(path.name))
