@@ -151,6 +151,7 @@ class NetfoldBackend(GlooServed):
         self._in_order.close()
         if self._embedded is not None:
             self._embedded.release(linger)
+            self._embedded = None
         self._drop_gloo()
 
 

@@ -16,7 +16,7 @@ import torch
 
 from netfold.torch.work import FoldWork
 
-POLL_S = 0.2  # how long the thread sleeps in the client before it looks whether it should end
+POLL_S = 0.05  # how long the thread sleeps in the client before it looks whether it should end
 JOIN_S = 5.0
 
 
@@ -39,6 +39,7 @@ class CompletionThread:
         self._client = client
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
+        self._last_stats: dict[str, Any] = {}
         self._closing = False
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"netfold-{name}", daemon=True)
@@ -66,8 +67,8 @@ class CompletionThread:
             return [fold.work for fold in self._in_flight.values()]
 
     def stats(self) -> dict[str, Any]:
-        """The client's counters."""
-        return self._client.stats()
+        """The client's counters; after `close`, as they were then."""
+        return self._client.stats() if self._client is not None else self._last_stats
 
     def close(self) -> None:
         """Leave the job and end the thread; folds still in flight fail. Safe to call twice, from any thread."""
@@ -80,11 +81,14 @@ class CompletionThread:
         self._client.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
+        self._last_stats = self._client.stats()
+        self._client = None  # torch may keep this object for the life of the process, but not the sockets
 
     def _run(self) -> None:
+        client = self._client
         while not self._closing:
             try:
-                report = self._client.next_completion(POLL_S)
+                report = client.next_completion(POLL_S)
             except RuntimeError as error:
                 self._fail_all(error)
                 return

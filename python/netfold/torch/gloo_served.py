@@ -37,6 +37,14 @@ class GlooServed(Backend):
         """Close the inner backend's connections. Collectives after this raise RuntimeError."""
         self._gloo_or_none = None
 
+    # torch asks for these through Python attributes; where a class does not define them, 2.15 asks itself without end.
+    supports_splitting = property(lambda self: False)
+    supports_coalescing = property(lambda self: False)
+    supports_shrinking = property(lambda self: False)
+    supports_reconfigure = property(lambda self: False)
+    supports_window = property(lambda self: False)
+    _supports_time_estimate = property(lambda self: False)
+
     def _issued(self, work: Work, collective: bool = True) -> Work:
         """Count a collective, and note any work that lies between start_coalescing and end_coalescing."""
         self._sequence += collective
@@ -123,7 +131,7 @@ class GlooServed(Backend):
 
     def monitored_barrier(self, opts: BarrierOptions, wait_all_ranks: bool = False) -> None:
         """A barrier that names the ranks that did not come; a timeout that is not set is the group's."""
-        timeout = opts.timeout if opts.timeout > timedelta(0) else self._timeout
+        timeout = opts.timeout if opts.timeout >= timedelta(0) else self._timeout
         self._gloo.monitored_barrier(timeout, wait_all_ranks)
 
     def set_timeout(self, timeout: timedelta) -> None:

@@ -5,7 +5,7 @@ keeps what its own encoding lost (the *residual*) and adds it to its next gradie
 lost, only delayed. The wire does not change.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: DDP compares a hook's annotations with the classes themselves.
 
 from dataclasses import dataclass, field
 

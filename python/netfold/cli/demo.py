@@ -1,0 +1,107 @@
+"""`netfold demo`: train a real classifier through the network, and see what it costs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command(name="demo")(demo)
+
+
+def demo(
+    workers: Annotated[int, typer.Option(help="Worker processes.", min=2, max=64)] = 4,
+    epochs: Annotated[int, typer.Option(help="Passes over the training pictures, per run.", min=1)] = 20,
+    batch: Annotated[int, typer.Option(help="Pictures per worker and step.", min=1, max=256)] = 32,
+    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("netfold-demo.html"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Train a classifier of handwritten digits with DDP: gradients folded in the network as fp32 and as bfp16, then
+    the same run on Gloo. Ends with a table and a page of loss curves and step timelines. Needs no network and no root.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that workers are ended on the way out
+    console = Console(stderr=as_json)
+    try:
+        from netfold.demo.model import load_digits
+
+        load_digits()
+        from netfold.demo import machine_name, train_all
+        from netfold.demo.page import write_page
+        from netfold.demo.report import COUNTED
+
+        runs = _with_progress(console, train_all, workers, epochs, batch)
+        write_page(page, runs, machine_name())
+    except KeyboardInterrupt:
+        console.print("stopped; no worker is left behind")
+        raise typer.Exit(130) from None
+    except (RuntimeError, ImportError, OSError) as error:
+        console.print(f"[bold red]netfold demo failed:[/] {error}", highlight=False)
+        raise typer.Exit(1) from None
+    if as_json:
+        parameters = {"workers": workers, "epochs": epochs, "batch": batch}
+        print(json.dumps(_as_json(runs, machine_name(), parameters, page)))
+        return
+    console.print(_table(runs))
+    console.print(COUNTED, style="dim")
+    console.print(f"Loss curves and timelines: [bold]{page.resolve()}[/]", highlight=False, soft_wrap=True)
+
+
+def _with_progress(console: Console, train_all: Any, workers: int, epochs: int, batch: int) -> list[Any]:
+    from netfold.demo import PLANS, Plan
+    from netfold.demo.model import batches
+
+    steps = epochs * len(batches(1437, 0, workers, batch, 0))
+    columns = (
+        TextColumn("{task.description:<16}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+        tasks = {plan: bars.add_task(plan.name, total=steps, loss="", start=False) for plan in PLANS}
+
+        def on_event(plan: Plan, event: dict[str, Any] | None) -> None:
+            if event is None:
+                bars.start_task(tasks[plan])
+                bars.update(tasks[plan], loss="workers start")
+            else:
+                bars.update(tasks[plan], advance=1, loss=f"loss {event['loss']:.3f}")
+
+        return train_all(workers, epochs, batch, on_event)
+
+
+def _table(runs: list[Any]) -> Table:
+    from netfold.demo.report import HEADS, rows
+
+    table = Table(
+        title=f"Digits, {runs[0].workers} workers, {runs[0].parameter_bytes / 1024:,.0f} KiB of gradients a step"
+    )
+    for i, head in enumerate(HEADS):
+        table.add_column(head, justify="left" if i == 0 else "right")
+    for row in rows(runs):
+        table.add_row(*row)
+    return table
+
+
+def _as_json(runs: list[Any], machine: str, parameters: dict[str, Any], page: Path) -> dict[str, Any]:
+    from netfold import __version__
+    from netfold.demo.report import as_result
+
+    return {
+        "command": "demo",
+        "version": __version__,
+        "machine": machine,
+        "parameters": parameters,
+        "results": [as_result(run) for run in runs],
+        "page": str(page.resolve()),
+    }

@@ -1,0 +1,60 @@
+"""What the demo trains: a small classifier on scikit-learn's handwritten digits, the same on every rank.
+
+1797 grey pictures of 8x8 pixels, ten classes; a fixed fifth is kept for the test. Each worker trains on its own share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+HIDDEN = 256
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Pictures are float32[n, 64] in 0..1, labels int64[n]."""
+
+    train_pictures: torch.Tensor
+    train_labels: torch.Tensor
+    test_pictures: torch.Tensor
+    test_labels: torch.Tensor
+
+
+def load_digits() -> Digits:
+    """The digits, split by a fixed seed. Raises ModuleNotFoundError with the way out where scikit-learn is missing."""
+    try:
+        from sklearn import datasets, model_selection
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            "the demo needs scikit-learn: pip install 'netfold[demo]', or run make demo"
+        ) from missing
+    digits = datasets.load_digits()
+    split = model_selection.train_test_split(
+        digits.data / 16.0, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target
+    )
+    train_x, test_x, train_y, test_y = (torch.as_tensor(part) for part in split)
+    return Digits(train_x.float(), train_y.long(), test_x.float(), test_y.long())
+
+
+def make_classifier() -> nn.Module:
+    """A perceptron of two hidden layers, 85k parameters, the same weights on every call."""
+    torch.manual_seed(SEED)
+    return nn.Sequential(nn.Linear(64, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
+
+
+def batches(count: int, rank: int, world: int, batch: int, epoch: int) -> list[torch.Tensor]:
+    """Index tensors (int64[batch]) of one epoch's batches of this rank: every rank gets equally many, none twice."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(SEED * 1000 + epoch))
+    share = count // world
+    mine = order[rank * share : (rank + 1) * share]
+    return [mine[start : start + batch] for start in range(0, share - batch + 1, batch)]
+
+
+@torch.no_grad()
+def accuracy(classifier: nn.Module, pictures: torch.Tensor, labels: torch.Tensor) -> float:
+    """Share of pictures named right, 0 to 1."""
+    return float((classifier(pictures).argmax(dim=1) == labels).float().mean())
