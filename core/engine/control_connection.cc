@@ -119,7 +119,8 @@ class ControlConnection::Joining {
     lost_ = false;
     while (side.state() != jobs::WorkerSide::State::kAdmitted) {
       const Nanoseconds at = now();
-      const Nanoseconds give_up = deadline_ + kVerdictGrace;
+      const bool waits = side.state() == jobs::WorkerSide::State::kWaiting;
+      const Nanoseconds give_up = deadline_ + (waits ? kVerdictGrace : 0);
       if (at >= give_up) return tl::unexpected(give_up_on(*connection));
       if (auto going_on = keep_going(); !going_on) {
         connection->leave(going_on.error());
@@ -215,15 +216,18 @@ Result<void> ControlConnection::pump(Nanoseconds at) {
       side_.on_close(outcome.why);
     }
   }
-  if (side_.state() == jobs::WorkerSide::State::kFailed) return tl::unexpected(side_.error());
-  return {};
+  if (side_.state() != jobs::WorkerSide::State::kFailed) return {};
+  socket_->shut_down_writing();  // so that the switch need not wait for us to go
+  return tl::unexpected(side_.error());
 }
 
 void ControlConnection::leave(const std::optional<Error>& error) {
   if (side_.state() == jobs::WorkerSide::State::kFailed) return;
   side_.leave(error);
   const Nanoseconds until = now() + kGoodbyeMax;
-  auto outcome = socket_->write(side_.take_output());
+  const std::string goodbye = side_.take_output();
+  if (goodbye.empty()) return;  // it has not joined: the switch does not wait for a word
+  auto outcome = socket_->write(goodbye);
   while (outcome.state == ControlSocket::State::kOpen && socket_->wants_to_write() && now() < until) {
     wait_on(descriptor(), true, until);
     outcome = socket_->flush();

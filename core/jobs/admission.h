@@ -31,6 +31,7 @@ struct SwitchRules {
 
   std::uint16_t shards() const { return static_cast<std::uint16_t>(udp_ports.size()); }
   Nanoseconds silence_max() const { return heartbeat * heartbeats_missed_max; }
+  Nanoseconds retry_after() const { return silence_max() + 2 * heartbeat; }  // by then a silent worker was noticed
 };
 
 // Nothing if the worker knows the secret, or the switch has none.

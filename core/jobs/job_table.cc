@@ -165,7 +165,7 @@ std::optional<Refused> JobTable::find_place(const Join& join, Nanoseconds now, J
     if (const auto taken = job.members.find(join.rank); taken != job.members.end()) {
       return Refused{fmt::format("rank {} of job '{}' has joined already, from {}: give every worker a rank of its own",
                                  join.rank, join.job, ip_text(taken->second.endpoint.ip)),
-                     ErrorCode::kRefused, join.rank, to_seconds(rules_.silence_max())};
+                     ErrorCode::kRefused, join.rank, to_seconds(rules_.retry_after())};
     }
     place = key;
     return std::nullopt;
@@ -177,11 +177,11 @@ std::optional<Refused> JobTable::check_running_jobs(const Join& join) const {
   for (const auto& [key, job] : jobs_) {
     if (!job.running || job.name != join.job) continue;
     if (!job.left.empty() && !job.members.contains(join.rank)) continue;  // it ends, and this worker has left it
-    // A worker that died unseen is noticed within silence_max(); until then the same job, started again, comes here.
+    // A worker that died unseen is noticed within that time; until then the same job, started again, comes here.
     return Refused{fmt::format("job '{}' is running already, with rank {} in it: name this job differently, or wait "
                                "until that one has ended",
                                join.job, job.members.contains(join.rank) ? join.rank : job.members.begin()->first),
-                   ErrorCode::kRefused, kNoRank, to_seconds(rules_.silence_max())};
+                   ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
   }
   return std::nullopt;
 }
@@ -400,7 +400,7 @@ std::uint16_t JobTable::free_job_id() const {
 double JobTable::retry_s_if_a_job_is_ending() const {
   const bool ending =
       std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return !entry.second.left.empty(); });
-  return ending ? to_seconds(rules_.silence_max()) : 0;
+  return ending ? to_seconds(rules_.retry_after()) : 0;
 }
 
 std::string JobTable::describe(const Connection& connection) const {

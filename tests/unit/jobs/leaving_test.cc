@@ -33,18 +33,18 @@ struct Running : ::testing::Test {
   std::vector<ConnectionId> ids;
 };
 
-TEST_F(Running, a_job_lives_as_long_as_its_heartbeats) {
+TEST_F(Running, AJobLivesAsLongAsItsHeartbeats) {
   c.pass(1000 * kSecond);
   for (const auto id : ids) EXPECT_TRUE(c.admitted(id));
 }
 
-TEST_F(Running, a_worker_that_dies_fails_the_survivors) {
+TEST_F(Running, AWorkerThatDiesFailsTheSurvivors) {
   c.cut(ids[2]);
   expect_survivors_told(2, ErrorCode::kPeerFailed, 2, "rank 2 of job 'a' lost its connection");
   EXPECT_EQ(c.table().counters().jobs_failed, 1u);
 }
 
-TEST_F(Running, a_worker_that_falls_silent_fails_the_survivors_within_five_heartbeats) {
+TEST_F(Running, AWorkerThatFallsSilentFailsTheSurvivorsWithinFiveHeartbeats) {
   c.mute(ids[1]);
   c.pass(3 * kSecond);
   EXPECT_TRUE(c.admitted(ids[0]));
@@ -53,22 +53,22 @@ TEST_F(Running, a_worker_that_falls_silent_fails_the_survivors_within_five_heart
   EXPECT_THAT(c.worker(ids[1]).error().message, HasSubstr("this worker, rank 1")) << "it is told too";
 }
 
-TEST_F(Running, a_worker_that_leaves_with_an_error_fails_the_survivors) {
+TEST_F(Running, AWorkerThatLeavesWithAnErrorFailsTheSurvivors) {
   c.leave(ids[0], Error{ErrorCode::kTimeout, "waited 30 s for rank 3", 3});
   expect_survivors_told(0, ErrorCode::kPeerFailed, 3, "rank 0 of job 'a' gave up: waited 30 s for rank 3");
 }
 
-TEST_F(Running, a_leaver_who_blames_nobody_is_to_blame) {
+TEST_F(Running, ALeaverWhoBlamesNobodyIsToBlame) {
   c.leave(ids[0], Error{ErrorCode::kSystem, "its disk is full"});
   expect_survivors_told(0, ErrorCode::kPeerFailed, 0, "its disk is full");
 }
 
-TEST_F(Running, a_leaver_cannot_blame_a_rank_that_does_not_exist) {
+TEST_F(Running, ALeaverCannotBlameARankThatDoesNotExist) {
   c.leave(ids[0], Error{ErrorCode::kTimeout, "x", 900});
   expect_survivors_told(0, ErrorCode::kPeerFailed, 0, "x");
 }
 
-TEST_F(Running, a_clean_leave_fails_nobody_and_is_told) {
+TEST_F(Running, ACleanLeaveFailsNobodyAndIsTold) {
   c.leave(ids[2]);
   for (const int i : {0, 1, 3}) {
     EXPECT_TRUE(c.admitted(ids[static_cast<std::size_t>(i)]));
@@ -84,14 +84,14 @@ TEST_F(Running, a_clean_leave_fails_nobody_and_is_told) {
   EXPECT_EQ(c.table().counters().jobs_finished, 1u);
 }
 
-TEST_F(Running, a_death_after_a_clean_leave_still_fails_the_rest) {
+TEST_F(Running, ADeathAfterACleanLeaveStillFailsTheRest) {
   c.leave(ids[0]);
   c.cut(ids[1]);
   EXPECT_EQ(c.worker(ids[3]).error().rank, 1);
   EXPECT_TRUE(c.running().empty());
 }
 
-TEST_F(Running, workers_that_disagree_all_fail) {
+TEST_F(Running, WorkersThatDisagreeAllFail) {
   const auto lease = c.admissions()[0].lease;
   c.table().on_mismatch(lease.job, static_cast<std::uint16_t>(lease.epoch + 1), 1, "another life");
   c.settle();
@@ -101,13 +101,13 @@ TEST_F(Running, workers_that_disagree_all_fail) {
   expect_survivors_told(-1, ErrorCode::kMismatch, 1, "ranks 0 and 1 fold different counts");
 }
 
-TEST_F(Running, bytes_that_are_no_message_are_the_workers_end) {
+TEST_F(Running, BytesThatAreNoMessageAreTheWorkersEnd) {
   c.say(ids[3], std::string("rubbish"));
   EXPECT_EQ(c.worker(ids[3]).error().code, ErrorCode::kInvalidArgument);
   expect_survivors_told(3, ErrorCode::kPeerFailed, 3, "no control message");
 }
 
-TEST_F(Running, a_switch_that_stops_tells_everybody) {
+TEST_F(Running, ASwitchThatStopsTellsEverybody) {
   const auto waiting = c.join(Conversation::worker("b", 2, 0));
   const auto stranger = c.open();
   c.table().on_stop();
@@ -117,7 +117,7 @@ TEST_F(Running, a_switch_that_stops_tells_everybody) {
   EXPECT_FALSE(c.is_open(stranger));
 }
 
-TEST_F(Running, a_switch_that_was_itself_suspended_blames_nobody) {
+TEST_F(Running, ASwitchThatWasItselfSuspendedBlamesNobody) {
   for (int i = 0; i < 20; ++i) {
     // A minute without the switch running; the heartbeats of that time are one line in the socket when it wakes up.
     for (const auto id : ids) c.say(id, Heartbeat{});
@@ -127,7 +127,7 @@ TEST_F(Running, a_switch_that_was_itself_suspended_blames_nobody) {
   for (const auto id : ids) EXPECT_TRUE(c.admitted(id));
 }
 
-TEST(Worker, finds_out_that_the_switch_is_silent) {
+TEST(Worker, FindsOutThatTheSwitchIsSilent) {
   WorkerSide worker(Conversation::worker("a", 2, 0), 0);
   for (Nanoseconds at = 0; at <= 6 * kSecond && worker.state() != WorkerSide::State::kFailed; at += kSecond / 10) {
     worker.on_time(at);
@@ -138,14 +138,14 @@ TEST(Worker, finds_out_that_the_switch_is_silent) {
   EXPECT_THAT(worker.error().message, AllOf(HasSubstr("box:7171"), HasSubstr("silent for 4 s")));
 }
 
-TEST(Worker, names_the_switch_that_is_gone) {
+TEST(Worker, NamesTheSwitchThatIsGone) {
   WorkerSide worker(Conversation::worker("a", 2, 0), 0);
   worker.on_close("lost its connection: Connection reset by peer");
   EXPECT_EQ(worker.error().code, ErrorCode::kSwitchFailed);
   EXPECT_THAT(worker.error().message, AllOf(HasSubstr("box:7171"), HasSubstr("Connection reset")));
 }
 
-TEST(Worker, does_not_take_another_server_for_a_switch) {
+TEST(Worker, DoesNotTakeAnotherServerForASwitch) {
   for (const char* line : {"SSH-2.0-OpenSSH_9.2", "HTTP/1.1 400 Bad Request", "220 mail ESMTP"}) {
     WorkerSide worker(Conversation::worker("a", 2, 0), 0);
     worker.on_line(line, 0);
@@ -154,7 +154,7 @@ TEST(Worker, does_not_take_another_server_for_a_switch) {
   }
 }
 
-TEST(Worker, holds_the_switch_to_its_turn) {
+TEST(Worker, HoldsTheSwitchToItsTurn) {
   const std::vector<Message> early = {Waiting{}, Admitted{0, 0, 1, 4, {7}, false, {}, {}}, Left{1}, Join{}, Leave{}};
   for (const Message& message : early) {
     WorkerSide worker(Conversation::worker("a", 2, 0), 0);
@@ -165,7 +165,7 @@ TEST(Worker, holds_the_switch_to_its_turn) {
   }
 }
 
-TEST(Worker, says_nothing_after_it_left) {
+TEST(Worker, SaysNothingAfterItLeft) {
   Conversation c;
   const auto id = c.join(Conversation::worker("a", 1, 0));
   c.leave(id);

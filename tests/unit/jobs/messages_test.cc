@@ -31,7 +31,7 @@ void expect_round_trip(const T& message) {
   EXPECT_EQ(std::get<T>(*back), message) << line;
 }
 
-TEST(Messages, come_back_as_they_went) {
+TEST(Messages, ComeBackAsTheyWent) {
   Proof proof;
   proof.fill(std::byte{0xab});
   expect_round_trip(Hello{kControlVersion, nonce_of(1), true, true, 0.25});
@@ -50,12 +50,12 @@ TEST(Messages, come_back_as_they_went) {
   expect_round_trip(Leave{true, "it broke", ErrorCode::kTimeout, 2});
 }
 
-TEST(Messages, name_their_type_first) {
+TEST(Messages, NameTheirTypeFirst) {
   EXPECT_EQ(emit(Heartbeat{}), "{\"type\":\"heartbeat\"}\n");
   EXPECT_EQ(emit(Left{2}), "{\"type\":\"left\",\"rank\":2}\n");
 }
 
-TEST(Messages, say_which_field_is_wrong) {
+TEST(Messages, SayWhichFieldIsWrong) {
   const std::string good = emit(Join{kControlVersion, "train", 4, 3, 4791, 1500, {}, 0, 30, nonce_of(1), {}, {}});
   const struct {
     const char* from;
@@ -99,7 +99,7 @@ TEST(Messages, say_which_field_is_wrong) {
   }
 }
 
-TEST(Messages, check_what_a_switch_grants) {
+TEST(Messages, CheckWhatASwitchGrants) {
   const Admitted good{1, 2, 512, 1456, {5, 6}, false, nonce_of(1), {}};
   ASSERT_TRUE(parse(without_newline(emit(good))));
   for (auto spoil : std::vector<void (*)(Admitted&)>{
@@ -118,7 +118,7 @@ TEST(Messages, check_what_a_switch_grants) {
                      R"("auth":false,"tagged":true,"heartbeat_s":1})"));
 }
 
-TEST(Messages, of_another_version_say_only_that) {
+TEST(Messages, OfAnotherVersionSayOnlyThat) {
   const auto join = parse(R"({"type":"join","version":2,"anything":"else"})");
   ASSERT_TRUE(join);
   EXPECT_EQ(std::get<Join>(*join).version, 2);
@@ -127,11 +127,11 @@ TEST(Messages, of_another_version_say_only_that) {
   EXPECT_EQ(std::get<Hello>(*hello).version, 9);
 }
 
-TEST(Messages, ignore_unknown_fields) {
+TEST(Messages, IgnoreUnknownFields) {
   EXPECT_TRUE(parse(R"({"type":"heartbeat","mood":"good"})"));
 }
 
-TEST(Messages, refuse_what_is_too_long_or_too_deep) {
+TEST(Messages, RefuseWhatIsTooLongOrTooDeep) {
   EXPECT_FALSE(parse(std::string(kLineBytesMax, ' ')));
   EXPECT_FALSE(parse(std::string(60000, '[')));
   EXPECT_FALSE(parse(R"({"type":"heartbeat","x":)" + std::string(30000, '[') + std::string(30000, ']')));
@@ -140,7 +140,7 @@ TEST(Messages, refuse_what_is_too_long_or_too_deep) {
   EXPECT_FALSE(parse(many + "]}"));
 }
 
-TEST(Messages, cut_and_clean_reasons) {
+TEST(Messages, CutAndCleanReasons) {
   const std::string nasty = "line\nbreak \x1b[31m \xff\xfe " + std::string(5000, 'x');
   const auto back = parse(without_newline(emit(Failed{nasty, ErrorCode::kSystem, -1})));
   ASSERT_TRUE(back) << back.error().message;
@@ -149,7 +149,7 @@ TEST(Messages, cut_and_clean_reasons) {
   for (const char c : reason) EXPECT_TRUE(c >= 0x20 && c < 0x7f);
 }
 
-TEST(LineBuffer, cuts_lines_wherever_the_bytes_are_cut) {
+TEST(LineBuffer, CutsLinesWhereverTheBytesAreCut) {
   const std::string text = "one\ntwo\r\n\nthree\nfo";
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
     LineBuffer buffer;
@@ -162,7 +162,7 @@ TEST(LineBuffer, cuts_lines_wherever_the_bytes_are_cut) {
   }
 }
 
-TEST(LineBuffer, gives_up_on_an_endless_line) {
+TEST(LineBuffer, GivesUpOnAnEndlessLine) {
   LineBuffer buffer;
   int lines = 0;
   const auto count = [&](std::string_view) { ++lines; };

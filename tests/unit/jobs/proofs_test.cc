@@ -18,14 +18,14 @@ Join join_of(const char* job) {
   return join;
 }
 
-TEST(Secret, is_nothing_if_empty) {
+TEST(Secret, IsNothingIfEmpty) {
   EXPECT_FALSE(Secret::from(""));
   EXPECT_TRUE(Secret::from("x"));
   EXPECT_TRUE(Secret::from(std::string(10000, 'x'))) << "any length";
 }
 
 // PROTOCOL.md's words, spelled out by hand once: another implementation must come to the same bytes.
-TEST(Secret, token_follows_the_protocol) {
+TEST(Secret, TokenFollowsTheProtocol) {
   unsigned char key[32], expected[32];
   crypto_generichash(key, sizeof key, reinterpret_cast<const unsigned char*>("sesame"), 6, nullptr, 0);
   const char covered[] = "\0\0\0\x0bnetfold-job\0\0\0\5train";
@@ -35,7 +35,7 @@ TEST(Secret, token_follows_the_protocol) {
   EXPECT_EQ(std::memcmp(token.data(), expected, sizeof expected), 0);
 }
 
-TEST(Secret, join_proof_covers_every_field) {
+TEST(Secret, JoinProofCoversEveryField) {
   const auto secret = Secret::from("sesame");
   const Nonce nonce{};
   std::set<Proof> proofs{secret->join_proof(nonce, join_of("a"))};
@@ -59,7 +59,7 @@ TEST(Secret, join_proof_covers_every_field) {
   EXPECT_TRUE(proofs.insert(Secret::from("other")->join_proof(nonce, join_of("a"))).second);
 }
 
-TEST(Secret, admit_proof_covers_every_field) {
+TEST(Secret, AdmitProofCoversEveryField) {
   const auto secret = Secret::from("sesame");
   const Nonce nonce{};
   const Admitted granted{1, 2, 512, 1456, {5, 6}, true, nonce, {}};
@@ -78,7 +78,7 @@ TEST(Secret, admit_proof_covers_every_field) {
   }
 }
 
-TEST(Secret, tag_keys_differ_by_salt_job_epoch_and_secret) {
+TEST(Secret, TagKeysDifferBySaltJobEpochAndSecret) {
   Nonce salt{};
   const auto secret = Secret::from("sesame");
   std::set<wire::TagKey> keys{secret->tag_key(salt, 1, 2)};
@@ -89,7 +89,7 @@ TEST(Secret, tag_keys_differ_by_salt_job_epoch_and_secret) {
   EXPECT_TRUE(keys.insert(secret->tag_key(salt, 1, 2)).second);
 }
 
-TEST(Proofs, compare) {
+TEST(Proofs, Compare) {
   Proof a{}, b{};
   EXPECT_TRUE(equal_in_constant_time(a, b));
   b[31] = std::byte{1};

@@ -95,7 +95,7 @@ class RandomLife {
   std::vector<ConnectionId> alive_;
 };
 
-TEST(RandomLives, keep_every_promise) {
+TEST(RandomLives, KeepEveryPromise) {
   for (std::uint64_t seed = 1; seed <= 300 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     RandomLife(seed).run();

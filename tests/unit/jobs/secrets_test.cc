@@ -19,7 +19,7 @@ WorkerRequest worker_with(const char* secret, std::uint16_t world, std::uint16_t
   return request;
 }
 
-TEST(Secrets, that_agree_give_all_workers_one_tag_key) {
+TEST(Secrets, ThatAgreeGiveAllWorkersOneTagKey) {
   Conversation c(rules_with("sesame", true));
   const auto zero = c.join(worker_with("sesame", 2, 0));
   const auto one = c.join(worker_with("sesame", 2, 1));
@@ -30,7 +30,7 @@ TEST(Secrets, that_agree_give_all_workers_one_tag_key) {
   EXPECT_EQ(c.worker(zero).lease().payload_bytes, 1440) << "room for the tag";
 }
 
-TEST(Secrets, without_tags_only_guard_the_door) {
+TEST(Secrets, WithoutTagsOnlyGuardTheDoor) {
   Conversation c(rules_with("sesame", false));
   const auto id = c.join(worker_with("sesame", 1, 0));
   ASSERT_TRUE(c.admitted(id));
@@ -38,7 +38,7 @@ TEST(Secrets, without_tags_only_guard_the_door) {
   EXPECT_EQ(c.worker(id).lease().payload_bytes, 1456);
 }
 
-TEST(Secrets, that_are_wrong_or_missing_are_refused) {
+TEST(Secrets, ThatAreWrongOrMissingAreRefused) {
   Conversation c(rules_with("sesame", true));
   const auto wrong = c.join(worker_with("open", 1, 0));
   EXPECT_EQ(c.worker(wrong).error().code, ErrorCode::kAuth);
@@ -52,7 +52,7 @@ TEST(Secrets, that_are_wrong_or_missing_are_refused) {
   EXPECT_TRUE(c.table().jobs().empty()) << "no memory for strangers";
 }
 
-TEST(Secrets, a_proof_does_not_work_on_another_connection) {
+TEST(Secrets, AProofDoesNotWorkOnAnotherConnection) {
   Conversation c(rules_with("sesame", true));
   const auto first = c.open();
   Join join{kControlVersion, "a", 2, 0, 1, 1500, {}, 0, 30, {}, {}, {}};
@@ -64,7 +64,7 @@ TEST(Secrets, a_proof_does_not_work_on_another_connection) {
   EXPECT_TRUE(std::holds_alternative<Waiting>(c.last(first)));
 }
 
-TEST(Secrets, of_a_job_where_the_switch_has_none) {
+TEST(Secrets, OfAJobWhereTheSwitchHasNone) {
   Conversation c;
   c.join(worker_with("ours", 3, 0));
   for (const char* other : {"theirs", ""}) {
@@ -86,7 +86,7 @@ WorkerSide greeted_worker(const char* secret, bool auth, bool tagged, bool requi
   return worker;
 }
 
-TEST(Secrets, a_worker_checks_the_switch) {
+TEST(Secrets, AWorkerChecksTheSwitch) {
   const Admitted unproven{1, 2, 512, 1440, {5}, true, {}, {}};
   WorkerSide a = greeted_worker("sesame", true, true);
   a.on_line(emit(unproven), 0);
@@ -113,7 +113,7 @@ TEST(Secrets, a_worker_checks_the_switch) {
   EXPECT_EQ(e.state(), WorkerSide::State::kAdmitted);
 }
 
-TEST(Secrets, a_worker_may_insist_on_tags) {
+TEST(Secrets, AWorkerMayInsistOnTags) {
   for (const bool auth : {false, true}) {
     WorkerSide worker = greeted_worker("sesame", auth, false, true);
     ASSERT_EQ(worker.state(), WorkerSide::State::kFailed);
@@ -122,7 +122,7 @@ TEST(Secrets, a_worker_may_insist_on_tags) {
   }
 }
 
-TEST(Secrets, tags_without_a_secret_make_no_sense) {
+TEST(Secrets, TagsWithoutASecretMakeNoSense) {
   WorkerSide worker = greeted_worker("", false, false);
   worker.on_line(emit(Admitted{1, 2, 512, 1440, {5}, true, {}, {}}), 0);
   ASSERT_EQ(worker.state(), WorkerSide::State::kFailed);
