@@ -1,4 +1,4 @@
-"""What people see: one table of results."""
+"""What people see: one table of results. Speed-up is over the better peer at its best algorithm."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ def _ratio(value: float | None) -> str:
 
 
 def results_table(title: str, results: Sequence[dict[str, Any]]) -> Table:
-    """Medians beside bounds, ratios and wire bytes."""
-    table = Table(title=title)
-    for name in ("tensor", "workers", "system", "algorithm", "format", "faults"):
+    """Medians beside bounds, ratios and wire bytes. What all rows share is said once, below the table."""
+    varying = [name for name in ("tensor", "workers", "faults") if len({one[name] for one in results}) > 1]
+    shared = [name for name in ("tensor", "workers", "faults") if name not in varying]
+    caption = ", ".join(f"{name} {results[0][name]}" for name in shared if results and results[0][name])
+    table = Table(title=title, caption=caption)
+    for name in (*varying, "system", "algorithm", "format"):
         table.add_column(name)
-    for name in ("median ms", "best ms", "of bound", "speed-up over best peer", "sent MB", "goodput", "max error"):
+    for name in ("ms", "of bound", "speed-up", "MB sent", "goodput", "max error", "same bits"):
         table.add_column(name, justify="right")
-    table.add_column("same bits")
     for one in results:
         sent, goodput = one.get("wire_bytes_sent"), one.get("goodput_sent")
         error = one["max_abs_error"]
         table.add_row(
-            one["tensor"],
-            str(one["workers"]),
+            *(str(one[name] or "none") for name in varying),
             one["system"],
             one["algorithm"],
             one["format"],
-            one["faults"] or "",
             f"{one['time_s_median'] * MILLI:.1f}",
-            f"{min(one['time_s']) * MILLI:.1f}",
             _ratio(one.get("ratio_to_bound")),
             _ratio(one.get("speedup_over_best_peer")),
             "" if sent is None else f"{sent / 1e6:.2f}",

@@ -28,7 +28,7 @@ class Tensor:
 
 
 def make(directory: Path, name: str, size_bytes: int, dtype: str, world: int, seed: int) -> Tensor:
-    """Gradients as they look: normal, of a size that differs from place to place. The sum is exact to float64."""
+    """Gradients as they look: normal, a hundredth wide. Their sum is exact to float64."""
     count = size_bytes // ELEMENT_BYTES
     expected = np.zeros(count, np.float64)
     inputs = []

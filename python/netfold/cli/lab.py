@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from netfold.lab.errors import UsageError
+from netfold.lab.cluster import Lab
+from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
 from netfold.lab.spec import Faults, LabSpec
 
@@ -31,6 +35,115 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 def register(app: typer.Typer) -> None:
     """Add `lab` to the program."""
     app.add_typer(lab_app, name="lab")
+
+
+def own_arguments() -> list[str]:
+    """What followed `lab` on the command line."""
+    words = sys.argv[1:]
+    return words[words.index("lab") + 1 :] if "lab" in words else words
+
+
+@lab_app.command()
+def up(
+    workers: Workers = 8,
+    rate_mbit_s: Rate = 200.0,
+    switch_rate_mbit_s: SwitchRate = 0.0,
+    mtu: Mtu = 1500,
+    burst_bytes: Burst = 131072,
+    latency_ms: Latency = 20.0,
+    loss: Loss = 0.0,
+    duplicate: Duplicate = 0.0,
+    reorder: Reorder = 0.0,
+    hold: Annotated[bool, typer.Option("--hold", help="Wait; the lab goes with this command.")] = False,
+    lab: Annotated[str, typer.Option(hidden=True)] = "",
+    json: Json = False,
+) -> None:
+    """Build a lab that stays until `netfold lab down`."""
+    from netfold.lab import kept, names, state, userns
+
+    with sentences():
+        faults = Faults(loss, duplicate, reorder)
+        spec = LabSpec(workers, rate_mbit_s, switch_rate_mbit_s, mtu, burst_bytes, latency_ms, faults)
+        lab_id = lab or names.new_lab_id()
+        if not names.LAB_ID.match(lab_id):
+            raise UsageError(f"{lab_id!r} is not an id of a lab; they look like nf12ab34")
+        inside = not userns.lacking()
+        if not inside and hold:
+            userns.enter(own_arguments())
+        if not lab:
+            kept.sweep()
+        if not inside:
+            kept.start_held(lab_id, [word for word in own_arguments()[1:] if word != "--json"])
+        elif hold:
+            with Lab(spec, lab_id, keep=True, held=True):
+                describe(lab_id, asdict(spec), json)
+                signal.pause()
+        else:
+            built = Lab(spec, lab_id, keep=True)
+            try:
+                built.up()
+            except BaseException:
+                built.down()
+                raise
+        if not hold:
+            describe(lab_id, state.load(lab_id).parameters, json)
+
+
+def describe(lab_id: str, parameters: dict, as_json: bool) -> None:
+    """Say what was built and how to use it."""
+    from netfold.bench.report import envelope, print_json
+    from netfold.lab import names, state
+
+    known = state.load(lab_id)
+    nodes = {f"w{rank}": names.worker_address(rank) for rank in range(known.workers)}
+    nodes["switch"] = names.switch_address()
+    if as_json:
+        print_json(envelope("lab up", parameters, [{"lab": lab_id, "addresses": nodes, "interface": names.INTERFACE}]))
+        return
+    print(f"lab {lab_id}: {known.workers} workers, {nodes['w0']} and up, and the switch box at {nodes['switch']}")
+    print(f"run on a node:  netfold lab exec --lab {lab_id} w0 -- COMMAND")
+    print(f"take it away:   netfold lab down {lab_id}", flush=True)
+
+
+@lab_app.command(name="exec")
+def execute(
+    node: Annotated[str, typer.Argument(help="w0, w1, ... or switch.")],
+    command: Annotated[list[str], typer.Argument(help="What to run there, after --.")],
+    lab: Annotated[str, typer.Option(help="Which lab, where there are several.")] = "",
+) -> None:
+    """Run a program on a node of a lab that is up."""
+    from netfold.lab import kept
+
+    with sentences():
+        words = [*kept.node_command(kept.choose(lab), node), *command]
+        os.execvp(words[0], words)
+
+
+@lab_app.command()
+def down(
+    lab: Annotated[str, typer.Argument(help="Which lab; none: those that are up, and what crashed ones left.")] = "",
+    all_labs: Annotated[bool, typer.Option("--all", help="Every lab, also those that `lab run` is using.")] = False,
+    json: Json = False,
+) -> None:
+    """Take labs away: their processes, namespaces, links and files."""
+    from netfold.bench.report import envelope, print_json
+    from netfold.lab import kept, state
+
+    with sentences():
+        if lab:
+            doomed = [kept.choose(lab)]
+            if doomed[0] not in kept.everything():
+                raise LabError(f"there is no lab {lab}; these are: {', '.join(kept.everything()) or 'none'}")
+        elif all_labs:
+            doomed = kept.everything()
+        else:
+            doomed = [one for one in state.known_labs() if kept.is_left_over(one) or state.load(one).keep]
+        for one in doomed:
+            kept.take_down(one)
+        if json:
+            print_json(envelope("lab down", {"lab": lab or None, "all": all_labs}, [{"lab": one} for one in doomed]))
+        else:
+            print(f"gone: {', '.join(doomed)}" if doomed else "nothing was up, nothing was left")
 
 
 @lab_app.command()
@@ -64,6 +177,7 @@ def run(
     """Build a lab, measure an all-reduce in it against the peers, take it away."""
     from netfold.bench import comparison, models, plots, sweep
     from netfold.bench.screen import progress_bar, show
+    from netfold.lab import kept, state, userns
 
     with sentences():
         if model_sizes:
@@ -80,6 +194,11 @@ def run(
         plan = comparison.Plan(
             sizes, algorithm, wire, comparison.peers_of(against), repeat, timeout_s, seed, faults, faults_by
         )
+        if userns.lacking():
+            kept.sweep()
+            userns.enter(own_arguments())
+        if not state.is_inside():
+            kept.sweep()
         entries = []
         with progress_bar(plan.steps() * len(labs)) as progress:
             for spec in labs:
@@ -88,3 +207,7 @@ def run(
         show("lab run", f"all-reduce at {rate_mbit_s:g} Mbit/s a link", parameters, entries, json)
         if out:
             plots.draw(entries, out)
+
+
+if __name__ == "__main__":
+    lab_app()

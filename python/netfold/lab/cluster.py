@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -30,10 +29,12 @@ def enter(namespace: str) -> list[str]:
 class Lab:
     """An emulated cluster: one namespace a worker, one for the switch box, one for the bridge between them."""
 
-    def __init__(self, spec: LabSpec, lab_id: str | None = None, keep: bool = False) -> None:
+    def __init__(self, spec: LabSpec, lab_id: str = "", keep: bool = False, held: bool = False) -> None:
+        """`keep`: it outlives the command that builds it, or with `held` lives as long as that command waits."""
         self.spec = spec
         self.lab_id = lab_id or names.new_lab_id()
         self._keep = keep
+        self._held = held
         self._sockets: dict[str, IPRoute] = {}
 
     @property
@@ -63,17 +64,18 @@ class Lab:
     def up(self) -> None:
         """Build it. The state is on disk before the first namespace is there, so that a crash leaves a trace."""
         all_namespaces = names.namespaces(self.lab_id, self.spec.workers)
-        state.save(
-            state.LabState(
-                lab_id=self.lab_id,
-                workers=self.spec.workers,
-                keep=self._keep,
-                owner_pid=os.getpid(),
-                owner_start_ticks=state.start_ticks(os.getpid()),
-                namespaces=all_namespaces,
-                parameters=asdict(self.spec),
-            )
+        owner_pid, owner_start_ticks = state.owner()
+        known = state.LabState(
+            lab_id=self.lab_id,
+            workers=self.spec.workers,
+            keep=self._keep,
+            held=self._held,
+            owner_pid=owner_pid,
+            owner_start_ticks=owner_start_ticks,
+            namespaces=all_namespaces,
+            parameters=asdict(self.spec),
         )
+        state.save(known)
         try:
             netns.create(all_namespaces)
             for name in all_namespaces:
@@ -87,6 +89,8 @@ class Lab:
         except (NetlinkError, OSError) as error:
             raise LabError(f"the lab's network could not be built: {error}; run `netfold doctor`") from error
         self.set_faults(self.spec.faults)
+        known.ready = True
+        state.save(known)
 
     def _link_up(self, namespace: str, interface: str) -> None:
         ipr = self._sockets[namespace]

@@ -23,8 +23,8 @@ class LabState:
     owner_pid: int
     owner_start_ticks: int
     namespaces: list[str]
-    keeper_pid: int = 0  # holds the user namespace of a lab built without root; 0 with root
-    keeper_start_ticks: int = 0
+    held: bool = False  # its owner holds it: when that process ends, the lab goes (without root it is always so)
+    ready: bool = False
     parameters: dict = field(default_factory=dict)
 
 
@@ -50,6 +50,19 @@ def start_ticks(pid: int) -> int:
     except OSError:
         return 0
     return int(stat.rpartition(")")[2].split()[19])
+
+
+def owner() -> tuple[int, int]:
+    """The process that answers for labs built here, as the machine knows it: in a user namespace, who made that."""
+    outside = os.environ.get("NETFOLD_OWNER_PID")
+    if outside:
+        return int(outside), int(os.environ["NETFOLD_OWNER_START_TICKS"])
+    return os.getpid(), start_ticks(os.getpid())
+
+
+def is_inside() -> bool:
+    """Whether this process is the root of a user namespace made for it; others' process ids mean nothing here."""
+    return "NETFOLD_OWNER_PID" in os.environ
 
 
 def is_alive(pid: int, ticks: int) -> bool:

@@ -1,0 +1,117 @@
+"""A lab without root: the same command once more, as root of a user namespace of its own.
+
+`enter` replaces this process by a small one (`python -m netfold.lab.userns`) that makes the namespaces (user, network,
+mount, process), starts the command in them as their first process, passes signals on and waits. The lab's own process
+namespace is what makes it clean: when its first process ends, however, the kernel ends all others and the links go.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+from netfold.lab import state
+from netfold.lab.errors import LabError
+
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x10000000, 0x20000000, 0x40000000
+MS_NOSUID, MS_REC, MS_PRIVATE = 2, 16384, 1 << 18
+PR_SET_PDEATHSIG = 1
+CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
+FAILED = 1
+ADVICE = (
+    "run it as root, or allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), "
+    "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), sysctl -w user.max_user_namespaces=10000; "
+    "a container needs --privileged"
+)
+
+
+def lacking() -> bool:
+    """Whether this process may not build network namespaces as it is."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            effective = int(line.split()[1], 16)
+            return not (effective >> CAP_NET_ADMIN & 1 and effective >> CAP_SYS_ADMIN & 1)
+    return True
+
+
+def command(arguments: list[str]) -> list[str]:
+    """The command that runs `netfold lab ARGUMENTS` in namespaces of its own."""
+    return [sys.executable, "-m", "netfold.lab.userns", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """What that command needs to know: where labs keep their files, and this package."""
+    package = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH", ""))))
+    return {**os.environ, "NETFOLD_RUNTIME_DIR": str(state.runtime_directory()), "PYTHONPATH": path}
+
+
+def enter(arguments: list[str]) -> None:
+    """Become that command; does not return."""
+    sys.stdout.flush()
+    os.execve(sys.executable, command(arguments), environment())
+
+
+def _call(name: str, result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise LabError(f"a lab without root needs {name}: {os.strerror(number)}; {ADVICE}")
+
+
+def _make_namespaces(libc: ctypes.CDLL) -> None:
+    uid, gid = os.getuid(), os.getgid()
+    _call("a user namespace", libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET))
+    try:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    except OSError as error:
+        raise LabError(f"a lab without root needs to be root of its namespace: {error.strerror}; {ADVICE}") from error
+
+
+def _become_first_process(libc: ctypes.CDLL, parent: int, arguments: list[str]) -> None:
+    """In the new process: see only its own processes, have a place for names of namespaces, run the command."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    os.setpgid(0, 0)  # Ctrl-C reaches the parent alone, which passes it on once
+    _call("mounts of its own", libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    _call("a /proc of its own", libc.mount(b"proc", b"/proc", b"proc", MS_NOSUID, None))
+    _call("a /run of its own", libc.mount(b"tmpfs", b"/run", b"tmpfs", MS_NOSUID, b"mode=0755"))
+    Path("/run/netns").mkdir()
+    os.environ["NETFOLD_OWNER_PID"] = str(parent)
+    os.environ["NETFOLD_OWNER_START_TICKS"] = os.environ.pop("NETFOLD_PARENT_TICKS", "0")
+    os.execv(sys.executable, [sys.executable, "-m", "netfold.cli.lab", *arguments])
+
+
+def main(arguments: list[str]) -> int:
+    """Make the namespaces, run the command in them, pass signals on; the command's exit status."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.environ["NETFOLD_PARENT_TICKS"] = str(state.start_ticks(os.getpid()))
+    parent = os.getpid()
+    try:
+        _make_namespaces(libc)
+        child = os.fork()
+        if child == 0:
+            try:
+                _become_first_process(libc, parent, arguments)
+            except BaseException as error:
+                print(f"netfold: {error}", file=sys.stderr, flush=True)
+            os._exit(FAILED)
+    except LabError as error:
+        print(f"netfold: {error}", file=sys.stderr)
+        return FAILED
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, frame: os.kill(child, received))
+    while True:
+        try:
+            _, status = os.waitpid(child, 0)
+        except InterruptedError:
+            continue
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
