@@ -11,6 +11,8 @@ namespace netfold::numbers {
 namespace {
 
 constexpr std::size_t kMsfp16Bytes = 17;
+constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;  // of floats; more than stays in a core's share of cache
 constexpr std::size_t kBlocksPerGroup = 16;  // encoded together, so that their exponents fill one vector
 
 // Byte k of each lane: the exponent field of block k's element in that lane, for four blocks.
@@ -71,30 +73,19 @@ constexpr WireOrder kWireOrder = [] {
   return _mm512_max_epi8(packed, _mm512_set1_epi8(-127));
 }
 
-// "If E = 255, e = 255 and the mantissas are 0": the rare case is mended after the blocks are written.
-[[gnu::noinline]] void clear_special(std::byte* out) {
-  for (std::size_t block = 0; block < kBlocksPerGroup; ++block, out += kMsfp16Bytes) {
-    if (*out == std::byte{255}) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 1), _mm_setzero_si128());
-  }
-}
-
-// 2^(127 - E + 6) of each block, and 0 where E < 7.
+// 2^(127 - E + 6) of each block. Where E < 7 the exponent given is 0 and the scale is no power of 2^(127 - E + 6) but
+// so small (-2^-123) that every mantissa is 0, as it must be.
 [[gnu::always_inline]] inline void store_scales(__m512i exponents, float (&scale)[kBlocksPerGroup]) {
   const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi32(~0xff, ~0xff | 1, ~0xff | 2, ~0xff | 3));
   const __m512i exponent = _mm512_shuffle_epi8(exponents, spread);  // a byte becomes a word of its own
-  const __mmask16 counts = _mm512_cmpge_epu32_mask(exponent, _mm512_set1_epi32(7));
-  const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(253 + 7), exponent), 23);
-  _mm512_store_si512(scale, _mm512_maskz_mov_epi32(counts, bits));
-  asm(""
-      : "+m"(scale));  // each is then loaded into all lanes at once; left alone, GCC extracts them with slow shuffles
+  _mm512_store_si512(scale, _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(253 + 7), exponent), 23));
+  asm("" : "+m"(scale));  // each is then loaded into all lanes at once; left alone, GCC extracts them with shuffles
 }
 
-// Sixteen blocks: 256 floats to 272 bytes.
-[[gnu::always_inline]] inline void encode_group(const float* in, std::byte* out) {
-  const __m512i exponents = largest_exponents(in);
-  const __mmask64 counts = _mm512_cmpge_epu8_mask(exponents, _mm512_set1_epi8(7));
-  const __mmask64 special = _mm512_cmpeq_epi8_mask(exponents, _mm512_set1_epi8(-1));
-  const __m512i wire_exponents = _mm512_maskz_mov_epi8(counts, exponents);
+// Sixteen blocks: 256 floats to 272 bytes, wrong where a block holds an Inf or a NaN. Returns the exponents.
+[[gnu::always_inline]] inline __m512i encode_group(const float* in, std::byte* out) {
+  const __m512i largest = largest_exponents(in);
+  const __m512i exponents = _mm512_maskz_mov_epi8(_mm512_cmpge_epu8_mask(largest, _mm512_set1_epi8(7)), largest);
   alignas(64) float scale[kBlocksPerGroup];
   store_scales(exponents, scale);
 #pragma GCC unroll 4
@@ -109,15 +100,41 @@ constexpr WireOrder kWireOrder = [] {
     std::byte* quad_out = out + quad * 4 * kMsfp16Bytes;
     // The last word of the last block is where it belongs already: it lands at bytes 64 to 67, the rest is overwritten.
     _mm512_storeu_si512(quad_out + 4, mantissas);
-    _mm512_storeu_si512(quad_out, _mm512_permutex2var_epi8(mantissas, order, wire_exponents));
+    _mm512_storeu_si512(quad_out, _mm512_permutex2var_epi8(mantissas, order, exponents));
   }
-  if (special != 0) [[unlikely]]
-    clear_special(out);
+  return exponents;
+}
+
+// "If E = 255, e = 255 and the mantissas are 0": rare, so mended a run of groups at a time.
+[[gnu::noinline]] void clear_special(std::byte* out, std::size_t blocks) {
+  for (; blocks > 0; --blocks, out += kMsfp16Bytes) {
+    if (*out == std::byte{255}) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 1), _mm_setzero_si128());
+  }
+}
+
+[[gnu::always_inline]] inline void encode_groups(const float* in, std::size_t groups, std::byte* out) {
+  __m512i largest = _mm512_setzero_si512();
+  for (std::size_t group = 0; group < groups; ++group) {
+    const __m512i exponents =
+        encode_group(in + group * kBlocksPerGroup * kLanes, out + group * kBlocksPerGroup * kMsfp16Bytes);
+    largest = _mm512_max_epu8(largest, exponents);
+  }
+  if (_mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(-1)) != 0) [[unlikely]] {
+    clear_special(out, groups * kBlocksPerGroup);
+  }
 }
 
 void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
   constexpr std::size_t kGroup = kBlocksPerGroup * kLanes;
-  for (; count >= kGroup; count -= kGroup, in += kGroup, out += kBlocksPerGroup * kMsfp16Bytes) encode_group(in, out);
+  constexpr std::size_t kGroupBytes = kBlocksPerGroup * kMsfp16Bytes;
+  constexpr std::size_t kRun = 32;  // groups: few enough that they are still in L1 if they must be mended
+  while (count >= kGroup) {
+    const std::size_t groups = count / kGroup < kRun ? count / kGroup : kRun;
+    encode_groups(in, groups, out);
+    in += groups * kGroup;
+    out += groups * kGroupBytes;
+    count -= groups * kGroup;
+  }
   if (count == 0) return;
   // The last few blocks: as a whole group that is padded with zeros.
   alignas(64) float padded[kGroup];
@@ -125,8 +142,8 @@ void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
     const __mmask16 lanes = i < count ? first_lanes(count - i) : __mmask16{0};
     _mm512_store_ps(padded + i, _mm512_maskz_loadu_ps(lanes, in + i));
   }
-  std::byte group[kBlocksPerGroup * kMsfp16Bytes];
-  encode_group(padded, group);
+  std::byte group[kGroupBytes];
+  encode_groups(padded, 1, group);
   __builtin_memcpy(out, group, (count + kLanes - 1) / kLanes * kMsfp16Bytes);
 }
 
@@ -137,7 +154,17 @@ void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
   return _mm512_fmadd_ps(_mm512_cvtepi32_ps(q), _mm512_set1_ps(scale), _mm512_setzero_ps());
 }
 
+// Past the caches: a store that goes to memory by itself does not first read the line it overwrites.
+void msfp16_decode_streaming(const std::byte* in, std::size_t count, float* out) {
+  for (; count >= kLanes; count -= kLanes, in += kMsfp16Bytes, out += kLanes) _mm512_stream_ps(out, decode_block(in));
+  if (count > 0) _mm512_mask_storeu_ps(out, first_lanes(count), decode_block(in));
+  _mm_sfence();
+}
+
 void msfp16_decode(const std::byte* in, std::size_t count, float* out) {
+  if (count * sizeof(float) >= kStreamingBytes && reinterpret_cast<std::uintptr_t>(out) % kLineBytes == 0) {
+    return msfp16_decode_streaming(in, count, out);
+  }
   for (; count >= kLanes; count -= kLanes, in += kMsfp16Bytes, out += kLanes) _mm512_storeu_ps(out, decode_block(in));
   if (count > 0) _mm512_mask_storeu_ps(out, first_lanes(count), decode_block(in));
 }
