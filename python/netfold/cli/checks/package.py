@@ -1,0 +1,74 @@
+"""This package: its extension, its kernels, its switch; and what it works with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+from pathlib import Path
+
+import netfold
+from netfold.cli.checks import MISSING, OK, SLOW, Check
+
+BUILD = "make build"
+
+
+def extension() -> list[Check]:
+    """Whether the core can be loaded, and the kernels it will use, fastest first."""
+    try:
+        from netfold import _core
+    except ImportError as error:
+        return [Check("extension", MISSING, str(error), BUILD, required=True)]
+    found = [Check("extension", OK, f"netfold {netfold.__version__}", required=True)]
+    kernels = list(_core.kernel_names())
+    chosen = os.environ.get("NETFOLD_KERNELS")
+    if chosen:
+        found.append(Check("kernels", SLOW, f"NETFOLD_KERNELS={chosen} chooses them", "unset NETFOLD_KERNELS"))
+    elif kernels[0] == "reference":
+        found.append(Check("kernels", SLOW, "this processor has neither AVX2 nor AVX-512", "run on a newer processor"))
+    else:
+        found.append(Check("kernels", OK, f"{kernels[0]} in use, of {', '.join(kernels)}"))
+    return found
+
+
+def switch_program() -> list[Check]:
+    """The binary behind `netfold switch`."""
+    beside = Path(netfold.__file__).parent / "bin" / "netfold-switch"
+    places = [str(beside), *(f"{folder}/netfold/bin/netfold-switch" for folder in _site_folders())]
+    program = next((place for place in places if os.access(place, os.X_OK)), shutil.which("netfold-switch"))
+    if program is None:
+        return [Check("netfold-switch", MISSING, "the switch program is not installed", BUILD, required=True)]
+    return [Check("netfold-switch", OK, "installed", required=True)]
+
+
+def _site_folders() -> list[str]:
+    import site
+
+    return site.getsitepackages()
+
+
+def torch() -> list[Check]:
+    """PyTorch, for training."""
+    try:
+        return [Check("torch", OK, importlib.metadata.version("torch"))]
+    except importlib.metadata.PackageNotFoundError:
+        return [Check("torch", MISSING, "needed to train, not to fold", "pip install 'netfold[torch]'")]
+
+
+def programs() -> list[Check]:
+    """What the lab calls, and the peer it measures against."""
+    wanted = (
+        ("iproute2", ("ip",), "for the lab", "apt-get install iproute2"),
+        ("util-linux", ("nsenter", "unshare"), "for the lab", "apt-get install util-linux"),
+        ("nftables", ("nft",), "for faults in the lab", "apt-get install nftables"),
+        ("ethtool", ("ethtool",), "for faults in the lab", "apt-get install ethtool"),
+        ("OpenMPI", ("mpirun", "mpicc"), "to be compared with", "apt-get install openmpi-bin libopenmpi-dev"),
+    )
+    checks = []
+    for name, commands, why, fix in wanted:
+        absent = [command for command in commands if shutil.which(command) is None]
+        if absent:
+            checks.append(Check(name, MISSING, f"no {' and no '.join(absent)}, {why}", fix))
+        else:
+            checks.append(Check(name, OK, " and ".join(commands)))
+    return checks

@@ -1,0 +1,86 @@
+"""UDP as this kernel does it: offloads and buffers, each tried on a loopback socket."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from netfold.cli.checks import OK, SLOW, Check
+
+SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+SEGMENT_BYTES, SEGMENTS = 1000, 8
+BUFFER_BYTES = 16 << 20  # what a link asks for
+TIMEOUT_S = 1.0
+KERNEL = "a kernel of 5.0 or later"
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("127.0.0.1", 0))
+    receiver.settimeout(TIMEOUT_S)
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.connect(receiver.getsockname())
+    return sender, receiver
+
+
+def _lengths(receiver: socket.socket, total: int) -> list[int]:
+    """The lengths of what arrives, until `total` bytes have or nothing more does."""
+    lengths: list[int] = []
+    try:
+        while sum(lengths) < total:
+            lengths.append(len(receiver.recv(1 << 16)))
+    except TimeoutError:
+        pass
+    return lengths
+
+
+def offloads() -> list[Check]:
+    """Segmentation: one send leaves as many datagrams. Receive offload: many datagrams arrive at one receive."""
+    payload = bytes(SEGMENT_BYTES * SEGMENTS)
+    checks = []
+    for name, what, receive_offload, wanted in (
+        ("UDP GSO", "one send call for many datagrams", False, [SEGMENT_BYTES] * SEGMENTS),
+        ("UDP GRO", "one receive call for many datagrams", True, [len(payload)]),
+    ):
+        sender, receiver = _pair()
+        with sender, receiver:
+            try:
+                sender.setsockopt(SOL_UDP, UDP_SEGMENT, SEGMENT_BYTES)
+                if receive_offload:
+                    receiver.setsockopt(SOL_UDP, UDP_GRO, 1)
+                sender.send(payload)
+                works = _lengths(receiver, len(payload)) == wanted
+            except OSError:
+                works = False
+        checks.append(Check(name, OK, what) if works else Check(name, SLOW, f"not here: {what}", KERNEL))
+    return checks
+
+
+def buffers() -> list[Check]:
+    """How much a socket may hold while its reader is busy. Without enough, bursts are lost and sent again."""
+    checks = []
+    for name, option in (("rmem_max", socket.SO_RCVBUF), ("wmem_max", socket.SO_SNDBUF)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+            granted = probe.getsockopt(socket.SOL_SOCKET, option) // 2  # the kernel doubles it for its own records
+        words = f"{granted >> 10} KiB of {BUFFER_BYTES >> 10} KiB granted"
+        if granted >= BUFFER_BYTES:
+            checks.append(Check(f"net.core.{name}", OK, words))
+        else:
+            checks.append(Check(f"net.core.{name}", SLOW, words, f"sysctl -w net.core.{name}={BUFFER_BYTES}"))
+    return checks
+
+
+def mtus() -> list[Check]:
+    """Jumbo frames: six times fewer packets for the same gradients."""
+    checks = []
+    for interface in sorted(Path("/sys/class/net").iterdir()):
+        if not (interface / "device").exists():
+            continue  # loopback, bridges, tunnels: what matters is the card
+        mtu = int((interface / "mtu").read_text())
+        if mtu >= 9000:
+            checks.append(Check(f"MTU of {interface.name}", OK, f"{mtu} bytes"))
+        else:
+            fix = f"ip link set dev {interface.name} mtu 9000   # where every port on the way carries jumbo frames"
+            checks.append(Check(f"MTU of {interface.name}", SLOW, f"{mtu} bytes, more packets than needed", fix))
+    return checks
