@@ -88,6 +88,8 @@ class SwitchServer::Control {
     if (!data_plane) return tl::unexpected(data_plane.error());
     data_plane_ = std::move(*data_plane);
     table_ = std::make_unique<jobs::JobTable>(rules_from(options_, *data_plane_, factory));
+    sodium_memzero(options_.secret.data(), options_.secret.size());  // the table keeps a hash of it
+    options_.secret.clear();
     thread_ = std::thread([this] { run(); });
     return {};
   }

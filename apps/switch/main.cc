@@ -1,0 +1,79 @@
+// netfold-switch: the program behind `netfold switch`. Arguments in, a switch up, a signal, the switch down.
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+
+#include "engine/switch_server.h"
+#include "switch/metrics.h"
+#include "switch/options.h"
+
+namespace {
+
+using namespace netfold;
+
+int complain(const Error& error) {
+  fmt::print(stderr, "netfold switch: {}\n", error.message);
+  return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
+}
+
+// A connection is a descriptor, and the usual soft limit of 1024 is less than the switch's own limit.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void log_line(jobs::LogLevel level, const std::string& text) {
+  spdlog::log(level == jobs::LogLevel::kWarning ? spdlog::level::warn : spdlog::level::info, "{}", text);
+}
+
+int run(apps::SwitchOptions options) {
+  // Threads inherit this mask, so that the signals come to sigwait() below and nowhere else.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  allow_many_descriptors();
+
+  options.server.log = log_line;
+  const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();
+  auto server = engine::SwitchServer::start(std::move(options.server));
+  if (!server) return complain(server.error());
+  std::unique_ptr<apps::Metrics> metrics;
+  if (options.metrics) {
+    auto started = apps::Metrics::start(*options.metrics, **server);
+    if (!started) return complain(started.error());
+    metrics = std::move(*started);
+    fmt::print("metrics on http://{}/metrics\n", link::to_string(metrics->address()));
+  }
+  spdlog::info("workers {}, packets {}", closed ? "must know the secret" : "need no secret",
+               tagged ? "are tagged" : "carry no tag");
+  fmt::print("listening on {}\n", link::to_string((*server)->address()));
+  std::fflush(stdout);
+
+  int signal_number = 0;
+  sigwait(&ends, &signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // the next one ends the program at once
+  spdlog::info("stopping: {} came", signal_number == SIGINT ? "Ctrl-C" : "SIGTERM");
+  metrics.reset();
+  (*server)->stop();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("switch"));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  auto parsed = apps::parse_command_line(argc, argv);
+  if (!parsed.options) return parsed.exit_status;
+  spdlog::set_level(spdlog::level::from_str(parsed.options->log_level));
+  return run(std::move(*parsed.options));
+}

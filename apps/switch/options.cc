@@ -1,0 +1,169 @@
+#include "switch/options.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include <spdlog/spdlog.h>
+
+namespace netfold::apps {
+namespace {
+
+constexpr int kUsageError = 2;
+
+constexpr const char* kDescription =
+    R"(Folds (sums) gradients on their way through the network.
+
+Workers of a job connect to this program and send it every gradient once; it adds
+them up as packets come and sends each worker the sum, once. Run it on any box that
+all workers reach, best where the network is fastest: each worker's link carries one
+copy up and one copy down, the switch's link carries all of them.)";
+
+constexpr const char* kExamples =
+    R"(Examples:
+  netfold switch
+      On port 7171 of all interfaces, one thread. On the workers:
+      NETFOLD_SWITCH=10.0.0.1:7171 torchrun ... train.py
+
+  netfold switch --bind 10.0.0.1 --threads 4 --cores 2,3,4,5
+      One address only; four threads, each with its share of the packets and a core
+      of its own. One thread folds several Gbit/s; add threads when `netfold top`
+      shows one core busy and the link is not full.
+
+  openssl rand -hex 32 > secret && chmod 600 secret
+  netfold switch --secret-file secret --require-auth
+      Only workers that know the secret (NETFOLD_SECRET) get in, and every packet
+      carries a tag that proves it; nobody else can add to a sum.
+
+  netfold switch --metrics 0.0.0.0:9171
+      Counters for Prometheus at /metrics, for `netfold top` at /stats.json.
+
+  netfold switch --udp-port 7200 --threads 2
+      Firewalls: TCP 7171 (control) and UDP 7200 and 7201 (data) must be open.
+
+It prints "listening on HOST:PORT" when workers may come, and logs to standard error.
+Ctrl-C or SIGTERM tells the workers and stops it. Exit status: 0 stopped, 1 failed,
+2 wrong usage.)";
+
+struct Words {
+  std::string bind = "0.0.0.0", secret_file, metrics;
+  std::uint16_t port = 7171;
+  std::uint64_t memory_max_bytes = std::uint64_t{1} << 30;
+};
+
+void declare(CLI::App& app, Words& words, SwitchOptions& options) {
+  auto& server = options.server;
+  app.set_version_flag("--version", std::string("netfold-switch ") + NETFOLD_VERSION);
+  const auto range = [](auto least, auto most) { return CLI::Range(least, most).description(""); };  // help stays short
+  const auto option = [&app](const char* name, auto& value, const char* help, const char* type) {
+    return app.add_option(name, value, help)->type_name(type);
+  };
+  option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
+  option("--port", words.port, "TCP port of control connections; 0: the kernel picks", "PORT")->capture_default_str();
+  option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
+         "PORT")
+      ->capture_default_str();
+  option("--threads", server.data.shards, "Threads that fold: 1, 2, 4, ...", "N")
+      ->capture_default_str()
+      ->check(range(1, 256));
+  option("--cores", server.data.cores, "Core of each thread, such as 2,3; without: any core", "N,N,...")
+      ->delimiter(',');
+  option("--secret-file", words.secret_file, "File with the secret that workers must know", "PATH");
+  app.add_flag("--require-auth", server.require_auth, "Tag every data packet; needs --secret-file");
+  option("--jobs-max", server.jobs_max, "Jobs at once, at most", "N")->capture_default_str()->check(range(1, 4096));
+  option("--memory-max", words.memory_max_bytes, "Memory for the slots of all jobs, such as 512MB or 4GB", "BYTES")
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->default_str("1GB");
+  option("--heartbeat-s", server.heartbeat_s, "Time between signs of life; who misses four of them is dead", "SECONDS")
+      ->capture_default_str()
+      ->check(range(jobs::kHeartbeatSecondsMin, jobs::kHeartbeatSecondsMax));
+  option("--metrics", words.metrics, "HTTP page with counters; without: none", "HOST:PORT");
+  option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one a thread)", "PATH");
+  option("--log-level", options.log_level, "debug, info, warning or error", "LEVEL")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}).description(""));
+}
+
+// What one option says about another, and what has to be looked up.
+Result<void> complete(const Words& words, SwitchOptions& options) {
+  const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
+  auto& server = options.server;
+  auto bind = link::parse_address(fmt::format("{}:{}", words.bind, words.port));
+  if (!bind) return tl::unexpected(bind.error());
+  server.bind = *bind;
+  server.memory_max_bytes = words.memory_max_bytes;
+  if (!std::has_single_bit(server.data.shards)) {
+    return wrong(fmt::format("--threads {}: it must be a power of two, such as {}", server.data.shards,
+                             std::bit_floor(server.data.shards)));
+  }
+  if (!server.data.cores.empty() && server.data.cores.size() != server.data.shards) {
+    return wrong(fmt::format("--cores names {} cores for {} threads: name one for each", server.data.cores.size(),
+                             server.data.shards));
+  }
+  if (server.data.first_port != 0 && server.data.first_port + server.data.shards > 65536) {
+    return wrong(fmt::format("--udp-port {} leaves no room for {} threads below port 65536", server.data.first_port,
+                             server.data.shards));
+  }
+  if (server.require_auth && words.secret_file.empty()) return wrong("--require-auth needs a --secret-file");
+  if (!words.metrics.empty()) {
+    auto metrics = link::parse_address(words.metrics);
+    if (!metrics) return wrong(fmt::format("--metrics: {}", metrics.error().message));
+    options.metrics = *metrics;
+  }
+  if (words.secret_file.empty()) return {};
+  auto secret = read_secret(words.secret_file);
+  if (!secret) return tl::unexpected(secret.error());
+  server.secret = std::move(*secret);
+  return {};
+}
+
+}  // namespace
+
+Parsed parse_command_line(int argc, char** argv) {
+  SwitchOptions options;
+  Words words;
+  CLI::App app(kDescription, "netfold switch");
+  app.footer(kExamples);
+  app.get_formatter()->column_width(30);
+  declare(app, words, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return {std::nullopt, app.exit(error) == 0 ? 0 : kUsageError};
+  }
+  if (auto completed = complete(words, options); !completed) {
+    std::cerr << "netfold switch: " << completed.error().message << "\n";
+    return {std::nullopt, completed.error().code == ErrorCode::kInvalidArgument ? kUsageError : 1};
+  }
+  return {std::move(options), 0};
+}
+
+Result<std::string> read_secret(const std::string& path) {
+  struct stat status {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file || stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot read the secret file '{}': {}; give a file that this user may "
+                                                "read, made for example by `openssl rand -hex 32 > {}`",
+                                                path, errno == 0 ? "it is no file" : std::strerror(errno), path));
+  }
+  std::string secret{std::istreambuf_iterator<char>(file), {}};
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  if (secret.empty()) {
+    return fail(ErrorCode::kSystem, fmt::format("the secret file '{}' is empty: fill it, for example by `openssl rand "
+                                                "-hex 32 > {}`",
+                                                path, path));
+  }
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    spdlog::warn("other users of this machine may read the secret file '{}': `chmod 600 {}`", path, path);
+  }
+  return secret;
+}
+
+}  // namespace netfold::apps

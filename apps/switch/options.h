@@ -1,0 +1,28 @@
+// The command line of netfold-switch: what may be said, and the help that teaches it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "engine/switch_server.h"
+#include "link/link.h"
+
+namespace netfold::apps {
+
+struct SwitchOptions {
+  engine::SwitchServerOptions server;
+  std::optional<link::Address> metrics;
+  std::string log_level = "info";
+};
+
+struct Parsed {
+  std::optional<SwitchOptions> options;
+  int exit_status = 0;  // where there are no options: help was shown (0), or the usage was wrong (2)
+};
+Parsed parse_command_line(int argc, char** argv);
+
+// The content of a file that holds a secret, without the newline at its end.
+Result<std::string> read_secret(const std::string& path);
+
+}  // namespace netfold::apps
