@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,6 +44,13 @@ class Setting:
 
 def _text(value: Any) -> str:
     return str(value).strip()
+
+
+def _job(value: Any) -> str:
+    name = _text(value)
+    if not re.fullmatch(r"[!#-\[\]-~]{1,96}", name) or "'" in name:
+        raise ValueError("1 to 96 printable ASCII characters, no spaces, quotes or backslashes")
+    return name
 
 
 def _address(value: Any) -> str:
@@ -108,7 +116,7 @@ def _packets(value: Any) -> int:
 TABLE = (
     Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port; with none, rank 0 starts one"),
     Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch listens"),
-    Setting("job", "NETFOLD_JOB", "", _text, "the job's name at the switch; with none, a random one"),
+    Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; with none, a random one"),
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
     Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
     Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),

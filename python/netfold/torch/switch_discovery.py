@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 import secrets
 import socket
 from dataclasses import dataclass
@@ -64,7 +65,9 @@ def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, Em
         host = reachable_host(store)
         embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, settings.secret)
         switch = embedded.address
-    name = f"{settings.job}/{group}" if settings.job else f"torch-{secrets.token_hex(8)}"
+    # torch names its groups; every group of one NETFOLD_JOB is a job of its own at the switch.
+    suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]
+    name = f"{settings.job}/{suffix}" if settings.job else f"torch-{secrets.token_hex(8)}"
     secret = settings.secret or secrets.token_hex(16)
     return Agreement(switch, name, secret, settings.format, settings.bfp), embedded
 

@@ -34,6 +34,7 @@ os.environ.update(
 )
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  (DDP would load it in every worker: seconds)
 import torch.distributed as dist  # noqa: E402
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 

@@ -1,0 +1,66 @@
+"""One table of settings: options win over the environment, wrong values are refused with what would be right."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from netfold.torch.settings import TABLE, Options, load
+
+
+def test_defaults() -> None:
+    settings = load(None, {})
+    assert (settings.switch, settings.format, settings.bfp, settings.timeout_s) == ("", "fp32", (16, 7), None)
+
+
+def test_options_win_over_the_environment() -> None:
+    environment = {"NETFOLD_FORMAT": "fp16", "NETFOLD_BFP": "32,5", "NETFOLD_SWITCH": "10.0.0.5:4900"}
+    assert load(None, environment).format == "fp16"
+    settings = load(Options(format="bfp", timeout_s=timedelta(seconds=7)), environment)
+    assert (settings.format, settings.bfp, settings.switch, settings.timeout_s) == (
+        "bfp",
+        (32, 5),
+        "10.0.0.5:4900",
+        7.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("NETFOLD_SWITCH", "10.0.0.5", "host:port"),
+        ("NETFOLD_SWITCH", "10.0.0.5:99999", "host:port"),
+        ("NETFOLD_BIND", "10.0.0.5:x", "host:port"),
+        ("NETFOLD_JOB", "morning run", "spaces"),
+        ("NETFOLD_FORMAT", "fp8", "fp32, fp16, bf16, bfp"),
+        ("NETFOLD_BFP", "16", "16,7"),
+        ("NETFOLD_BFP", "12,7", "power of two"),
+        ("NETFOLD_BFP", "16,9", "2 to 7"),
+        ("NETFOLD_TIMEOUT_S", "0", "positive"),
+        ("NETFOLD_TIMEOUT_S", "soon", "soon"),
+        ("NETFOLD_CORES", "0,x", "2,3"),
+        ("NETFOLD_CORES", "4096", "cores"),
+        ("NETFOLD_WINDOW", "-1", "packets"),
+    ],
+)
+def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:
+    with pytest.raises(ValueError, match="netfold") as refusal:
+        load(None, {variable: value})
+    assert variable in str(refusal.value)
+    assert says in str(refusal.value)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(TypeError, match="fromat"):
+        Options(fromat="bfp")
+
+
+def test_other_backends_options_are_refused() -> None:
+    with pytest.raises(TypeError, match="Options"):
+        load(object(), {})
+
+
+def test_every_setting_has_its_variable() -> None:
+    assert [setting.variable for setting in TABLE if not setting.variable.startswith("NETFOLD_")] == []
+    assert len({setting.variable for setting in TABLE}) == len(TABLE)

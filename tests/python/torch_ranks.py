@@ -1,0 +1,116 @@
+"""Runs a function on every rank of a process group, each rank a process of its own, with bounded time.
+
+Ranks are forked from a server that has torch loaded already, so a test costs about a second.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["torch._dynamo", "torch.distributed", "netfold.torch"])  # DDP loads dynamo: seconds
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank ended: what the body returned, or the traceback of what it raised; its exit status; when it ended."""
+
+    value: Any
+    error: str
+    exit_status: int | None
+    ended_at: float
+
+
+def run_ranks(
+    body: Callable[..., Any],
+    *arguments: Any,
+    world: int = 2,
+    backend: str = "netfold",
+    environment: dict[str, str] | None = None,
+    timeout_s: float = 60.0,
+    joins: bool = True,
+) -> list[Outcome]:
+    """Call `body(rank, *arguments)` on `world` ranks inside a process group; returns their outcomes by rank.
+
+    With joins=False the body makes the process group itself, of the store file that comes as its second argument.
+    Ranks that have not ended after `timeout_s` seconds are killed and have exit status None.
+    """
+    with tempfile.TemporaryDirectory(prefix="netfold-ranks-") as folder:
+        meeting = str(Path(folder, "store"))
+        ranks = []
+        for rank in range(world):
+            here, there = _context.Pipe(duplex=False)
+            settings = (backend, meeting, world, environment or {}, joins)
+            process = _context.Process(target=_rank_main, args=(there, body, rank, settings, arguments), daemon=True)
+            process.start()
+            there.close()
+            ranks.append((process, here))
+        deadline = time.monotonic() + timeout_s
+        return [_outcome(process, pipe, deadline) for process, pipe in ranks]
+
+
+def values(outcomes: list[Outcome]) -> list[Any]:
+    """What every rank returned; fails with the traceback of a rank that did not."""
+    for rank, outcome in enumerate(outcomes):
+        assert not outcome.error, f"rank {rank}:\n{outcome.error}"
+        assert outcome.exit_status == 0, f"rank {rank} ended with {outcome.exit_status}"
+    return [outcome.value for outcome in outcomes]
+
+
+def _outcome(process: Any, pipe: Connection, deadline: float) -> Outcome:
+    value, error = None, ""
+    try:
+        if pipe.poll(max(0.0, deadline - time.monotonic())):
+            value, error, ended_at = pipe.recv()
+        else:
+            error, ended_at = "no answer in time", time.monotonic()
+    except EOFError:
+        ended_at = time.monotonic()
+    process.join(max(0.1, deadline - time.monotonic()))
+    exit_status = process.exitcode
+    if exit_status is None:
+        process.kill()
+        process.join()
+    return Outcome(value, error, exit_status, ended_at)
+
+
+def _rank_main(
+    pipe: Connection, body: Callable[..., Any], rank: int, settings: tuple, arguments: tuple[Any, ...]
+) -> None:
+    import torch
+    import torch.distributed as dist
+
+    backend, meeting, world, environment, joins = settings
+    for name in [name for name in os.environ if name.startswith("NETFOLD_")]:
+        del os.environ[name]
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    value, error = None, ""
+    try:
+        if joins:
+            dist.init_process_group(
+                backend,
+                init_method=f"file://{meeting}",
+                rank=rank,
+                world_size=world,
+                timeout=timedelta(seconds=30),
+            )
+            value = body(rank, *arguments)
+        else:
+            value = body(rank, meeting, *arguments)
+    except BaseException:
+        error = traceback.format_exc()
+    pipe.send((value, error, time.monotonic()))
+    if dist.is_initialized():
+        dist.destroy_process_group()
