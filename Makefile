@@ -2,7 +2,7 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test setup build bench lint format sanitize fuzz tidy
+.PHONY: demo test setup build bench lint format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
@@ -10,12 +10,13 @@ test:
 	@tools/test.sh $(VENV)
 
 setup:
-	tools/setup.sh $(VENV) demo
-	$(MAKE) --no-print-directory build
+	@tools/setup.sh $(VENV) demo
+	@$(MAKE) --no-print-directory build
 
 # The C++ core, netfold-switch and the Python extension, again only where sources changed.
 build:
-	flock .build.lock $(VENV)/bin/pip install -q --no-build-isolation --no-deps -e . -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo
+	@echo "build: the C++ core and the Python extension (the first time takes a minute or more)" >&2
+	@flock .build.lock $(VENV)/bin/pip install -q --no-build-isolation --no-deps -e . -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo
 
 bench: setup
 	$(VENV)/bin/netfold bench codec
@@ -27,12 +28,9 @@ lint:
 format:
 	tools/lint.sh $(VENV) fix
 
+# Address and undefined-behaviour sanitizers over what meets the network; ten million hostile packets among it.
 sanitize:
 	tools/sanitize.sh
-
-# The long one: ten million random and mutated packets at the switch, under sanitizers.
-fuzz:
-	NETFOLD_FUZZ_PACKETS=10000000 tools/sanitize.sh
 
 tidy:
 	clang-tidy --quiet -p build/test $$(git ls-files 'core/*.cc' 'apps/*.cc')
