@@ -120,7 +120,7 @@ class Lab:
         fabric = names.fabric(self.lab_id)
         for port in self.ports():
             if wanted.reorder:
-                faults.shape_detour(self._sockets[fabric], port, self.spec.rate_mbit_s, wanted.reorder)
+                faults.shape_detour(self._sockets[fabric], port, self.spec.rate_mbit_s, self.spec.mtu, wanted.reorder)
         for namespace in names.namespaces(self.lab_id, self.spec.workers)[1:]:
             faults.offloads(enter(namespace), names.INTERFACE, on=not wanted)
         faults.set_rules(enter(fabric), self.ports(), wanted)

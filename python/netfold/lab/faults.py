@@ -5,7 +5,8 @@ or leaves (duplication):
 - loss: `numgen random` and `drop`;
 - duplication: `dup to` the port it leaves by;
 - reordering: `fwd to` a detour, a veth pair whose far end is a bridge port too and whose rate lets the packet arrive
-  after a dozen of those behind it.
+  after a handful of those behind it. A lone packet would find that road's token bucket full and lose no time, so a
+  copy drives ahead, takes the tokens, and is dropped at the far end.
 ARP is spared: a lost question costs a second of silence, which is not what is being measured.
 The kernel's random numbers take no seed; the seeded link wrapper of the Client does, for runs that must replay.
 A packet that segmentation offload has not cut yet would be dropped whole, 40 packets at once, so `offloads` turns that
@@ -25,8 +26,10 @@ from netfold.lab.spec import Faults
 
 TABLE = "netfold_faults"
 MILLION = 1_000_000
-DETOUR_PACKETS = 16  # how many packets of the main road pass while one takes the detour, where the link is full
+DETOUR_PACKETS = 12  # how many packets of the main road pass while one takes the detour, where the link is full
+DETOUR_LOAD_MAX = 2 / 3  # of the detour's rate, by the packets sent there and the copies ahead of them
 DETOUR_RATE_UNSHAPED_MBIT_S = 1000.0
+AHEAD, BEHIND = 1, 2  # marks of the copy and of the packet
 
 
 def build_detour(ipr: IPRoute, bridge: int, port: str, mtu: int) -> None:
@@ -40,16 +43,17 @@ def build_detour(ipr: IPRoute, bridge: int, port: str, mtu: int) -> None:
     ipr.brport("set", index=index_of(ipr, far), learning=0, unicast_flood=0, bcast_flood=0, mcast_flood=0)
 
 
-def shape_detour(ipr: IPRoute, port: str, rate_mbit_s: float, share: float) -> None:
-    """A rate that carries `share` of the link's packets, each `DETOUR_PACKETS` packet times late."""
-    rate = max((rate_mbit_s or DETOUR_RATE_UNSHAPED_MBIT_S) / DETOUR_PACKETS, (rate_mbit_s or 0) * share * 1.5)
+def shape_detour(ipr: IPRoute, port: str, rate_mbit_s: float, mtu: int, share: float) -> None:
+    """A rate that carries `share` of the link's packets, late."""
+    rate = rate_mbit_s or DETOUR_RATE_UNSHAPED_MBIT_S
+    rate = max(rate / DETOUR_PACKETS, 2 * share * rate / DETOUR_LOAD_MAX)
     ipr.tc(
         "replace",
         "tbf",
         index=index_of(ipr, f"{port}-d"),
         handle="1:",
         rate=int(rate * 1e6 / 8),
-        burst=2048,
+        burst=mtu + 64,  # one packet
         latency=200_000,  # microseconds
     )
 
@@ -66,7 +70,12 @@ def ruleset(ports: Sequence[str], faults: Faults) -> str:
         if faults.loss:
             lines.append(f"{draw(faults.loss)} drop")
         if faults.reorder:
-            lines.append(f'{draw(faults.reorder)} fwd to "{port}-d"')
+            detour = f'"{port}-d"'
+            copy = f"meta mark set {AHEAD} dup to {detour}"
+            lines.append(f"{draw(faults.reorder)} {copy} meta mark set {BEHIND} fwd to {detour}")
+        lines.append("  }")
+        lines.append(f'  chain back_{port} {{ type filter hook ingress device "{port}-e" priority 0;')
+        lines.append(f"    meta mark {AHEAD} drop")
         lines.append("  }")
         lines.append(f'  chain out_{port} {{ type filter hook egress device "{port}" priority 0;')
         if faults.duplicate:
