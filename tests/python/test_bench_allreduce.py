@@ -1,0 +1,196 @@
+"""Measurements of all-reduces: the arithmetic of their reports, and one small run of each kind."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lab_commands import LabCommands
+from netfold.bench import allreduce, bounds, models, plots, results, sweep, tensors
+from netfold.bench.comparison import Plan, size_name, sizes_of
+from netfold.bench.tables import results_table
+from netfold.lab.errors import UsageError
+from netfold.lab.spec import Faults
+
+HAS_CORE = importlib.util.find_spec("netfold._core") is not None
+HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
+PEERS = ["gloo", "openmpi"] if HAS_MPI else ["gloo"]
+MIB = 1 << 20
+
+
+def test_bound_of_the_full_packets_and_the_last() -> None:
+    # 16 MiB of FP32 are 11522 packets of 364 elements and one of 296; each has 58 bytes of headers.
+    wire_bytes = bounds.in_network_wire_bytes(4 * MIB, 1500, "fp32")
+    assert wire_bytes == 11522 * (364 * 4 + 58) + 296 * 4 + 58
+    assert bounds.seconds(wire_bytes, 200) == pytest.approx(0.6978, abs=1e-4)
+    assert 16 * MIB / wire_bytes > 0.94, "goodput asked for"
+
+
+def test_bound_of_bfp_counts_whole_blocks() -> None:
+    assert bounds.elements_per_packet(1500, "bfp", 16, 7) == 1360
+    wire_bytes = bounds.in_network_wire_bytes(4 * MIB, 1500, "bfp")
+    packets, rest = divmod(4 * MIB, 1360)
+    assert wire_bytes == packets * (85 * 17 + 58) + rest // 16 * 17 + 58
+
+
+def test_bound_of_a_ring_is_that_much_of_the_tensor() -> None:
+    assert bounds.ring_wire_bytes(16 * MIB, 1500, 8) == pytest.approx(16 * MIB * 1.75 * 1514 / 1448, rel=1e-3)
+
+
+@pytest.mark.parametrize("wire", ["fp32", "int32"])
+def test_the_exact_sum_is_exact(tmp_path: Path, wire: str) -> None:
+    tensor = tensors.make(tmp_path, "1 KiB", 1024, wire, 3, seed=7)
+    parts = [np.fromfile(path, np.float32 if wire == "fp32" else np.int32).astype(np.float64) for path in tensor.inputs]
+    expected = np.fromfile(tensor.expected, np.float64)
+    assert expected.tolist() == [math.fsum(column) for column in zip(*parts, strict=True)]
+    tensors.discard(tensor)
+    assert list(tmp_path.iterdir()) == []
+
+
+def entry(system: str, algorithm: str, time_s: float, workers: int = 8, faults: str | None = None) -> dict[str, Any]:
+    return {
+        "system": system,
+        "algorithm": algorithm,
+        "format": "fp32",
+        "tensor": "1 MiB",
+        "size_bytes": MIB,
+        "workers": workers,
+        "faults": faults,
+        "time_s": [time_s],
+        "time_s_median": time_s,
+        "max_abs_error": 0.0,
+        "same_bits": True,
+    }
+
+
+def test_the_speed_up_is_over_the_better_peer_at_its_best() -> None:
+    compared = results.compare(
+        [
+            entry("netfold", "in-network", 0.1),
+            entry("gloo", "ring", 0.3),
+            entry("openmpi", "ring", 0.2),
+            entry("openmpi", "default", 0.15),
+            entry("gloo", "ring", 0.01, workers=2),
+        ]
+    )
+    ours = compared[0]
+    assert ours["best_peer"] == {"system": "openmpi", "algorithm": "default"}
+    assert ours["speedup_over_best_peer"] == pytest.approx(1.5)
+    assert ours["speedup_over"] == pytest.approx({"gloo": 3.0, "openmpi": 1.5})
+    assert [one["best_of_its_system"] for one in compared] == [True, True, False, True, True]
+
+
+def test_models_are_whole_elements() -> None:
+    assert models.size_bytes("ResNet-50", 0.125) == 12_250_000
+    assert all(models.size_bytes(model, 0.1234567) % 4 == 0 for model in models.MODEL_MB)
+
+
+def test_sizes_and_sweeps() -> None:
+    assert sizes_of("16777216,1048576") == {"16 MiB": 16 * MIB, "1 MiB": MIB}
+    assert size_name(1000) == "1000 B"
+    assert sweep.counts_of("2..5") == [2, 3, 4, 5]
+    assert sweep.counts_of("2,8") == [2, 8]
+    for wrong in ("", "8..2", "0..3", "a..b", "1..2..3"):
+        with pytest.raises(UsageError):
+            sweep.counts_of(wrong)
+
+
+def test_a_plan_counts_its_steps() -> None:
+    assert Plan({"1 MiB": MIB}, repeat=5).steps() == 6 * (1 + 1 + 3)
+    assert Plan({"1 MiB": MIB}, repeat=1, against=("gloo",), faults=Faults(loss=0.01)).steps() == 2 * (2 + 1)
+
+
+@pytest.mark.parametrize("suffix", plots.SUFFIXES)
+def test_plot_and_table(tmp_path: Path, suffix: str) -> None:
+    found = results.compare(
+        [one for n in (2, 4, 8) for one in (entry("netfold", "in-network", 0.1, n), entry("gloo", "ring", 0.02 * n, n))]
+    )
+    plots.draw(found, tmp_path / f"deep/plot{suffix}")
+    assert (tmp_path / f"deep/plot{suffix}").stat().st_size > 1000
+    assert results_table("title", found).row_count == 6
+
+
+def check_report(report: dict[str, Any], command: str, systems: dict[str, int], repeat: int) -> None:
+    """The shape that every report has, and sums that are right."""
+    assert set(report) == {"command", "version", "machine", "parameters", "results"}
+    assert report["command"] == command
+    assert {name: sum(one["system"] == name for one in report["results"]) for name in systems} == systems
+    for one in report["results"]:
+        assert len(one["time_s"]) == repeat
+        assert all(0 < time_s < 60 for time_s in one["time_s"])
+        assert min(one["time_s"]) <= one["time_s_median"] <= max(one["time_s"])
+        assert one["size_bytes"] == 262144
+        assert 0 <= one["max_abs_error"] < 1e-6
+        assert one["same_bits"], "every rank, every repetition"
+        assert one["format"] == "fp32"
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_lab_run_reports_every_system_in_json(tmp_path: Path) -> None:
+    ours = "in-network" if HAS_CORE else "none"
+    lab = LabCommands(tmp_path)
+    done = lab.run(
+        *("run", "--workers", "2", "--rate-mbit-s", "100", "--size-bytes", "262144", "--algorithm", ours),
+        *("--against", ",".join(PEERS), "--repeat", "2", "--json"),
+    )
+    report = json.loads(done.stdout)
+    systems = {"netfold": int(HAS_CORE), "gloo": 1, "openmpi": 3 * int(HAS_MPI)}
+    check_report(report, "lab run", systems, repeat=2)
+    assert report["parameters"]["rate_mbit_s"] == 100
+    for one in report["results"]:
+        assert one["wire_bytes_sent"] > 0.99 * one["wire_bytes_bound"], "no system sends less than its bound"
+        assert one["time_s_median"] > 0.9 * one["bound_from_rest_s"]
+        assert one["speedup_over_best_peer"] > 0
+        if one["system"] == "netfold":
+            assert one["goodput_sent"] > 0.94
+    assert lab.files() == []
+
+
+@pytest.mark.namespaces
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.parametrize("by", ["kernel", "netfold"])
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_faults_change_no_bit(tmp_path: Path, by: str) -> None:
+    done = LabCommands(tmp_path).run(
+        *("run", "--workers", "2", "--size-bytes", "1048576", "--against", "", "--repeat", "2", "--json"),
+        *("--loss", "0.01", "--duplicate", "0.01", "--reorder", "0.05", "--faults-by", by, "--seed", "7"),
+    )
+    clean, faulty = json.loads(done.stdout)["results"]
+    assert clean["faults"] is None
+    assert faulty["faults"].startswith(by)
+    assert clean["digests"] == faulty["digests"]
+    assert len(clean["digests"]) == 1
+
+
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_bench_allreduce_over_loopback() -> None:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    allreduce.register(app)
+    ours = "in-network" if HAS_CORE else "none"
+    words = ["allreduce", "--ranks", "2", "--size-bytes", "262144", "--algorithm", ours, "--against", ",".join(PEERS)]
+    done = CliRunner().invoke(app, [*words, "--repeat", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    systems = {"netfold": int(HAS_CORE), "gloo": 1, "openmpi": 3 * int(HAS_MPI)}
+    check_report(json.loads(done.stdout), "bench allreduce", systems, repeat=2)
+
+
+def test_a_rank_that_cannot_start_is_an_error_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from netfold.bench.comparison import locally
+    from netfold.bench.control import MeasurementError
+
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))  # no interpreter starts there
+    assert sys.executable
+    with pytest.raises(MeasurementError, match=r"gloo: a process ended with status 1.*log ends"):
+        locally(2, Plan({"1 KiB": 1024}, "none", against=("gloo",), timeout_s=20), lambda what: None)
