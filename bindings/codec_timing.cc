@@ -1,10 +1,11 @@
 // The timing loop of `netfold bench codec`: every operation once per round, memcpy of the same floats among them, so
 // that what drifts on a machine drifts for all of them alike.
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -32,6 +33,7 @@ struct Timing {
 struct Operation {
   Timing timing;
   std::function<void()> pass;
+  std::function<double()> max_abs_error = {};  // of what the last pass left, where numbers were folded
 };
 
 // What the passes work on: floats in, floats out, their wire form, all in the same kind of memory.
@@ -68,6 +70,23 @@ struct Buffers {
   Buffer encoded;
 };
 
+// What a fold left in `sum`, against the sum in double precision of what the workers had.
+double fold_error(const Buffers& b, const float* sum, std::size_t each) {
+  double largest = 0;
+  for (std::size_t i = 0; i < each; ++i) {
+    double exact = 0;
+    for (std::size_t rank = 0; rank < kFoldWorkers; ++rank) exact += double{b.floats_in()[rank * each + i]};
+    largest = std::max(largest, std::abs(double{sum[i]} - exact));
+  }
+  return largest;
+}
+
+double bfp_fold_error(const Buffers& b, std::size_t each) {
+  std::vector<float> sum(each);
+  kernels().bfp_decode(b.wire.bfp, b.out.get(), each, sum.data());
+  return fold_error(b, sum.data(), each);
+}
+
 // glibc's, not a copy the compiler makes of its own.
 void* (*volatile copy)(void*, const void*, std::size_t) = std::memcpy;
 
@@ -86,9 +105,11 @@ void add_operations(const Kernels& table, const Buffers& b, std::vector<Operatio
       {{name, "fold-8", "bfp"}, [&table, &b, each, payloads = b.eighths(b.encoded, encoded_bytes(b.wire, each))] {
          Folder(each, kFoldWorkers, table).fold(b.wire, payloads, each, b.out.get());
        }});
-  operations.push_back({{name, "fold-8", "fp32"}, [&table, &b, each, payloads = b.eighths(b.in, each * sizeof(float))] {
+  operations.push_back({{name, "fold-8", "fp32"},
+                        [&table, &b, each, payloads = b.eighths(b.in, each * sizeof(float))] {
                           Folder(each, kFoldWorkers, table).fold({Format::kFp32}, payloads, each, b.out.get());
-                        }});
+                        },
+                        [&b, each] { return fold_error(b, b.floats_out(), each); }});
 }
 
 double seconds_of(const std::function<void()>& pass, std::size_t passes) {
@@ -112,7 +133,7 @@ std::vector<const Kernels*> tables_named(const std::vector<std::string>& names) 
 }
 
 nb::list time_codec(const std::vector<std::string>& names, std::size_t size_bytes, std::size_t repeat,
-                    double pass_time_s, unsigned block, unsigned mantissa, const std::function<void()>& progress) {
+                    double pass_time_s, unsigned block, unsigned mantissa) {
   const BfpShape shape{static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
   if (block > 128 || mantissa > 7 || !is_valid(shape)) throw nb::value_error("no such block and mantissa");
   const std::size_t eights = size_bytes / sizeof(float) / (kFoldWorkers * block);
@@ -134,7 +155,7 @@ nb::list time_codec(const std::vector<std::string>& names, std::size_t size_byte
       const nb::gil_scoped_release release;
       operations[i].timing.time_s.push_back(seconds_of(operations[i].pass, passes[i]));
     }
-    progress();
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   nb::list timings;
   for (const Operation& operation : operations) {
@@ -144,6 +165,10 @@ nb::list time_codec(const std::vector<std::string>& names, std::size_t size_byte
     timing["format"] = operation.timing.format;
     timing["size_bytes"] = buffers.count * sizeof(float);
     timing["time_s"] = operation.timing.time_s;
+    if (operation.max_abs_error) {
+      operation.pass();
+      timing["max_abs_error"] = operation.max_abs_error();
+    }
     timings.append(timing);
   }
   return timings;
@@ -154,7 +179,8 @@ nb::list time_codec(const std::vector<std::string>& names, std::size_t size_byte
 void bind_codec_timing(nb::module_& module) {
   using namespace nb::literals;
   module.def("time_codec", time_codec, "kernels"_a, "size_bytes"_a, "repeat"_a, "pass_time_s"_a = 0.002, "block"_a = 16,
-             "mantissa"_a = 7, "progress"_a,
+             "mantissa"_a = 7,
              "Seconds that each operation of each kernel table takes for `size_bytes` of floats, and memcpy of the "
-             "same floats, `repeat` times in turn; `progress()` is called after each round.");
+             "same floats, `repeat` times in turn; the largest error where eight workers' floats were folded.");
+  module.attr("FOLD_WORKERS") = kFoldWorkers;
 }

@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Numbers, EveryFolder, ::testing::ValuesIn([] {
                            tables.push_back(&reference());
                            return tables;
                          }()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& test) { return std::string(test.param->name); });
 
 }  // namespace
 }  // namespace netfold::numbers::testing

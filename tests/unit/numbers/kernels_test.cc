@@ -213,7 +213,7 @@ TEST_P(EveryTable, WidensEvery16BitValueAsTheReferenceDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Numbers, EveryTable, ::testing::ValuesIn(fast_tables()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& test) { return std::string(test.param->name); });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryTable);  // a machine may have the reference alone
 
 }  // namespace

@@ -1,0 +1,133 @@
+// Tensors to payloads and back: every pair of element type and format that can meet.
+#include "numbers/codec.h"
+
+#include <gtest/gtest.h>
+
+#include "samples.h"
+
+namespace netfold::numbers::testing {
+namespace {
+
+constexpr std::size_t kCount = 2500;  // more than two of the codec's tiles
+
+// One value a time, by the reference.
+float widened(ElementType type, const std::byte* element) {
+  float value = 0;
+  if (type == ElementType::kFp32) std::memcpy(&value, element, sizeof value);
+  if (type == ElementType::kFp16) reference().fp16_to_fp32(reinterpret_cast<const std::uint16_t*>(element), 1, &value);
+  if (type == ElementType::kBf16) reference().bf16_to_fp32(reinterpret_cast<const std::uint16_t*>(element), 1, &value);
+  return value;
+}
+
+std::vector<std::byte> tensor_of(ElementType type, const std::vector<float>& values) {
+  std::vector<std::byte> tensor(values.size() * size_bytes(type));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::byte* element = tensor.data() + i * size_bytes(type);
+    auto* half = reinterpret_cast<std::uint16_t*>(element);
+    if (type == ElementType::kFp32) std::memcpy(element, &values[i], sizeof(float));
+    if (type == ElementType::kFp16) reference().fp32_to_fp16(&values[i], 1, half);
+    if (type == ElementType::kBf16) reference().fp32_to_bf16(&values[i], 1, half);
+  }
+  return tensor;
+}
+
+std::vector<float> widened(ElementType type, const std::vector<std::byte>& tensor) {
+  std::vector<float> values(tensor.size() / size_bytes(type));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = widened(type, tensor.data() + i * size_bytes(type));
+  return values;
+}
+
+class EveryPair : public ::testing::TestWithParam<std::tuple<ElementType, Format>> {};
+
+// The long way: widen all, put all on the wire in one call; take all off in one call, divide, round.
+TEST_P(EveryPair, EncodesAndDecodesAsIfInOneStep) {
+  const auto [type, format] = GetParam();
+  for (const Kernels* table : all_kernels()) {
+    if (!table->is_supported()) continue;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      Prng prng(seed);
+      const WireFormat wire{format, any_shape(prng)};
+      const std::vector<std::byte> tensor = tensor_of(type, samples(prng, prng.chance(0.5) ? kCount : prng.below(100)));
+      const std::vector<float> values = widened(type, tensor);
+      std::vector<std::byte> payload(encoded_bytes(wire, values.size()));
+      encode(wire, type, tensor.data(), values.size(), payload.data(), *table);
+      std::vector<std::byte> expected(payload.size());
+      encode(wire, ElementType::kFp32, values.data(), values.size(), expected.data(), reference());
+      std::vector<float> expected_values(values.size());
+      std::vector<float> got_values(values.size());
+      decode(wire, ElementType::kFp32, expected.data(), values.size(), expected_values.data(), 1, reference());
+      decode(wire, ElementType::kFp32, payload.data(), values.size(), got_values.data(), 1, reference());
+      ASSERT_EQ(difference(expected_values, got_values), "") << table->name << " seed " << seed;
+      ASSERT_TRUE(is_well_formed(wire, payload.data(), values.size(), *table));
+
+      const auto divide_by = static_cast<std::uint32_t>(1 + prng.below(9));
+      std::vector<std::byte> result(tensor.size());
+      decode(wire, type, payload.data(), values.size(), result.data(), divide_by, *table);
+      for (float& value : expected_values) value /= static_cast<float>(divide_by);
+      ASSERT_EQ(difference(widened(type, tensor_of(type, expected_values)), widened(type, result)), "")
+          << table->name << " seed " << seed << " divided by " << divide_by;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Numbers, EveryPair,
+    ::testing::Combine(::testing::Values(ElementType::kFp32, ElementType::kFp16, ElementType::kBf16),
+                       ::testing::Values(Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp)),
+    [](const auto& test) {
+      return std::string(name_of(std::get<0>(test.param))) + "_as_" + name_of(std::get<1>(test.param));
+    });
+
+TEST(Codec, TakesIntegersAsTheyAreAndTruncatesAverages) {
+  const std::vector<std::int32_t> values{7, -7, 0, INT32_MIN, INT32_MAX};
+  std::vector<std::byte> payload(values.size() * 4);
+  encode({Format::kInt32}, ElementType::kInt32, values.data(), values.size(), payload.data());
+  std::vector<std::int32_t> result(values.size());
+  decode({Format::kInt32}, ElementType::kInt32, payload.data(), values.size(), result.data());
+  EXPECT_EQ(result, values);
+  decode({Format::kInt32}, ElementType::kInt32, payload.data(), values.size(), result.data(), 2);
+  EXPECT_EQ(result, (std::vector<std::int32_t>{3, -3, 0, INT32_MIN / 2, INT32_MAX / 2}));
+}
+
+TEST(Codec, RoundsStochasticallyTheSameWhereverAChunkStarts) {
+  Prng prng(3);
+  const std::vector<float> values = samples(prng, kCount);
+  const WireFormat wire{Format::kBfp};
+  for (const ElementType type : {ElementType::kFp32, ElementType::kBf16}) {
+    const std::vector<std::byte> tensor = tensor_of(type, values);
+    std::vector<std::byte> whole(encoded_bytes(wire, kCount));
+    encode_stochastic(wire, type, tensor.data(), kCount, {9, 100}, whole.data());
+    constexpr std::size_t kFirst = 320;
+    std::vector<std::byte> part(encoded_bytes(wire, kCount - kFirst));
+    encode_stochastic(wire, type, tensor.data() + kFirst * size_bytes(type), kCount - kFirst, {9, 100 + kFirst},
+                      part.data());
+    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(encoded_bytes(wire, kFirst));
+    EXPECT_EQ(difference(std::vector<std::byte>(begin, whole.end()), part), "");
+  }
+}
+
+// Above its threshold a decode goes past the caches; at any alignment it gives the same floats, and writes no more.
+TEST(Codec, DecodesLargeTensorsAtAnyAlignment) {
+  constexpr std::size_t kLarge = (std::size_t{17} << 20) / sizeof(float) + 5;
+  Prng prng(4);
+  std::vector<std::byte> wire(encoded_bytes({Format::kBfp}, kLarge));
+  for (std::byte& byte : wire) byte = static_cast<std::byte>(prng.next());
+  std::vector<float> expected(kLarge);
+  reference().bfp_decode({}, wire.data(), kLarge, expected.data());
+  for (const Kernels* table : fast_tables()) {
+    for (const std::size_t offset : {0u, 4u, 16u, 60u, 1u}) {
+      std::vector<std::byte> memory(kLarge * sizeof(float) + 256, std::byte{0xa5});
+      const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+      std::byte* out = memory.data() + to_line + offset;
+      table->bfp_decode({}, wire.data(), kLarge, reinterpret_cast<float*>(out));
+      std::vector<float> got(kLarge);
+      std::memcpy(got.data(), out, kLarge * sizeof(float));
+      ASSERT_EQ(difference(expected, got), "") << table->name << " offset " << offset;
+      ASSERT_EQ(out[kLarge * sizeof(float)], std::byte{0xa5}) << "wrote past the end";
+      ASSERT_TRUE(to_line + offset == 0 || out[-1] == std::byte{0xa5}) << "wrote before the start";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace netfold::numbers::testing
