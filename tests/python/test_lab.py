@@ -210,6 +210,7 @@ def unprivileged() -> LabCommands:
         (("run", "--algorithm", "none", "--against", ""), "nothing to measure"),
         (("run", "--sweep-workers", "8..2"), "upwards"),
         (("run", "--out", "plot.gif"), "--out ends in"),
+        (("run", "--out", "plot.png", "--against", ""), "needs --algorithm in-network and a peer"),
         (("run", "--rate-mbit-s", "-1"), "positive"),
         (("up", "--mtu", "100"), "--mtu is from"),
         (("up", "--burst-bytes", "100"), "must hold a packet"),

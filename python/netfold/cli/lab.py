@@ -188,6 +188,8 @@ def run(
             sizes = comparison.sizes_of(size_bytes)
         if out and out.suffix not in plots.SUFFIXES:
             raise UsageError(f"--out ends in {' or '.join(plots.SUFFIXES)}, not {out.suffix or 'nothing'}")
+        if out and (algorithm == "none" or not against):
+            raise UsageError("--out draws how much faster than a peer: it needs --algorithm in-network and a peer")
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
         labs = [LabSpec(n, rate_mbit_s, switch_rate_mbit_s, mtu, burst_bytes, latency_ms) for n in counts]
@@ -204,6 +206,7 @@ def run(
             for spec in labs:
                 entries += comparison.in_lab(spec, plan, progress)
         parameters = {**asdict(labs[-1]), **asdict(plan), "format": wire, "scale": scale, "sweep_workers": counts}
+        entries = models.beside_the_paper(entries)
         show("lab run", f"all-reduce at {rate_mbit_s:g} Mbit/s a link", parameters, entries, json)
         if out:
             plots.draw(entries, out)

@@ -1,0 +1,102 @@
+"""The doctor: every check has a verdict, what is amiss has a command that mends it, and only the required fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from netfold.cli import doctor
+from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
+
+
+def run_doctor(*words: str) -> tuple[int, str]:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    doctor.register(app)
+    done = CliRunner().invoke(app, ["doctor", *words])
+    return done.exit_code, done.stdout
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
+    looks: tuple[Callable[[], list[Check]], ...] = (lambda: list(checks),)
+    monkeypatch.setattr(doctor, "CHECKS", looks)
+
+
+def test_this_machine() -> None:
+    checks = doctor.examine()
+    assert len({check.name for check in checks}) == len(checks) >= 14
+    for check in checks:
+        assert check.status in (OK, SLOW, MISSING)
+        assert check.found
+        assert check.status == OK or check.fix, f"{check.name}: how is it mended?"
+
+
+def test_json_has_the_shape_of_every_report() -> None:
+    status, output = run_doctor("--json")
+    report = json.loads(output)
+    assert set(report) == {"command", "version", "machine", "parameters", "results"}
+    assert set(report["results"][0]) == {"name", "status", "found", "fix", "required"}
+    assert status == any(one["required"] and one["status"] == MISSING for one in report["results"])
+
+
+@pytest.mark.parametrize(
+    ("check", "status"),
+    [
+        (Check("a", OK, "fine", required=True), 0),
+        (Check("a", SLOW, "crawls", "sysctl", required=True), 0),
+        (Check("a", MISSING, "nowhere", "apt-get", required=False), 0),
+        (Check("a", MISSING, "nowhere", "apt-get", required=True), 1),
+    ],
+)
+def test_only_what_is_required_and_missing_fails(monkeypatch: pytest.MonkeyPatch, check: Check, status: int) -> None:
+    pretend(monkeypatch, check)
+    found, output = run_doctor()
+    assert found == status
+    assert check.status in output
+    assert (check.fix in output) == (check.status != OK)
+
+
+def test_small_socket_buffers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "BUFFER_BYTES", 1 << 30)
+    assert [check.status for check in sockets.buffers()] == [SLOW, SLOW]
+    monkeypatch.setattr(sockets, "BUFFER_BYTES", 1 << 12)
+    assert [check.status for check in sockets.buffers()] == [OK, OK]
+
+
+def test_no_segmentation_offload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "UDP_SEGMENT", 9999)
+    assert [check.status for check in sockets.offloads()] == [SLOW, SLOW]
+
+
+def test_absent_programs_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    checks = package.programs()
+    assert {check.status for check in checks} == {MISSING}
+    assert all(check.fix.startswith("apt-get install ") for check in checks)
+
+
+def test_namespaces_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.userns, "lacking", lambda: True)
+    monkeypatch.setenv("PATH", "")
+    [check] = machine.namespaces()
+    assert check.status == MISSING
+    assert "root" in check.fix
+
+
+def test_a_chosen_kernel_table_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("netfold._core")
+    monkeypatch.setenv("NETFOLD_KERNELS", "reference")
+    kernels = next(check for check in package.extension() if check.name == "kernels")
+    assert (kernels.status, kernels.fix) == (SLOW, "unset NETFOLD_KERNELS")
+
+
+def test_the_probe_sockets_are_closed() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    sockets.offloads()
+    sockets.buffers()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
