@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch._dynamo", "torch.distributed", "netfold.torch"])  # DDP loads dynamo: seconds
+# DDP loads dynamo, which takes seconds: once here, not in every rank.
+_context.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp", "netfold.torch"])
 
 
 @dataclass(frozen=True)

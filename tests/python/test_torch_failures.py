@@ -1,0 +1,223 @@
+"""When something dies, every survivor learns which rank or switch it was within the timeout, and nothing is left."""
+
+from __future__ import annotations
+
+import multiprocessing.forkserver
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from netfold import _core
+from torch_ranks import run_ranks, values
+
+pytestmark = pytest.mark.timeout(120)
+TIMEOUT_S = 4.0
+SLACK_S = 1.0
+
+SWITCH = """
+import signal, sys
+from netfold import _core
+switch = _core.Switch(f"127.0.0.1:{sys.argv[1]}")
+print("up", flush=True)
+signal.pause()
+"""
+
+
+class SwitchProcess:
+    """A switch that can be killed."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SWITCH, str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "up\n"
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def switch_at() -> Iterator[Callable[[int], SwitchProcess]]:
+    started: list[SwitchProcess] = []
+
+    def start(port: int) -> SwitchProcess:
+        started.append(SwitchProcess(port))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_left() -> Iterator[None]:
+    """No rank outlives its test (the server that ranks are forked from stays)."""
+    multiprocessing.forkserver.ensure_running()
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    left = [p for p in set(psutil.Process().children(recursive=True)) - before if p.status() != psutil.STATUS_ZOMBIE]
+    tracker = [p for p in left if "resource_tracker" in " ".join(p.cmdline())]
+    assert set(left) == set(tracker)
+
+
+def _fold_until_it_fails(count: int = 2_000_000) -> tuple[str, float]:
+    """All-reduce until an error comes, at most for TIMEOUT_S and some; returns it and when it came."""
+    tensors = [torch.ones(count) for _ in range(4)]
+    deadline = time.monotonic() + 10 * TIMEOUT_S
+    try:
+        while time.monotonic() < deadline:
+            works = [dist.all_reduce(tensor.fill_(1.0), async_op=True) for tensor in tensors]
+            for work in works:
+                work.wait()
+    except RuntimeError as error:
+        return str(error), time.monotonic()
+    return "no error came", time.monotonic()
+
+
+def _a_rank_stops_body(rank: int, kill: int) -> tuple[str, float, str]:
+    dist.all_reduce(torch.ones(10))
+    if rank == 2:
+        for _ in range(4):
+            dist.all_reduce(torch.ones(2_000_000), async_op=True)
+        os.kill(os.getpid(), kill)
+        time.sleep(60)
+    error, at = _fold_until_it_fails()
+    try:
+        dist.all_reduce(torch.ones(10))
+        later = "no error came"
+    except RuntimeError as again:
+        later = str(again)
+    assert time.monotonic() - at < 0.5, "a failed job fails later all-reduces at once"
+    return error, at, later
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])
+def test_a_rank_that_dies_is_named(kill: int, free_port: Callable[[], int], switch_at: Callable) -> None:
+    environment = {"NETFOLD_TIMEOUT_S": str(TIMEOUT_S), "NETFOLD_SWITCH": switch_at(free_port()).address}
+    begun = time.monotonic()
+    outcomes = run_ranks(_a_rank_stops_body, int(kill), world=4, environment=environment, timeout_s=12)
+    for rank in (0, 1, 3):
+        error, at, later = values([outcomes[rank]])[0]
+        assert "rank 2" in error
+        assert "rank 2" in later
+        assert at - begun < 3.0 + TIMEOUT_S + SLACK_S  # 3 s: the ranks start and get going
+
+
+def _ddp_body(rank: int) -> list[str]:
+    model = DistributedDataParallel(nn.Linear(500, 500))
+    errors = []
+    for step in range(8):
+        if rank == 1 and step == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            model(torch.ones(2, 500)).sum().backward()
+        except RuntimeError as error:
+            errors.append(str(error))
+    dist.destroy_process_group()
+    return errors
+
+
+def test_ddp_raises_and_survives() -> None:
+    """Every later step raises the same reason: DDP itself stays usable."""
+    outcomes = run_ranks(_ddp_body, world=3, environment={"NETFOLD_TIMEOUT_S": str(TIMEOUT_S)})
+    for rank in (0, 2):
+        errors = values([outcomes[rank]])[0]
+        assert len(errors) == 4
+        assert all("rank 1" in error for error in errors)
+
+
+def _switch_dies_body(rank: int, pid: int) -> tuple[str, float]:
+    dist.all_reduce(torch.ones(10))
+    if rank == 0:
+        os.kill(pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    error, at = _fold_until_it_fails()
+    return error, at - killed_at
+
+
+def _one_fold_body(rank: int) -> float:
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    return tensor.item()
+
+
+def test_a_switch_that_dies_is_named_and_the_next_job_works(free_port: Callable[[], int], switch_at: Callable) -> None:
+    port = free_port()
+    switch = switch_at(port)
+    environment = {"NETFOLD_TIMEOUT_S": str(TIMEOUT_S), "NETFOLD_SWITCH": switch.address}
+    for error, after_s in values(run_ranks(_switch_dies_body, switch.pid, world=3, environment=environment)):
+        assert switch.address in error
+        assert after_s < TIMEOUT_S + SLACK_S
+    switch.kill()
+    switch_at(port)
+    assert values(run_ranks(_one_fold_body, world=3, environment=environment)) == [3.0] * 3
+
+
+def _joins_in_vain_body(rank: int, meeting: str) -> tuple[str, float]:
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError) as refusal:
+        dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    return str(refusal.value), time.monotonic() - begun
+
+
+def test_an_unreachable_switch_is_named(free_port: Callable[[], int]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    environment = {"NETFOLD_SWITCH": address, "NETFOLD_TIMEOUT_S": str(TIMEOUT_S)}
+    for error, after_s in values(run_ranks(_joins_in_vain_body, environment=environment, joins=False)):
+        assert address in error
+        assert after_s < TIMEOUT_S + SLACK_S
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    switch = _core.Switch("127.0.0.1:0", secret="right")
+    environment = {"NETFOLD_SWITCH": switch.address, "NETFOLD_TIMEOUT_S": "3", "NETFOLD_SECRET": "wrong"}
+    for error, _ in values(run_ranks(_joins_in_vain_body, environment=environment, joins=False)):
+        assert "secret" in error
+    switch.close()
+
+
+def test_an_embedded_switch_that_cannot_bind_is_told_to_all() -> None:
+    environment = {"NETFOLD_BIND": "192.0.2.77:0", "NETFOLD_TIMEOUT_S": "3"}
+    for error, _ in values(run_ranks(_joins_in_vain_body, environment=environment, joins=False)):
+        assert "192.0.2.77" in error
+
+
+SCRIPT = """
+import torch, torch.distributed as dist
+dist.init_process_group("netfold")
+tensor = torch.ones(100_000)
+works = [dist.all_reduce(tensor, async_op=True) for _ in range(1)]
+works[0].wait()
+assert tensor[0] == dist.get_world_size()
+"""
+
+
+def test_a_script_that_never_says_goodbye_ends_cleanly(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    run = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "leaked" not in run.stderr
+    assert "Traceback" not in run.stderr
