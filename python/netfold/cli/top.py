@@ -1,0 +1,187 @@
+"""`netfold top`: a switch, live, from the counters it serves with --metrics."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+TIMEOUT_S = 5.0
+# Of a job, per second: what `netfold top` calls it, and the switch's counters that make it up.
+RATES = {
+    "contributions_s": ("contributions",),
+    "results_s": ("results_sent",),
+    "packets_s": ("contributions", "probes", "duplicates", "stale", "results_sent", "results_resent", "missing_sent"),
+    "retransmissions_s": ("results_resent", "missing_sent"),
+    "probes_s": ("probes",),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add `top` to the program."""
+    app.command("top")(top)
+
+
+def top(
+    metrics: Annotated[
+        str, typer.Option(help="HOST:PORT that the switch serves its counters at.", metavar="HOST:PORT")
+    ] = "127.0.0.1:9171",
+    interval_s: Annotated[float, typer.Option(help="Time between two looks.", min=0.1, max=3600.0)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one table, of one interval, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object of one interval, and end.")] = False,
+) -> None:
+    """Watch a switch: what each job folds, what is sent again, what is dropped and why.
+
+    Start the switch with `netfold switch --metrics 0.0.0.0:9171`. Ctrl-C ends the watching, not the switch.
+    """
+    console = Console(stderr=as_json)
+    try:
+        before = fetch(metrics)
+        if as_json:
+            time.sleep(interval_s)
+            _print_json(metrics, interval_s, summary(before, fetch(metrics)))
+        elif once:
+            time.sleep(interval_s)
+            console.print(screen(summary(before, fetch(metrics))))
+        else:
+            _watch(console, metrics, interval_s, before)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        console.print(
+            f"[bold red]netfold top:[/] cannot read the counters at {metrics} ({error}): start the switch with "
+            f"--metrics {metrics}, and see whether a firewall is between",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def fetch(metrics: str) -> dict[str, Any]:
+    """The switch's counters as they are now."""
+    host, colon, port = metrics.rpartition(":")
+    if not colon or not port.isdigit() or not host:
+        raise ValueError("write HOST:PORT")
+    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/stats.json")
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise ValueError(f"it answers {answer.status} {answer.reason}")
+    stats = json.loads(body)
+    if not isinstance(stats, dict) or "uptime_s" not in stats:
+        raise ValueError("it is no Netfold switch")
+    return stats
+
+
+def summary(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What happened between two looks: the later one with rates added, to each job and to each reason of a drop."""
+    elapsed_s = after["uptime_s"] - before["uptime_s"]
+    if elapsed_s <= 0:  # the switch was started anew in between: all it has counted is since then
+        before, elapsed_s = {"jobs": [], "drops": {}, "link": {}}, max(after["uptime_s"], 1e-9)
+    known = {_identity(job): job for job in before["jobs"]}
+    jobs = [_with_rates(job, known.get(_identity(job), {}), elapsed_s) for job in after["jobs"]]
+    drops_s = {reason: (n - before["drops"].get(reason, 0)) / elapsed_s for reason, n in after["drops"].items()}
+    link = {
+        f"{name}_s": (count - before["link"].get(name, 0)) / elapsed_s
+        for name, count in after["link"].items()
+        if name.endswith(("_packets", "_bytes"))
+    }
+    return after | {"jobs": jobs, "drops_s": drops_s, "interval_s": elapsed_s, "link_rates": link}
+
+
+def _identity(job: dict[str, Any]) -> tuple[str, int, int, str]:
+    return job["name"], job["id"], job["epoch"], job["state"]
+
+
+def _with_rates(job: dict[str, Any], before: dict[str, Any], elapsed_s: float) -> dict[str, Any]:
+    def grown(name: str) -> float:
+        return (job[name] - before.get(name, 0)) / elapsed_s
+
+    rates = {rate: sum(grown(name) for name in names) for rate, names in RATES.items()}
+    # What was folded is what came in, less headers: close enough for watching, and no counter more on the packet path.
+    return job | rates | {"folded_gbit_s": grown("received_bytes") * 8e-9, "sent_gbit_s": grown("sent_bytes") * 8e-9}
+
+
+def screen(stats: dict[str, Any]) -> Group:
+    """One look, as it is shown."""
+    mebibyte = 1 << 20
+    link = stats["link_rates"]
+    head = Text(
+        f"switch {stats['address']}, up {_duration(stats['uptime_s'])}: "
+        f"{len(stats['jobs'])} of {stats['jobs_max']} jobs, "
+        f"{stats['memory_bytes'] / mebibyte:.1f} of {stats['memory_max_bytes'] / mebibyte:.0f} MiB, "
+        f"{stats['connections']} connections; in {link['received_packets_s']:,.0f} packets/s, "
+        f"out {link['sent_packets_s']:,.0f} packets/s; {stats['jobs_finished']} jobs finished, "
+        f"{stats['jobs_failed']} failed, {stats['joins_refused']} joins refused"
+    )
+    return Group(head, _job_table(stats["jobs"]), _drop_table(stats))
+
+
+def _job_table(jobs: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("job")
+    table.add_column("state")
+    for column in ("workers", "age", "Gbit/s in", "Gbit/s out", "packets/s", "resent/s", "probes/s", "chunks folded"):
+        table.add_column(column, justify="right")
+    for job in jobs:
+        table.add_row(
+            Text(job["name"]),
+            job["state"],
+            f"{len(job['present'])}/{job['world']}",
+            _duration(job["age_s"]),
+            f"{job['folded_gbit_s']:.3f}",
+            f"{job['sent_gbit_s']:.3f}",
+            f"{job['packets_s']:,.0f}",
+            f"{job['retransmissions_s']:,.0f}",
+            f"{job['probes_s']:,.0f}",
+            f"{job['folded_chunks']:,}",
+        )
+    if not jobs:
+        table.add_row("no job", "", *[""] * 8, style="dim")
+    return table
+
+
+def _drop_table(stats: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("dropped because")
+    table.add_column("packets", justify="right")
+    table.add_column("packets/s", justify="right")
+    counted = [(reason, count) for reason, count in stats["drops"].items() if count > 0]
+    for reason, count in sorted(counted, key=lambda one: -one[1]):
+        table.add_row(reason.replace("_", " "), f"{count:,}", f"{stats['drops_s'][reason]:,.0f}")
+    if not counted:
+        table.add_row("nothing was dropped", "", "", style="dim")
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _watch(console: Console, metrics: str, interval_s: float, before: dict[str, Any]) -> None:
+    with Live(Text("first look ..."), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval_s)
+            after = fetch(metrics)
+            live.update(screen(summary(before, after)), refresh=True)
+            before = after
+
+
+def _print_json(metrics: str, interval_s: float, stats: dict[str, Any]) -> None:
+    from netfold.bench.report import envelope, print_json
+
+    parameters = {"metrics": metrics, "interval_s": interval_s}
+    print_json(envelope("top", parameters, [{"system": "netfold", **stats}]))
