@@ -1,0 +1,204 @@
+#include "schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "schedule/algorithms.h"
+
+namespace netfold::schedule {
+namespace {
+
+Result<Steps> make_on(std::string_view algorithm, const Request& request, const Team& team, int place);
+
+Result<Steps> cannot(std::string_view algorithm, const std::string& why) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot serve this: {}", algorithm, why));
+}
+
+Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request, Steps steps) {
+  if (request.collective == Collective::kAllReduce) return steps;
+  return cannot(algorithm, fmt::format("it is an all-reduce; for {} take {}", name_of(request.collective),
+                                       request.collective == Collective::kBroadcast ? "binomial"
+                                       : request.collective == Collective::kBarrier ? "dissemination"
+                                                                                    : "ring"));
+}
+
+Result<Steps> make_hdrm(const Request& request, const Team& team, int place) {
+  const auto mapping = rank_mapping(request.sub_nodes, request.switches);
+  if (!mapping) return tl::unexpected(mapping.error());
+  if (static_cast<int>(mapping->size()) != team.size()) {
+    return cannot("hdrm", fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes,
+                                      request.switches, team.size()));
+  }
+  // The rank at physical position i takes place mapping[i]: in every step partners are on links of their own.
+  Team mapped = team;
+  for (std::size_t i = 0; i < mapping->size(); ++i)
+    mapped.ranks[static_cast<std::size_t>((*mapping)[i])] = team.ranks[i];
+  return all_reduce_only("hdrm", request,
+                         halving_doubling(mapped, (*mapping)[static_cast<std::size_t>(place)], request.count));
+}
+
+// Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.
+Result<Steps> make_hierarchical(const Request& request, const Team& team, int place) {
+  if (request.group < 1) return cannot("hierarchical", "'group' must say how many ranks a machine has");
+  if (request.between == "hierarchical") return cannot("hierarchical", "'between' must be another algorithm");
+  const int leader = place - place % request.group;
+  Team machine, leaders;
+  for (int member = leader; member < std::min(leader + request.group, team.size()); ++member) {
+    machine.ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
+  }
+  for (int first = 0; first < team.size(); first += request.group) {
+    leaders.ranks.push_back(team.ranks[static_cast<std::size_t>(first)]);
+  }
+  const auto append = [](Steps& to, const Steps& more) { to.insert(to.end(), more.begin(), more.end()); };
+  Steps steps = binomial_fold(machine, place - leader, request.count);
+  if (place == leader) {
+    const auto between = make_on(request.between, request, leaders, leader / request.group);
+    if (!between) return between;
+    append(steps, *between);
+  }
+  append(steps, binomial_broadcast(machine, place - leader, 0, request.count));
+  return steps;
+}
+
+struct Algorithm {
+  AlgorithmInfo info;
+  Result<Steps> (*make)(const Request&, const Team&, int place);
+};
+
+constexpr std::array<Algorithm, 10> kAlgorithms{{
+    {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
+         return all_reduce_only("ring", r, {});
+       }
+       return ring(r.collective, team, place, r.count);
+     }},
+    {{"halving-doubling", "partners at distance 1, 2, 4, ... swap halves: 2 log n steps (eflops V-A)"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("halving-doubling", r, halving_doubling(team, place, r.count));
+     }},
+    {{"hdrm", "halving-doubling with ranks mapped to a BiGraph, one connection a link (eflops V-B, Algorithm 1)"},
+     [](const Request& r, const Team& team, int place) { return make_hdrm(r, team, place); }},
+    {{"recursive-doubling", "partners at distance 1, 2, 4, ... swap everything: log n steps, for small tensors"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("recursive-doubling", r, recursive_doubling(team, place, r.count));
+     }},
+    {{"rabenseifner", "partners at distance n/2, n/4, ... swap halves, then back (Rabenseifner 2004)"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("rabenseifner", r, rabenseifner(team, place, r.count));
+     }},
+    {{"binomial", "a fold up a binomial tree and a broadcast down: for very small tensors, and for broadcast"},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (r.collective == Collective::kBroadcast) return binomial_broadcast(team, place, r.root, r.count);
+       Steps steps = binomial_fold(team, place, r.count);
+       const Steps down = binomial_broadcast(team, place, 0, r.count);
+       steps.insert(steps.end(), down.begin(), down.end());
+       return all_reduce_only("binomial", r, std::move(steps));
+     }},
+    {{"double-binary-tree", "two complementary trees with half of the tensor each (Sanders 2009)"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("double-binary-tree", r, double_binary_tree(team, place, r.count));
+     }},
+    {{"hierarchical", "folds inside each machine (`group` ranks), then `between` the machines"},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (r.collective != Collective::kAllReduce) return all_reduce_only("hierarchical", r, {});
+       return make_hierarchical(r, team, place);
+     }},
+    {{"in-network", "to the switch once, back once (allreduce-switch II-D)"},
+     [](const Request& r, const Team&, int) {
+       Steps steps;
+       add_step(steps, {{Action::kSend, kSwitch, 0, r.count}, {Action::kStore, kSwitch, 0, r.count}});
+       return all_reduce_only("in-network", r, steps);
+     }},
+    {{"dissemination", "a barrier: signals to distance 1, 2, 4, ... (Hensgen 1988)"},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (r.collective != Collective::kBarrier)
+         return cannot("dissemination", "it is a barrier and moves no elements");
+       return dissemination_barrier(team, place);
+     }},
+}};
+
+constexpr auto kInfos = [] {
+  std::array<AlgorithmInfo, kAlgorithms.size()> infos{};
+  for (std::size_t i = 0; i < infos.size(); ++i) infos[i] = kAlgorithms[i].info;
+  return infos;
+}();
+
+Result<Steps> make_on(std::string_view algorithm, const Request& request, const Team& team, int place) {
+  const auto found = std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
+                                  [&](const Algorithm& each) { return each.info.name == algorithm; });
+  if (found != kAlgorithms.end()) return found->make(request, team, place);
+  std::string names;
+  for (const Algorithm& each : kAlgorithms) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.info.name);
+  return fail(ErrorCode::kInvalidArgument, fmt::format("no algorithm is called '{}': there are {}", algorithm, names));
+}
+
+}  // namespace
+
+Team Team::of(int world) {
+  Team team;
+  for (int rank = 0; rank < world; ++rank) team.ranks.push_back(rank);
+  return team;
+}
+
+Segment part_of(Segment whole, int parts, int index) {
+  const auto n = static_cast<std::size_t>(parts), i = static_cast<std::size_t>(index);
+  const std::size_t each = whole.count / n, longer = whole.count % n;
+  return {whole.offset + i * each + std::min(i, longer), each + (i < longer ? 1 : 0)};
+}
+
+void add_step(Steps& steps, Step step) {
+  std::erase_if(step, [](const Transfer& transfer) { return transfer.count == 0; });
+  if (!step.empty()) steps.push_back(std::move(step));
+}
+
+Result<Steps> make(std::string_view algorithm, const Request& request) {
+  if (request.world < 1 || request.rank < 0 || request.rank >= request.world) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {} of a world of {}: ranks are 0 to world - 1, and a "
+                                                         "world has one rank or more",
+                                                         request.rank, request.world));
+  }
+  if (request.root < 0 || request.root >= request.world) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("root {} is no rank of a world of {}", request.root, request.world));
+  }
+  return make_on(algorithm, request, Team::of(request.world), request.rank);
+}
+
+std::span<const AlgorithmInfo> algorithms() {
+  return kInfos;
+}
+
+const char* name_of(Action action) {
+  switch (action) {
+    case Action::kSend: return "send";
+    case Action::kFold: return "fold";
+    case Action::kStore: return "store";
+  }
+  return "unknown";
+}
+
+const char* name_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce: return "all-reduce";
+    case Collective::kReduceScatter: return "reduce-scatter";
+    case Collective::kAllGather: return "all-gather";
+    case Collective::kBroadcast: return "broadcast";
+    case Collective::kBarrier: return "barrier";
+  }
+  return "unknown";
+}
+
+Result<Collective> collective_named(std::string_view name) {
+  for (const auto each : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+                          Collective::kBroadcast, Collective::kBarrier}) {
+    if (name == name_of(each)) return each;
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("no collective is called '{}': all-reduce, reduce-scatter, all-gather, broadcast, barrier", name));
+}
+
+}  // namespace netfold::schedule

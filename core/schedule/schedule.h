@@ -1,0 +1,79 @@
+// A schedule says who sends which elements to whom at which step, and whether they are folded or stored there. It is
+// data: a pure function of (collective, algorithm, world, rank, count). The runtime executes it, the simulator times
+// it, the hardware's tests compare against it, and it can be printed, drawn and exported.
+//
+// Semantics. What a rank sends in a step is what its buffer holds when the step begins; what it receives in a step is
+// folded (added) or stored when the step ends. Two ranks exchange in the order in which their steps name each other;
+// a step waits for nothing but its own transfers. In one step no element is received twice.
+//
+// A new algorithm is one file with one pure function, and one line in the table of schedule.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace netfold::schedule {
+
+enum class Action : std::uint8_t {
+  kSend,
+  kFold,   // receive and add
+  kStore,  // receive and keep
+};
+
+constexpr int kSwitch = -1;  // the peer of in-network folding
+
+struct Transfer {
+  Action action;
+  int peer;
+  std::size_t offset, count;  // elements; a count of 0 is a signal without data (barrier)
+
+  bool operator==(const Transfer&) const = default;
+};
+
+using Step = std::vector<Transfer>;
+using Steps = std::vector<Step>;  // of one rank
+
+enum class Collective : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+
+// Elements [offset, offset + count) of a buffer.
+struct Segment {
+  std::size_t offset, count;
+
+  bool operator==(const Segment&) const = default;
+};
+
+// Part `index` of `whole` cut into `parts` as equal as can be: the first ones are longer by one. This is also what
+// rank `index` owns in a reduce-scatter or an all-gather.
+Segment part_of(Segment whole, int parts, int index);
+
+struct Request {
+  Collective collective = Collective::kAllReduce;
+  int world = 1;
+  int rank = 0;
+  std::size_t count = 0;            // elements of the whole buffer
+  int root = 0;                     // broadcast
+  int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each, ranks in physical order
+  int group = 0;                    // hierarchical: ranks of one machine, neighbours in rank order
+  std::string between = "ring";     // hierarchical: the algorithm between machines
+};
+
+// kInvalidArgument if the algorithm is unknown, or cannot serve this request; the message names what can.
+Result<Steps> make(std::string_view algorithm, const Request& request);
+
+struct AlgorithmInfo {
+  const char* name;
+  const char* what;  // one line for people, with its source
+};
+std::span<const AlgorithmInfo> algorithms();
+
+const char* name_of(Action action);
+const char* name_of(Collective collective);
+Result<Collective> collective_named(std::string_view name);
+
+}  // namespace netfold::schedule

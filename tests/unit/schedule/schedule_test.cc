@@ -1,0 +1,263 @@
+// Every algorithm, every world from 1 to 17, odd counts: executed in memory as schedule.h defines it, it must leave the
+// exact sum on every rank, match sends with receives, and never wait for ever.
+#include "schedule/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <set>
+
+#include "schedule/algorithms.h"
+
+namespace netfold::schedule {
+namespace {
+
+using Buffer = std::vector<std::int64_t>;
+
+class Machine {
+ public:
+  Machine(std::string_view algorithm, Request request, std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
+    for (request.rank = 0; request.rank < request.world; ++request.rank) {
+      auto steps = make(algorithm, request);
+      EXPECT_TRUE(steps) << steps.error().message;
+      steps_.push_back(steps ? std::move(*steps) : Steps{});
+    }
+  }
+
+  // Runs all ranks until nobody can go on; true if all have ended.
+  bool run() {
+    std::vector<std::size_t> at(steps_.size());
+    std::vector<bool> has_sent(steps_.size());
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < steps_.size(); ++rank) {
+        if (at[rank] == steps_[rank].size()) continue;
+        const Step& step = steps_[rank][at[rank]];
+        if (!has_sent[rank]) {
+          send(static_cast<int>(rank), step);
+          has_sent[rank] = moved = true;
+        }
+        if (!receive(static_cast<int>(rank), step)) continue;
+        has_sent[rank] = false;
+        ++at[rank];
+        moved = true;
+      }
+    }
+    for (std::size_t rank = 0; rank < steps_.size(); ++rank) {
+      if (at[rank] != steps_[rank].size()) return false;
+    }
+    for (const auto& [pair, queue] : wires_) EXPECT_TRUE(queue.empty()) << pair.first << " -> " << pair.second;
+    return true;
+  }
+
+  const Buffer& buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]; }
+  const std::vector<Steps>& steps() const { return steps_; }
+
+ private:
+  void send(int rank, const Step& step) {
+    for (const Transfer& t : step) {
+      if (t.action != Action::kSend) continue;
+      const auto from = buffers_[static_cast<std::size_t>(rank)].begin() + static_cast<std::ptrdiff_t>(t.offset);
+      wires_[{rank, t.peer}].emplace_back(from, from + static_cast<std::ptrdiff_t>(t.count));
+    }
+  }
+
+  bool receive(int rank, const Step& step) {
+    std::set<std::size_t> touched;
+    for (const Transfer& t : step) {
+      if (t.action != Action::kSend && wires_[{t.peer, rank}].empty()) return false;
+    }
+    for (const Transfer& t : step) {
+      if (t.action == Action::kSend) continue;
+      const Buffer message = wires_[{t.peer, rank}].front();
+      wires_[{t.peer, rank}].pop_front();
+      EXPECT_EQ(message.size(), t.count);
+      for (std::size_t i = 0; i < t.count; ++i) {
+        EXPECT_TRUE(touched.insert(t.offset + i).second) << "received twice in one step";
+        std::int64_t& element = buffers_[static_cast<std::size_t>(rank)][t.offset + i];
+        element = message[i] + (t.action == Action::kFold ? element : 0);
+      }
+    }
+    return true;
+  }
+
+  std::vector<Buffer> buffers_;
+  std::vector<Steps> steps_;
+  std::map<std::pair<int, int>, std::deque<Buffer>> wires_;
+};
+
+std::vector<Buffer> inputs(int world, std::size_t count) {
+  std::vector<Buffer> buffers;
+  for (int rank = 0; rank < world; ++rank) {
+    Buffer buffer(count);
+    for (std::size_t i = 0; i < count; ++i) buffer[i] = (std::int64_t{1} << rank) * 1000 + static_cast<std::int64_t>(i);
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+Buffer sum_of(const std::vector<Buffer>& buffers) {
+  Buffer sum(buffers[0].size());
+  for (const Buffer& buffer : buffers) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += buffer[i];
+  }
+  return sum;
+}
+
+const std::vector<std::size_t> kCounts{0, 1, 2, 3, 7, 16, 33, 100};
+
+class AllReduce : public testing::TestWithParam<const char*> {};
+
+TEST_P(AllReduce, LeavesTheSumOnEveryRank) {
+  for (int world = 1; world <= 17; ++world) {
+    for (const std::size_t count : kCounts) {
+      for (const int group : {1, 3, 4}) {
+        SCOPED_TRACE(testing::Message() << "world " << world << " count " << count << " group " << group);
+        const auto buffers = inputs(world, count);
+        Machine machine(GetParam(), {.world = world, .count = count, .group = group}, buffers);
+        ASSERT_TRUE(machine.run()) << "it waits for ever";
+        for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers)) << "rank " << rank;
+        if (std::string_view(GetParam()) != "hierarchical") break;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
+                         testing::Values("ring", "halving-doubling", "recursive-doubling", "rabenseifner", "binomial",
+                                         "double-binary-tree", "hierarchical"),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(Ring, ScattersAndGathersByRank) {
+  for (int world = 1; world <= 9; ++world) {
+    for (const std::size_t count : kCounts) {
+      const auto buffers = inputs(world, count);
+      Machine scatter("ring", {.collective = Collective::kReduceScatter, .world = world, .count = count}, buffers);
+      ASSERT_TRUE(scatter.run());
+      const Buffer sum = sum_of(buffers);
+      auto gathered = inputs(world, count);
+      for (int rank = 0; rank < world; ++rank) {
+        const Segment own = part_of({0, count}, world, rank);
+        for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
+          ASSERT_EQ(scatter.buffer(rank)[i], sum[i]) << "rank " << rank << " of " << world;
+        }
+        for (auto& buffer : gathered) {  // each rank starts with its own segment alone
+          for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
+            buffer[i] = &buffer == &gathered[static_cast<std::size_t>(rank)] ? sum[i] : -1;
+          }
+        }
+      }
+      Machine gather("ring", {.collective = Collective::kAllGather, .world = world, .count = count}, gathered);
+      ASSERT_TRUE(gather.run());
+      for (int rank = 0; rank < world; ++rank) ASSERT_EQ(gather.buffer(rank), sum);
+    }
+  }
+}
+
+TEST(Ring, SendsEachRankTwiceItsShareLessOne) {
+  Machine machine("ring", {.world = 8, .count = 800}, inputs(8, 800));
+  for (const Steps& steps : machine.steps()) {
+    std::size_t sent = 0;
+    for (const Step& step : steps) {
+      for (const Transfer& t : step) sent += t.action == Action::kSend ? t.count : 0;
+    }
+    EXPECT_EQ(steps.size(), 14u);
+    EXPECT_EQ(sent, 2u * 7 * 100);
+  }
+}
+
+TEST(Binomial, BroadcastsFromAnyRoot) {
+  for (int world = 1; world <= 17; ++world) {
+    for (int root = 0; root < world; ++root) {
+      const auto buffers = inputs(world, 5);
+      Machine machine("binomial", {.collective = Collective::kBroadcast, .world = world, .count = 5, .root = root},
+                      buffers);
+      ASSERT_TRUE(machine.run());
+      for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), buffers[static_cast<std::size_t>(root)]);
+    }
+  }
+}
+
+TEST(Dissemination, HearsFromAll) {
+  for (int world = 1; world <= 17; ++world) {
+    Machine machine("dissemination", {.collective = Collective::kBarrier, .world = world}, inputs(world, 0));
+    ASSERT_TRUE(machine.run());
+    std::vector<std::set<int>> heard(static_cast<std::size_t>(world));
+    for (int rank = 0; rank < world; ++rank) heard[static_cast<std::size_t>(rank)] = {rank};
+    for (std::size_t step = 0; world > 1 && step < machine.steps()[0].size(); ++step) {
+      const auto before = heard;
+      for (int rank = 0; rank < world; ++rank) {
+        const int from = machine.steps()[static_cast<std::size_t>(rank)][step][1].peer;
+        heard[static_cast<std::size_t>(rank)].insert(before[static_cast<std::size_t>(from)].begin(),
+                                                     before[static_cast<std::size_t>(from)].end());
+      }
+    }
+    for (const auto& each : heard) EXPECT_EQ(each.size(), static_cast<std::size_t>(world));
+  }
+}
+
+TEST(InNetwork, GoesToTheSwitchAndBack) {
+  EXPECT_THAT(*make("in-network", {.world = 4, .rank = 2, .count = 9}),
+              testing::ElementsAre(Step{{Action::kSend, kSwitch, 0, 9}, {Action::kStore, kSwitch, 0, 9}}));
+}
+
+// Figure 10 of eflops: the base of an eight-switch system is [[0, 3, 5, 6]; [1, 2, 4, 7]].
+TEST(RankMapping, HasThePublishedBase) {
+  EXPECT_THAT(*rank_mapping(1, 8), testing::ElementsAre(0, 3, 5, 6, 1, 2, 4, 7));
+}
+
+// What the mapping is for: in every step each pair's path is one direct link, and no link carries two pairs.
+TEST(RankMapping, GivesEveryConnectionALinkOfItsOwn) {
+  for (const auto& [sub_nodes, switches] : std::vector<std::pair<int, int>>{
+           {1, 8}, {2, 8}, {4, 8}, {4, 16}, {8, 16}, {16, 32}, {16, 64}, {4, 32}, {8, 32}}) {
+    SCOPED_TRACE(testing::Message() << sub_nodes << " x " << switches);
+    const int world = sub_nodes * switches;
+    for (int distance_step = 0; (1 << distance_step) < world; ++distance_step) {
+      std::map<std::pair<int, int>, int> pairs_on;
+      for (int rank = 0; rank < world; ++rank) {
+        const auto steps = make("hdrm", {.world = world,
+                                         .rank = rank,
+                                         .count = static_cast<std::size_t>(world),
+                                         .sub_nodes = sub_nodes,
+                                         .switches = switches});
+        ASSERT_TRUE(steps);
+        const int peer = (*steps)[static_cast<std::size_t>(distance_step)][0].peer;
+        const int here = rank / sub_nodes, there = peer / sub_nodes;
+        ASSERT_NE(here < switches / 2, there < switches / 2) << "partners on the same half";
+        if (rank < peer) ++pairs_on[{here, there}];
+      }
+      for (const auto& [link, pairs] : pairs_on) ASSERT_EQ(pairs, 1) << "step " << distance_step;
+    }
+  }
+}
+
+TEST(Hdrm, LeavesTheSumOnEveryRank) {
+  const auto buffers = inputs(32, 77);
+  Machine machine("hdrm", {.world = 32, .count = 77, .sub_nodes = 4, .switches = 8}, buffers);
+  ASSERT_TRUE(machine.run());
+  for (int rank = 0; rank < 32; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
+}
+
+TEST(Schedule, SaysWhyItCannot) {
+  const auto message = [](std::string_view algorithm, const Request& request) {
+    const auto steps = make(algorithm, request);
+    EXPECT_FALSE(steps);
+    return steps ? "" : steps.error().message;
+  };
+  EXPECT_THAT(message("butterfly", {}), testing::HasSubstr("ring"));
+  EXPECT_THAT(message("ring", {.world = 4, .rank = 4}), testing::HasSubstr("rank 4"));
+  EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 3, .switches = 2}), testing::HasSubstr("powers of two"));
+  EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 2, .switches = 2}), testing::HasSubstr("not 6 ranks"));
+  EXPECT_THAT(message("hierarchical", {.world = 6}), testing::HasSubstr("group"));
+  EXPECT_THAT(message("rabenseifner", {.collective = Collective::kBroadcast}), testing::HasSubstr("binomial"));
+  EXPECT_THAT(message("ring", {.collective = Collective::kBarrier}), testing::HasSubstr("dissemination"));
+}
+
+}  // namespace
+}  // namespace netfold::schedule
