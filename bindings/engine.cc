@@ -24,9 +24,13 @@ using engine::SwitchServer;
 
 constexpr Nanoseconds kSignalPeriod = 100 * kMillisecond;  // how long a Ctrl-C may wait for a blocking call
 
-nb::object error_type() { return nb::module_::import_("netfold.errors").attr("NetfoldError"); }
+nb::object error_type() {
+  return nb::module_::import_("netfold.errors").attr("NetfoldError");
+}
 
-nb::object to_python(const Error& error) { return error_type()(error.message, name_of(error.code), error.rank); }
+nb::object to_python(const Error& error) {
+  return error_type()(error.message, name_of(error.code), error.rank);
+}
 
 [[noreturn]] void raise(const Error& error) {
   const nb::object exception = to_python(error);
@@ -222,8 +226,10 @@ void bind_client(nb::module_& module) {
            "average"_a = false,
            "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
            "ticket at once. The memory belongs to the client until the ticket is finished.")
-      .def("wait", &PyClient::wait, "ticket"_a, "Blocks until the all-reduce is done; raises NetfoldError if it failed.")
-      .def("next_completion", &PyClient::next_completion, "timeout_s"_a, nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
+      .def("wait", &PyClient::wait, "ticket"_a,
+           "Blocks until the all-reduce is done; raises NetfoldError if it failed.")
+      .def("next_completion", &PyClient::next_completion, "timeout_s"_a,
+           nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
            "The next finished (ticket, None or NetfoldError), or None after timeout_s.")
       .def("stats", &PyClient::stats, "Packets, bytes, retransmissions and the measured round trip so far.")
       .def("lease", &PyClient::lease, "What the switch granted: job and epoch numbers, slots, payload_bytes, ...")

@@ -18,7 +18,11 @@ inline Nanoseconds now() {
       .count();
 }
 
-inline Nanoseconds from_seconds(double seconds) { return static_cast<Nanoseconds>(seconds * 1e9); }
-inline double to_seconds(Nanoseconds time) { return static_cast<double>(time) * 1e-9; }
+inline Nanoseconds from_seconds(double seconds) {
+  return static_cast<Nanoseconds>(seconds * 1e9);
+}
+inline double to_seconds(Nanoseconds time) {
+  return static_cast<double>(time) * 1e-9;
+}
 
 }  // namespace netfold

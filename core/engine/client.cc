@@ -27,7 +27,9 @@ Result<std::unique_ptr<link::Link>> open_link(const ClientOptions& options, std:
   return link::capture(std::move(link), options.pcap_path, {local_ip, link->local_address().port});
 }
 
-Error closed_error() { return {ErrorCode::kInvalidArgument, "this client has left its job: join again", kNoRank}; }
+Error closed_error() {
+  return {ErrorCode::kInvalidArgument, "this client has left its job: join again", kNoRank};
+}
 
 }  // namespace
 
@@ -65,7 +67,9 @@ Client::Client(ClientOptions options, std::unique_ptr<link::Link> link, std::uni
   thread_ = std::thread([this] { run(); });
 }
 
-Client::~Client() { close(); }
+Client::~Client() {
+  close();
+}
 
 Result<Client::Ticket> Client::submit(const AllReduce& request) {
   if (!numbers::can_travel_as(request.type, request.format)) {

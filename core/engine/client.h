@@ -31,9 +31,9 @@ struct ClientOptions {
   double timeout_s = 30;            // to join, and for an all-reduce to make progress
   std::uint32_t window_chunks = 0;  // 0: a quarter of the slots
   numbers::BfpShape bfp = {};
-  int core = kAnyCore;              // of the progress thread
-  std::string faults;               // link::parse_faults; "": none
-  std::string pcap_path;            // "": no capture
+  int core = kAnyCore;               // of the progress thread
+  std::string faults;                // link::parse_faults; "": none
+  std::string pcap_path;             // "": no capture
   std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
 };
 

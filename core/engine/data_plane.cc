@@ -124,8 +124,9 @@ std::size_t DataPlane::memory_bytes(const wire::Lease& lease) {
 
 const char* name_of(DropReason reason) {
   constexpr std::array<const char*, static_cast<std::size_t>(DropReason::kCount)> names{
-      "short",          "version",  "kind",    "format",   "flags",           "length",      "unknown_job", "stale_epoch",
-      "unknown_worker", "stranger", "bad_tag", "bad_slot", "malformed_block", "stale_chunk", "duplicate",   "mismatch"};
+      "short",           "version",     "kind",           "format",   "flags",   "length",
+      "unknown_job",     "stale_epoch", "unknown_worker", "stranger", "bad_tag", "bad_slot",
+      "malformed_block", "stale_chunk", "duplicate",      "mismatch"};
   return reason < DropReason::kCount ? names[static_cast<std::size_t>(reason)] : "unknown";
 }
 

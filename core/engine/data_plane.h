@@ -15,9 +15,23 @@
 namespace netfold::engine {
 
 enum class DropReason : std::uint8_t {
-  kShort, kVersion, kKind, kFormat, kFlags, kLength,  // wire::ParseError, in its order
-  kUnknownJob, kStaleEpoch, kUnknownWorker, kStranger, kBadTag, kBadSlot, kMalformedBlock, kStaleChunk, kDuplicate,
-  kMismatch, kCount,
+  kShort,
+  kVersion,
+  kKind,
+  kFormat,
+  kFlags,
+  kLength,  // wire::ParseError, in its order
+  kUnknownJob,
+  kStaleEpoch,
+  kUnknownWorker,
+  kStranger,
+  kBadTag,
+  kBadSlot,
+  kMalformedBlock,
+  kStaleChunk,
+  kDuplicate,
+  kMismatch,
+  kCount,
 };
 const char* name_of(DropReason reason);
 
@@ -27,12 +41,12 @@ struct JobCounters {
 };
 
 struct DataPlaneOptions {
-  link::Address bind = {0, 0};     // ip of the shards' sockets; ports are chosen by the kernel unless `first_port`
-  std::uint16_t first_port = 0;    // shard t gets first_port + t
-  std::uint16_t shards = 1;        // a power of two
-  std::vector<int> cores;          // shard t is pinned to cores[t]; empty: not pinned
+  link::Address bind = {0, 0};   // ip of the shards' sockets; ports are chosen by the kernel unless `first_port`
+  std::uint16_t first_port = 0;  // shard t gets first_port + t
+  std::uint16_t shards = 1;      // a power of two
+  std::vector<int> cores;        // shard t is pinned to cores[t]; empty: not pinned
   std::uint16_t jobs_max = 64;
-  std::string pcap_path;           // "" : no capture; shard t appends ".t"
+  std::string pcap_path;  // "" : no capture; shard t appends ".t"
 };
 
 struct Admission {
@@ -54,8 +68,8 @@ class DataPlane {
   virtual void evict(std::uint16_t job) = 0;                  // returns when no shard has it
 
   // Snapshots, safe from any thread.
-  virtual std::vector<std::uint64_t> drops() const = 0;                 // by DropReason, all shards together
-  virtual JobCounters counters(std::uint16_t job) const = 0;            // all shards together
+  virtual std::vector<std::uint64_t> drops() const = 0;       // by DropReason, all shards together
+  virtual JobCounters counters(std::uint16_t job) const = 0;  // all shards together
   virtual link::LinkStats link_stats() const = 0;
 };
 

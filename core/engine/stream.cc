@@ -16,7 +16,9 @@ constexpr std::size_t kRoomsKeptMost = 8;
 using session::Window;
 
 // Rooms come in powers of two, so that those of finished operations fit later ones.
-std::size_t room_bytes(const Operation& operation) { return std::bit_ceil(operation.saved_bytes()); }
+std::size_t room_bytes(const Operation& operation) {
+  return std::bit_ceil(operation.saved_bytes());
+}
 
 }  // namespace
 
@@ -50,7 +52,9 @@ bool Stream::pump(Nanoseconds now) {
   return send(now);
 }
 
-std::vector<Operation::Ticket> Stream::take_finished() { return std::exchange(finished_, {}); }
+std::vector<Operation::Ticket> Stream::take_finished() {
+  return std::exchange(finished_, {});
+}
 
 std::vector<Operation::Ticket> Stream::abandon() {
   std::vector<Operation::Ticket> tickets;
@@ -75,12 +79,12 @@ std::optional<Error> Stream::overdue(Nanoseconds now, Nanoseconds timeout, const
                  *rank};
   }
   if (window_.switch_answers()) {
-    return Error{ErrorCode::kTimeout,
-                 fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
-                             "check the path for packets of {} bytes (MTU)",
-                             switch_name, rank_, waited_s,
-                             lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
-                 rank_};
+    return Error{
+        ErrorCode::kTimeout,
+        fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
+                    "check the path for packets of {} bytes (MTU)",
+                    switch_name, rank_, waited_s, lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
+        rank_};
   }
   return Error{ErrorCode::kSwitchFailed,
                fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and "
@@ -88,7 +92,9 @@ std::optional<Error> Stream::overdue(Nanoseconds now, Nanoseconds timeout, const
                            switch_name, rank_, waited_s)};
 }
 
-StreamStats Stream::stats() const { return {window_.stats(), link_.stats(), dropped_packets_, reduced_elements_}; }
+StreamStats Stream::stats() const {
+  return {window_.stats(), link_.stats(), dropped_packets_, reduced_elements_};
+}
 
 void Stream::receive(Nanoseconds now) {
   for (;;) {
@@ -194,15 +200,16 @@ link::Outgoing Stream::prepare(const Window::Transmission& transmission, std::si
 }
 
 Operation& Stream::operation_at(Window::Position position) {
-  const auto after = std::upper_bound(operations_.begin(), operations_.end(), position,
-                                      [](Window::Position at, const auto& operation) { return at < operation->first(); });
+  const auto after =
+      std::upper_bound(operations_.begin(), operations_.end(), position,
+                       [](Window::Position at, const auto& operation) { return at < operation->first(); });
   assert(after != operations_.begin());
   return **std::prev(after);
 }
 
 std::unique_ptr<std::byte[]> Stream::saved_room(std::size_t size_bytes) {
-  const auto fits = std::find_if(rooms_.begin(), rooms_.end(),
-                                 [&](const Room& room) { return room.size_bytes == size_bytes; });
+  const auto fits =
+      std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& room) { return room.size_bytes == size_bytes; });
   if (fits == rooms_.end()) return std::make_unique_for_overwrite<std::byte[]>(size_bytes);
   auto bytes = std::move(fits->bytes);
   rooms_.erase(fits);

@@ -72,8 +72,8 @@ class Stream {
   link::Link& link_;
   std::vector<link::Address> shards_;
   session::Window window_;
-  std::deque<std::unique_ptr<Operation>> operations_;       // unfinished, and finished ones with an older unfinished
-  std::vector<session::Window::Transmission> pending_;      // wanted by the window, not taken by the link yet
+  std::deque<std::unique_ptr<Operation>> operations_;   // unfinished, and finished ones with an older unfinished
+  std::vector<session::Window::Transmission> pending_;  // wanted by the window, not taken by the link yet
   std::vector<link::Outgoing> sending_;
   std::vector<Prepared> prepared_;
   std::vector<std::byte> payload_room_;
@@ -82,7 +82,7 @@ class Stream {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t size_bytes;
   };
-  std::vector<Room> rooms_;                                 // for saved bytes, kept between operations
+  std::vector<Room> rooms_;  // for saved bytes, kept between operations
   std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
 };
 

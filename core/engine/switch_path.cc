@@ -5,9 +5,9 @@
 namespace netfold::engine {
 namespace {
 
-constexpr std::size_t kReceiveMost = 1024;           // datagrams a batch
-constexpr std::size_t kBatchesAtOnce = 16;           // a bound, so that the caller can look after other things
-constexpr std::size_t kBacklogMost = 1u << 16;       // beyond it results are dropped here; probes bring them back
+constexpr std::size_t kReceiveMost = 1024;      // datagrams a batch
+constexpr std::size_t kBatchesAtOnce = 16;      // a bound, so that the caller can look after other things
+constexpr std::size_t kBacklogMost = 1u << 16;  // beyond it results are dropped here; probes bring them back
 
 // What the shard counts for each verdict that is a drop.
 DropReason reason_of(fold::Verdict verdict) {

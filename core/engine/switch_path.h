@@ -1,5 +1,5 @@
-// The switch's data path of one shard: packets of a link in, verdicts counted, results and notices out. No thread and no
-// clock: a Shard drives it with a thread and a socket, the simulations of tests/protocol in virtual time.
+// The switch's data path of one shard: packets of a link in, verdicts counted, results and notices out. No thread and
+// no clock: a Shard drives it with a thread and a socket, the simulations of tests/protocol in virtual time.
 #pragma once
 
 #include <array>
@@ -79,7 +79,7 @@ class SwitchPath {
   std::vector<link::Outgoing> sending_;  // notices, as the link wants them
   std::vector<link::Outgoing> backlog_;  // results not taken by the link yet
   std::array<Counter, static_cast<std::size_t>(DropReason::kCount)> drops_;
-  std::array<Counter, 6> link_stats_;    // LinkStats, field by field
+  std::array<Counter, 6> link_stats_;  // LinkStats, field by field
 };
 
 }  // namespace netfold::engine

@@ -18,13 +18,21 @@ constexpr std::uint32_t kReorderSlackChunks = 8;
 
 constexpr std::size_t kCacheLineBytes = 64;
 
-std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
-std::size_t payload_stride(const wire::Lease& lease) { return round_up(lease.payload_bytes, kCacheLineBytes); }
+std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
+}
+std::size_t payload_stride(const wire::Lease& lease) {
+  return round_up(lease.payload_bytes, kCacheLineBytes);
+}
 std::size_t result_stride(const wire::Lease& lease) {
   return round_up(wire::kHeaderBytes + lease.payload_bytes + wire::kTagBytes, kCacheLineBytes);
 }
-std::uint32_t slots_of_a_shard(const wire::Lease& lease) { return lease.slots / lease.shards; }
-std::uint32_t words_for(std::uint16_t world) { return (world + 63u) / 64u; }
+std::uint32_t slots_of_a_shard(const wire::Lease& lease) {
+  return lease.slots / lease.shards;
+}
+std::uint32_t words_for(std::uint16_t world) {
+  return (world + 63u) / 64u;
+}
 
 // The longest chunk any format can have: 1 element takes at least 3/8 of a byte (bfp with mantissa 2).
 std::size_t elements_max(const wire::Lease& lease) {
@@ -65,8 +73,8 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard)
 
 std::size_t Aggregator::memory_bytes(const wire::Lease& lease) {
   const std::size_t slots = slots_of_a_shard(lease);
-  return slots * (sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) +
-                  lease.world * payload_stride(lease) + result_stride(lease));
+  return slots * (sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) + lease.world * payload_stride(lease) +
+                  result_stride(lease));
 }
 
 Verdict Aggregator::on_packet(const wire::Packet& packet, Outbox& outbox) {
@@ -205,7 +213,9 @@ std::byte* Aggregator::payload_of(std::uint32_t index, std::uint16_t worker) {
   return payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
 }
 
-std::byte* Aggregator::result_of(std::uint32_t index) { return results_.data() + index * result_stride(lease_); }
+std::byte* Aggregator::result_of(std::uint32_t index) {
+  return results_.data() + index * result_stride(lease_);
+}
 
 bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {
   return (arrivals_[index * arrival_words_ + worker / 64] >> (worker % 64) & 1) != 0;

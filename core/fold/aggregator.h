@@ -60,10 +60,10 @@ class Aggregator {
 
  private:
   struct Slot {
-    std::uint32_t chunk = 0;        // the chunk that is being gathered
-    std::uint16_t arrived = 0;      // how many ranks are in
-    bool has_result = false;        // of chunk - slots
-    wire::Header first;             // the round's first contribution: all must agree with it
+    std::uint32_t chunk = 0;    // the chunk that is being gathered
+    std::uint16_t arrived = 0;  // how many ranks are in
+    bool has_result = false;    // of chunk - slots
+    wire::Header first;         // the round's first contribution: all must agree with it
     std::uint32_t result_bytes = 0;
   };
 
@@ -82,13 +82,13 @@ class Aggregator {
 
   wire::Lease lease_;
   std::uint16_t shard_;
-  std::uint32_t arrival_words_;                  // 64-bit words of a slot's arrival bitmap
+  std::uint32_t arrival_words_;  // 64-bit words of a slot's arrival bitmap
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> arrivals_;          // slots x arrival_words_
-  std::vector<std::byte> payloads_;              // slots x world x payload stride
-  std::vector<std::byte> results_;               // slots x result stride: header, payload, tag
-  std::vector<std::uint32_t> gap_checked_;       // by worker: chunks before this one were looked at for gaps
-  std::vector<const std::byte*> fold_inputs_;    // by rank, filled for one fold
+  std::vector<std::uint64_t> arrivals_;        // slots x arrival_words_
+  std::vector<std::byte> payloads_;            // slots x world x payload stride
+  std::vector<std::byte> results_;             // slots x result stride: header, payload, tag
+  std::vector<std::uint32_t> gap_checked_;     // by worker: chunks before this one were looked at for gaps
+  std::vector<const std::byte*> fold_inputs_;  // by rank, filled for one fold
   numbers::Folder folder_;
 };
 

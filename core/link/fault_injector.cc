@@ -154,7 +154,8 @@ Result<Faults> parse_faults(const std::string& description) {
     }
   }
   if (faults.loss + faults.duplicate + faults.reorder >= 1) {
-    return fail(ErrorCode::kInvalidArgument, "the probabilities of loss, duplicate and reorder must stay below 1 together");
+    return fail(ErrorCode::kInvalidArgument,
+                "the probabilities of loss, duplicate and reorder must stay below 1 together");
   }
   return faults;
 }

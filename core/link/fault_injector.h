@@ -14,8 +14,8 @@ namespace netfold::link {
 struct Faults {
   double loss = 0;
   double duplicate = 0;
-  double reorder = 0;                          // held back for a time, so that later packets overtake it
-  Nanoseconds hold_max = kMillisecond;         // a held packet waits up to this long
+  double reorder = 0;                   // held back for a time, so that later packets overtake it
+  Nanoseconds hold_max = kMillisecond;  // a held packet waits up to this long
   std::uint64_t seed = 1;
 
   bool any() const { return loss > 0 || duplicate > 0 || reorder > 0; }

@@ -42,9 +42,9 @@ struct Incoming {
 };
 
 struct LinkStats {
-  std::uint64_t sent_packets = 0, sent_bytes = 0;          // UDP payload bytes
+  std::uint64_t sent_packets = 0, sent_bytes = 0;  // UDP payload bytes
   std::uint64_t received_packets = 0, received_bytes = 0;
-  std::uint64_t send_errors = 0;                           // refused by the kernel for good (counted as lost)
+  std::uint64_t send_errors = 0;  // refused by the kernel for good (counted as lost)
   std::uint64_t system_calls = 0;
 };
 

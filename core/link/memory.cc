@@ -55,6 +55,8 @@ class MemoryLink final : public Link {
   std::vector<Incoming> received_;
 };
 
-std::unique_ptr<Link> MemoryNetwork::open(std::uint16_t port) { return std::make_unique<MemoryLink>(*this, port); }
+std::unique_ptr<Link> MemoryNetwork::open(std::uint16_t port) {
+  return std::make_unique<MemoryLink>(*this, port);
+}
 
 }  // namespace netfold::link

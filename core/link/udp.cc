@@ -17,12 +17,12 @@
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kMessagesAtOnce = 16;      // per system call
+constexpr std::size_t kMessagesAtOnce = 16;  // per system call
 constexpr std::size_t kReceiveBuffers = 16;
 constexpr std::size_t kDatagramBytesMax = 65535;
-constexpr std::size_t kGsoBytesMax = 65000;      // of one segmented send: an IP packet's limit less headers
-constexpr std::size_t kSegmentsLimit = 64;       // the kernel's UDP_MAX_SEGMENTS in every version
-constexpr std::size_t kPiecesMax = 3;            // head, body, tail of an Outgoing
+constexpr std::size_t kGsoBytesMax = 65000;  // of one segmented send: an IP packet's limit less headers
+constexpr std::size_t kSegmentsLimit = 64;   // the kernel's UDP_MAX_SEGMENTS in every version
+constexpr std::size_t kPiecesMax = 3;        // head, body, tail of an Outgoing
 
 sockaddr_in to_sockaddr(Address address) {
   sockaddr_in result{};
@@ -32,7 +32,9 @@ sockaddr_in to_sockaddr(Address address) {
   return result;
 }
 
-Address from_sockaddr(const sockaddr_in& address) { return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)}; }
+Address from_sockaddr(const sockaddr_in& address) {
+  return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)};
+}
 
 Error system_error(const std::string& what) {
   return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
@@ -88,7 +90,9 @@ class Udp final : public Link {
 };
 
 Udp::Udp(int descriptor, Address local, const UdpOptions& options)
-    : descriptor_(descriptor), local_(local), segments_max_(std::clamp<std::size_t>(options.segments_max, 1, kSegmentsLimit)) {
+    : descriptor_(descriptor),
+      local_(local),
+      segments_max_(std::clamp<std::size_t>(options.segments_max, 1, kSegmentsLimit)) {
   for (std::size_t i = 0; i < kReceiveBuffers; ++i) {
     receiving_[i].piece = {buffers_.data() + i * (kDatagramBytesMax + 1), kDatagramBytesMax};
   }

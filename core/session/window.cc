@@ -93,11 +93,13 @@ void Window::on_waiting(Position position, std::uint16_t missing_rank, Nanosecon
   missing_rank_ = missing_rank;
 }
 
-Nanoseconds Window::deadline() const { return outstanding_ == 0 ? kNever : timer_; }
+Nanoseconds Window::deadline() const {
+  return outstanding_ == 0 ? kNever : timer_;
+}
 
 Nanoseconds Window::timeout() const {
-  const Nanoseconds once = round_trip_ == 0 ? options_.timeout_start
-                                            : std::max(options_.timeout_min, round_trip_ + 4 * variation_);
+  const Nanoseconds once =
+      round_trip_ == 0 ? options_.timeout_start : std::max(options_.timeout_min, round_trip_ + 4 * variation_);
   return std::min(options_.timeout_max, once << std::min(silences_, kDoublingsMax));
 }
 

@@ -1,11 +1,11 @@
 // The worker's window over the chunks of one epoch: which chunk to send, probe or send again, and when.
 // A pure state machine: results and time in, transmissions and a deadline out.
 //
-// Words. A *position* counts chunks in 64 bits, from the lease's first chunk on; its low 32 bits are the chunk number on
-// the wire, so positions never wrap though chunk numbers do.
-// Positions below `base` are done. From base to `next` chunks are sent, some done already (results may overtake each
-// other); from next to `end` they wait to be sent. At most `window` are outstanding (sent, not done), and never more
-// than `slots` ahead of base, because a slot is free for its next chunk only when its result has come.
+// Words. A *position* counts chunks in 64 bits, from the lease's first chunk on; its low 32 bits are the chunk number
+// on the wire, so positions never wrap though chunk numbers do. Positions below `base` are done. From base to `next`
+// chunks are sent, some done already (results may overtake each other); from next to `end` they wait to be sent. At
+// most `window` are outstanding (sent, not done), and never more than `slots` ahead of base, because a slot is free for
+// its next chunk only when its result has come.
 //
 // Loss. A late result is far more often somebody else's late contribution than a loss of ours, so a late chunk is
 // *probed* (a header without elements) and sent again only if the switch says it is missing. A chunk is late when 8
@@ -78,11 +78,11 @@ class Window {
 
  private:
   struct Chunk {
-    Nanoseconds sent = 0;     // last time the elements were sent
+    Nanoseconds sent = 0;       // last time the elements were sent
     Position overtaken_at = 0;  // after a retransmission: a done position from here on has overtaken it
-    std::uint8_t tries = 0;   // probes and resends so far
+    std::uint8_t tries = 0;     // probes and resends so far
     bool is_done = false;
-    bool is_queued = false;   // in again_
+    bool is_queued = false;  // in again_
   };
 
   Chunk& at(Position position) { return chunks_[position & (chunks_.size() - 1)]; }
@@ -96,17 +96,17 @@ class Window {
 
   wire::Lease lease_;
   WindowOptions options_;
-  std::vector<Chunk> chunks_;          // by position modulo slots
-  std::vector<Transmission> again_;    // a stack is enough: these are few
+  std::vector<Chunk> chunks_;        // by position modulo slots
+  std::vector<Transmission> again_;  // a stack is enough: these are few
   Position base_ = 0, next_ = 0, end_ = 0;
-  std::vector<Position> overtaken_;    // by shard: positions before this one were looked at for overtaking
-  std::vector<Position> retried_;      // retransmitted and watched
+  std::vector<Position> overtaken_;             // by shard: positions before this one were looked at for overtaking
+  std::vector<Position> retried_;               // retransmitted and watched
   Position retried_overtaken_at_ = UINT64_MAX;  // the least overtaken_at among them
   std::uint64_t outstanding_ = 0;
   std::uint32_t window_ = 0;
   std::uint32_t results_in_round_ = 0, missing_in_round_ = 0;
   Nanoseconds timer_ = kNever;
-  std::uint32_t silences_ = 0;         // time-outs since the last new result
+  std::uint32_t silences_ = 0;  // time-outs since the last new result
   Nanoseconds round_trip_ = 0, variation_ = 0;
   Nanoseconds last_progress_ = 0;
   bool switch_answered_ = false;

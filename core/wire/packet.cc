@@ -19,7 +19,9 @@ std::uint16_t get16(std::span<const std::byte> bytes, std::size_t at) {
   return static_cast<std::uint16_t>(static_cast<unsigned>(bytes[at]) << 8 | static_cast<unsigned>(bytes[at + 1]));
 }
 
-bool carries_elements(Kind kind) { return kind == Kind::kContribution || kind == Kind::kResult; }
+bool carries_elements(Kind kind) {
+  return kind == Kind::kContribution || kind == Kind::kResult;
+}
 
 // Fields that contradict each other whatever the job: elements without a format, or a format without elements.
 ParseError check_fields(const Header& header) {

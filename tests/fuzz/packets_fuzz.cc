@@ -24,8 +24,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 
 class Stranger {
  public:
-  Stranger(World& world, std::uint64_t seed)
-      : world_(world), link_(world.network().open(kStrangerPort)), prng_(seed) {}
+  Stranger(World& world, std::uint64_t seed) : world_(world), link_(world.network().open(kStrangerPort)), prng_(seed) {}
 
   void attack(std::size_t packets) {
     for (std::size_t i = 0; i < packets; ++i) {
@@ -152,8 +151,8 @@ TEST(PacketsFuzz, AWorkerGoneMadCrashesNothing) {
                         .chunk = static_cast<std::uint32_t>(prng.below(2 * lease.slots))};
     header.slot = prng.chance(0.95) ? lease.slot_of(header.chunk) : static_cast<std::uint16_t>(prng.next());
     const wire::HeaderBytes head = wire::emit(header);
-    std::vector<std::byte> body(prng.chance(0.8) ? numbers::encoded_bytes(lease.wire_format(header.format), header.count)
-                                                 : prng.below(400));
+    std::vector<std::byte> body(
+        prng.chance(0.8) ? numbers::encoded_bytes(lease.wire_format(header.format), header.count) : prng.below(400));
     for (std::byte& byte : body) byte = static_cast<std::byte>(prng.next());
     const link::Outgoing datagram{{0, 1}, head, body, {}};
     world.link_of(header.worker).send(std::span(&datagram, 1));

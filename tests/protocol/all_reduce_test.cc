@@ -129,7 +129,8 @@ TEST(AllReduce, ChunkNumbersWrap) {
 }
 
 TEST(AllReduce, BfpGivesTheSameBitsOnEveryRank) {
-  World world({.world = 5, .payload_bytes = 255, .faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1}, .seed = 9});
+  World world(
+      {.world = 5, .payload_bytes = 255, .faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1}, .seed = 9});
   Prng prng(9);
   auto tensors = random_tensors(5, 4321, prng);
   for (std::uint16_t rank = 0; rank < 5; ++rank) {

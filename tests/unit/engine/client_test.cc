@@ -25,7 +25,8 @@ std::unique_ptr<SwitchServer> start_switch(SwitchServerOptions options = {}) {
   return std::move(*server);
 }
 
-std::vector<std::unique_ptr<Client>> join_all(const SwitchServer& server, std::uint16_t world, ClientOptions options = {}) {
+std::vector<std::unique_ptr<Client>> join_all(const SwitchServer& server, std::uint16_t world,
+                                              ClientOptions options = {}) {
   options.switch_address = link::to_string(server.address());
   options.job = "test";
   options.world = world;
@@ -50,8 +51,7 @@ Completion wait(Client& client, Client::Ticket ticket) {
 }
 
 Client::Ticket reduce(Client& client, std::vector<float>& tensor, Format format = Format::kFp32, bool average = false) {
-  const auto ticket =
-      client.submit({tensor.data(), tensor.data(), tensor.size(), ElementType::kFp32, format, average});
+  const auto ticket = client.submit({tensor.data(), tensor.data(), tensor.size(), ElementType::kFp32, format, average});
   EXPECT_TRUE(ticket);
   return *ticket;
 }

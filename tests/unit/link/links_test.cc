@@ -38,7 +38,8 @@ std::vector<Received> receive_all(Link& link, std::size_t count) {
   std::vector<Received> all;
   while (all.size() < count) {
     const auto batch = link.receive(1024);
-    for (const Incoming& datagram : batch) all.push_back({datagram.from, {datagram.bytes.begin(), datagram.bytes.end()}});
+    for (const Incoming& datagram : batch)
+      all.push_back({datagram.from, {datagram.bytes.begin(), datagram.bytes.end()}});
     if (!batch.empty()) continue;
     pollfd descriptor{link.descriptor(), POLLIN, 0};
     if (link.descriptor() < 0 || poll(&descriptor, 1, 1000) == 0) break;
@@ -86,7 +87,8 @@ TEST(Links, DeliverDatagramsOfAnySizeInOrder) {
       const std::span<const std::byte> all(datagram);
       const std::size_t head = std::min<std::size_t>(16, all.size());
       const std::size_t tail = std::min<std::size_t>(16, all.size() - head);
-      batch.push_back({pair.b->local_address(), all.first(head), all.subspan(head, all.size() - head - tail), all.last(tail)});
+      batch.push_back(
+          {pair.b->local_address(), all.first(head), all.subspan(head, all.size() - head - tail), all.last(tail)});
     }
     ASSERT_EQ(pair.a->send(batch), batch.size());
     const auto received = receive_all(*pair.b, datagrams.size());
@@ -140,7 +142,8 @@ TEST(Address, IsReadAndPrinted) {
   ASSERT_TRUE(address);
   EXPECT_EQ(to_string(*address), "127.0.0.1:7171");
   EXPECT_TRUE(parse_address("localhost:1"));
-  for (const char* const wrong : {"", "7171", ":7171", "localhost", "localhost:", "localhost:x", "localhost:65536", "localhost:-1"}) {
+  for (const char* const wrong :
+       {"", "7171", ":7171", "localhost", "localhost:", "localhost:x", "localhost:65536", "localhost:-1"}) {
     const auto error = parse_address(wrong);
     ASSERT_FALSE(error) << wrong;
     EXPECT_EQ(error.error().code, ErrorCode::kInvalidArgument);
@@ -198,7 +201,8 @@ TEST(FaultInjector, IsDescribedInWords) {
   EXPECT_EQ(faults->reorder, 0.05);
   EXPECT_EQ(faults->hold_max, 2 * kMillisecond);
   EXPECT_EQ(faults->seed, 7u);
-  for (const char* const wrong : {"loss", "loss=", "loss=x", "loss=1", "loss=-0.1", "lost=0.1", "loss=0.6,reorder=0.6"}) {
+  for (const char* const wrong :
+       {"loss", "loss=", "loss=x", "loss=1", "loss=-0.1", "lost=0.1", "loss=0.6,reorder=0.6"}) {
     EXPECT_FALSE(parse_faults(wrong)) << wrong;
   }
 }

@@ -39,11 +39,14 @@ std::string hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-TEST(Packet, HasTheBytesOfTheDiagram) { EXPECT_EQ(hex(emit(contribution())), "1012123456789abc0def000201234def"); }
+TEST(Packet, HasTheBytesOfTheDiagram) {
+  EXPECT_EQ(hex(emit(contribution())), "1012123456789abc0def000201234def");
+}
 
 TEST(Packet, ReadsWhatItWrites) {
   for (const Header& header :
-       {contribution(), Header{.kind = Kind::kResult, .format = numbers::Format::kBfp, .worker = kSwitchWorker, .count = 9}}) {
+       {contribution(),
+        Header{.kind = Kind::kResult, .format = numbers::Format::kBfp, .worker = kSwitchWorker, .count = 9}}) {
     Packet packet;
     const auto bytes = packet_of(header, 8);
     ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
