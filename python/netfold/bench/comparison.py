@@ -16,7 +16,7 @@ from netfold.lab.spec import Faults, LabSpec
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 ALGORITHMS = ("in-network", "none")  # none: peers only
-FAULTS_BY = ("kernel", "netfold")
+FAULTS_BY = ("netfold", "kernel")
 SIZE_MAX = 8 << 30
 
 
@@ -32,7 +32,7 @@ class Plan:
     timeout_s: float = 60.0
     seed: int = 1
     faults: Faults = field(default_factory=Faults)
-    faults_by: str = "kernel"
+    faults_by: str = "netfold"
     block: int = 16
     mantissa: int = 7
 
@@ -64,7 +64,10 @@ class Plan:
 
 
 def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Contestant]:
-    """Everybody's ranks, launched. Under faults Netfold also runs on clean links, to be compared with itself."""
+    """Everybody's ranks, launched. Under faults Netfold also runs on clean links, to be compared with itself.
+
+    Faults by netfold are in our clients, so the peers' links stay clean; those in the kernel are for everybody.
+    """
 
     def team(system: Any) -> measure.Team:
         return stack.enter_context(measure.Team(system, site, plan.timeout_s))
@@ -110,6 +113,8 @@ def in_lab(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[d
     """In a lab of its own, gone afterwards."""
     with Lab(spec) as lab:
         in_force = False
+        if plan.faults and plan.faults_by == "kernel":
+            lab.set_offloads(False)  # for clean repetitions too, to compare like with like
 
         def set_faults(wanted: bool) -> None:
             nonlocal in_force

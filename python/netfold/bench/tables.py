@@ -1,10 +1,14 @@
-"""What people see: one table of results. Speed-up is over the better peer at its best algorithm."""
+"""What people see: one table of results.
+
+Speed-up is over the better peer at its best algorithm; "same" says whether all ranks had the same bits, every time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 MILLI = 1000
@@ -16,28 +20,28 @@ def _ratio(value: float | None) -> str:
 
 def results_table(title: str, results: Sequence[dict[str, Any]]) -> Table:
     """Medians beside bounds, ratios and wire bytes. What all rows share is said once, below the table."""
-    varying = [name for name in ("tensor", "workers", "faults") if len({one[name] for one in results}) > 1]
-    shared = [name for name in ("tensor", "workers", "faults") if name not in varying]
-    caption = ", ".join(f"{name} {results[0][name]}" for name in shared if results and results[0][name])
-    table = Table(title=title, caption=caption)
-    for name in (*varying, "system", "algorithm", "format"):
-        table.add_column(name)
-    for name in ("ms", "of bound", "speed-up", "MB sent", "goodput", "max error", "same bits"):
-        table.add_column(name, justify="right")
+    varying = [name for name in ("tensor", "workers") if len({one[name] for one in results}) > 1]
+    shared = [name for name in ("tensor", "workers") if name not in varying]
+    words = [f"{name} {results[0][name]}" for name in shared]
+    words += [f"faulty: by {text}" for text in sorted({one["faults"] for one in results if one["faults"]})]
+    table = Table(title=title, caption="; ".join(words), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in varying:
+        table.add_column(name, no_wrap=True)
+    table.add_column("system")
+    for name in ("ms", "of bound", "speed-up", "MB sent", "goodput", "error", "same"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in results:
-        sent, goodput = one.get("wire_bytes_sent"), one.get("goodput_sent")
-        error = one["max_abs_error"]
+        sent, goodput, error = one.get("wire_bytes_sent"), one.get("goodput_sent"), one["max_abs_error"]
+        faults = ", faulty" if one["faults"] else ""
         table.add_row(
-            *(str(one[name] or "none") for name in varying),
-            one["system"],
-            one["algorithm"],
-            one["format"],
+            *(str(one[name]) for name in varying),
+            f"{one['system']} {one['algorithm']} {one['format']}{faults}",
             f"{one['time_s_median'] * MILLI:.1f}",
             _ratio(one.get("ratio_to_bound")),
             _ratio(one.get("speedup_over_best_peer")),
             "" if sent is None else f"{sent / 1e6:.2f}",
             "" if goodput is None else f"{goodput:.1%}",
-            "not a number" if error is None else f"{error:.2g}",
+            "NaN" if error is None else f"{error:.1g}",
             "yes" if one["same_bits"] else "NO",
             style="bold" if one["system"] == "netfold" else None,
         )

@@ -160,8 +160,8 @@ def run(
     reorder: Reorder = 0.0,
     faults_by: Annotated[
         str,
-        typer.Option(help="kernel: on the links, for everybody. netfold: in our clients, replayed by --seed."),
-    ] = "kernel",
+        typer.Option(help="netfold: in our clients, replayed by --seed. kernel: on the links, for everybody."),
+    ] = "netfold",
     seed: Annotated[int, typer.Option(help="Of the gradients, and of the faults by netfold.")] = 1,
     mtu: Mtu = 1500,
     switch_rate_mbit_s: SwitchRate = 0.0,

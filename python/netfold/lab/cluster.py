@@ -88,7 +88,9 @@ class Lab:
             self._build_port(SWITCH_PORT, switch, names.switch_address(), self.spec.switch_rate_mbit_s)
         except (NetlinkError, OSError) as error:
             raise LabError(f"the lab's network could not be built: {error}; run `netfold doctor`") from error
-        self.set_faults(self.spec.faults)
+        if self.spec.faults:
+            self.set_offloads(False)
+            self.set_faults(self.spec.faults)
         known.ready = True
         state.save(known)
 
@@ -116,14 +118,18 @@ class Lab:
         faults.build_detour(fabric, bridge, port, spec.mtu)
 
     def set_faults(self, wanted: Faults) -> None:
-        """Put faults in force on every link, or take them away."""
+        """Put faults in force on every link, or take them away. Fair only while offloads are off."""
         fabric = names.fabric(self.lab_id)
         for port in self.ports():
             if wanted.reorder:
-                faults.shape_detour(self._sockets[fabric], port, self.spec.rate_mbit_s, self.spec.mtu, wanted.reorder)
-        for namespace in names.namespaces(self.lab_id, self.spec.workers)[1:]:
-            faults.offloads(enter(namespace), names.INTERFACE, on=not wanted)
+                ipr, spec = self._sockets[fabric], self.spec
+                faults.shape_detour(ipr, port, spec.rate_mbit_s, spec.mtu, wanted.reorder)
         faults.set_rules(enter(fabric), self.ports(), wanted)
+
+    def set_offloads(self, on: bool) -> None:
+        """Whether senders may hand their links packets longer than the MTU."""
+        for namespace in names.namespaces(self.lab_id, self.spec.workers)[1:]:
+            faults.offloads(enter(namespace), names.INTERFACE, on)
 
     def spawn(self, namespace: str, command: Sequence[str], **options: object) -> subprocess.Popen:
         """Start a program in a namespace of this lab."""
