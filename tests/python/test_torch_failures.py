@@ -221,3 +221,30 @@ def test_a_script_that_never_says_goodbye_ends_cleanly(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     assert "leaked" not in run.stderr
     assert "Traceback" not in run.stderr
+
+
+RAISES = """
+import os, time
+import torch, torch.distributed as dist
+meeting, rank = "file://" + os.environ["MEETING"], int(os.environ["RANK"])
+dist.init_process_group("netfold", init_method=meeting, rank=rank, world_size=2)
+dist.all_reduce(torch.ones(10))
+if dist.get_rank() == 1:
+    raise ValueError("the data ran out")
+dist.all_reduce(torch.ones(10))
+"""
+
+
+def test_a_script_that_ends_by_an_exception_tells_the_others(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(RAISES)
+    environment = {**os.environ, "MEETING": str(tmp_path / "store")}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script)], stderr=subprocess.PIPE, text=True, env={**environment, "RANK": str(rank)}
+        )
+        for rank in range(2)
+    ]
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    assert "rank 1 ended by ValueError: the data ran out" in errors[0]

@@ -57,7 +57,11 @@ def run_ranks(
             there.close()
             ranks.append((process, here))
         deadline = time.monotonic() + timeout_s
-        return [_outcome(process, pipe, deadline) for process, pipe in ranks]
+        answers = [_answer(pipe, deadline) for _, pipe in ranks]  # all of them first: a full pipe holds a rank up
+        return [
+            Outcome(*answer[:2], _end(process, deadline), answer[2])
+            for (process, _), answer in zip(ranks, answers, strict=True)
+        ]
 
 
 def values(outcomes: list[Outcome]) -> list[Any]:
@@ -68,21 +72,22 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
-def _outcome(process: Any, pipe: Connection, deadline: float) -> Outcome:
-    value, error = None, ""
+def _answer(pipe: Connection, deadline: float) -> tuple[Any, str, float]:
     try:
         if pipe.poll(max(0.0, deadline - time.monotonic())):
-            value, error, ended_at = pipe.recv()
-        else:
-            error, ended_at = "no answer in time", time.monotonic()
+            return pipe.recv()
     except EOFError:
-        ended_at = time.monotonic()
+        return None, "", time.monotonic()
+    return None, "no answer in time", time.monotonic()
+
+
+def _end(process: Any, deadline: float) -> int | None:
     process.join(max(0.1, deadline - time.monotonic()))
     exit_status = process.exitcode
     if exit_status is None:
         process.kill()
         process.join()
-    return Outcome(value, error, exit_status, ended_at)
+    return exit_status
 
 
 def _rank_main(

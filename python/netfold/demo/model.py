@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -41,9 +42,11 @@ def load_digits() -> Digits:
 
 
 def make_classifier() -> nn.Module:
-    """A perceptron of two hidden layers, 85k parameters, the same weights on every call."""
+    """A perceptron of three hidden layers, 151k parameters, the same weights on every call."""
     torch.manual_seed(SEED)
-    return nn.Sequential(nn.Linear(64, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 10))
+    widths = (64, HIDDEN, HIDDEN, HIDDEN)
+    hidden = [layer for i, o in pairwise(widths) for layer in (nn.Linear(i, o), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(HIDDEN, 10))
 
 
 def batches(count: int, rank: int, world: int, batch: int, epoch: int) -> list[torch.Tensor]:

@@ -61,4 +61,4 @@ def _of_connection(connection: socket.socket) -> Traffic:
 
 def client_traffic(stats: dict[str, Any]) -> Traffic:
     """What a Netfold client carried so far."""
-    return Traffic(int(stats.get("bytes_sent", 0)), int(stats.get("bytes_received", 0)))
+    return Traffic(stats["sent_bytes"], stats["received_bytes"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from typing import Any
 
 import torch
@@ -134,20 +135,21 @@ class NetfoldBackend(GlooServed):
         return ErrorType.COMM_ERROR if failed else ErrorType.SUCCESS
 
     def abort(self) -> None:
-        """Leave at once: folds in flight fail, and an embedded switch does not wait for the other ranks."""
-        self._leave(linger=False)
+        """Leave at once and tell the other ranks: folds in flight fail, and an embedded switch waits for nobody."""
+        self.leave(f"rank {self.rank()} aborted its process group")
 
     def shutdown(self) -> None:
         """Leave the job and join the threads; an embedded switch stays, bounded, until the other ranks left too."""
-        healthy = self._folds is not None and self._folds.error is None
-        self._leave(linger=healthy)
+        self.leave()
 
-    def _leave(self, linger: bool) -> None:
+    def leave(self, reason: str = "") -> None:
+        """End this rank's part in the group; with a reason the others' folds fail by it. A second call does nothing."""
         if self._shut_down:
             return
         self._shut_down = True
+        linger = not reason and self._folds is not None and self._folds.error is None
         if self._folds is not None:
-            self._folds.close()
+            self._folds.close(reason)
         self._in_order.close()
         if self._embedded is not None:
             self._embedded.release(linger)
@@ -188,5 +190,7 @@ def _of_rank(path: str, rank: int) -> str:
 @atexit.register
 def _leave_all() -> None:
     """Scripts that never call destroy_process_group still leave their jobs, and threads end before Python does."""
+    uncaught = getattr(sys, "last_value", None)  # what ended the script, if it was an exception
     for backend in list(_alive):
-        backend.shutdown()
+        said = f"rank {backend.rank()} ended by {type(uncaught).__name__}: {uncaught}" if uncaught is not None else ""
+        backend.leave(said[:500])

@@ -70,15 +70,16 @@ class CompletionThread:
         """The client's counters; after `close`, as they were then."""
         return self._client.stats() if self._client is not None else self._last_stats
 
-    def close(self) -> None:
-        """Leave the job and end the thread; folds still in flight fail. Safe to call twice, from any thread."""
+    def close(self, reason: str = "") -> None:
+        """Leave the job and end the thread; folds still in flight fail. A reason tells the other ranks that this one
+        failed. Safe to call twice, from any thread."""
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             if self.error is None:
                 self.error = RuntimeError("netfold: the process group was shut down with this all-reduce in flight")
-        self._client.close()
+        self._client.close(reason)
         if threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
         self._last_stats = self._client.stats()
