@@ -91,8 +91,8 @@ def test_the_speed_up_is_over_the_better_peer_at_its_best() -> None:
 
 
 def test_models_are_whole_elements() -> None:
-    assert models.size_bytes("ResNet-50", 0.125) == 12_250_000
-    assert all(models.size_bytes(model, 0.1234567) % 4 == 0 for model in models.MODEL_MB)
+    assert models.size_bytes("ResNet-50", 0.125) == 98 * MIB // 8
+    assert all(models.size_bytes(model, 0.1234567) % 4 == 0 for model in models.MODEL_MIB)
 
 
 def test_sizes_and_sweeps() -> None:

@@ -183,7 +183,7 @@ def run(
         if model_sizes:
             if not 0 < scale <= 1:
                 raise UsageError(f"--scale is above 0 and at most 1, not {scale}")
-            sizes = {model: models.size_bytes(model, scale) for model in models.MODEL_MB}
+            sizes = {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}
         else:
             sizes = comparison.sizes_of(size_bytes)
         if out and out.suffix not in plots.SUFFIXES:
