@@ -94,18 +94,34 @@ void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
   return decode_half(in + element / kBlock * kMsfp16Bytes, element / kLanes % 2);
 }
 
-void msfp16_decode(const std::byte* in, std::size_t count, float* out) {
+// take(element, lanes, values) for eight elements in turn.
+template <class Take>
+[[gnu::always_inline]] inline void for_decoded(const std::byte* in, std::size_t count, const Take& take) {
   std::size_t i = 0;
   for (; i + kBlock <= count; i += kBlock, in += kMsfp16Bytes) {
-    _mm256_storeu_ps(out + i, decode_half(in, 0));
-    _mm256_storeu_ps(out + i + kLanes, decode_half(in, 1));
+    take(i, kLanes, decode_half(in, 0));
+    take(i + kLanes, kLanes, decode_half(in, 1));
   }
-  for_lanes(count - i, [=](std::size_t j, std::size_t lanes) { store_floats(out + i + j, lanes, decode_at(in, j)); });
+  for_lanes(count - i, [=](std::size_t j, std::size_t lanes) { take(i + j, lanes, decode_at(in, j)); });
+}
+
+void msfp16_decode(const std::byte* in, std::size_t count, float* out) {
+  const bool is_large = count * sizeof(float) >= kStreamingBytes;
+  if (!is_large || reinterpret_cast<std::uintptr_t>(out) % sizeof(__m256) != 0) {
+    return for_decoded(
+        in, count, [=](std::size_t i, std::size_t lanes, __m256 decoded) { store_floats(out + i, lanes, decoded); });
+  }
+  // Past the caches: a store that goes to memory by itself does not first read the line it overwrites.
+  for_decoded(in, count, [=](std::size_t i, std::size_t lanes, __m256 decoded) {
+    if (lanes == kLanes) return _mm256_stream_ps(out + i, decoded);
+    store_floats(out + i, lanes, decoded);
+  });
+  _mm_sfence();
 }
 
 void msfp16_decode_add(const std::byte* in, std::size_t count, float* sum) {
-  for_lanes(count, [=](std::size_t i, std::size_t lanes) {
-    store_floats(sum + i, lanes, _mm256_add_ps(load_floats(sum + i, lanes), decode_at(in, i)));
+  for_decoded(in, count, [=](std::size_t i, std::size_t lanes, __m256 decoded) {
+    store_floats(sum + i, lanes, _mm256_add_ps(load_floats(sum + i, lanes), decoded));
   });
 }
 

@@ -11,8 +11,6 @@ namespace netfold::numbers {
 namespace {
 
 constexpr std::size_t kMsfp16Bytes = 17;
-constexpr std::size_t kLineBytes = 64;
-constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;  // of floats; more than stays in a core's share of cache
 constexpr std::size_t kBlocksPerGroup = 16;  // encoded together, so that their exponents fill one vector
 
 // Byte k of each lane: the exponent field of block k's element in that lane, for four blocks.
@@ -124,7 +122,43 @@ constexpr WireOrder kWireOrder = [] {
   }
 }
 
+// Past the caches, for large tensors. 64 blocks are 17 whole lines; they are made in a small buffer, at the place in a
+// line where `out` starts, and written line by line with stores that do not first read what they overwrite. What is
+// left of a line at the end begins the next buffer. Returns how many floats were encoded.
+std::size_t encode_streaming(const float* in, std::size_t count, std::byte* out) {
+  constexpr std::size_t kGroups = 4;
+  constexpr std::size_t kFloats = kGroups * kBlocksPerGroup * kLanes;
+  constexpr std::size_t kBytes = kGroups * kBlocksPerGroup * kMsfp16Bytes;
+  static_assert(kBytes % kLineBytes == 0);
+  alignas(kLineBytes) std::byte lines[kBytes + kLineBytes];
+  const std::size_t within = reinterpret_cast<std::uintptr_t>(out) % kLineBytes;
+  std::byte* line = out - within;
+  std::size_t done = 0;
+  for (; done + kFloats <= count; done += kFloats, line += kBytes) {
+    encode_groups(in + done, kGroups, lines + within);
+    const __m512i first = _mm512_load_si512(lines);
+    if (done == 0) {  // the first line's first bytes are somebody else's
+      _mm512_mask_storeu_epi8(line, ~__mmask64{0} << within, first);
+    } else {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(line), first);
+    }
+    for (std::size_t at = kLineBytes; at < kBytes; at += kLineBytes) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(line + at), _mm512_load_si512(lines + at));
+    }
+    _mm512_store_si512(lines, _mm512_load_si512(lines + kBytes));
+  }
+  if (done > 0) _mm512_mask_storeu_epi8(line, (__mmask64{1} << within) - 1, _mm512_load_si512(lines));
+  _mm_sfence();
+  return done;
+}
+
 void msfp16_encode(const float* in, std::size_t count, std::byte* out) {
+  if (count * sizeof(float) >= kStreamingBytes) {
+    const std::size_t streamed = encode_streaming(in, count, out);
+    in += streamed;
+    out += streamed / kLanes * kMsfp16Bytes;
+    count -= streamed;
+  }
   constexpr std::size_t kGroup = kBlocksPerGroup * kLanes;
   constexpr std::size_t kGroupBytes = kBlocksPerGroup * kMsfp16Bytes;
   constexpr std::size_t kRun = 32;  // groups: few enough that they are still in L1 if they must be mended

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "samples.h"
 
 namespace netfold::numbers::testing {
@@ -106,25 +108,62 @@ TEST(Codec, RoundsStochasticallyTheSameWhereverAChunkStarts) {
   }
 }
 
-// Above its threshold a decode goes past the caches; at any alignment it gives the same floats, and writes no more.
+constexpr std::size_t kLarge = (std::size_t{17} << 20) / sizeof(float) + 5;
+
+// A whole large buffer at an offset from a cache line, and bytes on both sides of it that must stay as they were.
+class LargeBuffer {
+ public:
+  LargeBuffer(std::size_t size_bytes, std::size_t offset)
+      : memory_(size_bytes + 3 * kLine, std::byte{0xa5}), size_bytes_(size_bytes) {
+    data_ =
+        memory_.data() + kLine + (kLine - reinterpret_cast<std::uintptr_t>(memory_.data()) % kLine) % kLine + offset;
+  }
+  std::byte* data() { return data_; }
+  std::vector<std::byte> content() const { return {data_, data_ + size_bytes_}; }
+  bool guards_are_whole() const {
+    const auto is_whole = [](std::byte byte) { return byte == std::byte{0xa5}; };
+    return std::all_of(memory_.data(), static_cast<const std::byte*>(data_), is_whole) &&
+           std::all_of(static_cast<const std::byte*>(data_) + size_bytes_, memory_.data() + memory_.size(), is_whole);
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  std::vector<std::byte> memory_;
+  std::size_t size_bytes_;
+  std::byte* data_;
+};
+
+// Above a threshold results go past the caches; at any alignment they are the same bytes, and no others are written.
 TEST(Codec, DecodesLargeTensorsAtAnyAlignment) {
-  constexpr std::size_t kLarge = (std::size_t{17} << 20) / sizeof(float) + 5;
   Prng prng(4);
   std::vector<std::byte> wire(encoded_bytes({Format::kBfp}, kLarge));
   for (std::byte& byte : wire) byte = static_cast<std::byte>(prng.next());
   std::vector<float> expected(kLarge);
   reference().bfp_decode({}, wire.data(), kLarge, expected.data());
   for (const Kernels* table : fast_tables()) {
-    for (const std::size_t offset : {0u, 4u, 16u, 60u, 1u}) {
-      std::vector<std::byte> memory(kLarge * sizeof(float) + 256, std::byte{0xa5});
-      const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-      std::byte* out = memory.data() + to_line + offset;
-      table->bfp_decode({}, wire.data(), kLarge, reinterpret_cast<float*>(out));
+    for (const std::size_t offset : {0u, 4u, 16u, 32u, 1u}) {
+      LargeBuffer out(kLarge * sizeof(float), offset);
+      table->bfp_decode({}, wire.data(), kLarge, reinterpret_cast<float*>(out.data()));
       std::vector<float> got(kLarge);
-      std::memcpy(got.data(), out, kLarge * sizeof(float));
+      std::memcpy(got.data(), out.data(), kLarge * sizeof(float));
       ASSERT_EQ(difference(expected, got), "") << table->name << " offset " << offset;
-      ASSERT_EQ(out[kLarge * sizeof(float)], std::byte{0xa5}) << "wrote past the end";
-      ASSERT_TRUE(to_line + offset == 0 || out[-1] == std::byte{0xa5}) << "wrote before the start";
+      ASSERT_TRUE(out.guards_are_whole()) << table->name << " offset " << offset;
+    }
+  }
+}
+
+TEST(Codec, EncodesLargeTensorsAtAnyAlignment) {
+  Prng prng(5);
+  std::vector<float> values(kLarge);
+  for (float& value : values) value = sample(prng, Mix::kFewSpecial);
+  std::vector<std::byte> expected(encoded_bytes({Format::kBfp}, kLarge));
+  reference().bfp_encode({}, values.data(), kLarge, expected.data());
+  for (const Kernels* table : fast_tables()) {
+    for (const std::size_t offset : {0u, 1u, 17u, 63u}) {
+      LargeBuffer out(expected.size(), offset);
+      table->bfp_encode({}, values.data(), kLarge, out.data());
+      ASSERT_EQ(difference(expected, out.content()), "") << table->name << " offset " << offset;
+      ASSERT_TRUE(out.guards_are_whole()) << table->name << " offset " << offset;
     }
   }
 }
