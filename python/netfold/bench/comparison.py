@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -154,8 +154,3 @@ def size_name(size_bytes: int) -> str:
         if size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor} {unit}"
     return f"{size_bytes} B"
-
-
-def names_of(entries: Sequence[dict[str, Any]]) -> list[str]:
-    """The tensors' names in order."""
-    return list(dict.fromkeys(entry["tensor"] for entry in entries))

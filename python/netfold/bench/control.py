@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 POLL_S = 0.1
+SOCKET_PATH_MAX = 107  # bytes; unix(7)
 STDERR_TAIL = 800  # characters
 
 
@@ -38,6 +39,8 @@ class Ranks:
         self.path = path
         self.log = log
         self.processes: list[subprocess.Popen] = []  # whoever launched them says so; one that ends is an error
+        if len(str(path).encode()) > SOCKET_PATH_MAX:
+            raise MeasurementError(f"{path} is too long a name for a socket; set NETFOLD_RUNTIME_DIR to a shorter one")
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))

@@ -29,7 +29,8 @@ def draw(entries: Sequence[dict[str, Any]], path: Path) -> None:
     for tensor in dict.fromkeys(one["tensor"] for one in ours):
         points = [one for one in ours if one["tensor"] == tensor]
         lines[f"{tensor} over the better peer"] = [(one["workers"], one["speedup_over_best_peer"]) for one in points]
-        for peer in sorted({name for one in points for name in one["speedup_over"]}):
+        peers = sorted({name for one in points for name in one["speedup_over"]})
+        for peer in peers if len(peers) > 1 else ():
             lines[f"{tensor} over {peer}"] = [(one["workers"], one["speedup_over"][peer]) for one in points]
     path.parent.mkdir(parents=True, exist_ok=True)
     (_draw_png if path.suffix == ".png" else _draw_html)(lines, path)

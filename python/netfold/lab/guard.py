@@ -29,7 +29,7 @@ def sentences() -> Iterator[None]:
     except UsageError as error:
         print(f"netfold: {error}", file=sys.stderr)
         raise SystemExit(WRONG_USAGE) from None
-    except RuntimeError as error:  # LabError, MeasurementError, NetfoldError
+    except (RuntimeError, OSError) as error:  # LabError, MeasurementError, NetfoldError; a full disk
         print(f"netfold: {error}", file=sys.stderr)
         raise SystemExit(FAILED) from None
     except KeyboardInterrupt:
