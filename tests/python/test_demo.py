@@ -1,0 +1,160 @@
+"""`netfold demo` end to end, its page in a real browser, its counters, and the example script under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from netfold.demo.svg import Series, line_chart, round_ticks
+from netfold.demo.traffic import tcp_traffic
+from repository import ROOT
+
+pytestmark = pytest.mark.timeout(240)
+NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The JSON and the page of one demo on three workers."""
+    page = tmp_path_factory.mktemp("demo") / "page.html"
+    command = [*NETFOLD, "demo", "--json", "--workers", "3", "--epochs", "15", "--page", str(page)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert run.returncode == 0, run.stderr
+    yield json.loads(run.stdout), page
+
+
+def _by_format(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{result['system']} {result['format']}": result for result in told["results"]}
+
+
+def test_it_trains_a_real_classifier_three_times(demo: tuple[dict[str, Any], Path]) -> None:
+    told = demo[0]
+    assert told["command"] == "demo"
+    assert told["parameters"] == {"workers": 3, "epochs": 15, "batch": 32}
+    runs = _by_format(told)
+    assert list(runs) == ["netfold fp32", "netfold bfp", "gloo fp32"]
+    for name, run in runs.items():
+        assert run["test_accuracy"] > 0.95, name
+        assert run["identical_ranks"], name
+        assert run["time_s_median"] > 0
+        assert 0 <= run["exposed_s_median"] < max(run["time_s"])
+    assert abs(runs["netfold fp32"]["loss_last"] - runs["gloo fp32"]["loss_last"]) < 1e-3
+
+
+def test_bytes_are_what_the_algorithms_need(demo: tuple[dict[str, Any], Path]) -> None:
+    """In the network every gradient goes up once; a ring of n sends it 2(n-1)/n times."""
+    runs = _by_format(demo[0])
+    gradients = runs["gloo fp32"]["size_bytes"]
+    for way in ("sent_bytes_per_step", "received_bytes_per_step"):
+        assert gradients <= runs["netfold fp32"][way] < 1.1 * gradients
+        assert gradients / 3.77 <= runs["netfold bfp"][way] < 1.15 * gradients / 3.77
+        assert 4 / 3 * gradients <= runs["gloo fp32"][way] < 1.15 * 4 / 3 * gradients
+
+
+def _chromium(page: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert CHROMIUM is not None
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={folder}", "--enable-logging=stderr", *arguments, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_page_in_a_browser(demo: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    page = demo[1]
+    shown = _chromium(page, tmp_path / "profile", "--dump-dom")
+    assert "CONSOLE" not in shown.stderr, shown.stderr
+    document = shown.stdout
+    assert document.count('<polyline class="line series-') == 3
+    assert document.count("<svg viewBox=") >= 5
+    assert document.count('class="bar series-') == 6
+    for lane in ("forward", "backward", "bucket", "optimizer"):
+        assert document.count(f"block lane-{lane}") >= 3, lane
+    for label in ("cross-entropy loss (nats)", "training step", "KiB per worker and step", "time since the step began"):
+        assert label in document
+    assert "NaN" not in document
+    screenshot = tmp_path / "page.png"
+    _chromium(page, tmp_path / "profile2", f"--screenshot={screenshot}", "--window-size=1000,2200")
+    assert screenshot.stat().st_size > 50_000
+
+
+def test_the_page_needs_nothing_else(demo: tuple[dict[str, Any], Path]) -> None:
+    text = demo[1].read_text()
+    assert re.findall(r"https?://|<script|<img|url\(|@import", text) == []
+
+
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    command = [*NETFOLD, "demo", "--epochs", "1000", "--page", str(tmp_path / "page.html")]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    program = psutil.Process(run.pid)
+    deadline = time.monotonic() + 60
+    while len(workers := program.children(recursive=True)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    workers = program.children(recursive=True)
+    assert len(workers) == 4
+    run.send_signal(signal.SIGINT)
+    told, _ = run.communicate(timeout=20)
+    assert run.returncode == 130, told
+    assert "Traceback" not in told
+    _, alive = psutil.wait_procs(workers, timeout=3)
+    assert alive == []
+
+
+def test_tcp_traffic_counts_what_sockets_carry() -> None:
+    before = tcp_traffic()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        peer, _ = server.accept()
+        with peer:
+            sender = threading.Thread(target=client.sendall, args=(b"x" * 300_000,))
+            sender.start()
+            received = 0
+            while received < 300_000:
+                received += len(peer.recv(65536))
+            sender.join()
+            spent = tcp_traffic() - before  # both ends are in this process
+            assert (spent.sent_bytes, spent.received_bytes) == (300_000, 300_000)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 2.4), (0, 132), (0, 517.3), (0, 0.07), (0, 1)])
+def test_ticks_are_few_and_round(low: float, high: float) -> None:
+    ticks = round_ticks(low, high)
+    assert 2 <= len(ticks) <= 8
+    assert ticks[0] >= low
+    assert ticks[-1] <= high
+    assert all(len(f"{tick:g}") <= 6 for tick in ticks)
+
+
+def test_names_are_escaped() -> None:
+    assert "<b>" not in line_chart([Series("<b>", "series-0", [(0, 1), (1, 2)])], "x", "y")
+
+
+def test_the_example_under_torchrun() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run(
+        [*command, str(ROOT / "examples" / "train_digits.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    accuracy = re.search(r"test accuracy ([\d.]+)% on 2 workers", run.stdout)
+    assert accuracy, run.stdout
+    assert float(accuracy[1]) > 95
