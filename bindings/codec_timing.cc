@@ -101,10 +101,11 @@ void add_operations(const Kernels& table, const Buffers& b, std::vector<Operatio
                           table.bfp_decode_add(shape, b.encoded.get(), b.count, b.floats_out());
                         }});
   const std::size_t each = b.count / kFoldWorkers;
-  operations.push_back(
-      {{name, "fold-8", "bfp"}, [&table, &b, each, payloads = b.eighths(b.encoded, encoded_bytes(b.wire, each))] {
-         Folder(each, kFoldWorkers, table).fold(b.wire, payloads, each, b.out.get());
-       }});
+  operations.push_back({{name, "fold-8", "bfp"},
+                        [&table, &b, each, payloads = b.eighths(b.encoded, encoded_bytes(b.wire, each))] {
+                          Folder(each, kFoldWorkers, table).fold(b.wire, payloads, each, b.out.get());
+                        },
+                        [&b, each] { return bfp_fold_error(b, each); }});
   operations.push_back({{name, "fold-8", "fp32"},
                         [&table, &b, each, payloads = b.eighths(b.in, each * sizeof(float))] {
                           Folder(each, kFoldWorkers, table).fold({Format::kFp32}, payloads, each, b.out.get());
@@ -178,8 +179,8 @@ nb::list time_codec(const std::vector<std::string>& names, std::size_t size_byte
 
 void bind_codec_timing(nb::module_& module) {
   using namespace nb::literals;
-  module.def("time_codec", time_codec, "kernels"_a, "size_bytes"_a, "repeat"_a, "pass_time_s"_a = 0.002, "block"_a = 16,
-             "mantissa"_a = 7,
+  module.def("time_codec", time_codec, "kernels"_a, "size_bytes"_a, "repeat"_a, "pass_time_s"_a = 0.0005,
+             "block"_a = 16, "mantissa"_a = 7,
              "Seconds that each operation of each kernel table takes for `size_bytes` of floats, and memcpy of the "
              "same floats, `repeat` times in turn; the largest error where eight workers' floats were folded.");
   module.attr("FOLD_WORKERS") = kFoldWorkers;

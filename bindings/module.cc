@@ -6,4 +6,5 @@ NB_MODULE(_core, module) {
   bind_numbers(module);
   bind_codec_timing(module);
   bind_engine(module);
+  bind_schedule(module);
 }

@@ -1,3 +1,4 @@
+// What each binding file adds to netfold._core.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -5,3 +6,4 @@
 void bind_numbers(nanobind::module_& module);
 void bind_codec_timing(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
+void bind_schedule(nanobind::module_& module);

@@ -6,7 +6,7 @@ import importlib
 
 import typer
 
-COMMANDS = ("switch", "top", "bench", "lab", "doctor", "demo")
+COMMANDS = ("demo", "switch", "top", "bench", "lab", "schedule", "doctor")
 
 app = typer.Typer(name="netfold", no_args_is_help=True, add_completion=False, help=__import__("netfold").__doc__)
 

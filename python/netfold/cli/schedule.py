@@ -1,0 +1,114 @@
+"""`netfold schedule`: prints, draws and exports who sends what to whom, and when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EXAMPLES = """
+Examples:
+
+  netfold schedule ring --workers 4 --count 1000
+
+  netfold schedule hdrm --workers 32 --sub-nodes 4 --switches 8 --picture hdrm.png
+
+  netfold schedule hierarchical --workers 16 --group 4 --between halving-doubling --goal hier.goal
+
+  netfold schedule list
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("schedule", epilog=EXAMPLES)(schedule)
+
+
+def schedule(
+    algorithm: Annotated[str, typer.Argument(help="Which algorithm; `list` shows them all.")],
+    workers: Annotated[int, typer.Option(min=1, help="Ranks that take part.")] = 4,
+    count: Annotated[int, typer.Option(min=0, help="Elements of the tensor.")] = 1024,
+    collective: Annotated[
+        str, typer.Option(help="all-reduce, reduce-scatter, all-gather, broadcast or barrier.")
+    ] = "all-reduce",
+    root: Annotated[int, typer.Option(min=0, help="Where a broadcast starts.")] = 0,
+    sub_nodes: Annotated[int, typer.Option(help="hdrm: sub-nodes a switch of the BiGraph.")] = 0,
+    switches: Annotated[int, typer.Option(help="hdrm: switches of the BiGraph, both halves.")] = 0,
+    group: Annotated[int, typer.Option(help="hierarchical: ranks a machine.")] = 0,
+    between: Annotated[str, typer.Option(help="hierarchical: the algorithm between machines.")] = "ring",
+    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
+    goal: Annotated[Path | None, typer.Option(help="Export GOAL text for simulators to this file.")] = None,
+    element_bytes: Annotated[int, typer.Option(min=1, help="Bytes an element takes on the wire, for GOAL.")] = 4,
+    fold_gbyte_s: Annotated[float, typer.Option(min=1e-3, help="Rate of folding, for GOAL.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print a schedule: who sends which elements to whom at which step, and whether they are folded or stored there."""
+    from netfold import __version__, _core
+    from netfold.schedules.timeline import timeline
+
+    if algorithm == "list":
+        _list(_core.algorithms(), as_json)
+        return
+    options: dict[str, Any] = {
+        "collective": collective,
+        "root": root,
+        "sub_nodes": sub_nodes,
+        "switches": switches,
+        "group": group,
+        "between": between,
+    }
+    try:
+        line = timeline(algorithm, workers, count, **options)
+        title = f"{collective} of {count} elements by {algorithm}, {workers} ranks"
+        if picture is not None:
+            from netfold.schedules.picture import draw
+
+            draw(line, title, picture)
+        if goal is not None:
+            from netfold.schedules.goal import goal as lines
+
+            goal.write_text("\n".join(lines(line, element_bytes, fold_gbyte_s)) + "\n")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        typer.echo(f"cannot write {error.filename}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        parameters = {"algorithm": algorithm, "workers": workers, "count": count, **options}
+        report = {"command": "schedule", "version": __version__, "parameters": parameters, "steps": line.steps}
+        typer.echo(json.dumps(report))
+        return
+    _print(line, title)
+    for written in (picture, goal):
+        if written is not None:
+            typer.echo(f"written: {written}")
+
+
+def _list(algorithms: list[tuple[str, str]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"command": "schedule", "algorithms": dict(algorithms)}))
+        return
+    width = max(len(name) for name, _ in algorithms)
+    for name, what in algorithms:
+        typer.echo(f"{name:<{width}}  {what}")
+
+
+def _print(line: Any, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    sent = [sum(c for step in steps for action, _, _, c in step if action == "send") for steps in line.steps]
+    table = Table(title=title, caption=f"{line.length} steps; elements sent by a rank: {min(sent)} to {max(sent)}")
+    for column in ("rank", "step", "transfers (offset + count)"):
+        table.add_column(column)
+    for rank, steps in enumerate(line.steps):
+        for number, step in enumerate(steps):
+            table.add_row(str(rank) if number == 0 else "", str(number), ", ".join(_describe(*t) for t in step))
+    Console().print(table)
+
+
+def _describe(action: str, peer: int, offset: int, count: int) -> str:
+    other = "the switch" if peer < 0 else str(peer)
+    return f"{action} {'to' if action == 'send' else 'from'} {other}: {offset} + {count}"

@@ -1,0 +1,1 @@
+"""Schedules seen whole: all ranks together, timed, printed, drawn and exported."""
