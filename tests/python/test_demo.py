@@ -85,7 +85,12 @@ def test_the_page_in_a_browser(demo: tuple[dict[str, Any], Path], tmp_path: Path
     assert document.count('class="bar series-') == 6
     for lane in ("forward", "backward", "bucket", "optimizer"):
         assert document.count(f"block lane-{lane}") >= 3, lane
-    for label in ("cross-entropy loss (nats)", "training step", "KiB per worker and step", "time since the step began"):
+    for label in (
+        "cross-entropy loss (nats, log scale)",
+        "training step",
+        "KiB per worker and step",
+        "time since the step began",
+    ):
         assert label in document
     assert "NaN" not in document
     screenshot = tmp_path / "page.png"

@@ -142,6 +142,22 @@ def test_error_feedback_learns_what_the_wire_rounds_away() -> None:
     assert max(feedback) < 0.05
 
 
+def _power_sgd_body(rank: int) -> list[float]:
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    model = DistributedDataParallel(_model())
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    losses = _steps(model, rank, 30)
+    return [sum(losses[:5]) / 5, sum(losses[-5:]) / 5]
+
+
+def test_hooks_may_all_reduce_and_wait_in_callbacks() -> None:
+    """PowerSGD waits for an all-reduce inside a `then` of another: the thread that completes folds must not block."""
+    for first, last in values(run_ranks(_power_sgd_body, timeout_s=40)):
+        assert last < 0.6 * first
+
+
 def _residual_body(rank: int) -> None:
     """What is sent and what is kept are together what was there, to the last bit."""
     from netfold import _core

@@ -54,7 +54,7 @@ def _loss_chart(runs: list[Run]) -> str:
             window = run.losses[max(0, step - SMOOTH_STEPS + 1) : step + 1]
             means.append((float(step + 1), sum(window) / len(window)))
         lines.append(Series(run.name, f"series-{i}", means))
-    return line_chart(lines, "training step", "cross-entropy loss (nats)")
+    return line_chart(lines, "training step", "cross-entropy loss (nats, log scale)")
 
 
 def _bytes_chart(runs: list[Run]) -> str:

@@ -33,27 +33,30 @@ def round_ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 
 def line_chart(series: list[Series], x_label: str, y_label: str, width: int = 860, height: int = 340) -> str:
-    """Lines over a common x axis, both axes labelled; hovering a line names it."""
-    xs = [x for line in series for x, _ in line.points]
-    ys = [y for line in series for _, y in line.points]
-    x_high, y_high = max(xs), max(ys) * 1.05
+    """Lines over a common x axis from 0, the y axis logarithmic, both labelled; hovering a line names it.
+
+    Values of y must be above 0.
+    """
+    x_high = max(x for line in series for x, _ in line.points)
+    ys = [math.log10(y) for line in series for _, y in line.points]
+    low, high = min(ys) - 0.05, max(ys) + 0.1
     plot_w, plot_h = width - LEFT - RIGHT, height - TOP - BOTTOM
 
-    def at(x: float, y: float) -> str:
-        return f"{LEFT + x / x_high * plot_w:.1f},{TOP + (1 - y / y_high) * plot_h:.1f}"
+    def at_y(exponent: float) -> float:
+        return TOP + (high - exponent) / (high - low) * plot_h
 
     parts = [_open(width, height, f"{y_label} over {x_label}")]
-    for y in round_ticks(0, y_high):
-        at_y = TOP + (1 - y / y_high) * plot_h
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{at_y:.1f}" y2="{at_y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{at_y + 4:.1f}" text-anchor="end">{y:g}</text>')
+    for y in (m * 10.0**e for e in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)):
+        if low <= math.log10(y) <= high:
+            place = at_y(math.log10(y))
+            parts.append(f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{place:.1f}" y2="{place:.1f}"/>')
+            parts.append(f'<text class="tick" x="{LEFT - 8}" y="{place + 4:.1f}" text-anchor="end">{y:g}</text>')
     parts.extend(_x_axis(round_ticks(0, x_high, 8), x_high, x_label, width, height))
     parts.append(_y_label(y_label, height))
     for line in series:
-        path = " ".join(at(x, y) for x, y in line.points)
-        parts.append(
-            f'<polyline class="line {line.style}" points="{path}"><title>{escape(line.name)}</title></polyline>'
-        )
+        path = " ".join(f"{LEFT + x / x_high * plot_w:.1f},{at_y(math.log10(y)):.1f}" for x, y in line.points)
+        name = escape(line.name)
+        parts.append(f'<polyline class="line {line.style}" points="{path}"><title>{name}</title></polyline>')
     return "".join([*parts, "</svg>"])
 
 

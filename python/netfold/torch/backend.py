@@ -114,7 +114,7 @@ class NetfoldBackend(GlooServed):
     def _fold(self, tensors: Tensors, op: ReduceOp) -> Work:
         assert self._folds is not None
         tensors = list(tensors)
-        work = FoldWork([tensors[0].device] if tensors[0].is_cuda else [])
+        work = FoldWork([tensors[0].device] if tensors[0].is_cuda else [], self._folds.step_aside)
         self._issued(work)
         if sum(tensor.numel() for tensor in tensors) == 0:
             work.complete(tensors)

@@ -37,16 +37,27 @@ class CompletionThread:
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
+        self._name = f"netfold-{name}"
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
         self._last_stats: dict[str, Any] = {}
         self._closing = False
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"netfold-{name}", daemon=True)
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
+
+    def step_aside(self) -> None:
+        """Called before something that may wait for a fold. If the caller is a callback that runs in this thread (DDP
+        hooks such as PowerSGD all-reduce, and wait, inside `then`), another thread takes over: nobody else would."""
+        if threading.current_thread() is self._thread:
+            self._start_thread()
 
     def submit(self, fold: Fold) -> None:
         """Start a fold; its errors, also those of starting it, arrive through its work."""
+        self.step_aside()
         with self._lock:  # a ticket may be reported before it is noted here: _run takes the same lock
             error = self.error
             if error is None:
@@ -88,6 +99,8 @@ class CompletionThread:
     def _run(self) -> None:
         client = self._client
         while not self._closing:
+            if threading.current_thread() is not self._thread:
+                return  # stepped aside
             try:
                 report = client.next_completion(POLL_S)
             except RuntimeError as error:

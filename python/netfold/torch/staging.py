@@ -56,7 +56,9 @@ class Staging:
 
     def _stage_cuda(self, tensors: list[torch.Tensor]) -> Staged:
         device = tensors[0].device
-        streams = self._streams.setdefault(device, CudaStreams(device))
+        if device not in self._streams:
+            self._streams[device] = CudaStreams(device)
+        streams = self._streams[device]
         count = sum(t.numel() for t in tensors)
         buffer = torch.empty(count, dtype=tensors[0].dtype, pin_memory=True)
         streams.down.wait_stream(torch.cuda.current_stream(device))

@@ -8,6 +8,7 @@ that is always completed with a value, and the future that users see is `base.th
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,11 +21,13 @@ from netfold.torch.work_queries import Received
 class FoldWork(Work):
     """An all-reduce that is on its way through the network.
 
-    `devices` lists the CUDA devices of the result: their streams are made to wait by torch's future.
+    `devices` lists the CUDA devices of the result: their streams are made to wait by torch's future. `before_wait` is
+    called before a wait blocks.
     """
 
-    def __init__(self, devices: list[torch.device]) -> None:
+    def __init__(self, devices: list[torch.device], before_wait: Callable[[], None]) -> None:
         super().__init__()
+        self._before_wait = before_wait
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._on_cuda = bool(devices)
@@ -52,6 +55,7 @@ class FoldWork(Work):
         Without a timeout the wait is still bounded: the client fails every fold within the job's timeout.
         """
         seconds = timeout.total_seconds() if timeout is not None else 0.0
+        self._before_wait()
         if not self._done.wait(seconds if seconds > 0 else None):
             raise RuntimeError(
                 f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it goes on, so "
