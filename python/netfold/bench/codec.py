@@ -51,29 +51,43 @@ def results_of(timings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
+def size_named(size_bytes: int) -> str:
+    """In the largest unit that leaves a whole number."""
+    for unit, bytes_per_unit in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes % bytes_per_unit == 0:
+            return f"{size_bytes // bytes_per_unit} {unit}"
+    return f"{size_bytes} B"
+
+
 def table_of(results: list[dict[str, Any]]) -> Table:
-    """What people see."""
-    table = Table(title="One core: bytes of floats per second, and times memcpy of the same floats")
-    for name in ("from", "floats", "kernels", "operation", "format"):
-        table.add_column(name)
-    for name in ("GB/s", "of memcpy", "median us", "max error"):
-        table.add_column(name, justify="right")
-    for one in results:
-        error = one.get("max_abs_error")
-        is_copy = one["system"] == "memcpy"
-        table.add_row(
-            one["place"],
-            f"{one['size_bytes'] / 1024:,.0f} KiB",
-            one["kernels"] or "glibc",
-            "memcpy" if is_copy else one["algorithm"],
-            "" if is_copy else one["format"],
-            f"{one['rate_gbyte_s']:.1f}",
-            f"{one['ratio_to_memcpy']:.2f}x",
-            f"{one['time_s_median'] * 1e6:,.1f}",
-            "" if error is None else f"{error:.2g}",
-            style="dim" if is_copy else None,
-        )
+    """What people see: a row for each size and kernel table, a column for each operation."""
+    table = Table(title="GB/s of floats on one core, and times memcpy of the same floats", caption=errors_of(results))
+    for name in ("from", "floats", "kernels"):
+        table.add_column(name, no_wrap=True)
+    operations = dict.fromkeys((one["algorithm"], one["format"]) for one in results if one["kernels"])
+    table.add_column("memcpy", justify="right", style="dim")
+    for algorithm, wire in operations:
+        table.add_column(f"{algorithm}\n{wire}", justify="right", no_wrap=True)
+    copies = {one["size_bytes"]: one for one in results if not one["kernels"]}
+    for size, kernels in dict.fromkeys((one["size_bytes"], one["kernels"]) for one in results if one["kernels"]):
+        mine = {
+            (one["algorithm"], one["format"]): f"{one['rate_gbyte_s']:.1f}\n{one['ratio_to_memcpy']:.2f}x"
+            for one in results
+            if (one["size_bytes"], one["kernels"]) == (size, kernels)
+        }
+        copied = copies[size]
+        cells = [mine[operation] for operation in operations]
+        table.add_row(copied["place"], size_named(size), kernels, f"{copied['rate_gbyte_s']:.1f}", *cells)
     return table
+
+
+def errors_of(results: list[dict[str, Any]]) -> str:
+    """How far the folds were from the exact sum."""
+    largest: dict[str, float] = {}
+    for one in results:
+        if "max_abs_error" in one:
+            largest[one["format"]] = max(largest.get(one["format"], 0.0), one["max_abs_error"])
+    return "largest error of a fold: " + ", ".join(f"{wire} {error:.2g}" for wire, error in largest.items())
 
 
 def sizes_of(text: str) -> list[int]:
@@ -91,7 +105,7 @@ def register(app: typer.Typer) -> None:
     def codec(
         size_bytes: Annotated[str, typer.Option(help="Bytes of floats; several, with commas.")] = SIZES,
         kernels: Annotated[str, typer.Option(help="Kernel tables, with commas; all for every one.")] = "",
-        repeat: Annotated[int, typer.Option(help="Rounds; each times every operation once.")] = 9,
+        repeat: Annotated[int, typer.Option(help="Rounds; each times every operation once.")] = 15,
         block: Annotated[int, typer.Option(help="Elements that share an exponent.")] = 16,
         mantissa: Annotated[int, typer.Option(help="Bits of a mantissa, without its sign.")] = 7,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
