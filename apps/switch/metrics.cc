@@ -21,6 +21,10 @@ class HttpMetrics final : public Metrics {
     http_.set_write_timeout(2);
     http_.set_keep_alive_timeout(2);  // an idle connection holds one of the two threads
     http_.set_payload_max_length(4096);
+    http_.set_socket_options([](socket_t socket) {  // its default lets two switches share a port, unnoticed
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
     http_.Get("/metrics", [&server](const httplib::Request&, httplib::Response& response) {
       response.set_content(engine::to_prometheus(server.stats()), "text/plain; version=0.0.4");
     });

@@ -66,10 +66,13 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
     return app.add_option(name, value, help)->type_name(type);
   };
   option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
-  option("--port", words.port, "TCP port of control connections; 0: the kernel picks", "PORT")->capture_default_str();
+  option("--port", words.port, "TCP port of control connections; 0: the kernel picks", "PORT")
+      ->capture_default_str()
+      ->check(range(0, 65535));
   option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
          "PORT")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(range(0, 65535));
   option("--threads", server.data.shards, "Threads that fold: 1, 2, 4, ...", "N")
       ->capture_default_str()
       ->check(range(1, 256));

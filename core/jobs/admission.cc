@@ -23,7 +23,7 @@ std::uint16_t payload_for(std::uint32_t mtu, bool tagged) {
 }
 
 std::string mebibytes(std::size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace

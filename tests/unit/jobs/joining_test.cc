@@ -182,7 +182,7 @@ TEST(Joining, GivesFewerSlotsAndThenRefusesWhenMemoryIsShort) {
   EXPECT_EQ(c.worker(b).lease().slots, 64u);
   const Error& error = expect_failed(c, c.join(Conversation::worker("c", 2, 0)));
   EXPECT_EQ(error.code, ErrorCode::kRefused);
-  EXPECT_THAT(error.message, AllOf(HasSubstr("0.3 MiB"), HasSubstr("0.8 MiB"), HasSubstr("--memory-max")));
+  EXPECT_THAT(error.message, AllOf(HasSubstr("0.27 MiB"), HasSubstr("0.83 MiB"), HasSubstr("--memory-max")));
 }
 
 TEST(Joining, AReservedJobIsAdmittedThoughOthersTookTheRest) {

@@ -1,0 +1,330 @@
+"""The program behind `netfold switch`, as people and their monitoring meet it; and `netfold top`, which watches it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netfold import _core
+from netfold.cli import switch as switch_command
+from netfold.cli import top as top_command
+
+WAIT_S = 20.0
+NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
+
+pytestmark = pytest.mark.usefixtures("nothing_left_behind")
+
+
+class Running:
+    """A switch program that has said that it listens."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+        self.process = process
+        self.errors = errors
+        said = b""
+        while not re.search(rb"^listening on .*\n", said, re.MULTILINE):
+            assert select.select([process.stdout], [], [], WAIT_S)[0], f"said only {said} in time; {errors.read_text()}"
+            more = os.read(process.stdout.fileno(), 4096)
+            assert more, f"ended before it listened: {errors.read_text()}"
+            said += more
+        self.metrics = re.search(r"^metrics on http://(\S+)/metrics$", said.decode(), re.MULTILINE)[1]
+        self.address = re.search(r"^listening on (\S+)$", said.decode(), re.MULTILINE)[1]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(self.metrics, timeout=WAIT_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def stats(self) -> dict:
+        return json.loads(self.get("/stats.json")[1])
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(WAIT_S)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts `netfold switch` with these arguments, on the loopback and ports of the kernel's choice."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*arguments: str) -> Running:
+        errors = tmp_path / f"switch{len(started)}.log"
+        command = [*NETFOLD, "switch", "--bind", "127.0.0.1", "--port", "0", "--metrics", "127.0.0.1:0", *arguments]
+        with errors.open("w") as log:
+            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log))
+        return Running(started[-1], errors)
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*NETFOLD, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@contextmanager
+def workers(switch: str, world: int, job: str = "test", **options: object) -> Iterator[list[_core.Client]]:
+    clients: list[_core.Client | Exception | None] = [None] * world
+
+    def join(rank: int) -> None:
+        try:
+            clients[rank] = _core.Client(switch, job, world, rank, timeout_s=10.0, **options)
+        except Exception as error:
+            clients[rank] = error
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    try:
+        for client in clients:
+            if isinstance(client, Exception):
+                raise client
+        yield clients
+    finally:
+        for client in clients:
+            if isinstance(client, _core.Client):
+                client.close()
+
+
+def fold(clients: list[_core.Client], count: int = 1000) -> list[np.ndarray]:
+    inputs = [np.full(count, rank + 1, dtype=np.float32) for rank in range(len(clients))]
+    outputs = [np.zeros(count, dtype=np.float32) for _ in clients]
+    tickets = [
+        client.all_reduce(one.ctypes.data, other.ctypes.data, count, "fp32", "fp32")
+        for client, one, other in zip(clients, inputs, outputs, strict=True)
+    ]
+    for client, ticket in zip(clients, tickets, strict=True):
+        client.wait(ticket)
+    return outputs
+
+
+def test_help_teaches() -> None:
+    answer = run("switch", "--help")
+    assert answer.returncode == 0
+    for word in ("Examples:", "NETFOLD_SWITCH=", "--secret-file", "--require-auth", "--metrics", "Exit status"):
+        assert word in answer.stdout
+    assert max(len(line) for line in answer.stdout.splitlines()) <= 120
+
+
+def test_the_program_is_found_where_it_is_installed() -> None:
+    program = switch_command.find_program()
+    assert program is not None
+    assert os.access(program, os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--threads", "3"], 2, "power of two"),
+        (["--port", "70000"], 2, "--port"),
+        (["--bogus"], 2, "--bogus"),
+        (["--require-auth"], 2, "--secret-file"),
+        (["--cores", "0,1"], 2, "one for each"),
+        (["--memory-max", "4XB"], 2, "--memory-max"),
+        (["--metrics", "9171"], 2, "host:port"),
+        (["--secret-file", "does/not/exist"], 1, "openssl rand"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(arguments: list[str], status: int, words: str) -> None:
+    answer = run("switch", *arguments)
+    assert answer.returncode == status
+    assert words in answer.stderr
+    assert answer.stdout == ""
+
+
+def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("\n")
+    answer = run("switch", "--secret-file", str(tmp_path / "secret"))
+    assert answer.returncode == 1
+    assert "is empty" in answer.stderr
+
+
+def test_a_port_in_use_says_what_to_do(start: Callable[..., Running]) -> None:
+    first = start()
+    answer = run("switch", "--bind", "127.0.0.1", "--port", str(first.port))
+    assert answer.returncode == 1
+    assert "choose another" in answer.stderr
+    answer = run("switch", "--bind", "127.0.0.1", "--port", "0", "--metrics", first.metrics)
+    assert answer.returncode == 1
+    assert "--metrics" in answer.stderr
+
+
+def test_it_folds_and_counts(start: Callable[..., Running]) -> None:
+    switch = start("--threads", "2")
+    with workers(switch.address, 3, job="train/1") as clients:
+        for output in fold(clients):
+            assert (output == 6.0).all()
+        job = switch.stats()["jobs"][0]
+        assert (job["name"], job["state"], job["world"], job["present"]) == ("train/1", "running", 3, [0, 1, 2])
+        assert job["folded_chunks"] > 0
+        status, text = switch.get("/metrics")
+        assert status == 200
+        assert re.search(r'^netfold_job_contributions_total\{job="train/1",id="0",epoch="\d+"\} \d+$', text, re.M)
+        assert re.search(r'^netfold_switch_dropped_packets_total\{reason="bad_tag"\} 0$', text, re.M)
+    assert switch.get("/nothing")[0] == 404
+    assert switch.stop() == 0
+
+
+def test_what_prometheus_reads_is_well_formed(start: Callable[..., Running]) -> None:
+    switch = start()
+    with workers(switch.address, 1) as clients:
+        fold(clients)
+        lines = switch.get("/metrics")[1].splitlines()
+    families: dict[str, str] = {}
+    sample = re.compile(r'^(\w+)(\{\w+="[^"\\]*"(,\w+="[^"\\]*")*\})? [-+.e\d]+$')
+    seen = set()
+    for line in lines:
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name not in families, "a family comes once"
+            families[name] = kind
+        elif not line.startswith("# HELP "):
+            found = sample.match(line)
+            assert found, line
+            assert found[1] in families
+            assert found[1].endswith("_total") == (families[found[1]] == "counter")
+            assert line.rpartition(" ")[0] not in seen
+            seen.add(line.rpartition(" ")[0])
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_tells_the_workers(start: Callable[..., Running], how: signal.Signals) -> None:
+    switch = start()
+    with workers(switch.address, 2) as clients:
+        fold(clients)
+        begin = time.monotonic()
+        assert switch.stop(how) == 0
+        assert time.monotonic() - begin < 5
+        output = np.zeros(4, dtype=np.float32)
+        with pytest.raises(Exception, match=re.escape(switch.address)) as raised:
+            clients[0].wait(clients[0].all_reduce(output.ctypes.data, output.ctypes.data, 4, "fp32", "fp32"))
+        assert raised.value.code == "switch_failed"
+    assert "stopping" in switch.errors.read_text()
+
+
+def test_only_those_who_know_the_secret_get_in(start: Callable[..., Running], tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("sesame\n")
+    secret.chmod(0o644)
+    switch = start("--secret-file", str(secret), "--require-auth")
+    assert "chmod 600" in switch.errors.read_text()
+    for wrong in ("", "guess"):
+        with pytest.raises(Exception, match="secret") as raised, workers(switch.address, 1, secret=wrong):
+            pass
+        assert raised.value.code == "auth"
+    with workers(switch.address, 2, secret="sesame") as clients:
+        assert (fold(clients)[1] == 3.0).all()
+    assert "sesame" not in switch.errors.read_text()
+
+
+def test_refusals_give_the_numbers(start: Callable[..., Running]) -> None:
+    switch = start("--jobs-max", "1", "--memory-max", "2MB")
+    with workers(switch.address, 1, job="first"):
+        with pytest.raises(Exception, match=r"1 jobs and takes 1 at most.*--jobs-max") as raised:
+            _core.Client(switch.address, "second", 1, 0, timeout_s=5.0)
+        assert raised.value.code == "refused"
+    with pytest.raises(Exception, match=r"needs .* MiB .* of 2\.00 MiB are free.*--memory-max"):
+        _core.Client(switch.address, "huge", 1000, 0, timeout_s=5.0)
+
+
+def test_bytes_thrown_at_the_control_port(start: Callable[..., Running], rng: np.random.Generator) -> None:
+    switch = start("--heartbeat-s", "0.2")
+    with workers(switch.address, 2) as clients:
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", switch.port), WAIT_S) as stranger:
+                stranger.sendall(rng.bytes(int(rng.integers(0, 5000))))
+        with socket.create_connection(("127.0.0.1", switch.port), WAIT_S) as endless:
+            endless.settimeout(WAIT_S)
+            heard = endless.recv(65536)
+            endless.sendall(b"x" * 70000)
+            while more := endless.recv(65536):
+                heard += more
+        assert b'"type":"hello"' in heard
+        assert b'"type":"refused"' in heard
+        idle = [socket.create_connection(("127.0.0.1", switch.port), WAIT_S) for _ in range(50)]
+        assert (fold(clients)[0] == 3.0).all()
+        for one in idle:
+            one.close()
+        stats = switch.stats()
+        assert stats["jobs_failed"] == 0
+        assert stats["jobs"][0]["present"] == [0, 1]
+    assert switch.stop() == 0
+
+
+def test_packets_of_strangers_are_counted_by_reason(start: Callable[..., Running]) -> None:
+    switch = start()
+    with socket.socket(type=socket.SOCK_DGRAM) as stranger:
+        stranger.connect(("127.0.0.1", switch.stats()["udp_ports"][0]))
+        stranger.send(b"short")
+        stranger.send(bytes([0x20, 0x20]) + bytes(14))  # version 2
+        stranger.send(bytes([0x12, 0x00]) + bytes(14))  # a probe of a job that is not there
+        deadline = time.monotonic() + WAIT_S
+        while sum(switch.stats()["drops"].values()) < 3:
+            assert time.monotonic() < deadline, switch.stats()["drops"]
+            time.sleep(0.02)
+    drops = {reason: count for reason, count in switch.stats()["drops"].items() if count}
+    assert drops == {"short": 1, "version": 1, "unknown_job": 1}
+
+
+def test_top_shows_the_switch(start: Callable[..., Running]) -> None:
+    switch = start()
+    with workers(switch.address, 2, job="digits") as clients:
+        fold(clients)
+        table = run("top", "--metrics", switch.metrics, "--once", "--interval-s", "0.1")
+        assert table.returncode == 0, table.stderr
+        assert "digits" in table.stdout
+        answer = run("top", "--metrics", switch.metrics, "--json", "--interval-s", "0.1")
+        assert answer.returncode == 0, answer.stderr
+        report = json.loads(answer.stdout)
+        assert report["command"] == "top"
+        assert set(report) >= {"version", "machine", "parameters", "results"}
+        assert report["results"][0]["jobs"][0]["name"] == "digits"
+    assert switch.stop() == 0
+    gone = run("top", "--metrics", switch.metrics, "--once")
+    assert gone.returncode == 1
+    assert "--metrics" in gone.stderr + gone.stdout
+
+
+def test_top_computes_rates_between_two_looks() -> None:
+    counters = dict.fromkeys((*sum(top_command.RATES.values(), ()), "received_bytes", "sent_bytes"), 0)
+    job = {"name": "a", "id": 0, "epoch": 5, "state": "running", **counters}
+    before = {"uptime_s": 10.0, "jobs": [job], "drops": {"short": 1}, "link": {"sent_packets": 5}}
+    later = job | {"received_bytes": 250_000_000, "contributions": 100, "probes": 20, "missing_sent": 4}
+    after = {"uptime_s": 12.0, "jobs": [later], "drops": {"short": 5}, "link": {"sent_packets": 25}}
+    shown = top_command.summary(before, after)
+    assert shown["jobs"][0]["folded_gbit_s"] == pytest.approx(1.0)
+    assert shown["jobs"][0]["packets_s"] == 62.0
+    assert shown["jobs"][0]["retransmissions_s"] == 2.0
+    assert shown["drops_s"] == {"short": 2.0}
+    assert shown["link_rates"] == {"sent_packets_s": 10.0}
+    restarted = top_command.summary(after, before)
+    assert restarted["drops_s"]["short"] == pytest.approx(0.1), "a switch started anew counts from nothing"
