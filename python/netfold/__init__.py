@@ -10,7 +10,8 @@ try:
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
 
-_COMPILED = ("decode", "encode", "fold", "rank_mapping", "schedule")  # loaded when first asked for: `import netfold` works without the extension
+# Loaded when first asked for: `import netfold` works without the extension.
+_COMPILED = ("decode", "encode", "fold", "rank_mapping", "schedule")
 
 
 def __getattr__(name: str) -> Any:

@@ -62,10 +62,10 @@ def size_named(size_bytes: int) -> str:
 def table_of(results: list[dict[str, Any]]) -> Table:
     """What people see: a row for each size and kernel table, a column for each operation."""
     table = Table(title="GB/s of floats on one core, and times memcpy of the same floats", caption=errors_of(results))
-    for name in ("from", "floats", "kernels"):
+    for name in ("from", "kernels"):
         table.add_column(name, no_wrap=True)
     operations = dict.fromkeys((one["algorithm"], one["format"]) for one in results if one["kernels"])
-    table.add_column("memcpy", justify="right", style="dim")
+    table.add_column("memcpy", justify="right", style="dim", no_wrap=True)
     for algorithm, wire in operations:
         table.add_column(f"{algorithm}\n{wire}", justify="right", no_wrap=True)
     copies = {one["size_bytes"]: one for one in results if not one["kernels"]}
@@ -77,7 +77,7 @@ def table_of(results: list[dict[str, Any]]) -> Table:
         }
         copied = copies[size]
         cells = [mine[operation] for operation in operations]
-        table.add_row(copied["place"], size_named(size), kernels, f"{copied['rate_gbyte_s']:.1f}", *cells)
+        table.add_row(f"{copied['place']}\n{size_named(size)}", kernels, f"{copied['rate_gbyte_s']:.1f}", *cells)
     return table
 
 
