@@ -23,7 +23,7 @@ def demo(
     workers: Annotated[int, typer.Option(help="Worker processes.", min=2, max=64)] = 4,
     epochs: Annotated[int, typer.Option(help="Passes over the training pictures, per run.", min=1)] = 20,
     batch: Annotated[int, typer.Option(help="Pictures per worker and step.", min=1, max=256)] = 32,
-    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("netfold-demo.html"),
+    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/demo.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
     """Train a classifier of handwritten digits with DDP: gradients folded in the network as fp32 and as bfp16, then
@@ -87,7 +87,7 @@ def _table(runs: list[Any]) -> Table:
         title=f"Digits, {runs[0].workers} workers, {runs[0].parameter_bytes / 1024:,.0f} KiB of gradients a step"
     )
     for i, head in enumerate(HEADS):
-        table.add_column(head, justify="left" if i == 0 else "right")
+        table.add_column(head, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in rows(runs):
         table.add_row(*row)
     return table
