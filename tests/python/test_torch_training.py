@@ -173,15 +173,18 @@ def _residual_body(rank: int) -> None:
         def index(self) -> int:
             return 0
 
+        def parameters(self) -> list[torch.Tensor]:
+            return []
+
     state = ErrorFeedbackState()
     gradient = torch.randn(1000, generator=torch.Generator().manual_seed(rank))
     sent = torch.from_numpy(_core.decode(_core.encode(gradient.numpy()), 1000))
     bfp_error_feedback_hook(state, Bucket(gradient.clone())).wait()  # type: ignore[arg-type]
-    assert torch.equal(state.residuals[0] + sent, gradient)
+    assert torch.equal(state.residuals[0][1] + sent, gradient)
     overflow = torch.full((1000,), float("inf"))
     result = bfp_error_feedback_hook(state, Bucket(overflow)).wait()  # type: ignore[arg-type]
     assert result.isnan().all()
-    assert torch.equal(state.residuals[0], torch.zeros(1000))
+    assert torch.equal(state.residuals[0][1], torch.zeros(1000))
 
 
 def test_residuals_are_exact() -> None:

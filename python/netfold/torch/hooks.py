@@ -18,10 +18,14 @@ from netfold.torch.settings import load
 
 @dataclass
 class ErrorFeedbackState:
-    """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat)."""
+    """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat).
+
+    Beside a bucket's residual stand its parameters: DDP rearranges its buckets after the first step, and a residual of
+    other parameters must not be added.
+    """
 
     process_group: dist.ProcessGroup | None = None
-    residuals: dict[int, torch.Tensor] = field(default_factory=dict)
+    residuals: dict[int, tuple[tuple[int, ...], torch.Tensor]] = field(default_factory=dict)
 
     def bfp_shape(self) -> tuple[int, int]:
         """Block length and mantissa bits on the wire. Raises ValueError where the group's gradients are not bfp."""
@@ -46,10 +50,11 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: dist.GradBucket) 
     group = state.process_group or dist.group.WORLD
     gradient = bucket.buffer()
     block, mantissa = state.bfp_shape()
-    residual = state.residuals.get(bucket.index())
-    if residual is None or residual.shape != gradient.shape:  # DDP rebuilds its buckets after the first step
+    owners = tuple(parameter.data_ptr() for parameter in bucket.parameters())
+    kept_for, residual = state.residuals.get(bucket.index(), (None, None))
+    if residual is None or kept_for != owners:
         residual = torch.zeros(gradient.shape, dtype=torch.float32)
-        state.residuals[bucket.index()] = residual
+        state.residuals[bucket.index()] = (owners, residual)
     gradient.add_(residual.to(gradient.device))
 
     sent = gradient.detach().to("cpu").contiguous()
