@@ -8,7 +8,11 @@
 namespace netfold::jobs {
 namespace {
 
-constexpr std::uint32_t kSlotsDefault = 512;
+// A worker keeps a quarter of its slots in flight (session/window.h) and needs the rest to run ahead of a chunk that
+// was lost. What it keeps in flight must cover bandwidth times delay, which is bytes, not packets: about 370 kB by
+// default.
+constexpr std::uint32_t kSlotBytesDefault = 1536 * 1024;
+constexpr std::uint32_t kSlotsOfAWindow = 4;
 constexpr std::uint32_t kSlotsLeast = 64;
 constexpr std::uint32_t kSlotsLeastPerShard = 16;  // twice the slack of the switch's gap detection (PROTOCOL.md)
 
@@ -79,11 +83,14 @@ Grant plan_grant(const SwitchRules& rules, std::span<const Join* const> joins, s
   }
   const std::uint32_t least = std::min(std::max(kSlotsLeast, kSlotsLeastPerShard * rules.shards()), kSlotsMax);
   Grant grant;
-  grant.slots_wished = std::max(least, window == 0 ? kSlotsDefault : std::bit_ceil(window));
   grant.lease.world = joins.front()->world;
   grant.lease.bfp = joins.front()->bfp;
   grant.lease.shards = rules.shards();
   grant.lease.payload_bytes = payload_for(mtu, rules.tagged);
+  const std::uint32_t wished = window == 0
+                                   ? std::bit_floor(kSlotBytesDefault / grant.lease.payload_bytes)
+                                   : std::bit_ceil(std::min(window, kSlotsMax / kSlotsOfAWindow)) * kSlotsOfAWindow;
+  grant.slots_wished = std::clamp(wished, least, kSlotsMax);
   grant.lease.slots = grant.slots_wished;
   grant.memory_bytes = rules.memory_bytes(grant.lease);
   while (grant.memory_bytes > memory_bytes && grant.lease.slots > least) {

@@ -237,6 +237,7 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   admitted.udp_ports = rules_.udp_ports;
   admitted.tagged = rules_.tagged;
   rules_.random(admitted.salt);
+  job.lease.first_chunk = admitted.first_chunk();
   if (rules_.tagged) job.lease.key = rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch);
   action.lease = job.lease;
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job

@@ -74,6 +74,14 @@ struct Admitted {
   Nonce salt = {};
   std::optional<Proof> proof;  // the switch's, where it has a secret
 
+  // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
+  // one, falls outside of what the slots expect.
+  std::uint32_t first_chunk() const {
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < sizeof number; ++i) number = number << 8 | std::to_integer<std::uint32_t>(salt[i]);
+    return number;
+  }
+
   bool operator==(const Admitted&) const = default;
 };
 

@@ -139,6 +139,7 @@ void WorkerSide::handle(const Admitted& admitted) {
   lease_.shards = static_cast<std::uint16_t>(admitted.udp_ports.size());
   lease_.payload_bytes = admitted.payload_bytes;
   lease_.bfp = request_.bfp;
+  lease_.first_chunk = admitted.first_chunk();
   if (admitted.tagged) lease_.key = request_.secret->tag_key(admitted.salt, admitted.job_id, admitted.epoch);
   udp_ports_ = admitted.udp_ports;
   state_ = State::kAdmitted;

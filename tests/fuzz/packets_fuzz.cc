@@ -151,8 +151,9 @@ TEST(PacketsFuzz, AWorkerGoneMadCrashesNothing) {
                         .chunk = static_cast<std::uint32_t>(prng.below(2 * lease.slots))};
     header.slot = prng.chance(0.95) ? lease.slot_of(header.chunk) : static_cast<std::uint16_t>(prng.next());
     const wire::HeaderBytes head = wire::emit(header);
-    std::vector<std::byte> body(
-        prng.chance(0.8) ? numbers::encoded_bytes(lease.wire_format(header.format), header.count) : prng.below(400));
+    const bool fits = header.format != numbers::Format::kNone && prng.chance(0.8);
+    std::vector<std::byte> body(fits ? numbers::encoded_bytes(lease.wire_format(header.format), header.count)
+                                     : prng.below(400));
     for (std::byte& byte : body) byte = static_cast<std::byte>(prng.next());
     const link::Outgoing datagram{{0, 1}, head, body, {}};
     world.link_of(header.worker).send(std::span(&datagram, 1));

@@ -33,7 +33,7 @@ TEST(Joining, AdmitsAJobWhenAllRanksAreHere) {
   EXPECT_EQ(lease.job, admitted.lease.job);
   EXPECT_EQ(lease.epoch, admitted.lease.epoch);
   EXPECT_EQ(lease.world, 3);
-  EXPECT_EQ(lease.slots, 512u);
+  EXPECT_EQ(lease.slots, 1024u);
   EXPECT_EQ(lease.shards, 2);
   EXPECT_EQ(lease.payload_bytes, 1456);
   EXPECT_FALSE(lease.key);
@@ -71,9 +71,9 @@ TEST(Joining, TheLargestWindowSetsTheSlots) {
     c.join(zero);
     return c.worker(c.join(one)).lease().slots;
   };
-  EXPECT_EQ(slots(0, 0), 512u);
-  EXPECT_EQ(slots(100, 0), 128u);
-  EXPECT_EQ(slots(0, 1000), 1024u);
+  EXPECT_EQ(slots(0, 0), 1024u) << "1.5 MiB of payloads of 1456 bytes";
+  EXPECT_EQ(slots(100, 0), 512u);
+  EXPECT_EQ(slots(0, 1000), 4096u);
   EXPECT_EQ(slots(1, 1), 64u);
   EXPECT_EQ(slots(65536, 3), 65536u);
 }
@@ -176,7 +176,7 @@ TEST(Joining, GivesFewerSlotsAndThenRefusesWhenMemoryIsShort) {
   Conversation c(rules);
   c.join(Conversation::worker("a", 2, 0));
   EXPECT_EQ(c.worker(c.join(Conversation::worker("a", 2, 1))).lease().slots, 128u);
-  EXPECT_THAT(c.log(), ::testing::Contains(HasSubstr("128 of the 512 slots")));
+  EXPECT_THAT(c.log(), ::testing::Contains(HasSubstr("128 of the 1024 slots")));
   c.join(Conversation::worker("b", 2, 0));
   const auto b = c.join(Conversation::worker("b", 2, 1));
   EXPECT_EQ(c.worker(b).lease().slots, 64u);
@@ -190,6 +190,7 @@ TEST(Joining, AReservedJobIsAdmittedThoughOthersTookTheRest) {
   rules.memory_max_bytes = std::size_t{640} * 1456 * 3;
   Conversation c(rules);
   auto zero = Conversation::worker("a", 2, 0), one = Conversation::worker("a", 2, 1);
+  zero.window = 128;
   c.join(zero);  // reserves 512 slots
   EXPECT_EQ(c.worker(c.join(Conversation::worker("b", 1, 0))).lease().slots, 128u);
   one.window = 4096;  // more than is left
