@@ -194,8 +194,9 @@ void bind_client(nb::module_& module) {
       .def(
           "__init__",
           [](PyClient* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
-             std::uint16_t rank, const std::string& secret, bool require_auth, double timeout_s, std::uint32_t window,
-             int block, int mantissa, int core, const std::string& faults, const std::string& pcap) {
+             std::uint16_t rank, const std::string& secret, bool require_auth, double timeout_s,
+             double connect_timeout_s, std::uint32_t window, int block, int mantissa, int core,
+             const std::string& faults, const std::string& pcap) {
             engine::ClientOptions options;
             options.switch_address = switch_address;
             options.job = job;
@@ -204,6 +205,7 @@ void bind_client(nb::module_& module) {
             options.secret = secret;
             options.require_auth = require_auth;
             options.timeout_s = timeout_s;
+            options.connect_timeout_s = connect_timeout_s;
             options.window_chunks = window;
             options.bfp = {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
             if (block < 0 || block > 255 || mantissa < 0 || mantissa > 255 || !numbers::is_valid(options.bfp)) {
@@ -216,9 +218,10 @@ void bind_client(nb::module_& module) {
             new (self) PyClient(options);
           },
           "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
-          "timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7, "core"_a = -1, "faults"_a = "",
-          "pcap"_a = "",
+          "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
+          "core"_a = -1, "faults"_a = "", "pcap"_a = "",
           "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s.\n"
+          "and gives up after connect_timeout_s if no switch answers there.\n"
           "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
           "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
           "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.")
@@ -254,6 +257,7 @@ void bind_switch(nb::module_& module) {
 }  // namespace netfold
 
 void bind_engine(nb::module_& module) {
+  nb::set_leak_warnings(false);  // a process that ends in the middle of a job may leave its client to the kernel
   netfold::bind_client(module);
   netfold::bind_switch(module);
   module.attr("NetfoldError") = netfold::error_type();

@@ -11,9 +11,6 @@
 namespace netfold::engine {
 namespace {
 
-// A clean leave may overtake the last results on their way: only without progress for this long does it fail the rest.
-constexpr Nanoseconds kLeavePatience = kSecond;
-
 Result<std::unique_ptr<link::Link>> open_link(const ClientOptions& options, std::uint32_t local_ip) {
   auto opened = link::open_udp({});
   if (!opened) return opened;
@@ -52,6 +49,7 @@ Result<std::unique_ptr<Client>> Client::join(ClientOptions options) {
   joining.bfp = options.bfp;
   joining.window = options.window_chunks;
   joining.timeout_s = options.timeout_s;
+  joining.connect_timeout_s = options.connect_timeout_s;
   joining.keep_going = options.keep_going;
   auto control = ControlConnection::join(joining);
   if (!control) return tl::unexpected(control.error());
@@ -106,8 +104,9 @@ std::optional<Completion> Client::wait(Ticket ticket, Nanoseconds timeout) {
 
 std::optional<Completion> Client::next_completion(Nanoseconds timeout) {
   std::unique_lock lock(mutex_);
-  const auto is_there = [&] { return !completion_order_.empty(); };
-  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_there)) return std::nullopt;
+  const auto is_over = [&] { return !completion_order_.empty() || is_closed_; };
+  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_over)) return std::nullopt;
+  if (completion_order_.empty()) return std::nullopt;
   const Ticket ticket = completion_order_.front();
   completion_order_.pop_front();
   Completion completion{ticket, std::move(completions_[ticket])};
@@ -154,6 +153,9 @@ void Client::run() {
   }
   control_->leave(failure_ ? std::nullopt : parting_error_);
   fail(closed_error(), false);
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  completed_.notify_all();
 }
 
 void Client::sleep(bool link_is_full) {
@@ -192,25 +194,29 @@ void Client::take_submissions(Nanoseconds now) {
 
 void Client::check(Nanoseconds now) {
   if (const auto alive = control_->pump(now); !alive) return fail(alive.error(), false);
-  check_left_ranks(now);
+  check_left_ranks();
   if (failure_) return;
   if (const auto error = stream_.overdue(now, from_seconds(options_.timeout_s), options_.switch_address)) {
     fail(*error, true);
   }
 }
 
-void Client::check_left_ranks(Nanoseconds now) {
+// A clean leave may overtake the last results on their way, so it alone fails nothing. Only when the switch says, after
+// the leave was heard, that a rank that has left is missing, can the chunk never be folded.
+void Client::check_left_ranks() {
   const auto& left = control_->left_ranks();
-  if (left.empty() || stream_.is_idle()) return;
+  if (left.size() != left_ranks_) {
+    left_ranks_ = left.size();
+    stream_.forget_missing_rank();
+    return;
+  }
   const auto missing = stream_.missing_rank();
-  const bool waits_for_it = missing && left.contains(*missing);
-  if (!waits_for_it && now - stream_.last_progress() < kLeavePatience) return;
-  const int rank = waits_for_it ? *missing : *left.begin();
+  if (!missing || !left.contains(*missing)) return;
   fail({ErrorCode::kPeerFailed,
         fmt::format("rank {} has left the job while this rank ({}) still all-reduces: ranks must submit the same "
                     "all-reduces before they leave",
-                    rank, options_.rank),
-        rank},
+                    *missing, options_.rank),
+        *missing},
        true);
 }
 

@@ -29,6 +29,7 @@ struct ClientOptions {
   std::string secret;
   bool require_auth = false;
   double timeout_s = 30;            // to join, and for an all-reduce to make progress
+  double connect_timeout_s = 30;    // of that, until a switch answers at the address
   std::uint32_t window_chunks = 0;  // 0: a quarter of the slots
   numbers::BfpShape bfp = {};
   int core = kAnyCore;               // of the progress thread
@@ -53,7 +54,8 @@ class Client {
   // kInvalidArgument if `request` makes no sense; a failed job shows at the ticket.
   Result<Ticket> submit(const AllReduce& request);
 
-  // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`.
+  // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
+  // empty at once when the client has been closed and everything was taken.
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout);
   std::optional<Completion> next_completion(Nanoseconds timeout);
 
@@ -71,7 +73,7 @@ class Client {
   void sleep(bool link_is_full);
   void take_submissions(Nanoseconds now);
   void check(Nanoseconds now);
-  void check_left_ranks(Nanoseconds now);
+  void check_left_ranks();
   void fail(const Error& error, bool tell_others);
   void complete(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
 
@@ -81,6 +83,7 @@ class Client {
   std::unique_ptr<ControlConnection> control_;
   wire::Lease lease_;
   Stream stream_;
+  std::size_t left_ranks_ = 0;  // how many were known to have left when last looked
   Wakeup wakeup_;
 
   // Shared with callers, under mutex_.
@@ -92,7 +95,7 @@ class Client {
   Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   std::optional<Error> parting_error_;
-  bool is_closing_ = false;
+  bool is_closing_ = false, is_closed_ = false;
   StreamStats stats_;
 
   std::thread thread_;

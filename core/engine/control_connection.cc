@@ -46,6 +46,9 @@ Result<void> check(const JoinOptions& options) {
   if (options.mtu < jobs::kMtuMin || options.mtu > jobs::kMtuMax) {
     return wrong(fmt::format("an MTU of {} bytes: Netfold needs {} to {}", options.mtu, jobs::kMtuMin, jobs::kMtuMax));
   }
+  if (!(options.connect_timeout_s > 0)) {
+    return wrong(fmt::format("a connection timeout of {} s: it must be above 0", options.connect_timeout_s));
+  }
   if (!(options.timeout_s > 0 && options.timeout_s <= jobs::kTimeoutSecondsMax)) {
     return wrong(fmt::format("a timeout of {} s: it must be above 0 and at most {:g}", options.timeout_s,
                              jobs::kTimeoutSecondsMax));
@@ -84,11 +87,13 @@ class ControlConnection::Joining {
  private:
   Result<std::unique_ptr<ControlSocket>> connect() {
     std::string last = "no answer";
-    while (now() < deadline_) {
+    const double patience_s = std::min(options_.timeout_s, options_.connect_timeout_s);
+    const Nanoseconds give_up = std::min(deadline_, now() + from_seconds(patience_s));
+    while (now() < give_up) {
       auto descriptor = begin_connect(address_);
       if (descriptor) {
         auto socket = std::make_unique<ControlSocket>(*descriptor);
-        const Nanoseconds until = std::min(deadline_, now() + kConnectMax);
+        const Nanoseconds until = std::min(give_up, now() + kConnectMax);
         int result = EINPROGRESS;
         while (result == EINPROGRESS && now() < until) {
           if (auto going_on = keep_going(); !going_on) return tl::unexpected(going_on.error());
@@ -109,7 +114,7 @@ class ControlConnection::Joining {
         ErrorCode::kSwitchFailed,
         fmt::format("cannot reach the switch at {} within {:g} s ({}): see whether `netfold switch` runs there, "
                     "whether the address is right, and whether a firewall lets TCP port {} through",
-                    options_.switch_address, options_.timeout_s, last, address_.port));
+                    options_.switch_address, patience_s, last, address_.port));
   }
 
   Result<std::unique_ptr<ControlConnection>> shake_hands(std::unique_ptr<ControlSocket> socket) {

@@ -30,6 +30,7 @@ struct JoinOptions {
   numbers::BfpShape bfp = {};
   std::uint32_t window = 0;          // chunks outstanding at most; 0: the switch's default of slots
   double timeout_s = 30;             // for all of joining: until the switch answers, and until all workers are there
+  double connect_timeout_s = 30;     // of that, until a switch answers at the address
   std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
 };
 

@@ -48,6 +48,7 @@ class Stream {
   // Why there is no progress, once there was none for `timeout`: names the rank that is missing, or the switch.
   std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const;
   std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
+  void forget_missing_rank() { window_.forget_missing_rank(); }
   Nanoseconds last_progress() const { return window_.last_progress(); }
 
   StreamStats stats() const;

@@ -11,7 +11,7 @@ namespace netfold::link {
 struct UdpOptions {
   Address bind = {0, 0};
   std::size_t buffer_bytes = 16u << 20;  // asked for the socket's buffers; the kernel may grant less
-  std::size_t segments_max = 32;         // datagrams that travel as one through the kernel; 1 switches GSO off
+  std::size_t segments_max = 16;            // datagrams that travel as one through the kernel; 1 switches GSO off
   bool receive_offload = true;
 };
 

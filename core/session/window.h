@@ -74,6 +74,7 @@ class Window {
   // What the switch last said about the oldest chunk, since it became the oldest.
   bool switch_answers() const { return switch_answered_; }
   std::optional<std::uint16_t> missing_rank() const { return missing_rank_; }
+  void forget_missing_rank() { missing_rank_.reset(); }  // until the switch says it again
   const WindowStats& stats() const { return stats_; }
 
  private:

@@ -16,7 +16,7 @@ import torch
 
 from netfold.torch.work import FoldWork
 
-POLL_S = 0.05  # how long the thread sleeps in the client before it looks whether it should end
+POLL_S = 1.0  # a bound on sleeping in the client; its close() wakes the thread
 JOIN_S = 5.0
 
 

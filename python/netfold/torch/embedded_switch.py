@@ -17,16 +17,16 @@ class EmbeddedSwitch:
     """A counted reference to a `netfold._core.Switch`."""
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
-    _running: ClassVar[dict[tuple[str, str], EmbeddedSwitch]] = {}
+    _running: ClassVar[dict[tuple[str, str, bool], EmbeddedSwitch]] = {}
 
-    def __init__(self, key: tuple[str, str], switch: Any, address: str) -> None:
+    def __init__(self, key: tuple[str, str, bool], switch: Any, address: str) -> None:
         self._key = key
         self._switch = switch
         self._holders = 0
         self.address = address
 
     @classmethod
-    def hold(cls, bind: str, host: str, secret: str) -> EmbeddedSwitch:
+    def hold(cls, bind: str, host: str, secret: str, require_auth: bool) -> EmbeddedSwitch:
         """Start a switch at `bind` ("host:port"), or share the one this process started so; `release` it later.
 
         `host` is advertised where `bind` names every address. Raises RuntimeError if the address cannot be bound.
@@ -34,13 +34,14 @@ class EmbeddedSwitch:
         from netfold import _core
 
         with cls._lock:
-            held = cls._running.get((bind, secret))
+            key = (bind, secret, require_auth)
+            held = cls._running.get(key)
             if held is None:
-                switch = _core.Switch(bind, secret=secret)
+                switch = _core.Switch(bind, secret=secret, require_auth=require_auth)
                 bound, _, port = switch.address.rpartition(":")
                 address = f"{host}:{port}" if bound in ("0.0.0.0", "[::]", "::") else switch.address
-                held = cls((bind, secret), switch, address)
-                cls._running[(bind, secret)] = held
+                held = cls(key, switch, address)
+                cls._running[key] = held
             held._holders += 1
             return held
 

@@ -24,7 +24,9 @@ class Settings:
     secret: str
     format: str
     bfp: tuple[int, int]
+    require_auth: bool
     timeout_s: float | None
+    connect_timeout_s: float
     cores: tuple[int, ...]
     window: int
     faults: str
@@ -94,6 +96,13 @@ def _seconds(value: Any) -> float:
     return seconds
 
 
+def _yes_or_no(value: Any) -> bool:
+    answers = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
+    if _text(value).lower() not in answers:
+        raise ValueError("write yes or no")
+    return answers[_text(value).lower()]
+
+
 def _cores(value: Any) -> tuple[int, ...]:
     parts = value if isinstance(value, tuple | list) else _text(value).split(",")
     try:
@@ -120,7 +129,11 @@ TABLE = (
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
     Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
     Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
+    Setting(
+        "require_auth", "NETFOLD_REQUIRE_AUTH", False, _yes_or_no, "fold only where every packet is tagged: yes or no"
+    ),
     Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "bound on every wait; with none, the group's timeout"),
+    Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "bound on reaching the switch"),
     Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' progress threads are pinned to"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),

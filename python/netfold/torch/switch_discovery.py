@@ -61,14 +61,16 @@ def agree(store: Store, rank: int, settings: Settings, group: str) -> tuple[Agre
 def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
     embedded = None
     switch = settings.switch
+    secret = settings.secret or secrets.token_hex(16)
     if not switch:
         host = reachable_host(store)
-        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, settings.secret)
+        # Without NETFOLD_SECRET each job has a token of its own, and all share one switch; tags need a switch's secret.
+        known = secret if settings.require_auth else settings.secret
+        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, known, settings.require_auth)
         switch = embedded.address
     # torch names its groups; every group of one NETFOLD_JOB is a job of its own at the switch.
     suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]
     name = f"{settings.job}/{suffix}" if settings.job else f"torch-{secrets.token_hex(8)}"
-    secret = settings.secret or secrets.token_hex(16)
     return Agreement(switch, name, secret, settings.format, settings.bfp), embedded
 
 
