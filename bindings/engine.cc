@@ -220,7 +220,7 @@ void bind_client(nb::module_& module) {
           "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
           "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
           "core"_a = -1, "faults"_a = "", "pcap"_a = "",
-          "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s.\n"
+          "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,\n"
           "and gives up after connect_timeout_s if no switch answers there.\n"
           "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
           "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"

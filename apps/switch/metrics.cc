@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
 namespace netfold::apps {
 namespace {
+
+constexpr int kStartMaxMs = 5000;
 
 constexpr const char* kIndex =
     "Counters of a Netfold switch.\n/metrics      for Prometheus\n/stats.json   the same as JSON, for `netfold top`\n";
@@ -52,7 +55,10 @@ class HttpMetrics final : public Metrics {
     }
     address_ = at;
     thread_ = std::thread([this] { http_.listen_after_bind(); });
-    while (!http_.is_running()) std::this_thread::yield();  // stop() before that would be lost
+    for (int waited_ms = 0; !http_.is_running(); ++waited_ms) {  // stop() before that would be lost
+      if (waited_ms == kStartMaxMs) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     return true;
   }
 

@@ -151,10 +151,12 @@ Parsed parse_command_line(int argc, char** argv) {
 Result<std::string> read_secret(const std::string& path) {
   struct stat status {};
   std::ifstream file(path, std::ios::binary);
-  if (!file || stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) {
+  const bool is_there = stat(path.c_str(), &status) == 0;
+  const std::string why = is_there && S_ISDIR(status.st_mode) ? "it is a folder" : std::strerror(errno);
+  if (!file || !is_there || S_ISDIR(status.st_mode)) {
     return fail(ErrorCode::kSystem, fmt::format("cannot read the secret file '{}': {}; give a file that this user may "
                                                 "read, made for example by `openssl rand -hex 32 > {}`",
-                                                path, errno == 0 ? "it is no file" : std::strerror(errno), path));
+                                                path, why, path));
   }
   std::string secret{std::istreambuf_iterator<char>(file), {}};
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kSendMost = 64;       // transmissions prepared at once
 constexpr std::size_t kReceiveMost = 1024;  // datagrams a batch
+constexpr std::size_t kBatchesAtOnce = 16;  // a bound, so that a flood keeps nobody from heartbeats and time-outs
 constexpr std::size_t kRoomsKeptMost = 8;
 
 using session::Window;
@@ -97,7 +98,7 @@ StreamStats Stream::stats() const {
 }
 
 void Stream::receive(Nanoseconds now) {
-  for (;;) {
+  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
     const auto datagrams = link_.receive(kReceiveMost);
     if (datagrams.empty()) return;
     for (const link::Incoming& datagram : datagrams) handle(datagram, now);

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::size_t kReceiveMost = 1024;      // datagrams a batch
 constexpr std::size_t kBatchesAtOnce = 16;      // a bound, so that the caller can look after other things
+constexpr std::size_t kNoticesMost = 4096;      // a batch
 constexpr std::size_t kBacklogMost = 1u << 16;  // beyond it results are dropped here; probes bring them back
 
 // What the shard counts for each verdict that is a drop.
@@ -38,6 +39,7 @@ class SwitchPath::JobOutbox final : public fold::Outbox {
     path_.queue(job_, job_.admission.workers[worker], packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
+    if (path_.notices_.size() == kNoticesMost) return;  // probes ask again
     Notice& notice = path_.notices_.emplace_back();
     notice.to = job_.admission.workers[worker];
     std::copy(packet.begin(), packet.end(), notice.bytes.begin());
@@ -64,8 +66,8 @@ ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard)
 SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch)
     : link_(std::move(link)), on_mismatch_(std::move(on_mismatch)), jobs_(jobs_max) {
   busy_.reserve(jobs_max);
-  notices_.reserve(kReceiveMost);
-  sending_.reserve(kReceiveMost);
+  notices_.reserve(kNoticesMost);
+  sending_.reserve(kNoticesMost);
   backlog_.reserve(kBacklogMost);
 }
 

@@ -195,7 +195,6 @@ class SwitchServer::Control {
     });
     if (got.state == ControlSocket::State::kGarbage) table_->on_violation(id, got.why);
     if (got.state == ControlSocket::State::kClosed) {
-      peer.close_by = at;
       return lose(id, peer, got.why);
     }
     if (const auto sent = peer.socket->flush(); sent.state != ControlSocket::State::kOpen) lose(id, peer, sent.why);

@@ -16,6 +16,9 @@ using wire::Kind;
 // Chunks of one shard that may overtake a missing one before it is asked for: small reordering passes unnoticed.
 constexpr std::uint32_t kReorderSlackChunks = 8;
 
+// A worker that leaps ahead is asked for so many chunks at a time; its next contribution goes on from there.
+constexpr int kNoticesAtOnce = 32;
+
 constexpr std::size_t kCacheLineBytes = 64;
 
 std::size_t round_up(std::size_t value, std::size_t to) {
@@ -173,10 +176,11 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox
     return static_cast<std::int32_t>(chunk - candidate) >=
            static_cast<std::int32_t>(kReorderSlackChunks * lease_.shards);
   };
-  for (; is_overtaken(checked); checked += lease_.shards) {
+  for (int notices = 0; is_overtaken(checked) && notices < kNoticesAtOnce; checked += lease_.shards) {
     const std::uint32_t index = index_of(checked);
     if (slots_[index].chunk == checked && !has_arrived(index, worker)) {
       send_notice(Kind::kMissing, worker, worker, checked, outbox);
+      ++notices;
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "jobs/messages.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "jobs/fields.h"
@@ -15,10 +16,6 @@ std::string to_hex(const Bytes& bytes) {
   std::string text;
   for (const std::byte b : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(b));
   return text;
-}
-
-bool is_power_of_two(std::uint64_t n) {
-  return n != 0 && (n & (n - 1)) == 0;
 }
 
 ErrorCode read_code(Fields& fields) {
@@ -64,7 +61,7 @@ Message read_join(Fields& fields) {
   join.mtu = fields.integer<std::uint32_t>("mtu", kMtuMin, kMtuMax);
   join.bfp.block = fields.integer<std::uint8_t>("block", 0, 255);
   join.bfp.mantissa = fields.integer<std::uint8_t>("mantissa", 0, 255);
-  if (!is_power_of_two(join.bfp.block) || join.bfp.block < 8 || join.bfp.block > 128) {
+  if (!std::has_single_bit(join.bfp.block) || join.bfp.block < 8 || join.bfp.block > 128) {
     fields.complain<int>("block", "must be a power of two from 8 to 128");
   }
   if (join.bfp.mantissa < 2 || join.bfp.mantissa > 7) fields.complain<int>("mantissa", "must be from 2 to 7");
@@ -90,9 +87,9 @@ Message read_admitted(Fields& fields) {
   admitted.tagged = fields.boolean("tagged");
   admitted.salt = fields.hex<Nonce>("salt");
   admitted.proof = fields.optional_hex<Proof>("proof");
-  if (!is_power_of_two(admitted.slots)) fields.complain<int>("slots", "must be a power of two");
+  if (!std::has_single_bit(admitted.slots)) fields.complain<int>("slots", "must be a power of two");
   if (admitted.payload_bytes % 4 != 0) fields.complain<int>("payload_bytes", "must be a multiple of 4");
-  if (!is_power_of_two(admitted.udp_ports.size()) || admitted.udp_ports.size() > admitted.slots) {
+  if (!std::has_single_bit(admitted.udp_ports.size()) || admitted.udp_ports.size() > admitted.slots) {
     fields.complain<int>("udp_ports", "must name a power of two of ports, at most as many as slots");
   }
   return admitted;

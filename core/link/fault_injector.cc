@@ -13,7 +13,11 @@ namespace {
 class FaultInjector final : public Link {
  public:
   FaultInjector(std::unique_ptr<Link> inner, Faults faults, std::function<Nanoseconds()> clock)
-      : inner_(std::move(inner)), faults_(faults), clock_(std::move(clock)), prng_(faults.seed) {}
+      : inner_(std::move(inner)),
+        faults_(faults),
+        clock_(std::move(clock)),
+        sending_(faults.seed),
+        receiving_(~faults.seed) {}
 
   std::size_t send(std::span<const Outgoing> batch) override;
   std::span<const Incoming> receive(std::size_t most) override;
@@ -30,9 +34,9 @@ class FaultInjector final : public Link {
   };
   enum class Fate { kPass, kLose, kDuplicate, kHold };
 
-  Fate fate();
-  Nanoseconds release_time() {
-    return clock_() + static_cast<Nanoseconds>(prng_.below(static_cast<std::uint64_t>(faults_.hold_max) + 1));
+  Fate fate(Prng& prng) const;
+  Nanoseconds release_time(Prng& prng) const {
+    return clock_() + static_cast<Nanoseconds>(prng.below(static_cast<std::uint64_t>(faults_.hold_max) + 1));
   }
   Nanoseconds next_release() const;
   void release_sends();
@@ -40,15 +44,15 @@ class FaultInjector final : public Link {
   std::unique_ptr<Link> inner_;
   Faults faults_;
   std::function<Nanoseconds()> clock_;
-  Prng prng_;
+  Prng sending_, receiving_;  // one a direction: how these interleave is not ours to repeat
   std::vector<Held> held_sends_, held_receives_;
   std::vector<std::vector<std::byte>> released_;  // backs what receive() handed out last
   std::vector<Outgoing> passing_;
   std::vector<Incoming> received_;
 };
 
-FaultInjector::Fate FaultInjector::fate() {
-  const double draw = prng_.unit();
+FaultInjector::Fate FaultInjector::fate(Prng& prng) const {
+  const double draw = prng.unit();
   if (draw < faults_.loss) return Fate::kLose;
   if (draw < faults_.loss + faults_.duplicate) return Fate::kDuplicate;
   if (draw < faults_.loss + faults_.duplicate + faults_.reorder) return Fate::kHold;
@@ -77,12 +81,12 @@ std::size_t FaultInjector::send(std::span<const Outgoing> batch) {
   release_sends();
   passing_.clear();
   for (const Outgoing& datagram : batch) {
-    switch (fate()) {
+    switch (fate(sending_)) {
       case Fate::kLose: break;
       case Fate::kDuplicate: passing_.push_back(datagram); [[fallthrough]];
       case Fate::kPass: passing_.push_back(datagram); break;
       case Fate::kHold: {
-        Held& held = held_sends_.emplace_back(release_time(), datagram.to, std::vector<std::byte>{});
+        Held& held = held_sends_.emplace_back(release_time(sending_), datagram.to, std::vector<std::byte>{});
         for (const auto piece : {datagram.head, datagram.body, datagram.tail}) {
           held.bytes.insert(held.bytes.end(), piece.begin(), piece.end());
         }
@@ -105,12 +109,13 @@ std::span<const Incoming> FaultInjector::receive(std::size_t most) {
   released_.clear();
   const Nanoseconds time = clock_();
   for (const Incoming& datagram : inner_->receive(most)) {
-    switch (fate()) {
+    switch (fate(receiving_)) {
       case Fate::kLose: break;
       case Fate::kDuplicate: received_.push_back(datagram); [[fallthrough]];
       case Fate::kPass: received_.push_back(datagram); break;
       case Fate::kHold:
-        held_receives_.push_back({release_time(), datagram.from, {datagram.bytes.begin(), datagram.bytes.end()}});
+        held_receives_.push_back(
+            {release_time(receiving_), datagram.from, {datagram.bytes.begin(), datagram.bytes.end()}});
     }
   }
   const auto first_due = std::stable_partition(held_receives_.begin(), held_receives_.end(),

@@ -1,5 +1,5 @@
-// A link that loses, duplicates and reorders, by seed: it wraps any other link, in both directions. The same seed and
-// the same packets give the same faults.
+// A link that loses, duplicates and reorders, by seed: it wraps any other link, in both directions. The same seed
+// gives the same sequence of fates in each direction.
 #pragma once
 
 #include <functional>

@@ -11,7 +11,9 @@ namespace netfold::link {
 struct UdpOptions {
   Address bind = {0, 0};
   std::size_t buffer_bytes = 16u << 20;  // asked for the socket's buffers; the kernel may grant less
-  std::size_t segments_max = 16;            // datagrams that travel as one through the kernel; 1 switches GSO off
+  // Datagrams that travel as one through the kernel; 1 switches GSO off. More saves calls, but a shaped or slow link
+  // lets such a train pass only whole: 16 are 24 kB, 1 ms at 200 Mbit/s.
+  std::size_t segments_max = 16;
   bool receive_offload = true;
 };
 

@@ -155,7 +155,7 @@ TEST(Client, NamesTheRankThatDoesNotAnswer) {
   EXPECT_TRUE(wait(*clients[0], later).error) << "the job is over";
 }
 
-TEST(Client, NamesTheSwitchThatDied) {
+TEST(Client, NamesTheSwitchThatStopped) {
   auto server = start_switch();
   const std::string address = link::to_string(server->address());
   auto clients = join_all(*server, 2);
@@ -165,8 +165,42 @@ TEST(Client, NamesTheSwitchThatDied) {
   const Completion completion = wait(*clients[0], ticket);
   ASSERT_TRUE(completion.error);
   EXPECT_EQ(completion.error->code, ErrorCode::kSwitchFailed) << completion.error->message;
-  EXPECT_THAT(completion.error->message, HasSubstr("switch"));
+  EXPECT_THAT(completion.error->message, HasSubstr(address));
   EXPECT_THAT(a, testing::Each(1.0f));
+}
+
+// Rank 0's last result is held back while rank 1, which has its own, leaves: what can be folded is.
+TEST(Client, ACleanLeaveLosesNothing) {
+  const auto server = start_switch();
+  ClientOptions options;
+  options.switch_address = link::to_string(server->address());
+  options.job = "test";
+  options.world = 2;
+  options.faults = "reorder=0.99,hold_s=1.0,seed=3";
+  auto joining = std::async(std::launch::async, [options] { return Client::join(options); });
+  ClientOptions prompt = options;
+  prompt.rank = 1;
+  prompt.faults = "";
+  auto leaver = Client::join(prompt);
+  auto stayer = joining.get();
+  ASSERT_TRUE(leaver && stayer);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> a(20, 1.0f), b(20, 2.0f);
+    const auto ticket_a = reduce(**stayer, a), ticket_b = reduce(**leaver, b);
+    EXPECT_FALSE(wait(**leaver, ticket_b).error);
+    if (round == 2) (*leaver)->close();
+    EXPECT_FALSE(wait(**stayer, ticket_a).error);
+    EXPECT_THAT(a, testing::Each(3.0f));
+  }
+}
+
+TEST(Client, ClosingWakesWhoWaitsForCompletions) {
+  const auto server = start_switch();
+  auto clients = join_all(*server, 1);
+  auto waiting = std::async(std::launch::async, [&] { return clients[0]->next_completion(60 * kSecond); });
+  clients[0]->close();
+  ASSERT_EQ(waiting.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_FALSE(waiting.get());
 }
 
 TEST(Client, APeerThatLeavesOrFailsIsNamed) {
