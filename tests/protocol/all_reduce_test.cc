@@ -6,20 +6,10 @@
 #include <cstring>
 
 #include "protocol/world.h"
+#include "support/plain_fold.h"
 
 namespace netfold::tests {
 namespace {
-
-// Section by section the definition of the pairwise fold, on plain vectors.
-std::vector<float> plain_fold(const std::vector<std::vector<float>>& inputs, std::size_t lo, std::size_t hi) {
-  if (hi - lo == 1) return inputs[lo];
-  std::size_t p = 1;
-  while (p * 2 < hi - lo) p *= 2;
-  std::vector<float> sum = plain_fold(inputs, lo, lo + p);
-  const std::vector<float> other = plain_fold(inputs, lo + p, hi);
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
-  return sum;
-}
 
 std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
   std::vector<std::vector<float>> tensors(world, std::vector<float>(count));

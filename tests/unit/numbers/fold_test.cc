@@ -4,20 +4,10 @@
 #include "numbers/codec.h"
 #include "numbers/fold.h"
 #include "samples.h"
+#include "support/plain_fold.h"
 
 namespace netfold::numbers::testing {
 namespace {
-
-// fold(lo, hi) = x_lo if one; else fold(lo, lo+p) + fold(lo+p, hi), p = the largest power of two below the number.
-std::vector<float> fold_recursively(const std::vector<std::vector<float>>& leaves, std::size_t lo, std::size_t hi) {
-  if (hi - lo == 1) return leaves[lo];
-  std::size_t p = 1;
-  while (p * 2 < hi - lo) p *= 2;
-  std::vector<float> low = fold_recursively(leaves, lo, lo + p);
-  const std::vector<float> high = fold_recursively(leaves, lo + p, hi);
-  for (std::size_t i = 0; i < low.size(); ++i) low[i] += high[i];
-  return low;
-}
 
 std::vector<float> decoded(WireFormat wire, const std::byte* payload, std::size_t count) {
   std::vector<float> values(count);
@@ -58,7 +48,7 @@ TEST_P(EveryFolder, SumsPairwiseInRankOrder) {
       Contributions from(prng, wire, workers, count);
       std::vector<std::vector<float>> leaves;
       for (const std::byte* payload : from.pointers) leaves.push_back(decoded(wire, payload, count));
-      const std::vector<float> sum = fold_recursively(leaves, 0, workers);
+      const std::vector<float> sum = tests::plain_fold(leaves, 0, workers);
       std::vector<std::byte> expected(encoded_bytes(wire, count));
       encode(wire, ElementType::kFp32, sum.data(), count, expected.data(), reference());
 
@@ -83,7 +73,7 @@ TEST_P(EveryFolder, SumsManyWorkers) {
       Contributions from(prng, wire, workers, 77);
       std::vector<std::vector<float>> leaves;
       for (const std::byte* payload : from.pointers) leaves.push_back(decoded(wire, payload, 77));
-      const std::vector<float> sum = fold_recursively(leaves, 0, workers);
+      const std::vector<float> sum = tests::plain_fold(leaves, 0, workers);
       std::vector<std::byte> expected(encoded_bytes(wire, 77));
       encode(wire, ElementType::kFp32, sum.data(), 77, expected.data(), reference());
       Unaligned out(expected.size(), 1);
