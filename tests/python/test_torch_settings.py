@@ -15,13 +15,13 @@ def test_defaults() -> None:
 
 
 def test_options_win_over_the_environment() -> None:
-    environment = {"NETFOLD_FORMAT": "fp16", "NETFOLD_BFP": "32,5", "NETFOLD_SWITCH": "10.0.0.5:4900"}
+    environment = {"NETFOLD_FORMAT": "fp16", "NETFOLD_BFP": "32,5", "NETFOLD_SWITCH": "10.0.0.5:7171"}
     assert load(None, environment).format == "fp16"
     settings = load(Options(format="bfp", timeout_s=timedelta(seconds=7)), environment)
     assert (settings.format, settings.bfp, settings.switch, settings.timeout_s) == (
         "bfp",
         (32, 5),
-        "10.0.0.5:4900",
+        "10.0.0.5:7171",
         7.0,
     )
 
@@ -38,10 +38,14 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_BFP", "12,7", "power of two"),
         ("NETFOLD_BFP", "16,9", "2 to 7"),
         ("NETFOLD_TIMEOUT_S", "0", "positive"),
-        ("NETFOLD_TIMEOUT_S", "soon", "soon"),
+        ("NETFOLD_TIMEOUT_S", "soon", "positive"),
+        ("NETFOLD_TIMEOUT_S", "nan", "positive"),
+        ("NETFOLD_CONNECT_TIMEOUT_S", "inf", "positive"),
         ("NETFOLD_CORES", "0,x", "2,3"),
         ("NETFOLD_CORES", "4096", "cores"),
         ("NETFOLD_WINDOW", "-1", "packets"),
+        ("NETFOLD_WINDOW", "16385", "up to 16384"),
+        ("NETFOLD_WINDOW", "many", "number of packets"),
     ],
 )
 def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:

@@ -191,6 +191,42 @@ def test_residuals_are_exact() -> None:
     values(run_ranks(_residual_body, environment={"NETFOLD_FORMAT": "bfp"}))
 
 
+def _hook_by_option_body(rank: int, meeting: str, detail: bool) -> None:
+    """What the group was made with counts, not the environment, also behind DETAIL's wrapper."""
+    from netfold.torch import ErrorFeedbackState, Options, bfp_error_feedback_hook
+
+    if detail:
+        dist.set_debug_level(dist.DebugLevel.DETAIL)
+    options = Options(format="bfp", bfp=(32, 5))
+    dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=2, pg_options=options)
+    exact = dist.new_group(pg_options=Options(format="fp32"))
+    assert ErrorFeedbackState().bfp_shape() == (32, 5)
+    with pytest.raises(ValueError, match="NETFOLD_FORMAT=bfp"):
+        ErrorFeedbackState(exact).bfp_shape()
+    model = DistributedDataParallel(_Point())
+    model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)
+    model(torch.ones(256)).backward()
+    assert model.module.place.grad is not None
+
+
+@pytest.mark.parametrize("detail", [False, True])
+def test_the_hook_finds_its_group(detail: bool) -> None:
+    values(run_ranks(_hook_by_option_body, detail, joins=False))
+
+
+def _hook_half_body(rank: int) -> None:
+    from netfold.torch import ErrorFeedbackState, bfp_error_feedback_hook
+
+    model = DistributedDataParallel(_Point().half())
+    model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)
+    with pytest.raises(ValueError, match=r"float32 gradients, not torch\.float16"):
+        model(torch.ones(256).half()).backward()
+
+
+def test_the_hook_refuses_other_types() -> None:
+    values(run_ranks(_hook_half_body, environment={"NETFOLD_FORMAT": "bfp"}))
+
+
 def _hook_without_bfp_body(rank: int) -> None:
     from netfold.torch import ErrorFeedbackState
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ErrorType, ReduceOp, Work, _DistributedBackendOptions
+from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
 from netfold.torch.completion import CompletionThread, Fold
 from netfold.torch.embedded_switch import EmbeddedSwitch
@@ -26,6 +26,12 @@ CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf
 
 # torch keeps only a C++ reference to a backend: in DETAIL mode the Python half would be collected and its methods lost.
 _alive: set[NetfoldBackend] = set()
+
+
+def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
+    """The netfold backend behind a process group, also where torch's DETAIL mode wraps it; None: there is none."""
+    alive = (one for one in _alive if not one.is_shut_down and one.options.group_name == group.group_name)
+    return next(alive, None)
 
 
 def create(opts: _DistributedBackendOptions, options: Options | None) -> NetfoldBackend:
@@ -57,8 +63,8 @@ class NetfoldBackend(GlooServed):
             self._join(opts)
 
     def _join(self, opts: _DistributedBackendOptions) -> None:
-        agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id)
         timeout_s = self.settings.timeout_s or opts.timeout.total_seconds()
+        agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id, timeout_s)
         try:
             client = _client(agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
         except BaseException:
@@ -75,6 +81,11 @@ class NetfoldBackend(GlooServed):
     def options(self) -> Options:
         """The options this group was made with."""
         return self._options
+
+    @property
+    def is_shut_down(self) -> bool:
+        """Whether this rank has left the group."""
+        return self._shut_down
 
     def stats(self) -> dict[str, Any]:
         """Counters of this worker's client (packets, bytes, retransmissions, ...); empty in a group of one."""
@@ -124,7 +135,12 @@ class NetfoldBackend(GlooServed):
         wire = self.settings.format if dtype == "fp32" else dtype
         fold = Fold(staged.buffer, dtype, wire, op == ReduceOp.AVG, staged.finish, work)
         folds = self._folds
-        self._in_order.run(staged.ready, lambda: folds.submit(fold))
+
+        def fail(error: Exception) -> None:
+            said = f"rank {self.rank()} could not read its tensors: {error}".partition("\n")[0]
+            folds.abandon(fold, error, said[:500])
+
+        self._in_order.run(staged.ready, lambda: folds.submit(fold), fail)
         return work
 
     # The group's life.

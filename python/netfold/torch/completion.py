@@ -68,9 +68,18 @@ class CompletionThread:
                     )
                     self._in_flight[ticket] = fold
                     return
-                except (RuntimeError, ValueError) as refused:
+                except Exception as refused:  # TypeError too, from the binding
                     error = refused
         fold.work.complete([], error)
+
+    def abandon(self, fold: Fold, error: Exception, reason: str) -> None:
+        """End the job because a fold cannot be submitted: later ones would meet other folds of the other ranks, which
+        learn `reason`."""
+        with self._lock:
+            if self.error is None:
+                self.error = error
+        fold.work.complete([], error)
+        self.close(reason)
 
     def works_in_flight(self) -> list[FoldWork]:
         """Works of the folds that have not ended, oldest first."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from netfold.torch.backend import NetfoldBackend
-from netfold.torch.settings import load
+from netfold.torch.backend import backend_of
 
 
 @dataclass
@@ -29,26 +28,29 @@ class ErrorFeedbackState:
 
     def bfp_shape(self) -> tuple[int, int]:
         """Block length and mantissa bits on the wire. Raises ValueError where the group's gradients are not bfp."""
-        group = self.process_group or dist.group.WORLD
-        backend = group._get_backend(torch.device("cpu"))
-        # In DETAIL mode the backend is behind a wrapper of torch's: what the environment says is what it was made with.
-        settings = backend.settings if isinstance(backend, NetfoldBackend) else load()
-        if dist.get_backend(group) != "netfold" or settings.format != "bfp":
+        backend = backend_of(self.process_group or dist.group.WORLD)
+        if backend is None or backend.settings.format != "bfp":
             raise ValueError(
                 "bfp_error_feedback_hook needs a netfold process group whose format is bfp: set NETFOLD_FORMAT=bfp"
             )
-        return settings.bfp
+        return backend.settings.bfp
 
 
 def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """`ddp_model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)`.
 
-    bucket: a flat float32 tensor. Returns a future of the gradients averaged over the group, same shape.
+    bucket: a flat float32 tensor. Returns a future of the gradients averaged over the group, same shape. Raises
+    ValueError where the gradients are not float32, or the group's do not travel as bfp.
     """
     from netfold import _core
 
     group = state.process_group or dist.group.WORLD
     gradient = bucket.buffer()
+    if gradient.dtype != torch.float32:
+        raise ValueError(
+            f"bfp_error_feedback_hook is for float32 gradients, not {gradient.dtype}: those travel as they are, not as "
+            "bfp; keep the parameters in float32 (autocast does), or train without the hook"
+        )
     block, mantissa = state.bfp_shape()
     owners = tuple(parameter.data_ptr() for parameter in bucket.parameters())
     kept_for, residual = state.residuals.get(bucket.index(), (None, None))

@@ -12,6 +12,7 @@ from typing import Any
 from torch._C._distributed_c10d import Backend
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
+WINDOW_PACKETS_MAX = 16384
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def _job(value: Any) -> str:
 def _address(value: Any) -> str:
     host, colon, port = _text(value).rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("write host:port, for example 10.0.0.5:4900")
+        raise ValueError("write host:port, for example 10.0.0.5:7171")
     return _text(value)
 
 
@@ -68,7 +69,7 @@ def _bind(value: Any) -> str:
     if not colon:
         return f"{_text(value)}:0"
     if not (host and port.isdigit() and int(port) < 65536):
-        raise ValueError("write host or host:port, for example 10.0.0.5 or 10.0.0.5:4900")
+        raise ValueError("write host or host:port, for example 10.0.0.5 or 10.0.0.5:7171")
     return _text(value)
 
 
@@ -90,7 +91,10 @@ def _bfp_shape(value: Any) -> tuple[int, int]:
 
 
 def _seconds(value: Any) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else float(_text(value))
+    try:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else float(_text(value))
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < 1e9:
         raise ValueError("give a positive number of seconds")
     return seconds
@@ -116,10 +120,10 @@ def _cores(value: Any) -> tuple[int, ...]:
 
 
 def _packets(value: Any) -> int:
-    packets = int(_text(value))
-    if packets < 0:
-        raise ValueError("give a number of packets, 0 to let Netfold choose")
-    return packets
+    digits = _text(value)
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > WINDOW_PACKETS_MAX:
+        raise ValueError(f"give a number of packets up to {WINDOW_PACKETS_MAX}, 0 to let Netfold choose")
+    return int(digits)
 
 
 TABLE = (

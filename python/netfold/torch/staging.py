@@ -102,13 +102,16 @@ class InOrder:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[torch.cuda.Event | None, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[torch.cuda.Event | None, Callable[[], None], Callable[[Exception], None]]] = deque()
         self._busy = False
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def run(self, ready: torch.cuda.Event | None, submit: Callable[[], None]) -> None:
-        """Call `submit` once `ready` has passed and everything given earlier was submitted."""
+    def run(
+        self, ready: torch.cuda.Event | None, submit: Callable[[], None], fail: Callable[[Exception], None]
+    ) -> None:
+        """Call `submit` once `ready` has passed and everything given earlier was submitted; `fail` with the error
+        instead where the device failed. `submit` itself does not raise."""
         with self._changed:
             if ready is None and not self._waiting and not self._busy:
                 submit()
@@ -116,7 +119,7 @@ class InOrder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._drain, name="netfold-staging", daemon=True)
                 self._thread.start()
-            self._waiting.append((ready, submit))
+            self._waiting.append((ready, submit, fail))
             self._changed.notify()
 
     def close(self, join_s: float = 5.0) -> None:
@@ -135,8 +138,14 @@ class InOrder:
                     self._changed.wait(1.0)
                 if not self._waiting:
                     return
-                ready, submit = self._waiting.popleft()
+                ready, submit, fail = self._waiting.popleft()
                 self._busy = True
-            if ready is not None:
-                ready.synchronize()
+            try:
+                if ready is not None:
+                    ready.synchronize()
+            except (
+                Exception
+            ) as error:  # what a kernel did wrong shows here: the user must learn it, the thread lives on
+                fail(error)
+                continue
             submit()

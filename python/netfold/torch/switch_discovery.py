@@ -13,8 +13,10 @@ import re
 import secrets
 import socket
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from netfold.torch.embedded_switch import EmbeddedSwitch
@@ -34,11 +36,13 @@ class Agreement:
     bfp: tuple[int, int]
 
 
-def agree(store: Store, rank: int, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
+def agree(
+    store: Store, rank: int, settings: Settings, group: str, timeout_s: float
+) -> tuple[Agreement, EmbeddedSwitch | None]:
     """Decide (rank 0) or learn (others) the group's agreement; only rank 0 may get an embedded switch to hold.
 
-    Waits for rank 0 as long as the store's timeout. Raises RuntimeError where rank 0 could not start its switch, and
-    ValueError where this rank's settings contradict rank 0's.
+    Waits for rank 0 for `timeout_s` at most. Raises RuntimeError where rank 0 said nothing or could not start its
+    switch, and ValueError where this rank's settings contradict rank 0's.
     """
     if rank == 0:
         try:
@@ -48,6 +52,14 @@ def agree(store: Store, rank: int, settings: Settings, group: str) -> tuple[Agre
             raise
         store.set(KEY, json.dumps(agreement.__dict__))
         return agreement, embedded
+    try:
+        store.wait([KEY], timedelta(seconds=timeout_s))
+    except dist.DistNetworkError:
+        raise
+    except RuntimeError as error:  # DistStoreError, or the file store's RuntimeError
+        raise RuntimeError(
+            f"netfold: rank 0 of the group did not say within {timeout_s:g} s which switch to use: see its output"
+        ) from error
     published = json.loads(store.get(KEY))
     if "error" in published:
         raise RuntimeError(f"netfold: rank 0 of the group could not start: {published['error']}")
@@ -89,19 +101,26 @@ def reachable_host(store: Store) -> str:
     """The address of this machine that the group's other ranks can reach.
 
     It is the address this machine uses towards the host of torch's store, which all ranks reach; loopback where that
-    host is this machine under a loopback name, and all ranks of the job run on it.
+    host is this machine under a loopback name, and all ranks of the job run on it. Raises RuntimeError where the ranks
+    run on several machines and that host has no IPv4 address.
     """
     master = _store_host(store) or os.environ.get("MASTER_ADDR", "")
     if master in ("", "localhost"):
         return "127.0.0.1"
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE", "1") == os.environ.get("WORLD_SIZE", "1")
+    literal = master.startswith("127.") or master == "::1"
     try:
-        resolved = ipaddress.ip_address(socket.getaddrinfo(master, None)[0][4][0])
-    except OSError:
-        return "127.0.0.1"
+        found = socket.getaddrinfo(master, None, family=socket.AF_INET)
+        resolved = ipaddress.ip_address(found[0][4][0])
+    except OSError as error:
+        if one_machine or literal:
+            return "127.0.0.1"
+        raise RuntimeError(
+            f"netfold: {master} has no IPv4 address ({error.strerror}), so rank 0 does not know where the other "
+            "machines reach its switch; set NETFOLD_BIND to an address of rank 0's machine, or NETFOLD_SWITCH"
+        ) from None
     if resolved.is_loopback:
         # Debian maps a machine's own name to 127.0.1.1: that says nothing about ranks on other machines.
-        one_machine = os.environ.get("LOCAL_WORLD_SIZE", "1") == os.environ.get("WORLD_SIZE", "1")
-        literal = master.startswith("127.") or master == "::1"
         return "127.0.0.1" if one_machine or literal else (_source_address("192.0.2.1") or "127.0.0.1")
     return _source_address(str(resolved)) or str(resolved)
 
@@ -115,8 +134,7 @@ def _store_host(store: Any) -> str:
 
 def _source_address(destination: str) -> str:
     """The address this machine would send from towards `destination`; nothing is sent. "" where there is no route."""
-    family = socket.AF_INET6 if ":" in destination else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((destination, 9))
         except OSError:
