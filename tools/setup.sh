@@ -33,7 +33,6 @@ demo|python_venv|python3-venv|python3|python
 demo|python_header|python3-dev|python3-devel|python
 test|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
 test|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
-test|header benchmark/benchmark.h|libbenchmark-dev|google-benchmark-devel|benchmark
 test|command mpirun|openmpi-bin|openmpi|openmpi
 test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
 test|command ip|iproute2|iproute|iproute2

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from lab_commands import LabCommands
-from netfold.bench import allreduce, bounds, models, plots, results, sweep, tensors
+from netfold.bench import allreduce, bounds, codec, models, plots, results, sweep, tensors
 from netfold.bench.comparison import Plan, size_name, sizes_of
 from netfold.bench.tables import results_table
 from netfold.lab.errors import UsageError
@@ -41,6 +41,27 @@ def test_bound_of_bfp_counts_whole_blocks() -> None:
     wire_bytes = bounds.in_network_wire_bytes(4 * MIB, 1500, "bfp")
     packets, rest = divmod(4 * MIB, 1360)
     assert wire_bytes == packets * (85 * 17 + 58) + rest // 16 * 17 + 58
+
+
+@pytest.mark.parametrize(
+    ("mtu", "wire", "elements"),
+    [(1499, "fp16", 726), (1500, "int32", 364), (9000, "fp32", 2048), (65535, "bf16", 4096), (9000, "bfp", 7696)],
+)
+def test_a_packet_holds_whole_words_and_at_most_the_lease(mtu: int, wire: str, elements: int) -> None:
+    assert bounds.elements_per_packet(mtu, wire, 16, 7) == elements
+
+
+@pytest.mark.parametrize("text", ["-4", "0", "4097", "99999999999999", "4096,10", "many"])
+def test_wrong_sizes_of_the_codec_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="--size-bytes"):
+        codec.sizes_of(text)
+    assert codec.sizes_of("4096,16384") == [4096, 16384]
+
+
+def test_parameters_have_the_names_of_every_report() -> None:
+    told = Plan({"1 KiB": 1024, "1 MiB": MIB}, wire="bfp").parameters()
+    assert (told["format"], told["size_bytes"]) == ("bfp", [1024, MIB])
+    assert not {"wire", "sizes"} & set(told)
 
 
 def test_bound_of_a_ring_is_that_much_of_the_tensor() -> None:
@@ -148,6 +169,7 @@ def test_lab_run_reports_every_system_in_json(tmp_path: Path) -> None:
     systems = {"netfold": int(HAS_CORE), "gloo": 1, "openmpi": 3 * int(HAS_MPI)}
     check_report(report, "lab run", systems, repeat=2)
     assert report["parameters"]["rate_mbit_s"] == 100
+    assert (report["parameters"]["workers"], report["parameters"]["size_bytes"]) == (2, [262144])
     for one in report["results"]:
         assert one["wire_bytes_sent"] > 0.99 * one["wire_bytes_bound"], "no system sends less than its bound"
         assert one["time_s_median"] > 0.9 * one["bound_from_rest_s"]

@@ -18,9 +18,12 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
+from netfold.demo.model import make_classifier
 from netfold.demo.svg import Series, line_chart, round_ticks
 from netfold.demo.traffic import tcp_traffic
+from netfold.demo.worker import digest
 from repository import ROOT
 
 pytestmark = pytest.mark.timeout(240)
@@ -45,7 +48,9 @@ def _by_format(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_it_trains_a_real_classifier_three_times(demo: tuple[dict[str, Any], Path]) -> None:
     told = demo[0]
     assert told["command"] == "demo"
-    assert told["parameters"] == {"workers": 3, "epochs": 15, "batch": 32}
+    assert set(told) == {"command", "version", "machine", "parameters", "results"}
+    assert told["machine"]["cores"] == os.cpu_count()
+    assert told["parameters"] == {"workers": 3, "epochs": 15, "batch": 32, "page": str(demo[1])}
     runs = _by_format(told)
     assert list(runs) == ["netfold fp32", "netfold bfp", "gloo fp32"]
     for name, run in runs.items():
@@ -103,7 +108,17 @@ def test_the_page_needs_nothing_else(demo: tuple[dict[str, Any], Path]) -> None:
     assert re.findall(r"https?://|<script|<img|url\(|@import", text) == []
 
 
-def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    command = [*NETFOLD, "demo", "--page", str(tmp_path / "file" / "page.html")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 1
+    assert "workers start" not in run.stdout
+    assert "page.html" in run.stdout or "file" in run.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     command = [*NETFOLD, "demo", "--epochs", "1000", "--page", str(tmp_path / "page.html")]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     program = psutil.Process(run.pid)
@@ -113,12 +128,22 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     time.sleep(1.0)
     workers = program.children(recursive=True)
     assert len(workers) == 4
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     told, _ = run.communicate(timeout=20)
-    assert run.returncode == 130, told
+    assert run.returncode == 1, told
     assert "Traceback" not in told
     _, alive = psutil.wait_procs(workers, timeout=3)
     assert alive == []
+
+
+def test_ranks_are_identical_only_bit_for_bit() -> None:
+    model = make_classifier()
+    before = digest(model)
+    assert before == digest(make_classifier())
+    with torch.no_grad():
+        bias = next(p for name, p in model.named_parameters() if name.endswith("bias"))
+        bias[0], bias[1] = bias[1].clone(), bias[0].clone()  # the sum stays
+    assert digest(model) != before
 
 
 def test_tcp_traffic_counts_what_sockets_carry() -> None:

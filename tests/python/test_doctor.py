@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def test_small_socket_buffers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [check.status for check in sockets.buffers()] == [SLOW, SLOW]
     monkeypatch.setattr(sockets, "BUFFER_BYTES", 1 << 12)
     assert [check.status for check in sockets.buffers()] == [OK, OK]
+
+
+def test_buffers_by_force_as_a_link_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not go beyond the limits (no capability: here, no such option allowed) is judged by the limits."""
+    asked = []
+
+    class Socket(socket.socket):
+        def setsockopt(self, level: int, option: int, value: int) -> None:  # type: ignore[override]
+            asked.append(option)
+            if option in (sockets.SO_RCVBUFFORCE, sockets.SO_SNDBUFFORCE):
+                raise PermissionError
+            super().setsockopt(level, option, value)
+
+    monkeypatch.setattr(sockets.socket, "socket", Socket)
+    assert len(sockets.buffers()) == 2
+    assert asked == [sockets.SO_RCVBUFFORCE, socket.SO_RCVBUF, sockets.SO_SNDBUFFORCE, socket.SO_SNDBUF]
 
 
 def test_no_segmentation_offload(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,17 @@ def test_the_command_prints_and_lists() -> None:
     assert shown.returncode == 0, shown.stderr
     assert "send to 1: 4 + 2" in shown.stdout
     assert "double-binary-tree" in run("list").stdout
+
+
+def test_json_has_the_shape_of_every_report() -> None:
     report = json.loads(run("ring", "--workers", "2", "--count", "4", "--json").stdout)
-    assert report["steps"] == [[list(map(list, step)) for step in netfold.schedule("ring", 2, r, 4)] for r in range(2)]
+    assert set(report) == {"command", "version", "machine", "parameters", "results"}
+    for rank, one in enumerate(report["results"]):
+        steps = [list(map(list, step)) for step in netfold.schedule("ring", 2, rank, 4)]
+        assert one == {"algorithm": "ring", "rank": rank, "steps": steps}
+    report = json.loads(run("list", "--json").stdout)
+    assert set(report) == {"command", "version", "machine", "parameters", "results"}
+    assert [(one["algorithm"], one["description"]) for one in report["results"]] == _core.algorithms()
 
 
 def test_the_command_draws_and_exports(tmp_path: Path) -> None:
@@ -84,11 +93,13 @@ def test_the_command_draws_and_exports(tmp_path: Path) -> None:
     assert sorted(sends) == sorted(receives) == ["40"] * 6
 
 
-def test_bad_wishes_are_wrong_usage() -> None:
-    for arguments in (["butterfly"], ["hdrm", "--workers", "6"], ["ring", "--collective", "scan"]):
+def test_bad_wishes_are_wrong_usage(tmp_path: Path) -> None:
+    pictures = (["ring", "--picture", str(tmp_path / name)] for name in ("ring", "ring.gif"))
+    for arguments in (["butterfly"], ["hdrm", "--workers", "6"], ["ring", "--collective", "scan"], *pictures):
         refused = run(*arguments)
         assert refused.returncode == 2
         assert refused.stderr.strip()
+    assert list(tmp_path.iterdir()) == []
     nowhere = run("ring", "--goal", "/nowhere/at/all.goal")
     assert nowhere.returncode == 1
     assert "/nowhere" in nowhere.stderr

@@ -57,7 +57,7 @@ def test_the_tests_need_more_than_the_demo(tmp_path: Path) -> None:
     demo = set(run_setup(path, str(tmp_path / "venv"), "demo").stderr.split())
     tests = set(run_setup(path, str(tmp_path / "venv"), "test").stderr.split())
     assert {"g++", "cmake", "libsodium-dev"} <= demo
-    assert {"libgtest-dev", "libbenchmark-dev"} <= tests - demo
+    assert {"libgtest-dev", "libgmock-dev"} <= tests - demo
 
 
 def test_an_unknown_purpose_is_refused(tmp_path: Path) -> None:

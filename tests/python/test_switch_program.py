@@ -309,6 +309,8 @@ def test_top_shows_the_switch(start: Callable[..., Running]) -> None:
         assert set(report) >= {"version", "machine", "parameters", "results"}
         assert report["results"][0]["jobs"][0]["name"] == "digits"
     assert switch.stop() == 0
+    for wrong in ("x", "127.0.0.1", ":9171", "127.0.0.1:0"):
+        assert run("top", "--metrics", wrong, "--once").returncode == 2
     gone = run("top", "--metrics", switch.metrics, "--once")
     assert gone.returncode == 1
     assert "--metrics" in gone.stderr + gone.stdout

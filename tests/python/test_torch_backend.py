@@ -251,6 +251,18 @@ def test_a_named_switch(secret: str) -> None:
     switch.close()
 
 
+def _tagged_body(rank: int) -> tuple[float, bool]:
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    switch = _backend()._embedded
+    return tensor[0].item(), switch is None or all(job["tagged"] for job in switch.stats()["jobs"])
+
+
+def test_an_embedded_switch_tags_every_packet() -> None:
+    outcomes = values(run_ranks(_tagged_body, environment={"NETFOLD_REQUIRE_AUTH": "yes"}))
+    assert outcomes == [(2.0, True), (2.0, True)]
+
+
 def _format_differs_body(rank: int, meeting: str) -> str:
     from netfold.torch import Options
 

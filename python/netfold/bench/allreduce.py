@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -43,4 +42,10 @@ def register(app: typer.Typer) -> None:
             )
             with progress_bar(plan.steps()) as progress:
                 entries = comparison.locally(ranks, plan, progress)
-            show("bench allreduce", f"{ranks} ranks over loopback", {"workers": ranks, **asdict(plan)}, entries, json)
+            show(
+                "bench allreduce",
+                f"{ranks} ranks over loopback",
+                {"workers": ranks, **plan.parameters()},
+                entries,
+                json,
+            )

@@ -18,6 +18,7 @@ IP_UDP = 28
 NETFOLD = 16
 IP_TCP = 52  # with timestamps
 BITS = 8
+PAYLOAD_MAX = 8192  # what the switch leases at most
 
 
 def payload_bytes(count: int, wire: str, block: int, mantissa: int) -> int:
@@ -28,8 +29,9 @@ def payload_bytes(count: int, wire: str, block: int, mantissa: int) -> int:
 
 
 def elements_per_packet(mtu: int, wire: str, block: int, mantissa: int) -> int:
-    """How many elements one packet carries: whole pairs of 32-bit words, or whole blocks."""
-    room = min(mtu, 65535) - IP_UDP - NETFOLD
+    """How many elements one packet carries: those, or the whole blocks, that fit in its payload, which is of whole
+    32-bit words and at most PAYLOAD_MAX."""
+    room = min(mtu - IP_UDP - NETFOLD, PAYLOAD_MAX) // 4 * 4
     if wire == "bfp":
         return room // payload_bytes(block, wire, block, mantissa) * block
     return room // payload_bytes(1, wire, block, mantissa)

@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +16,7 @@ from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
 
 FLOAT_BYTES = 4
+COPIES = 3  # of the floats, more than a measurement holds
 SIZES = "16384,262144,268435456"  # of floats: with a copy beside them they fit in L1, in L2, in no cache
 GIGA = 1e9
 BOUNDS = ("memcpy", "read")  # measured beside the kernels: glibc's copy, and reading the floats alone
@@ -94,11 +96,18 @@ def errors_of(results: list[dict[str, Any]]) -> str:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Sizes with commas between them."""
+    """Sizes with commas between them: whole floats, and no more than fit in memory that is free."""
     try:
-        return [int(word) for word in text.split(",")]
+        sizes = [int(word) for word in text.split(",")]
     except ValueError:
         raise UsageError(f"--size-bytes takes whole numbers with commas, not {text}") from None
+    most = psutil.virtual_memory().available // COPIES
+    for size in sizes:
+        if size <= 0 or size % FLOAT_BYTES:
+            raise UsageError(f"--size-bytes takes positive multiples of {FLOAT_BYTES}, not {size}")
+        if size > most:
+            raise UsageError(f"--size-bytes is at most {most} with the memory that is free here, not {size}")
+    return sizes
 
 
 def register(app: typer.Typer) -> None:
@@ -119,13 +128,14 @@ def register(app: typer.Typer) -> None:
         with sentences():
             tables = _core.kernel_names() if kernels == "all" else (kernels or _core.kernels_in_use()).split(",")
             results = []
-            for size in sizes_of(size_bytes):
+            sizes = sizes_of(size_bytes)
+            for size in sizes:
                 try:
                     timings = _core.time_codec(tables, size, repeat, block=block, mantissa=mantissa)
                 except ValueError as error:
                     raise UsageError(str(error)) from None
                 results += results_of(timings)
-            parameters = {"size_bytes": sizes_of(size_bytes), "kernels": tables, "repeat": repeat}
+            parameters = {"size_bytes": sizes, "kernels": tables, "repeat": repeat}
             parameters |= {"block": block, "mantissa": mantissa, "workers_per_fold": _core.FOLD_WORKERS}
             if json:
                 print_json(envelope("bench codec", parameters, results))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from netfold.bench import measure, results, tensors
@@ -48,13 +49,19 @@ class Plan:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
         if self.repeat < 1:
             raise UsageError(f"--repeat is at least 1, not {self.repeat}")
-        if self.timeout_s <= 0:
+        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
             raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
         for size in self.sizes.values():
             if size % tensors.ELEMENT_BYTES or not 0 < size <= SIZE_MAX:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
         if self.algorithm == "none" and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
+
+    def parameters(self) -> dict[str, Any]:
+        """As reports name them: the format, and the sizes in bytes."""
+        told = asdict(self)
+        sizes, wire = told.pop("sizes"), told.pop("wire")
+        return {"size_bytes": list(sizes.values()), "format": wire, **told}
 
     def steps(self) -> int:
         """How many all-reduces that is, for a progress bar."""

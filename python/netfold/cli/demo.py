@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,27 +27,31 @@ def demo(
     """Train a classifier of handwritten digits with DDP: gradients folded in the network as fp32 and as bfp16, then
     the same run on Gloo. Ends with a table and a page of loss curves and step timelines. Needs no network and no root.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that workers are ended on the way out
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: workers are ended on the way out
     console = Console(stderr=as_json)
     try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with page.open("a"):  # that it cannot be written is said now, not after all the training
+            pass
+        from netfold.bench.report import envelope, print_json
         from netfold.demo.model import load_digits
 
         load_digits()
         from netfold.demo import machine_name, train_all
         from netfold.demo.page import write_page
-        from netfold.demo.report import COUNTED
+        from netfold.demo.report import COUNTED, as_result
 
         runs = _with_progress(console, train_all, workers, epochs, batch)
         write_page(page, runs, machine_name())
     except KeyboardInterrupt:
         console.print("stopped; no worker is left behind")
-        raise typer.Exit(130) from None
+        raise typer.Exit(1) from None
     except (RuntimeError, ImportError, OSError) as error:
         console.print(f"[bold red]netfold demo failed:[/] {error}", highlight=False)
         raise typer.Exit(1) from None
     if as_json:
-        parameters = {"workers": workers, "epochs": epochs, "batch": batch}
-        print(json.dumps(_as_json(runs, machine_name(), parameters, page)))
+        parameters = {"workers": workers, "epochs": epochs, "batch": batch, "page": str(page.resolve())}
+        print_json(envelope("demo", parameters, [as_result(run) for run in runs]))
         return
     console.print(_table(runs))
     console.print(COUNTED, style="dim")
@@ -91,17 +93,3 @@ def _table(runs: list[Any]) -> Table:
     for row in rows(runs):
         table.add_row(*row)
     return table
-
-
-def _as_json(runs: list[Any], machine: str, parameters: dict[str, Any], page: Path) -> dict[str, Any]:
-    from netfold import __version__
-    from netfold.demo.report import as_result
-
-    return {
-        "command": "demo",
-        "version": __version__,
-        "machine": machine,
-        "parameters": parameters,
-        "results": [as_result(run) for run in runs],
-        "page": str(page.resolve()),
-    }

@@ -205,7 +205,9 @@ def run(
         with progress_bar(plan.steps() * len(labs)) as progress:
             for spec in labs:
                 entries += comparison.in_lab(spec, plan, progress)
-        parameters = {**asdict(labs[-1]), **asdict(plan), "format": wire, "scale": scale, "sweep_workers": counts}
+        parameters = {**asdict(labs[0]), **plan.parameters(), "scale": scale}
+        if sweep_workers:
+            parameters["workers"] = counts
         entries = models.beside_the_paper(entries)
         show("lab run", f"all-reduce at {rate_mbit_s:g} Mbit/s a link", parameters, entries, json)
         if out:

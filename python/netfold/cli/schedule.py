@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,11 +44,19 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print a schedule: who sends which elements to whom at which step, and whether they are folded or stored there."""
-    from netfold import __version__, _core
+    from netfold import _core
+    from netfold.bench.report import envelope, print_json
+    from netfold.schedules.picture import FORMATS
     from netfold.schedules.timeline import timeline
 
+    if picture is not None and picture.suffix not in FORMATS:
+        raise typer.BadParameter(f"--picture ends in {', '.join(FORMATS)}, not {picture.suffix or 'nothing'}")
     if algorithm == "list":
-        _list(_core.algorithms(), as_json)
+        if as_json:
+            entries = [{"algorithm": name, "description": what} for name, what in _core.algorithms()]
+            print_json(envelope("schedule", {"algorithm": "list"}, entries))
+        else:
+            _list(_core.algorithms())
         return
     options: dict[str, Any] = {
         "collective": collective,
@@ -77,8 +84,8 @@ def schedule(
         raise typer.Exit(1) from None
     if as_json:
         parameters = {"algorithm": algorithm, "workers": workers, "count": count, **options}
-        report = {"command": "schedule", "version": __version__, "parameters": parameters, "steps": line.steps}
-        typer.echo(json.dumps(report))
+        ranks = [{"algorithm": algorithm, "rank": rank, "steps": steps} for rank, steps in enumerate(line.steps)]
+        print_json(envelope("schedule", parameters, ranks))
         return
     _print(line, title)
     for written in (picture, goal):
@@ -86,10 +93,7 @@ def schedule(
             typer.echo(f"written: {written}")
 
 
-def _list(algorithms: list[tuple[str, str]], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({"command": "schedule", "algorithms": dict(algorithms)}))
-        return
+def _list(algorithms: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in algorithms)
     for name, what in algorithms:
         typer.echo(f"{name:<{width}}  {what}")

@@ -42,6 +42,9 @@ def top(
     Start the switch with `netfold switch --metrics 0.0.0.0:9171`. Ctrl-C ends the watching, not the switch.
     """
     console = Console(stderr=as_json)
+    host, colon, port = metrics.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise typer.BadParameter(f"write HOST:PORT, not {metrics}", param_hint="--metrics")
     try:
         before = fetch(metrics)
         if as_json:
@@ -66,9 +69,7 @@ def top(
 
 def fetch(metrics: str) -> dict[str, Any]:
     """The switch's counters as they are now."""
-    host, colon, port = metrics.rpartition(":")
-    if not colon or not port.isdigit() or not host:
-        raise ValueError("write HOST:PORT")
+    host, _, port = metrics.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/stats.json")

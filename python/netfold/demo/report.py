@@ -50,7 +50,7 @@ def make_run(name: str, system: str, algorithm: str, format: str, results: list[
         sent_bytes_per_step=statistics.fmean(r["sent_bytes_per_step"] for r in results),
         received_bytes_per_step=statistics.fmean(r["received_bytes_per_step"] for r in results),
         typical_step=results[0]["typical_step"],
-        identical_ranks=len({r["checksum"] for r in results}) == 1,
+        identical_ranks=len({r["digest"] for r in results}) == 1,
     )
 
 

@@ -6,6 +6,7 @@ Trains with DDP and prints JSON lines: from rank 0 {"event": "step", ...} as it 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
 import sys
@@ -29,6 +30,11 @@ def _traffic() -> Traffic:
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     folded = client_traffic(backend.stats()) if dist.get_backend() == "netfold" else Traffic()
     return folded + tcp_traffic()
+
+
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 of the parameters' bytes: alike only where every bit is."""
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 
 
 def train(epochs: int, batch: int, report: bool) -> dict[str, Any]:
@@ -66,7 +72,7 @@ def train(epochs: int, batch: int, report: bool) -> dict[str, Any]:
         "losses": losses,
         "test_accuracy": accuracy(model.module, digits.test_pictures, digits.test_labels),
         "parameter_bytes": sum(p.numel() * p.element_size() for p in model.parameters()),
-        "checksum": float(sum(p.double().sum() for p in model.parameters())),
+        "digest": digest(model),
         "step_time_s": [step.time_s for step in steady],
         "exposed_s_median": statistics.median(step.exposed_s for step in steady),
         "typical_step": typical.as_dict(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 
 from netfold.lab.errors import UsageError
@@ -45,11 +46,11 @@ class LabSpec:
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:
             raise UsageError(f"--workers is from 1 to {WORKERS_MAX}, not {self.workers}")
-        if self.rate_mbit_s < 0 or self.switch_rate_mbit_s < 0:
+        if not all(math.isfinite(rate) and rate >= 0 for rate in (self.rate_mbit_s, self.switch_rate_mbit_s)):
             raise UsageError("a link rate is a positive number of Mbit/s, or 0 for an unshaped link")
         if not 576 <= self.mtu <= 65535:
             raise UsageError(f"--mtu is from 576 to 65535 bytes, not {self.mtu}")
         if self.burst_bytes < self.mtu + 14:
             raise UsageError(f"--burst-bytes must hold a packet ({self.mtu + 14} bytes), {self.burst_bytes} does not")
-        if self.latency_ms <= 0:
+        if not (math.isfinite(self.latency_ms) and self.latency_ms > 0):
             raise UsageError("--latency-ms, the longest a packet may queue, is a positive number of milliseconds")

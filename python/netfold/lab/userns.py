@@ -20,7 +20,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x10000000,
 MS_NOSUID, MS_REC, MS_PRIVATE = 2, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
-FAILED = 1
+FAILED, WRONG_USAGE = 1, 2
 ADVICE = (
     "run it as root, or allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), "
     "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), sysctl -w user.max_user_namespaces=10000; "
@@ -86,7 +86,7 @@ def _become_first_process(libc: ctypes.CDLL, parent: int, arguments: list[str]) 
 
 
 def main(arguments: list[str]) -> int:
-    """Make the namespaces, run the command in them, pass signals on; the command's exit status."""
+    """Make the namespaces, run the command in them, pass signals on; the command's exit status, 1 if it was killed."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.environ["NETFOLD_PARENT_TICKS"] = str(state.start_ticks(os.getpid()))
     parent = os.getpid()
@@ -110,7 +110,7 @@ def main(arguments: list[str]) -> int:
         except InterruptedError:
             continue
         code = os.waitstatus_to_exitcode(status)
-        return code if code >= 0 else 128 - code
+        return code if code in (0, WRONG_USAGE) else FAILED
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from netfold.schedules.timeline import SWITCH, Timeline
 
+FORMATS = (".png", ".svg", ".pdf")
 COLOURS = {"fold": "#c44e52", "store": "#4c72b0", "send": "#8c8c8c"}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
-from pathlib import Path
 
 import netfold
+from netfold.cli import switch
 from netfold.cli.checks import MISSING, OK, SLOW, Check
 
 BUILD = "make build"
@@ -33,18 +33,9 @@ def extension() -> list[Check]:
 
 def switch_program() -> list[Check]:
     """The binary behind `netfold switch`."""
-    beside = Path(netfold.__file__).parent / "bin" / "netfold-switch"
-    places = [str(beside), *(f"{folder}/netfold/bin/netfold-switch" for folder in _site_folders())]
-    program = next((place for place in places if os.access(place, os.X_OK)), shutil.which("netfold-switch"))
-    if program is None:
-        return [Check("netfold-switch", MISSING, "the switch program is not installed", BUILD, required=True)]
-    return [Check("netfold-switch", OK, "installed", required=True)]
-
-
-def _site_folders() -> list[str]:
-    import site
-
-    return site.getsitepackages()
+    if switch.find_program() is None:
+        return [Check(switch.PROGRAM, MISSING, "the switch program is not built", BUILD, required=True)]
+    return [Check(switch.PROGRAM, OK, "installed", required=True)]
 
 
 def torch() -> list[Check]:
@@ -52,7 +43,7 @@ def torch() -> list[Check]:
     try:
         return [Check("torch", OK, importlib.metadata.version("torch"))]
     except importlib.metadata.PackageNotFoundError:
-        return [Check("torch", MISSING, "needed to train, not to fold", "pip install 'netfold[torch]'")]
+        return [Check("torch", MISSING, "needed to train, not to fold", "make setup")]
 
 
 def programs() -> list[Check]:

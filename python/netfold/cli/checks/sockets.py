@@ -10,6 +10,7 @@ from netfold.cli.checks import OK, SLOW, Check
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 SEGMENT_BYTES, SEGMENTS = 1000, 8
 BUFFER_BYTES = 16 << 20  # what a link asks for
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # beyond the limits below, for those who may
 TIMEOUT_S = 1.0
 KERNEL = "a kernel of 5.0 or later"
 
@@ -57,11 +58,18 @@ def offloads() -> list[Check]:
 
 
 def buffers() -> list[Check]:
-    """How much a socket may hold while its reader is busy. Without enough, bursts are lost and sent again."""
+    """How much a socket may hold while its reader is busy, asked for as a link does: by force where that is allowed.
+    Without enough, bursts are lost and sent again."""
     checks = []
-    for name, option in (("rmem_max", socket.SO_RCVBUF), ("wmem_max", socket.SO_SNDBUF)):
+    for name, by_force, option in (
+        ("rmem_max", SO_RCVBUFFORCE, socket.SO_RCVBUF),
+        ("wmem_max", SO_SNDBUFFORCE, socket.SO_SNDBUF),
+    ):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+            try:
+                probe.setsockopt(socket.SOL_SOCKET, by_force, BUFFER_BYTES)
+            except PermissionError:
+                probe.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
             granted = probe.getsockopt(socket.SOL_SOCKET, option) // 2  # the kernel doubles it for its own records
         words = f"{granted >> 10} KiB of {BUFFER_BYTES >> 10} KiB granted"
         if granted >= BUFFER_BYTES:
