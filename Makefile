@@ -2,12 +2,18 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test setup build bench lint format sanitize tidy
+.PHONY: demo test conformance setup build bench lint format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
 test:
 	@tools/test.sh $(VENV)
+
+# Every test of PyTorch's own distributed suite, also those left out for what this machine may miss.
+conformance:
+	@tools/setup.sh $(VENV) test
+	@$(MAKE) --no-print-directory build
+	NETFOLD_CONFORMANCE=all $(VENV)/bin/python -m pytest tests/python/conformance
 
 setup:
 	@tools/setup.sh $(VENV) demo

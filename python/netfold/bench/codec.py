@@ -115,7 +115,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("codec")
     def codec(
-        size_bytes: Annotated[str, typer.Option(help="Bytes of floats; several, with commas.")] = SIZES,
+        size_bytes: Annotated[str, typer.Option(help="Bytes of floats, cut to whole blocks of eight workers.")] = SIZES,
         kernels: Annotated[str, typer.Option(help="Kernel tables, with commas; all for every one.")] = "",
         repeat: Annotated[int, typer.Option(help="Rounds; each times every operation once.")] = 15,
         block: Annotated[int, typer.Option(help="Elements that share an exponent.")] = 16,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import typer
 
@@ -15,4 +16,7 @@ def main() -> None:
     """Entry point of the `netfold` program."""
     for command in COMMANDS:
         importlib.import_module(f"netfold.cli.{command}").register(app)
-    app()
+    try:
+        app()
+    except SystemExit as ended:  # typer has more statuses than 0, 1 (failed) and 2 (wrong usage), as 130 for Ctrl-C
+        sys.exit(ended.code if ended.code in (None, 0, 2) else 1)

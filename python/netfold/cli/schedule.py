@@ -49,7 +49,7 @@ def schedule(
     from netfold.schedules.picture import FORMATS
     from netfold.schedules.timeline import timeline
 
-    if picture is not None and picture.suffix not in FORMATS:
+    if picture is not None and picture.suffix.lower() not in FORMATS:
         raise typer.BadParameter(f"--picture ends in {', '.join(FORMATS)}, not {picture.suffix or 'nothing'}")
     if algorithm == "list":
         if as_json:

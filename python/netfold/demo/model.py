@@ -30,9 +30,7 @@ def load_digits() -> Digits:
     try:
         from sklearn import datasets, model_selection
     except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(
-            "the demo needs scikit-learn: pip install 'netfold[demo]', or run make demo"
-        ) from missing
+        raise ModuleNotFoundError("the demo needs scikit-learn: make setup installs it") from missing
     digits = datasets.load_digits()
     split = model_selection.train_test_split(
         digits.data, digits.target, test_size=0.2, random_state=SEED, stratify=digits.target
