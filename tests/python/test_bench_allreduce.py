@@ -51,11 +51,23 @@ def test_a_packet_holds_whole_words_and_at_most_the_lease(mtu: int, wire: str, e
     assert bounds.elements_per_packet(mtu, wire, 16, 7) == elements
 
 
-@pytest.mark.parametrize("text", ["-4", "0", "4097", "99999999999999", "4096,10", "many"])
+@pytest.mark.parametrize("text", ["-4", "0", "4097", "400000000000000", "4096,10", "many"])
 def test_wrong_sizes_of_the_codec_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="--size-bytes"):
         codec.sizes_of(text)
     assert codec.sizes_of("4096,16384") == [4096, 16384]
+
+
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.parametrize(
+    "words", [("--size-bytes", "508"), ("--repeat", "-1"), ("--block", "12"), ("--mantissa", "-1")]
+)
+def test_wrong_usage_of_the_codec(words: tuple[str, ...]) -> None:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    codec.register(app)
+    done = CliRunner().invoke(app, ["codec", *words])
+    assert done.exit_code == 2, done.output
 
 
 def test_parameters_have_the_names_of_every_report() -> None:

@@ -242,6 +242,16 @@ def test_a_device_that_fails_ends_the_job_for_all() -> None:
     assert time.monotonic() - begun < 20
 
 
+def test_a_future_that_cannot_be_completed_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FoldWork([], lambda: None)
+    monkeypatch.setattr(work, "_base", torch.futures.Future())
+    work._base.set_result([])  # a second result raises, as a broken device does
+    work.complete([])
+    assert work.is_completed()
+    with pytest.raises(RuntimeError):
+        work.wait()
+
+
 def test_what_the_client_refuses_arrives_through_the_work() -> None:
     class Client:
         def all_reduce(self, *_: object) -> int:

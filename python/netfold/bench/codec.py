@@ -117,9 +117,9 @@ def register(app: typer.Typer) -> None:
     def codec(
         size_bytes: Annotated[str, typer.Option(help="Bytes of floats, cut to whole blocks of eight workers.")] = SIZES,
         kernels: Annotated[str, typer.Option(help="Kernel tables, with commas; all for every one.")] = "",
-        repeat: Annotated[int, typer.Option(help="Rounds; each times every operation once.")] = 15,
-        block: Annotated[int, typer.Option(help="Elements that share an exponent.")] = 16,
-        mantissa: Annotated[int, typer.Option(help="Bits of a mantissa, without its sign.")] = 7,
+        repeat: Annotated[int, typer.Option(min=1, help="Rounds; each times every operation once.")] = 15,
+        block: Annotated[int, typer.Option(min=1, help="Elements that share an exponent.")] = 16,
+        mantissa: Annotated[int, typer.Option(min=1, help="Bits of a mantissa, without its sign.")] = 7,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Measure encode, decode, decode-and-add and a fold of eight workers on one core, interleaved with memcpy."""
@@ -129,6 +129,9 @@ def register(app: typer.Typer) -> None:
             tables = _core.kernel_names() if kernels == "all" else (kernels or _core.kernels_in_use()).split(",")
             results = []
             sizes = sizes_of(size_bytes)
+            least = _core.FOLD_WORKERS * block * FLOAT_BYTES
+            if min(sizes) < least:
+                raise UsageError(f"--size-bytes is at least {least} with blocks of {block}, not {min(sizes)}")
             for size in sizes:
                 try:
                     timings = _core.time_codec(tables, size, repeat, block=block, mantissa=mantissa)

@@ -42,7 +42,10 @@ class FoldWork(Work):
     def complete(self, value: list[torch.Tensor], error: BaseException | None = None) -> None:
         """Called once, by the completion thread: hand over the folded tensors, or the reason why there are none."""
         self._error = error
-        self._base.set_result([] if error is not None else value)
+        try:
+            self._base.set_result([] if error is not None else value)
+        except Exception as failed:  # the future records events on its devices, which a broken device refuses
+            self._error = error or failed
         self._done.set()
 
     def get_future(self) -> torch.futures.Future:
