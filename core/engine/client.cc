@@ -162,6 +162,7 @@ void Client::sleep(bool link_is_full) {
   if (failure_) {  // only close() is still of interest
     std::array<pollfd, 1> descriptors{{{wakeup_.descriptor(), POLLIN, 0}}};
     wait_for(descriptors, kNever);
+    wakeup_.clear();
   } else {
     const short link_events = link_is_full ? POLLIN | POLLOUT : POLLIN;
     const short control_events = control_->wants_to_write() ? POLLIN | POLLOUT : POLLIN;
@@ -171,8 +172,10 @@ void Client::sleep(bool link_is_full) {
     Nanoseconds deadline = std::min(stream_.deadline(), control_->deadline());
     if (!stream_.is_idle()) deadline = std::min(deadline, stream_.last_progress() + from_seconds(options_.timeout_s));
     wait_for(descriptors, deadline);
+    // A system call only where there is something: this runs for every few packets.
+    if (descriptors[1].revents != 0) wakeup_.clear();
+    control_is_ready_ = descriptors[2].revents != 0;
   }
-  wakeup_.clear();
 }
 
 void Client::take_submissions(Nanoseconds now) {
@@ -193,7 +196,10 @@ void Client::take_submissions(Nanoseconds now) {
 }
 
 void Client::check(Nanoseconds now) {
-  if (const auto alive = control_->pump(now); !alive) return fail(alive.error(), false);
+  if (control_is_ready_ || now >= control_->deadline()) {
+    control_is_ready_ = false;
+    if (const auto alive = control_->pump(now); !alive) return fail(alive.error(), false);
+  }
   check_left_ranks();
   if (failure_) return;
   if (const auto error = stream_.overdue(now, from_seconds(options_.timeout_s), options_.switch_address)) {

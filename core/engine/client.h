@@ -85,6 +85,7 @@ class Client {
   Stream stream_;
   std::size_t left_ranks_ = 0;  // how many were known to have left when last looked
   Wakeup wakeup_;
+  bool control_is_ready_ = true;  // there may be something to read
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

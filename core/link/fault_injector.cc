@@ -10,6 +10,9 @@
 namespace netfold::link {
 namespace {
 
+// Held packets are looked after this often, not one by one: a wake-up each would cost more than the fault itself.
+constexpr Nanoseconds kReleasePeriod = 200 * kMicrosecond;
+
 class FaultInjector final : public Link {
  public:
   FaultInjector(std::unique_ptr<Link> inner, Faults faults, std::function<Nanoseconds()> clock)
@@ -64,7 +67,7 @@ Nanoseconds FaultInjector::next_release() const {
   for (const auto* held : {&held_sends_, &held_receives_}) {
     for (const Held& packet : *held) earliest = std::min(earliest, packet.release);
   }
-  return earliest;
+  return earliest == kNever ? kNever : (earliest / kReleasePeriod + 1) * kReleasePeriod;
 }
 
 void FaultInjector::release_sends() {
