@@ -64,8 +64,11 @@ def size_named(size_bytes: int) -> str:
 
 def table_of(results: list[dict[str, Any]]) -> Table:
     """What people see: a row for each size and kernel table, a column for each operation."""
-    table = Table(title="GB/s of floats on one core, and times memcpy of the same floats", caption=errors_of(results))
-    for name in ("from", "kernels"):
+    tables = list(dict.fromkeys(one["kernels"] for one in results if one["kernels"]))
+    title = "GB/s of floats on one core, and times memcpy of the same floats"
+    table = Table(title=f"{title} ({', '.join(tables)})", caption=errors_of(results))
+    names_kernels = len(tables) > 1
+    for name in ("from", "kernels") if names_kernels else ("from",):
         table.add_column(name, no_wrap=True)
     operations = dict.fromkeys((one["algorithm"], one["format"]) for one in results if one["kernels"])
     for bound in BOUNDS:
@@ -79,10 +82,9 @@ def table_of(results: list[dict[str, Any]]) -> Table:
             for one in results
             if (one["size_bytes"], one["kernels"]) == (size, kernels)
         }
-        place = bounds[size, "memcpy"]["place"]
+        where = [f"{bounds[size, 'memcpy']['place']}\n{size_named(size)}", *([kernels] if names_kernels else [])]
         rates = [f"{bounds[size, bound]['rate_gbyte_s']:.1f}" for bound in BOUNDS]
-        cells = [mine[operation] for operation in operations]
-        table.add_row(f"{place}\n{size_named(size)}", kernels, *rates, *cells)
+        table.add_row(*where, *rates, *(mine[operation] for operation in operations))
     return table
 
 
