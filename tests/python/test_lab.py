@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from lab_commands import RECEIVER, SENDER, LabCommands, wait_for
+from netfold.lab import userns
 
 pytestmark = [pytest.mark.namespaces, pytest.mark.usefixtures("nothing_left_behind")]
 NOBODY = 65534
@@ -176,6 +177,13 @@ def test_without_root_in_a_user_namespace() -> None:
         shutil.rmtree(lab.runtime)
 
 
+@pytest.mark.parametrize(("arguments", "status"), [(("down",), 0), (("down", "nf123456"), 1), (("up", "w0"), 2)])
+def test_exit_statuses_pass_through_a_user_namespace(tmp_path: Path, arguments: tuple[str, ...], status: int) -> None:
+    environment = {**userns.environment(), "NETFOLD_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(userns.command([*arguments]), env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+
+
 def unprivileged() -> LabCommands:
     """The commands as nobody, where nobody can read an interpreter and the packages."""
     if shutil.which("setpriv") is None:
@@ -218,6 +226,7 @@ def unprivileged() -> LabCommands:
         (("run", "--timeout-s", "nan"), "--timeout-s is a positive number"),
         (("run", "--timeout-s", "inf"), "--timeout-s is a positive number"),
         (("run", "--loss", "nan"), "fraction"),
+        (("run", "--seed", "-1"), "--seed is 0 or more"),
         (("run", "--model-sizes", "--scale", "nan"), "--scale"),
         (("up", "--mtu", "100"), "--mtu is from"),
         (("up", "--burst-bytes", "100"), "must hold a packet"),

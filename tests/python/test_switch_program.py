@@ -311,6 +311,7 @@ def test_top_shows_the_switch(start: Callable[..., Running]) -> None:
     assert switch.stop() == 0
     for wrong in ("x", "127.0.0.1", ":9171", "127.0.0.1:0"):
         assert run("top", "--metrics", wrong, "--once").returncode == 2
+    assert run("top", "--metrics", switch.metrics, "--interval-s", "nan", "--once").returncode == 2
     gone = run("top", "--metrics", switch.metrics, "--once")
     assert gone.returncode == 1
     assert "--metrics" in gone.stderr + gone.stdout

@@ -49,6 +49,8 @@ class Plan:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
         if self.repeat < 1:
             raise UsageError(f"--repeat is at least 1, not {self.repeat}")
+        if self.seed < 0:
+            raise UsageError(f"--seed is 0 or more, not {self.seed}")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
             raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
         for size in self.sizes.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import time
 from typing import Annotated, Any
 
@@ -45,6 +46,8 @@ def top(
     host, colon, port = metrics.rpartition(":")
     if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         raise typer.BadParameter(f"write HOST:PORT, not {metrics}", param_hint="--metrics")
+    if not math.isfinite(interval_s):  # neither above nor below any limit
+        raise typer.BadParameter(f"give a number of seconds, not {interval_s}", param_hint="--interval-s")
     try:
         before = fetch(metrics)
         if as_json:
