@@ -136,7 +136,16 @@ def _job_table(jobs: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("job")
     table.add_column("state")
-    for column in ("workers", "age", "Gbit/s in", "Gbit/s out", "packets/s", "resent/s", "probes/s", "chunks folded"):
+    for column in (
+        "workers",
+        "age",
+        "Gbit/s\nin",
+        "Gbit/s\nout",
+        "packets\n/s",
+        "resent\n/s",
+        "probes\n/s",
+        "chunks\nfolded",
+    ):
         table.add_column(column, justify="right")
     for job in jobs:
         table.add_row(
