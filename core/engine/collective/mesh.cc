@@ -35,16 +35,15 @@ std::string line_of(const json& message) {
 Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm) {
   const auto listener = listen_at(address);
   if (!listener) return tl::unexpected(listener.error());
-  auto bell = shm && world > 1 ? link::Doorbell::create() : nullptr;
-  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, std::move(bell)));
+  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1));
 }
 
-Mesh::Mesh(int rank, int world, int listener, std::shared_ptr<link::Doorbell> bell)
+Mesh::Mesh(int rank, int world, int listener, bool shm)
     : rank_(rank),
       world_(world),
       listener_(listener),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      bell_(std::move(bell)),
+      wants_shm_(shm),
       peers_(static_cast<std::size_t>(world)) {}
 
 Mesh::~Mesh() {
@@ -54,6 +53,7 @@ Mesh::~Mesh() {
 
 Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
+  if (wants_shm_) bell_ = link::Doorbell::create();
   const HandshakeOptions options{rank_, world_, bell_, ring_bytes_for(world_), deadline, keep_going};
   // Downwards first: rank 0 answers at once, so nobody waits in a circle.
   for (int lower = 0; lower < rank_; ++lower) {
@@ -62,7 +62,6 @@ Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseco
     if (auto taken = take(std::move(*links)); !taken) return taken;
   }
   if (auto accepted = accept_higher_ranks(options); !accepted) return accepted;
-  if (bell_) bell_->forget_name();  // whoever needs it has found it
   for (int peer = 0; peer < world_; ++peer) {
     if (peer == rank_) continue;
     epoll_event event{};

@@ -50,7 +50,7 @@ class Mesh {
     int awaits = kNoRank;
   };
 
-  Mesh(int rank, int world, int listener, std::shared_ptr<link::Doorbell> bell);
+  Mesh(int rank, int world, int listener, bool shm);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
   int missing_rank() const;
@@ -59,7 +59,8 @@ class Mesh {
 
   int rank_, world_;
   int listener_, epoll_;
-  std::shared_ptr<link::Doorbell> bell_;
+  bool wants_shm_;
+  std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
 };
 

@@ -15,6 +15,7 @@
 namespace netfold::link {
 namespace {
 
+const std::string kFolder = "/dev/shm/";
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kMagic = 0x6e6574666f6c6431;
@@ -126,9 +127,9 @@ class ShmStream final : public StreamLink {
 }  // namespace
 
 std::unique_ptr<ShmSegment> ShmSegment::create(std::size_t ring_bytes) {
-  std::string name = unique_shared_name();
+  std::string name = kFolder + unique_name();
   std::uint64_t token = 0;
-  if (name.empty() || getrandom(&token, sizeof token, 0) != sizeof token) return nullptr;
+  if (getrandom(&token, sizeof token, 0) != sizeof token) return nullptr;
   const int descriptor = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return nullptr;
   auto segment = std::unique_ptr<ShmSegment>(new ShmSegment(std::move(name), descriptor, token, ring_bytes, true));
@@ -143,7 +144,7 @@ std::unique_ptr<ShmSegment> ShmSegment::create(std::size_t ring_bytes) {
 }
 
 std::unique_ptr<ShmSegment> ShmSegment::find(const std::string& name, std::uint64_t token) {
-  if (!name.starts_with("/dev/shm/netfold-") || name.find("..") != std::string::npos) return nullptr;
+  if (!name.starts_with(kFolder + "netfold-") || name.find("..") != name.npos) return nullptr;
   const int descriptor = open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return nullptr;
   Identity found{};
