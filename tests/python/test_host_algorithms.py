@@ -172,7 +172,7 @@ def _many_at_once_body(rank: int, world: int) -> None:
     dist.barrier()
 
 
-@pytest.mark.parametrize("algorithm", ["ring", AUTO])
+@pytest.mark.parametrize("algorithm", ["ring", AUTO, "hierarchical"])
 def test_many_at_once(algorithm: str) -> None:
     values(run_ranks(_many_at_once_body, 3, world=3, environment={"NETFOLD_ALGORITHM": algorithm}))
 
