@@ -34,6 +34,8 @@ class Completions {
 
  private:
   Completion take(Ticket ticket);
+  template <class Condition>
+  bool wait_for(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, Condition is_true);
 
   std::mutex mutex_;
   std::condition_variable added_;

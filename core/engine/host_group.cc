@@ -13,9 +13,10 @@ namespace {
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
-constexpr int kYields = 20;
+constexpr int kYields = 100;
 constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kAlign = 16;  // elements: a cache line of floats; at least a bfp block
+constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
+constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -106,15 +107,27 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   return {};
 }
 
-Result<std::shared_ptr<const Plan>> HostGroup::plan_for(const AllReduce& request, const CollectiveOptions& options) {
+Result<std::vector<Slice>> HostGroup::slices_of(const AllReduce& request, const CollectiveOptions& options) {
   const bool rounds = request.format != numbers::Format::kFp32 && request.format != numbers::Format::kInt32;
+  std::vector<Slice> slices;
+  do {
+    const std::size_t first = slices.size() * kSliceElements;
+    auto plan = plan_for(std::min(request.count - first, kSliceElements), rounds, options);
+    if (!plan) return tl::unexpected(plan.error());
+    slices.push_back({first, std::move(*plan)});
+  } while (slices.size() * kSliceElements < request.count);
+  return slices;
+}
+
+Result<std::shared_ptr<const Plan>> HostGroup::plan_for(std::size_t count, bool rounds,
+                                                        const CollectiveOptions& options) {
   const std::size_t align = rounds ? std::max<std::size_t>(kAlign, options.bfp.block) : kAlign;
-  const std::string key = fmt::format("{} {} {} {}", name_of_options(options), request.count, rounds, align);
+  const std::string key = fmt::format("{} {} {} {}", name_of_options(options), count, rounds, align);
   if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   schedule::Request wanted;
   wanted.world = options_.world;
   wanted.rank = options_.rank;
-  wanted.count = request.count;
+  wanted.count = count;
   wanted.align = align;
   wanted.sub_nodes = options.sub_nodes;
   wanted.switches = options.switches;
@@ -131,8 +144,7 @@ Result<std::shared_ptr<const Plan>> HostGroup::plan_for(const AllReduce& request
     }
   }
   if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] =
-             std::make_shared<const Plan>(make_plan(*steps, options_.world, options_.rank, request.count, rounds));
+  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, options_.world, options_.rank, count, rounds));
 }
 
 Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const CollectiveOptions& options) {
@@ -152,15 +164,16 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
   }
-  const auto plan = plan_for(request, options);
-  if (!plan) return tl::unexpected(plan.error());
+  auto slices = slices_of(request, options);
+  if (!slices) return tl::unexpected(slices.error());
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;
   }
-  submitted_.push_back(std::make_unique<Reduction>(ticket, request, numbers::WireFormat{request.format, options.bfp},
-                                                   terms_of(request, options), *plan, options_.world));
+  auto reduction = std::make_shared<Reduction>(ticket, request, numbers::WireFormat{request.format, options.bfp},
+                                               terms_of(request, options), options_.world);
+  submitted_.push_back({std::move(reduction), std::move(*slices)});
   has_submissions_ = true;
   if (!options_.inline_progress) wakeup_.wake();
   return ticket;
@@ -251,7 +264,7 @@ bool HostGroup::step() {
 }
 
 void HostGroup::take_submissions() {
-  std::deque<std::unique_ptr<Reduction>> taken;
+  std::deque<Submitted> taken;
   std::optional<Error> failure;
   {
     const std::lock_guard lock(mutex_);
@@ -260,11 +273,11 @@ void HostGroup::take_submissions() {
     failure = failure_;
   }
   if (!taken.empty() && executor_->is_idle()) last_progress_ = now();
-  for (auto& reduction : taken) {
+  for (auto& [reduction, slices] : taken) {
     if (failure) {
       completions_.add({reduction->ticket()}, failure);
     } else {
-      executor_->submit(std::move(reduction));
+      executor_->submit(std::move(reduction), slices);
     }
   }
 }
@@ -370,7 +383,7 @@ void HostGroup::fail(const Error& error, bool tell_others) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = error;
-    for (const auto& reduction : submitted_) tickets.push_back(reduction->ticket());
+    for (const auto& submitted : submitted_) tickets.push_back(submitted.reduction->ticket());
     submitted_.clear();
     has_submissions_ = false;
   }

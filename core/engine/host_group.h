@@ -76,7 +76,13 @@ class HostGroup {
  private:
   HostGroup(HostGroupOptions options, std::unique_ptr<Mesh> mesh);
 
-  Result<std::shared_ptr<const Plan>> plan_for(const AllReduce& request, const CollectiveOptions& options);
+  struct Submitted {
+    std::shared_ptr<Reduction> reduction;
+    std::vector<Slice> slices;
+  };
+
+  Result<std::vector<Slice>> slices_of(const AllReduce& request, const CollectiveOptions& options);
+  Result<std::shared_ptr<const Plan>> plan_for(std::size_t count, bool rounds, const CollectiveOptions& options);
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
@@ -105,7 +111,7 @@ class HostGroup {
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
-  std::deque<std::unique_ptr<Reduction>> submitted_;
+  std::deque<Submitted> submitted_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;
   Ticket last_ticket_ = 0;
   std::optional<Error> failure_, parting_error_;

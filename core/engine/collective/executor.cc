@@ -23,20 +23,25 @@ Executor::Executor(int rank, std::vector<link::StreamLink*> links) : rank_(rank)
   for (std::size_t peer = 0; peer < links.size(); ++peer) peers_[peer].link = links[peer];
 }
 
-void Executor::submit(std::unique_ptr<Reduction> reduction) {
+void Executor::submit(std::shared_ptr<Reduction> reduction, const std::vector<Slice>& slices) {
   reduction->terms().number = ++numbers_;
-  reduction->start(rooms_);
-  const auto& transfers = reduction->plan().transfers;
+  reduction->start(rooms_, slices.size());
+  for (const Slice& slice : slices) enqueue(reduction, slice);
+  reap();
+}
+
+void Executor::enqueue(std::shared_ptr<Reduction> reduction, const Slice& slice) {
+  const auto& transfers = slice.plan->transfers;
   auto running = std::make_unique<Running>();
+  running->reduction = std::move(reduction);
+  running->slice = slice;
   running->unfinished = transfers.size();
   for (std::uint32_t i = 0; i < transfers.size(); ++i) {
     running->positions.push_back(transfers[i].offset);
     Peer& peer = peers_[static_cast<std::size_t>(transfers[i].peer)];
     (transfers[i].action == Action::kSend ? peer.sends : peer.receives).push_back({running.get(), i});
   }
-  running->reduction = std::move(reduction);
   running_.push_back(std::move(running));
-  reap();
 }
 
 // Receiving first: what was folded is sent on while it is in the cache.
@@ -72,8 +77,8 @@ bool Executor::arm() {
 }
 
 // How far a transfer may go: up to where the first of those it waits for is.
-std::size_t Executor::limit(const Queued& queued) const {
-  const auto& transfers = queued.of->reduction->plan().transfers;
+std::size_t Executor::limit(const Queued& queued) {
+  const auto& transfers = queued.of->slice.plan->transfers;
   const PlannedTransfer& transfer = transfers[queued.transfer];
   std::size_t limit = transfer.end();
   for (const std::uint32_t other : transfer.waits_for) {
@@ -91,14 +96,14 @@ const Piece& Executor::piece_at(const PlannedTransfer& transfer, std::size_t pos
 bool Executor::send(Peer& peer) {
   Queued& queued = peer.sends.front();
   Reduction& reduction = *queued.of->reduction;
-  const PlannedTransfer& transfer = reduction.plan().transfers[queued.transfer];
+  const PlannedTransfer& transfer = queued.planned();
   auto room = peer.link->writable();
   bool has_moved = false;
   if (!queued.has_header) {
     if (room.size() < kMessageUnit) return peer.wants_room = true, false;
     MessageHeader header;
     header.terms = reduction.terms();
-    header.offset = transfer.offset;
+    header.offset = queued.of->slice.first + transfer.offset;
     header.count = transfer.count;
     std::memset(room.data(), 0, kMessageUnit);
     std::memcpy(room.data(), &header, sizeof header);
@@ -123,7 +128,7 @@ bool Executor::send(Peer& peer) {
     count = std::min(count, fitting / kUnit * kUnit);
     if (count == 0) return peer.wants_room = true, has_moved;
   }
-  reduction.send(piece, position, count, room.data());
+  reduction.send(piece, queued.of->slice.first + position, count, room.data());
   const std::size_t bytes = bytes_for(count), encoded = reduction.encoded_bytes(count);
   if (bytes > encoded) std::memset(room.data() + encoded, 0, bytes - encoded);
   peer.link->commit(bytes);
@@ -141,7 +146,7 @@ Result<bool> Executor::receive(int rank, Peer& peer) {
     has_moved = true;
   }
   Reduction& reduction = *queued.of->reduction;
-  const PlannedTransfer& transfer = reduction.plan().transfers[queued.transfer];
+  const PlannedTransfer& transfer = queued.planned();
   if (transfer.count == 0) return pop(peer.receives), true;
   const std::size_t position = queued.of->positions[queued.transfer];
   const std::size_t allowed = limit(queued);
@@ -159,7 +164,7 @@ Result<bool> Executor::receive(int rank, Peer& peer) {
     if (position + count == transfer.end()) count -= std::min(count, kUnit);  // its padding has not come yet
     if (count == 0) return peer.wants_data = true, has_moved;
   }
-  if (!reduction.receive(transfer.action, piece, position, count, data.data())) {
+  if (!reduction.receive(transfer.action, piece, queued.of->slice.first + position, count, data.data())) {
     return fail(ErrorCode::kPeerFailed, fmt::format("rank {} sent malformed numbers to rank {}", rank, rank_), rank);
   }
   peer.link->consume(bytes_for(count));
@@ -178,8 +183,9 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
                 rank);
   }
   const Reduction& reduction = *queued.of->reduction;
-  const PlannedTransfer& transfer = reduction.plan().transfers[queued.transfer];
-  if (header.terms != reduction.terms() || header.offset != transfer.offset || header.count != transfer.count) {
+  const PlannedTransfer& transfer = queued.planned();
+  if (header.terms != reduction.terms() || header.offset != queued.of->slice.first + transfer.offset ||
+      header.count != transfer.count) {
     const bool differs = header.terms != reduction.terms();
     return fail(ErrorCode::kMismatch,
                 fmt::format("rank {} is at {}, rank {} at {}{}: ranks must submit the same all-reduces in the same "
@@ -205,9 +211,14 @@ void Executor::pop(std::deque<Queued>& queue) {
 void Executor::reap() {
   std::erase_if(running_, [&](const std::unique_ptr<Running>& running) {
     if (running->unfinished > 0) return false;
-    running->reduction->finish(rooms_);
-    reduced_elements_ += running->reduction->elements();
-    finished_.push_back(running->reduction->ticket());
+    Reduction& reduction = *running->reduction;
+    for (const auto& [offset, count] : running->slice.plan->untouched) {
+      reduction.copy(running->slice.first + offset, count);
+    }
+    if (!reduction.finish_slice()) return true;
+    reduction.finish(rooms_);
+    reduced_elements_ += reduction.elements();
+    finished_.push_back(reduction.ticket());
     return true;
   });
 }
@@ -219,8 +230,10 @@ std::vector<Reduction::Ticket> Executor::take_finished() {
 std::vector<Reduction::Ticket> Executor::abandon() {
   std::vector<Reduction::Ticket> tickets;
   for (const auto& running : running_) {
-    running->reduction->put_back(rooms_);
-    tickets.push_back(running->reduction->ticket());
+    Reduction& reduction = *running->reduction;
+    if (!tickets.empty() && tickets.back() == reduction.ticket()) continue;  // another slice of it
+    reduction.put_back(rooms_);
+    tickets.push_back(reduction.ticket());
   }
   running_.clear();
   for (Peer& peer : peers_) {

@@ -18,12 +18,19 @@
 
 namespace netfold::engine {
 
+// A part of a tensor that runs the whole schedule by itself. Parts of a large tensor follow each other closely, so that
+// what a rank folds now is still in the caches when its sum comes round.
+struct Slice {
+  std::size_t first;  // element of the tensor where the plan's element 0 is
+  std::shared_ptr<const Plan> plan;
+};
+
 class Executor {
  public:
   // links[peer], null for this rank. They must outlive the executor.
   Executor(int rank, std::vector<link::StreamLink*> links);
 
-  void submit(std::unique_ptr<Reduction> reduction);
+  void submit(std::shared_ptr<Reduction> reduction, const std::vector<Slice>& slices);
 
   // Moves what can be moved; true if anything was. An error is final: then abandon().
   Result<bool> pump();
@@ -44,14 +51,17 @@ class Executor {
 
  private:
   struct Running {
-    std::unique_ptr<Reduction> reduction;
-    std::vector<std::size_t> positions;  // by transfer: elements up to here are done
+    std::shared_ptr<Reduction> reduction;
+    Slice slice;
+    std::vector<std::size_t> positions;  // by transfer: elements of the slice up to here are done
     std::size_t unfinished;
   };
   struct Queued {
     Running* of;
     std::uint32_t transfer;
     bool has_header = false;  // sent, or received and found right
+
+    const PlannedTransfer& planned() const { return of->slice.plan->transfers[transfer]; }
   };
   struct Peer {
     link::StreamLink* link = nullptr;
@@ -62,7 +72,8 @@ class Executor {
   bool send(Peer& peer);
   Result<bool> receive(int rank, Peer& peer);
   Result<bool> check_header(int rank, Peer& peer, Queued& queued);
-  std::size_t limit(const Queued& queued) const;
+  void enqueue(std::shared_ptr<Reduction> reduction, const Slice& slice);
+  static std::size_t limit(const Queued& queued);
   static const Piece& piece_at(const PlannedTransfer& transfer, std::size_t position);
   void advance(const Queued& queued, std::size_t count);
   void pop(std::deque<Queued>& queue);

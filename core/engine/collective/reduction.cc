@@ -20,19 +20,18 @@ bool is_narrow(Format format) {
 
 }  // namespace
 
-Reduction::Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms,
-                     std::shared_ptr<const Plan> plan, int world)
+Reduction::Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms, int world)
     : ticket_(ticket),
       request_(request),
       wire_(wire),
       folded_(request.type == ElementType::kInt32 ? ElementType::kInt32 : ElementType::kFp32),
       terms_(terms),
-      plan_(std::move(plan)),
       divide_by_(request.average ? static_cast<std::uint32_t>(world) : 1),
       is_widened_(request.type == ElementType::kFp16 || request.type == ElementType::kBf16),
       rounds_(is_narrow(wire.format)) {}
 
-void Reduction::start(Rooms& rooms) {
+void Reduction::start(Rooms& rooms, std::size_t slices) {
+  unfinished_slices_ = slices;
   if (is_widened_) {
     sums_ = rooms.take(request_.count * kElementBytes);
     const numbers::WireFormat narrow{request_.type == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
@@ -109,14 +108,16 @@ std::byte* Reduction::destination(const Piece& piece, std::size_t first, std::si
   return to;
 }
 
+void Reduction::copy(std::size_t first, std::size_t count) {
+  if (in_ == out_) return;
+  const Piece fresh{first + count, true, false, false};
+  std::memcpy(destination(fresh, first, count), source(fresh, first), count * kElementBytes);
+}
+
 void Reduction::finish(Rooms& rooms) {
   if (is_widened_) {
     const numbers::WireFormat narrow{request_.type == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
     numbers::encode(narrow, ElementType::kFp32, out_, request_.count, static_cast<std::byte*>(request_.out));
-  } else if (in_ != out_) {
-    for (const auto& [offset, count] : plan_->untouched) {
-      std::memcpy(out_ + offset * kElementBytes, in_ + offset * kElementBytes, count * kElementBytes);
-    }
   }
   give_back(rooms);
 }

@@ -20,25 +20,27 @@ class Reduction {
  public:
   using Ticket = std::uint64_t;
 
-  Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms,
-            std::shared_ptr<const Plan> plan, int world);
+  Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms, int world);
 
   Ticket ticket() const { return ticket_; }
-  const Plan& plan() const { return *plan_; }
   const Terms& terms() const { return terms_; }
   Terms& terms() { return terms_; }
   std::size_t elements() const { return request_.count; }
   std::size_t encoded_bytes(std::size_t count) const { return numbers::encoded_bytes(wire_, count); }
   std::size_t elements_that_fit(std::size_t room_bytes) const { return numbers::elements_that_fit(wire_, room_bytes); }
 
-  void start(Rooms& rooms);
-  // Elements [first, first + count) of a piece: whole blocks, or up to the transfer's end.
+  // `slices`: how many parts of the tensor will run by themselves.
+  void start(Rooms& rooms, std::size_t slices);
+  // Elements [first, first + count) of a piece, counted from the tensor's start: whole blocks, or up to the end of a
+  // transfer.
   void send(const Piece& piece, std::size_t first, std::size_t count, std::byte* to);
   // False if what came is malformed.
   bool receive(schedule::Action action, const Piece& piece, std::size_t first, std::size_t count,
                const std::byte* from);
-  void finish(Rooms& rooms);    // once every transfer is done
-  void put_back(Rooms& rooms);  // instead
+  void copy(std::size_t first, std::size_t count);           // what no transfer writes
+  bool finish_slice() { return --unfinished_slices_ == 0; }  // true if it was the last
+  void finish(Rooms& rooms);                                 // once every slice is done
+  void put_back(Rooms& rooms);                               // instead
 
  private:
   const std::byte* source(const Piece& piece, std::size_t first) const {
@@ -56,9 +58,9 @@ class Reduction {
   numbers::WireFormat wire_;
   numbers::ElementType folded_;  // kFp32 or kInt32
   Terms terms_;
-  std::shared_ptr<const Plan> plan_;
   std::uint32_t divide_by_;
   bool is_widened_, rounds_;
+  std::size_t unfinished_slices_ = 0;
 
   const std::byte* in_ = nullptr;  // of `folded_`
   std::byte* out_ = nullptr;

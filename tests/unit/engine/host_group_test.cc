@@ -181,6 +181,22 @@ TEST(HostGroup, HalvingDoublingEqualsThePairwiseFold) {
   }
 }
 
+// More than a slice, and not a whole number of them.
+TEST_P(HostGroupOver, FoldsLargeTensors) {
+  for (const char* const algorithm : {"ring", "halving-doubling", "double-binary-tree", "recursive-doubling"}) {
+    for (const Format format : {Format::kFp32, Format::kBfp}) {
+      Groups groups = open_all(3, GetParam().options);
+      const auto inputs = gradients(3, 1'300'003);
+      auto tensors = inputs;
+      CollectiveOptions options;
+      options.algorithm = algorithm;
+      const auto errors = reduce_all(groups, tensors, {.type = ElementType::kFp32, .format = format}, options);
+      for (const auto& error : errors) ASSERT_FALSE(error) << error->message;
+      expect_sums(inputs, tensors, format);
+    }
+  }
+}
+
 TEST(HostGroup, TakesSharedMemoryOnOneMachine) {
   Groups groups = open_all(3);
   auto tensors = gradients(3, 1000);
