@@ -95,7 +95,7 @@ def _a_rank_stops_body(rank: int, kill: int) -> tuple[str, float, str]:
 
 
 KILLED, SILENT = int(signal.SIGKILL), int(signal.SIGSTOP)
-WRONG_RANK = pytest.mark.xfail(reason="in time, but a rank that waits for the silent one is named in its place")
+WRONG_RANK = pytest.mark.xfail(reason="sometimes a rank that waits for the silent one is named in its place")
 
 
 @pytest.mark.parametrize(
