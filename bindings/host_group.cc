@@ -24,10 +24,9 @@ class PyHostGroup {
     auto opened = HostGroup::open(options);
     if (!opened) raise(opened.error());
     group_ = std::move(*opened);
-    address_ = group_->address();
   }
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return group_->address(); }
 
   void connect(const std::vector<std::string>& addresses) {
     const auto connected = [&] {
@@ -84,7 +83,6 @@ class PyHostGroup {
 
  private:
   std::unique_ptr<HostGroup> group_;
-  std::string address_;
 };
 
 }  // namespace

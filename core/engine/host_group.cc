@@ -14,9 +14,6 @@ constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, wh
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
-constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
-constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -25,35 +22,6 @@ Error closed_error() {
 int available_cores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
-}
-
-std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest;
-}
-
-std::string name_of_options(const CollectiveOptions& options) {
-  return fmt::format("{} {} {} {} {}", options.algorithm, options.sub_nodes, options.switches, options.group,
-                     options.between);
-}
-
-Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
-  Terms terms;
-  terms.elements = request.count;
-  terms.options = digest_of(name_of_options(options));
-  const auto all = schedule::algorithms();
-  terms.algorithm = static_cast<std::uint8_t>(
-      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == options.algorithm; }) -
-      all.begin());
-  terms.type = static_cast<std::uint8_t>(request.type);
-  terms.format = static_cast<std::uint8_t>(request.format);
-  if (request.format == numbers::Format::kBfp) {
-    terms.block = options.bfp.block;
-    terms.mantissa = options.bfp.mantissa;
-  }
-  terms.average = request.average ? 1 : 0;
-  return terms;
 }
 
 }  // namespace
@@ -71,18 +39,23 @@ Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
 }
 
 HostGroup::HostGroup(HostGroupOptions options, std::unique_ptr<Mesh> mesh)
-    : options_(std::move(options)), mesh_(std::move(mesh)) {}
+    : options_(std::move(options)),
+      mesh_(std::move(mesh)),
+      address_(link::to_string(mesh_->address())),
+      plans_(options_.world, options_.rank) {}
 
 HostGroup::~HostGroup() {
   close();
 }
 
 Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
-  if (static_cast<int>(addresses.size()) != options_.world || is_connected_) {
+  const std::lock_guard driving(driving_);
+  if (static_cast<int>(addresses.size()) != options_.world || executor_ || is_closing_) {
     return netfold::fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("connect once, with one address for each of the {} ranks, in their order ({} given)",
-                    options_.world, addresses.size()));
+        fmt::format(
+            "connect once, before closing, with one address for each of the {} ranks, in their order ({} given)",
+            options_.world, addresses.size()));
   }
   std::vector<link::Address> parsed;
   for (const std::string& text : addresses) {
@@ -90,7 +63,8 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     if (!address) return tl::unexpected(address.error());
     parsed.push_back(*address);
   }
-  if (auto connected = mesh_->connect(parsed, now() + from_seconds(options_.timeout_s), keep_going); !connected) {
+  const auto goes_on = [&] { return !is_closing_ && (!keep_going || keep_going()); };
+  if (auto connected = mesh_->connect(parsed, now() + from_seconds(options_.timeout_s), goes_on); !connected) {
     return connected;
   }
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
@@ -103,48 +77,8 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   note_stats();
   const std::lock_guard lock(mutex_);
   is_connected_ = true;
-  if (!options_.inline_progress) thread_ = std::thread([this] { run(); });
+  if (!options_.inline_progress && !is_closing_) thread_ = std::thread([this] { run(); });
   return {};
-}
-
-Result<std::vector<Slice>> HostGroup::slices_of(const AllReduce& request, const CollectiveOptions& options) {
-  const bool rounds = request.format != numbers::Format::kFp32 && request.format != numbers::Format::kInt32;
-  std::vector<Slice> slices;
-  do {
-    const std::size_t first = slices.size() * kSliceElements;
-    auto plan = plan_for(std::min(request.count - first, kSliceElements), rounds, options);
-    if (!plan) return tl::unexpected(plan.error());
-    slices.push_back({first, std::move(*plan)});
-  } while (slices.size() * kSliceElements < request.count);
-  return slices;
-}
-
-Result<std::shared_ptr<const Plan>> HostGroup::plan_for(std::size_t count, bool rounds,
-                                                        const CollectiveOptions& options) {
-  const std::size_t align = rounds ? std::max<std::size_t>(kAlign, options.bfp.block) : kAlign;
-  const std::string key = fmt::format("{} {} {} {}", name_of_options(options), count, rounds, align);
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-  schedule::Request wanted;
-  wanted.world = options_.world;
-  wanted.rank = options_.rank;
-  wanted.count = count;
-  wanted.align = align;
-  wanted.sub_nodes = options.sub_nodes;
-  wanted.switches = options.switches;
-  wanted.group = options.group;
-  wanted.between = options.between;
-  const auto steps = schedule::make(options.algorithm, wanted);
-  if (!steps) return tl::unexpected(steps.error());
-  for (const auto& step : *steps) {
-    for (const auto& transfer : step) {
-      if (transfer.peer == schedule::kSwitch) {
-        return netfold::fail(ErrorCode::kInvalidArgument,
-                             fmt::format("'{}' needs a switch: here ranks fold among themselves", options.algorithm));
-      }
-    }
-  }
-  if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, options_.world, options_.rank, count, rounds));
 }
 
 Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const CollectiveOptions& options) {
@@ -164,7 +98,7 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
   }
-  auto slices = slices_of(request, options);
+  auto slices = plans_.slices_of(request, options);
   if (!slices) return tl::unexpected(slices.error());
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {
@@ -186,10 +120,13 @@ std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
     if (auto taken = take(0)) return taken;
     const Nanoseconds time = now();
     if (time >= deadline) return std::nullopt;
+    if (is_closing_) return take(deadline - time);
     const std::unique_lock lock(driving_, std::try_to_lock);
-    if (!lock || !executor_ || has_failed_) {  // somebody else drives, or nobody can
-      return take(std::min<Nanoseconds>(deadline - time, kMillisecond));
+    if (!lock) {  // somebody else drives
+      if (auto taken = take(std::min<Nanoseconds>(deadline - time, kMillisecond))) return taken;
+      continue;
     }
+    if (!executor_ || has_failed_) return take(deadline - time);  // nobody can drive
     if (step()) continue;
     if (auto taken = take(0)) return taken;
     rest(deadline);
@@ -213,8 +150,8 @@ void HostGroup::close(std::optional<Error> error) {
     is_closing_ = true;
   }
   wakeup_.wake();
-  if (thread_.joinable()) thread_.join();
   const std::lock_guard driving(driving_);
+  if (thread_.joinable()) thread_.join();
   if (mesh_ && executor_) {
     say_goodbye();
     fail(closed_error(), false);

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 
 #include "engine/collective/executor.h"
 #include "engine/collective/mesh.h"
+#include "engine/collective/plans.h"
 #include "engine/completions.h"
 #include "engine/thread_setup.h"
 #include "engine/wakeup.h"
@@ -29,15 +29,6 @@ struct HostGroupOptions {
   int core = kAnyCore;           // of the progress thread
   bool shm = true;               // between ranks of one machine
   bool inline_progress = false;  // no thread: wait() and next_completion() drive the all-reduces
-};
-
-// How; what is AllReduce's.
-struct CollectiveOptions {
-  std::string algorithm = "ring";
-  int sub_nodes = 0, switches = 0;  // as schedule::Request
-  int group = 0;
-  std::string between = "ring";
-  numbers::BfpShape bfp = {};
 };
 
 struct HostGroupStats {
@@ -54,7 +45,7 @@ class HostGroup {
   static Result<std::unique_ptr<HostGroup>> open(HostGroupOptions options);
   ~HostGroup();  // close()
 
-  std::string address() const { return link::to_string(mesh_->address()); }
+  const std::string& address() const { return address_; }
   // Blocks until all ranks are connected to each other, at most timeout_s. `keep_going` is asked at least every 100 ms;
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
@@ -81,8 +72,6 @@ class HostGroup {
     std::vector<Slice> slices;
   };
 
-  Result<std::vector<Slice>> slices_of(const AllReduce& request, const CollectiveOptions& options);
-  Result<std::shared_ptr<const Plan>> plan_for(std::size_t count, bool rounds, const CollectiveOptions& options);
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
@@ -100,9 +89,10 @@ class HostGroup {
 
   HostGroupOptions options_;
   std::unique_ptr<Mesh> mesh_;
+  std::string address_;
   Wakeup wakeup_;
 
-  // Of whoever drives: the progress thread, or the holder of driving_.
+  // Of whoever drives: the progress thread, or the holder of driving_, which calls that begin or end it hold too.
   std::mutex driving_;
   std::unique_ptr<Executor> executor_;
   Nanoseconds last_progress_ = 0, next_look_ = 0;
@@ -112,10 +102,11 @@ class HostGroup {
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
   std::deque<Submitted> submitted_;
-  std::map<std::string, std::shared_ptr<const Plan>> plans_;
+  Plans plans_;
   Ticket last_ticket_ = 0;
   std::optional<Error> failure_, parting_error_;
-  bool is_connected_ = false, is_closing_ = false;
+  bool is_connected_ = false;
+  std::atomic<bool> is_closing_ = false;
   HostGroupStats stats_;
   std::atomic<bool> has_submissions_ = false, has_failed_ = false;
 

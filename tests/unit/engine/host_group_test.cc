@@ -43,6 +43,7 @@ double tolerance(Format format, int world) {
 void expect_sums(const std::vector<std::vector<float>>& inputs, const std::vector<std::vector<float>>& results,
                  Format format) {
   const auto world = inputs.size();
+  if (inputs[0].empty()) return;
   for (std::size_t rank = 1; rank < world; ++rank) {
     ASSERT_EQ(std::memcmp(results[0].data(), results[rank].data(), results[0].size() * sizeof(float)), 0)
         << "rank " << rank << " ends with other bits than rank 0";
