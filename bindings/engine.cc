@@ -12,7 +12,9 @@
 
 #include "engine/client.h"
 #include "engine/switch_server.h"
+#include "errors.h"
 #include "module.h"
+#include "tickets.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,42 +23,6 @@ namespace {
 
 using engine::Client;
 using engine::SwitchServer;
-
-constexpr Nanoseconds kSignalPeriod = 100 * kMillisecond;  // how long a Ctrl-C may wait for a blocking call
-
-nb::object error_type() {
-  return nb::module_::import_("netfold.errors").attr("NetfoldError");
-}
-
-nb::object to_python(const Error& error) {
-  return error_type()(error.message, name_of(error.code), error.rank);
-}
-
-[[noreturn]] void raise(const Error& error) {
-  const nb::object exception = to_python(error);
-  PyErr_SetObject(error_type().ptr(), exception.ptr());
-  throw nb::python_error();
-}
-
-// Called without the interpreter's lock, from time to time, by calls that block.
-bool no_signal_came() {
-  const nb::gil_scoped_acquire acquire;
-  return PyErr_CheckSignals() == 0;
-}
-
-numbers::Format format_of(const std::string& name) {
-  const auto format = numbers::format_named(name);
-  if (!format || *format == numbers::Format::kNone) {
-    throw nb::value_error(("'" + name + "' is no format: fp32, fp16, bf16, int32 or bfp").c_str());
-  }
-  return *format;
-}
-
-numbers::ElementType element_type_of(const std::string& name) {
-  const auto type = numbers::element_type_named(name);
-  if (!type) throw nb::value_error(("'" + name + "' is no element type: fp32, fp16, bf16 or int32").c_str());
-  return *type;
-}
 
 nb::dict to_dict(const engine::StreamStats& stats) {
   nb::dict dict;
@@ -100,28 +66,8 @@ class PyClient {
     return *ticket;
   }
 
-  void wait(std::uint64_t ticket) {
-    for (;;) {
-      const auto completion = [&] {
-        const nb::gil_scoped_release release;
-        return client_->wait(ticket, kSignalPeriod);
-      }();
-      if (completion) {
-        if (completion->error) raise(*completion->error);
-        return;
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-  }
-
-  std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
-    const auto completion = [&] {
-      const nb::gil_scoped_release release;
-      return client_->next_completion(from_seconds(timeout_s));
-    }();
-    if (!completion) return std::nullopt;
-    return std::tuple(completion->ticket, completion->error ? to_python(*completion->error) : nb::none());
-  }
+  void wait(std::uint64_t ticket) { wait_for_ticket(*client_, ticket); }
+  auto next_completion(double timeout_s) { return next_finished(*client_, timeout_s); }
 
   nb::dict stats() const { return to_dict(client_->stats()); }
 

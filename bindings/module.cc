@@ -6,5 +6,6 @@ NB_MODULE(_core, module) {
   bind_numbers(module);
   bind_codec_timing(module);
   bind_engine(module);
+  bind_host_group(module);
   bind_schedule(module);
 }

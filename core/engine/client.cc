@@ -82,36 +82,12 @@ Result<Client::Ticket> Client::submit(const AllReduce& request) {
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {
-    completions_[ticket] = failure_ ? *failure_ : closed_error();
-    completion_order_.push_back(ticket);
-    completed_.notify_all();
+    completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;
   }
   submitted_.push_back(std::make_unique<Operation>(ticket, request, lease_));
   wakeup_.wake();
   return ticket;
-}
-
-std::optional<Completion> Client::wait(Ticket ticket, Nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  const auto is_there = [&] { return completions_.contains(ticket); };
-  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_there)) return std::nullopt;
-  Completion completion{ticket, std::move(completions_[ticket])};
-  completions_.erase(ticket);
-  std::erase(completion_order_, ticket);
-  return completion;
-}
-
-std::optional<Completion> Client::next_completion(Nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return !completion_order_.empty() || is_closed_; };
-  if (!completed_.wait_for(lock, std::chrono::nanoseconds(timeout), is_over)) return std::nullopt;
-  if (completion_order_.empty()) return std::nullopt;
-  const Ticket ticket = completion_order_.front();
-  completion_order_.pop_front();
-  Completion completion{ticket, std::move(completions_[ticket])};
-  completions_.erase(ticket);
-  return completion;
 }
 
 void Client::close(std::optional<Error> error) {
@@ -153,9 +129,7 @@ void Client::run() {
   }
   control_->leave(failure_ ? std::nullopt : parting_error_);
   fail(closed_error(), false);
-  const std::lock_guard lock(mutex_);
-  is_closed_ = true;
-  completed_.notify_all();
+  completions_.close();
 }
 
 void Client::sleep(bool link_is_full) {
@@ -184,12 +158,8 @@ void Client::take_submissions(Nanoseconds now) {
     const std::lock_guard lock(mutex_);
     taken.swap(submitted_);
     if (failure_) {
-      for (const auto& operation : taken) {
-        completions_[operation->ticket()] = failure_;
-        completion_order_.push_back(operation->ticket());
-      }
+      for (const auto& operation : taken) completions_.add({operation->ticket()}, failure_);
       taken.clear();
-      completed_.notify_all();
     }
   }
   for (auto& operation : taken) stream_.submit(std::move(operation), now);
@@ -241,13 +211,11 @@ void Client::fail(const Error& error, bool tell_others) {
 }
 
 void Client::complete(const std::vector<Ticket>& tickets, const std::optional<Error>& error) {
-  const std::lock_guard lock(mutex_);
-  stats_ = stream_.stats();
-  for (const Ticket ticket : tickets) {
-    completions_[ticket] = error;
-    completion_order_.push_back(ticket);
+  {
+    const std::lock_guard lock(mutex_);
+    stats_ = stream_.stats();
   }
-  if (!tickets.empty()) completed_.notify_all();
+  completions_.add(tickets, error);
 }
 
 }  // namespace netfold::engine

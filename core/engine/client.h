@@ -3,10 +3,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/completions.h"
 #include "engine/control_connection.h"
 #include "engine/stream.h"
 #include "engine/thread_setup.h"
@@ -38,11 +37,6 @@ struct ClientOptions {
   std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
 };
 
-struct Completion {
-  Operation::Ticket ticket;
-  std::optional<Error> error;
-};
-
 class Client {
  public:
   using Ticket = Operation::Ticket;
@@ -56,8 +50,8 @@ class Client {
 
   // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
   // empty at once when the client has been closed and everything was taken.
-  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout);
-  std::optional<Completion> next_completion(Nanoseconds timeout);
+  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) { return completions_.wait(ticket, timeout); }
+  std::optional<Completion> next_completion(Nanoseconds timeout) { return completions_.next(timeout); }
 
   // Leaves the job. Unfinished all-reduces complete with an error. `error`, if there is one, is told to the others.
   void close(std::optional<Error> error = std::nullopt);
@@ -89,16 +83,14 @@ class Client {
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
-  std::condition_variable completed_;
   std::deque<std::unique_ptr<Operation>> submitted_;
-  std::map<Ticket, std::optional<Error>> completions_;  // finished and not taken yet
-  std::deque<Ticket> completion_order_;
   Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   std::optional<Error> parting_error_;
-  bool is_closing_ = false, is_closed_ = false;
+  bool is_closing_ = false;
   StreamStats stats_;
 
+  Completions completions_;
   std::thread thread_;
 };
 

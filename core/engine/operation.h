@@ -11,22 +11,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/all_reduce.h"
 #include "numbers/codec.h"
 #include "session/window.h"
 #include "wire/lease.h"
 
 namespace netfold::engine {
-
-// `in` and `out` hold `count` elements of `type`; they may be the same memory. Both must live, and stay untouched by
-// the caller, until the all-reduce completes.
-struct AllReduce {
-  const void* in = nullptr;
-  void* out = nullptr;
-  std::size_t count = 0;
-  numbers::ElementType type = numbers::ElementType::kFp32;
-  numbers::Format format = numbers::Format::kFp32;
-  bool average = false;
-};
 
 class Operation {
  public:

@@ -17,13 +17,13 @@ struct Team {
   static Team of(int world);
 };
 
-Steps ring(Collective collective, const Team& team, int place, std::size_t count);
-Steps halving_doubling(const Team& team, int place, std::size_t count);
-Steps rabenseifner(const Team& team, int place, std::size_t count);
+Steps ring(Collective collective, const Team& team, int place, std::size_t count, std::size_t align);
+Steps halving_doubling(const Team& team, int place, std::size_t count, std::size_t align);
+Steps rabenseifner(const Team& team, int place, std::size_t count, std::size_t align);
 Steps recursive_doubling(const Team& team, int place, std::size_t count);
 Steps binomial_fold(const Team& team, int place, std::size_t count);  // to place 0
 Steps binomial_broadcast(const Team& team, int place, int root, std::size_t count);
-Steps double_binary_tree(const Team& team, int place, std::size_t count);
+Steps double_binary_tree(const Team& team, int place, std::size_t count, std::size_t align);
 Steps dissemination_barrier(const Team& team, int place);
 
 // Ranks of a BiGraph of `switches` with `sub_nodes` each, in physical order: the switches of the upper half first.

@@ -11,7 +11,8 @@
 namespace netfold::schedule {
 namespace {
 
-Steps swap_halves(const Team& team, int place, std::size_t count, const std::vector<int>& distances) {
+Steps swap_halves(const Team& team, int place, std::size_t count, std::size_t align,
+                  const std::vector<int>& distances) {
   Steps steps;
   hand_over(steps, team, place, count);
   const PowerOfTwo inner(team, place);
@@ -25,8 +26,8 @@ Steps swap_halves(const Team& team, int place, std::size_t count, const std::vec
     for (const int distance : distances) {
       const int partner = *inner.place ^ distance;
       const int half = *inner.place < partner ? 0 : 1;
-      swaps.push_back({team.ranks[static_cast<std::size_t>(inner.place_in_team(partner))], part_of(segment, 2, half),
-                       part_of(segment, 2, 1 - half)});
+      swaps.push_back({team.ranks[static_cast<std::size_t>(inner.place_in_team(partner))],
+                       part_of(segment, 2, half, align), part_of(segment, 2, 1 - half, align)});
       segment = swaps.back().kept;
     }
     for (const Swap& swap : swaps) {
@@ -44,16 +45,16 @@ Steps swap_halves(const Team& team, int place, std::size_t count, const std::vec
 
 }  // namespace
 
-Steps halving_doubling(const Team& team, int place, std::size_t count) {
+Steps halving_doubling(const Team& team, int place, std::size_t count, std::size_t align) {
   std::vector<int> distances;
   for (int distance = 1; distance < PowerOfTwo(team, place).size; distance *= 2) distances.push_back(distance);
-  return swap_halves(team, place, count, distances);
+  return swap_halves(team, place, count, align, distances);
 }
 
-Steps rabenseifner(const Team& team, int place, std::size_t count) {
+Steps rabenseifner(const Team& team, int place, std::size_t count, std::size_t align) {
   std::vector<int> distances;
   for (int distance = PowerOfTwo(team, place).size / 2; distance >= 1; distance /= 2) distances.push_back(distance);
-  return swap_halves(team, place, count, distances);
+  return swap_halves(team, place, count, align, distances);
 }
 
 }  // namespace netfold::schedule

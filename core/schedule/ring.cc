@@ -9,24 +9,25 @@
 namespace netfold::schedule {
 namespace {
 
-void go_round(Steps& steps, const Team& team, int place, std::size_t count, Action action, int first_segment) {
+void go_round(Steps& steps, const Team& team, int place, std::size_t count, std::size_t align, Action action,
+              int first_segment) {
   const int n = team.size();
   const auto wrap = [n](int index) { return ((index % n) + n) % n; };
   const int right = team.ranks[static_cast<std::size_t>(wrap(place + 1))];
   const int left = team.ranks[static_cast<std::size_t>(wrap(place - 1))];
   for (int step = 0; step < n - 1; ++step) {
-    const Segment sent = part_of({0, count}, n, wrap(first_segment - step));
-    const Segment received = part_of({0, count}, n, wrap(first_segment - step - 1));
+    const Segment sent = part_of({0, count}, n, wrap(first_segment - step), align);
+    const Segment received = part_of({0, count}, n, wrap(first_segment - step - 1), align);
     add_step(steps, {{Action::kSend, right, sent.offset, sent.count}, {action, left, received.offset, received.count}});
   }
 }
 
 }  // namespace
 
-Steps ring(Collective collective, const Team& team, int place, std::size_t count) {
+Steps ring(Collective collective, const Team& team, int place, std::size_t count, std::size_t align) {
   Steps steps;
-  if (collective != Collective::kAllGather) go_round(steps, team, place, count, Action::kFold, place - 1);
-  if (collective != Collective::kReduceScatter) go_round(steps, team, place, count, Action::kStore, place);
+  if (collective != Collective::kAllGather) go_round(steps, team, place, count, align, Action::kFold, place - 1);
+  if (collective != Collective::kReduceScatter) go_round(steps, team, place, count, align, Action::kStore, place);
   return steps;
 }
 

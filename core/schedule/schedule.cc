@@ -35,8 +35,9 @@ Result<Steps> make_hdrm(const Request& request, const Team& team, int place) {
   Team mapped = team;
   for (std::size_t i = 0; i < mapping->size(); ++i)
     mapped.ranks[static_cast<std::size_t>((*mapping)[i])] = team.ranks[i];
-  return all_reduce_only("hdrm", request,
-                         halving_doubling(mapped, (*mapping)[static_cast<std::size_t>(place)], request.count));
+  return all_reduce_only(
+      "hdrm", request,
+      halving_doubling(mapped, (*mapping)[static_cast<std::size_t>(place)], request.count, request.align));
 }
 
 // Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.
@@ -73,11 +74,11 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
          return all_reduce_only("ring", r, {});
        }
-       return ring(r.collective, team, place, r.count);
+       return ring(r.collective, team, place, r.count, r.align);
      }},
     {{"halving-doubling", "partners at distance 1, 2, 4, ... swap halves: 2 log n steps (eflops V-A)"},
      [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("halving-doubling", r, halving_doubling(team, place, r.count));
+       return all_reduce_only("halving-doubling", r, halving_doubling(team, place, r.count, r.align));
      }},
     {{"hdrm", "halving-doubling with ranks mapped to a BiGraph, one connection a link (eflops V-B, Algorithm 1)"},
      [](const Request& r, const Team& team, int place) { return make_hdrm(r, team, place); }},
@@ -87,7 +88,7 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
      }},
     {{"rabenseifner", "partners at distance n/2, n/4, ... swap halves, then back (Rabenseifner 2004)"},
      [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("rabenseifner", r, rabenseifner(team, place, r.count));
+       return all_reduce_only("rabenseifner", r, rabenseifner(team, place, r.count, r.align));
      }},
     {{"binomial", "a fold up a binomial tree and a broadcast down: for very small tensors, and for broadcast"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
@@ -99,7 +100,7 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
      }},
     {{"double-binary-tree", "two complementary trees with half of the tensor each (Sanders 2009)"},
      [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("double-binary-tree", r, double_binary_tree(team, place, r.count));
+       return all_reduce_only("double-binary-tree", r, double_binary_tree(team, place, r.count, r.align));
      }},
     {{"hierarchical", "folds inside each machine (`group` ranks), then `between` the machines"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
@@ -143,10 +144,14 @@ Team Team::of(int world) {
   return team;
 }
 
-Segment part_of(Segment whole, int parts, int index) {
+Segment part_of(Segment whole, int parts, int index, std::size_t align) {
   const auto n = static_cast<std::size_t>(parts), i = static_cast<std::size_t>(index);
-  const std::size_t each = whole.count / n, longer = whole.count % n;
-  return {whole.offset + i * each + std::min(i, longer), each + (i < longer ? 1 : 0)};
+  const std::size_t units = (whole.count + align - 1) / align;
+  const std::size_t each = units / n, longer = units % n;
+  const auto cut = [&](std::size_t part) {
+    return std::min((part * each + std::min(part, longer)) * align, whole.count);
+  };
+  return {whole.offset + cut(i), cut(i + 1) - cut(i)};
 }
 
 void add_step(Steps& steps, Step step) {
@@ -164,6 +169,7 @@ Result<Steps> make(std::string_view algorithm, const Request& request) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("root {} is no rank of a world of {}", request.root, request.world));
   }
+  if (request.align < 1) return fail(ErrorCode::kInvalidArgument, "segments are aligned to one element or more");
   return make_on(algorithm, request, Team::of(request.world), request.rank);
 }
 

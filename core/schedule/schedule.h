@@ -49,14 +49,15 @@ struct Segment {
 };
 
 // Part `index` of `whole` cut into `parts` as equal as can be: the first ones are longer by one. This is also what
-// rank `index` owns in a reduce-scatter or an all-gather.
-Segment part_of(Segment whole, int parts, int index);
+// rank `index` owns in a reduce-scatter or an all-gather. Cuts fall on multiples of `align`, if `whole` starts at one.
+Segment part_of(Segment whole, int parts, int index, std::size_t align = 1);
 
 struct Request {
   Collective collective = Collective::kAllReduce;
   int world = 1;
   int rank = 0;
   std::size_t count = 0;            // elements of the whole buffer
+  std::size_t align = 1;            // segments are cut at multiples of it, so that bfp blocks stay whole
   int root = 0;                     // broadcast
   int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each, ranks in physical order
   int group = 0;                    // hierarchical: ranks of one machine, neighbours in rank order

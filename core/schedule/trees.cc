@@ -85,7 +85,7 @@ void add_tree(std::map<int, Step>& by_step, int size, int place, Segment segment
 
 }  // namespace
 
-Steps double_binary_tree(const Team& team, int place, std::size_t count) {
+Steps double_binary_tree(const Team& team, int place, std::size_t count, std::size_t align) {
   const int n = team.size();
   std::map<int, Step> by_step;
   if (n > 1) {
@@ -95,8 +95,9 @@ Steps double_binary_tree(const Team& team, int place, std::size_t count) {
     const bool mirrors = n % 2 == 0;
     const auto other = [&](int index) { return mirrors ? n - 1 - index : (index + 1) % n; };
     const int place_in_other = mirrors ? n - 1 - place : (place - 1 + n) % n;
-    add_tree(by_step, n, place, part_of({0, count}, 2, 0), rank_at);
-    add_tree(by_step, n, place_in_other, part_of({0, count}, 2, 1), [&](int index) { return rank_at(other(index)); });
+    add_tree(by_step, n, place, part_of({0, count}, 2, 0, align), rank_at);
+    add_tree(by_step, n, place_in_other, part_of({0, count}, 2, 1, align),
+             [&](int index) { return rank_at(other(index)); });
   }
   Steps steps;
   for (auto& [step, transfers] : by_step) add_step(steps, std::move(transfers));

@@ -6,6 +6,7 @@ Marks: `root` (needs root), `namespaces` (needs network namespaces, as root or i
 from __future__ import annotations
 
 import functools
+import multiprocessing.forkserver
 import os
 import secrets
 import shutil
@@ -124,3 +125,13 @@ def nothing_left_behind() -> Iterator[None]:
         if time.monotonic() > deadline:
             pytest.fail(f"left behind: {left}")
         time.sleep(0.05)
+
+
+@pytest.fixture
+def no_rank_left() -> Iterator[None]:
+    """Fails the test that a rank of torch_ranks outlives (the server that ranks are forked from stays)."""
+    multiprocessing.forkserver.ensure_running()
+    before = _children()
+    yield
+    left = _children() - before
+    assert {process for process in left if "resource_tracker" not in " ".join(process.cmdline())} == set()

@@ -141,6 +141,9 @@ def test_sizes_and_sweeps() -> None:
 def test_a_plan_counts_its_steps() -> None:
     assert Plan({"1 MiB": MIB}, repeat=5).steps() == 6 * (1 + 1 + 3)
     assert Plan({"1 MiB": MIB}, repeat=1, against=("gloo",), faults=Faults(loss=0.01)).steps() == 2 * (2 + 1)
+    assert Plan({"1 MiB": MIB}, "in-network,ring,auto", repeat=1, against=("gloo",)).steps() == 2 * (3 + 1)
+    faulty = Plan({"1 MiB": MIB}, "ring", repeat=1, against=(), faults=Faults(loss=0.01), faults_by="kernel")
+    assert faulty.steps() == 2 * 2
 
 
 @pytest.mark.parametrize("suffix", plots.SUFFIXES)
@@ -193,6 +196,25 @@ def test_lab_run_reports_every_system_in_json(tmp_path: Path) -> None:
 
 @pytest.mark.namespaces
 @pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_lab_run_measures_host_algorithms(tmp_path: Path) -> None:
+    lab = LabCommands(tmp_path)
+    done = lab.run(
+        *("run", "--workers", "3", "--rate-mbit-s", "100", "--size-bytes", "262144", "--against", "gloo"),
+        *("--algorithm", "ring,halving-doubling,in-network", "--repeat", "2", "--json"),
+    )
+    report = json.loads(done.stdout)
+    check_report(report, "lab run", {"netfold": 3, "gloo": 1}, repeat=2)
+    by_name = {(one["system"], one["algorithm"]): one for one in report["results"]}
+    ring = by_name["netfold", "ring"]
+    assert ring["bound_s"] == by_name["netfold", "halving-doubling"]["bound_s"] == by_name["gloo", "ring"]["bound_s"]
+    assert ring["bound_s"] == pytest.approx(bounds.seconds(bounds.ring_wire_bytes(262144, 1500, 3), 100))
+    assert ring["wire_bytes_sent"] >= 0.98 * ring["wire_bytes_bound"], "all of it crossed the link: no shared memory"
+    assert lab.files() == []
+
+
+@pytest.mark.namespaces
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
 @pytest.mark.parametrize("by", ["kernel", "netfold"])
 @pytest.mark.usefixtures("nothing_left_behind")
 def test_faults_change_no_bit(tmp_path: Path, by: str) -> None:
@@ -207,17 +229,55 @@ def test_faults_change_no_bit(tmp_path: Path, by: str) -> None:
     assert len(clean["digests"]) == 1
 
 
+@pytest.fixture
+def app() -> typer.Typer:
+    bench = typer.Typer()
+    bench.callback()(lambda: None)
+    allreduce.register(bench)
+    return bench
+
+
 @pytest.mark.usefixtures("nothing_left_behind")
-def test_bench_allreduce_over_loopback() -> None:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    allreduce.register(app)
+def test_bench_allreduce_over_loopback(app: typer.Typer) -> None:
     ours = "in-network" if HAS_CORE else "none"
     words = ["allreduce", "--ranks", "2", "--size-bytes", "262144", "--algorithm", ours, "--against", ",".join(PEERS)]
     done = CliRunner().invoke(app, [*words, "--repeat", "2", "--json"])
     assert done.exit_code == 0, done.output
     systems = {"netfold": int(HAS_CORE), "gloo": 1, "openmpi": 3 * int(HAS_MPI)}
     check_report(json.loads(done.stdout), "bench allreduce", systems, repeat=2)
+
+
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_bench_allreduce_measures_host_algorithms(app: typer.Typer, ranks: int) -> None:
+    ours = "ring,halving-doubling,recursive-doubling,hierarchical,hdrm,auto"
+    words = ["allreduce", "--ranks", str(ranks), "--size-bytes", "262144", "--algorithm", ours, "--against", "gloo"]
+    done = CliRunner().invoke(app, [*words, "--bigraph", f"{ranks // 2}x2", "--group", "2", "--repeat", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    check_report(report, "bench allreduce", {"netfold": 6, "gloo": 1}, repeat=2)
+    assert report["parameters"]["algorithm"] == ours
+    assert [one["algorithm"] for one in report["results"] if one["system"] == "netfold"] == ours.split(",")
+
+
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.parametrize(
+    ("algorithm", "more", "says"),
+    [
+        ("hdrm", ("--bigraph", "2x2"), "--algorithm hdrm for 3 ranks"),
+        ("hdrm", ("--bigraph", "many"), "4x8"),
+        ("hierarchical", (), "group"),
+        ("ring,tree", (), "--algorithm is one of"),
+        ("none,ring", (), "--algorithm is one of"),
+    ],
+)
+def test_an_algorithm_that_cannot_serve_is_wrong_usage(
+    app: typer.Typer, algorithm: str, more: tuple[str, ...], says: str
+) -> None:
+    done = CliRunner().invoke(app, ["allreduce", "--ranks", "3", "--algorithm", algorithm, *more])
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
 
 
 def test_a_rank_that_cannot_start_is_an_error_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

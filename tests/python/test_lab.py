@@ -216,6 +216,8 @@ def unprivileged() -> LabCommands:
         (("run", "--repeat", "0"), "--repeat is at least 1"),
         (("run", "--algorithm", "tree"), "--algorithm is one of"),
         (("run", "--algorithm", "none", "--against", ""), "nothing to measure"),
+        (("run", "--algorithm", "ring", "--loss", "0.1"), "Take kernel"),
+        (("run", "--algorithm", "hdrm", "--bigraph", "2x2"), "for 8 ranks"),
         (("run", "--sweep-workers", "8..2"), "upwards"),
         (("run", "--out", "plot.gif"), "--out ends in"),
         (("run", "--out", "plot.png", "--against", ""), "needs --algorithm in-network and a peer"),

@@ -46,6 +46,10 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_WINDOW", "-1", "packets"),
         ("NETFOLD_WINDOW", "16385", "up to 16384"),
         ("NETFOLD_WINDOW", "many", "number of packets"),
+        ("NETFOLD_ALGORITHM", "tree", "in-network, ring, halving-doubling"),
+        ("NETFOLD_BIGRAPH", "4,8", "4x8"),
+        ("NETFOLD_BIGRAPH", "0x8", "4x8"),
+        ("NETFOLD_GROUP", "0", "at least 1"),
     ],
 )
 def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:
@@ -53,6 +57,22 @@ def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:
         load(None, {variable: value})
     assert variable in str(refusal.value)
     assert says in str(refusal.value)
+
+
+def test_algorithms() -> None:
+    assert load(None, {}).algorithm == "in-network"
+    settings = load(Options(bigraph=(4, 8)), {"NETFOLD_ALGORITHM": "hdrm", "NETFOLD_GROUP": "4"})
+    assert (settings.algorithm, settings.bigraph, settings.group) == ("hdrm", (4, 8), 4)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("NETFOLD_SECRET", "s"), ("NETFOLD_REQUIRE_AUTH", "yes"), ("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
+)
+def test_what_only_a_switch_does_is_refused_with_a_host_algorithm(variable: str, value: str) -> None:
+    assert load(None, {variable: value}).algorithm == "in-network"
+    with pytest.raises(ValueError, match=rf"{variable}.*in-network, not ring"):
+        load(None, {variable: value, "NETFOLD_ALGORITHM": "ring"})
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -50,11 +50,19 @@ def _as_tensor(parameters: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(parameters), dtype=torch.float32)
 
 
-def test_ddp_learns_what_it_learns_with_gloo() -> None:
-    netfold = values(run_ranks(_ddp_body, 20, world=3))
+@pytest.mark.parametrize("algorithm", ["in-network", "ring", "auto"])
+def test_ddp_learns_what_it_learns_with_gloo(algorithm: str) -> None:
+    netfold = values(run_ranks(_ddp_body, 20, world=3, environment={"NETFOLD_ALGORITHM": algorithm}))
     gloo = values(run_ranks(_ddp_body, 20, world=3, backend="gloo"))
     assert len(set(netfold)) == 1, "the ranks differ"
     torch.testing.assert_close(_as_tensor(netfold[0]), _as_tensor(gloo[0]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wire", ["fp32", "bfp"])
+def test_two_runs_of_a_ring_give_the_same_parameters(wire: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": "ring", "NETFOLD_FORMAT": wire}
+    runs = [run for _ in range(2) for run in values(run_ranks(_ddp_body, 10, world=4, environment=environment))]
+    assert len(set(runs)) == 1
 
 
 @pytest.mark.parametrize("wire", ["fp32", "bfp"])

@@ -8,6 +8,8 @@ import typer
 
 from netfold.lab.guard import sentences
 
+ALGORITHM_HELP = "Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone."
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to `netfold bench`."""
@@ -16,7 +18,9 @@ def register(app: typer.Typer) -> None:
     def allreduce(
         ranks: Annotated[int, typer.Option("--ranks", "--workers", help="Processes that fold together.")] = 8,
         size_bytes: Annotated[str, typer.Option(help="Bytes of FP32 gradients; several, with commas.")] = "16777216",
-        algorithm: Annotated[str, typer.Option(help="in-network, or none for the peers alone.")] = "in-network",
+        algorithm: Annotated[str, typer.Option(help=ALGORITHM_HELP)] = "in-network",
+        bigraph: Annotated[str, typer.Option(help="hdrm: sub-nodes x switches, as 4x8.")] = "",
+        group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
         against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi.")] = "gloo,openmpi",
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
@@ -39,7 +43,10 @@ def register(app: typer.Typer) -> None:
                 repeat,
                 timeout_s,
                 seed,
+                bigraph=comparison.bigraph_of(bigraph),
+                group=group,
             )
+            plan.check(ranks)
             with progress_bar(plan.steps()) as progress:
                 entries = comparison.locally(ranks, plan, progress)
             show(

@@ -8,7 +8,8 @@ where wire_bytes is what one worker sends: the packets' payloads, and in each pa
 UDP, 20 of IPv4 and 14 of Ethernet (preamble, checksum and gap are not charged by the token bucket, for anybody). Up and
 down run at once. The token bucket's first `burst` bytes go at once, so a start from rest can be burst * 8 / rate
 faster: that is `bound_from_rest_s`. A ring's bound is 2 (n - 1) / n of the tensor, in TCP segments (66 bytes of headers
-to 1448 of payload at an MTU of 1500).
+to 1448 of payload at an MTU of 1500). Halving-doubling sends as much, and ranks that sum among themselves cannot do
+with less: it is the bound of everything but the switch.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def in_network_wire_bytes(count: int, mtu: int, wire: str, block: int = 16, mant
     return total + (payload_bytes(rest, wire, block, mantissa) + headers if rest else 0)
 
 
-def ring_wire_bytes(size_bytes: int, mtu: int, world: int) -> int:
+def ring_wire_bytes(gradient_bytes: int, mtu: int, world: int) -> int:
     """Bytes one worker sends in a ring over TCP, acknowledgements left out."""
-    data = 2 * (world - 1) * size_bytes // world
+    data = 2 * (world - 1) * gradient_bytes // world
     segments = -(-data // (mtu - IP_TCP))
     return data + segments * (ETHERNET + IP_TCP)
 

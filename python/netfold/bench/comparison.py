@@ -8,25 +8,30 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from netfold import algorithms
+from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
 from netfold.bench.sites import LabSite, LocalSite, Site
-from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
-ALGORITHMS = ("in-network", "none")  # none: peers only
+NONE = "none"  # the peers alone
+ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
 SIZE_MAX = 8 << 30
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. Sizes by name, in bytes."""
+    """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
+
+    `bigraph` and `group` are what HostPlan takes."""
 
     sizes: dict[str, int]
-    algorithm: str = "in-network"
+    algorithm: str = IN_NETWORK
     wire: str = "fp32"
     against: tuple[str, ...] = ("gloo", "openmpi")
     repeat: int = 5
@@ -36,10 +41,15 @@ class Plan:
     faults_by: str = "netfold"
     block: int = 16
     mantissa: int = 7
+    bigraph: tuple[int, int] = (0, 0)
+    group: int = 0
 
     def __post_init__(self) -> None:
-        if self.algorithm not in ALGORITHMS:
-            raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+        for name in self.algorithm.split(","):
+            if name not in ALGORITHMS or (name == NONE and self.algorithm != NONE):
+                raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+        if self.faults and self.faults_by == "netfold" and self.hosts():
+            raise UsageError("--faults-by netfold is for --algorithm in-network: TCP hides them. Take kernel")
         if self.wire not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
         for peer in self.against:
@@ -56,7 +66,7 @@ class Plan:
         for size in self.sizes.values():
             if size % tensors.ELEMENT_BYTES or not 0 < size <= SIZE_MAX:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
-        if self.algorithm == "none" and not self.against:
+        if self.algorithm == NONE and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
 
     def parameters(self) -> dict[str, Any]:
@@ -65,10 +75,27 @@ class Plan:
         sizes, wire = told.pop("sizes"), told.pop("wire")
         return {"size_bytes": list(sizes.values()), "format": wire, **told}
 
+    def is_in_network(self) -> bool:
+        """Whether a switch takes part."""
+        return IN_NETWORK in self.algorithm.split(",")
+
+    def hosts(self) -> list[HostPlan]:
+        """Those of our algorithms that need no switch."""
+        names = dict.fromkeys(self.algorithm.split(","))
+        return [HostPlan(name, self.bigraph, self.group) for name in names if name not in (IN_NETWORK, NONE)]
+
+    def check(self, world: int) -> None:
+        """Raises UsageError where an algorithm cannot serve so many ranks."""
+        for plan in self.hosts():
+            try:
+                plan.check(world)
+            except ValueError as error:
+                raise UsageError(f"--algorithm {plan.algorithm} for {world} ranks: {error}") from None
+
     def steps(self) -> int:
         """How many all-reduces that is, for a progress bar."""
         peers = sum(len(PEERS[peer].algorithms) for peer in self.against)
-        own = 0 if self.algorithm == "none" else 1 + bool(self.faults)
+        own = (self.is_in_network() + len(self.hosts())) * (1 + bool(self.faults))
         return len(self.sizes) * (self.repeat + 1) * (peers + own)
 
 
@@ -84,8 +111,9 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     found = []
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
-    if plan.algorithm != "none":
-        clean = team(Netfold())
+    ours = [Netfold()] if plan.is_in_network() else []
+    for system in [*ours, *([NetfoldHosts(hosts)] if (hosts := plan.hosts()) else [])]:
+        clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:
             found.append(measure.Contestant(clean, f"kernel: {words.rpartition(',seed')[0]}", kernel_faults=True))
@@ -143,6 +171,14 @@ def locally(workers: int, plan: Plan, progress: Callable[[str], None]) -> list[d
 def peers_of(text: str) -> tuple[str, ...]:
     """`gloo,openmpi` as a tuple."""
     return tuple(dict.fromkeys(filter(None, text.split(","))))
+
+
+def bigraph_of(text: str) -> tuple[int, int]:
+    """`4x8` as two numbers; zeros where there is nothing."""
+    try:
+        return algorithms.bigraph_of(text) if text else (0, 0)
+    except ValueError as error:
+        raise UsageError(f"--bigraph: {error}") from None
 
 
 def sizes_of(text: str) -> dict[str, int]:

@@ -26,12 +26,14 @@ def draw(entries: Sequence[dict[str, Any]], path: Path) -> None:
     ours = _ours(entries)
     workers = sorted({one["workers"] for one in ours})
     lines = {"2(n-1)/n": [(n, ring_ratio(n)) for n in workers]}
-    for tensor in dict.fromkeys(one["tensor"] for one in ours):
-        points = [one for one in ours if one["tensor"] == tensor]
-        lines[f"{tensor} over the better peer"] = [(one["workers"], one["speedup_over_best_peer"]) for one in points]
+    several = len({one["algorithm"] for one in ours}) > 1
+    for tensor, algorithm in dict.fromkeys((one["tensor"], one["algorithm"]) for one in ours):
+        points = [one for one in ours if (one["tensor"], one["algorithm"]) == (tensor, algorithm)]
+        what = f"{tensor}, {algorithm}," if several else tensor
+        lines[f"{what} over the better peer"] = [(one["workers"], one["speedup_over_best_peer"]) for one in points]
         peers = sorted({name for one in points for name in one["speedup_over"]})
         for peer in peers if len(peers) > 1 else ():
-            lines[f"{tensor} over {peer}"] = [(one["workers"], one["speedup_over"][peer]) for one in points]
+            lines[f"{what} over {peer}"] = [(one["workers"], one["speedup_over"][peer]) for one in points]
     path.parent.mkdir(parents=True, exist_ok=True)
     (_draw_png if path.suffix == ".png" else _draw_html)(lines, path)
 

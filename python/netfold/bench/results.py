@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from netfold.algorithms import IN_NETWORK
 from netfold.bench import bounds
 from netfold.bench.measure import Series
 from netfold.bench.sites import Site
@@ -16,9 +17,10 @@ BOUND_FORMULA = "8 * wire_bytes_bound / (rate_mbit_s * 1e6)"
 
 def _bound(series: Series, site: Site, block: int, mantissa: int) -> int:
     """Bytes one worker must send at least, headers included, with this system's way of summing."""
-    if series.system == "netfold":
+    if series.algorithm == IN_NETWORK:
         return bounds.in_network_wire_bytes(series.tensor.count, site.mtu, series.wire, block, mantissa)
-    return bounds.ring_wire_bytes(series.tensor.size_bytes, site.mtu, site.world)
+    gradient_bytes = bounds.payload_bytes(series.tensor.count, series.wire, block, mantissa)
+    return bounds.ring_wire_bytes(gradient_bytes, site.mtu, site.world)
 
 
 def entry(series: Series, site: Site, burst_bytes: int, block: int, mantissa: int) -> dict[str, Any]:

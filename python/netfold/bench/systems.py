@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 import netfold
+from netfold.algorithms import HostPlan
 from netfold.bench.control import MeasurementError, check_running, tail
 from netfold.bench.mpi_build import rank_program
 from netfold.bench.sites import Site
@@ -155,6 +159,38 @@ class Netfold:
                 raise MeasurementError(f"{self.name}: the switch did not start within {timeout_s:g} s. {tail(log)}")
             time.sleep(POLL_S)
         return ready.read_text()
+
+
+class NetfoldHosts:
+    """Netfold without a switch: the ranks fold among themselves, by each of the algorithms in turn."""
+
+    name = "netfold"
+    key = "netfold-hosts"
+
+    def __init__(self, plans: Sequence[HostPlan]) -> None:
+        self.algorithms = tuple(plan.algorithm for plan in plans)
+        self._plans = plans
+
+    def wire(self, wanted: str) -> str:
+        """Any of them."""
+        return wanted
+
+    def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
+        """A rank a namespace; they tell each other through files where they listen. Shared memory only where all
+        ranks are on one machine: the namespaces of a lab are separate machines."""
+        meeting = control.with_suffix(".meeting")
+        meeting.mkdir()
+        shared = "shm" if site.namespace(0) is None else "tcp"
+        module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared]
+        plans = json.dumps([asdict(plan) for plan in self._plans])
+        return [
+            spawn(
+                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans],
+                site,
+                log,
+            )
+            for rank in range(site.world)
+        ]
 
 
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}

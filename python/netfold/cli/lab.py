@@ -151,7 +151,11 @@ def run(
     workers: Workers = 8,
     rate_mbit_s: Rate = 200.0,
     size_bytes: Annotated[str, typer.Option(help="Bytes of FP32 gradients; several, with commas.")] = "16777216",
-    algorithm: Annotated[str, typer.Option(help="in-network, or none for the peers alone.")] = "in-network",
+    algorithm: Annotated[
+        str, typer.Option(help="Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone.")
+    ] = "in-network",
+    bigraph: Annotated[str, typer.Option(help="hdrm: sub-nodes x switches, as 4x8.")] = "",
+    group: Annotated[int, typer.Option(min=0, help="hierarchical: workers of one machine.")] = 0,
     wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
     against: Annotated[str, typer.Option(help="Peers on the same links in the same run.")] = "gloo,openmpi",
     repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
@@ -194,8 +198,20 @@ def run(
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
         labs = [LabSpec(n, rate_mbit_s, switch_rate_mbit_s, mtu, burst_bytes, latency_ms) for n in counts]
         plan = comparison.Plan(
-            sizes, algorithm, wire, comparison.peers_of(against), repeat, timeout_s, seed, faults, faults_by
+            sizes,
+            algorithm,
+            wire,
+            comparison.peers_of(against),
+            repeat,
+            timeout_s,
+            seed,
+            faults,
+            faults_by,
+            bigraph=comparison.bigraph_of(bigraph),
+            group=group,
         )
+        for count in counts:
+            plan.check(count)
         if userns.lacking():
             kept.sweep()
             userns.enter(own_arguments())

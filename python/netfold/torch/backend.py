@@ -1,7 +1,8 @@
 """The process group's backend: which all-reduces the network folds, and its life from join to leave.
 
-Plain words used here: a *fold* is an all-reduce done by the switch; a collective is *foldable* if it is a SUM or AVG of
-strided fp32, fp16, bf16 or int32 tensors. Everything else goes to the inner Gloo (gloo_served.py).
+Plain words used here: a *fold* is an all-reduce done by Netfold, in the switch or, with a host algorithm, among the
+ranks; a collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. Everything else
+goes to the inner Gloo (gloo_served.py).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
+from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.torch import host_group
 from netfold.torch.completion import CompletionThread, Fold
-from netfold.torch.embedded_switch import EmbeddedSwitch
+from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
-from netfold.torch.switch_discovery import Agreement, agree
+from netfold.torch.switch_discovery import Agreement, agree, reachable_host
 from netfold.torch.work import FoldWork, JoinedWork
 
 CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int32: "int32"}
@@ -64,9 +67,16 @@ class NetfoldBackend(GlooServed):
 
     def _join(self, opts: _DistributedBackendOptions) -> None:
         timeout_s = self.settings.timeout_s or opts.timeout.total_seconds()
-        agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id, timeout_s)
         try:
-            client = _client(agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
+            agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id, timeout_s)
+        except Exception as error:
+            host_group.publish(opts.store, opts.group_rank, error=str(error))
+            raise
+        try:
+            if agreement.algorithm == IN_NETWORK:
+                client = _client(agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
+            else:
+                client = _host_client(opts, agreement, self.settings, timeout_s)
         except BaseException:
             if self._embedded is not None:
                 self._embedded.release(linger=False)
@@ -88,7 +98,7 @@ class NetfoldBackend(GlooServed):
         return self._shut_down
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this worker's client (packets, bytes, retransmissions, ...); empty in a group of one."""
+        """Counters of this worker's client (packets, retransmissions, ...) or host group; empty in a group of one."""
         return self._folds.stats() if self._folds is not None else {}
 
     # What the network folds.
@@ -178,7 +188,6 @@ def _client(agreement: Agreement, settings: Settings, rank: int, size: int, time
     from netfold import _core
 
     block, mantissa = agreement.bfp
-    local_rank = int(os.environ.get("LOCAL_RANK", rank))
     return _core.Client(
         agreement.switch,
         agreement.job,
@@ -191,10 +200,39 @@ def _client(agreement: Agreement, settings: Settings, rank: int, size: int, time
         window=settings.window,
         block=block,
         mantissa=mantissa,
-        core=settings.cores[local_rank % len(settings.cores)] if settings.cores else -1,
+        core=_core_of(settings, rank),
         faults=settings.faults.replace("{rank}", str(rank)),
         pcap=_of_rank(settings.pcap, rank),
     )
+
+
+def _host_client(
+    opts: _DistributedBackendOptions, agreement: Agreement, settings: Settings, timeout_s: float
+) -> host_group.HostClient:
+    """Meet the other ranks through the store and connect to them; bounded."""
+    from netfold import _core
+
+    rank, size = opts.group_rank, opts.group_size
+
+    def listen() -> tuple[Any, str]:
+        host = reachable_host(opts.store)
+        group = _core.HostGroup(
+            rank,
+            size,
+            listen=settings.bind or f"{host}:0",
+            timeout_s=timeout_s,
+            core=_core_of(settings, rank),
+        )
+        return group, advertised(group.address, host)
+
+    plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
+    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, settings.connect_timeout_s)
+
+
+def _core_of(settings: Settings, rank: int) -> int:
+    """The core that this rank's progress thread is pinned to, -1 for none."""
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    return settings.cores[local_rank % len(settings.cores)] if settings.cores else -1
 
 
 def _of_rank(path: str, rank: int) -> str:

@@ -33,7 +33,7 @@ class Fold:
 
 
 class CompletionThread:
-    """Owns a `netfold._core.Client`: submits folds to it and completes their works."""
+    """Owns a `netfold._core.Client`, or a HostClient: submits folds to it and completes their works."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client

@@ -13,6 +13,12 @@ from typing import Any, ClassVar
 LINGER_S = 3.0  # rank 0's own last fold ended, so all contributed: the others miss at most a lost packet
 
 
+def advertised(bound: str, host: str) -> str:
+    """The address to give to others for what listens at `bound`: with `host` where that names every address."""
+    everywhere, _, port = bound.rpartition(":")
+    return f"{host}:{port}" if everywhere in ("0.0.0.0", "[::]", "::") else bound
+
+
 class EmbeddedSwitch:
     """A counted reference to a `netfold._core.Switch`."""
 
@@ -38,9 +44,7 @@ class EmbeddedSwitch:
             held = cls._running.get(key)
             if held is None:
                 switch = _core.Switch(bind, secret=secret, require_auth=require_auth)
-                bound, _, port = switch.address.rpartition(":")
-                address = f"{host}:{port}" if bound in ("0.0.0.0", "[::]", "::") else switch.address
-                held = cls(key, switch, address)
+                held = cls(key, switch, advertised(switch.address, host))
                 cls._running[key] = held
             held._holders += 1
             return held

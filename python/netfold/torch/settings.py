@@ -11,6 +11,8 @@ from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
+from netfold.algorithms import CHOICES, IN_NETWORK, bigraph_of
+
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 WINDOW_PACKETS_MAX = 16384
 
@@ -23,6 +25,9 @@ class Settings:
     bind: str
     job: str
     secret: str
+    algorithm: str
+    bigraph: tuple[int, int]
+    group: int
     format: str
     bfp: tuple[int, int]
     require_auth: bool
@@ -71,6 +76,22 @@ def _bind(value: Any) -> str:
     if not (host and port.isdigit() and int(port) < 65536):
         raise ValueError("write host or host:port, for example 10.0.0.5 or 10.0.0.5:7171")
     return _text(value)
+
+
+def _algorithm(value: Any) -> str:
+    if _text(value) not in CHOICES:
+        raise ValueError(f"choose one of {', '.join(CHOICES)}")
+    return _text(value)
+
+
+def _bigraph(value: Any) -> tuple[int, int]:
+    return bigraph_of("x".join(map(str, value)) if isinstance(value, tuple | list) else _text(value))
+
+
+def _ranks(value: Any) -> int:
+    if not _text(value).isdigit() or int(_text(value)) < 1:
+        raise ValueError("give a number of ranks, at least 1")
+    return int(_text(value))
 
 
 def _format(value: Any) -> str:
@@ -128,9 +149,12 @@ def _packets(value: Any) -> int:
 
 TABLE = (
     Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port; with none, rank 0 starts one"),
-    Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch listens"),
+    Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch or host algorithm listens"),
     Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; with none, a random one"),
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
+    Setting("algorithm", "NETFOLD_ALGORITHM", IN_NETWORK, _algorithm, "in-network, or a host algorithm: no switch"),
+    Setting("bigraph", "NETFOLD_BIGRAPH", (0, 0), _bigraph, "hdrm: sub-nodes x switches of the BiGraph, 4x8"),
+    Setting("group", "NETFOLD_GROUP", 0, _ranks, "hierarchical: ranks of one machine; with none, by their addresses"),
     Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
     Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
     Setting(
@@ -143,6 +167,8 @@ TABLE = (
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
 )
+
+SWITCH_ONLY = ("secret", "require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
 
 
 class Options(Backend.Options):
@@ -180,7 +206,7 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
     """Merge options over environment over defaults.
 
     `options` is an Options or None; other backends' options are refused with TypeError. Raises ValueError with the
-    setting's name, its value and what would be right.
+    setting's name, its value and what would be right, or the settings that exclude each other.
     """
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"netfold takes netfold.torch.Options(...) as pg_options, not {type(options).__name__}")
@@ -194,4 +220,11 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             merged[setting.name] = _read(setting, environ[setting.variable], setting.variable)
         else:
             merged[setting.name] = setting.default
+    for setting in TABLE:
+        is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
+        if is_in_vain and merged["algorithm"] != IN_NETWORK:
+            raise ValueError(
+                f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK}, not "
+                f"{merged['algorithm']}: unset one of them"
+            )
     return Settings(**merged)

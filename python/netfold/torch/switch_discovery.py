@@ -1,4 +1,4 @@
-"""How the ranks of a process group find their switch, their job's name and their secret.
+"""How the ranks of a process group find their switch, their job's name and their secret, and agree on what travels how.
 
 The group's rank 0 decides and publishes one line of JSON through torch's store; the others read it. Where no switch is
 named, rank 0 starts one in its own process, on an address that the other ranks reach.
@@ -19,6 +19,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
+from netfold.algorithms import IN_NETWORK
 from netfold.torch.embedded_switch import EmbeddedSwitch
 from netfold.torch.settings import Settings
 
@@ -27,13 +28,17 @@ KEY = "netfold/agreement"
 
 @dataclass(frozen=True)
 class Agreement:
-    """What all ranks of a group share: where the switch is, the job's name and secret, what travels."""
+    """What all ranks of a group share: where the switch is, the job's name and secret, what travels. With a host
+    algorithm switch, job and secret are empty."""
 
     switch: str
     job: str
     secret: str
     format: str
     bfp: tuple[int, int]
+    algorithm: str
+    bigraph: tuple[int, int]
+    group: int
 
 
 def agree(
@@ -63,7 +68,8 @@ def agree(
     published = json.loads(store.get(KEY))
     if "error" in published:
         raise RuntimeError(f"netfold: rank 0 of the group could not start: {published['error']}")
-    agreement = Agreement(**{**published, "bfp": tuple(published["bfp"])})
+    pairs = {name: tuple(published[name]) for name in ("bfp", "bigraph")}
+    agreement = Agreement(**{**published, **pairs})
     _compare(agreement, settings, rank)
     if settings.switch and settings.switch != agreement.switch:
         agreement = Agreement(**{**agreement.__dict__, "switch": settings.switch})  # the same switch by another name
@@ -71,6 +77,9 @@ def agree(
 
 
 def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
+    alike = (settings.format, settings.bfp, settings.algorithm, settings.bigraph, settings.group)
+    if settings.algorithm != IN_NETWORK:
+        return Agreement("", "", "", *alike), None
     embedded = None
     switch = settings.switch
     secret = settings.secret or secrets.token_hex(16)
@@ -83,11 +92,11 @@ def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, Em
     # torch names its groups; every group of one NETFOLD_JOB is a job of its own at the switch.
     suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]
     name = f"{settings.job}/{suffix}" if settings.job else f"torch-{secrets.token_hex(8)}"
-    return Agreement(switch, name, secret, settings.format, settings.bfp), embedded
+    return Agreement(switch, name, secret, *alike), embedded
 
 
 def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
-    for name in ("format", "bfp"):
+    for name in ("format", "bfp", "algorithm", "bigraph", "group"):
         if getattr(settings, name) != getattr(agreement, name):
             raise ValueError(
                 f"netfold: rank {rank} has {name}={getattr(settings, name)!r}, rank 0 has "

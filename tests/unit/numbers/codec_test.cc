@@ -168,5 +168,28 @@ TEST(Codec, EncodesLargeTensorsAtAnyAlignment) {
   }
 }
 
+// What travelled once travels again without a change: ranks may encode what they decoded, and still all end with the
+// same bits.
+TEST(Codec, EncodingADecodedValueGivesTheSameBytes) {
+  for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
+    for (int block = 8; block <= (format == Format::kBfp ? 128 : 8); block *= 2) {
+      for (int mantissa = 2; mantissa <= (format == Format::kBfp ? 7 : 2); ++mantissa) {
+        for (int mix = 0; mix < static_cast<int>(Mix::kCount); ++mix) {
+          const WireFormat wire{format, {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)}};
+          Prng prng(static_cast<std::uint64_t>(mix));
+          std::vector<float> values(kCount);
+          for (float& value : values) value = sample(prng, static_cast<Mix>(mix));
+          std::vector<std::byte> once(encoded_bytes(wire, kCount)), twice(once.size());
+          std::vector<float> decoded(kCount);
+          encode(wire, ElementType::kFp32, values.data(), kCount, once.data());
+          decode(wire, ElementType::kFp32, once.data(), kCount, decoded.data());
+          encode(wire, ElementType::kFp32, decoded.data(), kCount, twice.data());
+          ASSERT_EQ(once, twice) << name_of(format) << "<" << block << ", " << mantissa << "> mix " << mix;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace netfold::numbers::testing

@@ -125,6 +125,26 @@ TEST_P(AllReduce, LeavesTheSumOnEveryRank) {
   }
 }
 
+TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
+  for (int world = 1; world <= 9; ++world) {
+    for (const std::size_t count : {0, 1, 15, 16, 17, 100, 1000}) {
+      SCOPED_TRACE(testing::Message() << "world " << world << " count " << count);
+      const auto buffers = inputs(world, count);
+      Machine machine(GetParam(), {.world = world, .count = count, .align = 16, .group = 3}, buffers);
+      ASSERT_TRUE(machine.run()) << "it waits for ever";
+      for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers)) << "rank " << rank;
+      for (const Steps& steps : machine.steps()) {
+        for (const Step& step : steps) {
+          for (const Transfer& t : step) {
+            ASSERT_EQ(t.offset % 16, 0u);
+            ASSERT_TRUE(t.count % 16 == 0 || t.offset + t.count == count);
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
                          testing::Values("ring", "halving-doubling", "recursive-doubling", "rabenseifner", "binomial",
                                          "double-binary-tree", "hierarchical"),

@@ -17,7 +17,7 @@ def main() -> None:
         switch, job, int(world), int(rank), timeout_s=float(timeout_s), faults="" if faults == "none" else faults
     )
 
-    def all_reduce(values: np.ndarray, result: np.ndarray, wire: str) -> None:
+    def all_reduce(values: np.ndarray, result: np.ndarray, wire: str, algorithm: str) -> None:
         dtype = "int32" if values.dtype == np.int32 else "fp32"
         client.wait(client.all_reduce(values.ctypes.data, result.ctypes.data, values.size, dtype, wire))
 

@@ -12,8 +12,8 @@ import numpy as np
 CHECK_ELEMENTS = 1 << 20  # checked at a time, to keep the float64 copies small
 DTYPES = {"fp32": np.float32, "int32": np.int32}
 
-AllReduce = Callable[[np.ndarray, np.ndarray, str], None]
-"""(input, output, wire format): returns when the sum of all ranks' inputs is in the output."""
+AllReduce = Callable[[np.ndarray, np.ndarray, str, str], None]
+"""(input, output, wire format, algorithm): returns when the sum of all ranks' inputs is in the output."""
 
 
 def max_abs_error(result: np.ndarray, expected: np.ndarray) -> float:
@@ -59,7 +59,7 @@ def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
                     result.fill(0)
                     sleep_until(int(arguments[0]))
                     start_ns = time.monotonic_ns()
-                    all_reduce(values, result, wire)
+                    all_reduce(values, result, wire, arguments[1])
                     elapsed_ns = time.monotonic_ns() - start_ns
                     digest = zlib.crc32(result.view(np.uint8))
                     say(f"done {elapsed_ns} {max_abs_error(result, expected)!r} {digest:08x}")

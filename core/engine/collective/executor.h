@@ -1,0 +1,91 @@
+// Runs all-reduces over stream links: for each peer one queue of transfers to send and one to receive, both in
+// submission order, and in the order of the schedule within an all-reduce, which is the order in which the peer expects
+// them. A transfer moves as far as its link and the transfers it waits for allow, a chunk at a time: while a rank
+// receives the later part of a segment it already folds and sends the earlier one, and the head of one all-reduce
+// runs beside the tail of the one before it.
+//
+// It starts no thread, reads no clock and waits for nothing.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/collective/reduction.h"
+#include "link/stream_link.h"
+
+namespace netfold::engine {
+
+// A part of a tensor that runs the whole schedule by itself. Parts of a large tensor follow each other closely, so that
+// what a rank folds now is still in the caches when its sum comes round.
+struct Slice {
+  std::size_t first;  // element of the tensor where the plan's element 0 is
+  std::shared_ptr<const Plan> plan;
+};
+
+class Executor {
+ public:
+  // links[peer], null for this rank. They must outlive the executor.
+  Executor(int rank, std::vector<link::StreamLink*> links);
+
+  void submit(std::shared_ptr<Reduction> reduction, const std::vector<Slice>& slices);
+
+  // Moves what can be moved; true if anything was. An error is final: then abandon().
+  Result<bool> pump();
+  bool is_idle() const { return running_.empty(); }
+
+  // Before sleeping: asks every link that something waits for to wake us. False if there is news already.
+  bool arm();
+
+  std::vector<Reduction::Ticket> take_finished();
+  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
+  std::vector<Reduction::Ticket> abandon();
+
+  // Whom the oldest all-reduce waits for; kNoRank if for nobody.
+  int blocking_rank() const;
+  bool waits_for_data_of(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_data; }
+  bool waits_for_room_at(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_room; }
+  std::uint64_t reduced_elements() const { return reduced_elements_; }
+
+ private:
+  struct Running {
+    std::shared_ptr<Reduction> reduction;
+    Slice slice;
+    std::vector<std::size_t> positions;  // by transfer: elements of the slice up to here are done
+    std::size_t unfinished;
+  };
+  struct Queued {
+    Running* of;
+    std::uint32_t transfer;
+    bool has_header = false;  // sent, or received and found right
+
+    const PlannedTransfer& planned() const { return of->slice.plan->transfers[transfer]; }
+  };
+  struct Peer {
+    link::StreamLink* link = nullptr;
+    std::deque<Queued> sends, receives;
+    bool wants_data = false, wants_room = false;  // why the front of a queue did not move when last tried
+  };
+
+  bool send(Peer& peer);
+  Result<bool> receive(int rank, Peer& peer);
+  Result<bool> check_header(int rank, Peer& peer, Queued& queued);
+  void enqueue(std::shared_ptr<Reduction> reduction, const Slice& slice);
+  static std::size_t limit(const Queued& queued);
+  static const Piece& piece_at(const PlannedTransfer& transfer, std::size_t position);
+  void advance(const Queued& queued, std::size_t count);
+  void pop(std::deque<Queued>& queue);
+  void reap();
+
+  int rank_;
+  std::vector<Peer> peers_;
+  std::deque<std::unique_ptr<Running>> running_;
+  std::vector<Reduction::Ticket> finished_;
+  Rooms rooms_;
+  std::uint64_t numbers_ = 0;  // all-reduces so far
+  std::uint64_t reduced_elements_ = 0;
+};
+
+}  // namespace netfold::engine

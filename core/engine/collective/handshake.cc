@@ -1,0 +1,233 @@
+#include "engine/collective/handshake.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/control_socket.h"
+#include "engine/wakeup.h"
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::engine {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kVersion = 1;
+constexpr std::size_t kLineBytesMax = 4096;
+constexpr Nanoseconds kLookAround = 100 * kMillisecond;
+constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
+constexpr Nanoseconds kRetry = 20 * kMillisecond;
+
+// A descriptor that is closed unless somebody takes it over.
+class Socket {
+ public:
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int get() const { return descriptor_; }
+  int release() { return std::exchange(descriptor_, -1); }
+
+ private:
+  int descriptor_;
+};
+
+Result<void> send_line(int descriptor, const json& message) {
+  const std::string line = message.dump() + "\n";  // far less than what a new connection takes at once
+  if (send(descriptor, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size())) return {};
+  return fail(ErrorCode::kPeerFailed, "lost its connection");
+}
+
+// Takes the line and nothing that follows it: what follows may be data.
+Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
+  std::array<char, kLineBytesMax> buffer;
+  for (;;) {
+    if (const auto ready = wait_until_ready(descriptor, POLLIN, options); !ready) return tl::unexpected(ready.error());
+    const ssize_t got = recv(descriptor, buffer.data(), buffer.size(), MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) return fail(ErrorCode::kPeerFailed, "closed its connection");
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+    const std::size_t end = text.find('\n');
+    if (end != text.npos) {
+      [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
+      json message = json::parse(text.substr(0, end), nullptr, false);
+      if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
+      return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
+    }
+    if (text.size() == buffer.size()) return fail(ErrorCode::kRefused, "does not speak as a rank of netfold");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+template <class T>
+T field(const json& message, const char* name, T otherwise) {
+  const auto found = message.find(name);
+  if (found == message.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->template get<T>() : otherwise;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return found->is_boolean() ? found->template get<T>() : otherwise;
+  } else {
+    return found->is_number_integer() ? found->template get<T>() : otherwise;
+  }
+}
+
+json hello(const HandshakeOptions& options, const char* kind) {
+  return {{"netfold_ranks", kVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
+}
+
+tl::unexpected<Error> about(int rank, const HandshakeOptions& options, const Error& error) {
+  return fail(error.code, fmt::format("rank {}, while rank {} connects to it: {}", rank, options.rank, error.message),
+              rank);
+}
+
+Result<void> check_world(int rank, const json& message, const HandshakeOptions& options) {
+  const int world = field(message, "world", 0);
+  if (world == options.world) return {};
+  return fail(ErrorCode::kMismatch,
+              fmt::format("rank {} is in a world of {}, rank {} in one of {}: start all with the same world", rank,
+                          world, options.rank, options.world),
+              rank);
+}
+
+Result<int> open_connection(link::Address address, const HandshakeOptions& options) {
+  for (;;) {
+    int error = 0;
+    if (const auto begun = begin_connect(address)) {
+      Socket socket(*begun);
+      if (const auto ready = wait_until_ready(*begun, POLLOUT, options); !ready) return tl::unexpected(ready.error());
+      error = connect_result(*begun);
+      if (error == 0) return socket.release();
+    }
+    if (now() + kRetry >= options.deadline || (options.keep_going && !options.keep_going())) {
+      return fail(ErrorCode::kTimeout, fmt::format("nobody answers at {}: {}", link::to_string(address),
+                                                   error != 0 ? std::strerror(error) : "no way there"));
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kRetry));
+  }
+}
+
+Result<PeerLinks> connect_links(int rank, link::Address address, const HandshakeOptions& options) {
+  const auto opened = open_connection(address, options);
+  if (!opened) return tl::unexpected(opened.error());
+  Socket control(*opened);
+  auto segment = options.bell ? link::ShmSegment::create(options.ring_bytes) : nullptr;
+  json own = hello(options, "control");
+  own["to"] = rank;
+  if (segment) {
+    own["segment"] = segment->name();
+    own["token"] = segment->token();
+    own["bell"] = options.bell->name();
+  }
+  if (const auto sent = send_line(control.get(), own); !sent) return tl::unexpected(sent.error());
+  const auto answer = receive_line(control.get(), options);
+  if (!answer) return tl::unexpected(answer.error());
+  if (const auto same = check_world(rank, *answer, options); !same) return tl::unexpected(same.error());
+  if (const int found = field(*answer, "rank", kNoRank); found != rank) {
+    return fail(ErrorCode::kMismatch,
+                fmt::format("at its address, {}, rank {} answers: give every rank's address in the order of ranks",
+                            link::to_string(address), found),
+                found);
+  }
+  PeerLinks links{rank, -1, nullptr};
+  if (segment && field(*answer, "shm", false)) {
+    if (auto bell = link::Doorbell::find(field(*answer, "bell", std::string()))) {
+      links.data = link::shm_stream(*segment, true, std::move(bell));
+    }
+  }
+  json verdict = hello(options, "verdict");
+  verdict["shm"] = links.data != nullptr;
+  if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
+  if (!links.data) {
+    const auto data = open_connection(address, options);
+    if (!data) return tl::unexpected(data.error());
+    if (const auto sent = send_line(*data, hello(options, "data")); !sent) {
+      close(*data);
+      return tl::unexpected(sent.error());
+    }
+    auto stream = link::tcp_stream(*data);
+    if (!stream) return tl::unexpected(stream.error());
+    links.data = std::move(*stream);
+  }
+  links.control = control.release();
+  return links;
+}
+
+Result<PeerLinks> answer_control(int rank, const json& message, Socket& control, const HandshakeOptions& options) {
+  std::unique_ptr<link::ShmSegment> segment;
+  std::shared_ptr<link::Doorbell> bell;
+  if (options.bell) {
+    segment =
+        link::ShmSegment::find(field(message, "segment", std::string()), field(message, "token", std::uint64_t{}));
+    bell = link::Doorbell::find(field(message, "bell", std::string()));
+  }
+  std::unique_ptr<link::StreamLink> data;
+  if (segment && bell) data = link::shm_stream(*segment, false, std::move(bell));
+  json own = hello(options, "control");
+  own["shm"] = data != nullptr;
+  if (data) own["bell"] = options.bell->name();
+  if (const auto sent = send_line(control.get(), own); !sent) return about(rank, options, sent.error());
+  if (const auto same = check_world(rank, message, options); !same) return tl::unexpected(same.error());
+  const auto verdict = receive_line(control.get(), options);
+  if (!verdict) return about(rank, options, verdict.error());
+  if (!field(*verdict, "shm", false)) data.reset();
+  return PeerLinks{rank, control.release(), std::move(data)};
+}
+
+}  // namespace
+
+Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options) {
+  for (;;) {
+    if (options.keep_going && !options.keep_going()) return fail(ErrorCode::kTimeout, "the caller gave up");
+    const Nanoseconds time = now();
+    if (time >= options.deadline) return fail(ErrorCode::kTimeout, "did not answer in time");
+    std::array<pollfd, 1> polled{{{descriptor, events, 0}}};
+    wait_for(polled, std::min(options.deadline, time + kLookAround));
+    if (polled[0].revents != 0) return {};
+  }
+}
+
+Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options) {
+  auto links = connect_links(rank, address, options);
+  if (!links && links.error().rank == kNoRank) return about(rank, options, links.error());
+  return links;
+}
+
+Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
+  Socket socket(descriptor);
+  HandshakeOptions hasty = options;
+  hasty.deadline = std::min(options.deadline, now() + kStrangerTime);
+  const auto message = receive_line(socket.get(), hasty);
+  if (!message) return PeerLinks{};
+  const int rank = field(*message, "rank", kNoRank);
+  if (field(*message, "kind", std::string()) == "data") {
+    auto stream = link::tcp_stream(socket.release());
+    if (!stream) return tl::unexpected(stream.error());
+    return PeerLinks{rank, -1, std::move(*stream)};
+  }
+  if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
+    [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));
+    return fail(ErrorCode::kMismatch,
+                fmt::format("rank {} connected to rank {} where it meant rank {}: give every rank's address in the "
+                            "order of ranks",
+                            rank, options.rank, to),
+                rank);
+  }
+  return answer_control(rank, *message, socket, options);
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,42 @@
+// How two ranks find out how to reach each other. The higher rank connects; both say who they are. If each can open a
+// piece of shared memory that the other named, they are on one machine and use it; otherwise a second connection
+// carries the data. The first stays as the life line: its end is the end of the peer.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "link/link.h"
+#include "link/shm/shm_stream.h"
+#include "link/stream_link.h"
+
+namespace netfold::engine {
+
+struct HandshakeOptions {
+  int rank = 0, world = 1;
+  std::shared_ptr<link::Doorbell> bell;  // ours; null: no shared memory
+  std::size_t ring_bytes = std::size_t{1} << 20;
+  Nanoseconds deadline = kNever;
+  std::function<bool()> keep_going;  // asked at least every 100 ms; false gives up
+};
+
+struct PeerLinks {
+  int rank = kNoRank;
+  int control = -1;                        // a descriptor, the caller's to close
+  std::unique_ptr<link::StreamLink> data;  // null as long as its connection has not come
+};
+
+// With a lower rank, that listens at `address`.
+Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options);
+
+// With whoever has connected. A rank of kNoRank: a stranger, whom nobody needs; a control of -1: the data connection
+// of a rank that came before. Takes `descriptor` over.
+Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options);
+
+// Sleeps until the descriptor is ready, the deadline has passed, or the caller gives up; an error for the last two.
+Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options);
+
+}  // namespace netfold::engine

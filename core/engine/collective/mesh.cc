@@ -1,0 +1,212 @@
+#include "engine/collective/mesh.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/wakeup.h"
+
+namespace netfold::engine {
+namespace {
+
+using nlohmann::json;
+
+// Rings of a large world are smaller, so that together they stay at home in the caches and in /dev/shm.
+std::size_t ring_bytes_for(int world) {
+  std::size_t bytes = std::size_t{1} << 20;
+  for (int ranks = 8; ranks < world && bytes > (std::size_t{1} << 17); ranks *= 2) bytes /= 2;
+  return bytes;
+}
+
+std::string line_of(const json& message) {
+  return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm) {
+  const auto listener = listen_at(address);
+  if (!listener) return tl::unexpected(listener.error());
+  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1));
+}
+
+Mesh::Mesh(int rank, int world, int listener, bool shm)
+    : rank_(rank),
+      world_(world),
+      listener_(listener),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wants_shm_(shm),
+      peers_(static_cast<std::size_t>(world)) {}
+
+Mesh::~Mesh() {
+  close(listener_);
+  close(epoll_);
+}
+
+Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+                           const std::function<bool()>& keep_going) {
+  if (wants_shm_) bell_ = link::Doorbell::create();
+  const HandshakeOptions options{rank_, world_, bell_, ring_bytes_for(world_), deadline, keep_going};
+  // Downwards first: rank 0 answers at once, so nobody waits in a circle.
+  for (int lower = 0; lower < rank_; ++lower) {
+    auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
+    if (!links) return tl::unexpected(links.error());
+    if (auto taken = take(std::move(*links)); !taken) return taken;
+  }
+  if (auto accepted = accept_higher_ranks(options); !accepted) return accepted;
+  for (int peer = 0; peer < world_; ++peer) {
+    if (peer == rank_) continue;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = peer;
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, peers_[static_cast<std::size_t>(peer)].control->descriptor(), &event);
+  }
+  return {};
+}
+
+Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
+  for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
+    if (const auto ready = wait_until_ready(listener_, POLLIN, options); !ready) {
+      return fail(ready.error().code,
+                  fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
+                  missing);
+    }
+    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor < 0) continue;
+    auto links = answer(descriptor, options);
+    if (!links) return tl::unexpected(links.error());
+    if (auto taken = take(std::move(*links)); !taken) return taken;
+  }
+  return {};
+}
+
+Result<void> Mesh::take(PeerLinks links) {
+  if (links.rank < 0 || links.rank >= world_ || links.rank == rank_) {
+    if (links.control >= 0) close(links.control);
+    return {};  // a stranger
+  }
+  Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
+  if ((links.control >= 0 && peer.control) || (links.data && peer.data)) {
+    if (links.control >= 0) close(links.control);
+    return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", links.rank), links.rank);
+  }
+  if (links.control >= 0) peer.control = std::make_unique<ControlSocket>(links.control);
+  if (links.data) peer.data = std::move(links.data);
+  return {};
+}
+
+int Mesh::missing_rank() const {
+  for (int rank = 0; rank < world_; ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (rank != rank_ && (!peer.control || !peer.data)) return rank;
+  }
+  return kNoRank;
+}
+
+std::vector<link::StreamLink*> Mesh::links() const {
+  std::vector<link::StreamLink*> links;
+  for (const Peer& peer : peers_) links.push_back(peer.data.get());
+  return links;
+}
+
+Result<void> Mesh::listen_to_all() {
+  std::array<epoll_event, 64> events;
+  const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < ready; ++i) {
+    const int rank = events[static_cast<std::size_t>(i)].data.fd;
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    Result<void> heard;
+    const auto outcome = peer.control->read([&](std::string_view line) {
+      if (heard) heard = hear(rank, line);
+    });
+    if (!heard) return heard;
+    if (outcome.state == ControlSocket::State::kOpen) continue;
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, peer.control->descriptor(), nullptr);
+    if (peer.has_left) continue;
+    return fail(ErrorCode::kPeerFailed, fmt::format("rank {} died or was cut off: it {}", rank, outcome.why), rank);
+  }
+  return {};
+}
+
+Result<void> Mesh::hear(int rank, std::string_view line) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const json message = json::parse(line, nullptr, false);
+  const auto kind = message.is_object() ? message.value("kind", json()) : json();
+  const auto number = [&](const char* name) {
+    const auto found = message.find(name);
+    return found != message.end() && found->is_number_integer() ? found->get<int>() : kNoRank;
+  };
+  if (kind == "leave") {
+    peer.has_left = true;
+  } else if (kind == "waiting") {
+    peer.awaits = number("for");
+  } else if (kind == "failed") {
+    // What it blames on us looks like its own fault from here.
+    const int blamed = number("rank") == rank_ ? rank : number("rank");
+    const int code = std::clamp(number("code"), 0, static_cast<int>(ErrorCode::kSystem));
+    const auto text = message.value("text", json());
+    return fail(static_cast<ErrorCode>(code),
+                fmt::format("{} (says rank {})", text.is_string() ? text.get<std::string>() : "it failed", rank),
+                blamed == kNoRank ? rank : blamed);
+  }
+  return {};
+}
+
+void Mesh::tell(int rank, const std::string& line) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (rank != rank_ && peer.control && !peer.has_left) peer.control->write(line);  // if it is gone, reading shows it
+}
+
+void Mesh::say_waiting(int for_rank) {
+  const std::string line = line_of({{"kind", "waiting"}, {"for", for_rank}});
+  for (int rank = 0; rank < world_; ++rank) tell(rank, line);
+}
+
+void Mesh::say_failed(const Error& error) {
+  const std::string line = line_of(
+      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}});
+  for (int rank = 0; rank < world_; ++rank) tell(rank, line);
+}
+
+void Mesh::leave() {
+  const std::string line = line_of({{"kind", "leave"}});
+  for (int rank = 0; rank < world_; ++rank) {
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (!peer.control) continue;
+    tell(rank, line);
+    peer.control->shut_down_writing();
+    peer.control->read([](std::string_view) {});  // what is left unread would make the kernel forget our last words
+  }
+}
+
+void Mesh::sleep(int wake, Nanoseconds deadline) {
+  std::vector<pollfd> descriptors{{wake, POLLIN, 0}, {epoll_, POLLIN, 0}};
+  if (bell_) descriptors.push_back({bell_->descriptor(), POLLIN, 0});
+  for (const Peer& peer : peers_) {
+    if (peer.data && peer.data->poll_events() != 0) {
+      descriptors.push_back({peer.data->descriptor(), peer.data->poll_events(), 0});
+    }
+  }
+  wait_for(descriptors, deadline);
+  if (bell_ && descriptors[2].revents != 0) bell_->clear();
+}
+
+bool Mesh::has_unsent() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.data && p.data->has_unsent(); });
+}
+
+int Mesh::local_peers() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.data && std::string_view(peer.data->kind()) == "shm";
+  }));
+}
+
+}  // namespace netfold::engine

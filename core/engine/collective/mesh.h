@@ -1,0 +1,67 @@
+// A rank's connections to all others: a stream link for data and a life line for what concerns the whole group (who
+// has left, who has failed, who waits for whom).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/collective/handshake.h"
+#include "engine/control_socket.h"
+
+namespace netfold::engine {
+
+class Mesh {
+ public:
+  // Listens; the address may name port 0.
+  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm);
+  ~Mesh();
+
+  link::Address address() const { return local_address_of(listener_); }
+  // To all others, whose addresses are given by rank.
+  Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+                       const std::function<bool()>& keep_going);
+
+  std::vector<link::StreamLink*> links() const;
+  const link::StreamLink& link(int rank) const { return *peers_[static_cast<std::size_t>(rank)].data; }
+
+  // Reads what the others say. An error if one of them is gone or has failed.
+  Result<void> listen_to_all();
+  bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].has_left; }
+  // Whom a rank that has no progress says it waits for; kNoRank if it has not said.
+  int awaited_by(int rank) const { return peers_[static_cast<std::size_t>(rank)].awaits; }
+
+  void say_waiting(int for_rank);  // kNoRank: no more
+  void say_failed(const Error& error);
+  void leave();
+
+  // Sleeps until there is news of any kind, `wake` is readable, or the deadline has passed.
+  void sleep(int wake, Nanoseconds deadline);
+  bool has_unsent() const;
+  int local_peers() const;  // that are reached over shared memory
+
+ private:
+  struct Peer {
+    std::unique_ptr<ControlSocket> control;
+    std::unique_ptr<link::StreamLink> data;
+    bool has_left = false;
+    int awaits = kNoRank;
+  };
+
+  Mesh(int rank, int world, int listener, bool shm);
+  Result<void> accept_higher_ranks(const HandshakeOptions& options);
+  Result<void> take(PeerLinks links);
+  int missing_rank() const;
+  Result<void> hear(int rank, std::string_view line);
+  void tell(int rank, const std::string& line);
+
+  int rank_, world_;
+  int listener_, epoll_;
+  bool wants_shm_;
+  std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
+  std::vector<Peer> peers_;
+};
+
+}  // namespace netfold::engine

@@ -1,0 +1,22 @@
+#include "engine/collective/message.h"
+
+#include <fmt/format.h>
+
+#include "numbers/format.h"
+#include "schedule/schedule.h"
+
+namespace netfold::engine {
+
+// The values may be anything: another rank sent them.
+std::string in_words(const Terms& terms) {
+  const auto all = schedule::algorithms();
+  const bool is_bfp = terms.format == static_cast<std::uint8_t>(numbers::Format::kBfp);
+  return fmt::format("all-reduce {} of {} {} elements as {}{} by {}{}", terms.number, terms.elements,
+                     numbers::name_of(static_cast<numbers::ElementType>(terms.type)),
+                     numbers::name_of(static_cast<numbers::Format>(terms.format)),
+                     is_bfp ? fmt::format("<{}, {}>", terms.block, terms.mantissa) : "",
+                     terms.algorithm < all.size() ? all[terms.algorithm].name : "an unknown algorithm",
+                     terms.average != 0 ? " for their average" : "");
+}
+
+}  // namespace netfold::engine

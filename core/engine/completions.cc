@@ -1,0 +1,54 @@
+#include "engine/completions.h"
+
+#include <chrono>
+
+namespace netfold::engine {
+
+void Completions::add(const std::vector<Ticket>& tickets, const std::optional<Error>& error) {
+  if (tickets.empty()) return;
+  const std::lock_guard lock(mutex_);
+  for (const Ticket ticket : tickets) {
+    completions_[ticket] = error;
+    order_.push_back(ticket);
+  }
+  added_.notify_all();
+}
+
+void Completions::close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  added_.notify_all();
+}
+
+// To ask without waiting must not cost a visit to the kernel's timers: threads that drive all-reduces do so often.
+template <class Condition>
+bool Completions::wait_for(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, Condition is_true) {
+  if (timeout <= 0) return is_true();
+  return added_.wait_for(lock, std::chrono::nanoseconds(timeout), is_true);
+}
+
+std::optional<Completion> Completions::wait(Ticket ticket, Nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto is_there = [&] { return completions_.contains(ticket); };
+  if (!wait_for(lock, timeout, is_there)) return std::nullopt;
+  std::erase(order_, ticket);
+  return take(ticket);
+}
+
+std::optional<Completion> Completions::next(Nanoseconds timeout) {
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] { return !order_.empty() || is_closed_; };
+  if (!wait_for(lock, timeout, is_over)) return std::nullopt;
+  if (order_.empty()) return std::nullopt;
+  const Ticket ticket = order_.front();
+  order_.pop_front();
+  return take(ticket);
+}
+
+Completion Completions::take(Ticket ticket) {
+  Completion completion{ticket, std::move(completions_[ticket])};
+  completions_.erase(ticket);
+  return completion;
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,47 @@
+// Finished all-reduces that nobody has asked for yet. Progress threads add them, callers take them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace netfold::engine {
+
+struct Completion {
+  std::uint64_t ticket;
+  std::optional<Error> error;
+};
+
+class Completions {
+ public:
+  using Ticket = std::uint64_t;
+
+  void add(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
+  // Nothing more will be added; whoever waits for any completion is woken.
+  void close();
+
+  // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; next() returns empty
+  // at once when this is closed and everything was taken.
+  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout);
+  std::optional<Completion> next(Nanoseconds timeout);
+
+ private:
+  Completion take(Ticket ticket);
+  template <class Condition>
+  bool wait_for(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, Condition is_true);
+
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::map<Ticket, std::optional<Error>> completions_;
+  std::deque<Ticket> order_;
+  bool is_closed_ = false;
+};
+
+}  // namespace netfold::engine

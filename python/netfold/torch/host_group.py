@@ -1,0 +1,112 @@
+"""Ranks that fold among themselves: no switch, a `netfold._core.HostGroup` a rank.
+
+Every rank publishes where it listens, or why it cannot, through torch's store; then each connects to all others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+
+from netfold.algorithms import HostPlan
+
+KEY = "netfold/host/"
+HINTS = {"hdrm": "; NETFOLD_BIGRAPH says what it is, as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
+ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
+
+
+class HostClient:
+    """A HostGroup that is called like a `netfold._core.Client`: the plan says by which algorithm, `bfp`
+    (block, mantissa) how that format is shaped."""
+
+    def __init__(self, group: Any, world: int, plan: HostPlan, bfp: tuple[int, int]) -> None:
+        self._group = group
+        self._world = world
+        self._plan = plan
+        self._bfp = {"block": bfp[0], "mantissa": bfp[1]}
+        self.next_completion = group.next_completion
+        self.stats = group.stats
+        self.close = group.close
+
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False) -> int:
+        """Returns at once with a ticket."""
+        how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world)
+        return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, **how, **self._bfp)
+
+
+def machine_size(addresses: list[str]) -> int:
+    """Ranks of one machine, by the hosts in their addresses. Raises ValueError where machines differ in size, or their
+    ranks are not neighbours."""
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    size = next((rank for rank, host in enumerate(hosts) if host != hosts[0]), len(hosts))
+    machines = [set(hosts[first : first + size]) for first in range(0, len(hosts), size)]
+    if len(hosts) % size or any(len(found) != 1 for found in machines) or len(set.union(*machines)) != len(machines):
+        raise ValueError("machines have different numbers of ranks, or ranks that are no neighbours")
+    return size
+
+
+def publish(store: Store, rank: int, **said: str) -> None:
+    """Tell the other ranks this one's `address`, or the `error` that keeps it from having one."""
+    store.set(f"{KEY}{rank}", json.dumps(said))
+
+
+def addresses_of(store: Store, world: int, timeout_s: float) -> list[str]:
+    """Every rank's address, by rank. Raises RuntimeError naming the rank that failed or did not come in time."""
+    keys = [f"{KEY}{rank}" for rank in range(world)]
+    try:
+        store.wait(keys, timedelta(seconds=timeout_s))
+    except RuntimeError:
+        missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+        ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        raise RuntimeError(f"netfold: {ranks} did not come to the process group within {timeout_s:g} s") from None
+    said = [json.loads(store.get(key)) for key in keys]
+    for rank, each in enumerate(said):
+        if "error" in each:
+            raise RuntimeError(f"netfold: rank {rank} could not join the process group: {each['error']}")
+    return [each["address"] for each in said]
+
+
+def _settled(plan: HostPlan, addresses: list[str]) -> HostPlan:
+    world = len(addresses)
+    try:
+        if plan.algorithm == "hierarchical" and not plan.group:
+            plan = HostPlan(plan.algorithm, group=machine_size(addresses))
+        plan.check(world)
+    except ValueError as error:
+        hint = HINTS.get(plan.algorithm, "")
+        raise ValueError(f"netfold: {plan.algorithm} cannot serve this group of {world} ranks: {error}{hint}") from None
+    return plan
+
+
+def join(
+    store: Store,
+    rank: int,
+    world: int,
+    plan: HostPlan,
+    bfp: tuple[int, int],
+    listen: Callable[[], tuple[Any, str]],
+    timeout_s: float,
+) -> HostClient:
+    """Meet the other ranks and connect to them, bounded by `timeout_s` (seconds) each.
+
+    `listen` makes this rank's HostGroup and says at which address the others reach it. What it raises, the other ranks
+    are told.
+    """
+    try:
+        group, address = listen()
+    except Exception as error:
+        publish(store, rank, error=str(error))
+        raise
+    try:
+        publish(store, rank, address=address)
+        addresses = addresses_of(store, world, timeout_s)
+        plan = _settled(plan, addresses)
+        group.connect(addresses)
+    except BaseException as error:
+        group.close(f"rank {rank} could not join: {error}")
+        raise
+    return HostClient(group, world, plan, bfp)

@@ -1,0 +1,286 @@
+// What ranks that all-reduce without a switch see when one of them dies, stalls, leaves or disagrees.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "host_groups.h"
+
+namespace netfold::engine {
+namespace {
+
+using numbers::Format;
+using testing::HasSubstr;
+
+// A rank in a process of its own, that can be killed or stopped. It connects and then does nothing.
+class RankProcess {
+ public:
+  RankProcess(const HostGroupOptions& options) {
+    EXPECT_EQ(pipe(from_child_.data()), 0);
+    EXPECT_EQ(pipe(to_child_.data()), 0);
+    child_ = fork();
+    if (child_ == 0) run(options);
+    EXPECT_EQ(read(from_child_[0], address_.data(), address_.size()), static_cast<ssize_t>(address_.size()));
+  }
+  ~RankProcess() {
+    send(SIGKILL);
+    waitpid(child_, nullptr, 0);
+    for (const int descriptor : {from_child_[0], from_child_[1], to_child_[0], to_child_[1]}) close(descriptor);
+  }
+
+  std::string address() const { return address_.data(); }
+  void connect(const std::vector<std::string>& addresses) {
+    for (const std::string& address : addresses) {
+      std::array<char, 64> text{};
+      address.copy(text.data(), text.size() - 1);
+      EXPECT_EQ(write(to_child_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    }
+  }
+  void send(int signal) const { kill(child_, signal); }
+
+ private:
+  [[noreturn]] void run(const HostGroupOptions& options) {
+    auto group = HostGroup::open(options);
+    std::array<char, 64> text{};
+    (*group)->address().copy(text.data(), text.size() - 1);
+    if (write(from_child_[1], text.data(), text.size()) < 0) _exit(1);
+    std::vector<std::string> addresses;
+    for (int rank = 0; rank < options.world; ++rank) {
+      if (read(to_child_[0], text.data(), text.size()) <= 0) _exit(1);
+      addresses.emplace_back(text.data());
+    }
+    if (!(*group)->connect(addresses)) _exit(1);
+    for (;;) pause();
+  }
+
+  std::array<int, 2> from_child_{}, to_child_{};
+  pid_t child_ = -1;
+  std::array<char, 64> address_{};
+};
+
+// Ranks 0 .. world-2 here, and the last in a process of its own.
+struct Cluster {
+  explicit Cluster(HostGroupOptions options) {
+    options.rank = options.world - 1;
+    process = std::make_unique<RankProcess>(options);  // before there are threads here
+    std::vector<std::string> addresses;
+    for (options.rank = 0; options.rank < options.world - 1; ++options.rank) {
+      groups.push_back(std::move(*HostGroup::open(options)));
+      addresses.push_back(groups.back()->address());
+    }
+    addresses.push_back(process->address());
+    process->connect(addresses);
+    std::vector<std::future<Result<void>>> connecting;
+    for (auto& group : groups) {
+      connecting.push_back(std::async(std::launch::async, [&] { return group->connect(addresses); }));
+    }
+    for (auto& each : connecting) EXPECT_TRUE(each.get());
+  }
+
+  std::unique_ptr<RankProcess> process;
+  Groups groups;
+};
+
+std::vector<std::vector<float>> tensors_of(std::size_t ranks, std::size_t count) {
+  std::vector<std::vector<float>> tensors;
+  for (std::size_t rank = 0; rank < ranks; ++rank) tensors.emplace_back(count, static_cast<float>(rank + 1));
+  return tensors;
+}
+
+class Failing : public testing::TestWithParam<const char*> {
+ protected:
+  HostGroupOptions options() const {
+    HostGroupOptions options;
+    options.world = 4;
+    options.shm = std::string_view(GetParam()) != "Tcp";
+    options.inline_progress = std::string_view(GetParam()) == "Inline";
+    return options;
+  }
+};
+
+TEST_P(Failing, ADeadRankIsNamedByAllAndTensorsArePutBack) {
+  for (const char* const algorithm : {"ring", "halving-doubling", "double-binary-tree"}) {
+    Cluster cluster(options());
+    const auto before = tensors_of(3, 1'000'000);
+    auto tensors = before;
+    CollectiveOptions how;
+    how.algorithm = algorithm;
+    auto reducing = std::async(std::launch::async, [&] { return reduce_all(cluster.groups, tensors, {}, how); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    cluster.process->send(SIGKILL);
+    const Nanoseconds killed = now();
+    for (const auto& error : reducing.get()) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code, ErrorCode::kPeerFailed) << error->message;
+      EXPECT_EQ(error->rank, 3) << error->message;
+    }
+    EXPECT_LT(now() - killed, 3 * kSecond);
+    EXPECT_EQ(tensors, before) << algorithm;
+    EXPECT_TRUE(cluster.groups[0]->submit({.in = tensors[0].data(), .out = tensors[0].data(), .count = 9}, how));
+  }
+}
+
+TEST_P(Failing, AStalledRankIsNamedByAllWithinTheTimeout) {
+  HostGroupOptions hasty = options();
+  hasty.timeout_s = 1;
+  Cluster cluster(hasty);
+  cluster.process->send(SIGSTOP);
+  const auto before = tensors_of(3, 1'000'000);
+  auto tensors = before;
+  const Nanoseconds started = now();
+  for (const auto& error : reduce_all(cluster.groups, tensors, {}, {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code, ErrorCode::kTimeout) << error->message;
+    EXPECT_EQ(error->rank, 3) << error->message;
+  }
+  EXPECT_LT(now() - started, 4 * kSecond);
+  EXPECT_EQ(tensors, before);
+}
+
+TEST_P(Failing, ARankThatSubmitsNothingIsNamed) {
+  HostGroupOptions hasty = options();
+  hasty.timeout_s = 1;
+  Cluster cluster(hasty);
+  auto tensors = tensors_of(3, 100);
+  for (const auto& error : reduce_all(cluster.groups, tensors, {}, {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->rank, 3) << error->message;
+  }
+}
+
+TEST_P(Failing, LeavingFailsNothingThatCanBeFolded) {
+  HostGroupOptions all = options();
+  for (int round = 0; round < 5; ++round) {
+    Groups groups = open_all(4, all);
+    auto tensors = tensors_of(4, 300'000);
+    std::vector<std::future<std::optional<Error>>> waiting;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      waiting.push_back(std::async(std::launch::async, [&, rank] {
+        auto& tensor = tensors[rank];
+        const auto ticket =
+            groups[rank]->submit({.in = tensor.data(), .out = tensor.data(), .count = tensor.size()}, {});
+        const auto error = finish(*groups[rank], *ticket);
+        groups[rank]->close();
+        return error;
+      }));
+    }
+    for (auto& each : waiting) {
+      const auto error = each.get();
+      EXPECT_FALSE(error) << error->message;
+    }
+    for (const auto& tensor : tensors) EXPECT_THAT(tensor, testing::Each(10.0f));
+  }
+}
+
+TEST_P(Failing, ARankThatLeftIsNamed) {
+  Groups groups = open_all(4, options());
+  groups[2]->close();
+  groups.erase(groups.begin() + 2);
+  auto tensors = tensors_of(3, 1000);
+  for (const auto& error : reduce_all(groups, tensors, {}, {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code, ErrorCode::kPeerFailed) << error->message;
+    EXPECT_EQ(error->rank, 2) << error->message;
+  }
+}
+
+TEST_P(Failing, AReasonToLeaveIsToldToAll) {
+  Groups groups = open_all(4, options());
+  auto tensors = tensors_of(3, 1000);
+  groups[3]->close(Error{ErrorCode::kPeerFailed, "the training diverged"});
+  groups.pop_back();
+  for (const auto& error : reduce_all(groups, tensors, {}, {})) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->rank, 3);
+    EXPECT_THAT(error->message, HasSubstr("diverged"));
+  }
+}
+
+struct Asked {
+  std::size_t count = 1000;
+  Format format = Format::kFp32;
+  const char* algorithm = "ring";
+  bool average = false;
+};
+
+TEST_P(Failing, DisagreementIsNamedBeforeAnyTensorChanges) {
+  for (const Asked& other : {Asked{.count = 1001}, Asked{.count = 0}, Asked{.format = Format::kBf16},
+                             Asked{.algorithm = "binomial"}, Asked{.average = true}}) {
+    Groups groups = open_all(4, options());
+    auto tensors = tensors_of(4, 1001);
+    const auto before = tensors;
+    std::vector<std::future<std::optional<Error>>> waiting;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      const Asked asked = rank == 2 ? other : Asked{};
+      waiting.push_back(std::async(std::launch::async, [&, rank, asked] {
+        CollectiveOptions how;
+        how.algorithm = asked.algorithm;
+        AllReduce request{.in = tensors[rank].data(), .out = tensors[rank].data(), .count = asked.count};
+        request.format = asked.format;
+        request.average = asked.average;
+        return finish(*groups[rank], *groups[rank]->submit(request, how));
+      }));
+    }
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      const auto error = waiting[rank].get();
+      ASSERT_TRUE(error) << "rank " << rank;
+      EXPECT_EQ(error->code, ErrorCode::kMismatch) << error->message;
+      EXPECT_NE(error->rank, kNoRank) << error->message;
+      EXPECT_EQ(tensors[rank], before[rank]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, Failing, testing::Values("Shm", "Tcp", "Inline"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+TEST(HostGroupErrors, WorldsThatDifferAndRanksThatAreMissing) {
+  HostGroupOptions options;
+  options.world = 2;
+  options.timeout_s = 1;
+  auto alone = HostGroup::open(options);
+  const auto address = (*alone)->address();
+  const auto connected = (*alone)->connect({address, "127.0.0.1:1"});
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error().code, ErrorCode::kTimeout);
+  EXPECT_EQ(connected.error().rank, 1);
+
+  auto first = HostGroup::open(options);
+  options.world = 3;
+  options.rank = 1;
+  auto second = HostGroup::open(options);
+  const std::string a = (*first)->address(), b = (*second)->address();
+  auto connecting = std::async(std::launch::async, [&] { return (*first)->connect({a, b}); });
+  const auto here = (*second)->connect({a, b, "127.0.0.1:1"});
+  const auto there = connecting.get();
+  ASSERT_FALSE(here);
+  ASSERT_FALSE(there);
+  EXPECT_EQ(here.error().code, ErrorCode::kMismatch) << here.error().message;
+  EXPECT_EQ(there.error().code, ErrorCode::kMismatch) << there.error().message;
+  EXPECT_EQ(here.error().rank, 0);
+  EXPECT_EQ(there.error().rank, 1);
+}
+
+TEST(HostGroupErrors, RequestsThatMakeNoSense) {
+  HostGroupOptions options;
+  options.rank = 3;
+  options.world = 2;
+  EXPECT_EQ(HostGroup::open(options).error().code, ErrorCode::kInvalidArgument);
+  Groups groups = open_all(2);
+  std::vector<float> tensor(8);
+  const AllReduce request{.in = tensor.data(), .out = tensor.data(), .count = 8};
+  CollectiveOptions unknown;
+  unknown.algorithm = "butterfly";
+  EXPECT_THAT(groups[0]->submit(request, unknown).error().message, HasSubstr("butterfly"));
+  unknown.algorithm = "in-network";
+  EXPECT_THAT(groups[0]->submit(request, unknown).error().message, HasSubstr("switch"));
+  EXPECT_FALSE(groups[0]->submit({.in = nullptr, .out = tensor.data(), .count = 8}, {}));
+  EXPECT_FALSE(groups[0]->connect({"127.0.0.1:1", "127.0.0.1:2"}));
+}
+
+}  // namespace
+}  // namespace netfold::engine

@@ -1,0 +1,151 @@
+// Stream links, whatever carries them: bytes come out in order and whole, a full link says so, sleepers are woken.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "base/prng.h"
+#include "link/mirrored_memory.h"
+#include "link/shm/shm_stream.h"
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::link {
+namespace {
+
+struct End {
+  std::unique_ptr<StreamLink> link;
+  std::shared_ptr<Doorbell> bell;
+
+  // As an engine sleeps: until news, or for a second.
+  bool sleep(bool for_data, bool for_room) {
+    if (link->arm(for_data, for_room)) return true;
+    std::vector<pollfd> polled;
+    if (bell) polled.push_back({bell->descriptor(), POLLIN, 0});
+    if (link->descriptor() >= 0) polled.push_back({link->descriptor(), link->poll_events(), 0});
+    const bool is_woken = poll(polled.data(), polled.size(), 1000) > 0;
+    if (bell) bell->clear();
+    return is_woken;
+  }
+};
+
+std::array<End, 2> pair_of(const std::string& kind) {
+  std::array<End, 2> ends;
+  if (kind == "Shm") {
+    ends[0].bell = Doorbell::create();
+    ends[1].bell = Doorbell::create();
+    const auto segment = ShmSegment::create(1 << 16);
+    const auto found = ShmSegment::find(segment->name(), segment->token());
+    ends[0].link = shm_stream(*segment, true, Doorbell::find(ends[1].bell->name()));
+    ends[1].link = shm_stream(*found, false, Doorbell::find(ends[0].bell->name()));
+  } else {
+    std::array<int, 2> descriptors{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, descriptors.data()), 0);
+    for (std::size_t i = 0; i < 2; ++i) ends[i].link = std::move(*tcp_stream(descriptors[i]));
+  }
+  return ends;
+}
+
+// What is sent: the bytes of a seeded generator, so that any part of it can be checked.
+std::byte byte_at(std::uint64_t position) {
+  return static_cast<std::byte>(Prng(position / 7).next() >> (8 * (position % 7)));
+}
+
+void send_all(End& end, std::uint64_t total) {
+  Prng sizes(1);
+  for (std::uint64_t sent = 0; sent < total;) {
+    const auto room = end.link->writable();
+    const std::size_t size = std::min<std::uint64_t>({room.size(), 1 + sizes.below(50'000), total - sent});
+    for (std::size_t i = 0; i < size; ++i) room[i] = byte_at(sent + i);
+    end.link->commit(size);
+    sent += size;
+    if (size == 0) {
+      end.link->flush();
+      ASSERT_TRUE(end.sleep(false, true)) << "nobody woke the writer";
+    }
+  }
+  for (end.link->flush(); end.link->has_unsent(); end.link->flush()) std::this_thread::yield();
+}
+
+void expect_all(End& end, std::uint64_t total) {
+  Prng sizes(2);
+  for (std::uint64_t received = 0; received < total;) {
+    const auto data = end.link->readable();
+    const std::size_t size = std::min<std::size_t>(data.size(), 1 + sizes.below(50'000));
+    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(data[i], byte_at(received + i)) << "byte " << received + i;
+    end.link->consume(size);
+    received += size;
+    end.link->flush();
+    if (size > 0) continue;
+    ASSERT_TRUE(end.sleep(true, false)) << "nobody woke the reader";
+  }
+}
+
+class StreamLinks : public testing::TestWithParam<const char*> {};
+
+TEST_P(StreamLinks, CarryBytesBothWays) {
+  constexpr std::uint64_t kTotal = 3'000'000;
+  auto ends = pair_of(GetParam());
+  for (const std::size_t sender : {0u, 1u}) {
+    std::thread other([&] { send_all(ends[sender], kTotal); });
+    expect_all(ends[1 - sender], kTotal);
+    other.join();
+    EXPECT_EQ(ends[sender].link->stats().sent_bytes, kTotal);
+    EXPECT_EQ(ends[1 - sender].link->stats().received_bytes, kTotal);
+  }
+}
+
+TEST_P(StreamLinks, AFullLinkSaysSo) {
+  auto ends = pair_of(GetParam());
+  std::uint64_t sent = 0;
+  for (int turn = 0; turn < 1000; ++turn) {
+    const auto room = ends[0].link->writable();
+    ends[0].link->commit(room.size());
+    sent += room.size();
+    ends[0].link->flush();
+  }
+  EXPECT_TRUE(ends[0].link->writable().empty());
+  EXPECT_GT(sent, 0u);
+  std::uint64_t received = 0;
+  for (auto data = ends[1].link->readable(); !data.empty(); data = ends[1].link->readable()) {
+    received += data.size();
+    ends[1].link->consume(data.size());
+    ends[1].link->flush();
+    ends[0].link->flush();
+  }
+  EXPECT_EQ(received, sent);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, StreamLinks, testing::Values("Shm", "Tcp"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+TEST(TcpStream, SaysThatItEnded) {
+  auto ends = pair_of("Tcp");
+  ends[0].link.reset();
+  EXPECT_TRUE(ends[1].link->readable().empty());
+  EXPECT_TRUE(ends[1].link->ended());
+}
+
+TEST(ShmSegment, IsFoundByNameAndTokenAlone) {
+  const auto segment = ShmSegment::create(1 << 16);
+  EXPECT_TRUE(ShmSegment::find(segment->name(), segment->token()));
+  EXPECT_FALSE(ShmSegment::find(segment->name(), segment->token() + 1));
+  EXPECT_FALSE(ShmSegment::find("/dev/shm/netfold-nothing", 0));
+  EXPECT_FALSE(ShmSegment::find("/etc/passwd", 0));
+  segment->forget_name();
+  EXPECT_FALSE(ShmSegment::find(segment->name(), segment->token()));
+  EXPECT_FALSE(Doorbell::find("netfold-nobody"));
+}
+
+TEST(MirroredMemory, HasNoSeam) {
+  const auto memory = MirroredMemory::allocate(4096);
+  memory->data()[4095 + 1] = std::byte{7};
+  EXPECT_EQ(memory->data()[0], std::byte{7});
+}
+
+}  // namespace
+}  // namespace netfold::link
