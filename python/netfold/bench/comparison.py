@@ -45,18 +45,11 @@ class Plan:
     group: int = 0
 
     def __post_init__(self) -> None:
-        for name in self.algorithm.split(","):
-            if name not in ALGORITHMS or (name == NONE and self.algorithm != NONE):
-                raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+        self._check_choices()
         if self.faults and self.faults_by == "netfold" and self.hosts():
             raise UsageError("--faults-by netfold is for --algorithm in-network: TCP hides them. Take kernel")
-        if self.wire not in FORMATS:
-            raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
-        for peer in self.against:
-            if peer not in PEERS:
-                raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
-        if self.faults_by not in FAULTS_BY:
-            raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
+        if self.algorithm == NONE and not self.against:
+            raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
         if self.repeat < 1:
             raise UsageError(f"--repeat is at least 1, not {self.repeat}")
         if self.seed < 0:
@@ -66,8 +59,18 @@ class Plan:
         for size in self.sizes.values():
             if size % tensors.ELEMENT_BYTES or not 0 < size <= SIZE_MAX:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
-        if self.algorithm == NONE and not self.against:
-            raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
+
+    def _check_choices(self) -> None:
+        for name in self.algorithm.split(","):
+            if name not in ALGORITHMS or (name == NONE and self.algorithm != NONE):
+                raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+        if self.wire not in FORMATS:
+            raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
+        for peer in self.against:
+            if peer not in PEERS:
+                raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
+        if self.faults_by not in FAULTS_BY:
+            raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
 
     def parameters(self) -> dict[str, Any]:
         """As reports name them: the format, and the sizes in bytes."""
