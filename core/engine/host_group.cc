@@ -282,7 +282,10 @@ void HostGroup::check_blocked_by_the_gone() {
   for (int rank = 0; rank < options_.world; ++rank) {
     if (rank == options_.rank) continue;
     const auto& ended = mesh_->link(rank).ended();
-    const bool is_gone = ended || mesh_->has_left(rank);
+    // What was sent over TCP may still be on its way when the leave is heard, and ends with the connection; what is in
+    // shared memory was there before.
+    const bool is_shm = std::string_view(mesh_->link(rank).kind()) == "shm";
+    const bool is_gone = ended || (is_shm && mesh_->has_left(rank));
     if (!is_gone || (!executor_->waits_for_data_of(rank) && !executor_->waits_for_room_at(rank))) continue;
     const std::string why = mesh_->has_left(rank) ? "has left" : *ended;
     return fail({ErrorCode::kPeerFailed,
