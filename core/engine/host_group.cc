@@ -192,12 +192,12 @@ bool HostGroup::step() {
     fail(moved.error(), true);
     return false;
   }
+  const bool moved_more = check(*moved);  // before finished ones are taken: it may finish some
   if (auto finished = executor_->take_finished(); !finished.empty()) {
     note_stats();
     completions_.add(finished, std::nullopt);
   }
-  check(*moved);
-  return *moved;
+  return *moved || moved_more;
 }
 
 void HostGroup::take_submissions() {
@@ -256,24 +256,36 @@ bool HostGroup::look_again() {
   return *moved;
 }
 
-void HostGroup::check(bool has_moved) {
+// True if anything moved meanwhile.
+bool HostGroup::check(bool has_moved) {
   const Nanoseconds time = now();
   if (has_moved) last_progress_ = time;
-  if (time < next_look_) return;
+  if (time < next_look_) return false;
   next_look_ = time + kLookPeriod;
-  if (const auto heard = mesh_->listen_to_all(); !heard) return fail(heard.error(), true);
-  if (executor_->is_idle()) return;
-  check_blocked_by_the_gone();
-  if (!has_failed_) check_progress(time);
+  if (const auto heard = mesh_->listen_to_all(); !heard) {
+    fail(heard.error(), true);
+    return false;
+  }
+  const auto moved = executor_->pump();  // what a rank sent before it left is there now, if it ever will be
+  if (!moved) {
+    fail(moved.error(), true);
+    return false;
+  }
+  if (*moved) last_progress_ = time;
+  if (!executor_->is_idle()) check_blocked_by_the_gone();
+  if (!executor_->is_idle()) check_progress(time);
+  return *moved;
 }
 
 // A clean leave fails nothing by itself: what the rank sent before is still there to be read.
 void HostGroup::check_blocked_by_the_gone() {
-  if (const auto moved = executor_->pump(); !moved) return fail(moved.error(), true);
   for (int rank = 0; rank < options_.world; ++rank) {
     if (rank == options_.rank) continue;
     const auto& ended = mesh_->link(rank).ended();
-    const bool is_gone = ended || mesh_->has_left(rank);
+    // What was sent over TCP may still be on its way when the leave is heard, and ends with the connection; what is in
+    // shared memory was there before.
+    const bool is_shm = std::string_view(mesh_->link(rank).kind()) == "shm";
+    const bool is_gone = ended || (is_shm && mesh_->has_left(rank));
     if (!is_gone || (!executor_->waits_for_data_of(rank) && !executor_->waits_for_room_at(rank))) continue;
     const std::string why = mesh_->has_left(rank) ? "has left" : *ended;
     return fail({ErrorCode::kPeerFailed,

@@ -79,7 +79,7 @@ class HostGroup {
   void rest(Nanoseconds until);
   bool look_again();
   void take_submissions();
-  void check(bool has_moved);
+  bool check(bool has_moved);
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
   int culprit() const;
