@@ -152,7 +152,7 @@ void bind_client(nb::module_& module) {
             options.require_auth = require_auth;
             options.timeout_s = timeout_s;
             options.connect_timeout_s = connect_timeout_s;
-            options.window_chunks = window;
+            options.window = window;
             options.bfp = {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
             if (block < 0 || block > 255 || mantissa < 0 || mantissa > 255 || !numbers::is_valid(options.bfp)) {
               throw nb::value_error("a bfp shape has a block of 8, 16, 32, 64 or 128 and a mantissa of 2 to 7 bits");

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "base/result.h"
 #include "numbers/format.h"
 
 namespace netfold::engine {
@@ -17,5 +18,8 @@ struct AllReduce {
   numbers::Format format = numbers::Format::kFp32;
   bool average = false;
 };
+
+// kInvalidArgument if it makes no sense.
+Result<void> check(const AllReduce& request);
 
 }  // namespace netfold::engine

@@ -37,21 +37,9 @@ Result<std::unique_ptr<Client>> Client::join(ClientOptions options) {
   if (!route) return tl::unexpected(route.error());
   auto link = open_link(options, route->local_ip);
   if (!link) return tl::unexpected(link.error());
-  JoinOptions joining;
-  joining.switch_address = options.switch_address;
-  joining.job = options.job;
-  joining.world = options.world;
-  joining.rank = options.rank;
-  joining.secret = options.secret;
-  joining.require_auth = options.require_auth;
-  joining.udp_port = (*link)->local_address().port;
-  joining.mtu = route->mtu;
-  joining.bfp = options.bfp;
-  joining.window = options.window_chunks;
-  joining.timeout_s = options.timeout_s;
-  joining.connect_timeout_s = options.connect_timeout_s;
-  joining.keep_going = options.keep_going;
-  auto control = ControlConnection::join(joining);
+  options.udp_port = (*link)->local_address().port;
+  options.mtu = route->mtu;
+  auto control = ControlConnection::join(options);
   if (!control) return tl::unexpected(control.error());
   return std::unique_ptr<Client>(new Client(std::move(options), std::move(*link), std::move(*control)));
 }
@@ -61,7 +49,7 @@ Client::Client(ClientOptions options, std::unique_ptr<link::Link> link, std::uni
       link_(std::move(link)),
       control_(std::move(control)),
       lease_(control_->lease()),
-      stream_(lease_, options_.rank, {.window_chunks = options_.window_chunks}, *link_, control_->shard_addresses()) {
+      stream_(lease_, options_.rank, {.window_chunks = options_.window}, *link_, control_->shard_addresses()) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -70,15 +58,7 @@ Client::~Client() {
 }
 
 Result<Client::Ticket> Client::submit(const AllReduce& request) {
-  if (!numbers::can_travel_as(request.type, request.format)) {
-    return netfold::fail(ErrorCode::kInvalidArgument,
-                         fmt::format("{} elements cannot travel as {}: int32 travels as int32 alone, floating point as "
-                                     "fp32, fp16, bf16 or bfp",
-                                     numbers::name_of(request.type), numbers::name_of(request.format)));
-  }
-  if (request.count > 0 && (request.in == nullptr || request.out == nullptr)) {
-    return netfold::fail(ErrorCode::kInvalidArgument, "an all-reduce needs memory to read from and to write to");
-  }
+  if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {
@@ -156,11 +136,7 @@ void Client::take_submissions(Nanoseconds now) {
   std::deque<std::unique_ptr<Operation>> taken;
   {
     const std::lock_guard lock(mutex_);
-    taken.swap(submitted_);
-    if (failure_) {
-      for (const auto& operation : taken) completions_.add({operation->ticket()}, failure_);
-      taken.clear();
-    }
+    taken.swap(submitted_);  // nothing once the job has failed
   }
   for (auto& operation : taken) stream_.submit(std::move(operation), now);
 }

@@ -20,21 +20,11 @@
 
 namespace netfold::engine {
 
-struct ClientOptions {
-  std::string switch_address;  // "host:port"
-  std::string job;
-  std::uint16_t world = 1;
-  std::uint16_t rank = 0;
-  std::string secret;
-  bool require_auth = false;
-  double timeout_s = 30;            // to join, and for an all-reduce to make progress
-  double connect_timeout_s = 30;    // of that, until a switch answers at the address
-  std::uint32_t window_chunks = 0;  // 0: a quarter of the slots
-  numbers::BfpShape bfp = {};
-  int core = kAnyCore;               // of the progress thread
-  std::string faults;                // link::parse_faults; "": none
-  std::string pcap_path;             // "": no capture
-  std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
+// How to join, and what is the client's own; udp_port and mtu are found by join().
+struct ClientOptions : JoinOptions {
+  int core = kAnyCore;    // of the progress thread
+  std::string faults;     // link::parse_faults; "": none
+  std::string pcap_path;  // "": no capture
 };
 
 class Client {

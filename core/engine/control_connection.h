@@ -29,7 +29,7 @@ struct JoinOptions {
   std::uint32_t mtu = 1500;
   numbers::BfpShape bfp = {};
   std::uint32_t window = 0;          // chunks outstanding at most; 0: the switch's default of slots
-  double timeout_s = 30;             // for all of joining: until the switch answers, and until all workers are there
+  double timeout_s = 30;             // for all of joining, and for an all-reduce to make progress
   double connect_timeout_s = 30;     // of that, until a switch answers at the address
   std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
 };

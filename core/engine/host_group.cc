@@ -82,15 +82,7 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
 }
 
 Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const CollectiveOptions& options) {
-  if (!numbers::can_travel_as(request.type, request.format)) {
-    return netfold::fail(ErrorCode::kInvalidArgument,
-                         fmt::format("{} elements cannot travel as {}: int32 travels as int32 alone, floating point as "
-                                     "fp32, fp16, bf16 or bfp",
-                                     numbers::name_of(request.type), numbers::name_of(request.format)));
-  }
-  if (request.count > 0 && (request.in == nullptr || request.out == nullptr)) {
-    return netfold::fail(ErrorCode::kInvalidArgument, "an all-reduce needs memory to read from and to write to");
-  }
+  if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
@@ -183,40 +175,40 @@ void HostGroup::run() {
   }
 }
 
-// True if anything moved.
-bool HostGroup::step() {
-  if (has_submissions_) take_submissions();
-  if (has_failed_) return false;
+// True if anything moved. An error fails the group.
+bool HostGroup::pump() {
   const auto moved = executor_->pump();
   if (!moved) {
     fail(moved.error(), true);
     return false;
   }
-  const bool moved_more = check(*moved);  // before finished ones are taken: it may finish some
+  if (*moved) last_progress_ = now();
+  return *moved;
+}
+
+// True if anything moved.
+bool HostGroup::step() {
+  if (has_submissions_) take_submissions();
+  if (has_failed_) return false;
+  bool has_moved = pump();
+  if (has_failed_) return false;
+  has_moved = check() || has_moved;  // before finished ones are taken: it may finish some
   if (auto finished = executor_->take_finished(); !finished.empty()) {
     note_stats();
     completions_.add(finished, std::nullopt);
   }
-  return *moved || moved_more;
+  return has_moved;
 }
 
 void HostGroup::take_submissions() {
   std::deque<Submitted> taken;
-  std::optional<Error> failure;
   {
     const std::lock_guard lock(mutex_);
-    taken.swap(submitted_);
+    taken.swap(submitted_);  // nothing once the group has failed
     has_submissions_ = false;
-    failure = failure_;
   }
   if (!taken.empty() && executor_->is_idle()) last_progress_ = now();
-  for (auto& [reduction, slices] : taken) {
-    if (failure) {
-      completions_.add({reduction->ticket()}, failure);
-    } else {
-      executor_->submit(std::move(reduction), slices);
-    }
-  }
+  for (auto& [reduction, slices] : taken) executor_->submit(std::move(reduction), slices);
 }
 
 // Looks for a while whether something comes, then sleeps until it does.
@@ -246,35 +238,23 @@ void HostGroup::rest(Nanoseconds until) {
 }
 
 bool HostGroup::look_again() {
-  if (has_submissions_) return true;
-  const auto moved = executor_->pump();
-  if (!moved) {
-    fail(moved.error(), true);
-    return true;
-  }
-  if (*moved) last_progress_ = now();
-  return *moved;
+  return has_submissions_ || pump() || has_failed_;
 }
 
 // True if anything moved meanwhile.
-bool HostGroup::check(bool has_moved) {
+bool HostGroup::check() {
   const Nanoseconds time = now();
-  if (has_moved) last_progress_ = time;
   if (time < next_look_) return false;
   next_look_ = time + kLookPeriod;
   if (const auto heard = mesh_->listen_to_all(); !heard) {
     fail(heard.error(), true);
     return false;
   }
-  const auto moved = executor_->pump();  // what a rank sent before it left is there now, if it ever will be
-  if (!moved) {
-    fail(moved.error(), true);
-    return false;
-  }
-  if (*moved) last_progress_ = time;
+  const bool has_moved = pump();  // what a rank sent before it left is there now, if it ever will be
+  if (has_failed_) return false;
   if (!executor_->is_idle()) check_blocked_by_the_gone();
   if (!executor_->is_idle()) check_progress(time);
-  return *moved;
+  return has_moved;
 }
 
 // A clean leave fails nothing by itself: what the rank sent before is still there to be read.

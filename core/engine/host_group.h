@@ -75,11 +75,12 @@ class HostGroup {
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
+  bool pump();
   bool step();
   void rest(Nanoseconds until);
   bool look_again();
   void take_submissions();
-  bool check(bool has_moved);
+  bool check();
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
   int culprit() const;

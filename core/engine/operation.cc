@@ -17,7 +17,7 @@ Operation::Operation(Ticket ticket, const AllReduce& request, const wire::Lease&
   assert(numbers::can_travel_as(request.type, request.format) && elements_per_chunk_ > 0);
 }
 
-void Operation::start(Position first, std::unique_ptr<std::byte[]> saved) {
+void Operation::start(Position first, Room saved) {
   first_ = first;
   saved_ = std::move(saved);
   is_stored_.assign(chunks_, false);
@@ -72,7 +72,7 @@ void Operation::store(Position position, std::span<const std::byte> payload) {
   assert(!is_stored_[position - first_]);
   const std::size_t offset = offset_bytes(chunk);
   auto* const to = static_cast<std::byte*>(request_.out) + offset;
-  std::memcpy(saved_.get() + offset, to, chunk.count * numbers::size_bytes(request_.type));
+  std::memcpy(saved_.bytes.get() + offset, to, chunk.count * numbers::size_bytes(request_.type));
   numbers::decode(wire_, request_.type, payload.data(), chunk.count, to, request_.average ? world_ : 1);
   is_stored_[position - first_] = true;
   ++stored_;
@@ -83,7 +83,7 @@ void Operation::put_back() {
     if (!is_stored_[index]) continue;
     const Extent chunk = extent(first_ + index);
     const std::size_t offset = offset_bytes(chunk);
-    std::memcpy(static_cast<std::byte*>(request_.out) + offset, saved_.get() + offset,
+    std::memcpy(static_cast<std::byte*>(request_.out) + offset, saved_.bytes.get() + offset,
                 chunk.count * numbers::size_bytes(request_.type));
   }
   is_stored_.assign(is_stored_.size(), false);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/all_reduce.h"
+#include "engine/rooms.h"
 #include "numbers/codec.h"
 #include "session/window.h"
 #include "wire/lease.h"
@@ -32,8 +33,8 @@ class Operation {
   std::size_t saved_bytes() const { return request_.count * numbers::size_bytes(request_.type); }
 
   // Before the first chunk is sent: where in the stream it starts, and room of saved_bytes() for what will be replaced.
-  void start(Position first, std::unique_ptr<std::byte[]> saved);
-  std::unique_ptr<std::byte[]> take_saved() { return std::move(saved_); }
+  void start(Position first, Room saved);
+  Room take_saved() { return std::move(saved_); }
   Position first() const { return first_; }
   Position end() const { return first_ + chunks_; }
 
@@ -63,7 +64,7 @@ class Operation {
   std::uint64_t chunks_;
   std::uint64_t stored_ = 0;
   Position first_ = 0;
-  std::unique_ptr<std::byte[]> saved_;
+  Room saved_;
   std::vector<bool> is_stored_;  // by chunk: what to put back
 };
 

@@ -14,12 +14,17 @@ struct Room {
 
 class Rooms {
  public:
-  // At least `size_bytes`, not initialised.
+  // At least `size_bytes`, not initialised. The smallest that fits: if small tensors took large rooms, large tensors
+  // would need new ones until every room was large.
   Room take(std::size_t size_bytes) {
+    auto best = rooms_.end();
     for (auto room = rooms_.begin(); room != rooms_.end(); ++room) {
       if (room->size_bytes < size_bytes) continue;
-      Room taken = std::move(*room);
-      rooms_.erase(room);
+      if (best == rooms_.end() || room->size_bytes < best->size_bytes) best = room;
+    }
+    if (best != rooms_.end()) {
+      Room taken = std::move(*best);
+      rooms_.erase(best);
       return taken;
     }
     if (!rooms_.empty()) rooms_.pop_back();  // too small: one that fits takes its place

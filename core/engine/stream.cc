@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 
 namespace netfold::engine {
@@ -12,14 +11,8 @@ namespace {
 constexpr std::size_t kSendMost = 64;       // transmissions prepared at once
 constexpr std::size_t kReceiveMost = 1024;  // datagrams a batch
 constexpr std::size_t kBatchesAtOnce = 16;  // a bound, so that a flood keeps nobody from heartbeats and time-outs
-constexpr std::size_t kRoomsKeptMost = 8;
 
 using session::Window;
-
-// Rooms come in powers of two, so that those of finished operations fit later ones.
-std::size_t room_bytes(const Operation& operation) {
-  return std::bit_ceil(operation.saved_bytes());
-}
 
 }  // namespace
 
@@ -42,7 +35,7 @@ void Stream::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
     finished_.push_back(operation->ticket());
     return;
   }
-  operation->start(window_.end(), saved_room(room_bytes(*operation)));
+  operation->start(window_.end(), rooms_.take(operation->saved_bytes()));
   window_.extend(operation->chunks(), now);
   operations_.push_back(std::move(operation));
 }
@@ -143,8 +136,7 @@ void Stream::handle_result(const wire::Packet& packet, Window::Position position
   finished_.push_back(operation.ticket());
   reduced_elements_ += operation.elements();
   while (!operations_.empty() && operations_.front()->is_whole()) {
-    rooms_.push_back({operations_.front()->take_saved(), room_bytes(*operations_.front())});
-    if (rooms_.size() > kRoomsKeptMost) rooms_.erase(rooms_.begin());
+    rooms_.give_back(operations_.front()->take_saved());
     operations_.pop_front();
   }
 }
@@ -175,14 +167,8 @@ bool Stream::send(Nanoseconds now) {
 
 link::Outgoing Stream::prepare(const Window::Transmission& transmission, std::size_t place) {
   const auto chunk = static_cast<std::uint32_t>(transmission.position);
-  wire::Header header;
-  header.kind = transmission.is_probe ? wire::Kind::kProbe : wire::Kind::kContribution;
-  header.job = lease_.job;
-  header.epoch = lease_.epoch;
-  header.worker = rank_;
-  header.slot = lease_.slot_of(chunk);
-  header.chunk = chunk;
-  if (lease_.key) header.flags |= wire::kTagged;
+  wire::Header header =
+      lease_.header(transmission.is_probe ? wire::Kind::kProbe : wire::Kind::kContribution, rank_, chunk);
   std::span<const std::byte> payload;
   if (!transmission.is_probe) {
     const Operation& operation = operation_at(transmission.position);
@@ -206,15 +192,6 @@ Operation& Stream::operation_at(Window::Position position) {
                        [](Window::Position at, const auto& operation) { return at < operation->first(); });
   assert(after != operations_.begin());
   return **std::prev(after);
-}
-
-std::unique_ptr<std::byte[]> Stream::saved_room(std::size_t size_bytes) {
-  const auto fits =
-      std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& room) { return room.size_bytes == size_bytes; });
-  if (fits == rooms_.end()) return std::make_unique_for_overwrite<std::byte[]>(size_bytes);
-  auto bytes = std::move(fits->bytes);
-  rooms_.erase(fits);
-  return bytes;
 }
 
 }  // namespace netfold::engine

@@ -14,6 +14,7 @@
 
 #include "base/result.h"
 #include "engine/operation.h"
+#include "engine/rooms.h"
 #include "link/link.h"
 #include "session/window.h"
 #include "wire/lease.h"
@@ -66,7 +67,6 @@ class Stream {
   bool send(Nanoseconds now);
   link::Outgoing prepare(const session::Window::Transmission& transmission, std::size_t place);
   Operation& operation_at(session::Window::Position position);
-  std::unique_ptr<std::byte[]> saved_room(std::size_t size_bytes);
 
   wire::Lease lease_;
   std::uint16_t rank_;
@@ -79,11 +79,7 @@ class Stream {
   std::vector<Prepared> prepared_;
   std::vector<std::byte> payload_room_;
   std::vector<Operation::Ticket> finished_;
-  struct Room {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size_bytes;
-  };
-  std::vector<Room> rooms_;  // for saved bytes, kept between operations
+  Rooms rooms_;
   std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
 };
 

@@ -13,9 +13,6 @@ namespace {
 using wire::Header;
 using wire::Kind;
 
-// Chunks of one shard that may overtake a missing one before it is asked for: small reordering passes unnoticed.
-constexpr std::uint32_t kReorderSlackChunks = 8;
-
 // A worker that leaps ahead is asked for so many chunks at a time; its next contribution goes on from there.
 constexpr int kNoticesAtOnce = 32;
 
@@ -174,7 +171,7 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox
   std::uint32_t& checked = gap_checked_[worker];
   const auto is_overtaken = [&](std::uint32_t candidate) {
     return static_cast<std::int32_t>(chunk - candidate) >=
-           static_cast<std::int32_t>(kReorderSlackChunks * lease_.shards);
+           static_cast<std::int32_t>(wire::kReorderSlackChunks * lease_.shards);
   };
   for (int notices = 0; is_overtaken(checked) && notices < kNoticesAtOnce; checked += lease_.shards) {
     const std::uint32_t index = index_of(checked);
@@ -186,16 +183,8 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox
 }
 
 void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox) {
-  Header header;
-  header.kind = kind;
-  header.job = lease_.job;
-  header.epoch = lease_.epoch;
-  header.worker = about;
-  header.slot = lease_.slot_of(chunk);
-  header.chunk = chunk;
-  if (lease_.key) header.flags |= wire::kTagged;
   std::array<std::byte, wire::kHeaderBytes + wire::kTagBytes> packet;
-  const wire::HeaderBytes head = wire::emit(header);
+  const wire::HeaderBytes head = wire::emit(lease_.header(kind, about, chunk));
   std::copy(head.begin(), head.end(), packet.begin());
   std::size_t size_bytes = head.size();
   if (lease_.key) {

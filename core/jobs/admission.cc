@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kSlotBytesDefault = 1536 * 1024;
 constexpr std::uint32_t kSlotsOfAWindow = 4;
 constexpr std::uint32_t kSlotsLeast = 64;
-constexpr std::uint32_t kSlotsLeastPerShard = 16;  // twice the slack of the switch's gap detection (PROTOCOL.md)
+constexpr std::uint32_t kSlotsLeastPerShard = 2 * wire::kReorderSlackChunks;  // room to find a gap, and to run on
 
 Refused refused(ErrorCode code, std::string reason) {
   return Refused{std::move(reason), code, kNoRank, 0};

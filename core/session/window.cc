@@ -8,7 +8,6 @@
 namespace netfold::session {
 namespace {
 
-constexpr std::uint32_t kReorderSlackChunks = 8;  // of one shard, as in the switch
 constexpr std::uint32_t kWindowChunksMin = 8;
 constexpr std::uint8_t kTriesCounted = 16;
 constexpr std::uint32_t kDoublingsMax = 10;
@@ -132,7 +131,7 @@ void Window::queue(Position position, bool as_probe) {
 
 void Window::queue_overtaken(Position done) {
   Position& looked_at = overtaken_[lease_.shard_of(static_cast<std::uint32_t>(done))];
-  const Position slack = Position{kReorderSlackChunks} * lease_.shards;
+  const Position slack = Position{wire::kReorderSlackChunks} * lease_.shards;
   for (; looked_at + slack <= done; looked_at += lease_.shards) {
     if (looked_at >= base_ && !at(looked_at).is_done && at(looked_at).tries == 0) queue(looked_at, true);
   }
@@ -152,7 +151,7 @@ void Window::queue_overtaken(Position done) {
 void Window::watch_again(Position position) {
   Chunk& chunk = at(position);
   const bool is_watched = chunk.overtaken_at != 0;
-  chunk.overtaken_at = next_ + Position{kReorderSlackChunks} * lease_.shards;
+  chunk.overtaken_at = next_ + Position{wire::kReorderSlackChunks} * lease_.shards;
   retried_overtaken_at_ = std::min(retried_overtaken_at_, chunk.overtaken_at);
   if (!is_watched || std::find(retried_.begin(), retried_.end(), position) == retried_.end()) {
     retried_.push_back(position);

@@ -29,6 +29,16 @@ struct Lease {
   std::uint32_t first_chunk_of(std::uint16_t shard) const {
     return first_chunk + ((shard - first_chunk) & (shards - 1u));
   }
+  // What every packet of this job has: the rest is the caller's to fill in.
+  Header header(Kind kind, std::uint16_t worker, std::uint32_t chunk) const {
+    return {.kind = kind,
+            .flags = key ? std::uint8_t{kTagged} : std::uint8_t{0},
+            .job = job,
+            .epoch = epoch,
+            .worker = worker,
+            .slot = slot_of(chunk),
+            .chunk = chunk};
+  }
   numbers::WireFormat wire_format(numbers::Format format) const { return {format, bfp}; }
 };
 
