@@ -11,9 +11,11 @@ namespace netfold::engine {
 namespace {
 
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
+constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
+constexpr std::string_view kDirect = "direct";  // has an executor of its own on one machine
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -64,10 +66,12 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     parsed.push_back(*address);
   }
   const auto goes_on = [&] { return !is_closing_ && (!keep_going || keep_going()); };
-  if (auto connected = mesh_->connect(parsed, now() + from_seconds(options_.timeout_s), goes_on); !connected) {
-    return connected;
-  }
+  const Nanoseconds deadline = now() + from_seconds(options_.timeout_s);
+  if (auto connected = mesh_->connect(parsed, deadline, goes_on); !connected) return connected;
+  auto arena = mesh_->share_memory(DirectExecutor::shape_for(options_.world), deadline, goes_on);
+  if (!arena) return tl::unexpected(arena.error());
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
+  if (*arena) direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
   // Where every rank of this machine has a core, looking out for a while is faster than sleeping. Where cores are few,
   // they are given to those who have work.
   const bool is_roomy = mesh_->local_peers() + 1 <= available_cores();
@@ -90,16 +94,18 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
   }
-  auto slices = plans_.slices_of(request, options);
-  if (!slices) return tl::unexpected(slices.error());
+  std::vector<Slice> slices;
+  if (options.algorithm != kDirect || !direct_) {
+    auto planned = plans_.slices_of(request, options);
+    if (!planned) return tl::unexpected(planned.error());
+    slices = std::move(*planned);
+  }
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;
   }
-  auto reduction = std::make_shared<Reduction>(ticket, request, numbers::WireFormat{request.format, options.bfp},
-                                               terms_of(request, options), options_.world);
-  submitted_.push_back({std::move(reduction), std::move(*slices)});
+  submitted_.push_back({ticket, request, {request.format, options.bfp}, terms_of(request, options), std::move(slices)});
   has_submissions_ = true;
   if (!options_.inline_progress) wakeup_.wake();
   return ticket;
@@ -149,6 +155,7 @@ void HostGroup::close(std::optional<Error> error) {
     fail(closed_error(), false);
     note_stats();
     executor_.reset();
+    direct_.reset();
     mesh_.reset();
   }
   completions_.close();
@@ -177,13 +184,18 @@ void HostGroup::run() {
 
 // True if anything moved. An error fails the group.
 bool HostGroup::pump() {
-  const auto moved = executor_->pump();
+  auto moved = executor_->pump();
+  bool has_moved = moved && *moved;
+  if (moved && direct_) {
+    moved = direct_->pump();
+    has_moved = has_moved || (moved && *moved);
+  }
   if (!moved) {
     fail(moved.error(), true);
     return false;
   }
-  if (*moved) last_progress_ = now();
-  return *moved;
+  if (has_moved) last_progress_ = now();
+  return has_moved;
 }
 
 // True if anything moved.
@@ -193,7 +205,7 @@ bool HostGroup::step() {
   bool has_moved = pump();
   if (has_failed_) return false;
   has_moved = check() || has_moved;  // before finished ones are taken: it may finish some
-  if (auto finished = executor_->take_finished(); !finished.empty()) {
+  if (auto finished = take_finished(); !finished.empty()) {
     note_stats();
     completions_.add(finished, std::nullopt);
   }
@@ -207,13 +219,39 @@ void HostGroup::take_submissions() {
     taken.swap(submitted_);  // nothing once the group has failed
     has_submissions_ = false;
   }
-  if (!taken.empty() && executor_->is_idle()) last_progress_ = now();
-  for (auto& [reduction, slices] : taken) executor_->submit(std::move(reduction), slices);
+  if (!taken.empty() && is_idle()) last_progress_ = now();
+  for (auto& [ticket, request, wire, terms, slices] : taken) {
+    terms.number = ++all_reduces_;
+    if (direct_) direct_->announce(terms);
+    if (slices.empty()) {
+      direct_->submit(ticket, request, wire, terms);
+    } else {
+      executor_->submit(std::make_shared<Reduction>(ticket, request, wire, terms, options_.world), slices);
+    }
+  }
+}
+
+std::vector<HostGroup::Ticket> HostGroup::take_finished() {
+  std::vector<Ticket> finished = executor_->take_finished();
+  if (!direct_) return finished;
+  const std::vector<Ticket> more = direct_->take_finished();
+  finished.insert(finished.end(), more.begin(), more.end());
+  return finished;
+}
+
+bool HostGroup::waits_for(int rank) const {
+  return executor_->waits_for_data_of(rank) || executor_->waits_for_room_at(rank) ||
+         (direct_ && direct_->waits_for(rank));
+}
+
+int HostGroup::blocking_rank() const {
+  const int rank = executor_->blocking_rank();
+  return rank == kNoRank && direct_ ? direct_->blocking_rank() : rank;
 }
 
 // Looks for a while whether something comes, then sleeps until it does.
 void HostGroup::rest(Nanoseconds until) {
-  if (!has_failed_ && !executor_->is_idle()) {
+  if (!has_failed_ && !is_idle()) {
     for (int spin = 0; spin < spins_; ++spin) {
       if (look_again()) return;
       __builtin_ia32_pause();
@@ -222,7 +260,7 @@ void HostGroup::rest(Nanoseconds until) {
       sched_yield();
       if (look_again()) return;
     }
-    if (!executor_->arm()) return;
+    if (!executor_->arm() || (direct_ && !direct_->arm())) return;
     const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
     until = std::min(until, std::max(last_progress_ + quarter, now() + std::min(quarter, kLookPeriod * 5)));
   }
@@ -252,8 +290,8 @@ bool HostGroup::check() {
   }
   const bool has_moved = pump();  // what a rank sent before it left is there now, if it ever will be
   if (has_failed_) return false;
-  if (!executor_->is_idle()) check_blocked_by_the_gone();
-  if (!executor_->is_idle()) check_progress(time);
+  if (!is_idle()) check_blocked_by_the_gone();
+  if (!is_idle()) check_progress(time);
   return has_moved;
 }
 
@@ -266,7 +304,7 @@ void HostGroup::check_blocked_by_the_gone() {
     // shared memory was there before.
     const bool is_shm = std::string_view(mesh_->link(rank).kind()) == "shm";
     const bool is_gone = ended || (is_shm && mesh_->has_left(rank));
-    if (!is_gone || (!executor_->waits_for_data_of(rank) && !executor_->waits_for_room_at(rank))) continue;
+    if (!is_gone || !waits_for(rank)) continue;
     const std::string why = mesh_->has_left(rank) ? "has left" : *ended;
     return fail({ErrorCode::kPeerFailed,
                  fmt::format("rank {} {} while rank {} still all-reduces: ranks must submit the same all-reduces "
@@ -280,7 +318,10 @@ void HostGroup::check_blocked_by_the_gone() {
 // Everybody waits for somebody when one rank stalls. Each says for whom, so that all can follow the chain to its end.
 void HostGroup::check_progress(Nanoseconds time) {
   const Nanoseconds idle = time - last_progress_, timeout = from_seconds(options_.timeout_s);
-  const int blocking = idle > timeout / 4 ? executor_->blocking_rank() : kNoRank;
+  if (direct_ && idle > kStallTime) {
+    if (const auto agreed = direct_->check_agreement(); !agreed) return fail(agreed.error(), true);
+  }
+  const int blocking = idle > timeout / 4 ? blocking_rank() : kNoRank;
   if (blocking != announced_) {
     mesh_->say_waiting(blocking);
     announced_ = blocking;
@@ -295,7 +336,7 @@ void HostGroup::check_progress(Nanoseconds time) {
 }
 
 int HostGroup::culprit() const {
-  const int direct = executor_->blocking_rank();
+  const int direct = blocking_rank();
   int rank = direct;
   for (int hops = 0; hops < options_.world && rank >= 0 && rank < options_.world; ++hops) {
     const int next = mesh_->awaited_by(rank);
@@ -308,11 +349,15 @@ int HostGroup::culprit() const {
 
 void HostGroup::fail(const Error& error, bool tell_others) {
   std::vector<Ticket> tickets = executor_->abandon();
-  for (const Ticket finished : executor_->take_finished()) completions_.add({finished}, std::nullopt);
+  if (direct_) {
+    const std::vector<Ticket> more = direct_->abandon();
+    tickets.insert(tickets.end(), more.begin(), more.end());
+  }
+  completions_.add(take_finished(), std::nullopt);
   {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = error;
-    for (const auto& submitted : submitted_) tickets.push_back(submitted.reduction->ticket());
+    for (const auto& submitted : submitted_) tickets.push_back(submitted.ticket);
     submitted_.clear();
     has_submissions_ = false;
   }
@@ -324,7 +369,7 @@ void HostGroup::fail(const Error& error, bool tell_others) {
 // What others still need of us may be on its way to the kernel.
 void HostGroup::say_goodbye() {
   if (has_failed_) return;
-  if (parting_error_ || !executor_->is_idle()) {
+  if (parting_error_ || !is_idle()) {
     const Error unfinished{ErrorCode::kPeerFailed,
                            fmt::format("rank {} closed in the middle of an all-reduce", options_.rank)};
     Error told = parting_error_.value_or(unfinished);
@@ -341,7 +386,7 @@ void HostGroup::say_goodbye() {
 
 void HostGroup::note_stats() {
   HostGroupStats stats;
-  stats.reduced_elements = executor_->reduced_elements();
+  stats.reduced_elements = executor_->reduced_elements() + (direct_ ? direct_->reduced_elements() : 0);
   for (const link::StreamLink* each : mesh_->links()) {
     if (each == nullptr) continue;
     const bool is_shm = std::string_view(each->kind()) == "shm";

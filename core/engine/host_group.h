@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/collective/direct.h"
 #include "engine/collective/executor.h"
 #include "engine/collective/mesh.h"
 #include "engine/collective/plans.h"
@@ -68,8 +69,11 @@ class HostGroup {
   HostGroup(HostGroupOptions options, std::unique_ptr<Mesh> mesh);
 
   struct Submitted {
-    std::shared_ptr<Reduction> reduction;
-    std::vector<Slice> slices;
+    Ticket ticket;
+    AllReduce request;
+    numbers::WireFormat wire;
+    Terms terms;
+    std::vector<Slice> slices;  // of the executor; none: it is the direct executor's
   };
 
   void run();
@@ -80,6 +84,10 @@ class HostGroup {
   void rest(Nanoseconds until);
   bool look_again();
   void take_submissions();
+  bool is_idle() const { return executor_->is_idle() && (!direct_ || direct_->is_idle()); }
+  bool waits_for(int rank) const;
+  int blocking_rank() const;
+  std::vector<Ticket> take_finished();
   bool check();
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
@@ -96,6 +104,8 @@ class HostGroup {
   // Of whoever drives: the progress thread, or the holder of driving_, which calls that begin or end it hold too.
   std::mutex driving_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
+  std::uint64_t all_reduces_ = 0;           // so far
   Nanoseconds last_progress_ = 0, next_look_ = 0;
   int announced_ = kNoRank;
   int spins_ = 0, yields_ = 0;  // before sleeping

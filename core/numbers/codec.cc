@@ -10,17 +10,6 @@ namespace {
 
 constexpr std::size_t kTile = 1024;  // elements: a whole number of blocks of every bfp shape
 
-// Both type and format are "how floats lie in memory"; only bfp is no element type.
-bool is_same(ElementType type, Format format) {
-  switch (type) {
-    case ElementType::kFp32: return format == Format::kFp32;
-    case ElementType::kFp16: return format == Format::kFp16;
-    case ElementType::kBf16: return format == Format::kBf16;
-    case ElementType::kInt32: return format == Format::kInt32;
-  }
-  return false;
-}
-
 void widen(const Kernels& with, ElementType type, const void* in, std::size_t count, float* out) {
   switch (type) {
     case ElementType::kFp16: return with.fp16_to_fp32(static_cast<const std::uint16_t*>(in), count, out);

@@ -81,6 +81,17 @@ std::optional<ElementType> element_type_named(std::string_view name) {
   return find_value(kElementTypes, name);
 }
 
+// Both type and format are "how floats lie in memory"; only bfp is no element type.
+bool is_same(ElementType type, Format format) {
+  switch (type) {
+    case ElementType::kFp32: return format == Format::kFp32;
+    case ElementType::kFp16: return format == Format::kFp16;
+    case ElementType::kBf16: return format == Format::kBf16;
+    case ElementType::kInt32: return format == Format::kInt32;
+  }
+  return false;
+}
+
 bool can_travel_as(ElementType type, Format format) {
   if (format == Format::kNone) return false;
   return (type == ElementType::kInt32) == (format == Format::kInt32);

@@ -41,6 +41,8 @@ std::optional<Format> format_named(std::string_view name);
 const char* name_of(ElementType type);
 std::optional<ElementType> element_type_named(std::string_view name);
 
+// Whether elements travel as they lie in memory.
+bool is_same(ElementType type, Format format);
 // int32 tensors travel as int32 alone; floating-point tensors travel in any floating-point format.
 bool can_travel_as(ElementType type, Format format);
 

@@ -68,13 +68,20 @@ struct Algorithm {
   Result<Steps> (*make)(const Request&, const Team&, int place);
 };
 
-constexpr std::array<Algorithm, 10> kAlgorithms{{
+constexpr std::array<Algorithm, 11> kAlgorithms{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
          return all_reduce_only("ring", r, {});
        }
        return ring(r.collective, team, place, r.count, r.align);
+     }},
+    {{"direct", "everybody exchanges segments with everybody; in memory that all share, two copies and one fold"},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
+         return all_reduce_only("direct", r, {});
+       }
+       return direct(r.collective, team, place, r.count, r.align);
      }},
     {{"halving-doubling", "partners at distance 1, 2, 4, ... swap halves: 2 log n steps (eflops V-A)"},
      [](const Request& r, const Team& team, int place) {

@@ -19,6 +19,7 @@ IN_NETWORK = "in-network"
 AUTO = "auto"
 HOST_ALGORITHMS = (
     "ring",
+    "direct",
     "halving-doubling",
     "recursive-doubling",
     "rabenseifner",

@@ -24,7 +24,6 @@ Executor::Executor(int rank, std::vector<link::StreamLink*> links) : rank_(rank)
 }
 
 void Executor::submit(std::shared_ptr<Reduction> reduction, const std::vector<Slice>& slices) {
-  reduction->terms().number = ++numbers_;
   reduction->start(rooms_, slices.size());
   for (const Slice& slice : slices) enqueue(reduction, slice);
   reap();
@@ -187,12 +186,7 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
   if (header.terms != reduction.terms() || header.offset != queued.of->slice.first + transfer.offset ||
       header.count != transfer.count) {
     const bool differs = header.terms != reduction.terms();
-    return fail(ErrorCode::kMismatch,
-                fmt::format("rank {} is at {}, rank {} at {}{}: ranks must submit the same all-reduces in the same "
-                            "order, with the same options",
-                            rank, in_words(header.terms), rank_, in_words(reduction.terms()),
-                            differs ? "" : ", with other segments"),
-                rank);
+    return disagreement(rank, header.terms, rank_, reduction.terms(), differs ? "" : ", with other segments");
   }
   peer.link->consume(kMessageUnit);
   queued.has_header = true;

@@ -84,7 +84,6 @@ class Executor {
   std::deque<std::unique_ptr<Running>> running_;
   std::vector<Reduction::Ticket> finished_;
   Rooms rooms_;
-  std::uint64_t numbers_ = 0;  // all-reduces so far
   std::uint64_t reduced_elements_ = 0;
 };
 

@@ -143,10 +143,11 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
                             link::to_string(address), found),
                 found);
   }
-  PeerLinks links{rank, -1, nullptr};
+  PeerLinks links{rank, -1, nullptr, nullptr};
   if (segment && field(*answer, "shm", false)) {
     if (auto bell = link::Doorbell::find(field(*answer, "bell", std::string()))) {
-      links.data = link::shm_stream(*segment, true, std::move(bell));
+      links.data = link::shm_stream(*segment, true, bell);
+      links.bell = std::move(bell);
     }
   }
   json verdict = hello(options, "verdict");
@@ -176,7 +177,7 @@ Result<PeerLinks> answer_control(int rank, const json& message, Socket& control,
     bell = link::Doorbell::find(field(message, "bell", std::string()));
   }
   std::unique_ptr<link::StreamLink> data;
-  if (segment && bell) data = link::shm_stream(*segment, false, std::move(bell));
+  if (segment && bell) data = link::shm_stream(*segment, false, bell);
   json own = hello(options, "control");
   own["shm"] = data != nullptr;
   if (data) own["bell"] = options.bell->name();
@@ -184,8 +185,8 @@ Result<PeerLinks> answer_control(int rank, const json& message, Socket& control,
   if (const auto same = check_world(rank, message, options); !same) return tl::unexpected(same.error());
   const auto verdict = receive_line(control.get(), options);
   if (!verdict) return about(rank, options, verdict.error());
-  if (!field(*verdict, "shm", false)) data.reset();
-  return PeerLinks{rank, control.release(), std::move(data)};
+  if (!field(*verdict, "shm", false)) data.reset(), bell.reset();
+  return PeerLinks{rank, control.release(), std::move(data), std::move(bell)};
 }
 
 }  // namespace
@@ -217,7 +218,7 @@ Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
   if (field(*message, "kind", std::string()) == "data") {
     auto stream = link::tcp_stream(socket.release());
     if (!stream) return tl::unexpected(stream.error());
-    return PeerLinks{rank, -1, std::move(*stream)};
+    return PeerLinks{rank, -1, std::move(*stream), nullptr};
   }
   if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
     [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));

@@ -27,6 +27,7 @@ struct PeerLinks {
   int rank = kNoRank;
   int control = -1;                        // a descriptor, the caller's to close
   std::unique_ptr<link::StreamLink> data;  // null as long as its connection has not come
+  std::shared_ptr<link::Doorbell> bell;    // the peer's, if it is reached over shared memory
 };
 
 // With a lower rank, that listens at `address`.

@@ -100,6 +100,7 @@ Result<void> Mesh::take(PeerLinks links) {
   }
   if (links.control >= 0) peer.control = std::make_unique<ControlSocket>(links.control);
   if (links.data) peer.data = std::move(links.data);
+  if (links.bell) peer.bell = std::move(links.bell);
   return {};
 }
 
@@ -109,6 +110,72 @@ int Mesh::missing_rank() const {
     if (rank != rank_ && (!peer.control || !peer.data)) return rank;
   }
   return kNoRank;
+}
+
+Result<std::unique_ptr<link::Arena>> Mesh::share_memory(link::Arena::Shape shape, Nanoseconds deadline,
+                                                        const std::function<bool()>& keep_going) {
+  const bool reaches_all = wants_shm_ && local_peers() + 1 == world_;
+  if (world_ == 1) return nullptr;
+  if (rank_ == 0) {
+    bool all_share = reaches_all;
+    for (int rank = 1; rank < world_; ++rank) {
+      const auto& shares = peers_[static_cast<std::size_t>(rank)].shares;
+      const auto heard = wait_for_words([&] { return shares.has_value(); }, rank, deadline, keep_going);
+      if (!heard) return tl::unexpected(heard.error());
+      all_share = all_share && *shares;
+    }
+    Result<std::unique_ptr<link::Arena>> arena;
+    if (all_share) arena = hand_out_memory(shape);
+    if (!arena) return arena;
+    for (int rank = 1; rank < world_; ++rank) tell(rank, line_of({{"kind", "shares"}, {"all", *arena != nullptr}}));
+    return arena;
+  }
+  tell(0, line_of({{"kind", "shares"}, {"all", reaches_all}}));
+  const auto& all_share = peers_[0].shares;
+  const auto heard = wait_for_words([&] { return all_share.has_value(); }, 0, deadline, keep_going);
+  if (!heard) return tl::unexpected(heard.error());
+  if (!*all_share) return nullptr;
+  const int descriptor = bell_->take_descriptor();
+  auto arena = descriptor >= 0 ? link::Arena::map(descriptor, world_) : nullptr;
+  if (descriptor >= 0) close(descriptor);
+  if (arena) return arena;
+  return fail(ErrorCode::kSystem, fmt::format("rank {} cannot map the memory that rank 0 shares with it", rank_),
+              rank_);
+}
+
+// Null if the machine has no room for it.
+Result<std::unique_ptr<link::Arena>> Mesh::hand_out_memory(link::Arena::Shape shape) {
+  auto arena = link::Arena::create(world_, shape);
+  for (int rank = 1; arena && rank < world_; ++rank) {
+    if (peers_[static_cast<std::size_t>(rank)].bell->give(arena->descriptor())) continue;
+    return fail(ErrorCode::kSystem, fmt::format("rank 0 cannot give its memory to rank {}", rank), rank);
+  }
+  if (arena) arena->forget_descriptor();
+  return arena;
+}
+
+Result<void> Mesh::wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
+                                  const std::function<bool()>& keep_going) {
+  HandshakeOptions options;
+  options.deadline = deadline;
+  options.keep_going = keep_going;
+  while (!have_come()) {
+    if (const auto heard = listen_to_all(); !heard) return heard;
+    if (have_come()) break;
+    if (has_left(of_rank)) {
+      return fail(ErrorCode::kPeerFailed, fmt::format("rank {} left while rank {} connected", of_rank, rank_), of_rank);
+    }
+    if (const auto ready = wait_until_ready(epoll_, POLLIN, options); !ready) {
+      return fail(ready.error().code, fmt::format("rank {}: {}", of_rank, ready.error().message), of_rank);
+    }
+  }
+  return {};
+}
+
+std::vector<std::shared_ptr<link::Doorbell>> Mesh::bells() const {
+  std::vector<std::shared_ptr<link::Doorbell>> bells;
+  for (const Peer& peer : peers_) bells.push_back(peer.bell);
+  return bells;
 }
 
 std::vector<link::StreamLink*> Mesh::links() const {
@@ -144,7 +211,9 @@ Result<void> Mesh::hear(int rank, std::string_view line) {
     const auto found = message.find(name);
     return found != message.end() && found->is_number_integer() ? found->get<int>() : kNoRank;
   };
-  if (kind == "leave") {
+  if (kind == "shares") {
+    peer.shares = message.value("all", json()) == json(true);
+  } else if (kind == "leave") {
     peer.has_left = true;
   } else if (kind == "waiting") {
     peer.awaits = number("for");

@@ -10,6 +10,7 @@
 
 #include "engine/collective/handshake.h"
 #include "engine/control_socket.h"
+#include "link/shm/arena.h"
 
 namespace netfold::engine {
 
@@ -24,7 +25,12 @@ class Mesh {
   Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                        const std::function<bool()>& keep_going);
 
+  // Once connected: memory that all ranks map, if all are on one machine; null if not. Blocks as connect() does.
+  Result<std::unique_ptr<link::Arena>> share_memory(link::Arena::Shape shape, Nanoseconds deadline,
+                                                    const std::function<bool()>& keep_going);
+
   std::vector<link::StreamLink*> links() const;
+  std::vector<std::shared_ptr<link::Doorbell>> bells() const;  // null where a rank is not reached over shared memory
   const link::StreamLink& link(int rank) const { return *peers_[static_cast<std::size_t>(rank)].data; }
 
   // Reads what the others say. An error if one of them is gone or has failed.
@@ -46,6 +52,8 @@ class Mesh {
   struct Peer {
     std::unique_ptr<ControlSocket> control;
     std::unique_ptr<link::StreamLink> data;
+    std::shared_ptr<link::Doorbell> bell;
+    std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
     bool has_left = false;
     int awaits = kNoRank;
   };
@@ -56,6 +64,9 @@ class Mesh {
   int missing_rank() const;
   Result<void> hear(int rank, std::string_view line);
   void tell(int rank, const std::string& line);
+  Result<void> wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
+                              const std::function<bool()>& keep_going);
+  Result<std::unique_ptr<link::Arena>> hand_out_memory(link::Arena::Shape shape);
 
   int rank_, world_;
   int listener_, epoll_;

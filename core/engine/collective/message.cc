@@ -19,4 +19,14 @@ std::string in_words(const Terms& terms) {
                      terms.average != 0 ? " for their average" : "");
 }
 
+tl::unexpected<Error> disagreement(int rank, const Terms& its, int own_rank, const Terms& own,
+                                   std::string_view remark) {
+  return fail(
+      ErrorCode::kMismatch,
+      fmt::format("rank {} is at {}, rank {} at {}{}: ranks must submit the same all-reduces in the same order, "
+                  "with the same options",
+                  rank, in_words(its), own_rank, in_words(own), remark),
+      rank);
+}
+
 }  // namespace netfold::engine

@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "base/result.h"
 
 namespace netfold::engine {
 
@@ -33,5 +36,9 @@ constexpr std::size_t kMessageUnit = 64;  // messages are padded to it, so that 
 static_assert(sizeof(Terms) == 32 && sizeof(MessageHeader) <= kMessageUnit);
 
 std::string in_words(const Terms& terms);
+
+// What to say where two ranks do not mean the same all-reduce; `remark` is added to what is compared.
+tl::unexpected<Error> disagreement(int rank, const Terms& its, int own_rank, const Terms& own,
+                                   std::string_view remark = "");
 
 }  // namespace netfold::engine

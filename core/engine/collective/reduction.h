@@ -24,7 +24,6 @@ class Reduction {
 
   Ticket ticket() const { return ticket_; }
   const Terms& terms() const { return terms_; }
-  Terms& terms() { return terms_; }
   std::size_t elements() const { return request_.count; }
   std::size_t encoded_bytes(std::size_t count) const { return numbers::encoded_bytes(wire_, count); }
   std::size_t elements_that_fit(std::size_t room_bytes) const { return numbers::elements_that_fit(wire_, room_bytes); }

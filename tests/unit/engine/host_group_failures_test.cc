@@ -103,7 +103,7 @@ class Failing : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Failing, ADeadRankIsNamedByAllAndTensorsArePutBack) {
-  for (const char* const algorithm : {"ring", "halving-doubling", "double-binary-tree"}) {
+  for (const char* const algorithm : {"ring", "direct", "halving-doubling", "double-binary-tree"}) {
     Cluster cluster(options());
     const auto before = tensors_of(3, 1'000'000);
     auto tensors = before;
@@ -127,28 +127,36 @@ TEST_P(Failing, ADeadRankIsNamedByAllAndTensorsArePutBack) {
 TEST_P(Failing, AStalledRankIsNamedByAllWithinTheTimeout) {
   HostGroupOptions hasty = options();
   hasty.timeout_s = 1;
-  Cluster cluster(hasty);
-  cluster.process->send(SIGSTOP);
-  const auto before = tensors_of(3, 1'000'000);
-  auto tensors = before;
-  const Nanoseconds started = now();
-  for (const auto& error : reduce_all(cluster.groups, tensors, {}, {})) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code, ErrorCode::kTimeout) << error->message;
-    EXPECT_EQ(error->rank, 3) << error->message;
+  for (const char* const algorithm : {"ring", "direct"}) {
+    Cluster cluster(hasty);
+    cluster.process->send(SIGSTOP);
+    const auto before = tensors_of(3, 1'000'000);
+    auto tensors = before;
+    CollectiveOptions how;
+    how.algorithm = algorithm;
+    const Nanoseconds started = now();
+    for (const auto& error : reduce_all(cluster.groups, tensors, {}, how)) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code, ErrorCode::kTimeout) << error->message;
+      EXPECT_EQ(error->rank, 3) << error->message;
+    }
+    EXPECT_LT(now() - started, 4 * kSecond);
+    EXPECT_EQ(tensors, before) << algorithm;
   }
-  EXPECT_LT(now() - started, 4 * kSecond);
-  EXPECT_EQ(tensors, before);
 }
 
 TEST_P(Failing, ARankThatSubmitsNothingIsNamed) {
   HostGroupOptions hasty = options();
   hasty.timeout_s = 1;
-  Cluster cluster(hasty);
-  auto tensors = tensors_of(3, 100);
-  for (const auto& error : reduce_all(cluster.groups, tensors, {}, {})) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->rank, 3) << error->message;
+  for (const char* const algorithm : {"ring", "direct"}) {
+    Cluster cluster(hasty);
+    auto tensors = tensors_of(3, 100);
+    CollectiveOptions how;
+    how.algorithm = algorithm;
+    for (const auto& error : reduce_all(cluster.groups, tensors, {}, how)) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->rank, 3) << error->message;
+    }
   }
 }
 
@@ -157,12 +165,14 @@ TEST_P(Failing, LeavingFailsNothingThatCanBeFolded) {
   for (int round = 0; round < 5; ++round) {
     Groups groups = open_all(4, all);
     auto tensors = tensors_of(4, 300'000);
+    CollectiveOptions how;
+    how.algorithm = round % 2 == 0 ? "ring" : "direct";
     std::vector<std::future<std::optional<Error>>> waiting;
     for (std::size_t rank = 0; rank < 4; ++rank) {
       waiting.push_back(std::async(std::launch::async, [&, rank] {
         auto& tensor = tensors[rank];
         const auto ticket =
-            groups[rank]->submit({.in = tensor.data(), .out = tensor.data(), .count = tensor.size()}, {});
+            groups[rank]->submit({.in = tensor.data(), .out = tensor.data(), .count = tensor.size()}, how);
         const auto error = finish(*groups[rank], *ticket);
         groups[rank]->close();
         return error;
@@ -177,14 +187,18 @@ TEST_P(Failing, LeavingFailsNothingThatCanBeFolded) {
 }
 
 TEST_P(Failing, ARankThatLeftIsNamed) {
-  Groups groups = open_all(4, options());
-  groups[2]->close();
-  groups.erase(groups.begin() + 2);
-  auto tensors = tensors_of(3, 1000);
-  for (const auto& error : reduce_all(groups, tensors, {}, {})) {
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->code, ErrorCode::kPeerFailed) << error->message;
-    EXPECT_EQ(error->rank, 2) << error->message;
+  for (const char* const algorithm : {"ring", "direct"}) {
+    Groups groups = open_all(4, options());
+    groups[2]->close();
+    groups.erase(groups.begin() + 2);
+    auto tensors = tensors_of(3, 1000);
+    CollectiveOptions how;
+    how.algorithm = algorithm;
+    for (const auto& error : reduce_all(groups, tensors, {}, how)) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code, ErrorCode::kPeerFailed) << error->message;
+      EXPECT_EQ(error->rank, 2) << error->message;
+    }
   }
 }
 
@@ -208,29 +222,35 @@ struct Asked {
 };
 
 TEST_P(Failing, DisagreementIsNamedBeforeAnyTensorChanges) {
-  for (const Asked& other : {Asked{.count = 1001}, Asked{.count = 0}, Asked{.format = Format::kBf16},
-                             Asked{.algorithm = "binomial"}, Asked{.average = true}}) {
-    Groups groups = open_all(4, options());
-    auto tensors = tensors_of(4, 1001);
-    const auto before = tensors;
-    std::vector<std::future<std::optional<Error>>> waiting;
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      const Asked asked = rank == 2 ? other : Asked{};
-      waiting.push_back(std::async(std::launch::async, [&, rank, asked] {
-        CollectiveOptions how;
-        how.algorithm = asked.algorithm;
-        AllReduce request{.in = tensors[rank].data(), .out = tensors[rank].data(), .count = asked.count};
-        request.format = asked.format;
-        request.average = asked.average;
-        return finish(*groups[rank], *groups[rank]->submit(request, how));
-      }));
-    }
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      const auto error = waiting[rank].get();
-      ASSERT_TRUE(error) << "rank " << rank;
-      EXPECT_EQ(error->code, ErrorCode::kMismatch) << error->message;
-      EXPECT_NE(error->rank, kNoRank) << error->message;
-      EXPECT_EQ(tensors[rank], before[rank]);
+  const auto others_of = [](const char* algorithm) {
+    return std::array{Asked{.count = 1001, .algorithm = algorithm}, Asked{.count = 0, .algorithm = algorithm},
+                      Asked{.format = Format::kBf16, .algorithm = algorithm}, Asked{.algorithm = "binomial"},
+                      Asked{.algorithm = algorithm, .average = true}};
+  };
+  for (const char* const algorithm : {"ring", "direct"}) {
+    for (const Asked& other : others_of(algorithm)) {
+      Groups groups = open_all(4, options());
+      auto tensors = tensors_of(4, 1001);
+      const auto before = tensors;
+      std::vector<std::future<std::optional<Error>>> waiting;
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        const Asked asked = rank == 2 ? other : Asked{.algorithm = algorithm};
+        waiting.push_back(std::async(std::launch::async, [&, rank, asked] {
+          CollectiveOptions how;
+          how.algorithm = asked.algorithm;
+          AllReduce request{.in = tensors[rank].data(), .out = tensors[rank].data(), .count = asked.count};
+          request.format = asked.format;
+          request.average = asked.average;
+          return finish(*groups[rank], *groups[rank]->submit(request, how));
+        }));
+      }
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        const auto error = waiting[rank].get();
+        ASSERT_TRUE(error) << "rank " << rank;
+        EXPECT_EQ(error->code, ErrorCode::kMismatch) << error->message;
+        EXPECT_NE(error->rank, kNoRank) << error->message;
+        EXPECT_EQ(tensors[rank], before[rank]);
+      }
     }
   }
 }

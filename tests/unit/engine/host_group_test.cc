@@ -17,8 +17,9 @@ namespace {
 using numbers::ElementType;
 using numbers::Format;
 
-const std::vector<const char*> kAlgorithms{"ring",     "halving-doubling",   "recursive-doubling", "rabenseifner",
-                                           "binomial", "double-binary-tree", "hierarchical"};
+const std::vector<const char*> kAlgorithms{"ring",         "halving-doubling", "recursive-doubling",
+                                           "rabenseifner", "binomial",         "double-binary-tree",
+                                           "direct",       "hierarchical"};
 const std::vector<std::size_t> kCounts{0, 1, 5, 63, 1000, 70'001};
 
 std::vector<std::vector<float>> gradients(int world, std::size_t count) {
@@ -113,7 +114,7 @@ TEST_P(HostGroupOver, RunsManyAllReducesAtOnce) {
     for (std::size_t rank = 0; rank < kWorld; ++rank) {
       auto& tensor = tensors[rank].emplace_back(count_of(t), static_cast<float>(rank + t));
       CollectiveOptions options;
-      options.algorithm = kAlgorithms[t % 6];
+      options.algorithm = kAlgorithms[t % 7];
       const auto ticket =
           groups[rank]->submit({.in = tensor.data(), .out = tensor.data(), .count = tensor.size()}, options);
       ASSERT_TRUE(ticket) << ticket.error().message;
@@ -164,27 +165,35 @@ INSTANTIATE_TEST_SUITE_P(Links, HostGroupOver,
                                          Setting{"Inline", {.inline_progress = true}}),
                          [](const auto& setting) { return setting.param.name; });
 
-// Halving-doubling folds in the pairwise order of the specification: the bits of the in-network fold.
-TEST(HostGroup, HalvingDoublingEqualsThePairwiseFold) {
-  for (const int world : {2, 4, 8}) {
+// The pairwise order of the specification: the bits of the in-network fold.
+class PairwiseFold : public testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(PairwiseFold, IsWhatRanksEndWith) {
+  const auto [algorithm, world] = GetParam();
+  for (const std::size_t count : {std::size_t{100}, std::size_t{300'007}}) {
     Groups groups = open_all(world);
-    const auto inputs = gradients(world, 10'007);
+    const auto inputs = gradients(world, count);
     auto tensors = inputs;
     CollectiveOptions options;
-    options.algorithm = "halving-doubling";
+    options.algorithm = algorithm;
     for (const auto& error : reduce_all(groups, tensors, {}, options)) ASSERT_FALSE(error) << error->message;
     std::vector<const std::byte*> payloads;
     for (const auto& input : inputs) payloads.push_back(reinterpret_cast<const std::byte*>(input.data()));
-    std::vector<float> folded(10'007);
+    std::vector<float> folded(count);
     numbers::Folder folder(folded.size(), payloads.size());
     folder.fold({Format::kFp32}, payloads, folded.size(), reinterpret_cast<std::byte*>(folded.data()));
     for (const auto& tensor : tensors) ASSERT_EQ(tensor, folded);
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(HalvingDoubling, PairwiseFold,
+                         testing::Combine(testing::Values("halving-doubling"), testing::Values(2, 4, 8)));
+INSTANTIATE_TEST_SUITE_P(Direct, PairwiseFold, testing::Combine(testing::Values("direct"), testing::Range(2, 10)));
+
 // More than a slice, and not a whole number of them.
 TEST_P(HostGroupOver, FoldsLargeTensors) {
-  for (const char* const algorithm : {"ring", "halving-doubling", "double-binary-tree", "recursive-doubling"}) {
+  for (const char* const algorithm :
+       {"ring", "direct", "halving-doubling", "double-binary-tree", "recursive-doubling"}) {
     for (const Format format : {Format::kFp32, Format::kBfp}) {
       Groups groups = open_all(3, GetParam().options);
       const auto inputs = gradients(3, 1'300'003);

@@ -146,8 +146,8 @@ TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
-                         testing::Values("ring", "halving-doubling", "recursive-doubling", "rabenseifner", "binomial",
-                                         "double-binary-tree", "hierarchical"),
+                         testing::Values("ring", "direct", "halving-doubling", "recursive-doubling", "rabenseifner",
+                                         "binomial", "double-binary-tree", "hierarchical"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::erase(name, '-');

@@ -1,0 +1,330 @@
+#include "engine/collective/direct.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/streaming_copy.h"
+#include "numbers/codec.h"
+
+namespace netfold::engine {
+namespace {
+
+using link::Arena;
+using numbers::Format;
+
+constexpr std::size_t kElementBytes = 4;                   // the most that one takes in a room
+constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // all ranks' rooms together: at home in a third cache
+constexpr std::size_t kChunkBytesMin = std::size_t{64} << 10, kChunkBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kSmallBytes = 8192;                      // summing all of it is cheaper than waiting once more
+constexpr std::size_t kStreamingBytes = std::size_t{1} << 20;  // tensors that do not stay in a cache anyway
+constexpr std::size_t kAlign = 128;                            // elements: whole blocks of every bfp shape
+constexpr std::size_t kSlack = 1024;                           // bytes: for a last block's padding
+constexpr std::uint64_t kCompared = Arena::kRemembered / 2;
+constexpr std::size_t kTile = 1024;  // elements
+
+std::size_t chunk_bytes_for(int world) {
+  const std::size_t each = kArenaBytes / (static_cast<std::size_t>(world) * Arena::kRooms);
+  return std::clamp(each, kChunkBytesMin, kChunkBytesMax) / (kAlign * kElementBytes) * (kAlign * kElementBytes);
+}
+
+}  // namespace
+
+Arena::Shape DirectExecutor::shape_for(int world) {
+  const std::size_t chunk = chunk_bytes_for(world);
+  const std::size_t units = chunk / (kAlign * kElementBytes);
+  const std::size_t units_each = (units + static_cast<std::size_t>(world) - 1) / static_cast<std::size_t>(world);
+  return {chunk + kSlack, units_each * kAlign * kElementBytes + kSlack};
+}
+
+DirectExecutor::DirectExecutor(int rank, std::unique_ptr<Arena> arena,
+                               std::vector<std::shared_ptr<link::Doorbell>> bells)
+    : rank_(rank),
+      world_(arena->world()),
+      arena_(std::move(arena)),
+      bells_(std::move(bells)),
+      chunk_elements_(chunk_bytes_for(world_) / kElementBytes),
+      folder_(chunk_elements_, static_cast<std::size_t>(world_)),
+      payloads_(static_cast<std::size_t>(world_)),
+      small_sum_(kSmallBytes + kSlack),
+      seen_(static_cast<std::size_t>(world_)) {}
+
+void DirectExecutor::announce(const Terms& terms) {
+  std::memcpy(arena_->operation_note(rank_, terms.number), &terms, sizeof terms);
+  arena_->counters(rank_).operations.store(terms.number, std::memory_order_release);
+}
+
+Result<void> DirectExecutor::check_agreement() const {
+  const std::uint64_t own_last = arena_->counters(rank_).operations.load(std::memory_order_relaxed);
+  for (int rank = 0; rank < world_; ++rank) {
+    const std::uint64_t its_last = arena_->counters(rank).operations.load(std::memory_order_acquire);
+    // Half of what is remembered: the rest may be written anew while we read.
+    const std::uint64_t oldest = std::max(own_last, its_last) - std::min(std::max(own_last, its_last), kCompared);
+    for (std::uint64_t number = oldest + 1; number <= std::min(own_last, its_last); ++number) {
+      Terms own_terms, its_terms;
+      std::memcpy(&own_terms, arena_->operation_note(rank_, number), sizeof own_terms);
+      std::memcpy(&its_terms, arena_->operation_note(rank, number), sizeof its_terms);
+      if (its_terms != own_terms) return disagreement(rank, its_terms, rank_, own_terms);
+    }
+  }
+  return {};
+}
+
+void DirectExecutor::submit(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, const Terms& terms) {
+  auto operation = std::make_shared<Operation>(Operation{ticket, request, wire, terms, 0, 0, {}});
+  std::size_t first = 0;
+  do {
+    const std::size_t count = std::min(chunk_elements_, request.count - first);
+    const bool is_small = numbers::encoded_bytes(wire, count) <= kSmallBytes;
+    chunks_.push_back({operation, first, count, is_small});
+    ++operation->chunks;
+    first += count;
+  } while (first < request.count);
+  if (operation->chunks > 1 && request.in == request.out) {
+    operation->saved = rooms_.take(request.count * numbers::size_bytes(request.type));
+  }
+  own().submitted = own().taken + chunks_.size();
+  publish();
+}
+
+Result<bool> DirectExecutor::pump() {
+  if (sleeps_) {
+    sleeps_ = false;
+    arena_->counters(rank_).sleeps.store(0, std::memory_order_relaxed);
+  }
+  bool has_moved = false;
+  for (bool moves = !is_idle(); moves;) {
+    look();
+    moves = false;
+    if (can_take(rank_)) {
+      take();
+      moves = true;
+    } else if (can_fold(rank_)) {
+      if (const auto folded = fold(); !folded) return tl::unexpected(folded.error());
+      moves = true;
+    } else if (can_contribute(rank_)) {
+      contribute();
+      moves = true;
+    }
+    if (!moves) break;
+    publish();
+    wake_others();
+    has_moved = true;
+    moves = !is_idle();
+  }
+  return has_moved;
+}
+
+void DirectExecutor::look() {
+  std::uint64_t contributed = own().contributed, folded = own().folded, taken = own().taken;
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank == rank_) continue;
+    const Arena::Counters& counters = arena_->counters(rank);
+    Progress& seen = seen_[static_cast<std::size_t>(rank)];
+    seen.taken = counters.taken.load(std::memory_order_acquire);
+    seen.folded = counters.folded.load(std::memory_order_acquire);
+    seen.contributed = counters.contributed.load(std::memory_order_acquire);
+    seen.submitted = counters.submitted.load(std::memory_order_acquire);
+    contributed = std::min(contributed, seen.contributed);
+    folded = std::min(folded, seen.folded);
+    taken = std::min(taken, seen.taken);
+  }
+  all_contributed_ = contributed, all_folded_ = folded, all_taken_ = taken;
+}
+
+void DirectExecutor::publish() {
+  Arena::Counters& counters = arena_->counters(rank_);
+  counters.submitted.store(own().submitted, std::memory_order_release);
+  counters.contributed.store(own().contributed, std::memory_order_release);
+  counters.folded.store(own().folded, std::memory_order_release);
+  counters.taken.store(own().taken, std::memory_order_release);
+}
+
+// The fence puts the new counters before the look at who sleeps; arm() does the opposite. So one of the two sees what
+// the other did, and of several ranks that move at once at least the last sees all.
+void DirectExecutor::wake_others() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bool has_looked = false;
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank == rank_ || arena_->counters(rank).sleeps.load(std::memory_order_relaxed) == 0) continue;
+    if (!has_looked) look();
+    has_looked = true;
+    if (can_move(rank) && arena_->counters(rank).sleeps.exchange(0) != 0) {
+      bells_[static_cast<std::size_t>(rank)]->ring();
+    }
+  }
+}
+
+bool DirectExecutor::arm() {
+  if (is_idle()) return true;
+  sleeps_ = true;
+  arena_->counters(rank_).sleeps.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  look();
+  return !can_move(rank_);
+}
+
+// A room is free again when everybody has read what was there.
+bool DirectExecutor::can_contribute(int rank) const {
+  const Progress& seen = seen_[static_cast<std::size_t>(rank)];
+  return seen.contributed < seen.submitted && seen.contributed < all_folded_ + Arena::kRooms;
+}
+
+bool DirectExecutor::can_fold(int rank) const {
+  const Progress& seen = seen_[static_cast<std::size_t>(rank)];
+  if (seen.folded >= all_contributed_ || seen.folded >= seen.submitted) return false;
+  if (is_small(seen.folded)) return seen.taken == seen.folded;  // it is taken at once, in its turn
+  return seen.folded < all_taken_ + Arena::kRooms;
+}
+
+bool DirectExecutor::can_take(int rank) const {
+  const Progress& seen = seen_[static_cast<std::size_t>(rank)];
+  return seen.taken < all_folded_ && seen.taken < seen.folded;
+}
+
+// What we do not know we have not submitted: then nobody has folded it.
+bool DirectExecutor::is_small(std::uint64_t number) const {
+  return number >= own().taken && number < own().submitted && chunk(number).is_small;
+}
+
+schedule::Segment DirectExecutor::segment_of(const Chunk& chunk, int rank) const {
+  return schedule::part_of({0, chunk.count}, world_, rank, kAlign);
+}
+
+void DirectExecutor::contribute() {
+  const std::uint64_t number = own().contributed;
+  const Chunk& chunk = this->chunk(number);
+  Operation& operation = *chunk.of;
+  const MessageHeader note{.terms = operation.terms, .offset = chunk.first, .count = chunk.count};
+  std::memcpy(arena_->chunk_note(rank_, number), &note, sizeof note);
+
+  const std::size_t element_bytes = numbers::size_bytes(operation.request.type);
+  const auto* const in = static_cast<const std::byte*>(operation.request.in) + chunk.first * element_bytes;
+  std::byte* const to = arena_->contribution(rank_, number);
+  if (!operation.saved.bytes) {
+    numbers::encode(operation.wire, operation.request.type, in, chunk.count, to);
+  } else {
+    std::byte* const saved = operation.saved.bytes.get() + chunk.first * element_bytes;
+    for (std::size_t done = 0; done < chunk.count; done += kTile) {  // read once, while it is in the first cache
+      const std::size_t tile = std::min(kTile, chunk.count - done);
+      numbers::encode(operation.wire, operation.request.type, in + done * element_bytes, tile,
+                      to + numbers::encoded_bytes(operation.wire, done));
+      streaming_copy(saved + done * element_bytes, in + done * element_bytes, tile * element_bytes);
+    }
+  }
+  ++own().contributed;
+}
+
+Result<void> DirectExecutor::fold() {
+  const Chunk& chunk = this->chunk(own().folded);
+  if (const auto agreed = check_notes(chunk); !agreed) return agreed;
+  if (chunk.is_small) {
+    const schedule::Segment all{0, chunk.count};
+    if (const auto summed = sum(chunk, all, small_sum_.data()); !summed) return summed;
+    write(chunk, all, small_sum_.data());
+    ++own().folded;
+    finish_chunk();
+    return {};
+  }
+  if (const auto summed = sum(chunk, segment_of(chunk, rank_), arena_->sum(rank_, own().folded)); !summed) {
+    return summed;
+  }
+  ++own().folded;
+  return {};
+}
+
+Result<void> DirectExecutor::check_notes(const Chunk& chunk) const {
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank == rank_) continue;
+    MessageHeader note;
+    std::memcpy(&note, arena_->chunk_note(rank, own().folded), sizeof note);
+    if (note.terms == chunk.of->terms && note.offset == chunk.first && note.count == chunk.count) continue;
+    return disagreement(rank, note.terms, rank_, chunk.of->terms);
+  }
+  return {};
+}
+
+Result<void> DirectExecutor::sum(const Chunk& chunk, schedule::Segment segment, std::byte* to) {
+  if (segment.count == 0) return {};
+  const numbers::WireFormat wire = chunk.of->wire;
+  for (int rank = 0; rank < world_; ++rank) {
+    const std::byte* const from =
+        arena_->contribution(rank, own().folded) + numbers::encoded_bytes(wire, segment.offset);
+    if (!numbers::is_well_formed(wire, from, segment.count)) {
+      return fail(ErrorCode::kPeerFailed, fmt::format("rank {} gave rank {} malformed numbers", rank, rank_), rank);
+    }
+    payloads_[static_cast<std::size_t>(rank)] = from;
+  }
+  folder_.fold(wire, payloads_, segment.count, to);
+  return {};
+}
+
+void DirectExecutor::take() {
+  const std::uint64_t number = own().taken;
+  const Chunk& chunk = this->chunk(number);
+  for (int rank = 0; rank < world_; ++rank) write(chunk, segment_of(chunk, rank), arena_->sum(rank, number));
+  finish_chunk();
+}
+
+void DirectExecutor::write(const Chunk& chunk, schedule::Segment segment, const std::byte* from) const {
+  const AllReduce& request = chunk.of->request;
+  const std::size_t element_bytes = numbers::size_bytes(request.type);
+  std::byte* const to = static_cast<std::byte*>(request.out) + (chunk.first + segment.offset) * element_bytes;
+  const bool is_copy = !request.average && numbers::is_same(request.type, request.format);
+  if (is_copy && request.count * element_bytes >= kStreamingBytes) {
+    return streaming_copy(to, from, segment.count * element_bytes);
+  }
+  numbers::decode(chunk.of->wire, request.type, from, segment.count, to,
+                  request.average ? static_cast<std::uint32_t>(world_) : 1U);
+}
+
+void DirectExecutor::finish_chunk() {
+  Operation& operation = *chunks_.front().of;
+  operation.written += chunks_.front().count;
+  if (--operation.chunks == 0) {
+    rooms_.give_back(std::move(operation.saved));
+    reduced_elements_ += operation.request.count;
+    finished_.push_back(operation.ticket);
+  }
+  ++own().taken;
+  chunks_.pop_front();
+}
+
+std::vector<DirectExecutor::Ticket> DirectExecutor::take_finished() {
+  return std::exchange(finished_, {});
+}
+
+std::vector<DirectExecutor::Ticket> DirectExecutor::abandon() {
+  std::vector<Ticket> tickets;
+  for (const Chunk& chunk : chunks_) {
+    Operation& operation = *chunk.of;
+    if (!tickets.empty() && tickets.back() == operation.ticket) continue;
+    tickets.push_back(operation.ticket);
+    if (operation.saved.bytes) {
+      std::memcpy(operation.request.out, operation.saved.bytes.get(),
+                  operation.written * numbers::size_bytes(operation.request.type));
+    }
+  }
+  chunks_.clear();
+  return tickets;
+}
+
+// Whoever could move and does not is whom everybody waits for; all ranks see the same.
+int DirectExecutor::blocking_rank() const {
+  for (int rank = 0; rank < world_; ++rank) {
+    if (rank != rank_ && waits_for(rank)) return rank;
+  }
+  return kNoRank;
+}
+
+// What we have submitted it should have, too.
+bool DirectExecutor::waits_for(int rank) const {
+  const Progress& seen = seen_[static_cast<std::size_t>(rank)];
+  const bool is_late = seen.submitted < own().submitted && seen.contributed == seen.submitted &&
+                       seen.contributed < all_folded_ + Arena::kRooms;
+  return !is_idle() && (is_late || can_move(rank));
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,117 @@
+// Runs the direct algorithm among ranks of one machine, in memory that all of them map. Each chunk of a tensor takes
+// three moves: every rank writes its chunk there (contributes), sums its own segment of all ranks' chunks, and takes
+// all segments' sums. So a tensor is read once and written once, and what lies between stays in the caches. A small
+// chunk takes two: every rank sums all of it for itself.
+//
+// Chunks are summed pairwise in rank order, as a switch does (numbers/fold.h): the bits are those of in-network
+// folding.
+//
+// It starts no thread, reads no clock and waits for nothing.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/all_reduce.h"
+#include "engine/collective/message.h"
+#include "engine/rooms.h"
+#include "link/shm/arena.h"
+#include "link/shm/doorbell.h"
+#include "numbers/fold.h"
+#include "schedule/schedule.h"
+
+namespace netfold::engine {
+
+class DirectExecutor {
+ public:
+  using Ticket = std::uint64_t;
+
+  static link::Arena::Shape shape_for(int world);
+
+  // bells[peer] wakes it; null for this rank.
+  DirectExecutor(int rank, std::unique_ptr<link::Arena> arena, std::vector<std::shared_ptr<link::Doorbell>> bells);
+
+  // Tells the others what this rank begins, by whatever algorithm: that is how they notice that it takes another one.
+  void announce(const Terms& terms);
+  void submit(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, const Terms& terms);
+
+  // Moves what can be moved; true if anything was. An error is final: then abandon().
+  Result<bool> pump();
+  bool is_idle() const { return chunks_.empty(); }
+
+  // Before sleeping: asks the others to wake us. False if there is news already.
+  bool arm();
+
+  std::vector<Ticket> take_finished();
+  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
+  std::vector<Ticket> abandon();
+
+  // An error if a rank has announced another all-reduce where we have announced ours. For when nothing moves.
+  Result<void> check_agreement() const;
+
+  // Whom the oldest all-reduce waits for; kNoRank if for nobody.
+  int blocking_rank() const;
+  bool waits_for(int rank) const;
+  std::uint64_t reduced_elements() const { return reduced_elements_; }
+
+ private:
+  struct Operation {
+    Ticket ticket;
+    AllReduce request;
+    numbers::WireFormat wire;
+    Terms terms;
+    std::size_t chunks = 0;   // not taken yet
+    std::size_t written = 0;  // elements of `out`
+    Room saved;               // what they replaced, where `in` and `out` are the same
+  };
+  struct Chunk {
+    std::shared_ptr<Operation> of;
+    std::size_t first, count;  // elements
+    bool is_small;
+  };
+  struct Progress {  // of one rank, in chunks
+    std::uint64_t submitted = 0, contributed = 0, folded = 0, taken = 0;
+  };
+
+  const Chunk& chunk(std::uint64_t number) const { return chunks_[number - own().taken]; }
+  Progress& own() { return seen_[static_cast<std::size_t>(rank_)]; }
+  const Progress& own() const { return seen_[static_cast<std::size_t>(rank_)]; }
+  void look();
+  void publish();
+  void wake_others();
+  bool can_contribute(int rank) const;
+  bool can_fold(int rank) const;
+  bool can_take(int rank) const;
+  bool can_move(int rank) const { return can_contribute(rank) || can_fold(rank) || can_take(rank); }
+  bool is_small(std::uint64_t number) const;
+
+  void contribute();
+  Result<void> fold();
+  void take();
+  Result<void> check_notes(const Chunk& chunk) const;
+  Result<void> sum(const Chunk& chunk, schedule::Segment segment, std::byte* to);
+  void write(const Chunk& chunk, schedule::Segment segment, const std::byte* from) const;
+  void finish_chunk();
+  schedule::Segment segment_of(const Chunk& chunk, int rank) const;
+
+  int rank_, world_;
+  std::unique_ptr<link::Arena> arena_;
+  std::vector<std::shared_ptr<link::Doorbell>> bells_;
+  std::size_t chunk_elements_;
+  numbers::Folder folder_;
+  std::vector<const std::byte*> payloads_;  // by rank
+  std::vector<std::byte> small_sum_;
+  Rooms rooms_;
+
+  std::deque<Chunk> chunks_;  // not taken yet; the first has the number own().taken
+  std::vector<Progress> seen_;
+  std::uint64_t all_contributed_ = 0, all_folded_ = 0, all_taken_ = 0;  // by every rank
+  bool sleeps_ = false;
+  std::vector<Ticket> finished_;
+  std::uint64_t reduced_elements_ = 0;
+};
+
+}  // namespace netfold::engine
