@@ -11,6 +11,7 @@ namespace netfold::engine {
 namespace {
 
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
+constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
@@ -223,8 +224,8 @@ void HostGroup::rest(Nanoseconds until) {
       if (look_again()) return;
     }
     if (!executor_->arm()) return;
-    const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
-    until = std::min(until, std::max(last_progress_ + quarter, now() + std::min(quarter, kLookPeriod * 5)));
+    const Nanoseconds soon = std::min(patience(), kLookPeriod * 5);
+    until = std::min(until, std::max(last_progress_ + patience(), now() + soon));
   }
   if (has_submissions_ && !has_failed_) return;
   if (has_failed_) {  // only close() is still of interest
@@ -253,7 +254,7 @@ bool HostGroup::check() {
   const bool has_moved = pump();  // what a rank sent before it left is there now, if it ever will be
   if (has_failed_) return false;
   if (!executor_->is_idle()) check_blocked_by_the_gone();
-  if (!executor_->is_idle()) check_progress(time);
+  if (!has_failed_) check_progress(time);
   return has_moved;
 }
 
@@ -277,33 +278,49 @@ void HostGroup::check_blocked_by_the_gone() {
   }
 }
 
-// Everybody waits for somebody when one rank stalls. Each says for whom, so that all can follow the chain to its end.
-void HostGroup::check_progress(Nanoseconds time) {
-  const Nanoseconds idle = time - last_progress_, timeout = from_seconds(options_.timeout_s);
-  const int blocking = idle > timeout / 4 ? executor_->blocking_rank() : kNoRank;
-  if (blocking != announced_) {
-    mesh_->say_waiting(blocking);
-    announced_ = blocking;
-  }
-  if (idle <= timeout) return;
-  const int rank = culprit();
-  fail({ErrorCode::kTimeout,
-        fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce", rank,
-                    options_.timeout_s, options_.rank),
-        rank},
-       true);
+// How long a rank is stuck before it says so. Once somebody has, those who can must answer soon: whoever says nothing is
+// taken for the one that stalls.
+Nanoseconds HostGroup::patience() const {
+  const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
+  return mesh_->somebody_waits() ? std::min(quarter, kPatienceWithTheWaiting) : quarter;
 }
 
-int HostGroup::culprit() const {
-  const int direct = executor_->blocking_rank();
-  int rank = direct;
-  for (int hops = 0; hops < options_.world && rank >= 0 && rank < options_.world; ++hops) {
-    const int next = mesh_->awaited_by(rank);
-    if (next == kNoRank) return rank;
-    if (next == options_.rank) return direct;
-    rank = next;
+// Everybody waits for somebody when one rank stalls. Each says for whom, so that all find the same one (waits.h); who
+// moves on says that too, and nobody gives up as long as those he waits for do.
+void HostGroup::check_progress(Nanoseconds time) {
+  const bool is_stuck = !executor_->is_idle() && time - last_progress_ > patience();
+  std::vector<int> waits_for = is_stuck ? executor_->blocking_ranks() : std::vector<int>{};
+  if (waits_for != announced_) {
+    mesh_->say_waiting(waits_for);
+    announced_ = waits_for;
   }
-  return direct;
+  const Nanoseconds timeout = from_seconds(options_.timeout_s);
+  if (!is_stuck) {
+    if (mesh_->somebody_waits() && last_progress_ - said_moving_ > timeout / 8) {
+      mesh_->say_moving();
+      said_moving_ = time;
+    }
+    return;
+  }
+  if (time - last_progress_ <= timeout) return;
+  std::vector<Standing> standings = mesh_->standings();
+  standings[static_cast<std::size_t>(options_.rank)].waits_for = waits_for;
+  const Stall stall = find_stall(standings, options_.rank);
+  if (time - stall.moved_at <= timeout) return;
+  if (stall.rank != kNoRank) {
+    return fail({ErrorCode::kTimeout,
+                 fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce",
+                             stall.rank, options_.timeout_s, options_.rank),
+                 stall.rank},
+                true);
+  }
+  const int peer = waits_for.empty() ? kNoRank : waits_for.front();
+  fail({ErrorCode::kTimeout,
+        fmt::format("nothing has come through between rank {} and rank {} for {:g} s, and every rank waits for another: "
+                    "is their connection cut?",
+                    peer, options_.rank, options_.timeout_s),
+        peer},
+       true);
 }
 
 void HostGroup::fail(const Error& error, bool tell_others) {

@@ -83,7 +83,7 @@ class HostGroup {
   bool check();
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
-  int culprit() const;
+  Nanoseconds patience() const;
   void fail(const Error& error, bool tell_others);
   void say_goodbye();
   void note_stats();
@@ -97,7 +97,8 @@ class HostGroup {
   std::mutex driving_;
   std::unique_ptr<Executor> executor_;
   Nanoseconds last_progress_ = 0, next_look_ = 0;
-  int announced_ = kNoRank;
+  std::vector<int> announced_;  // whom we said we wait for
+  Nanoseconds said_moving_ = 0;
   int spins_ = 0, yields_ = 0;  // before sleeping
 
   // Shared with callers, under mutex_.

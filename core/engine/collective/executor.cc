@@ -244,18 +244,17 @@ std::vector<Reduction::Ticket> Executor::abandon() {
   return tickets;
 }
 
-int Executor::blocking_rank() const {
-  for (const bool for_data : {true, false}) {
-    for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-      const Peer& peer = peers_[rank];
-      const auto& queue = for_data ? peer.receives : peer.sends;
-      if ((for_data ? peer.wants_data : peer.wants_room) && !running_.empty() &&
-          queue.front().of == running_.front().get()) {
-        return static_cast<int>(rank);
-      }
+std::vector<int> Executor::blocking_ranks() const {
+  std::vector<int> ranks;
+  if (running_.empty()) return ranks;
+  const auto is_oldest = [&](const std::deque<Queued>& queue) { return queue.front().of == running_.front().get(); };
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if ((peer.wants_data && is_oldest(peer.receives)) || (peer.wants_room && is_oldest(peer.sends))) {
+      ranks.push_back(static_cast<int>(rank));
     }
   }
-  return kNoRank;
+  return ranks;
 }
 
 }  // namespace netfold::engine

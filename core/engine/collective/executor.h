@@ -43,8 +43,8 @@ class Executor {
   // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
   std::vector<Reduction::Ticket> abandon();
 
-  // Whom the oldest all-reduce waits for; kNoRank if for nobody.
-  int blocking_rank() const;
+  // Whom the oldest all-reduce waits for: every one of them must move before it can end.
+  std::vector<int> blocking_ranks() const;
   bool waits_for_data_of(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_data; }
   bool waits_for_room_at(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_room; }
   std::uint64_t reduced_elements() const { return reduced_elements_; }

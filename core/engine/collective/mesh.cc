@@ -44,7 +44,8 @@ Mesh::Mesh(int rank, int world, int listener, bool shm)
       listener_(listener),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wants_shm_(shm),
-      peers_(static_cast<std::size_t>(world)) {}
+      peers_(static_cast<std::size_t>(world)),
+      standings_(static_cast<std::size_t>(world)) {}
 
 Mesh::~Mesh() {
   close(listener_);
@@ -147,7 +148,14 @@ Result<void> Mesh::hear(int rank, std::string_view line) {
   if (kind == "leave") {
     peer.has_left = true;
   } else if (kind == "waiting") {
-    peer.awaits = number("for");
+    const auto ranks = message.value("for", json());
+    auto& waits_for = standings_[static_cast<std::size_t>(rank)].waits_for;
+    waits_for.clear();
+    for (const json& each : ranks.is_array() ? ranks : json::array()) {
+      if (each.is_number_integer()) waits_for.push_back(each.get<int>());
+    }
+  } else if (kind == "moving") {
+    standings_[static_cast<std::size_t>(rank)].moved_at = now();
   } else if (kind == "failed") {
     // What it blames on us looks like its own fault from here.
     const int blamed = number("rank") == rank_ ? rank : number("rank");
@@ -165,15 +173,25 @@ void Mesh::tell(int rank, const std::string& line) {
   if (rank != rank_ && peer.control && !peer.has_left) peer.control->write(line);  // if it is gone, reading shows it
 }
 
-void Mesh::say_waiting(int for_rank) {
-  const std::string line = line_of({{"kind", "waiting"}, {"for", for_rank}});
+void Mesh::tell_all(const std::string& line) {
   for (int rank = 0; rank < world_; ++rank) tell(rank, line);
 }
 
+bool Mesh::somebody_waits() const {
+  return std::any_of(standings_.begin(), standings_.end(), [](const Standing& s) { return !s.waits_for.empty(); });
+}
+
+void Mesh::say_waiting(const std::vector<int>& for_ranks) {
+  tell_all(line_of({{"kind", "waiting"}, {"for", for_ranks}}));
+}
+
+void Mesh::say_moving() {
+  tell_all(line_of({{"kind", "moving"}}));
+}
+
 void Mesh::say_failed(const Error& error) {
-  const std::string line = line_of(
-      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}});
-  for (int rank = 0; rank < world_; ++rank) tell(rank, line);
+  tell_all(line_of(
+      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}}));
 }
 
 void Mesh::leave() {

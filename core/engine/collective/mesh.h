@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/collective/handshake.h"
+#include "engine/collective/waits.h"
 #include "engine/control_socket.h"
 
 namespace netfold::engine {
@@ -30,10 +31,12 @@ class Mesh {
   // Reads what the others say. An error if one of them is gone or has failed.
   Result<void> listen_to_all();
   bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].has_left; }
-  // Whom a rank that has no progress says it waits for; kNoRank if it has not said.
-  int awaited_by(int rank) const { return peers_[static_cast<std::size_t>(rank)].awaits; }
+  // By rank; this rank's own are the caller's.
+  const std::vector<Standing>& standings() const { return standings_; }
+  bool somebody_waits() const;
 
-  void say_waiting(int for_rank);  // kNoRank: no more
+  void say_waiting(const std::vector<int>& for_ranks);  // none: no more
+  void say_moving();
   void say_failed(const Error& error);
   void leave();
 
@@ -47,7 +50,6 @@ class Mesh {
     std::unique_ptr<ControlSocket> control;
     std::unique_ptr<link::StreamLink> data;
     bool has_left = false;
-    int awaits = kNoRank;
   };
 
   Mesh(int rank, int world, int listener, bool shm);
@@ -56,12 +58,14 @@ class Mesh {
   int missing_rank() const;
   Result<void> hear(int rank, std::string_view line);
   void tell(int rank, const std::string& line);
+  void tell_all(const std::string& line);
 
   int rank_, world_;
   int listener_, epoll_;
   bool wants_shm_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
+  std::vector<Standing> standings_;
 };
 
 }  // namespace netfold::engine
