@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Rings of a large world are smaller, so that together they stay at home in the caches and in /dev/shm.
+// Rings of a large world are smaller, so that together they stay at home in the caches.
 std::size_t ring_bytes_for(int world) {
   std::size_t bytes = std::size_t{1} << 20;
   for (int ranks = 8; ranks < world && bytes > (std::size_t{1} << 17); ranks *= 2) bytes /= 2;

@@ -8,8 +8,6 @@
 
 namespace netfold::link {
 
-std::string unique_name();  // that nobody guesses
-
 class Doorbell {
  public:
   static std::shared_ptr<Doorbell> create();                       // null if the kernel says no
