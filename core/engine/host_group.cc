@@ -87,6 +87,11 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
+  if (request.average && !folds(options.collective)) {
+    return netfold::fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a {} sums nothing: there is nothing to average", schedule::name_of(options.collective)));
+  }
   const std::lock_guard lock(mutex_);
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
@@ -99,7 +104,7 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
     return ticket;
   }
   auto reduction = std::make_shared<Reduction>(ticket, request, numbers::WireFormat{request.format, options.bfp},
-                                               terms_of(request, options), options_.world);
+                                               terms_of(request, options), options_.rank, options_.world);
   submitted_.push_back({std::move(reduction), std::move(*slices)});
   has_submissions_ = true;
   if (!options_.inline_progress) wakeup_.wake();

@@ -1,6 +1,6 @@
-// Ranks that all-reduce among themselves, without a switch: any schedule over shared memory and TCP, found by
-// themselves. All-reduces are handed over and return at once; one progress thread runs them, or the threads that wait
-// do. After a failure every all-reduce completes with its Error at once.
+// Ranks that fold among themselves, without a switch: any schedule of any collective, over shared memory and TCP, found
+// by themselves. Collectives are handed over and return at once; one progress thread runs them, or the threads that wait
+// do. After a failure every collective completes with its Error at once.
 #pragma once
 
 #include <atomic>
@@ -51,7 +51,7 @@ class HostGroup {
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
   // kInvalidArgument if this makes no sense; a failed group shows at the ticket. Every rank submits the same
-  // all-reduces in the same order.
+  // collectives in the same order. A barrier has no memory; only the root's `in` is read in a broadcast.
   Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options);
 
   // As Client's.

@@ -103,7 +103,7 @@ bool Executor::send(Peer& peer) {
     if (room.size() < kMessageUnit) return peer.wants_room = true, false;
     MessageHeader header;
     header.terms = reduction.terms();
-    header.offset = queued.of->slice.first + transfer.offset;
+    header.offset = queued.of->slice.place(transfer.offset);
     header.count = transfer.count;
     std::memset(room.data(), 0, kMessageUnit);
     std::memcpy(room.data(), &header, sizeof header);
@@ -128,7 +128,7 @@ bool Executor::send(Peer& peer) {
     count = std::min(count, fitting / kUnit * kUnit);
     if (count == 0) return peer.wants_room = true, has_moved;
   }
-  reduction.send(piece, queued.of->slice.first + position, count, room.data());
+  reduction.send(piece, queued.of->slice.place(position), count, room.data());
   const std::size_t bytes = bytes_for(count), encoded = reduction.encoded_bytes(count);
   if (bytes > encoded) std::memset(room.data() + encoded, 0, bytes - encoded);
   peer.link->commit(bytes);
@@ -164,7 +164,7 @@ Result<bool> Executor::receive(int rank, Peer& peer) {
     if (position + count == transfer.end()) count -= std::min(count, kUnit);  // its padding has not come yet
     if (count == 0) return peer.wants_data = true, has_moved;
   }
-  if (!reduction.receive(transfer.action, piece, queued.of->slice.first + position, count, data.data())) {
+  if (!reduction.receive(transfer.action, piece, queued.of->slice.place(position), count, data.data())) {
     return fail(ErrorCode::kPeerFailed, fmt::format("rank {} sent malformed numbers to rank {}", rank, rank_), rank);
   }
   peer.link->consume(bytes_for(count));
@@ -184,11 +184,11 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
   }
   const Reduction& reduction = *queued.of->reduction;
   const PlannedTransfer& transfer = queued.planned();
-  if (header.terms != reduction.terms() || header.offset != queued.of->slice.first + transfer.offset ||
+  if (header.terms != reduction.terms() || header.offset != queued.of->slice.place(transfer.offset) ||
       header.count != transfer.count) {
     const bool differs = header.terms != reduction.terms();
     return fail(ErrorCode::kMismatch,
-                fmt::format("rank {} is at {}, rank {} at {}{}: ranks must submit the same all-reduces in the same "
+                fmt::format("rank {} is at {}, rank {} at {}{}: ranks must submit the same collectives in the same "
                             "order, with the same options",
                             rank, in_words(header.terms), rank_, in_words(reduction.terms()),
                             differs ? "" : ", with other segments"),
@@ -213,7 +213,7 @@ void Executor::reap() {
     if (running->unfinished > 0) return false;
     Reduction& reduction = *running->reduction;
     for (const auto& [offset, count] : running->slice.plan->untouched) {
-      reduction.copy(running->slice.first + offset, count);
+      reduction.copy(running->slice.place(offset), count);
     }
     if (!reduction.finish_slice()) return true;
     reduction.finish(rooms_);

@@ -19,10 +19,14 @@
 namespace netfold::engine {
 
 // A part of a tensor that runs the whole schedule by itself. Parts of a large tensor follow each other closely, so that
-// what a rank folds now is still in the caches when its sum comes round.
+// what a rank folds now is still in the caches when its sum comes round. Where every rank has a part of the buffer, a
+// slice has some of each: `part` elements of every `stride`.
 struct Slice {
-  std::size_t first;  // element of the tensor where the plan's element 0 is
+  std::size_t first;  // element of the buffer where the plan's element 0 is
+  std::size_t part, stride;
   std::shared_ptr<const Plan> plan;
+
+  std::size_t place(std::size_t element) const { return first + element / part * stride + element % part; }
 };
 
 class Executor {
