@@ -63,8 +63,10 @@ void expect_every_algorithm_sums(const HostGroupOptions& how, int world, const s
 }
 
 TEST_P(HostGroupOver, EveryAlgorithmGivesEveryRankTheSameSum) {
-  for (int world = 1; world <= 9; ++world) {
-    ASSERT_NO_FATAL_FAILURE(expect_every_algorithm_sums(GetParam().options, world, kCounts));
+  const bool is_slow = !GetParam().options.shm;  // where many threads share few cores
+  for (const int world : is_slow ? std::vector{2, 3, 5, 8} : std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    const auto counts = is_slow ? std::vector<std::size_t>{0, 1, 1009, 16'385} : kCounts;
+    ASSERT_NO_FATAL_FAILURE(expect_every_algorithm_sums(GetParam().options, world, counts));
   }
 }
 
