@@ -47,15 +47,44 @@ class PyHostGroup {
     options.switches = switches;
     options.group = group;
     options.between = between;
-    if (block < 0 || block > 255 || mantissa < 0 || mantissa > 255) {
-      throw nb::value_error("a bfp shape has a block of 8, 16, 32, 64 or 128 and a mantissa of 2 to 7 bits");
-    }
-    options.bfp = {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
-    const auto ticket = group_->submit({reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count,
-                                        element_type_of(type), format_of(wire), average},
-                                       options);
-    if (!ticket) raise(ticket.error());
-    return *ticket;
+    options.bfp = shape_of(block, mantissa);
+    return submit(in, out, count, type, wire, average, options);
+  }
+
+  std::uint64_t reduce_scatter(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+                               const std::string& wire, bool average, const std::string& algorithm, int block,
+                               int mantissa) {
+    engine::CollectiveOptions options;
+    options.collective = schedule::Collective::kReduceScatter;
+    options.algorithm = algorithm;
+    options.bfp = shape_of(block, mantissa);
+    return submit(in, out, count, type, wire, average, options);
+  }
+
+  std::uint64_t all_gather(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+                           const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+    engine::CollectiveOptions options;
+    options.collective = schedule::Collective::kAllGather;
+    options.algorithm = algorithm;
+    options.bfp = shape_of(block, mantissa);
+    return submit(in, out, count, type, wire, false, options);
+  }
+
+  std::uint64_t broadcast(std::uintptr_t memory, std::size_t count, int root, const std::string& type,
+                          const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+    engine::CollectiveOptions options;
+    options.collective = schedule::Collective::kBroadcast;
+    options.root = root;
+    options.algorithm = algorithm;
+    options.bfp = shape_of(block, mantissa);
+    return submit(memory, memory, count, type, wire, false, options);
+  }
+
+  std::uint64_t barrier() {
+    engine::CollectiveOptions options;
+    options.collective = schedule::Collective::kBarrier;
+    options.algorithm = "dissemination";
+    return submit(0, 0, 0, "fp32", "fp32", false, options);
   }
 
   void wait(std::uint64_t ticket) { wait_for_ticket(*group_, ticket); }
@@ -82,6 +111,22 @@ class PyHostGroup {
   }
 
  private:
+  static numbers::BfpShape shape_of(int block, int mantissa) {
+    if (block >= 0 && block <= 255 && mantissa >= 0 && mantissa <= 255) {
+      return {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
+    }
+    throw nb::value_error("a bfp shape has a block of 8, 16, 32, 64 or 128 and a mantissa of 2 to 7 bits");
+  }
+
+  std::uint64_t submit(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+                       const std::string& wire, bool average, const engine::CollectiveOptions& options) {
+    const auto ticket = group_->submit({reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count,
+                                        element_type_of(type), format_of(wire), average},
+                                       options);
+    if (!ticket) raise(ticket.error());
+    return *ticket;
+  }
+
   std::unique_ptr<HostGroup> group_;
 };
 
@@ -90,7 +135,7 @@ class PyHostGroup {
 
 void bind_host_group(nb::module_& module) {
   using netfold::PyHostGroup;
-  nb::class_<PyHostGroup>(module, "HostGroup", "A rank among others that all-reduce without a switch.")
+  nb::class_<PyHostGroup>(module, "HostGroup", "A rank among others that fold without a switch.")
       .def(
           "__init__",
           [](PyHostGroup* self, int rank, int world, const std::string& listen, double timeout_s, int core, bool shm,
@@ -119,8 +164,20 @@ void bind_host_group(nb::module_& module) {
            "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
            "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
            "same all-reduces in the same order. algorithm and its options: see schedule().")
+      .def("reduce_scatter", &PyHostGroup::reduce_scatter, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,
+           "average"_a = false, "algorithm"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
+           "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
+           "them, to out_ptr; in_ptr is only read. The rest as all_reduce.")
+      .def("all_gather", &PyHostGroup::all_gather, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,
+           "algorithm"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
+           "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
+           "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
+      .def("broadcast", &PyHostGroup::broadcast, "ptr"_a, "count"_a, "root"_a, "dtype"_a, "wire"_a,
+           "algorithm"_a = "binomial", "block"_a = 16, "mantissa"_a = 7,
+           "Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.")
+      .def("barrier", &PyHostGroup::barrier, "Its ticket is finished once every rank has come to the same barrier.")
       .def("wait", &PyHostGroup::wait, "ticket"_a,
-           "Blocks until the all-reduce is done; raises NetfoldError if it failed.")
+           "Blocks until the ticket's collective is done; raises NetfoldError if it failed.")
       .def("next_completion", &PyHostGroup::next_completion, "timeout_s"_a,
            nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
            "The next finished (ticket, None or NetfoldError), or None after timeout_s.")

@@ -12,7 +12,8 @@ namespace {
 
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
-constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
+constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
+constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
 constexpr std::string_view kDirect = "direct";  // has an executor of its own on one machine
@@ -90,12 +91,17 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
+  if (request.average && !folds(options.collective)) {
+    return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("a {} sums nothing: there is nothing to average",
+                                                                  schedule::name_of(options.collective)));
+  }
   const std::lock_guard lock(mutex_);
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
   }
   std::vector<Slice> slices;
-  if (options.algorithm != kDirect || !direct_) {
+  const bool is_direct = options.algorithm == kDirect && options.collective == schedule::Collective::kAllReduce;
+  if (!direct_ || !is_direct) {
     auto planned = plans_.slices_of(request, options);
     if (!planned) return tl::unexpected(planned.error());
     slices = std::move(*planned);
@@ -226,7 +232,8 @@ void HostGroup::take_submissions() {
     if (slices.empty()) {
       direct_->submit(ticket, request, wire, terms);
     } else {
-      executor_->submit(std::make_shared<Reduction>(ticket, request, wire, terms, options_.world), slices);
+      executor_->submit(std::make_shared<Reduction>(ticket, request, wire, terms, options_.rank, options_.world),
+                        slices);
     }
   }
 }
@@ -244,9 +251,9 @@ bool HostGroup::waits_for(int rank) const {
          (direct_ && direct_->waits_for(rank));
 }
 
-int HostGroup::blocking_rank() const {
-  const int rank = executor_->blocking_rank();
-  return rank == kNoRank && direct_ ? direct_->blocking_rank() : rank;
+std::vector<int> HostGroup::blocking_ranks() const {
+  std::vector<int> ranks = executor_->blocking_ranks();
+  return ranks.empty() && direct_ ? direct_->blocking_ranks() : ranks;
 }
 
 // Looks for a while whether something comes, then sleeps until it does.
@@ -261,8 +268,8 @@ void HostGroup::rest(Nanoseconds until) {
       if (look_again()) return;
     }
     if (!executor_->arm() || (direct_ && !direct_->arm())) return;
-    const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
-    until = std::min(until, std::max(last_progress_ + quarter, now() + std::min(quarter, kLookPeriod * 5)));
+    const Nanoseconds soon = std::min(patience(), kLookPeriod * 5);
+    until = std::min(until, std::max(last_progress_ + patience(), now() + soon));
   }
   if (has_submissions_ && !has_failed_) return;
   if (has_failed_) {  // only close() is still of interest
@@ -291,7 +298,7 @@ bool HostGroup::check() {
   const bool has_moved = pump();  // what a rank sent before it left is there now, if it ever will be
   if (has_failed_) return false;
   if (!is_idle()) check_blocked_by_the_gone();
-  if (!is_idle()) check_progress(time);
+  if (!has_failed_) check_progress(time);
   return has_moved;
 }
 
@@ -315,36 +322,54 @@ void HostGroup::check_blocked_by_the_gone() {
   }
 }
 
-// Everybody waits for somebody when one rank stalls. Each says for whom, so that all can follow the chain to its end.
+// How long a rank is stuck before it says so. Once somebody has, those who can must answer soon: whoever says nothing
+// is taken for the one that stalls.
+Nanoseconds HostGroup::patience() const {
+  const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
+  return mesh_->somebody_waits() ? std::min(quarter, kPatienceWithTheWaiting) : quarter;
+}
+
+// Everybody waits for somebody when one rank stalls. Each says for whom, so that all find the same one (waits.h); who
+// moves on says that too, and nobody gives up as long as those he waits for do.
 void HostGroup::check_progress(Nanoseconds time) {
-  const Nanoseconds idle = time - last_progress_, timeout = from_seconds(options_.timeout_s);
+  const Nanoseconds idle = is_idle() ? 0 : time - last_progress_;
   if (direct_ && idle > kStallTime) {
     if (const auto agreed = direct_->check_agreement(); !agreed) return fail(agreed.error(), true);
   }
-  const int blocking = idle > timeout / 4 ? blocking_rank() : kNoRank;
-  if (blocking != announced_) {
-    mesh_->say_waiting(blocking);
-    announced_ = blocking;
+  const bool is_stuck = idle > patience();
+  std::vector<int> waits_for = is_stuck ? blocking_ranks() : std::vector<int>{};
+  if (waits_for != announced_) {
+    mesh_->say_waiting(waits_for);
+    announced_ = waits_for;
   }
-  if (idle <= timeout) return;
-  const int rank = culprit();
-  fail({ErrorCode::kTimeout,
-        fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce", rank,
-                    options_.timeout_s, options_.rank),
-        rank},
-       true);
-}
-
-int HostGroup::culprit() const {
-  const int direct = blocking_rank();
-  int rank = direct;
-  for (int hops = 0; hops < options_.world && rank >= 0 && rank < options_.world; ++hops) {
-    const int next = mesh_->awaited_by(rank);
-    if (next == kNoRank) return rank;
-    if (next == options_.rank) return direct;
-    rank = next;
+  const Nanoseconds timeout = from_seconds(options_.timeout_s);
+  if (!is_stuck) {
+    if (mesh_->somebody_waits() && last_progress_ - said_moving_ > timeout / 8) {
+      mesh_->say_moving();
+      said_moving_ = time;
+    }
+    return;
   }
-  return direct;
+  if (time - last_progress_ <= timeout) return;
+  std::vector<Standing> standings = mesh_->standings();
+  standings[static_cast<std::size_t>(options_.rank)].waits_for = waits_for;
+  const Stall stall = find_stall(standings, options_.rank);
+  if (time - stall.moved_at <= timeout) return;
+  if (stall.rank != kNoRank) {
+    return fail({ErrorCode::kTimeout,
+                 fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce",
+                             stall.rank, options_.timeout_s, options_.rank),
+                 stall.rank},
+                true);
+  }
+  const int peer = waits_for.empty() ? kNoRank : waits_for.front();
+  fail(
+      {ErrorCode::kTimeout,
+       fmt::format("nothing has come through between rank {} and rank {} for {:g} s, and every rank waits for another: "
+                   "is their connection cut?",
+                   peer, options_.rank, options_.timeout_s),
+       peer},
+      true);
 }
 
 void HostGroup::fail(const Error& error, bool tell_others) {

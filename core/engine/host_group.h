@@ -1,6 +1,6 @@
-// Ranks that all-reduce among themselves, without a switch: any schedule over shared memory and TCP, found by
-// themselves. All-reduces are handed over and return at once; one progress thread runs them, or the threads that wait
-// do. After a failure every all-reduce completes with its Error at once.
+// Ranks that fold among themselves, without a switch: any schedule of any collective, over shared memory and TCP, found
+// by themselves. Collectives are handed over and return at once; one progress thread runs them, or the threads that
+// wait do. After a failure every collective completes with its Error at once.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class HostGroup {
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
   // kInvalidArgument if this makes no sense; a failed group shows at the ticket. Every rank submits the same
-  // all-reduces in the same order.
+  // collectives in the same order. A barrier has no memory; only the root's `in` is read in a broadcast.
   Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options);
 
   // As Client's.
@@ -86,12 +86,12 @@ class HostGroup {
   void take_submissions();
   bool is_idle() const { return executor_->is_idle() && (!direct_ || direct_->is_idle()); }
   bool waits_for(int rank) const;
-  int blocking_rank() const;
+  std::vector<int> blocking_ranks() const;
   std::vector<Ticket> take_finished();
   bool check();
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
-  int culprit() const;
+  Nanoseconds patience() const;
   void fail(const Error& error, bool tell_others);
   void say_goodbye();
   void note_stats();
@@ -107,7 +107,8 @@ class HostGroup {
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
   std::uint64_t all_reduces_ = 0;           // so far
   Nanoseconds last_progress_ = 0, next_look_ = 0;
-  int announced_ = kNoRank;
+  std::vector<int> announced_;  // whom we said we wait for
+  Nanoseconds said_moving_ = 0;
   int spins_ = 0, yields_ = 0;  // before sleeping
 
   // Shared with callers, under mutex_.

@@ -17,7 +17,7 @@ struct Team {
   static Team of(int world);
 };
 
-Steps ring(Collective collective, const Team& team, int place, std::size_t count, std::size_t align);
+Steps ring(Collective collective, const Team& team, int place, int root, std::size_t count, std::size_t align);
 Steps direct(Collective collective, const Team& team, int place, std::size_t count, std::size_t align);
 Steps halving_doubling(const Team& team, int place, std::size_t count, std::size_t align);
 Steps rabenseifner(const Team& team, int place, std::size_t count, std::size_t align);

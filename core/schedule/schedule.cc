@@ -19,7 +19,7 @@ Result<Steps> cannot(std::string_view algorithm, const std::string& why) {
 Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request, Steps steps) {
   if (request.collective == Collective::kAllReduce) return steps;
   return cannot(algorithm, fmt::format("it is an all-reduce; for {} take {}", name_of(request.collective),
-                                       request.collective == Collective::kBroadcast ? "binomial"
+                                       request.collective == Collective::kBroadcast ? "binomial or ring"
                                        : request.collective == Collective::kBarrier ? "dissemination"
                                                                                     : "ring"));
 }
@@ -71,10 +71,8 @@ struct Algorithm {
 constexpr std::array<Algorithm, 11> kAlgorithms{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
-       if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
-         return all_reduce_only("ring", r, {});
-       }
-       return ring(r.collective, team, place, r.count, r.align);
+       if (r.collective == Collective::kBarrier) return all_reduce_only("ring", r, {});
+       return ring(r.collective, team, place, r.root, r.count, r.align);
      }},
     {{"direct", "everybody exchanges segments with everybody; in memory that all share, two copies and one fold"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {

@@ -43,6 +43,11 @@ def choose(size_bytes: int, world: int) -> str:
     return "halving-doubling" if is_power_of_two and size_bytes <= LARGE_BYTES else "ring"
 
 
+def choose_broadcast(size_bytes: int) -> str:
+    """How a tensor of so many bytes is broadcast: down a tree, or from rank to rank, each sending it once."""
+    return "binomial" if size_bytes < SMALL_BYTES else "ring"
+
+
 def bigraph_of(text: str) -> tuple[int, int]:
     """`4x8` as 4 sub-nodes at each of 8 switches. Raises ValueError."""
     parts = text.split("x")

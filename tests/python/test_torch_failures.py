@@ -98,7 +98,6 @@ def _a_rank_stops_body(rank: int, kill: int, note: str) -> tuple[str, float, str
 
 
 KILLED, SILENT = int(signal.SIGKILL), int(signal.SIGSTOP)
-WRONG_RANK = pytest.mark.xfail(reason="sometimes a rank that waits for the silent one is named in its place")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ WRONG_RANK = pytest.mark.xfail(reason="sometimes a rank that waits for the silen
         pytest.param("ring", KILLED, id="ring-killed"),
         pytest.param("ring", SILENT, id="ring-silent"),
         pytest.param("halving-doubling", KILLED, id="halving-doubling-killed"),
-        pytest.param("halving-doubling", SILENT, id="halving-doubling-silent", marks=WRONG_RANK),
+        pytest.param("halving-doubling", SILENT, id="halving-doubling-silent"),
     ],
 )
 def test_a_rank_that_dies_is_named(

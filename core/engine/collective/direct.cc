@@ -311,12 +311,12 @@ std::vector<DirectExecutor::Ticket> DirectExecutor::abandon() {
   return tickets;
 }
 
-// Whoever could move and does not is whom everybody waits for; all ranks see the same.
-int DirectExecutor::blocking_rank() const {
+std::vector<int> DirectExecutor::blocking_ranks() const {
+  std::vector<int> ranks;
   for (int rank = 0; rank < world_; ++rank) {
-    if (rank != rank_ && waits_for(rank)) return rank;
+    if (rank != rank_ && waits_for(rank)) ranks.push_back(rank);
   }
-  return kNoRank;
+  return ranks;
 }
 
 // What we have submitted it should have, too.

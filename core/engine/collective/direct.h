@@ -52,8 +52,8 @@ class DirectExecutor {
   // An error if a rank has announced another all-reduce where we have announced ours. For when nothing moves.
   Result<void> check_agreement() const;
 
-  // Whom the oldest all-reduce waits for; kNoRank if for nobody.
-  int blocking_rank() const;
+  // Whom this rank waits for: those who could move and do not. All ranks see the same.
+  std::vector<int> blocking_ranks() const;
   bool waits_for(int rank) const;
   std::uint64_t reduced_elements() const { return reduced_elements_; }
 

@@ -102,7 +102,7 @@ bool Executor::send(Peer& peer) {
     if (room.size() < kMessageUnit) return peer.wants_room = true, false;
     MessageHeader header;
     header.terms = reduction.terms();
-    header.offset = queued.of->slice.first + transfer.offset;
+    header.offset = queued.of->slice.place(transfer.offset);
     header.count = transfer.count;
     std::memset(room.data(), 0, kMessageUnit);
     std::memcpy(room.data(), &header, sizeof header);
@@ -127,7 +127,7 @@ bool Executor::send(Peer& peer) {
     count = std::min(count, fitting / kUnit * kUnit);
     if (count == 0) return peer.wants_room = true, has_moved;
   }
-  reduction.send(piece, queued.of->slice.first + position, count, room.data());
+  reduction.send(piece, queued.of->slice.place(position), count, room.data());
   const std::size_t bytes = bytes_for(count), encoded = reduction.encoded_bytes(count);
   if (bytes > encoded) std::memset(room.data() + encoded, 0, bytes - encoded);
   peer.link->commit(bytes);
@@ -163,7 +163,7 @@ Result<bool> Executor::receive(int rank, Peer& peer) {
     if (position + count == transfer.end()) count -= std::min(count, kUnit);  // its padding has not come yet
     if (count == 0) return peer.wants_data = true, has_moved;
   }
-  if (!reduction.receive(transfer.action, piece, queued.of->slice.first + position, count, data.data())) {
+  if (!reduction.receive(transfer.action, piece, queued.of->slice.place(position), count, data.data())) {
     return fail(ErrorCode::kPeerFailed, fmt::format("rank {} sent malformed numbers to rank {}", rank, rank_), rank);
   }
   peer.link->consume(bytes_for(count));
@@ -183,7 +183,7 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
   }
   const Reduction& reduction = *queued.of->reduction;
   const PlannedTransfer& transfer = queued.planned();
-  if (header.terms != reduction.terms() || header.offset != queued.of->slice.first + transfer.offset ||
+  if (header.terms != reduction.terms() || header.offset != queued.of->slice.place(transfer.offset) ||
       header.count != transfer.count) {
     const bool differs = header.terms != reduction.terms();
     return disagreement(rank, header.terms, rank_, reduction.terms(), differs ? "" : ", with other segments");
@@ -207,7 +207,7 @@ void Executor::reap() {
     if (running->unfinished > 0) return false;
     Reduction& reduction = *running->reduction;
     for (const auto& [offset, count] : running->slice.plan->untouched) {
-      reduction.copy(running->slice.first + offset, count);
+      reduction.copy(running->slice.place(offset), count);
     }
     if (!reduction.finish_slice()) return true;
     reduction.finish(rooms_);
@@ -238,18 +238,17 @@ std::vector<Reduction::Ticket> Executor::abandon() {
   return tickets;
 }
 
-int Executor::blocking_rank() const {
-  for (const bool for_data : {true, false}) {
-    for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-      const Peer& peer = peers_[rank];
-      const auto& queue = for_data ? peer.receives : peer.sends;
-      if ((for_data ? peer.wants_data : peer.wants_room) && !running_.empty() &&
-          queue.front().of == running_.front().get()) {
-        return static_cast<int>(rank);
-      }
+std::vector<int> Executor::blocking_ranks() const {
+  std::vector<int> ranks;
+  if (running_.empty()) return ranks;
+  const auto is_oldest = [&](const std::deque<Queued>& queue) { return queue.front().of == running_.front().get(); };
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if ((peer.wants_data && is_oldest(peer.receives)) || (peer.wants_room && is_oldest(peer.sends))) {
+      ranks.push_back(static_cast<int>(rank));
     }
   }
-  return kNoRank;
+  return ranks;
 }
 
 }  // namespace netfold::engine

@@ -19,10 +19,14 @@
 namespace netfold::engine {
 
 // A part of a tensor that runs the whole schedule by itself. Parts of a large tensor follow each other closely, so that
-// what a rank folds now is still in the caches when its sum comes round.
+// what a rank folds now is still in the caches when its sum comes round. Where every rank has a part of the buffer, a
+// slice has some of each: `part` elements of every `stride`.
 struct Slice {
-  std::size_t first;  // element of the tensor where the plan's element 0 is
+  std::size_t first;  // element of the buffer where the plan's element 0 is
+  std::size_t part, stride;
   std::shared_ptr<const Plan> plan;
+
+  std::size_t place(std::size_t element) const { return first + element / part * stride + element % part; }
 };
 
 class Executor {
@@ -43,8 +47,8 @@ class Executor {
   // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
   std::vector<Reduction::Ticket> abandon();
 
-  // Whom the oldest all-reduce waits for; kNoRank if for nobody.
-  int blocking_rank() const;
+  // Whom the oldest all-reduce waits for: every one of them must move before it can end.
+  std::vector<int> blocking_ranks() const;
   bool waits_for_data_of(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_data; }
   bool waits_for_room_at(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_room; }
   std::uint64_t reduced_elements() const { return reduced_elements_; }

@@ -17,6 +17,7 @@
 
 #include "engine/control_socket.h"
 #include "engine/wakeup.h"
+#include "link/shm/handover.h"
 #include "link/tcp/tcp_stream.h"
 
 namespace netfold::engine {
@@ -24,7 +25,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
@@ -125,12 +126,12 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   const auto opened = open_connection(address, options);
   if (!opened) return tl::unexpected(opened.error());
   Socket control(*opened);
-  auto segment = options.bell ? link::ShmSegment::create(options.ring_bytes) : nullptr;
+  const auto door = options.bell ? link::Door::open() : nullptr;
   json own = hello(options, "control");
   own["to"] = rank;
-  if (segment) {
-    own["segment"] = segment->name();
-    own["token"] = segment->token();
+  if (door) {
+    own["door"] = door->name();
+    own["token"] = door->token();
     own["bell"] = options.bell->name();
   }
   if (const auto sent = send_line(control.get(), own); !sent) return tl::unexpected(sent.error());
@@ -144,11 +145,11 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
                 found);
   }
   PeerLinks links{rank, -1, nullptr, nullptr};
-  if (segment && field(*answer, "shm", false)) {
-    if (auto bell = link::Doorbell::find(field(*answer, "bell", std::string()))) {
-      links.data = link::shm_stream(*segment, true, bell);
-      links.bell = std::move(bell);
-    }
+  if (door && field(*answer, "shm", false)) {
+    const auto segment = link::ShmSegment::open(door->take());
+    auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
+    if (segment && bell) links.data = link::shm_stream(*segment, false, bell);
+    if (links.data) links.bell = std::move(bell);
   }
   json verdict = hello(options, "verdict");
   verdict["shm"] = links.data != nullptr;
@@ -168,16 +169,19 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   return links;
 }
 
+// Null if the peer is not on this machine, in this network namespace.
+std::unique_ptr<link::StreamLink> offer_memory(const json& message, std::shared_ptr<link::Doorbell> bell,
+                                               const HandshakeOptions& options) {
+  const auto segment = link::ShmSegment::create(options.ring_bytes);
+  const auto door = field(message, "door", std::string()), token = field(message, "token", std::string());
+  if (!segment || !link::hand_in(door, token, segment->descriptor())) return nullptr;
+  return link::shm_stream(*segment, true, std::move(bell));
+}
+
 Result<PeerLinks> answer_control(int rank, const json& message, Socket& control, const HandshakeOptions& options) {
-  std::unique_ptr<link::ShmSegment> segment;
   std::shared_ptr<link::Doorbell> bell;
-  if (options.bell) {
-    segment =
-        link::ShmSegment::find(field(message, "segment", std::string()), field(message, "token", std::uint64_t{}));
-    bell = link::Doorbell::find(field(message, "bell", std::string()));
-  }
-  std::unique_ptr<link::StreamLink> data;
-  if (segment && bell) data = link::shm_stream(*segment, false, bell);
+  if (options.bell) bell = link::Doorbell::find(field(message, "bell", std::string()));
+  std::unique_ptr<link::StreamLink> data = bell ? offer_memory(message, bell, options) : nullptr;
   json own = hello(options, "control");
   own["shm"] = data != nullptr;
   if (data) own["bell"] = options.bell->name();

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Rings of a large world are smaller, so that together they stay at home in the caches and in /dev/shm.
+// Rings of a large world are smaller, so that together they stay at home in the caches.
 std::size_t ring_bytes_for(int world) {
   std::size_t bytes = std::size_t{1} << 20;
   for (int ranks = 8; ranks < world && bytes > (std::size_t{1} << 17); ranks *= 2) bytes /= 2;
@@ -44,7 +44,8 @@ Mesh::Mesh(int rank, int world, int listener, bool shm)
       listener_(listener),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wants_shm_(shm),
-      peers_(static_cast<std::size_t>(world)) {}
+      peers_(static_cast<std::size_t>(world)),
+      standings_(static_cast<std::size_t>(world)) {}
 
 Mesh::~Mesh() {
   close(listener_);
@@ -130,15 +131,15 @@ Result<std::unique_ptr<link::Arena>> Mesh::share_memory(link::Arena::Shape shape
     for (int rank = 1; rank < world_; ++rank) tell(rank, line_of({{"kind", "shares"}, {"all", *arena != nullptr}}));
     return arena;
   }
-  tell(0, line_of({{"kind", "shares"}, {"all", reaches_all}}));
+  const auto door = reaches_all ? link::Door::open() : nullptr;
+  json offer = {{"kind", "shares"}, {"all", door != nullptr}};
+  if (door) offer["door"] = door->name(), offer["token"] = door->token();
+  tell(0, line_of(offer));
   const auto& all_share = peers_[0].shares;
   const auto heard = wait_for_words([&] { return all_share.has_value(); }, 0, deadline, keep_going);
   if (!heard) return tl::unexpected(heard.error());
   if (!*all_share) return nullptr;
-  const int descriptor = bell_->take_descriptor();
-  auto arena = descriptor >= 0 ? link::Arena::map(descriptor, world_) : nullptr;
-  if (descriptor >= 0) close(descriptor);
-  if (arena) return arena;
+  if (auto arena = door ? link::Arena::map(door->take(), world_) : nullptr) return arena;
   return fail(ErrorCode::kSystem, fmt::format("rank {} cannot map the memory that rank 0 shares with it", rank_),
               rank_);
 }
@@ -147,7 +148,8 @@ Result<std::unique_ptr<link::Arena>> Mesh::share_memory(link::Arena::Shape shape
 Result<std::unique_ptr<link::Arena>> Mesh::hand_out_memory(link::Arena::Shape shape) {
   auto arena = link::Arena::create(world_, shape);
   for (int rank = 1; arena && rank < world_; ++rank) {
-    if (peers_[static_cast<std::size_t>(rank)].bell->give(arena->descriptor())) continue;
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (link::hand_in(peer.door, peer.token, arena->descriptor())) continue;
     return fail(ErrorCode::kSystem, fmt::format("rank 0 cannot give its memory to rank {}", rank), rank);
   }
   if (arena) arena->forget_descriptor();
@@ -211,19 +213,31 @@ Result<void> Mesh::hear(int rank, std::string_view line) {
     const auto found = message.find(name);
     return found != message.end() && found->is_number_integer() ? found->get<int>() : kNoRank;
   };
+  const auto text = [&](const char* name) {
+    const auto found = message.find(name);
+    return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
   if (kind == "shares") {
     peer.shares = message.value("all", json()) == json(true);
+    peer.door = text("door");
+    peer.token = text("token");
   } else if (kind == "leave") {
     peer.has_left = true;
   } else if (kind == "waiting") {
-    peer.awaits = number("for");
+    const auto ranks = message.value("for", json());
+    auto& waits_for = standings_[static_cast<std::size_t>(rank)].waits_for;
+    waits_for.clear();
+    for (const json& each : ranks.is_array() ? ranks : json::array()) {
+      if (each.is_number_integer()) waits_for.push_back(each.get<int>());
+    }
+  } else if (kind == "moving") {
+    standings_[static_cast<std::size_t>(rank)].moved_at = now();
   } else if (kind == "failed") {
     // What it blames on us looks like its own fault from here.
     const int blamed = number("rank") == rank_ ? rank : number("rank");
     const int code = std::clamp(number("code"), 0, static_cast<int>(ErrorCode::kSystem));
-    const auto text = message.value("text", json());
-    return fail(static_cast<ErrorCode>(code),
-                fmt::format("{} (says rank {})", text.is_string() ? text.get<std::string>() : "it failed", rank),
+    const std::string said = text("text");
+    return fail(static_cast<ErrorCode>(code), fmt::format("{} (says rank {})", said.empty() ? "it failed" : said, rank),
                 blamed == kNoRank ? rank : blamed);
   }
   return {};
@@ -234,15 +248,25 @@ void Mesh::tell(int rank, const std::string& line) {
   if (rank != rank_ && peer.control && !peer.has_left) peer.control->write(line);  // if it is gone, reading shows it
 }
 
-void Mesh::say_waiting(int for_rank) {
-  const std::string line = line_of({{"kind", "waiting"}, {"for", for_rank}});
+void Mesh::tell_all(const std::string& line) {
   for (int rank = 0; rank < world_; ++rank) tell(rank, line);
 }
 
+bool Mesh::somebody_waits() const {
+  return std::any_of(standings_.begin(), standings_.end(), [](const Standing& s) { return !s.waits_for.empty(); });
+}
+
+void Mesh::say_waiting(const std::vector<int>& for_ranks) {
+  tell_all(line_of({{"kind", "waiting"}, {"for", for_ranks}}));
+}
+
+void Mesh::say_moving() {
+  tell_all(line_of({{"kind", "moving"}}));
+}
+
 void Mesh::say_failed(const Error& error) {
-  const std::string line = line_of(
-      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}});
-  for (int rank = 0; rank < world_; ++rank) tell(rank, line);
+  tell_all(line_of(
+      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}}));
 }
 
 void Mesh::leave() {

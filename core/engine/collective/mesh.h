@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/collective/handshake.h"
+#include "engine/collective/waits.h"
 #include "engine/control_socket.h"
 #include "link/shm/arena.h"
 
@@ -36,10 +37,12 @@ class Mesh {
   // Reads what the others say. An error if one of them is gone or has failed.
   Result<void> listen_to_all();
   bool has_left(int rank) const { return peers_[static_cast<std::size_t>(rank)].has_left; }
-  // Whom a rank that has no progress says it waits for; kNoRank if it has not said.
-  int awaited_by(int rank) const { return peers_[static_cast<std::size_t>(rank)].awaits; }
+  // By rank; this rank's own are the caller's.
+  const std::vector<Standing>& standings() const { return standings_; }
+  bool somebody_waits() const;
 
-  void say_waiting(int for_rank);  // kNoRank: no more
+  void say_waiting(const std::vector<int>& for_ranks);  // none: no more
+  void say_moving();
   void say_failed(const Error& error);
   void leave();
 
@@ -54,8 +57,8 @@ class Mesh {
     std::unique_ptr<link::StreamLink> data;
     std::shared_ptr<link::Doorbell> bell;
     std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
+    std::string door, token;     // where it takes memory (link::Door), if so
     bool has_left = false;
-    int awaits = kNoRank;
   };
 
   Mesh(int rank, int world, int listener, bool shm);
@@ -64,6 +67,7 @@ class Mesh {
   int missing_rank() const;
   Result<void> hear(int rank, std::string_view line);
   void tell(int rank, const std::string& line);
+  void tell_all(const std::string& line);
   Result<void> wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
                               const std::function<bool()>& keep_going);
   Result<std::unique_ptr<link::Arena>> hand_out_memory(link::Arena::Shape shape);
@@ -73,6 +77,7 @@ class Mesh {
   bool wants_shm_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
+  std::vector<Standing> standings_;
 };
 
 }  // namespace netfold::engine

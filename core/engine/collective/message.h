@@ -1,4 +1,4 @@
-// What goes before the elements of a transfer: the terms of the all-reduce, as its sender understands it, and where
+// What goes before the elements of a transfer: the terms of the collective, as its sender understands it, and where
 // the elements belong. The receiver compares all of it with its own before it touches an element.
 #pragma once
 
@@ -9,16 +9,19 @@
 
 #include "base/result.h"
 
+#include "schedule/schedule.h"
+
 namespace netfold::engine {
 
 // Ranks must agree on these.
 struct Terms {
-  std::uint64_t number = 0;  // of the all-reduce, counted by every rank
+  std::uint64_t number = 0;  // of the collective, counted by every rank
   std::uint64_t elements = 0;
   std::uint64_t options = 0;   // a digest of the algorithm's options
   std::uint8_t algorithm = 0;  // its place in schedule::algorithms()
   std::uint8_t type = 0, format = 0, block = 0, mantissa = 0, average = 0;
-  std::uint8_t unused[2] = {};
+  schedule::Collective collective = schedule::Collective::kAllReduce;
+  std::uint8_t unused = 0;
 
   bool operator==(const Terms&) const = default;
 };

@@ -12,7 +12,8 @@ enum class Next : std::uint8_t { kNothing, kFold, kStore };
 // The buffer cut wherever a transfer begins or ends: each interval is treated alike as a whole.
 class Intervals {
  public:
-  Intervals(const schedule::Steps& steps, std::size_t count) : cuts_{0, count} {
+  Intervals(const schedule::Steps& steps, std::size_t count, schedule::Segment result)
+      : cuts_{0, count, result.offset, result.offset + result.count} {
     for (const auto& step : steps) {
       for (const auto& t : step) cuts_.insert(cuts_.end(), {t.offset, t.offset + t.count});
     }
@@ -92,8 +93,12 @@ void find_waits(std::vector<PlannedTransfer>& transfers, const std::vector<std::
 
 }  // namespace
 
-Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, bool rounds) {
-  const Intervals intervals(steps, count);
+Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
+               bool rounds) {
+  const Intervals intervals(steps, count, result);
+  const auto is_result = [&](std::size_t at) {
+    return intervals.begin(at) >= result.offset && intervals.end(at) <= result.offset + result.count;
+  };
   const NextUses uses = next_uses(steps, intervals);
   Plan plan;
   std::vector<std::size_t> step_of;
@@ -112,9 +117,9 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
         std::size_t n = 0;
         intervals.each(t, [&](std::size_t at) {
           const Next next = uses[s][i][n++];
-          const bool keeps = sends && rounds && next == Next::kFold;
-          append(planned.pieces,
-                 {intervals.end(at), !is_written[at], keeps, t.action == Action::kFold && next == Next::kNothing});
+          const bool is_final = next == Next::kNothing && is_result(at);
+          const bool keeps = sends && rounds && (next == Next::kFold || (is_final && !is_written[at]));
+          append(planned.pieces, {intervals.end(at), !is_written[at], keeps, t.action == Action::kFold && is_final});
           if (!sends || keeps) is_written[at] = true;
         });
         plan.transfers.push_back(std::move(planned));
@@ -124,7 +129,8 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
   }
   find_waits(plan.transfers, step_of);
   for (std::size_t at = 0; at < intervals.size(); ++at) {
-    if (!is_written[at]) plan.untouched.push_back({intervals.begin(at), intervals.end(at) - intervals.begin(at)});
+    if (!is_written[at] && is_result(at))
+      plan.untouched.push_back({intervals.begin(at), intervals.end(at) - intervals.begin(at)});
   }
   return plan;
 }

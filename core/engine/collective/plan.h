@@ -5,7 +5,8 @@
 //
 // Agreement: all ranks end with the same bits though some formats round. Two rules give that (formats that do not round
 // need neither):
-//   - a rank that sends elements which it folds further takes over what it sent, decoded;
+//   - a rank that sends elements which it folds further, or which are a result as they are (the root's in a broadcast),
+//     takes over what it sent, decoded;
 //   - a rank that folds elements for the last time holds their sum, and rounds it to the wire at once; from there on
 //     it is only copied, and encoding it again gives the same bytes.
 #pragma once
@@ -38,12 +39,13 @@ struct PlannedTransfer {
 
 struct Plan {
   std::vector<PlannedTransfer> transfers;    // in the order of the schedule
-  std::vector<schedule::Segment> untouched;  // never written: the sum is what `in` holds
+  std::vector<schedule::Segment> untouched;  // of the result, but never written: it is what `in` holds
 };
 
-// `rounds`: whether the format that travels is narrower than what is folded. Besides the schedule's transfers each rank
-// sends its terms to the next rank, so that ranks that disagree notice even if they have nothing else to say to each
-// other.
-Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, bool rounds);
+// `result`: what the rank must end with. `rounds`: whether the format that travels is narrower than what is folded.
+// Besides the schedule's transfers each rank sends its terms to the next rank, so that ranks that disagree notice even
+// if they have nothing else to say to each other.
+Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
+               bool rounds);
 
 }  // namespace netfold::engine

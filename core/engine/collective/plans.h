@@ -9,11 +9,15 @@
 #include "base/result.h"
 #include "engine/all_reduce.h"
 #include "engine/collective/executor.h"
+#include "engine/collective/layout.h"
 
 namespace netfold::engine {
 
-// How; what is AllReduce's.
+// Which collective, and how; its memory is AllReduce's, whose `count` is a rank's own part of a reduce-scatter and an
+// all-gather.
 struct CollectiveOptions {
+  schedule::Collective collective = schedule::Collective::kAllReduce;
+  int root = 0;  // of a broadcast
   std::string algorithm = "ring";
   int sub_nodes = 0, switches = 0;  // as schedule::Request
   int group = 0;
@@ -32,7 +36,7 @@ class Plans {
   Result<std::vector<Slice>> slices_of(const AllReduce& request, const CollectiveOptions& options);
 
  private:
-  Result<std::shared_ptr<const Plan>> plan_for(std::size_t count, bool rounds, const CollectiveOptions& options);
+  Result<std::shared_ptr<const Plan>> plan_for(const Layout& slice, bool rounds, const CollectiveOptions& options);
 
   int world_, rank_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;

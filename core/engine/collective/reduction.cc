@@ -20,29 +20,44 @@ bool is_narrow(Format format) {
 
 }  // namespace
 
-Reduction::Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms, int world)
+Reduction::Reduction(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, Terms terms, int rank,
+                     int world)
     : ticket_(ticket),
       request_(request),
       wire_(wire),
       folded_(request.type == ElementType::kInt32 ? ElementType::kInt32 : ElementType::kFp32),
       terms_(terms),
+      layout_(layout_of(terms.collective, request.count, world, rank)),
       divide_by_(request.average ? static_cast<std::uint32_t>(world) : 1),
       is_widened_(request.type == ElementType::kFp16 || request.type == ElementType::kBf16),
-      rounds_(is_narrow(wire.format)) {}
+      rounds_(is_narrow(wire.format)),
+      works_beside_(is_widened_ || terms.collective == schedule::Collective::kReduceScatter ||
+                    terms.collective == schedule::Collective::kBarrier) {}
 
 void Reduction::start(Rooms& rooms, std::size_t slices) {
   unfinished_slices_ = slices;
-  if (is_widened_) {
-    sums_ = rooms.take(request_.count * kElementBytes);
-    const numbers::WireFormat narrow{request_.type == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
-    numbers::decode(narrow, ElementType::kFp32, static_cast<const std::byte*>(request_.in), request_.count,
-                    sums_.bytes.get());
-    in_ = out_ = sums_.bytes.get();
+  in_ = static_cast<const std::byte*>(request_.in);
+  in_first_ = layout_.in.offset;
+  if (!works_beside_) {
+    out_ = static_cast<std::byte*>(request_.out);
+    saved_ = rooms.take(layout_.whole() * kElementBytes);
     return;
   }
-  in_ = static_cast<const std::byte*>(request_.in);
-  out_ = static_cast<std::byte*>(request_.out);
-  saved_ = rooms.take(request_.count * kElementBytes);
+  sums_ = rooms.take(layout_.whole() * kElementBytes);
+  out_ = sums_.bytes.get();
+  if (is_widened_) {
+    numbers::decode(narrow(), ElementType::kFp32, in_, layout_.in.count, out_ + in_first_ * kElementBytes);
+  } else if (terms_.collective == schedule::Collective::kBarrier) {
+    std::memset(out_, 0, layout_.whole() * kElementBytes);
+  } else {
+    return;
+  }
+  in_ = out_;
+  in_first_ = 0;
+}
+
+numbers::WireFormat Reduction::narrow() const {
+  return {request_.type == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
 }
 
 void Reduction::send(const Piece& piece, std::size_t first, std::size_t count, std::byte* to) {
@@ -84,21 +99,25 @@ void Reduction::fold(const std::byte* base, const std::byte* from, std::size_t c
 
 // The sum is divided where it is complete, and then rounded to what travels: from here on it is only copied.
 void Reduction::complete_sum(std::byte* sum, std::size_t count) const {
-  alignas(64) std::array<std::byte, kTile * kElementBytes> encoded;
   if (divide_by_ > 1 && folded_ == ElementType::kInt32) {
-    std::memcpy(encoded.data(), sum, count * kElementBytes);
-    return numbers::decode({Format::kInt32}, folded_, encoded.data(), count, sum, divide_by_);
+    alignas(64) std::array<std::byte, kTile * kElementBytes> undivided;
+    std::memcpy(undivided.data(), sum, count * kElementBytes);
+    return numbers::decode({Format::kInt32}, folded_, undivided.data(), count, sum, divide_by_);
   }
   auto* const floats = reinterpret_cast<float*>(sum);
   if (divide_by_ > 1) numbers::kernels().divide_fp32(floats, static_cast<float>(divide_by_), count, floats);
-  if (!rounds_) return;
-  numbers::encode(wire_, folded_, sum, count, encoded.data());
-  numbers::decode(wire_, folded_, encoded.data(), count, sum);
+  if (rounds_) round(sum, count);
+}
+
+void Reduction::round(std::byte* values, std::size_t count) const {
+  alignas(64) std::array<std::byte, kTile * kElementBytes> encoded;
+  numbers::encode(wire_, folded_, values, count, encoded.data());
+  numbers::decode(wire_, folded_, encoded.data(), count, values);
 }
 
 std::byte* Reduction::destination(const Piece& piece, std::size_t first, std::size_t count) {
   std::byte* const to = out_ + first * kElementBytes;
-  if (!piece.is_fresh || is_widened_) return to;
+  if (!piece.is_fresh || works_beside_) return to;
   std::memcpy(saved_.bytes.get() + first * kElementBytes, to, count * kElementBytes);
   if (!written_.empty() && written_.back().offset + written_.back().count == first) {
     written_.back().count += count;
@@ -109,15 +128,23 @@ std::byte* Reduction::destination(const Piece& piece, std::size_t first, std::si
 }
 
 void Reduction::copy(std::size_t first, std::size_t count) {
-  if (in_ == out_) return;
   const Piece fresh{first + count, true, false, false};
-  std::memcpy(destination(fresh, first, count), source(fresh, first), count * kElementBytes);
+  const bool is_there = source(fresh, first) == out_ + first * kElementBytes;
+  if (count == 0 || (is_there && !rounds_)) return;
+  std::byte* const to = destination(fresh, first, count);
+  if (!is_there) std::memcpy(to, source(fresh, first), count * kElementBytes);
+  for (std::size_t done = 0; rounds_ && done < count; done += kTile) {
+    round(to + done * kElementBytes, std::min(kTile, count - done));
+  }
 }
 
 void Reduction::finish(Rooms& rooms) {
+  const auto& [offset, count] = layout_.out;
+  const std::byte* const result = out_ + offset * kElementBytes;
   if (is_widened_) {
-    const numbers::WireFormat narrow{request_.type == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
-    numbers::encode(narrow, ElementType::kFp32, out_, request_.count, static_cast<std::byte*>(request_.out));
+    numbers::encode(narrow(), ElementType::kFp32, result, count, static_cast<std::byte*>(request_.out));
+  } else if (works_beside_ && count > 0) {
+    std::memcpy(request_.out, result, count * kElementBytes);
   }
   give_back(rooms);
 }

@@ -56,6 +56,13 @@ std::unique_ptr<Arena> Arena::create(int world, Shape shape) {
 }
 
 std::unique_ptr<Arena> Arena::map(int descriptor, int world) {
+  if (descriptor < 0) return nullptr;
+  auto arena = map_open(descriptor, world);
+  close(descriptor);
+  return arena;
+}
+
+std::unique_ptr<Arena> Arena::map_open(int descriptor, int world) {
   Identity found{};
   struct stat status {};
   const int seals = fcntl(descriptor, F_GET_SEALS);

@@ -33,7 +33,8 @@ class Arena {
 
   // For `world` ranks. Null if the machine has no room for it.
   static std::unique_ptr<Arena> create(int world, Shape shape);
-  // What another rank created, by a descriptor of it. Null if it is no arena for so many ranks, or cannot be mapped.
+  // What another rank created, by a descriptor of it, which is closed. Null if there is none, if it is no arena for so
+  // many ranks, or if it cannot be mapped.
   static std::unique_ptr<Arena> map(int descriptor, int world);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -52,6 +53,7 @@ class Arena {
  private:
   Arena(std::byte* data, int world, Shape shape, int descriptor)
       : data_(data), world_(world), shape_(shape), descriptor_(descriptor) {}
+  static std::unique_ptr<Arena> map_open(int descriptor, int world);
   std::byte* part(int rank) const;
 
   std::byte* data_;

@@ -8,8 +8,6 @@
 
 namespace netfold::link {
 
-std::string unique_name();  // that nobody guesses
-
 class Doorbell {
  public:
   static std::shared_ptr<Doorbell> create();                       // null if the kernel says no
@@ -22,9 +20,6 @@ class Doorbell {
   int descriptor() const { return descriptor_; }
   void ring() const;
   void clear() const;
-  // A descriptor (of memory, say) for the bell's owner, who takes it before it is rung the first time.
-  bool give(int descriptor) const;
-  int take_descriptor() const;  // of a process of the same user; -1 if none has come
 
  private:
   Doorbell(std::string name, int descriptor) : name_(std::move(name)), descriptor_(descriptor) {}

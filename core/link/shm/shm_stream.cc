@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,10 +14,10 @@
 namespace netfold::link {
 namespace {
 
-const std::string kFolder = "/dev/shm/";
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
-constexpr std::uint64_t kMagic = 0x6e6574666f6c6431;
+constexpr std::uint64_t kMagic = 0x6e6574666f6c6432;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // no peer takes away memory that we have mapped
 
 // Positions only grow; a position modulo the size is a place. Each side writes its own line. `reader_waits` and
 // `writer_waits` ask the other side for a ring of the doorbell.
@@ -31,7 +30,7 @@ struct RingControl {
 
 // The first page; the rings' bytes follow.
 struct Identity {
-  std::uint64_t magic, token, ring_bytes;
+  std::uint64_t magic, ring_bytes;
 };
 struct Front {
   Identity identity;
@@ -127,47 +126,36 @@ class ShmStream final : public StreamLink {
 }  // namespace
 
 std::unique_ptr<ShmSegment> ShmSegment::create(std::size_t ring_bytes) {
-  std::string name = kFolder + unique_name();
-  std::uint64_t token = 0;
-  if (getrandom(&token, sizeof token, 0) != sizeof token) return nullptr;
-  const int descriptor = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int descriptor = memfd_create("netfold", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return nullptr;
-  auto segment = std::unique_ptr<ShmSegment>(new ShmSegment(std::move(name), descriptor, token, ring_bytes, true));
-  // Asked for now, so that a full /dev/shm is an answer and not a signal later.
+  auto segment = std::unique_ptr<ShmSegment>(new ShmSegment(descriptor, ring_bytes));
+  // Asked for now, so that a lack of memory is an answer and not a signal later.
   if (posix_fallocate(descriptor, 0, static_cast<off_t>(kPage + 2 * ring_bytes)) != 0) return nullptr;
+  if (fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) return nullptr;
   void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (page == MAP_FAILED) return nullptr;
   auto* const front = new (page) Front{};
-  front->identity = {kMagic, token, ring_bytes};
+  front->identity = {kMagic, ring_bytes};
   munmap(page, kPage);
   return segment;
 }
 
-std::unique_ptr<ShmSegment> ShmSegment::find(const std::string& name, std::uint64_t token) {
-  if (!name.starts_with(kFolder + "netfold-") || name.find("..") != name.npos) return nullptr;
-  const int descriptor = open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+std::unique_ptr<ShmSegment> ShmSegment::open(int descriptor) {
   if (descriptor < 0) return nullptr;
   Identity found{};
   struct stat status {};
-  const bool is_it = pread(descriptor, &found, sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
-                     found.magic == kMagic && found.token == token && fstat(descriptor, &status) == 0 &&
-                     static_cast<std::uint64_t>(status.st_size) == kPage + 2 * found.ring_bytes &&
-                     found.ring_bytes > 0 && found.ring_bytes % kPage == 0;
-  if (is_it) {
-    return std::unique_ptr<ShmSegment>(new ShmSegment(name, descriptor, token, found.ring_bytes, false));
-  }
+  const bool is_it = (fcntl(descriptor, F_GET_SEALS) & kSeals) == kSeals &&
+                     pread(descriptor, &found, sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
+                     found.magic == kMagic && fstat(descriptor, &status) == 0 && found.ring_bytes > 0 &&
+                     found.ring_bytes % kPage == 0 &&
+                     static_cast<std::uint64_t>(status.st_size) == kPage + 2 * found.ring_bytes;
+  if (is_it) return std::unique_ptr<ShmSegment>(new ShmSegment(descriptor, found.ring_bytes));
   close(descriptor);
   return nullptr;
 }
 
 ShmSegment::~ShmSegment() {
-  forget_name();
   close(descriptor_);
-}
-
-void ShmSegment::forget_name() {
-  if (is_named_) unlink(name_.c_str());
-  is_named_ = false;
 }
 
 std::unique_ptr<StreamLink> shm_stream(const ShmSegment& segment, bool is_creator, std::shared_ptr<Doorbell> peer) {

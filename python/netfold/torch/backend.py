@@ -1,8 +1,9 @@
 """The process group's backend: which all-reduces the network folds, and its life from join to leave.
 
 Plain words used here: a *fold* is an all-reduce done by Netfold, in the switch or, with a host algorithm, among the
-ranks; a collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. Everything else
-goes to the inner Gloo (gloo_served.py).
+ranks; a collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. With a host
+algorithm the ranks also do other collectives among themselves (host_collectives.py). Everything else goes to the inner
+Gloo (gloo_served.py).
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
 from netfold.algorithms import IN_NETWORK, HostPlan
-from netfold.torch import host_group
+from netfold.torch import host_collectives, host_group
 from netfold.torch.completion import CompletionThread, Fold
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.gloo_served import GlooServed, Tensors
+from netfold.torch.host_collectives import CORE_DTYPES, Call, is_summable
 from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
 from netfold.torch.switch_discovery import Agreement, agree, reachable_host
 from netfold.torch.work import FoldWork, JoinedWork
-
-CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int32: "int32"}
 
 # torch keeps only a C++ reference to a backend: in DETAIL mode the Python half would be collected and its methods lost.
 _alive: set[NetfoldBackend] = set()
@@ -62,6 +63,7 @@ class NetfoldBackend(GlooServed):
         self._in_order = InOrder()
         self._folds: CompletionThread | None = None
         self._embedded: EmbeddedSwitch | None = None
+        self._has_host_group = False  # other collectives than all-reduce are the ranks' own too
         if opts.group_size > 1:  # a group of one has nothing to fold
             self._join(opts)
 
@@ -82,6 +84,7 @@ class NetfoldBackend(GlooServed):
                 self._embedded.release(linger=False)
             raise
         self._folds = CompletionThread(client, opts.group_id or "group")
+        self._has_host_group = agreement.algorithm != IN_NETWORK
 
     def getBackendName(self) -> str:
         """The name torch knows this backend by."""
@@ -118,16 +121,64 @@ class NetfoldBackend(GlooServed):
     def barrier(self, opts: Any) -> Work:
         """Passed once every rank came and this rank's earlier folds ended."""
         before = self._folds.works_in_flight() if self._folds is not None else []
+        if self._has_host_group:
+            return self._start(Call((), lambda client: client.barrier(), lambda: []), after=before)
         barrier = self._gloo.barrier(opts)
         return self._issued(JoinedWork([*before, barrier]) if before else barrier)
+
+    # What ranks with a host algorithm do among themselves.
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+        """CPU tensors of any type, bit for bit."""
+        call = host_collectives.broadcast(tensors, opts.rootRank) if self._has_host_group else None
+        return self._start(call) if call else super().broadcast(tensors, opts)
+
+    def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
+        """As broadcast: any type, bit for bit."""
+        fits = self._has_host_group and len(inputs) == 1 and [len(each) for each in outputs] == [self.size()]
+        call = host_collectives.all_gather(outputs[0], inputs[0]) if fits else None
+        return self._start(call) if call else super().allgather(outputs, inputs, opts)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+        """As allgather, into one tensor."""
+        call = host_collectives.all_gather_single(output, input, self.size()) if self._has_host_group else None
+        return self._start(call) if call else super().all_gather_single(output, input, opts)
+
+    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Work:
+        """What allreduce folds, in the group's format."""
+        fits = self._has_host_group and len(outputs) == 1 and [len(each) for each in inputs] == [self.size()]
+        wire = self.settings.format
+        call = host_collectives.reduce_scatter(outputs[0], inputs[0], opts.reduceOp, wire) if fits else None
+        return self._start(call) if call else super().reduce_scatter(outputs, inputs, opts)
+
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+        """As reduce_scatter, of one tensor."""
+        call = None
+        if self._has_host_group:
+            wire = self.settings.format
+            call = host_collectives.reduce_scatter_single(output, input, self.size(), opts.reduceOp, wire)
+        return self._start(call) if call else super().reduce_scatter_single(output, input, opts)
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        """One all-gather a tensor."""
+        if not self._has_host_group:
+            return super().all_gather_single_coalesced(outputs, inputs, opts)
+        return JoinedWork([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+        """One reduce-scatter a tensor."""
+        if not self._has_host_group:
+            return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
+        return JoinedWork([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
+
+    # How it is handed over.
 
     def _foldable(self, tensors: Tensors, op: ReduceOp) -> bool:
         first = tensors[0] if tensors else None
         return (
             self._folds is not None
             and first is not None
-            and first.dtype in CORE_DTYPES
-            and (op == ReduceOp.SUM or (op == ReduceOp.AVG and first.dtype != torch.int32))
+            and is_summable(first.dtype, op)
             and first.device.type in ("cpu", "cuda")
             and all(t.layout == torch.strided and t.dtype == first.dtype and t.device == first.device for t in tensors)
         )
@@ -135,23 +186,40 @@ class NetfoldBackend(GlooServed):
     def _fold(self, tensors: Tensors, op: ReduceOp) -> Work:
         assert self._folds is not None
         tensors = list(tensors)
-        work = FoldWork([tensors[0].device] if tensors[0].is_cuda else [], self._folds.step_aside)
-        self._issued(work)
+        devices = [tensors[0].device] if tensors[0].is_cuda else []
         if sum(tensor.numel() for tensor in tensors) == 0:
+            work = FoldWork(devices, self._folds.step_aside)
             work.complete(tensors)
-            return work
+            return self._issued(work)
         staged = self._staging.stage(tensors)
-        dtype = CORE_DTYPES[staged.buffer.dtype]
+        buffer, average = staged.buffer, op == ReduceOp.AVG
+        dtype = CORE_DTYPES[buffer.dtype]
         wire = self.settings.format if dtype == "fp32" else dtype
-        fold = Fold(staged.buffer, dtype, wire, op == ReduceOp.AVG, staged.finish, work)
+
+        def start(client: Any) -> int:
+            return client.all_reduce(buffer.data_ptr(), buffer.data_ptr(), buffer.numel(), dtype, wire, average)
+
+        return self._start(Call((buffer,), start, staged.finish), staged.ready, devices)
+
+    def _start(
+        self,
+        call: Call,
+        ready: torch.cuda.Event | None = None,
+        devices: list[torch.device] | None = None,
+        after: Sequence[Work] = (),
+    ) -> Work:
+        """Hand a call over once `ready` has passed; the Work ends when it and those in `after` have."""
+        assert self._folds is not None
         folds = self._folds
+        work = FoldWork(devices or [], folds.step_aside)
+        fold = Fold(call, work)
 
         def fail(error: Exception) -> None:
             said = f"rank {self.rank()} could not read its tensors: {error}".partition("\n")[0]
             folds.abandon(fold, error, said[:500])
 
-        self._in_order.run(staged.ready, lambda: folds.submit(fold), fail)
-        return work
+        self._in_order.run(ready, lambda: folds.submit(fold), fail)
+        return self._issued(JoinedWork([*after, work]) if after else work)
 
     # The group's life.
 

@@ -1,6 +1,6 @@
 """Folds in flight: submitted to the client in the caller's order, completed by one thread a process group.
 
-The client hands out a ticket for every all-reduce; `CompletionThread` keeps what belongs to a ticket (the buffers,
+The client hands out a ticket for every collective; `CompletionThread` keeps what belongs to a ticket (the buffers,
 which must stay alive, and how to finish) until the client reports it, then completes the Work. Once the job failed,
 every later fold fails at once with the same reason.
 """
@@ -8,12 +8,12 @@ every later fold fails at once with the same reason.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from netfold.torch.host_collectives import Call
 from netfold.torch.work import FoldWork
 
 POLL_S = 1.0  # a bound on sleeping in the client; its close() wakes the thread
@@ -22,13 +22,9 @@ JOIN_S = 5.0
 
 @dataclass
 class Fold:
-    """One all-reduce: `buffer`, contiguous host memory, is folded in place; `finish` returns the user's tensors."""
+    """A collective and the Work that its user holds."""
 
-    buffer: torch.Tensor
-    dtype: str
-    wire: str
-    average: bool
-    finish: Callable[[], list[torch.Tensor]]
+    call: Call
     work: FoldWork
 
 
@@ -62,11 +58,7 @@ class CompletionThread:
             error = self.error
             if error is None:
                 try:
-                    pointer = fold.buffer.data_ptr()
-                    ticket = self._client.all_reduce(
-                        pointer, pointer, fold.buffer.numel(), fold.dtype, fold.wire, fold.average
-                    )
-                    self._in_flight[ticket] = fold
+                    self._in_flight[fold.call.start(self._client)] = fold
                     return
                 except Exception as refused:  # TypeError too, from the binding
                     error = refused
@@ -98,7 +90,7 @@ class CompletionThread:
                 return
             self._closing = True
             if self.error is None:
-                self.error = RuntimeError("netfold: the process group was shut down with this all-reduce in flight")
+                self.error = RuntimeError("netfold: the process group was shut down with this collective in flight")
         self._client.close(reason)
         if threading.current_thread() is not self._thread:
             self._thread.join(JOIN_S)
@@ -127,7 +119,7 @@ class CompletionThread:
         value: list[torch.Tensor] = []
         if error is None:
             try:
-                value = fold.finish()
+                value = fold.call.finish()
             except Exception as failed:  # a copy back to a device may fail: the user must learn it, the thread lives on
                 error = failed
         fold.work.complete(value, error)

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from netfold.algorithms import HostPlan
+from netfold.algorithms import HostPlan, choose_broadcast
 
 KEY = "netfold/host/"
 HINTS = {"hdrm": "; NETFOLD_BIGRAPH says what it is, as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
@@ -36,6 +36,25 @@ class HostClient:
         """Returns at once with a ticket."""
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world)
         return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, **how, **self._bfp)
+
+    def reduce_scatter(
+        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False
+    ) -> int:
+        """`count` elements are this rank's part. Returns at once with a ticket, as do the next three."""
+        return self._group.reduce_scatter(in_ptr, out_ptr, count, dtype, wire, average, **self._bfp)
+
+    def all_gather(self, in_ptr: int, out_ptr: int, words: int) -> int:
+        """Copies `words` words of four bytes of each rank, bit for bit."""
+        return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32")
+
+    def broadcast(self, pointer: int, words: int, root: int) -> int:
+        """Copies `words` words of four bytes from rank `root`, bit for bit."""
+        algorithm = choose_broadcast(words * ELEMENT_BYTES["int32"])
+        return self._group.broadcast(pointer, words, root, "int32", "int32", algorithm)
+
+    def barrier(self) -> int:
+        """Its ticket is finished once every rank has come."""
+        return self._group.barrier()
 
 
 def machine_size(addresses: list[str]) -> int:

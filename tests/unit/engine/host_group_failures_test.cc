@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "host_groups.h"
 
@@ -125,9 +127,9 @@ TEST_P(Failing, ADeadRankIsNamedByAllAndTensorsArePutBack) {
 }
 
 TEST_P(Failing, AStalledRankIsNamedByAllWithinTheTimeout) {
-  HostGroupOptions hasty = options();
-  hasty.timeout_s = 1;
-  for (const char* const algorithm : {"ring", "direct"}) {
+  for (const char* const algorithm : {"ring", "direct", "halving-doubling"}) {
+    HostGroupOptions hasty = options();
+    hasty.timeout_s = 1;
     Cluster cluster(hasty);
     cluster.process->send(SIGSTOP);
     const auto before = tensors_of(3, 1'000'000);
@@ -253,6 +255,40 @@ TEST_P(Failing, DisagreementIsNamedBeforeAnyTensorChanges) {
       }
     }
   }
+}
+
+std::set<std::string> shared_files() {
+  std::set<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) names.insert(file.path());
+  return names;
+}
+
+// At whatever moment of the handshake: the other is told, and nothing stays behind.
+TEST(HostGroupErrors, ARankThatIsKilledWhileConnectingIsNamedAndLeavesNothingBehind) {
+  const auto before = shared_files();
+  HostGroupOptions options;
+  options.world = 2;
+  options.timeout_s = 2;
+  int failed = 0;
+  for (int moment = 0; moment < 40; ++moment) {
+    options.rank = 1;
+    RankProcess process(options);
+    options.rank = 0;
+    auto group = std::move(*HostGroup::open(options));
+    const std::vector<std::string> addresses{group->address(), process.address()};
+    process.connect(addresses);
+    std::thread killing([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(50 * moment));
+      process.send(SIGKILL);
+    });
+    const auto connected = group->connect(addresses);
+    killing.join();
+    if (connected) continue;
+    ++failed;
+    EXPECT_EQ(connected.error().rank, 1) << connected.error().message;
+  }
+  EXPECT_GT(failed, 0) << "none was killed early enough";
+  for (const std::string& name : shared_files()) EXPECT_TRUE(before.contains(name)) << name << " was left behind";
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, Failing, testing::Values("Shm", "Tcp", "Inline"),

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/prng.h"
 #include "engine/host_group.h"
 
 namespace netfold::engine {
@@ -41,14 +43,12 @@ inline std::optional<Error> finish(HostGroup& group, HostGroup::Ticket ticket) {
   return completion->error;
 }
 
-// Every rank all-reduces its tensor, in place; the errors by rank.
-template <class T>
-std::vector<std::optional<Error>> reduce_all(Groups& groups, std::vector<std::vector<T>>& tensors, AllReduce request,
-                                             const CollectiveOptions& options) {
+// Every rank submits what `request_of` says (by rank) and waits for it; the errors by rank.
+template <class RequestOf>
+std::vector<std::optional<Error>> run_all(Groups& groups, const CollectiveOptions& options, RequestOf request_of) {
   std::vector<std::future<std::optional<Error>>> waiting;
   for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    request.in = request.out = tensors[rank].data();
-    request.count = tensors[rank].size();
+    const AllReduce request = request_of(rank);
     waiting.push_back(std::async(std::launch::async, [&group = *groups[rank], request, options] {
       const auto ticket = group.submit(request, options);
       return ticket ? finish(group, *ticket) : std::optional<Error>(ticket.error());
@@ -57,6 +57,45 @@ std::vector<std::optional<Error>> reduce_all(Groups& groups, std::vector<std::ve
   std::vector<std::optional<Error>> errors;
   for (auto& each : waiting) errors.push_back(each.get());
   return errors;
+}
+
+// Every rank all-reduces its tensor, in place.
+template <class T>
+std::vector<std::optional<Error>> reduce_all(Groups& groups, std::vector<std::vector<T>>& tensors, AllReduce request,
+                                             const CollectiveOptions& options) {
+  return run_all(groups, options, [&](std::size_t rank) {
+    request.in = request.out = tensors[rank].data();
+    request.count = tensors[rank].size();
+    return request;
+  });
+}
+
+// Numbers of -1 to 1, by rank.
+inline std::vector<std::vector<float>> gradients(int world, std::size_t count) {
+  std::vector<std::vector<float>> tensors;
+  for (int rank = 0; rank < world; ++rank) {
+    Prng prng(static_cast<std::uint64_t>(rank) * 1000 + count);
+    std::vector<float> tensor(count);
+    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// How far a sum of so many gradients may be from the exact one.
+inline double tolerance(numbers::Format format, int world) {
+  using numbers::Format;
+  const double step = format == Format::kFp32   ? 1e-6
+                      : format == Format::kFp16 ? 1e-3
+                      : format == Format::kBf16 ? 8e-3
+                                                : 1.6e-2;
+  return step * world * (1 + std::log2(world)) + step;
+}
+
+inline double exact_sum(const std::vector<std::vector<float>>& tensors, std::size_t i) {
+  double sum = 0;
+  for (const auto& tensor : tensors) sum += static_cast<double>(tensor[i]);
+  return sum;
 }
 
 }  // namespace netfold::engine

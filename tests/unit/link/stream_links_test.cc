@@ -1,7 +1,9 @@
 // Stream links, whatever carries them: bytes come out in order and whole, a full link says so, sleepers are woken.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 
 #include "base/prng.h"
 #include "link/mirrored_memory.h"
+#include "link/shm/handover.h"
 #include "link/shm/shm_stream.h"
 #include "link/tcp/tcp_stream.h"
 
@@ -39,7 +42,9 @@ std::array<End, 2> pair_of(const std::string& kind) {
     ends[0].bell = Doorbell::create();
     ends[1].bell = Doorbell::create();
     const auto segment = ShmSegment::create(1 << 16);
-    const auto found = ShmSegment::find(segment->name(), segment->token());
+    const auto door = Door::open();
+    EXPECT_TRUE(hand_in(door->name(), door->token(), segment->descriptor()));
+    const auto found = ShmSegment::open(door->take());
     ends[0].link = shm_stream(*segment, true, Doorbell::find(ends[1].bell->name()));
     ends[1].link = shm_stream(*found, false, Doorbell::find(ends[0].bell->name()));
   } else {
@@ -130,15 +135,16 @@ TEST(TcpStream, SaysThatItEnded) {
   EXPECT_TRUE(ends[1].link->ended());
 }
 
-TEST(ShmSegment, IsFoundByNameAndTokenAlone) {
+TEST(ShmSegment, TakesNoOtherMemory) {
+  EXPECT_FALSE(ShmSegment::open(-1));
+  EXPECT_FALSE(ShmSegment::open(open("/etc/passwd", O_RDONLY)));
+  const int unsealed = memfd_create("test", MFD_ALLOW_SEALING);
   const auto segment = ShmSegment::create(1 << 16);
-  EXPECT_TRUE(ShmSegment::find(segment->name(), segment->token()));
-  EXPECT_FALSE(ShmSegment::find(segment->name(), segment->token() + 1));
-  EXPECT_FALSE(ShmSegment::find("/dev/shm/netfold-nothing", 0));
-  EXPECT_FALSE(ShmSegment::find("/etc/passwd", 0));
-  segment->forget_name();
-  EXPECT_FALSE(ShmSegment::find(segment->name(), segment->token()));
-  EXPECT_FALSE(Doorbell::find("netfold-nobody"));
+  std::vector<char> bytes(4096 + (2 << 16));
+  EXPECT_EQ(pread(segment->descriptor(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(pwrite(unsealed, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_FALSE(ShmSegment::open(unsealed)) << "its owner could take it away while it is mapped";
+  EXPECT_LT(ftruncate(segment->descriptor(), 4096), 0);
 }
 
 TEST(MirroredMemory, HasNoSeam) {

@@ -192,17 +192,22 @@ TEST(Ring, SendsEachRankTwiceItsShareLessOne) {
   }
 }
 
-TEST(Binomial, BroadcastsFromAnyRoot) {
+class Broadcast : public testing::TestWithParam<const char*> {};
+
+TEST_P(Broadcast, ReachesAllFromAnyRoot) {
   for (int world = 1; world <= 17; ++world) {
     for (int root = 0; root < world; ++root) {
       const auto buffers = inputs(world, 5);
-      Machine machine("binomial", {.collective = Collective::kBroadcast, .world = world, .count = 5, .root = root},
+      Machine machine(GetParam(), {.collective = Collective::kBroadcast, .world = world, .count = 5, .root = root},
                       buffers);
       ASSERT_TRUE(machine.run());
       for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), buffers[static_cast<std::size_t>(root)]);
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Each, Broadcast, testing::Values("binomial", "ring"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST(Dissemination, HearsFromAll) {
   for (int world = 1; world <= 17; ++world) {
