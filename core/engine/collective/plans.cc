@@ -8,7 +8,6 @@ namespace netfold::engine {
 namespace {
 
 constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
 constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
 std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine

@@ -12,6 +12,9 @@
 
 namespace netfold::engine {
 
+// Of a large tensor; only the last slice is shorter. 2 MiB: those of eight ranks share a cache of 16 MiB.
+constexpr std::size_t kSliceElements = std::size_t{1} << 19;
+
 // How; what is AllReduce's.
 struct CollectiveOptions {
   std::string algorithm = "ring";
