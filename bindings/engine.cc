@@ -50,7 +50,7 @@ class PyClient {
 
   nb::object stats() const { return to_python(client_->counters()); }
 
-  nb::object lease() const { return to_python(to_json(client_->lease())); }
+  nb::object lease() const { return to_python(engine::to_json(client_->lease())); }
 
   void close(const std::string& reason) {
     std::optional<Error> error;

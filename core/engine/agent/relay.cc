@@ -77,7 +77,10 @@ Result<void> Relay::start_part(Job& job) {
   job.started += part.count;
   ++job.parts;
   bytes_in_flight_ += part.size_bytes();
-  const auto ticket = engine_.submit(request, order.how);
+  CollectiveOptions how = order.how;  // a part must meet the same part of the same tensor
+  how.whole = order.what.count;
+  how.part_at = part.first;
+  const auto ticket = engine_.submit(request, how);
   if (!ticket) return tl::unexpected(ticket.error());
   parts_.emplace(*ticket, std::move(part));
   return {};

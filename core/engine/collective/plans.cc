@@ -25,8 +25,8 @@ std::string name_of_options(const CollectiveOptions& options) {
 
 Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
   Terms terms;
-  terms.elements = request.count;
-  terms.options = digest_of(name_of_options(options));
+  terms.elements = options.whole > 0 ? options.whole : request.count;
+  terms.options = digest_of(fmt::format("{} {}", name_of_options(options), options.part_at));
   const auto all = schedule::algorithms();
   terms.algorithm = static_cast<std::uint8_t>(
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == options.algorithm; }) -

@@ -22,6 +22,7 @@ struct CollectiveOptions {
   int group = 0;
   std::string between = "ring";
   numbers::BfpShape bfp = {};
+  std::uint64_t whole = 0, part_at = 0;  // elements of the tensor that this is a part of, and where; 0: of none
 };
 
 // What ranks must agree on; the number is the executor's to give.
