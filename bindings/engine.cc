@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "engine/client.h"
 #include "engine/switch_server.h"
 #include "errors.h"
@@ -23,25 +21,6 @@ namespace {
 
 using engine::Client;
 using engine::SwitchServer;
-
-nb::dict to_dict(const engine::StreamStats& stats) {
-  nb::dict dict;
-  dict["sent_packets"] = stats.link.sent_packets;
-  dict["sent_bytes"] = stats.link.sent_bytes;
-  dict["received_packets"] = stats.link.received_packets;
-  dict["received_bytes"] = stats.link.received_bytes;
-  dict["send_errors"] = stats.link.send_errors;
-  dict["system_calls"] = stats.link.system_calls;
-  dict["sent_chunks"] = stats.window.sent_chunks;
-  dict["resent_chunks"] = stats.window.resent_chunks;
-  dict["probes"] = stats.window.probes;
-  dict["duplicate_results"] = stats.window.duplicate_results;
-  dict["window_shrinks"] = stats.window.shrinks;
-  dict["round_trip_s"] = to_seconds(stats.window.round_trip);
-  dict["dropped_packets"] = stats.dropped_packets;
-  dict["reduced_elements"] = stats.reduced_elements;
-  return dict;
-}
 
 // A client whose blocking calls let other threads run and hear Ctrl-C.
 class PyClient {
@@ -69,20 +48,9 @@ class PyClient {
   void wait(std::uint64_t ticket) { wait_for_ticket(*client_, ticket); }
   auto next_completion(double timeout_s) { return next_finished(*client_, timeout_s); }
 
-  nb::dict stats() const { return to_dict(client_->stats()); }
+  nb::object stats() const { return to_python(client_->counters()); }
 
-  nb::dict lease() const {
-    const wire::Lease& lease = client_->lease();
-    nb::dict dict;
-    dict["job"] = lease.job;
-    dict["epoch"] = lease.epoch;
-    dict["world"] = lease.world;
-    dict["slots"] = lease.slots;
-    dict["shards"] = lease.shards;
-    dict["payload_bytes"] = lease.payload_bytes;
-    dict["is_tagged"] = lease.key.has_value();
-    return dict;
-  }
+  nb::object lease() const { return to_python(engine::to_json(client_->lease())); }
 
   void close(const std::string& reason) {
     std::optional<Error> error;
@@ -118,7 +86,7 @@ class PySwitch {
   std::string address() const { return link::to_string(require().address()); }
 
   nb::object stats() const {
-    return nb::module_::import_("json").attr("loads")(engine::to_json(require().stats()).dump());
+    return to_python(engine::to_json(require().stats()));
   }
 
   void close() {

@@ -1,9 +1,11 @@
-// Errors of the core as Python exceptions, signals in calls that block, and names as Python gives them.
+// Values and errors of the core as Python knows them, signals in calls that block, and names as Python gives them.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -21,6 +23,10 @@ inline nb::object error_type() {
 
 inline nb::object to_python(const Error& error) {
   return error_type()(error.message, name_of(error.code), error.rank);
+}
+
+inline nb::object to_python(const nlohmann::json& value) {
+  return nb::module_::import_("json").attr("loads")(value.dump());
 }
 
 [[noreturn]] inline void raise(const Error& error) {

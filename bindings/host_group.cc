@@ -90,18 +90,7 @@ class PyHostGroup {
   void wait(std::uint64_t ticket) { wait_for_ticket(*group_, ticket); }
   auto next_completion(double timeout_s) { return next_finished(*group_, timeout_s); }
 
-  nb::dict stats() const {
-    const engine::HostGroupStats stats = group_->stats();
-    nb::dict dict;
-    dict["shm_peers"] = stats.shm_peers;
-    dict["shm_sent_bytes"] = stats.shm.sent_bytes;
-    dict["shm_received_bytes"] = stats.shm.received_bytes;
-    dict["tcp_peers"] = stats.tcp_peers;
-    dict["tcp_sent_bytes"] = stats.tcp.sent_bytes;
-    dict["tcp_received_bytes"] = stats.tcp.received_bytes;
-    dict["reduced_elements"] = stats.reduced_elements;
-    return dict;
-  }
+  nb::object stats() const { return to_python(group_->counters()); }
 
   void close(const std::string& reason) {
     std::optional<Error> error;

@@ -7,5 +7,6 @@ NB_MODULE(_core, module) {
   bind_codec_timing(module);
   bind_engine(module);
   bind_host_group(module);
+  bind_agent(module);
   bind_schedule(module);
 }

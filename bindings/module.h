@@ -7,4 +7,5 @@ void bind_numbers(nanobind::module_& module);
 void bind_codec_timing(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 void bind_host_group(nanobind::module_& module);
+void bind_agent(nanobind::module_& module);
 void bind_schedule(nanobind::module_& module);

@@ -49,7 +49,8 @@ Client::Client(ClientOptions options, std::unique_ptr<link::Link> link, std::uni
       link_(std::move(link)),
       control_(std::move(control)),
       lease_(control_->lease()),
-      stream_(lease_, options_.rank, {.window_chunks = options_.window}, *link_, control_->shard_addresses()) {
+      stream_(lease_, options_.rank, {.window_chunks = options_.window}, *link_, control_->shard_addresses()),
+      completions_(options_.on_completion) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -57,7 +58,7 @@ Client::~Client() {
   close();
 }
 
-Result<Client::Ticket> Client::submit(const AllReduce& request) {
+Result<Client::Ticket> Client::submit(const AllReduce& request, const CollectiveOptions&) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
@@ -83,6 +84,35 @@ void Client::close(std::optional<Error> error) {
 StreamStats Client::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+nlohmann::json Client::counters() const {
+  const std::lock_guard lock(mutex_);
+  return {{"sent_packets", stats_.link.sent_packets},
+          {"sent_bytes", stats_.link.sent_bytes},
+          {"received_packets", stats_.link.received_packets},
+          {"received_bytes", stats_.link.received_bytes},
+          {"send_errors", stats_.link.send_errors},
+          {"system_calls", stats_.link.system_calls},
+          {"sent_chunks", stats_.window.sent_chunks},
+          {"resent_chunks", stats_.window.resent_chunks},
+          {"probes", stats_.window.probes},
+          {"duplicate_results", stats_.window.duplicate_results},
+          {"window_shrinks", stats_.window.shrinks},
+          {"round_trip_s", to_seconds(stats_.window.round_trip)},
+          {"dropped_packets", stats_.dropped_packets},
+          {"reduced_elements", stats_.reduced_elements},
+          {"cpu_s", cpu_s_}};
+}
+
+nlohmann::json to_json(const wire::Lease& lease) {
+  return {{"job", lease.job},
+          {"epoch", lease.epoch},
+          {"world", lease.world},
+          {"slots", lease.slots},
+          {"shards", lease.shards},
+          {"payload_bytes", lease.payload_bytes},
+          {"is_tagged", lease.key.has_value()}};
 }
 
 std::optional<Error> Client::error() const {
@@ -190,6 +220,7 @@ void Client::complete(const std::vector<Ticket>& tickets, const std::optional<Er
   {
     const std::lock_guard lock(mutex_);
     stats_ = stream_.stats();
+    if (!tickets.empty()) cpu_s_ = thread_cpu_s();
   }
   completions_.add(tickets, error);
 }

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/completions.h"
 #include "engine/control_connection.h"
+#include "engine/engine.h"
 #include "engine/stream.h"
 #include "engine/thread_setup.h"
 #include "engine/wakeup.h"
@@ -25,28 +25,25 @@ struct ClientOptions : JoinOptions {
   int core = kAnyCore;    // of the progress thread
   std::string faults;     // link::parse_faults; "": none
   std::string pcap_path;  // "": no capture
+  std::function<void()> on_completion = {};  // called each time there is a completion to take
 };
 
-class Client {
+class Client final : public Engine {
  public:
-  using Ticket = Operation::Ticket;
-
   // Joins the job; blocks until all workers are there, at most timeout_s. Errors as ControlConnection::join.
   static Result<std::unique_ptr<Client>> join(ClientOptions options);
-  ~Client();  // close()
+  ~Client() override;  // close()
 
-  // kInvalidArgument if `request` makes no sense; a failed job shows at the ticket.
-  Result<Ticket> submit(const AllReduce& request);
+  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) override;
 
-  // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
-  // empty at once when the client has been closed and everything was taken.
-  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) { return completions_.wait(ticket, timeout); }
-  std::optional<Completion> next_completion(Nanoseconds timeout) { return completions_.next(timeout); }
-
-  // Leaves the job. Unfinished all-reduces complete with an error. `error`, if there is one, is told to the others.
-  void close(std::optional<Error> error = std::nullopt);
+  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override {
+    return completions_.wait(ticket, timeout);
+  }
+  std::optional<Completion> next_completion(Nanoseconds timeout) override { return completions_.next(timeout); }
+  void close(std::optional<Error> error = std::nullopt) override;
 
   StreamStats stats() const;
+  nlohmann::json counters() const override;
   const wire::Lease& lease() const { return lease_; }
   std::optional<Error> error() const;
 
@@ -79,9 +76,12 @@ class Client {
   std::optional<Error> parting_error_;
   bool is_closing_ = false;
   StreamStats stats_;
+  double cpu_s_ = 0;  // of the progress thread
 
   Completions completions_;
   std::thread thread_;
 };
+
+nlohmann::json to_json(const wire::Lease& lease);  // for people
 
 }  // namespace netfold::engine

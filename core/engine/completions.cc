@@ -6,12 +6,15 @@ namespace netfold::engine {
 
 void Completions::add(const std::vector<Ticket>& tickets, const std::optional<Error>& error) {
   if (tickets.empty()) return;
-  const std::lock_guard lock(mutex_);
-  for (const Ticket ticket : tickets) {
-    completions_[ticket] = error;
-    order_.push_back(ticket);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Ticket ticket : tickets) {
+      completions_[ticket] = error;
+      order_.push_back(ticket);
+    }
+    added_.notify_all();
   }
-  added_.notify_all();
+  if (on_added_) on_added_();
 }
 
 void Completions::close() {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,9 @@ class Completions {
  public:
   using Ticket = std::uint64_t;
 
+  // `on_added` is called, by whoever adds, each time there is something to take.
+  explicit Completions(std::function<void()> on_added = {}) : on_added_(std::move(on_added)) {}
+
   void add(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
   // Nothing more will be added; whoever waits for any completion is woken.
   void close();
@@ -37,6 +41,7 @@ class Completions {
   template <class Condition>
   bool wait_for(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, Condition is_true);
 
+  const std::function<void()> on_added_;
   std::mutex mutex_;
   std::condition_variable added_;
   std::map<Ticket, std::optional<Error>> completions_;

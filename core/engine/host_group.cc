@@ -45,7 +45,8 @@ HostGroup::HostGroup(HostGroupOptions options, std::unique_ptr<Mesh> mesh)
     : options_(std::move(options)),
       mesh_(std::move(mesh)),
       address_(link::to_string(mesh_->address())),
-      plans_(options_.world, options_.rank) {}
+      plans_(options_.world, options_.rank),
+      completions_(options_.on_completion) {}
 
 HostGroup::~HostGroup() {
   close();
@@ -172,6 +173,18 @@ HostGroupStats HostGroup::stats() const {
   return stats_;
 }
 
+nlohmann::json HostGroup::counters() const {
+  const HostGroupStats now = stats();
+  return {{"shm_peers", now.shm_peers},
+          {"shm_sent_bytes", now.shm.sent_bytes},
+          {"shm_received_bytes", now.shm.received_bytes},
+          {"tcp_peers", now.tcp_peers},
+          {"tcp_sent_bytes", now.tcp.sent_bytes},
+          {"tcp_received_bytes", now.tcp.received_bytes},
+          {"reduced_elements", now.reduced_elements},
+          {"cpu_s", now.cpu_s}};
+}
+
 std::optional<Error> HostGroup::error() const {
   const std::lock_guard lock(mutex_);
   return failure_;
@@ -182,10 +195,11 @@ void HostGroup::run() {
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (is_closing_) return;
+      if (is_closing_) break;
     }
     if (!step()) rest(kNever);
   }
+  cpu_s_ = thread_cpu_s();
 }
 
 // True if anything moved. An error fails the group.
@@ -212,6 +226,7 @@ bool HostGroup::step() {
   if (has_failed_) return false;
   has_moved = check() || has_moved;  // before finished ones are taken: it may finish some
   if (auto finished = take_finished(); !finished.empty()) {
+    if (!options_.inline_progress) cpu_s_ = thread_cpu_s();
     note_stats();
     completions_.add(finished, std::nullopt);
   }
@@ -412,6 +427,7 @@ void HostGroup::say_goodbye() {
 void HostGroup::note_stats() {
   HostGroupStats stats;
   stats.reduced_elements = executor_->reduced_elements() + (direct_ ? direct_->reduced_elements() : 0);
+  stats.cpu_s = cpu_s_;
   for (const link::StreamLink* each : mesh_->links()) {
     if (each == nullptr) continue;
     const bool is_shm = std::string_view(each->kind()) == "shm";

@@ -16,8 +16,7 @@
 #include "engine/collective/direct.h"
 #include "engine/collective/executor.h"
 #include "engine/collective/mesh.h"
-#include "engine/collective/plans.h"
-#include "engine/completions.h"
+#include "engine/engine.h"
 #include "engine/thread_setup.h"
 #include "engine/wakeup.h"
 
@@ -30,39 +29,34 @@ struct HostGroupOptions {
   int core = kAnyCore;           // of the progress thread
   bool shm = true;               // between ranks of one machine
   bool inline_progress = false;  // no thread: wait() and next_completion() drive the all-reduces
+  std::function<void()> on_completion = {};  // called each time there is a completion to take
 };
 
 struct HostGroupStats {
   link::StreamStats tcp, shm;
   int tcp_peers = 0, shm_peers = 0;
   std::uint64_t reduced_elements = 0;
+  double cpu_s = 0;  // of the progress thread
 };
 
-class HostGroup {
+class HostGroup final : public Engine {
  public:
-  using Ticket = Completions::Ticket;
-
   // Listens. Then every rank's address() is made known to all, and each calls connect() once.
   static Result<std::unique_ptr<HostGroup>> open(HostGroupOptions options);
-  ~HostGroup();  // close()
+  ~HostGroup() override;  // close()
 
   const std::string& address() const { return address_; }
   // Blocks until all ranks are connected to each other, at most timeout_s. `keep_going` is asked at least every 100 ms;
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
-  // kInvalidArgument if this makes no sense; a failed group shows at the ticket. Every rank submits the same
-  // collectives in the same order. A barrier has no memory; only the root's `in` is read in a broadcast.
-  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options);
-
-  // As Client's.
-  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout);
-  std::optional<Completion> next_completion(Nanoseconds timeout);
-
-  // Leaves the group. Unfinished all-reduces complete with an error. `error`, if there is one, is told to the others.
-  void close(std::optional<Error> error = std::nullopt);
+  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options) override;
+  std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
+  std::optional<Completion> next_completion(Nanoseconds timeout) override;
+  void close(std::optional<Error> error = std::nullopt) override;
 
   HostGroupStats stats() const;
+  nlohmann::json counters() const override;
   std::optional<Error> error() const;
 
  private:
@@ -110,6 +104,7 @@ class HostGroup {
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
   int spins_ = 0, yields_ = 0;  // before sleeping
+  double cpu_s_ = 0;            // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

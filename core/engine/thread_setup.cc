@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
+#include <ctime>
+
 namespace netfold::engine {
 
 void set_up_thread(const std::string& name, int core) {
@@ -19,6 +21,12 @@ void set_up_thread(const std::string& name, int core) {
   if (pthread_setaffinity_np(pthread_self(), sizeof cores, &cores) != 0) {
     spdlog::warn("thread {} cannot run on core {}: it runs on any core instead", name, core);
   }
+}
+
+double thread_cpu_s() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 }  // namespace netfold::engine

@@ -10,4 +10,6 @@ constexpr int kAnyCore = -1;
 // `name` is cut to the kernel's 15 characters. A core that does not exist is reported in the log and ignored.
 void set_up_thread(const std::string& name, int core);
 
+double thread_cpu_s();  // CPU seconds of the calling thread so far
+
 }  // namespace netfold::engine

@@ -15,7 +15,8 @@ namespace netfold::engine {
 
 class Wakeup {
  public:
-  Wakeup() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  Wakeup() : Wakeup(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  explicit Wakeup(int descriptor) : descriptor_(descriptor) {}  // an eventfd from another process; owns it
   ~Wakeup() { close(descriptor_); }
   Wakeup(const Wakeup&) = delete;
 

@@ -8,8 +8,7 @@ namespace netfold::engine {
 namespace {
 
 constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
-constexpr std::size_t kPartUnit = 128;                        // elements: whole blocks of every bfp shape
+constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
 constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
 std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
@@ -28,8 +27,8 @@ std::string name_of_options(const CollectiveOptions& options) {
 Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
   Terms terms;
   terms.collective = options.collective;
-  terms.elements = request.count;
-  terms.options = digest_of(name_of_options(options));
+  terms.elements = options.whole > 0 ? options.whole : request.count;
+  terms.options = digest_of(fmt::format("{} {}", name_of_options(options), options.part_at));
   const auto all = schedule::algorithms();
   terms.algorithm = static_cast<std::uint8_t>(
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == options.algorithm; }) -

@@ -13,8 +13,11 @@
 
 namespace netfold::engine {
 
+// Of a large tensor; only the last slice is shorter. 2 MiB: those of eight ranks share a cache of 16 MiB.
+constexpr std::size_t kSliceElements = std::size_t{1} << 19;
+
 // Which collective, and how; its memory is AllReduce's, whose `count` is a rank's own part of a reduce-scatter and an
-// all-gather.
+// all-gather. A barrier has no memory; only the root's `in` is read in a broadcast.
 struct CollectiveOptions {
   schedule::Collective collective = schedule::Collective::kAllReduce;
   int root = 0;  // of a broadcast
@@ -23,6 +26,7 @@ struct CollectiveOptions {
   int group = 0;
   std::string between = "ring";
   numbers::BfpShape bfp = {};
+  std::uint64_t whole = 0, part_at = 0;  // elements of the tensor that this is a part of, and where; 0: of none
 };
 
 // What ranks must agree on; the number is the executor's to give.

@@ -14,12 +14,13 @@ from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, socke
 COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
 CHECKS = (
     package.extension,
-    package.switch_program,
+    package.own_programs,
     package.torch,
     sockets.offloads,
     sockets.buffers,
     machine.cores,
     machine.pages,
+    machine.tracing,
     sockets.mtus,
     machine.namespaces,
     package.programs,

@@ -9,7 +9,6 @@ Gloo (gloo_served.py).
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +18,15 @@ from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, 
 
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.torch import host_collectives, host_group
-from netfold.torch.completion import CompletionThread, Fold
+from netfold.torch.completion import Fold, Folds
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.host_collectives import CORE_DTYPES, Call, is_summable
+from netfold.torch.placement import Placement
 from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
 from netfold.torch.switch_discovery import Agreement, agree, reachable_host
-from netfold.torch.work import FoldWork, JoinedWork
+from netfold.torch.work import JoinedWork
 
 # torch keeps only a C++ reference to a backend: in DETAIL mode the Python half would be collected and its methods lost.
 _alive: set[NetfoldBackend] = set()
@@ -61,7 +61,8 @@ class NetfoldBackend(GlooServed):
         self._shut_down = False
         self._staging = Staging()
         self._in_order = InOrder()
-        self._folds: CompletionThread | None = None
+        self._folds: Folds | None = None
+        self._placement: Placement | None = None
         self._embedded: EmbeddedSwitch | None = None
         self._has_host_group = False  # other collectives than all-reduce are the ranks' own too
         if opts.group_size > 1:  # a group of one has nothing to fold
@@ -75,16 +76,25 @@ class NetfoldBackend(GlooServed):
             host_group.publish(opts.store, opts.group_rank, error=str(error))
             raise
         try:
-            if agreement.algorithm == IN_NETWORK:
-                client = _client(agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
-            else:
-                client = _host_client(opts, agreement, self.settings, timeout_s)
+            client = self._make_client(opts, agreement, timeout_s)
         except BaseException:
             if self._embedded is not None:
                 self._embedded.release(linger=False)
+            if self._placement is not None:
+                self._placement.release()
             raise
-        self._folds = CompletionThread(client, opts.group_id or "group")
+        self._folds = self._placement.folds(client, opts.group_id or "group")
         self._has_host_group = agreement.algorithm != IN_NETWORK
+
+    def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:
+        try:
+            self._placement = Placement(self.settings, opts.group_rank)
+        except Exception as error:
+            host_group.publish(opts.store, opts.group_rank, error=str(error))
+            raise
+        if agreement.algorithm == IN_NETWORK:
+            return _client(self._placement, agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
+        return _host_client(self._placement, opts, agreement, self.settings, timeout_s)
 
     def getBackendName(self) -> str:
         """The name torch knows this backend by."""
@@ -188,7 +198,7 @@ class NetfoldBackend(GlooServed):
         tensors = list(tensors)
         devices = [tensors[0].device] if tensors[0].is_cuda else []
         if sum(tensor.numel() for tensor in tensors) == 0:
-            work = FoldWork(devices, self._folds.step_aside)
+            work = self._folds.new_work(devices)
             work.complete(tensors)
             return self._issued(work)
         staged = self._staging.stage(tensors)
@@ -211,7 +221,7 @@ class NetfoldBackend(GlooServed):
         """Hand a call over once `ready` has passed; the Work ends when it and those in `after` have."""
         assert self._folds is not None
         folds = self._folds
-        work = FoldWork(devices or [], folds.step_aside)
+        work = folds.new_work(devices or [])
         fold = Fold(call, work)
 
         def fail(error: Exception) -> None:
@@ -245,18 +255,20 @@ class NetfoldBackend(GlooServed):
         if self._folds is not None:
             self._folds.close(reason)
         self._in_order.close()
+        if self._placement is not None:
+            self._placement.release()
         if self._embedded is not None:
             self._embedded.release(linger)
             self._embedded = None
         self._drop_gloo()
 
 
-def _client(agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float) -> Any:
+def _client(
+    placement: Placement, agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float
+) -> Any:
     """Join the job at the switch; blocks until all workers came, bounded by `timeout_s` (seconds)."""
-    from netfold import _core
-
     block, mantissa = agreement.bfp
-    return _core.Client(
+    return placement.client(
         agreement.switch,
         agreement.job,
         size,
@@ -268,39 +280,24 @@ def _client(agreement: Agreement, settings: Settings, rank: int, size: int, time
         window=settings.window,
         block=block,
         mantissa=mantissa,
-        core=_core_of(settings, rank),
         faults=settings.faults.replace("{rank}", str(rank)),
         pcap=_of_rank(settings.pcap, rank),
     )
 
 
 def _host_client(
-    opts: _DistributedBackendOptions, agreement: Agreement, settings: Settings, timeout_s: float
+    placement: Placement, opts: _DistributedBackendOptions, agreement: Agreement, settings: Settings, timeout_s: float
 ) -> host_group.HostClient:
     """Meet the other ranks through the store and connect to them; bounded."""
-    from netfold import _core
-
     rank, size = opts.group_rank, opts.group_size
 
     def listen() -> tuple[Any, str]:
         host = reachable_host(opts.store)
-        group = _core.HostGroup(
-            rank,
-            size,
-            listen=settings.bind or f"{host}:0",
-            timeout_s=timeout_s,
-            core=_core_of(settings, rank),
-        )
+        group = placement.host_group(rank, size, listen=settings.bind or f"{host}:0", timeout_s=timeout_s)
         return group, advertised(group.address, host)
 
     plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
     return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, settings.connect_timeout_s)
-
-
-def _core_of(settings: Settings, rank: int) -> int:
-    """The core that this rank's progress thread is pinned to, -1 for none."""
-    local_rank = int(os.environ.get("LOCAL_RANK", rank))
-    return settings.cores[local_rank % len(settings.cores)] if settings.cores else -1
 
 
 def _of_rank(path: str, rank: int) -> str:

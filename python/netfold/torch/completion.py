@@ -1,6 +1,7 @@
-"""Folds in flight: submitted to the client in the caller's order, completed by one thread a process group.
+"""Folds in flight: submitted to the client in the caller's order, completed by one thread a process group, or by those
+who wait.
 
-The client hands out a ticket for every collective; `CompletionThread` keeps what belongs to a ticket (the buffers,
+The client hands out a ticket for every collective; `Folds` keeps what belongs to a ticket (the buffers,
 which must stay alive, and how to finish) until the client reports it, then completes the Work. Once the job failed,
 every later fold fails at once with the same reason.
 """
@@ -8,15 +9,17 @@ every later fold fails at once with the same reason.
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from netfold.torch.host_collectives import Call
-from netfold.torch.work import FoldWork
+from netfold.torch.work import DrivenWork, FoldWork
 
 POLL_S = 1.0  # a bound on sleeping in the client; its close() wakes the thread
+TURN_S = 0.01  # of one caller that drives: another may have completed its work meanwhile
 JOIN_S = 5.0
 
 
@@ -28,28 +31,27 @@ class Fold:
     work: FoldWork
 
 
-class CompletionThread:
-    """Owns a `netfold._core.Client`, or a HostClient: submits folds to it and completes their works."""
+class Folds:
+    """Owns a `netfold._core.Client`, or a HostClient: submits folds to it and completes their works. Who listens for
+    completions is the subclasses' affair."""
 
-    def __init__(self, client: Any, name: str) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._name = f"netfold-{name}"
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
         self._last_stats: dict[str, Any] = {}
         self._closing = False
         self.error: BaseException | None = None
-        self._start_thread()
 
-    def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        self._thread.start()
+    def new_work(self, devices: list[torch.device]) -> FoldWork:
+        """A work for a fold that will be submitted here; `devices` as FoldWork's."""
+        return FoldWork(devices, self.step_aside)
 
     def step_aside(self) -> None:
-        """Called before something that may wait for a fold. If the caller is a callback that runs in this thread (DDP
-        hooks such as PowerSGD all-reduce, and wait, inside `then`), another thread takes over: nobody else would."""
-        if threading.current_thread() is self._thread:
-            self._start_thread()
+        """Called before something that may wait for a fold."""
+
+    def _end(self) -> None:
+        """The client has been closed: end whatever listens to it."""
 
     def submit(self, fold: Fold) -> None:
         """Start a fold; its errors, also those of starting it, arrive through its work."""
@@ -92,24 +94,9 @@ class CompletionThread:
             if self.error is None:
                 self.error = RuntimeError("netfold: the process group was shut down with this collective in flight")
         self._client.close(reason)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(JOIN_S)
+        self._end()
         self._last_stats = self._client.stats()
         self._client = None  # torch may keep this object for the life of the process, but not the sockets
-
-    def _run(self) -> None:
-        client = self._client
-        while not self._closing:
-            if threading.current_thread() is not self._thread:
-                return  # stepped aside
-            try:
-                report = client.next_completion(POLL_S)
-            except RuntimeError as error:
-                self._fail_all(error)
-                return
-            if report is not None:
-                self._complete(*report)
-        self._fail_all(self.error)
 
     def _complete(self, ticket: int, error: BaseException | None) -> None:
         with self._lock:
@@ -131,3 +118,59 @@ class CompletionThread:
             folds, self._in_flight = list(self._in_flight.values()), {}
         for fold in folds:
             fold.work.complete([], self.error)
+
+
+class CompletionThread(Folds):
+    """A thread listens."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        super().__init__(client)
+        self._name = f"netfold-{name}"
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def step_aside(self) -> None:
+        """If the caller is a callback that runs in this thread (DDP hooks such as PowerSGD all-reduce, and wait, inside
+        `then`), another thread takes over: nobody else would."""
+        if threading.current_thread() is self._thread:
+            self._start_thread()
+
+    def _end(self) -> None:
+        if threading.current_thread() is not self._thread:
+            self._thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        client = self._client
+        while not self._closing:
+            if threading.current_thread() is not self._thread:
+                return  # stepped aside
+            try:
+                report = client.next_completion(POLL_S)
+            except RuntimeError as error:
+                self._fail_all(error)
+                return
+            if report is not None:
+                self._complete(*report)
+        self._fail_all(self.error)
+
+
+class CallerDriven(Folds):
+    """Whoever asks a work for its result drives the engine until that is there: no thread of Netfold runs at all."""
+
+    def new_work(self, devices: list[torch.device]) -> FoldWork:
+        """A work that drives when it is waited for, or its future is taken."""
+        return DrivenWork(devices, self.step_aside, self._drive)
+
+    def _drive(self, work: FoldWork, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        client = self._client
+        while not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
+            report = client.next_completion(min(left_s, TURN_S))
+            if report is not None:
+                self._complete(*report)
+
+    def _end(self) -> None:
+        self._fail_all(self.error)

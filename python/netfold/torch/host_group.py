@@ -20,8 +20,8 @@ ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
 
 
 class HostClient:
-    """A HostGroup that is called like a `netfold._core.Client`: the plan says by which algorithm, `bfp`
-    (block, mantissa) how that format is shaped."""
+    """A HostGroup, here or an agent's, that is called like a `netfold._core.Client`: the plan says by which algorithm,
+    `bfp` (block, mantissa) how that format is shaped."""
 
     def __init__(self, group: Any, world: int, plan: HostPlan, bfp: tuple[int, int]) -> None:
         self._group = group

@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import Backend
 from netfold.algorithms import CHOICES, IN_NETWORK, bigraph_of
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
+CALLER, THREAD, AGENT = ENGINES = ("caller", "thread", "agent")
 WINDOW_PACKETS_MAX = 16384
 
 
@@ -33,6 +34,8 @@ class Settings:
     require_auth: bool
     timeout_s: float | None
     connect_timeout_s: float
+    engine: str
+    agent: str
     cores: tuple[int, ...]
     window: int
     faults: str
@@ -92,6 +95,12 @@ def _ranks(value: Any) -> int:
     if not _text(value).isdigit() or int(_text(value)) < 1:
         raise ValueError("give a number of ranks, at least 1")
     return int(_text(value))
+
+
+def _engine(value: Any) -> str:
+    if _text(value) not in ENGINES:
+        raise ValueError(f"choose one of {', '.join(ENGINES)}")
+    return _text(value)
 
 
 def _format(value: Any) -> str:
@@ -162,7 +171,9 @@ TABLE = (
     ),
     Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "bound on every wait; with none, the group's timeout"),
     Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "bound on reaching the switch"),
-    Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' progress threads are pinned to"),
+    Setting("engine", "NETFOLD_ENGINE", THREAD, _engine, "who folds: the caller, a thread, or an agent's process"),
+    Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; with none, one of its own"),
+    Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' engines are pinned to"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
@@ -227,4 +238,14 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
                 f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK}, not "
                 f"{merged['algorithm']}: unset one of them"
             )
+    if merged["engine"] == CALLER and merged["algorithm"] == IN_NETWORK:
+        raise ValueError(
+            "netfold: NETFOLD_ENGINE=caller needs a host algorithm, such as NETFOLD_ALGORITHM=ring: a switch wants to "
+            "hear from a worker also while nobody waits"
+        )
+    if merged["agent"] and merged["engine"] != AGENT:
+        raise ValueError(
+            f"netfold: NETFOLD_AGENT names an agent, but NETFOLD_ENGINE is {merged['engine']}: unset the one, or set "
+            "the other to agent"
+        )
     return Settings(**merged)

@@ -39,6 +39,7 @@ class Agreement:
     algorithm: str
     bigraph: tuple[int, int]
     group: int
+    engine: str
 
 
 def agree(
@@ -77,7 +78,7 @@ def agree(
 
 
 def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
-    alike = (settings.format, settings.bfp, settings.algorithm, settings.bigraph, settings.group)
+    alike = (settings.format, settings.bfp, settings.algorithm, settings.bigraph, settings.group, settings.engine)
     if settings.algorithm != IN_NETWORK:
         return Agreement("", "", "", *alike), None
     embedded = None
@@ -96,7 +97,7 @@ def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, Em
 
 
 def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
-    for name in ("format", "bfp", "algorithm", "bigraph", "group"):
+    for name in ("format", "bfp", "algorithm", "bigraph", "group", "engine"):
         if getattr(settings, name) != getattr(agreement, name):
             raise ValueError(
                 f"netfold: rank {rank} has {name}={getattr(settings, name)!r}, rank 0 has "

@@ -7,6 +7,7 @@ that is always completed with a value, and the future that users see is `base.th
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -59,7 +60,7 @@ class FoldWork(Work):
         """
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         self._before_wait()
-        if not self._done.wait(seconds if seconds > 0 else None):
+        if not self._block(seconds):
             raise RuntimeError(
                 f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it goes on, so "
                 "wait again, or raise the process group's timeout"
@@ -70,6 +71,10 @@ class FoldWork(Work):
             self._future.wait()  # makes the caller's current stream wait for the copy back to the device
         return True
 
+    def _block(self, seconds: float) -> bool:
+        """Until it ended, at most so long (0: without bound); whether it did."""
+        return self._done.wait(seconds if seconds > 0 else None)
+
     def is_completed(self) -> bool:
         """Whether the fold ended, well or not."""
         return self._done.is_set()
@@ -77,6 +82,30 @@ class FoldWork(Work):
     def is_success(self) -> bool:
         """Whether the fold ended well."""
         return self._done.is_set() and self._error is None
+
+
+class DrivenWork(FoldWork):
+    """An all-reduce that only goes on while somebody waits: `drive(work, seconds)` runs it, and returns when it has
+    ended or the time is over. Taking the future waits as well: nobody would drive for those who wait there (DDP waits
+    in C++)."""
+
+    def __init__(
+        self,
+        devices: list[torch.device],
+        before_wait: Callable[[], None],
+        drive: Callable[[FoldWork, float], None],
+    ) -> None:
+        super().__init__(devices, before_wait)
+        self._drive = drive
+
+    def _block(self, seconds: float) -> bool:
+        self._drive(self, seconds if seconds > 0 else math.inf)
+        return self._done.wait(0.0 if seconds > 0 else None)  # still to come where the group is closed meanwhile
+
+    def get_future(self) -> torch.futures.Future:
+        """The future, completed."""
+        self._drive(self, math.inf)
+        return super().get_future()
 
 
 class PointToPointWork(Work):

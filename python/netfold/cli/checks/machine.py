@@ -12,6 +12,8 @@ from netfold.lab import userns
 CORES_WANTED = 4
 TIMEOUT_S = 10
 PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+YAMA_ADVICE = "sysctl kernel.yama.ptrace_scope=1"
 
 
 def cores() -> list[Check]:
@@ -31,6 +33,17 @@ def pages() -> list[Check]:
     if chosen in ("always", "madvise"):
         return [Check("huge pages", OK, f"transparent, {chosen}")]
     return [Check("huge pages", SLOW, f"transparent huge pages: {chosen}", f"echo madvise > {PAGES}")]
+
+
+def tracing() -> list[Check]:
+    """An agent reads and writes a worker's memory, as a debugger does."""
+    try:
+        scope = int(YAMA.read_text())
+    except (OSError, ValueError):
+        scope = 0
+    if scope < 2 or os.geteuid() == 0:
+        return [Check("agents", OK, "may reach their workers' memory")]
+    return [Check("agents", SLOW, f"kernel.yama.ptrace_scope is {scope}: no NETFOLD_ENGINE=agent", YAMA_ADVICE)]
 
 
 def namespaces() -> list[Check]:

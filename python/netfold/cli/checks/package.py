@@ -1,4 +1,4 @@
-"""This package: its extension, its kernels, its switch; and what it works with."""
+"""This package: its extension, its kernels, its programs; and what it works with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import shutil
 
 import netfold
-from netfold.cli import switch
 from netfold.cli.checks import MISSING, OK, SLOW, Check
+from netfold.programs import AGENT, SWITCH, find_program
 
 BUILD = "make build"
 
@@ -31,11 +31,14 @@ def extension() -> list[Check]:
     return found
 
 
-def switch_program() -> list[Check]:
-    """The binary behind `netfold switch`."""
-    if switch.find_program() is None:
-        return [Check(switch.PROGRAM, MISSING, "the switch program is not built", BUILD, required=True)]
-    return [Check(switch.PROGRAM, OK, "installed", required=True)]
+def own_programs() -> list[Check]:
+    """The binaries behind `netfold switch` and `netfold agent`."""
+    return [
+        Check(name, OK, "installed", required=True)
+        if find_program(name) is not None
+        else Check(name, MISSING, "the program is not built", BUILD, required=True)
+        for name in (SWITCH, AGENT)
+    ]
 
 
 def torch() -> list[Check]:

@@ -1,0 +1,88 @@
+// netfold-agent: the program behind `netfold agent`. Arguments in, an agent up, a signal or the end of its worker, the
+// agent down.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "agent/options.h"
+#include "engine/agent/agent.h"
+
+namespace {
+
+using namespace netfold;
+
+int complain(const std::string& message) {
+  fmt::print(stderr, "netfold agent: {}\n", message);
+  return 1;
+}
+
+// Of the whole process: threads that are started later inherit it.
+bool stay_on(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  return cores.empty() || sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+// Blocks until a signal comes or the process has ended, and says which.
+std::string wait_for_the_end(const sigset_t& signals, int process) {
+  std::array<pollfd, 2> descriptors{{{signalfd(-1, &signals, SFD_CLOEXEC), POLLIN, 0}, {process, POLLIN, 0}}};
+  while (poll(descriptors.data(), descriptors.size(), -1) < 0 && errno == EINTR) {
+  }
+  signalfd_siginfo signal{};
+  if (descriptors[0].revents == 0 || read(descriptors[0].fd, &signal, sizeof signal) != sizeof signal) {
+    return "ended with its process";
+  }
+  return signal.ssi_signo == SIGINT ? "was stopped by Ctrl-C" : "was stopped by SIGTERM";
+}
+
+int run(const apps::AgentOptions& options) {
+  // Threads inherit this mask, so that the signals come to the signalfd and nowhere else.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  int process = -1;
+  if (options.end_with != 0) {
+    process = static_cast<int>(syscall(SYS_pidfd_open, options.end_with, 0));
+    if (process < 0) return complain(fmt::format("--end-with {}: {}", options.end_with, std::strerror(errno)));
+  }
+  if (!stay_on(options.cores)) {
+    return complain(fmt::format("cannot run on cores {}: {}", fmt::join(options.cores, ","), std::strerror(errno)));
+  }
+  auto agent = engine::Agent::start(options.socket);
+  if (!agent) return complain(agent.error().message);
+  fmt::print("listening at {}\n", (*agent)->address());
+  std::fflush(stdout);
+
+  const std::string why = wait_for_the_end(ends, process);
+  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // the next one ends the program at once
+  spdlog::info("stopping: it {}", why);
+  (*agent)->stop(why);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("agent"));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  auto parsed = apps::parse_agent_command_line(argc, argv);
+  if (!parsed.options) return parsed.exit_status;
+  spdlog::set_level(spdlog::level::from_str(parsed.options->log_level));
+  return run(*parsed.options);
+}

@@ -1,0 +1,72 @@
+#include "agent/options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+namespace netfold::apps {
+namespace {
+
+constexpr int kUsageError = 2;
+
+constexpr const char* kDescription =
+    R"(Folds for the workers of this machine, in a process of its own.
+
+A worker hands over an address and a count and goes on computing; this program reads
+its tensors, all-reduces them with the other ranks, and writes the sums back, as a
+smart NIC does. The worker's cores never touch the network. Workers that run with
+NETFOLD_ENGINE=agent start a private one each; run this where all workers of a machine
+shall share one, on cores that you choose.)";
+
+constexpr const char* kExamples =
+    R"(Examples:
+  netfold agent --cores 0,1
+      Two cores for communication, the others for training:
+      NETFOLD_ENGINE=agent NETFOLD_AGENT=@netfold-agent-1000 \
+          taskset -c 2-27 torchrun --nproc-per-node 4 train.py
+
+  netfold agent --socket $XDG_RUNTIME_DIR/netfold.sock
+      At a path; NETFOLD_AGENT names the same one.
+
+It serves its own user's workers alone, and reads and writes their memory with
+process_vm_readv and process_vm_writev. Where kernel.yama.ptrace_scope is 2 or 3 the
+kernel forbids that to everybody but root.
+
+It prints "listening at SOCKET" when workers may come, and logs to standard error.
+Ctrl-C or SIGTERM tells the workers and stops it. Exit status: 0 stopped, 1 failed,
+2 wrong usage.)";
+
+}  // namespace
+
+ParsedAgent parse_agent_command_line(int argc, char** argv) {
+  AgentOptions options;
+  options.socket = fmt::format("@netfold-agent-{}", geteuid());
+  CLI::App app(kDescription, "netfold agent");
+  app.footer(kExamples);
+  app.get_formatter()->column_width(30);
+  app.set_version_flag("--version", std::string("netfold-agent ") + NETFOLD_VERSION);
+  app.add_option("--socket", options.socket, "Where workers find it: a path, or @NAME in no file system")
+      ->type_name("PATH")
+      ->capture_default_str();
+  const long cores = sysconf(_SC_NPROCESSORS_CONF);
+  app.add_option("--cores", options.cores, "Cores that it runs on, such as 0,1; without: any")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->check(CLI::Range(0L, cores - 1).description(""));
+  app.add_option("--end-with", options.end_with, "Stop when this process has ended")
+      ->type_name("PID")
+      ->check(CLI::PositiveNumber.description(""));
+  app.add_option("--log-level", options.log_level, "debug, info, warning or error")
+      ->type_name("LEVEL")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}).description(""));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return {std::nullopt, app.exit(error) == 0 ? 0 : kUsageError};
+  }
+  return {std::move(options), 0};
+}
+
+}  // namespace netfold::apps

@@ -1,0 +1,93 @@
+#include "engine/agent/channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace netfold::engine {
+namespace {
+
+template <std::size_t kSize>
+void put(const std::string& text, char (&to)[kSize]) {
+  text.copy(to, kSize - 1);
+}
+
+template <std::size_t kSize>
+std::optional<std::string> text_of(const char (&from)[kSize]) {
+  const std::size_t length = strnlen(from, kSize);
+  if (length == kSize) return std::nullopt;
+  return std::string(from, length);
+}
+
+bool lies_in_memory(std::uint64_t address, std::uint64_t size_bytes) {
+  return address != 0 && size_bytes <= std::numeric_limits<std::uint64_t>::max() - address;
+}
+
+}  // namespace
+
+Request Request::of(std::uint64_t ticket, const AllReduce& what, const CollectiveOptions& how) {
+  Request request;
+  request.ticket = ticket;
+  request.in = reinterpret_cast<std::uintptr_t>(what.in);
+  request.out = reinterpret_cast<std::uintptr_t>(what.out);
+  request.count = what.count;
+  request.sub_nodes = how.sub_nodes;
+  request.switches = how.switches;
+  request.group = how.group;
+  request.type = static_cast<std::uint8_t>(what.type);
+  request.format = static_cast<std::uint8_t>(what.format);
+  request.block = how.bfp.block;
+  request.mantissa = how.bfp.mantissa;
+  request.average = what.average ? 1 : 0;
+  put(how.algorithm, request.algorithm);
+  put(how.between, request.between);
+  return request;
+}
+
+Result<Order> check(const Request& request) {
+  const auto wrong = [](const char* what) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("a worker asked its agent for an all-reduce with {}", what));
+  };
+  Order order{request.ticket, request.in, request.out, {}, {}};
+  if (request.ticket == 0) return wrong("no ticket");
+  if (request.type > static_cast<std::uint8_t>(numbers::ElementType::kInt32)) return wrong("an unknown element type");
+  if (request.format > static_cast<std::uint8_t>(numbers::Format::kBfp)) return wrong("an unknown format");
+  order.what.type = static_cast<numbers::ElementType>(request.type);
+  order.what.format = static_cast<numbers::Format>(request.format);
+  order.what.average = request.average != 0;
+  if (!numbers::can_travel_as(order.what.type, order.what.format)) return wrong("a type that its format cannot carry");
+  if (request.count > (std::uint64_t{1} << 48)) return wrong("more elements than any memory holds");
+  order.what.count = request.count;
+  const std::uint64_t size_bytes = request.count * order.element_bytes();
+  if (request.count > 0 && !(lies_in_memory(request.in, size_bytes) && lies_in_memory(request.out, size_bytes))) {
+    return wrong("addresses that are none");
+  }
+  order.how.bfp = {request.block, request.mantissa};
+  if (!numbers::is_valid(order.how.bfp)) return wrong("a bfp shape that is none");
+  const auto algorithm = text_of(request.algorithm), between = text_of(request.between);
+  if (!algorithm || !between) return wrong("an algorithm's name that does not end");
+  order.how.algorithm = *algorithm;
+  order.how.between = *between;
+  order.how.sub_nodes = request.sub_nodes;
+  order.how.switches = request.switches;
+  order.how.group = request.group;
+  return order;
+}
+
+void Failure::set(const Error& error) {
+  code_ = static_cast<std::int32_t>(error.code);
+  rank_ = error.rank;
+  std::memset(message_, 0, kMessageBytes);
+  error.message.copy(message_, kMessageBytes - 1);
+  is_set_.store(1, std::memory_order_release);
+}
+
+std::optional<Error> Failure::get() const {
+  if (is_set_.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const auto code = std::clamp(code_, std::int32_t{0}, static_cast<std::int32_t>(ErrorCode::kSystem));
+  return Error{static_cast<ErrorCode>(code), std::string(message_, strnlen(message_, kMessageBytes)), rank_};
+}
+
+}  // namespace netfold::engine

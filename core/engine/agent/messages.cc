@@ -1,0 +1,96 @@
+#include "engine/agent/messages.h"
+
+#include <algorithm>
+
+#include "jobs/fields.h"
+
+namespace netfold::engine {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kTextMax = 4096;
+constexpr std::int64_t kWorldMax = 65535;
+constexpr double kSecondsMin = 1e-3, kSecondsMax = 1e9;
+
+tl::unexpected<Error> wrong(const std::string& problem) {
+  return fail(ErrorCode::kInvalidArgument, "a worker's message to its agent: " + problem);
+}
+
+}  // namespace
+
+json to_json(const HostGroupOptions& options) {
+  return {{"rank", options.rank},
+          {"world", options.world},
+          {"listen", options.listen},
+          {"timeout_s", options.timeout_s},
+          {"shm", options.shm}};
+}
+
+Result<HostGroupOptions> host_group_options(const json& message) {
+  jobs::Fields fields(message);
+  HostGroupOptions options;
+  options.rank = fields.integer<int>("rank", 0, kWorldMax);
+  options.world = fields.integer<int>("world", 1, kWorldMax);
+  options.listen = fields.text("listen", kTextMax);
+  options.timeout_s = fields.real("timeout_s", kSecondsMin, kSecondsMax);
+  options.shm = fields.boolean("shm");
+  if (fields.problem()) return wrong(*fields.problem());
+  return options;
+}
+
+json to_json(const ClientOptions& options) {
+  return {{"switch", options.switch_address},
+          {"job", options.job},
+          {"world", options.world},
+          {"rank", options.rank},
+          {"secret", options.secret},
+          {"require_auth", options.require_auth},
+          {"timeout_s", options.timeout_s},
+          {"connect_timeout_s", options.connect_timeout_s},
+          {"window", options.window},
+          {"block", options.bfp.block},
+          {"mantissa", options.bfp.mantissa},
+          {"faults", options.faults},
+          {"pcap", options.pcap_path}};
+}
+
+Result<ClientOptions> client_options(const json& message) {
+  jobs::Fields fields(message);
+  ClientOptions options;
+  options.switch_address = fields.text("switch", kTextMax);
+  options.job = fields.text("job", kTextMax);
+  options.world = fields.integer<std::uint16_t>("world", 1, kWorldMax);
+  options.rank = fields.integer<std::uint16_t>("rank", 0, kWorldMax);
+  options.secret = fields.text("secret", kTextMax);
+  options.require_auth = fields.boolean("require_auth");
+  options.timeout_s = fields.real("timeout_s", kSecondsMin, kSecondsMax);
+  options.connect_timeout_s = fields.real("connect_timeout_s", kSecondsMin, kSecondsMax);
+  options.window = fields.integer<std::uint32_t>("window", 0, UINT32_MAX);
+  options.bfp = {fields.integer<std::uint8_t>("block", 0, 255), fields.integer<std::uint8_t>("mantissa", 0, 255)};
+  options.faults = fields.text("faults", kTextMax);
+  options.pcap_path = fields.text("pcap", kTextMax);
+  if (!fields.problem() && !numbers::is_valid(options.bfp)) fields.complain<int>("block", "is no bfp block");
+  if (fields.problem()) return wrong(*fields.problem());
+  return options;
+}
+
+Result<std::vector<std::string>> addresses_of(const json& list) {
+  const auto is_text = [](const json& each) { return each.is_string(); };
+  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) return wrong("it has no addresses");
+  return list.get<std::vector<std::string>>();
+}
+
+json to_json(const Error& error) {
+  return {{"code", static_cast<int>(error.code)}, {"message", error.message}, {"rank", error.rank}};
+}
+
+Error error_of(const json& message) {
+  jobs::Fields fields(message);
+  const Error error{fields.integer<ErrorCode>("code", 0, static_cast<int>(ErrorCode::kSystem)),
+                    fields.text("message", SIZE_MAX), fields.integer<int>("rank", kNoRank, kWorldMax)};
+  if (fields.problem()) return {ErrorCode::kSystem, "the agent sent an error that makes no sense", kNoRank};
+  return error;
+}
+
+}  // namespace netfold::engine

@@ -1,0 +1,77 @@
+// Carries all-reduces between a worker's memory and an engine in the agent: takes requests, reads tensors part by part
+// ahead of the engine, writes sums back as they come, and answers. Reading, folding and writing of different parts
+// overlap, because the engine has a thread of its own. channel.h says how a tensor stays whole.
+//
+// It starts no thread and waits for nothing.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/agent/channel.h"
+#include "engine/agent/undo_log.h"
+#include "engine/agent/worker_memory.h"
+#include "engine/engine.h"
+#include "engine/rooms.h"
+
+namespace netfold::engine {
+
+class Relay {
+ public:
+  // All of them must outlive the relay; the engine must be closed before it ends.
+  Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Engine& engine);
+
+  // Does what can be done; true if anything was. An error is final: nothing is written to the worker any more.
+  Result<bool> step();
+  bool is_idle() const { return jobs_.empty() && done_.empty(); }
+
+  // Whether the worker sleeps and has something to wake up for: asked after step().
+  bool worker_must_wake() { return has_answered_ && answers_.reader_sleeps(); }
+  // Before sleeping: the worker will ring. False if there is a request already.
+  bool may_sleep() { return requests_.may_sleep(); }
+
+ private:
+  struct Job {
+    Order order;
+    std::size_t started = 0;   // elements
+    std::size_t parts = 0;     // on their way
+    bool has_started = false;  // a tensor of no elements is one part of none
+    std::vector<UndoLog::Slot*> slots = {};
+
+    bool is_started() const { return has_started && started == order.what.count; }
+  };
+  struct Part {
+    Job* of;
+    std::size_t first, count;  // elements
+    UndoLog::Slot* slot;       // what `out` holds; where the tensor is folded in place, the engine reads it here
+    Room in, out;
+
+    std::size_t size_bytes() const { return count * of->order.element_bytes(); }
+  };
+
+  Result<bool> take_requests();
+  Result<bool> start_parts();
+  Result<void> start_part(Job& job);
+  Result<bool> finish_parts();
+  Result<void> finish(Part& part);
+  bool answer();
+
+  RequestReader requests_;
+  AnswerWriter answers_;
+  const std::atomic<std::uint32_t>& worker_gave_up_;
+  const WorkerMemory& memory_;
+  UndoLog& log_;
+  Engine& engine_;
+
+  std::deque<std::unique_ptr<Job>> jobs_;  // oldest first; done ones are taken out
+  std::deque<std::unique_ptr<Job>> done_;  // and not answered
+  std::map<Engine::Ticket, Part> parts_;   // that the engine has
+  std::size_t bytes_in_flight_ = 0;
+  bool has_answered_ = false;
+  Rooms rooms_;
+};
+
+}  // namespace netfold::engine

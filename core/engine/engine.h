@@ -1,0 +1,40 @@
+// What runs all-reduces, wherever it runs: in the caller's thread, in a thread of its own, or in an agent's process.
+// The calls made most come first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "engine/all_reduce.h"
+#include "engine/collective/plans.h"
+#include "engine/completions.h"
+
+namespace netfold::engine {
+
+class Engine {
+ public:
+  using Ticket = Completions::Ticket;
+
+  virtual ~Engine() = default;
+
+  // Returns at once. kInvalidArgument if the request makes no sense; a failed engine shows at the ticket. Every rank
+  // submits the same collectives in the same order. `how` matters to host algorithms alone.
+  virtual Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how) = 0;
+
+  // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
+  // empty at once when the engine has been closed and everything was taken.
+  virtual std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) = 0;
+  virtual std::optional<Completion> next_completion(Nanoseconds timeout) = 0;
+
+  // Leaves the job. Unfinished all-reduces complete with an error. `error`, if there is one, is told to the others.
+  virtual void close(std::optional<Error> error = std::nullopt) = 0;
+
+  // Counters by name; among them "cpu_s", the CPU seconds that all-reduces have cost beside the callers' threads.
+  virtual nlohmann::json counters() const = 0;
+};
+
+}  // namespace netfold::engine
