@@ -110,29 +110,44 @@ std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
   const Nanoseconds deadline = now() + timeout;
   for (;;) {
     if (auto taken = take(0)) return taken;
-    const Nanoseconds time = now();
-    if (time >= deadline) return std::nullopt;
-    if (is_closing_) return take(deadline - time);
+    const Nanoseconds left = deadline - now();
+    if (is_closing_) return take(left);
     const std::unique_lock lock(driving_, std::try_to_lock);
     if (!lock) {  // somebody else drives
-      if (auto taken = take(std::min<Nanoseconds>(deadline - time, kMillisecond))) return taken;
+      if (left <= 0) return std::nullopt;
+      if (auto taken = take(std::min(left, kMillisecond))) return taken;
       continue;
     }
-    if (!executor_ || has_failed_) return take(deadline - time);  // nobody can drive
-    if (step()) continue;
+    if (!executor_ || has_failed_) return take(left);  // nobody can drive
+    const bool has_moved = step();
     if (auto taken = take(0)) return taken;
-    rest(deadline);
+    if (left <= 0) return std::nullopt;
+    if (!has_moved) rest(deadline);
   }
 }
 
 std::optional<Completion> HostGroup::wait(Ticket ticket, Nanoseconds timeout) {
   if (!options_.inline_progress) return completions_.wait(ticket, timeout);
-  return drive([&](Nanoseconds most) { return completions_.wait(ticket, most); }, timeout);
+  auto taken = drive([&](Nanoseconds most) { return completions_.wait(ticket, most); }, timeout);
+  if (taken && !taken->error) send_out();
+  return taken;
 }
 
 std::optional<Completion> HostGroup::next_completion(Nanoseconds timeout) {
   if (!options_.inline_progress) return completions_.next(timeout);
-  return drive([&](Nanoseconds most) { return completions_.next(most); }, timeout);
+  auto taken = drive([&](Nanoseconds most) { return completions_.next(most); }, timeout);
+  if (taken && !taken->error) send_out();
+  return taken;
+}
+
+// With nobody to drive between two calls, what links still hold for others must go before the caller does.
+void HostGroup::send_out() {
+  const std::unique_lock lock(driving_, std::try_to_lock);
+  if (!lock || !mesh_ || !executor_) return;
+  const Nanoseconds deadline = now() + from_seconds(options_.timeout_s);
+  while (!has_failed_ && !is_closing_ && mesh_->has_unsent() && now() < deadline) {
+    if (!step()) mesh_->sleep(wakeup_.descriptor(), now() + kLookPeriod);
+  }
 }
 
 void HostGroup::close(std::optional<Error> error) {

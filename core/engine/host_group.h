@@ -75,6 +75,7 @@ class HostGroup {
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
+  void send_out();
   bool pump();
   bool step();
   void rest(Nanoseconds until);
