@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netfold import _core
-from netfold.cli import switch as switch_command
+from netfold import _core, native
 from netfold.cli import top as top_command
 
 WAIT_S = 20.0
@@ -136,7 +135,7 @@ def test_help_teaches() -> None:
 
 
 def test_the_program_is_found_where_it_is_installed() -> None:
-    program = switch_command.find_program()
+    program = native.find(native.SWITCH)
     assert program is not None
     assert os.access(program, os.X_OK)
 

@@ -15,6 +15,7 @@ COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
 CHECKS = (
     package.extension,
     package.switch_program,
+    package.libraries,
     package.torch,
     sockets.offloads,
     sockets.buffers,

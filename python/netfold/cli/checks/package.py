@@ -7,6 +7,7 @@ import os
 import shutil
 
 import netfold
+from netfold import native
 from netfold.cli import switch
 from netfold.cli.checks import MISSING, OK, SLOW, Check
 
@@ -33,9 +34,24 @@ def extension() -> list[Check]:
 
 def switch_program() -> list[Check]:
     """The binary behind `netfold switch`."""
-    if switch.find_program() is None:
+    if native.find(native.SWITCH) is None:
         return [Check(switch.PROGRAM, MISSING, "the switch program is not built", BUILD, required=True)]
     return [Check(switch.PROGRAM, OK, "installed", required=True)]
+
+
+def libraries() -> list[Check]:
+    """What C programs link to, and what MPI programs preload (built where an MPI is)."""
+    found = []
+    for name, what, built_by in (
+        ("libnetfold.so", native.C_LIBRARY, BUILD),
+        ("libnetfold-mpi.so", native.MPI_LIBRARY, f"apt-get install openmpi-bin libopenmpi-dev && {BUILD}"),
+    ):
+        place = native.find(what)
+        if place is None:
+            found.append(Check(name, MISSING, "not built", built_by))
+        else:
+            found.append(Check(name, OK, str(place)))
+    return found
 
 
 def torch() -> list[Check]:
