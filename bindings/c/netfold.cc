@@ -29,7 +29,8 @@ namespace {
 
 constexpr double kSecondsMax = 1e9;
 constexpr const char* kTimeoutRule = "a timeout is 0 to 1e9 seconds";
-constexpr std::size_t kSmallBytes = 32 << 10, kMiddlingBytes = 1 << 20;
+constexpr std::size_t kSmallBytes = 64 << 10, kMiddlingBytes = 1 << 20;
+constexpr int kStarRanksMax = 16;  // its center serves all others
 
 nf_status status_of(ErrorCode code) {
   switch (code) {
@@ -103,9 +104,9 @@ std::optional<Format> format_of(nf_format format, ElementType type) {
   return std::nullopt;
 }
 
-// Few bytes: as few steps as can be. Many: as few bytes as can be, on as few links as can be.
+// Few bytes: as few hops as can be. Many: as few bytes on each link as can be.
 const char* algorithm_for(std::size_t size_bytes, int world) {
-  if (size_bytes < kSmallBytes) return "recursive-doubling";
+  if (size_bytes <= kSmallBytes) return world > 2 && world <= kStarRanksMax ? "star" : "recursive-doubling";
   const bool is_power_of_two = (world & (world - 1)) == 0;
   return is_power_of_two && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
 }

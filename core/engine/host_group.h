@@ -97,9 +97,10 @@ class HostGroup {
   // Of whoever drives: the progress thread, or the holder of driving_, which calls that begin or end it hold too.
   std::mutex driving_;
   std::unique_ptr<Executor> executor_;
+  Nanoseconds time_ = 0;  // of the last check
   Nanoseconds last_progress_ = 0, next_look_ = 0;
+  bool has_moved_ = false;  // since the last check
   int announced_ = kNoRank;
-  int spins_ = 0, yields_ = 0;  // before sleeping
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

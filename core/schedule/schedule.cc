@@ -68,7 +68,7 @@ struct Algorithm {
   Result<Steps> (*make)(const Request&, const Team&, int place);
 };
 
-constexpr std::array<Algorithm, 10> kAlgorithms{{
+constexpr std::array<Algorithm, 11> kAlgorithms{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
@@ -97,6 +97,10 @@ constexpr std::array<Algorithm, 10> kAlgorithms{{
        const Steps down = binomial_broadcast(team, place, 0, r.count);
        steps.insert(steps.end(), down.begin(), down.end());
        return all_reduce_only("binomial", r, std::move(steps));
+     }},
+    {{"star", "all to one and back, two hops: for very small tensors within a machine"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("star", r, star(team, place, r.count));
      }},
     {{"double-binary-tree", "two complementary trees with half of the tensor each (Sanders 2009)"},
      [](const Request& r, const Team& team, int place) {

@@ -11,10 +11,29 @@ constexpr std::size_t kPlansMax = 256;
 constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
 constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
-std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest;
+// FNV-1a: equal on every machine.
+class Digest {
+ public:
+  void add(const std::string& text) {
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+    mix(0);
+  }
+  void add(int number) {
+    for (int shift = 0; shift < 32; shift += 8) mix(static_cast<unsigned char>(number >> shift));
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void mix(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+std::uint64_t digest_of(const CollectiveOptions& options) {
+  Digest digest;
+  digest.add(options.algorithm);
+  digest.add(options.between);
+  for (const int number : {options.sub_nodes, options.switches, options.group}) digest.add(number);
+  return digest.value();
 }
 
 std::string name_of_options(const CollectiveOptions& options) {
@@ -27,7 +46,7 @@ std::string name_of_options(const CollectiveOptions& options) {
 Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
   Terms terms;
   terms.elements = request.count;
-  terms.options = digest_of(name_of_options(options));
+  terms.options = digest_of(options);
   const auto all = schedule::algorithms();
   terms.algorithm = static_cast<std::uint8_t>(
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == options.algorithm; }) -
@@ -44,6 +63,10 @@ Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
 
 Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const CollectiveOptions& options) {
   const bool rounds = request.format != numbers::Format::kFp32 && request.format != numbers::Format::kInt32;
+  if (recent_.count == request.count && recent_.rounds == rounds && recent_.options == options &&
+      !recent_.slices.empty()) {
+    return recent_.slices;
+  }
   std::vector<Slice> slices;
   do {
     const std::size_t first = slices.size() * kSliceElements;
@@ -51,6 +74,7 @@ Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const Coll
     if (!plan) return tl::unexpected(plan.error());
     slices.push_back({first, std::move(*plan)});
   } while (slices.size() * kSliceElements < request.count);
+  recent_ = {options, request.count, rounds, slices};
   return slices;
 }
 

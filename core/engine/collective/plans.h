@@ -19,6 +19,8 @@ struct CollectiveOptions {
   int group = 0;
   std::string between = "ring";
   numbers::BfpShape bfp = {};
+
+  bool operator==(const CollectiveOptions&) const = default;
 };
 
 // What ranks must agree on; the number is the executor's to give.
@@ -36,6 +38,14 @@ class Plans {
 
   int world_, rank_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;
+  // What was asked for last is what is asked for next, most of the time.
+  struct Recent {
+    CollectiveOptions options;
+    std::size_t count = 0;
+    bool rounds = false;
+    std::vector<Slice> slices;
+  };
+  Recent recent_;
 };
 
 }  // namespace netfold::engine
