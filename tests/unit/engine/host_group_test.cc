@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "base/prng.h"
 #include "host_groups.h"
@@ -200,27 +201,30 @@ TEST_P(HostGroupOver, FoldsLargeTensors) {
   }
 }
 
-// Nobody drives rank 0 once its wait is over; what it still has to send must have gone by then, however slow its reader.
+// Nobody drives rank 0 once its wait is over, so what it still has to send must have gone by then, however late its
+// reader. How much the kernel takes of it is the kernel's to say: one of these sizes is a little more than that.
 TEST(HostGroup, LeavesNothingUnsentInTheCallersThread) {
-  Groups groups = open_all(2, {.shm = false, .inline_progress = true});
-  auto tensors = gradients(2, std::size_t{1} << 22);
   CollectiveOptions options;
-  options.algorithm = "binomial";  // rank 0 sends last
-  std::vector<HostGroup::Ticket> tickets;
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    auto* const data = tensors[rank].data();
-    tickets.push_back(*groups[rank]->submit({.in = data, .out = data, .count = tensors[rank].size()}, options));
+  options.algorithm = "star";  // rank 0 sends last
+  for (std::size_t count = 300'000; count <= 1'800'000; count += 100'000) {
+    Groups groups = open_all(3, {.shm = false, .inline_progress = true});
+    auto tensors = gradients(3, count);
+    std::vector<HostGroup::Ticket> tickets;
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      auto* const data = tensors[rank].data();
+      tickets.push_back(*groups[rank]->submit({.in = data, .out = data, .count = count}, options));
+    }
+    auto center = std::async(std::launch::async, [&] { return finish(*groups[0], tickets[0]); });
+    for (int turn = 0; turn < 20; ++turn) {  // rank 1 hands its tensor over, and then looks away
+      ASSERT_FALSE(groups[1]->wait(tickets[1], 0));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_FALSE(finish(*groups[2], tickets[2]));
+    center.wait_for(std::chrono::milliseconds(30));
+    EXPECT_FALSE(finish(*groups[1], tickets[1])) << count;
+    EXPECT_FALSE(center.get());
+    EXPECT_EQ(tensors[0], tensors[1]);
   }
-  auto sender = std::async(std::launch::async, [&] { return finish(*groups[0], tickets[0]); });
-  std::optional<Completion> received;
-  for (const Nanoseconds deadline = now() + 20 * kSecond; !received && now() < deadline;) {
-    received = groups[1]->wait(tickets[1], 0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  EXPECT_FALSE(sender.get());
-  ASSERT_TRUE(received);
-  EXPECT_FALSE(received->error);
-  EXPECT_EQ(tensors[0], tensors[1]);
 }
 
 TEST(HostGroup, TakesSharedMemoryOnOneMachine) {
