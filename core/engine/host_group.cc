@@ -14,17 +14,16 @@ constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, wh
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
-constexpr int kSpins = 2000;
-constexpr int kYields = 100;
-constexpr std::string_view kDirect = "direct";  // has an executor of its own on one machine
+constexpr std::string_view kDirect = "direct";     // has an executor of its own on one machine
+// Before sleeping, a rank that waits gives its core away again and again: to a rank that has work, if one is there, and
+// it costs next to nothing if none is. To spin instead gains nothing (a call to yield takes less than a message takes
+// to come), and costs much wherever the awaited rank happens to share the core. A progress thread sleeps soon, and so
+// leaves the core to computation; whoever waits in its own thread has nothing else to do.
+constexpr int kThreadYields = 100;
+constexpr int kCallerYields = 1000;
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
-}
-
-int available_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
 }  // namespace
@@ -74,11 +73,6 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   if (!arena) return tl::unexpected(arena.error());
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
   if (*arena) direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
-  // Where every rank of this machine has a core, looking out for a while is faster than sleeping. Where cores are few,
-  // they are given to those who have work.
-  const bool is_roomy = mesh_->local_peers() + 1 <= available_cores();
-  spins_ = is_roomy ? kSpins : 0;
-  yields_ = kYields;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
@@ -123,29 +117,44 @@ std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
   const Nanoseconds deadline = now() + timeout;
   for (;;) {
     if (auto taken = take(0)) return taken;
-    const Nanoseconds time = now();
-    if (time >= deadline) return std::nullopt;
-    if (is_closing_) return take(deadline - time);
+    if (is_closing_) return take(deadline - now());
     const std::unique_lock lock(driving_, std::try_to_lock);
     if (!lock) {  // somebody else drives
-      if (auto taken = take(std::min<Nanoseconds>(deadline - time, kMillisecond))) return taken;
+      const Nanoseconds left = deadline - now();
+      if (left <= 0) return std::nullopt;
+      if (auto taken = take(std::min(left, kMillisecond))) return taken;
       continue;
     }
-    if (!executor_ || has_failed_) return take(deadline - time);  // nobody can drive
-    if (step()) continue;
+    if (!executor_ || has_failed_) return take(deadline - now());  // nobody can drive
+    const bool has_moved = step();
     if (auto taken = take(0)) return taken;
-    rest(deadline);
+    if (time_ >= deadline) return std::nullopt;
+    if (!has_moved) rest(deadline);
   }
 }
 
 std::optional<Completion> HostGroup::wait(Ticket ticket, Nanoseconds timeout) {
   if (!options_.inline_progress) return completions_.wait(ticket, timeout);
-  return drive([&](Nanoseconds most) { return completions_.wait(ticket, most); }, timeout);
+  auto taken = drive([&](Nanoseconds most) { return completions_.wait(ticket, most); }, timeout);
+  if (taken && !taken->error) send_out();
+  return taken;
 }
 
 std::optional<Completion> HostGroup::next_completion(Nanoseconds timeout) {
   if (!options_.inline_progress) return completions_.next(timeout);
-  return drive([&](Nanoseconds most) { return completions_.next(most); }, timeout);
+  auto taken = drive([&](Nanoseconds most) { return completions_.next(most); }, timeout);
+  if (taken && !taken->error) send_out();
+  return taken;
+}
+
+// With nobody to drive between two calls, what links still hold for others must go before the caller does.
+void HostGroup::send_out() {
+  const std::unique_lock lock(driving_, std::try_to_lock);
+  if (!lock || !mesh_ || !executor_) return;
+  const Nanoseconds deadline = now() + from_seconds(options_.timeout_s);
+  while (!has_failed_ && !is_closing_ && mesh_->has_unsent() && now() < deadline) {
+    if (!step()) mesh_->sleep(wakeup_.descriptor(), now() + kLookPeriod);
+  }
 }
 
 void HostGroup::close(std::optional<Error> error) {
@@ -214,7 +223,7 @@ bool HostGroup::pump() {
     fail(moved.error(), true);
     return false;
   }
-  if (has_moved) last_progress_ = now();
+  has_moved_ = has_moved_ || has_moved;
   return has_moved;
 }
 
@@ -274,11 +283,8 @@ std::vector<int> HostGroup::blocking_ranks() const {
 // Looks for a while whether something comes, then sleeps until it does.
 void HostGroup::rest(Nanoseconds until) {
   if (!has_failed_ && !is_idle()) {
-    for (int spin = 0; spin < spins_; ++spin) {
-      if (look_again()) return;
-      __builtin_ia32_pause();
-    }
-    for (int i = 0; i < yields_; ++i) {
+    const int yields = options_.inline_progress ? kCallerYields : kThreadYields;
+    for (int i = 0; i < yields; ++i) {
       sched_yield();
       if (look_again()) return;
     }
@@ -303,9 +309,10 @@ bool HostGroup::look_again() {
 
 // True if anything moved meanwhile.
 bool HostGroup::check() {
-  const Nanoseconds time = now();
-  if (time < next_look_) return false;
-  next_look_ = time + kLookPeriod;
+  time_ = now();
+  if (std::exchange(has_moved_, false)) last_progress_ = time_;
+  if (time_ < next_look_) return false;
+  next_look_ = time_ + kLookPeriod;
   if (const auto heard = mesh_->listen_to_all(); !heard) {
     fail(heard.error(), true);
     return false;
@@ -313,7 +320,7 @@ bool HostGroup::check() {
   const bool has_moved = pump();  // what a rank sent before it left is there now, if it ever will be
   if (has_failed_) return false;
   if (!is_idle()) check_blocked_by_the_gone();
-  if (!has_failed_) check_progress(time);
+  if (!has_failed_) check_progress(time_);
   return has_moved;
 }
 

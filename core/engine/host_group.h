@@ -25,10 +25,10 @@ namespace netfold::engine {
 struct HostGroupOptions {
   int rank = 0, world = 1;
   std::string listen = "127.0.0.1:0";
-  double timeout_s = 30;         // to connect, and for an all-reduce to make progress
-  int core = kAnyCore;           // of the progress thread
-  bool shm = true;               // between ranks of one machine
-  bool inline_progress = false;  // no thread: wait() and next_completion() drive the all-reduces
+  double timeout_s = 30;                     // to connect, and for an all-reduce to make progress
+  int core = kAnyCore;                       // of the progress thread
+  bool shm = true;                           // between ranks of one machine
+  bool inline_progress = false;              // no thread: wait() and next_completion() drive the all-reduces
   std::function<void()> on_completion = {};  // called each time there is a completion to take
 };
 
@@ -73,6 +73,7 @@ class HostGroup final : public Engine {
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
+  void send_out();
   bool pump();
   bool step();
   void rest(Nanoseconds until);
@@ -100,11 +101,12 @@ class HostGroup final : public Engine {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
   std::uint64_t all_reduces_ = 0;           // so far
+  Nanoseconds time_ = 0;                    // of the last check
   Nanoseconds last_progress_ = 0, next_look_ = 0;
+  bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
-  int spins_ = 0, yields_ = 0;  // before sleeping
-  double cpu_s_ = 0;            // of the progress thread
+  double cpu_s_ = 0;  // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

@@ -103,6 +103,10 @@ constexpr std::array<Algorithm, 11> kAlgorithms{{
        steps.insert(steps.end(), down.begin(), down.end());
        return all_reduce_only("binomial", r, std::move(steps));
      }},
+    {{"star", "all to one and back, two hops: for very small tensors within a machine"},
+     [](const Request& r, const Team& team, int place) {
+       return all_reduce_only("star", r, star(team, place, r.count));
+     }},
     {{"double-binary-tree", "two complementary trees with half of the tensor each (Sanders 2009)"},
      [](const Request& r, const Team& team, int place) {
        return all_reduce_only("double-binary-tree", r, double_binary_tree(team, place, r.count, r.align));

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
-from netfold.programs import AGENT, find_program, not_built
+from netfold import native
 
 START_S = 30.0
 STOP_S = 15.0
@@ -67,9 +67,9 @@ class PrivateAgent:
 
 def _start(address: str, cores: Sequence[int]) -> subprocess.Popen:
     """Start it, in a session of its own so that Ctrl-C reaches the worker alone, and wait until it listens."""
-    program = find_program(AGENT)
+    program = native.find(native.AGENT)
     if program is None:
-        raise RuntimeError(f"netfold: NETFOLD_ENGINE=agent needs a program: {not_built(AGENT)}")
+        raise RuntimeError(f"netfold: NETFOLD_ENGINE=agent needs a program: {native.not_built(native.AGENT)}")
     command = [str(program), "--socket", address, "--end-with", str(os.getpid()), "--log-level", "error"]
     if cores:
         command += ["--cores", ",".join(map(str, cores))]

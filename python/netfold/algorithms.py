@@ -24,6 +24,7 @@ HOST_ALGORITHMS = (
     "recursive-doubling",
     "rabenseifner",
     "binomial",
+    "star",
     "double-binary-tree",
     "hierarchical",
     "hdrm",

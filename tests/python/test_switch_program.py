@@ -20,9 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netfold import _core
+from netfold import _core, native
 from netfold.cli import top as top_command
-from netfold.programs import SWITCH, find_program
 
 WAIT_S = 20.0
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
@@ -136,7 +135,7 @@ def test_help_teaches() -> None:
 
 
 def test_the_program_is_found_where_it_is_installed() -> None:
-    program = find_program(SWITCH)
+    program = native.find(native.SWITCH)
     assert program is not None
     assert os.access(program, os.X_OK)
 

@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanoseconds kAnswerTime = 2 * kSecond;   // to a question that the agent can answer at once
+constexpr Nanoseconds kAnswerTime = 2 * kSecond;    // to a question that the agent can answer at once
 constexpr Nanoseconds kClosingTime = 10 * kSecond;  // for the engine's goodbyes
-constexpr Nanoseconds kLookPeriod = kSecond;       // whether the agent is alive
+constexpr Nanoseconds kLookPeriod = kSecond;        // whether the agent is alive
 constexpr Nanoseconds kFullPeriod = 100 * kMicrosecond;
 
 Error closed_error() {
@@ -208,7 +208,8 @@ std::optional<Error> AgentClient::verdict() const {
   const auto agent = fmt::format("the agent at {} (process {}), which folds for rank {},", agent_, agent_pid_, rank_);
   if (socket_.has_ended()) {
     if (auto error = channel_->failure.get()) return error;
-    return Error{ErrorCode::kPeerFailed, fmt::format("{} has ended: see what it said, and start it again", agent), rank_};
+    return Error{ErrorCode::kPeerFailed, fmt::format("{} has ended: see what it said, and start it again", agent),
+                 rank_};
   }
   const std::lock_guard lock(mutex_);
   const Nanoseconds heard_at = std::max(channel_->alive_at.load(std::memory_order_relaxed), submitted_at_);

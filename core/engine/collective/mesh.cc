@@ -296,10 +296,4 @@ bool Mesh::has_unsent() const {
   return std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.data && p.data->has_unsent(); });
 }
 
-int Mesh::local_peers() const {
-  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.data && std::string_view(peer.data->kind()) == "shm";
-  }));
-}
-
 }  // namespace netfold::engine

@@ -9,12 +9,34 @@ namespace {
 
 constexpr std::size_t kPlansMax = 256;
 constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
-constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
+constexpr std::size_t kAlign = 16;      // elements: a cache line of floats; at least a bfp block
 
-std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
-  std::uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return digest;
+// FNV-1a: equal on every machine.
+class Digest {
+ public:
+  void add(const std::string& text) {
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+    mix(0);
+  }
+  void add(std::uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) mix(static_cast<unsigned char>(number >> shift));
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void mix(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+std::uint64_t digest_of(const CollectiveOptions& options) {
+  Digest digest;
+  digest.add(options.algorithm);
+  digest.add(options.between);
+  for (const int number : {options.sub_nodes, options.switches, options.group, options.root}) {
+    digest.add(static_cast<std::uint64_t>(number));
+  }
+  digest.add(options.part_at);
+  return digest.value();
 }
 
 std::string name_of_options(const CollectiveOptions& options) {
@@ -28,7 +50,7 @@ Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
   Terms terms;
   terms.collective = options.collective;
   terms.elements = options.whole > 0 ? options.whole : request.count;
-  terms.options = digest_of(fmt::format("{} {}", name_of_options(options), options.part_at));
+  terms.options = digest_of(options);
   const auto all = schedule::algorithms();
   terms.algorithm = static_cast<std::uint8_t>(
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == options.algorithm; }) -
@@ -45,6 +67,10 @@ Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
 
 Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const CollectiveOptions& options) {
   const bool rounds = request.format != numbers::Format::kFp32 && request.format != numbers::Format::kInt32;
+  if (recent_.count == request.count && recent_.rounds == rounds && recent_.options == options &&
+      !recent_.slices.empty()) {
+    return recent_.slices;
+  }
   const Layout whole = layout_of(options.collective, request.count, world_, rank_);
   const auto parts = static_cast<std::size_t>(whole.parts);
   const std::size_t most = std::max(kSliceElements / parts / kPartUnit, std::size_t{1}) * kPartUnit;
@@ -57,6 +83,7 @@ Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const Coll
     slices.push_back({first, std::max<std::size_t>(part, 1), whole.part, std::move(*plan)});
     first += part;
   } while (first < whole.part);
+  recent_ = {options, request.count, rounds, slices};
   return slices;
 }
 

@@ -27,6 +27,8 @@ struct CollectiveOptions {
   std::string between = "ring";
   numbers::BfpShape bfp = {};
   std::uint64_t whole = 0, part_at = 0;  // elements of the tensor that this is a part of, and where; 0: of none
+
+  bool operator==(const CollectiveOptions&) const = default;
 };
 
 // What ranks must agree on; the number is the executor's to give.
@@ -44,6 +46,14 @@ class Plans {
 
   int world_, rank_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;
+  // What was asked for last is what is asked for next, most of the time.
+  struct Recent {
+    CollectiveOptions options;
+    std::size_t count = 0;
+    bool rounds = false;
+    std::vector<Slice> slices;
+  };
+  Recent recent_;
 };
 
 }  // namespace netfold::engine

@@ -49,7 +49,7 @@ class TcpStream final : public StreamLink {
   void consume(std::size_t bytes) override { in_.tail += bytes; }
 
   void flush() override { send_some(); }
-  bool has_unsent() const override { return out_.used() > 0; }
+  bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
 
   // What wakes is the descriptor. Data that came since readable() was called last shows there too.
   bool arm(bool for_data, bool for_room) override {

@@ -24,6 +24,12 @@ def register(app: typer.Typer) -> None:
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
         against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi.")] = "gloo,openmpi",
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
+        interface: Annotated[
+            str, typer.Option(help="Ours are called from python, or from a c program with the engine in its thread.")
+        ] = "python",
+        iterations: Annotated[
+            int, typer.Option(help="All-reduces in a row that a repetition times; 0: one, more below 1 MiB.")
+        ] = 0,
         timeout_s: Annotated[float, typer.Option(help="The longest any step may take, in seconds.")] = 60.0,
         seed: Annotated[int, typer.Option(help="Of the gradients.")] = 1,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
@@ -45,6 +51,8 @@ def register(app: typer.Typer) -> None:
                 seed,
                 bigraph=comparison.bigraph_of(bigraph),
                 group=group,
+                interface=interface,
+                iterations=iterations,
             )
             plan.check(ranks)
             with progress_bar(plan.steps()) as progress:

@@ -12,7 +12,7 @@ from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
 from netfold.bench.sites import LabSite, LocalSite, Site
-from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts, peer_systems
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
@@ -21,14 +21,18 @@ FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
 ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
+INTERFACES = ("python", "c")
 SIZE_MAX = 8 << 30
+FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
+ITERATIONS_MAX = 500
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
 
-    `bigraph` and `group` are what HostPlan takes."""
+    `bigraph` and `group` are what HostPlan takes. `interface`: through which our ranks call the engine.
+    `iterations`: all-reduces in a row that one repetition times, 0: as many as make about 8 MiB (one from 1 MiB up)."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -43,6 +47,8 @@ class Plan:
     mantissa: int = 7
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
+    interface: str = "python"
+    iterations: int = 1
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -50,6 +56,12 @@ class Plan:
             raise UsageError("--faults-by netfold is for --algorithm in-network: TCP hides them. Take kernel")
         if self.algorithm == NONE and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
+        if self.interface == "c" and (
+            self.is_in_network() or {"hdrm", "hierarchical"} & set(self.algorithm.split(","))
+        ):
+            raise UsageError("--interface c measures algorithms of the ranks alone, that need no more than their name")
+        if self.iterations < 0:
+            raise UsageError(f"--iterations is 0 or more, not {self.iterations}")
         if self.repeat < 1:
             raise UsageError(f"--repeat is at least 1, not {self.repeat}")
         if self.seed < 0:
@@ -69,6 +81,8 @@ class Plan:
         for peer in self.against:
             if peer not in PEERS:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
+        if self.interface not in INTERFACES:
+            raise UsageError(f"--interface is one of {', '.join(INTERFACES)}, not {self.interface}")
         if self.faults_by not in FAULTS_BY:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
 
@@ -87,6 +101,10 @@ class Plan:
         names = dict.fromkeys(self.algorithm.split(","))
         return [HostPlan(name, self.bigraph, self.group) for name in names if name not in (IN_NETWORK, NONE)]
 
+    def iterations_of(self, size_bytes: int) -> int:
+        """All-reduces in a row of so many bytes."""
+        return self.iterations or (min(FEW_BYTES * 8 // size_bytes, ITERATIONS_MAX) if size_bytes < FEW_BYTES else 1)
+
     def check(self, world: int) -> None:
         """Raises UsageError where an algorithm cannot serve so many ranks."""
         for plan in self.hosts():
@@ -96,7 +114,7 @@ class Plan:
                 raise UsageError(f"--algorithm {plan.algorithm} for {world} ranks: {error}") from None
 
     def steps(self) -> int:
-        """How many all-reduces that is, for a progress bar."""
+        """How many repetitions that is, for a progress bar."""
         peers = sum(len(PEERS[peer].algorithms) for peer in self.against)
         own = (self.is_in_network() + len(self.hosts())) * (1 + bool(self.faults))
         return len(self.sizes) * (self.repeat + 1) * (peers + own)
@@ -115,7 +133,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([NetfoldHosts(hosts, plan.interface)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:
@@ -124,7 +142,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
             found.append(measure.Contestant(team(Netfold(words, SWITCH_PORT + 1)), f"netfold: {words}"))
     for peer in plan.against:
         suffers = f"kernel: {words.rpartition(',seed')[0]}" if in_kernel else ""
-        found.append(measure.Contestant(team(PEERS[peer]()), suffers, in_kernel))
+        found += [measure.Contestant(team(system), suffers, in_kernel) for system in peer_systems(peer, site)]
     return found
 
 
@@ -143,7 +161,10 @@ def compare_on(
         contestants = _contestants(plan, site, stack)
         for name, size_bytes in plan.sizes.items():
             tensor = tensors.make(site.directory, name, size_bytes, dtype, site.world, plan.seed)
-            series += measure.measure(contestants, site, tensor, plan.wire, plan.repeat, set_faults, progress)
+            iterations = plan.iterations_of(size_bytes)
+            series += measure.measure(
+                contestants, site, tensor, plan.wire, plan.repeat, set_faults, progress, iterations
+            )
             tensors.discard(tensor)
     entries = [results.entry(one, site, burst_bytes, plan.block, plan.mantissa) for one in series]
     return results.compare(entries)

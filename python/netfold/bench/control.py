@@ -6,8 +6,8 @@ crosses the measured links) and then speaks lines of plain words:
     rank -> `hello RANK`
     -> `prepare COUNT DTYPE WIRE INPUT EXPECTED`      files: the rank's elements, the exact sum in float64
     <- `ready`
-    -> `run START_NS ALGORITHM`                       starts at that time of CLOCK_MONOTONIC, the same on all ranks
-    <- `done ELAPSED_NS MAX_ABS_ERROR DIGEST`         or `error SENTENCE`
+    -> `run START_NS ALGORITHM ITERATIONS`            starts at that time of CLOCK_MONOTONIC, the same on all ranks
+    <- `done ELAPSED_NS MAX_ABS_ERROR DIGEST`         one iteration's time on average; or `error SENTENCE`
     -> `quit`
 """
 

@@ -77,10 +77,10 @@ class Team:
         lines = [f"prepare {tensor.count} {tensor.dtype} {wire} {path} {tensor.expected}" for path in tensor.inputs]
         self._ranks.ask(lines, self._timeout_s)
 
-    def run(self, algorithm: str) -> list[tuple[float, float, str]]:
-        """One all-reduce: seconds, largest error and digest of the result, by rank."""
+    def run(self, algorithm: str, iterations: int) -> list[tuple[float, float, str]]:
+        """All-reduces in a row: seconds of one, largest error and digest of the last result, by rank."""
         start_ns = time.monotonic_ns() + int(START_DELAY_S * 1e9)
-        answers = self._ranks.ask([f"run {start_ns} {algorithm}"] * self._site.world, self._timeout_s)
+        answers = self._ranks.ask([f"run {start_ns} {algorithm} {iterations}"] * self._site.world, self._timeout_s)
         fields = [answer.split() for answer in answers]
         return [(int(elapsed) / 1e9, float(error), digest) for _, elapsed, error, digest in fields]
 
@@ -94,10 +94,10 @@ class Contestant:
     kernel_faults: bool = False
 
 
-def repeat_once(team: Team, series: Series, site: Site) -> None:
+def repeat_once(team: Team, series: Series, site: Site, iterations: int) -> None:
     """One timed repetition: its time is the slowest rank's."""
     before = site.traffic()
-    ranks = team.run(series.algorithm)
+    ranks = team.run(series.algorithm, iterations)
     time.sleep(SETTLE_S)
     after = site.traffic()
     series.time_s.append(max(elapsed for elapsed, _, _ in ranks))
@@ -118,8 +118,10 @@ def measure(
     repeat: int,
     set_faults: Callable[[bool], None],
     progress: Callable[[str], None],
+    iterations: int = 1,
 ) -> list[Series]:
-    """Every contestant at every algorithm: one warm-up, then `repeat` interleaved rounds.
+    """Every contestant at every algorithm: one warm-up, then `repeat` interleaved rounds of `iterations` all-reduces in
+    a row each.
 
     `set_faults` puts the kernel's faults in force or takes them away; `progress` hears what was done.
     """
@@ -134,9 +136,9 @@ def measure(
         for one, series in plan:
             set_faults(one.kernel_faults)
             if repetition == 0:
-                one.team.run(series.algorithm)
+                one.team.run(series.algorithm, iterations)
             else:
-                repeat_once(one.team, series, site)
+                repeat_once(one.team, series, site, iterations)
             what = f"{repetition} of {repeat}" if repetition else "warm-up"
             progress(f"{tensor.name}: {series.system} {series.algorithm} {what}")
     return [series for _, series in plan]

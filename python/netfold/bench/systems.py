@@ -14,8 +14,8 @@ from typing import Protocol
 
 import netfold
 from netfold.algorithms import HostPlan
+from netfold.bench.c_ranks import mpi_rank, netfold_rank
 from netfold.bench.control import MeasurementError, check_running, tail
-from netfold.bench.mpi_build import rank_program
 from netfold.bench.sites import Site
 from netfold.lab import processes
 
@@ -72,10 +72,17 @@ class Gloo:
 
 
 class OpenMpi:
-    """OpenMPI over TCP, at its ring, its default choice and Rabenseifner's algorithm."""
+    """OpenMPI over TCP between namespaces and over shared memory within one, at its ring, its default choice and
+    Rabenseifner's algorithm. Ranks that wait give their core away, or (`spins`) look on: faster where each has one."""
 
     name = key = "openmpi"
     algorithms: tuple[str, ...] = ("ring", "default", "rabenseifner")
+
+    def __init__(self, spins: bool = False) -> None:
+        self._spins = spins
+        if spins:
+            self.key = "openmpi-spinning"
+            self.algorithms = tuple(f"{algorithm}-spinning" for algorithm in self.algorithms)
 
     def wire(self, wanted: str) -> str:
         """Its tensors travel as they are in memory."""
@@ -83,7 +90,8 @@ class OpenMpi:
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
         """One mpirun; in a lab it starts a daemon in every namespace through `agent`, under a host name of its own."""
-        options = ["--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", "mpi_yield_when_idle", "1"]
+        options = ["--mca", "coll_tuned_use_dynamic_rules", "1"]
+        options += ["--mca", "mpi_yield_when_idle", "0" if self._spins else "1"]
         options += ["--bind-to", "none", "--mca", "orte_tmpdir_base", str(site.directory)]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
@@ -95,7 +103,7 @@ class OpenMpi:
             options += ["--mca", "plm_rsh_agent", str(self._agent(site)), "--mca", "plm_rsh_no_tree_spawn", "1"]
             options += ["--mca", "btl", "tcp,self", "--mca", "pml", "ob1"]
             options += ["--mca", "btl_tcp_if_include", site.interface, "--mca", "oob_tcp_if_include", site.interface]
-        command = ["mpirun", *options, str(rank_program()), str(control)]
+        command = ["mpirun", *options, str(mpi_rank()), str(control)]
         if site.namespace(0) is not None:
             renamed = ["unshare", "-u", "sh", "-c", 'hostname "$0"; exec "$@"', site.address(0)]
             command = [*site.command(0), *renamed, *command]
@@ -162,14 +170,16 @@ class Netfold:
 
 
 class NetfoldHosts:
-    """Netfold without a switch: the ranks fold among themselves, by each of the algorithms in turn."""
+    """Netfold without a switch: the ranks fold among themselves, by each of the algorithms in turn. `interface` python:
+    the progress thread of the engine does the work; c: a C program, the engine in its own thread."""
 
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(self, plans: Sequence[HostPlan]) -> None:
+    def __init__(self, plans: Sequence[HostPlan], interface: str = "python") -> None:
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans
+        self._interface = interface
 
     def wire(self, wanted: str) -> str:
         """Any of them."""
@@ -181,16 +191,23 @@ class NetfoldHosts:
         meeting = control.with_suffix(".meeting")
         meeting.mkdir()
         shared = "shm" if site.namespace(0) is None else "tcp"
-        module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared]
         plans = json.dumps([asdict(plan) for plan in self._plans])
-        return [
-            spawn(
-                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans],
-                site,
-                log,
-            )
-            for rank in range(site.world)
-        ]
+        if self._interface == "c":
+            program, more = [str(netfold_rank())], []
+        else:
+            program, more = [sys.executable, "-m", "netfold.bench.workers.host"], [plans]
+
+        def command(rank: int) -> list[str]:
+            where = [str(control), str(meeting), shared, site.address(rank)]
+            return [*site.command(rank), *program, *where, str(rank), str(site.world), str(timeout_s), *more]
+
+        return [spawn(command(rank), site, log) for rank in range(site.world)]
 
 
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}
+
+
+def peer_systems(name: str, site: Site) -> list[System]:
+    """A peer in each of the ways in which it may be at its best there."""
+    has_cores = site.namespace(0) is None and site.world <= len(os.sched_getaffinity(0))
+    return [PEERS[name](), *([OpenMpi(spins=True)] if name == OpenMpi.name and has_cores else [])]

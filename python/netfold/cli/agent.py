@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from netfold.programs import AGENT, become
+from netfold import native
 
 
 def register(app: typer.Typer) -> None:
@@ -18,4 +18,4 @@ def register(app: typer.Typer) -> None:
 
 def agent(context: typer.Context) -> None:
     """Fold for this machine's workers in a process of its own, off their cores. See `netfold agent --help`."""
-    become(AGENT, context.args)
+    native.become(native.AGENT, context.args)

@@ -15,6 +15,7 @@ COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
 CHECKS = (
     package.extension,
     package.own_programs,
+    package.libraries,
     package.torch,
     sockets.offloads,
     sockets.buffers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from netfold.programs import SWITCH, become
+from netfold import native
 
 
 def register(app: typer.Typer) -> None:
@@ -18,4 +18,4 @@ def register(app: typer.Typer) -> None:
 
 def switch(context: typer.Context) -> None:
     """Fold the gradients of workers that connect: run this on the box in the middle. See `netfold switch --help`."""
-    become(SWITCH, context.args)
+    native.become(native.SWITCH, context.args)

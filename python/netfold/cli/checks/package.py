@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+from pathlib import Path
 
 import netfold
+from netfold import native
 from netfold.cli.checks import MISSING, OK, SLOW, Check
-from netfold.programs import AGENT, SWITCH, find_program
 
 BUILD = "make build"
 
@@ -34,11 +35,26 @@ def extension() -> list[Check]:
 def own_programs() -> list[Check]:
     """The binaries behind `netfold switch` and `netfold agent`."""
     return [
-        Check(name, OK, "installed", required=True)
-        if find_program(name) is not None
-        else Check(name, MISSING, "the program is not built", BUILD, required=True)
-        for name in (SWITCH, AGENT)
+        Check(Path(what).name, OK, "installed", required=True)
+        if native.find(what) is not None
+        else Check(Path(what).name, MISSING, "the program is not built", BUILD, required=True)
+        for what in (native.SWITCH, native.AGENT)
     ]
+
+
+def libraries() -> list[Check]:
+    """What C programs link to, and what MPI programs preload (built where an MPI is)."""
+    found = []
+    for name, what, built_by in (
+        ("libnetfold.so", native.C_LIBRARY, BUILD),
+        ("libnetfold-mpi.so", native.MPI_LIBRARY, f"apt-get install openmpi-bin libopenmpi-dev && {BUILD}"),
+    ):
+        place = native.find(what)
+        if place is None:
+            found.append(Check(name, MISSING, "not built", built_by))
+        else:
+            found.append(Check(name, OK, str(place)))
+    return found
 
 
 def torch() -> list[Check]:

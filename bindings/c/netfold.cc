@@ -1,0 +1,257 @@
+// The C interface (core/include/netfold.h) over engine::HostGroup: options in, statuses out, no exception past here.
+#include "netfold.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/host_group.h"
+
+using netfold::ErrorCode;
+using netfold::Nanoseconds;
+using netfold::engine::AllReduce;
+using netfold::engine::CollectiveOptions;
+using netfold::engine::HostGroup;
+using netfold::engine::HostGroupOptions;
+using netfold::numbers::ElementType;
+using netfold::numbers::Format;
+
+struct nf_group {
+  std::unique_ptr<HostGroup> engine;
+  int world;
+};
+
+namespace {
+
+constexpr double kSecondsMax = 1e9;
+constexpr const char* kTimeoutRule = "a timeout is 0 to 1e9 seconds";
+constexpr std::size_t kSmallBytes = 64 << 10, kMiddlingBytes = 1 << 20;
+constexpr int kStarRanksMax = 16;  // its center serves all others
+
+nf_status status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return NF_INVALID_ARGUMENT;
+    case ErrorCode::kTimeout: return NF_TIMEOUT;
+    case ErrorCode::kMismatch: return NF_MISMATCH;
+    case ErrorCode::kSystem: return NF_SYSTEM;
+    default: return NF_PEER_FAILED;
+  }
+}
+
+nf_status failed(nf_error* to, nf_status status, const std::string& text, int rank = netfold::kNoRank) {
+  if (to == nullptr) return status;
+  to->status = status;
+  to->rank = rank;
+  to->text[text.copy(to->text, sizeof to->text - 1)] = '\0';
+  return status;
+}
+
+nf_status failed(nf_error* to, const netfold::Error& error) {
+  return failed(to, status_of(error.code), error.message, error.rank);
+}
+
+nf_status wrong(nf_error* to, const std::string& text) {
+  return failed(to, NF_INVALID_ARGUMENT, text);
+}
+
+// Nothing the engine does throws but the memory it asks for.
+template <class Body>
+nf_status guarded(nf_error* error, Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return failed(error, NF_SYSTEM, "out of memory");
+  } catch (const std::exception& exception) {
+    return failed(error, NF_SYSTEM, exception.what());
+  } catch (...) {
+    return failed(error, NF_SYSTEM, "an unknown exception");
+  }
+}
+
+// A program built with an earlier header hands over a shorter struct: what it lacks keeps its default.
+template <class Options>
+std::optional<Options> known_part(const Options& given, const Options& defaults) {
+  if (given.struct_bytes < sizeof(std::size_t)) return std::nullopt;
+  Options options = defaults;
+  std::memcpy(&options, &given, std::min(given.struct_bytes, sizeof options));
+  return options;
+}
+
+std::optional<ElementType> element_type_of(nf_type type) {
+  switch (type) {
+    case NF_FLOAT32: return ElementType::kFp32;
+    case NF_FLOAT16: return ElementType::kFp16;
+    case NF_BFLOAT16: return ElementType::kBf16;
+    case NF_INT32: return ElementType::kInt32;
+  }
+  return std::nullopt;
+}
+
+std::optional<Format> format_of(nf_format format, ElementType type) {
+  if (type == ElementType::kInt32) return Format::kInt32;
+  switch (format) {
+    case NF_AS_IT_IS:
+      return type == ElementType::kFp16 ? Format::kFp16 : type == ElementType::kBf16 ? Format::kBf16 : Format::kFp32;
+    case NF_AS_FLOAT32: return Format::kFp32;
+    case NF_AS_FLOAT16: return Format::kFp16;
+    case NF_AS_BFLOAT16: return Format::kBf16;
+    case NF_AS_BFP: return Format::kBfp;
+  }
+  return std::nullopt;
+}
+
+// Few bytes: as few hops as can be. Many: as few bytes on each link as can be.
+const char* algorithm_for(std::size_t size_bytes, int world) {
+  if (size_bytes <= kSmallBytes) return world > 2 && world <= kStarRanksMax ? "star" : "recursive-doubling";
+  const bool is_power_of_two = (world & (world - 1)) == 0;
+  return is_power_of_two && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
+}
+
+bool is_timeout(double seconds) {
+  return seconds >= 0 && seconds <= kSecondsMax;  // no NaN either
+}
+
+bool is_bfp_number(int number) {
+  return number >= 0 && number <= 255;
+}
+
+nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
+                 const nf_fold_options* given, nf_ticket* ticket, nf_error* error) {
+  if (group == nullptr || ticket == nullptr) return wrong(error, "no group, or nowhere to put the ticket (NULL)");
+  const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
+  const auto options = known_part(given == nullptr ? defaults : *given, defaults);
+  if (!options) return wrong(error, "start from NF_FOLD_OPTIONS_INIT: struct_bytes is not set");
+  const auto element = element_type_of(type);
+  const auto format = element ? format_of(options->format, *element) : std::nullopt;
+  if (!format || !is_bfp_number(options->block) || !is_bfp_number(options->mantissa)) {
+    return wrong(error, "an unknown nf_type or nf_format, or no shape of bfp");
+  }
+  const AllReduce request{in, out, count, *element, *format, options->average != 0};
+  CollectiveOptions how;
+  how.algorithm = options->algorithm != nullptr
+                      ? options->algorithm
+                      : algorithm_for(count * netfold::numbers::size_bytes(*element), group->world);
+  how.sub_nodes = options->sub_nodes;
+  how.switches = options->switches;
+  how.group = options->group;
+  if (options->between != nullptr) how.between = options->between;
+  how.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
+  const auto submitted = group->engine->submit(request, how);
+  if (!submitted) return failed(error, submitted.error());
+  *ticket = *submitted;
+  return NF_OK;
+}
+
+nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error* error) {
+  if (group == nullptr) return wrong(error, "no group (NULL)");
+  const auto completion = group->engine->wait(ticket, timeout);
+  if (!completion) return NF_PENDING;
+  return completion->error ? failed(error, *completion->error) : NF_OK;
+}
+
+}  // namespace
+
+nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                        const nf_fold_options* options, nf_error* error) {
+  return guarded(error, [&] {
+    nf_ticket ticket = 0;
+    nf_status status = submit(group, in, out, count, type, options, &ticket, error);
+    if (status != NF_OK) return status;
+    do {  // the group's own timeout ends it
+      status = wait(group, ticket, netfold::from_seconds(kSecondsMax), error);
+    } while (status == NF_PENDING);
+    return status;
+  });
+}
+
+nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                    const nf_fold_options* options, nf_ticket* ticket, nf_error* error) {
+  return guarded(error, [&] { return submit(group, in, out, count, type, options, ticket, error); });
+}
+
+nf_status nf_wait(nf_group* group, nf_ticket ticket, double timeout_s, nf_error* error) {
+  return guarded(error, [&] {
+    if (!is_timeout(timeout_s)) return wrong(error, kTimeoutRule);
+    return wait(group, ticket, netfold::from_seconds(timeout_s), error);
+  });
+}
+
+nf_status nf_test(nf_group* group, nf_ticket ticket, nf_error* error) {
+  return guarded(error, [&] { return wait(group, ticket, 0, error); });
+}
+
+nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_error* error) {
+  if (group == nullptr) return wrong(error, "nowhere to put the group (NULL)");
+  *group = nullptr;
+  return guarded(error, [&] {
+    const nf_group_options defaults = NF_GROUP_OPTIONS_INIT;
+    const auto options = given == nullptr ? std::nullopt : known_part(*given, defaults);
+    if (!options) return wrong(error, "start from NF_GROUP_OPTIONS_INIT: no options, or struct_bytes is not set");
+    if (!is_timeout(options->timeout_s)) return wrong(error, kTimeoutRule);
+    if (options->placement != NF_OWN_THREAD && options->placement != NF_CALLERS_THREAD) {
+      return wrong(error, "an unknown nf_placement");
+    }
+    HostGroupOptions wanted;
+    wanted.rank = options->rank;
+    wanted.world = options->world;
+    if (options->listen != nullptr) wanted.listen = options->listen;
+    wanted.timeout_s = options->timeout_s;
+    wanted.core = options->core;
+    wanted.shm = options->use_shared_memory != 0;
+    wanted.inline_progress = options->placement == NF_CALLERS_THREAD;
+    auto opened = HostGroup::open(std::move(wanted));
+    if (!opened) return failed(error, opened.error());
+    *group = new nf_group{std::move(*opened), options->world};
+    return NF_OK;
+  });
+}
+
+const char* nf_group_address(const nf_group* group) {
+  return group == nullptr ? "" : group->engine->address().c_str();
+}
+
+nf_status nf_group_connect(nf_group* group, const char* const* addresses, double timeout_s, nf_error* error) {
+  return guarded(error, [&] {
+    if (!is_timeout(timeout_s)) return wrong(error, kTimeoutRule);
+    if (group == nullptr || addresses == nullptr ||
+        std::any_of(addresses, addresses + group->world, [](const char* each) { return each == nullptr; })) {
+      return wrong(error, "no group, or an address is missing (NULL)");
+    }
+    const Nanoseconds deadline = netfold::now() + netfold::from_seconds(timeout_s);
+    const auto connected =
+        group->engine->connect({addresses, addresses + group->world}, [&] { return netfold::now() < deadline; });
+    return connected ? NF_OK : failed(error, connected.error());
+  });
+}
+
+void nf_group_close(nf_group* group, const char* reason) {
+  if (group == nullptr) return;
+  guarded(nullptr, [&] {
+    std::optional<netfold::Error> error;
+    if (reason != nullptr) error = netfold::Error{ErrorCode::kPeerFailed, reason};
+    group->engine->close(std::move(error));
+    return NF_OK;
+  });
+  delete group;
+}
+
+const char* nf_version() {
+  return NETFOLD_VERSION;
+}
+
+const char* nf_status_name(nf_status status) {
+  switch (status) {
+    case NF_OK: return "ok";
+    case NF_PENDING: return "pending";
+    case NF_INVALID_ARGUMENT: return "invalid_argument";
+    case NF_TIMEOUT: return "timeout";
+    case NF_PEER_FAILED: return "peer_failed";
+    case NF_MISMATCH: return "mismatch";
+    case NF_SYSTEM: return "system";
+  }
+  return "unknown";
+}

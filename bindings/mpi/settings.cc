@@ -1,0 +1,71 @@
+#include "settings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+
+namespace netfold::mpi {
+namespace {
+
+// MPI itself never gives up on a rank that computes for long; a rank that dies is noticed at once all the same.
+constexpr double kTimeoutS = 1800;
+constexpr std::size_t kMinBytes = 2048;  // from 4 KiB up Netfold is the faster one, at 1 KiB Open MPI is as fast
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+template <class Number>
+bool read(const std::string& text, Number& number) {
+  return std::from_chars(text.data(), text.data() + text.size(), number).ptr == text.data() + text.size();
+}
+
+}  // namespace
+
+Settings read_settings() {
+  Settings settings{true,  kMinBytes, variable("NETFOLD_ALGORITHM"), NF_AS_IT_IS, kTimeoutS, variable("NETFOLD_BIND"),
+                    false, ""};
+  const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
+    settings.error = fmt::format("{}={} is not usable: {}", name, value, rule);
+  };
+  if (settings.algorithm == "auto") settings.algorithm.clear();
+  if (settings.algorithm == "in-network") {
+    refuse("NETFOLD_ALGORITHM", settings.algorithm,
+           "MPI programs fold among their ranks: name a host algorithm, or auto");
+  }
+  if (const auto value = variable("NETFOLD_MPI"); value == "off") {
+    settings.is_on = false;
+  } else if (!value.empty() && value != "on") {
+    refuse("NETFOLD_MPI", value, "write on or off");
+  }
+  if (const auto value = variable("NETFOLD_FORMAT"); value == "fp16") {
+    settings.format = NF_AS_FLOAT16;
+  } else if (value == "bf16") {
+    settings.format = NF_AS_BFLOAT16;
+  } else if (value == "bfp" || value == "bfp16") {
+    settings.format = NF_AS_BFP;
+  } else if (!value.empty() && value != "fp32") {
+    refuse("NETFOLD_FORMAT", value, "choose one of fp32, fp16, bf16, bfp");
+  }
+  if (const auto value = variable("NETFOLD_MPI_MIN_BYTES"); !value.empty() && !read(value, settings.min_bytes)) {
+    refuse("NETFOLD_MPI_MIN_BYTES", value, "write a number of bytes");
+  }
+  if (const auto value = variable("NETFOLD_TIMEOUT_S");
+      !value.empty() && !(read(value, settings.timeout_s) && settings.timeout_s > 0 && settings.timeout_s < 1e9)) {
+    refuse("NETFOLD_TIMEOUT_S", value, "give a positive number of seconds");
+  }
+  if (const auto value = variable("NETFOLD_LOG"); value == "info" || value == "debug") settings.is_talkative = true;
+  return settings;
+}
+
+std::uint64_t digest_of(const Settings& settings) {
+  const std::string text = fmt::format("{} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
+                                       static_cast<int>(settings.format));
+  std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a: equal on every machine
+  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return digest;
+}
+
+}  // namespace netfold::mpi

@@ -1,0 +1,28 @@
+// What the environment says of MPI programs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "netfold.h"
+
+namespace netfold::mpi {
+
+struct Settings {
+  bool is_on = true;          // NETFOLD_MPI=off: everything is MPI's
+  std::size_t min_bytes;      // NETFOLD_MPI_MIN_BYTES: smaller ones are MPI's
+  std::string algorithm;      // NETFOLD_ALGORITHM; "": by size and world
+  nf_format format;           // NETFOLD_FORMAT
+  double timeout_s;           // NETFOLD_TIMEOUT_S
+  std::string bind;           // NETFOLD_BIND: host that other machines reach this rank at; "": found
+  bool is_talkative = false;  // NETFOLD_LOG=info
+  std::string error;          // what is wrong with them; "": nothing
+};
+
+Settings read_settings();
+
+// Equal where ranks agree on what they must agree on.
+std::uint64_t digest_of(const Settings& settings);
+
+}  // namespace netfold::mpi

@@ -1,0 +1,54 @@
+"""Where what was built lies: the programs of switch and agent, the libraries for C and MPI programs, and their header."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+from typing import NoReturn
+
+SWITCH = "bin/netfold-switch"
+AGENT = "bin/netfold-agent"
+C_LIBRARY = "lib/libnetfold.so"
+C_HEADER = "include/netfold.h"
+MPI_LIBRARY = "lib/libnetfold-mpi.so"
+# In a build folder of the source tree.
+_BUILT = {
+    SWITCH: "apps/netfold-switch",
+    AGENT: "apps/netfold-agent",
+    C_LIBRARY: "bindings/c/libnetfold.so",
+    MPI_LIBRARY: "bindings/mpi/libnetfold-mpi.so",
+}
+
+
+def find(what: str) -> Path | None:
+    """A file: installed beside the package, or (an editable install) in its site folder, or built in the tree, or (a
+    program) on the path; None where it is not."""
+    source = Path(__file__).resolve().parent
+    folders = [source, *(Path(sysconfig.get_path(name)) / "netfold" for name in ("platlib", "purelib"))]
+    places = [folder / what for folder in folders]
+    if what in _BUILT:
+        builds = (source.parents[1] / "build").glob(f"*/{_BUILT[what]}")
+        places += sorted(builds, key=lambda place: place.stat().st_mtime, reverse=True)
+    if what == C_HEADER:
+        places.append(source.parents[1] / "core" / what)
+    is_program = what in (SWITCH, AGENT)
+    if is_program and (on_path := shutil.which(Path(what).name)):
+        places.append(Path(on_path))
+    return next((place for place in places if os.access(place, os.X_OK if is_program else os.R_OK)), None)
+
+
+def not_built(what: str) -> str:
+    """What to do where `find` found nothing."""
+    return f"{Path(what).name} is not built; `make build` builds and installs it where you have the source"
+
+
+def become(program: str, arguments: list[str]) -> NoReturn:
+    """Run a program in this process's place; exits with status 1 if it is not there."""
+    found = find(program)
+    if found is None:
+        sys.exit(f"netfold: {not_built(program)}")
+    sys.stdout.flush()
+    os.execv(found, [found.name, *arguments])

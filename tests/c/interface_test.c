@@ -1,0 +1,211 @@
+// The C interface as a C99 program meets it. Ranks are threads; every rank checks what it gets.
+#define _POSIX_C_SOURCE 200809L
+#include <math.h>
+#include <netfold.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORLD = 3, COUNT = 1000, LARGE = 300000 };
+
+#define CHECK(condition)                                                 \
+  do {                                                                   \
+    if (condition) break;                                                \
+    fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+    exit(1);                                                             \
+  } while (0)
+#define OK(call)                                                                                       \
+  do {                                                                                                 \
+    const nf_status status_ = (call);                                                                  \
+    if (status_ == NF_OK) break;                                                                       \
+    fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, nf_status_name(status_), error.text);       \
+    exit(1);                                                                                           \
+  } while (0)
+
+typedef struct {
+  nf_placement placement;
+  pthread_barrier_t barrier;
+  char addresses[WORLD][64];
+} meeting;
+
+typedef struct {
+  int rank;
+  meeting *with;
+} place;
+
+static nf_group *join(const place *self) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_group_options options = NF_GROUP_OPTIONS_INIT;
+  options.rank = self->rank;
+  options.world = WORLD;
+  options.placement = self->with->placement;
+  options.timeout_s = 20.0;
+  nf_group *group = NULL;
+  OK(nf_group_open(&options, &group, &error));
+  snprintf(self->with->addresses[self->rank], 64, "%s", nf_group_address(group));
+  pthread_barrier_wait(&self->with->barrier);
+  const char *addresses[WORLD];
+  for (int rank = 0; rank < WORLD; rank++) addresses[rank] = self->with->addresses[rank];
+  OK(nf_group_connect(group, addresses, 20.0, &error));
+  CHECK(nf_group_connect(group, addresses, 20.0, NULL) == NF_INVALID_ARGUMENT);
+  return group;
+}
+
+static void sums(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  float *in = malloc(LARGE * sizeof *in), *out = malloc(LARGE * sizeof *out);
+  CHECK(in != NULL && out != NULL);
+  for (int i = 0; i < LARGE; i++) in[i] = (float)(i % 1000 + self->rank);
+  OK(nf_all_reduce(group, in, out, LARGE, NF_FLOAT32, NULL, &error));
+  for (int i = 0; i < LARGE; i++) CHECK(out[i] == (float)(3 * (i % 1000) + 3));
+
+  nf_fold_options options = NF_FOLD_OPTIONS_INIT;
+  options.average = 1;
+  options.algorithm = "ring";
+  OK(nf_all_reduce(group, in, in, COUNT, NF_FLOAT32, &options, &error));  // in place
+  for (int i = 0; i < COUNT; i++) CHECK(in[i] == (float)(i % 1000 + 1));
+
+  options.average = 0;
+  options.format = NF_AS_BFP;
+  OK(nf_all_reduce(group, in, out, COUNT, NF_FLOAT32, &options, &error));
+  for (int i = 0; i < COUNT; i++) CHECK(fabsf(out[i] - 3 * in[i]) <= 6 * 3 * 1000.0F / 128);
+  CHECK(memcmp(out, in, COUNT * sizeof *out) != 0);
+
+  int32_t integers[COUNT];
+  for (int i = 0; i < COUNT; i++) integers[i] = self->rank == 0 ? INT32_MAX : 1;
+  OK(nf_all_reduce(group, integers, integers, COUNT, NF_INT32, NULL, &error));
+  for (int i = 0; i < COUNT; i++) CHECK(integers[i] == INT32_MIN + 1);
+
+  uint16_t halves[COUNT];
+  for (int i = 0; i < COUNT; i++) halves[i] = 0x3c00;  // 1 as fp16
+  OK(nf_all_reduce(group, halves, halves, COUNT, NF_FLOAT16, NULL, &error));
+  for (int i = 0; i < COUNT; i++) CHECK(halves[i] == 0x4200);  // 3
+  OK(nf_all_reduce(group, NULL, NULL, 0, NF_FLOAT32, NULL, &error));
+  free(in);
+  free(out);
+}
+
+static void tickets(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  float first[COUNT], second[COUNT];
+  for (int i = 0; i < COUNT; i++) first[i] = second[i] = 1;
+  nf_ticket one = 0, two = 0;
+  if (self->rank == 0) {  // alone: nothing can be finished
+    OK(nf_submit(group, first, first, COUNT, NF_FLOAT32, NULL, &one, &error));
+    CHECK(nf_test(group, one, &error) == NF_PENDING);
+    CHECK(nf_wait(group, one, 0.01, &error) == NF_PENDING);
+  }
+  pthread_barrier_wait(&self->with->barrier);
+  if (self->rank != 0) OK(nf_submit(group, first, first, COUNT, NF_FLOAT32, NULL, &one, &error));
+  OK(nf_submit(group, second, second, COUNT, NF_FLOAT32, NULL, &two, &error));
+  OK(nf_wait(group, two, 20.0, &error));
+  nf_status status;
+  while ((status = nf_test(group, one, &error)) == NF_PENDING) continue;
+  CHECK(status == NF_OK);
+  for (int i = 0; i < COUNT; i++) CHECK(first[i] == WORLD && second[i] == WORLD);
+}
+
+static void wrong_use(nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_ticket ticket = 0;
+  float x = 1;
+  CHECK(nf_all_reduce(NULL, &x, &x, 1, NF_FLOAT32, NULL, &error) == NF_INVALID_ARGUMENT);
+  CHECK(error.status == NF_INVALID_ARGUMENT && error.rank == -1 && strlen(error.text) > 0);
+  CHECK(nf_submit(group, &x, &x, 1, NF_FLOAT32, NULL, NULL, NULL) == NF_INVALID_ARGUMENT);
+  CHECK(nf_submit(group, &x, &x, 1, (nf_type)77, NULL, &ticket, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_submit(group, NULL, &x, 1, NF_FLOAT32, NULL, &ticket, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_wait(group, 1, -1.0, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_wait(group, 1, (double)NAN, &error) == NF_INVALID_ARGUMENT);
+  nf_fold_options options = NF_FOLD_OPTIONS_INIT;
+  options.algorithm = "clockwork";
+  CHECK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, &options, &error) == NF_INVALID_ARGUMENT);
+  CHECK(strstr(error.text, "clockwork") != NULL);
+  options.algorithm = "ring";
+  options.format = NF_AS_BFP;
+  options.block = 12;
+  CHECK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, &options, &error) == NF_INVALID_ARGUMENT);
+  options.struct_bytes = 0;
+  CHECK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, &options, &error) == NF_INVALID_ARGUMENT);
+  options = (nf_fold_options)NF_FOLD_OPTIONS_INIT;
+  options.struct_bytes = offsetof(nf_fold_options, algorithm);  // of a program that was built with an earlier header
+  options.algorithm = "clockwork";
+  OK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, &options, &error));
+  CHECK(x == WORLD);
+}
+
+// Whoever is to blame is named on every rank, and tensors are as they were.
+static void disagreement(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  float vector[COUNT];
+  for (int i = 0; i < COUNT; i++) vector[i] = (float)i;
+  const size_t count = self->rank == 1 ? COUNT - 1 : COUNT;
+  CHECK(nf_all_reduce(group, vector, vector, count, NF_FLOAT32, NULL, &error) == NF_MISMATCH);
+  CHECK(strstr(error.text, "999") != NULL && strstr(error.text, "1000") != NULL);
+  for (int i = 0; i < COUNT; i++) CHECK(vector[i] == (float)i);
+  CHECK(nf_all_reduce(group, vector, vector, COUNT, NF_FLOAT32, NULL, &error) == NF_MISMATCH);  // it stays failed
+}
+
+static void departure(const place *self) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_group *group = join(self);
+  float x = 1;
+  if (self->rank == 2) {
+    nf_group_close(group, "its disk is full");
+    return;
+  }
+  CHECK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, NULL, &error) == NF_PEER_FAILED);
+  CHECK(error.rank == 2 && strstr(error.text, "its disk is full") != NULL && x == 1);
+  nf_group_close(group, NULL);
+}
+
+static void *run(void *argument) {
+  const place *self = argument;
+  nf_group *group = join(self);
+  sums(self, group);
+  tickets(self, group);
+  wrong_use(group);
+  disagreement(self, group);
+  nf_group_close(group, NULL);
+  departure(self);
+  return NULL;
+}
+
+static void nobody_there(void) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_group_options options = NF_GROUP_OPTIONS_INIT;
+  nf_group *group = NULL;
+  options.rank = 2, options.world = 2;
+  CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && group == NULL);
+  CHECK(nf_group_open(&options, NULL, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_group_open(NULL, &group, &error) == NF_INVALID_ARGUMENT);
+  options.rank = 1, options.timeout_s = (double)NAN;
+  CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT);
+  options.timeout_s = 20.0;
+  OK(nf_group_open(&options, &group, &error));
+  const char *addresses[] = {"127.0.0.1:1", nf_group_address(group)};
+  CHECK(nf_group_connect(group, NULL, 1.0, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_group_connect(group, addresses, 0.3, &error) == NF_TIMEOUT);
+  CHECK(strlen(error.text) > 0);
+  nf_group_close(group, NULL);
+  nf_group_close(NULL, NULL);
+  CHECK(strlen(nf_version()) > 0);
+}
+
+int main(void) {
+  const nf_placement placements[] = {NF_OWN_THREAD, NF_CALLERS_THREAD};
+  for (int i = 0; i < 2; i++) {
+    meeting with = {.placement = placements[i]};
+    place places[WORLD];
+    pthread_t threads[WORLD];
+    CHECK(pthread_barrier_init(&with.barrier, NULL, WORLD) == 0);
+    for (int rank = 0; rank < WORLD; rank++) {
+      places[rank] = (place){rank, &with};
+      CHECK(pthread_create(&threads[rank], NULL, run, &places[rank]) == 0);
+    }
+    for (int rank = 0; rank < WORLD; rank++) pthread_join(threads[rank], NULL);
+    pthread_barrier_destroy(&with.barrier);
+  }
+  nobody_there();
+  return 0;
+}
