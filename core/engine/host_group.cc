@@ -69,13 +69,14 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   }
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
   // Where every rank of this machine has a core, looking out for a while is faster than sleeping. Where cores are few,
-  // they are given to those who have work.
-  const bool is_roomy = mesh_->local_peers() + 1 <= available_cores();
-  spins_ = is_roomy ? kSpins : 0;
-  yields_ = kYields;
+  // they are given to those who have work. A network is so much slower than a wake-up that looking out for it is vain.
+  const int local = mesh_->local_peers();
+  spins_ = local > 0 && local + 1 <= available_cores() ? kSpins : 0;
+  yields_ = local > 0 ? kYields : 0;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
+  plans_.set_networked(local + 1 < options_.world);
   is_connected_ = true;
   if (!options_.inline_progress && !is_closing_) thread_ = std::thread([this] { run(); });
   return {};

@@ -177,6 +177,10 @@ std::span<const AlgorithmInfo> algorithms() {
   return kInfos;
 }
 
+bool swaps_halves(std::string_view algorithm) {
+  return algorithm == "halving-doubling" || algorithm == "hdrm" || algorithm == "rabenseifner";
+}
+
 const char* name_of(Action action) {
   switch (action) {
     case Action::kSend: return "send";

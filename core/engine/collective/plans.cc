@@ -44,17 +44,20 @@ Terms terms_of(const AllReduce& request, const CollectiveOptions& options) {
 
 Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const CollectiveOptions& options) {
   const bool rounds = request.format != numbers::Format::kFp32 && request.format != numbers::Format::kInt32;
+  const bool in_turns = is_networked_ && schedule::swaps_halves(options.algorithm);
+  const std::size_t each = in_turns ? std::max<std::size_t>(request.count, 1) : kSliceElements;
   std::vector<Slice> slices;
   do {
-    const std::size_t first = slices.size() * kSliceElements;
-    auto plan = plan_for(std::min(request.count - first, kSliceElements), rounds, options);
+    const std::size_t first = slices.size() * each;
+    auto plan = plan_for(std::min(request.count - first, each), rounds, in_turns, options);
     if (!plan) return tl::unexpected(plan.error());
     slices.push_back({first, std::move(*plan)});
-  } while (slices.size() * kSliceElements < request.count);
+  } while (slices.size() * each < request.count);
   return slices;
 }
 
-Result<std::shared_ptr<const Plan>> Plans::plan_for(std::size_t count, bool rounds, const CollectiveOptions& options) {
+Result<std::shared_ptr<const Plan>> Plans::plan_for(std::size_t count, bool rounds, bool in_turns,
+                                                    const CollectiveOptions& options) {
   const std::size_t align = rounds ? std::max<std::size_t>(kAlign, options.bfp.block) : kAlign;
   const std::string key = fmt::format("{} {} {} {}", name_of_options(options), count, rounds, align);
   if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
@@ -78,7 +81,7 @@ Result<std::shared_ptr<const Plan>> Plans::plan_for(std::size_t count, bool roun
     }
   }
   if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, world_, rank_, count, rounds));
+  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, world_, rank_, count, rounds, in_turns));
 }
 
 }  // namespace netfold::engine
