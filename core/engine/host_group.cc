@@ -18,7 +18,8 @@ constexpr std::string_view kDirect = "direct";     // has an executor of its own
 // Before sleeping, a rank that waits gives its core away again and again: to a rank that has work, if one is there, and
 // it costs next to nothing if none is. To spin instead gains nothing (a call to yield takes less than a message takes
 // to come), and costs much wherever the awaited rank happens to share the core. A progress thread sleeps soon, and so
-// leaves the core to computation; whoever waits in its own thread has nothing else to do.
+// leaves the core to computation; whoever waits in its own thread has nothing else to do. A network is so much slower
+// than a wake-up that it is not worth looking out for at all.
 constexpr int kThreadYields = 100;
 constexpr int kCallerYields = 1000;
 
@@ -73,9 +74,12 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   if (!arena) return tl::unexpected(arena.error());
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
   if (*arena) direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
+  const int local = mesh_->local_peers();
+  if (local > 0) yields_ = options_.inline_progress ? kCallerYields : kThreadYields;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
+  plans_.set_networked(local + 1 < options_.world);
   is_connected_ = true;
   if (!options_.inline_progress && !is_closing_) thread_ = std::thread([this] { run(); });
   return {};
@@ -283,8 +287,7 @@ std::vector<int> HostGroup::blocking_ranks() const {
 // Looks for a while whether something comes, then sleeps until it does.
 void HostGroup::rest(Nanoseconds until) {
   if (!has_failed_ && !is_idle()) {
-    const int yields = options_.inline_progress ? kCallerYields : kThreadYields;
-    for (int i = 0; i < yields; ++i) {
+    for (int i = 0; i < yields_; ++i) {
       sched_yield();
       if (look_again()) return;
     }

@@ -68,7 +68,7 @@ struct Algorithm {
   Result<Steps> (*make)(const Request&, const Team&, int place);
 };
 
-constexpr std::array<Algorithm, 11> kAlgorithms{{
+constexpr std::array<Algorithm, 12> kAlgorithms{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBarrier) return all_reduce_only("ring", r, {});
@@ -184,6 +184,10 @@ Result<Steps> make(std::string_view algorithm, const Request& request) {
 
 std::span<const AlgorithmInfo> algorithms() {
   return kInfos;
+}
+
+bool swaps_halves(std::string_view algorithm) {
+  return algorithm == "halving-doubling" || algorithm == "hdrm" || algorithm == "rabenseifner";
 }
 
 const char* name_of(Action action) {

@@ -73,6 +73,9 @@ struct AlgorithmInfo {
 };
 std::span<const AlgorithmInfo> algorithms();
 
+// Whether every step of it is a swap between two partners, others in the next step.
+bool swaps_halves(std::string_view algorithm);
+
 const char* name_of(Action action);
 const char* name_of(Collective collective);
 Result<Collective> collective_named(std::string_view name);

@@ -75,10 +75,13 @@ bool Executor::arm() {
   return !has_news;
 }
 
-// How far a transfer may go: up to where the first of those it waits for is.
+// How far a transfer may go: up to where the first of those it waits for is; nowhere before those it follows have ended.
 std::size_t Executor::limit(const Queued& queued) {
   const auto& transfers = queued.of->slice.plan->transfers;
   const PlannedTransfer& transfer = transfers[queued.transfer];
+  for (const std::uint32_t other : transfer.follows) {
+    if (queued.of->positions[other] < transfers[other].end()) return transfer.offset;
+  }
   std::size_t limit = transfer.end();
   for (const std::uint32_t other : transfer.waits_for) {
     const std::size_t position = queued.of->positions[other];

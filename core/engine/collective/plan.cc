@@ -91,10 +91,26 @@ void find_waits(std::vector<PlannedTransfer>& transfers, const std::vector<std::
   }
 }
 
+bool is_swap(const schedule::Step& step) {
+  const auto sends = [](const schedule::Transfer& t) { return t.action == Action::kSend; };
+  return std::ranges::any_of(step, sends) && !std::ranges::all_of(step, sends);
+}
+
+void take_turns(std::vector<PlannedTransfer>& transfers, const std::vector<std::size_t>& step_of,
+                const schedule::Steps& steps) {
+  for (std::uint32_t i = 0; i < transfers.size(); ++i) {
+    const std::size_t step = step_of[i];
+    if (step == 0 || !is_swap(steps[step]) || !is_swap(steps[step - 1])) continue;
+    for (std::uint32_t j = 0; j < i; ++j) {
+      if (step_of[j] == step - 1 && transfers[j].count > 0) transfers[i].follows.push_back(j);
+    }
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
-               bool rounds) {
+               bool rounds, bool in_turns) {
   const Intervals intervals(steps, count, result);
   const auto is_result = [&](std::size_t at) {
     return intervals.begin(at) >= result.offset && intervals.end(at) <= result.offset + result.count;
@@ -103,8 +119,8 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
   Plan plan;
   std::vector<std::size_t> step_of;
   if (world > 1) {
-    plan.transfers.push_back({Action::kSend, (rank + 1) % world, 0, 0, {}, {}});
-    plan.transfers.push_back({Action::kStore, (rank + world - 1) % world, 0, 0, {}, {}});
+    plan.transfers.push_back({Action::kSend, (rank + 1) % world, 0, 0, {}, {}, {}});
+    plan.transfers.push_back({Action::kStore, (rank + world - 1) % world, 0, 0, {}, {}, {}});
     step_of = {0, 0};
   }
   std::vector<bool> is_written(intervals.size());
@@ -113,7 +129,7 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
       for (std::size_t i = 0; i < steps[s].size(); ++i) {
         const auto& t = steps[s][i];
         if ((t.action == Action::kSend) != sends) continue;
-        PlannedTransfer planned{t.action, t.peer, t.offset, t.count, {}, {}};
+        PlannedTransfer planned{t.action, t.peer, t.offset, t.count, {}, {}, {}};
         std::size_t n = 0;
         intervals.each(t, [&](std::size_t at) {
           const Next next = uses[s][i][n++];
@@ -128,6 +144,7 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
     }
   }
   find_waits(plan.transfers, step_of);
+  if (in_turns) take_turns(plan.transfers, step_of, steps);
   for (std::size_t at = 0; at < intervals.size(); ++at) {
     if (!is_written[at] && is_result(at))
       plan.untouched.push_back({intervals.begin(at), intervals.end(at) - intervals.begin(at)});

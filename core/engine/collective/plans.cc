@@ -71,14 +71,16 @@ Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const Coll
       !recent_.slices.empty()) {
     return recent_.slices;
   }
+  const bool in_turns = is_networked_ && schedule::swaps_halves(options.algorithm);
   const Layout whole = layout_of(options.collective, request.count, world_, rank_);
   const auto parts = static_cast<std::size_t>(whole.parts);
-  const std::size_t most = std::max(kSliceElements / parts / kPartUnit, std::size_t{1}) * kPartUnit;
+  const std::size_t units = std::max(kSliceElements / parts / kPartUnit, std::size_t{1});
+  const std::size_t most = in_turns ? std::max<std::size_t>(whole.part, 1) : units * kPartUnit;
   std::vector<Slice> slices;
   std::size_t first = 0;  // of each part
   do {
     const std::size_t part = std::min(whole.part - first, most);
-    auto plan = plan_for(layout_of(options.collective, part, world_, rank_), rounds, options);
+    auto plan = plan_for(layout_of(options.collective, part, world_, rank_), rounds, in_turns, options);
     if (!plan) return tl::unexpected(plan.error());
     slices.push_back({first, std::max<std::size_t>(part, 1), whole.part, std::move(*plan)});
     first += part;
@@ -87,7 +89,7 @@ Result<std::vector<Slice>> Plans::slices_of(const AllReduce& request, const Coll
   return slices;
 }
 
-Result<std::shared_ptr<const Plan>> Plans::plan_for(const Layout& slice, bool rounds,
+Result<std::shared_ptr<const Plan>> Plans::plan_for(const Layout& slice, bool rounds, bool in_turns,
                                                     const CollectiveOptions& options) {
   schedule::Request wanted;
   wanted.collective = options.collective;
@@ -116,7 +118,8 @@ Result<std::shared_ptr<const Plan>> Plans::plan_for(const Layout& slice, bool ro
     }
   }
   if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, world_, rank_, wanted.count, slice.out, rounds));
+  return plans_[key] =
+             std::make_shared<const Plan>(make_plan(*steps, world_, rank_, wanted.count, slice.out, rounds, in_turns));
 }
 
 }  // namespace netfold::engine

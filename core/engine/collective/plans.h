@@ -38,13 +38,18 @@ class Plans {
  public:
   Plans(int world, int rank) : world_(world), rank_(rank) {}
 
+  // Whether some ranks are reached over a network; before the first plan is made.
+  void set_networked(bool is_networked) { is_networked_ = is_networked; }
+
   // kInvalidArgument if the algorithm cannot serve this.
   Result<std::vector<Slice>> slices_of(const AllReduce& request, const CollectiveOptions& options);
 
  private:
-  Result<std::shared_ptr<const Plan>> plan_for(const Layout& slice, bool rounds, const CollectiveOptions& options);
+  Result<std::shared_ptr<const Plan>> plan_for(const Layout& slice, bool rounds, bool in_turns,
+                                               const CollectiveOptions& options);
 
   int world_, rank_;
+  bool is_networked_ = false;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;
   // What was asked for last is what is asked for next, most of the time.
   struct Recent {

@@ -61,7 +61,7 @@ class LabSite:
 
     def address(self, rank: int) -> str:
         """The worker's address in the lab."""
-        return names.worker_address(rank)
+        return self._lab.fabric.address(rank)
 
     def switch_address(self) -> str:
         """The switch box's address in the lab."""

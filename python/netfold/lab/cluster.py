@@ -15,10 +15,9 @@ from pyroute2.netlink.exceptions import NetlinkError
 from netfold.lab import faults, names, netns, processes, shaping, state
 from netfold.lab.errors import LabError
 from netfold.lab.guard import undisturbed
+from netfold.lab.routed import Routed
 from netfold.lab.spec import Faults, LabSpec
-
-BRIDGE = "br0"
-SWITCH_PORT = "psw"
+from netfold.lab.star import Star
 
 
 def enter(namespace: str) -> list[str]:
@@ -27,7 +26,7 @@ def enter(namespace: str) -> list[str]:
 
 
 class Lab:
-    """An emulated cluster: one namespace a worker, one for the switch box, one for the bridge between them."""
+    """An emulated cluster: one namespace a worker, and those of the fabric between them."""
 
     def __init__(self, spec: LabSpec, lab_id: str = "", keep: bool = False, held: bool = False) -> None:
         """`keep`: it outlives the command that builds it, or with `held` lives as long as that command waits."""
@@ -35,6 +34,8 @@ class Lab:
         self.lab_id = lab_id or names.new_lab_id()
         self._keep = keep
         self._held = held
+        wiring = spec.wiring()
+        self.fabric = Routed(spec, self.lab_id, wiring) if wiring else Star(spec, self.lab_id)
         self._sockets: dict[str, IPRoute] = {}
 
     @property
@@ -46,9 +47,14 @@ class Lab:
         """The namespace of a worker."""
         return names.worker(self.lab_id, rank)
 
-    def ports(self) -> list[str]:
-        """The bridge's ports, seen from the fabric."""
-        return [*(f"p{rank}" for rank in range(self.spec.workers)), SWITCH_PORT]
+    def namespaces(self) -> list[str]:
+        """All its namespaces."""
+        return [*self.fabric.nodes(), *(self.worker(rank) for rank in range(self.spec.workers))]
+
+    def addresses(self) -> dict[str, str]:
+        """By the name of the node: w0, w1, ... and, in a star, the switch box."""
+        nodes = {f"w{rank}": self.fabric.address(rank) for rank in range(self.spec.workers)}
+        return nodes | ({"switch": names.switch_address()} if isinstance(self.fabric, Star) else {})
 
     def __enter__(self) -> Lab:
         try:
@@ -63,7 +69,7 @@ class Lab:
 
     def up(self) -> None:
         """Build it. The state is on disk before the first namespace is there, so that a crash leaves a trace."""
-        all_namespaces = names.namespaces(self.lab_id, self.spec.workers)
+        all_namespaces = self.namespaces()
         owner_pid, owner_start_ticks = state.owner()
         known = state.LabState(
             lab_id=self.lab_id,
@@ -74,6 +80,7 @@ class Lab:
             owner_start_ticks=owner_start_ticks,
             namespaces=all_namespaces,
             parameters=asdict(self.spec),
+            addresses=self.addresses(),
         )
         state.save(known)
         try:
@@ -81,11 +88,7 @@ class Lab:
             for name in all_namespaces:
                 self._sockets[name] = netns.open_socket(name)
                 self._link_up(name, "lo")
-            self._build_fabric()
-            for rank in range(self.spec.workers):
-                self._build_port(f"p{rank}", self.worker(rank), names.worker_address(rank), self.spec.rate_mbit_s)
-            switch = names.switch(self.lab_id)
-            self._build_port(SWITCH_PORT, switch, names.switch_address(), self.spec.switch_rate_mbit_s)
+            self.fabric.build(self._sockets)
         except (NetlinkError, OSError) as error:
             raise LabError(f"the lab's network could not be built: {error}; run `netfold doctor`") from error
         if self.spec.faults:
@@ -98,37 +101,19 @@ class Lab:
         ipr = self._sockets[namespace]
         ipr.link("set", index=shaping.index_of(ipr, interface), state="up")
 
-    def _build_fabric(self) -> None:
-        fabric = names.fabric(self.lab_id)
-        self._sockets[fabric].link("add", ifname=BRIDGE, kind="bridge", br_mcast_snooping=0)
-        self._link_up(fabric, BRIDGE)
-
-    def _build_port(self, port: str, namespace: str, address: str, rate_mbit_s: float) -> None:
-        """One link: a veth pair from the bridge to a node, shaped at both ends."""
-        fabric, node, spec = self._sockets[names.fabric(self.lab_id)], self._sockets[namespace], self.spec
-        peer = {"ifname": names.INTERFACE, "net_ns_fd": namespace, "mtu": spec.mtu}
-        fabric.link("add", ifname=port, kind="veth", peer=peer, mtu=spec.mtu)
-        bridge = shaping.index_of(fabric, BRIDGE)
-        fabric.link("set", index=shaping.index_of(fabric, port), master=bridge, state="up")
-        inner = shaping.index_of(node, names.INTERFACE)
-        node.addr("add", index=inner, address=address, prefixlen=24)
-        self._link_up(namespace, names.INTERFACE)
-        for ipr, interface in ((fabric, port), (node, names.INTERFACE)):
-            shaping.shape(ipr, interface, rate_mbit_s, spec.burst_bytes, spec.latency_ms)
-        faults.build_detour(fabric, bridge, port, spec.mtu)
-
     def set_faults(self, wanted: Faults) -> None:
-        """Put faults in force on every link, or take them away. Fair only while offloads are off."""
-        fabric = names.fabric(self.lab_id)
-        for port in self.ports():
+        """Put faults in force on every link of a star, or take them away. Fair only while offloads are off."""
+        assert isinstance(self.fabric, Star), "faults are for stars (LabSpec)"
+        for port in self.fabric.ports():
             if wanted.reorder:
-                ipr, spec = self._sockets[fabric], self.spec
+                ipr, spec = self._sockets[self.fabric.fabric], self.spec
                 faults.shape_detour(ipr, port, spec.rate_mbit_s, spec.mtu, wanted.reorder)
-        faults.set_rules(enter(fabric), self.ports(), wanted)
+        faults.set_rules(enter(self.fabric.fabric), self.fabric.ports(), wanted)
 
     def set_offloads(self, on: bool) -> None:
         """Whether senders may hand their links packets longer than the MTU."""
-        for namespace in names.namespaces(self.lab_id, self.spec.workers)[1:]:
+        assert isinstance(self.fabric, Star), "faults are for stars (LabSpec)"
+        for namespace in self.fabric.ends():
             faults.offloads(enter(namespace), names.INTERFACE, on)
 
     def spawn(self, namespace: str, command: Sequence[str], **options: object) -> subprocess.Popen:
@@ -138,7 +123,8 @@ class Lab:
     def sent_and_received(self, rank: int) -> tuple[shaping.Traffic, shaping.Traffic]:
         """What a worker's link has carried so far: up from the worker, down to it."""
         up = shaping.traffic(self._sockets[self.worker(rank)], names.INTERFACE)
-        return up, shaping.traffic(self._sockets[names.fabric(self.lab_id)], f"p{rank}")
+        namespace, interface = self.fabric.downlink(rank)
+        return up, shaping.traffic(self._sockets[namespace], interface)
 
     def down(self) -> None:
         """Take it away: processes, namespaces (their links go with them), files."""

@@ -6,7 +6,7 @@ import re
 import secrets
 
 LAB_ID = re.compile(r"^nf[0-9a-f]{6}$")
-NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch|w[0-9]+)$")
+NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch|[sw][0-9]+)$")
 NETWORK = "10.77.0"  # inside the lab's own namespaces only, so it never meets the host's networks
 INTERFACE = "eth0"  # the link of every worker and of the switch box, seen from inside
 
@@ -31,9 +31,9 @@ def worker(lab_id: str, rank: int) -> str:
     return f"{lab_id}-w{rank}"
 
 
-def namespaces(lab_id: str, workers: int) -> list[str]:
-    """All namespaces of a lab."""
-    return [fabric(lab_id), switch(lab_id), *(worker(lab_id, rank) for rank in range(workers))]
+def router(lab_id: str, number: int) -> str:
+    """The namespace of one switch of a routed fabric."""
+    return f"{lab_id}-s{number}"
 
 
 def switch_address() -> str:

@@ -49,6 +49,16 @@ def open_socket(name: str) -> IPRoute:
     return ipr
 
 
+def configure(name: str, settings: dict[str, str]) -> None:
+    """Write kernel settings (files below /proc/sys) that a namespace has of its own."""
+    netns.pushns(name)
+    try:
+        for file, value in settings.items():
+            Path("/proc/sys", file).write_text(value)
+    finally:
+        netns.popns()
+
+
 def remove(names: Iterable[str]) -> None:
     """Remove namespaces; their links go with them."""
     for name in names:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from pyroute2 import IPRoute
 
+from netfold.lab.spec import LabSpec
+
 TBF_HANDLE = 0x10000  # 1:
 
 
@@ -44,6 +46,18 @@ def shape(ipr: IPRoute, interface: str, rate_mbit_s: float, burst_bytes: int, la
         burst=burst_bytes,
         latency=int(latency_ms * 1000),  # microseconds
     )
+
+
+def connect(
+    sockets: dict[str, IPRoute], near: tuple[str, str], far: tuple[str, str], spec: LabSpec, rate_mbit_s: float
+) -> None:
+    """One link between two ends, (namespace, interface) each: a veth pair, up and shaped at both."""
+    peer = {"ifname": far[1], "net_ns_fd": far[0], "mtu": spec.mtu}
+    sockets[near[0]].link("add", ifname=near[1], kind="veth", peer=peer, mtu=spec.mtu)
+    for namespace, interface in (near, far):
+        ipr = sockets[namespace]
+        ipr.link("set", index=index_of(ipr, interface), state="up")
+        shape(ipr, interface, rate_mbit_s, spec.burst_bytes, spec.latency_ms)
 
 
 def traffic(ipr: IPRoute, interface: str) -> Traffic:

@@ -26,6 +26,7 @@ class LabState:
     held: bool = False  # its owner holds it: when that process ends, the lab goes (without root it is always so)
     ready: bool = False
     parameters: dict = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)  # by node: w0, w1, ...
 
 
 def runtime_directory() -> Path:
