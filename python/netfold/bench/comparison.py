@@ -19,8 +19,8 @@ from netfold.lab.spec import Faults, LabSpec
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
-ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
+SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
 
 
@@ -61,9 +61,10 @@ class Plan:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
 
     def _check_choices(self) -> None:
+        known = (*algorithms.choices(), NONE) if self.algorithm not in (IN_NETWORK, NONE) else (self.algorithm,)
         for name in self.algorithm.split(","):
-            if name not in ALGORITHMS or (name == NONE and self.algorithm != NONE):
-                raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+            if name not in known or (name == NONE and self.algorithm != NONE):
+                raise UsageError(f"--algorithm is one of {', '.join(known)}, not {self.algorithm}")
         if self.wire not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
         for peer in self.against:
@@ -115,7 +116,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([NetfoldHosts(hosts, plan.wire)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 import netfold
-from netfold.algorithms import HostPlan
+from netfold.algorithms import AUTO, HostPlan
 from netfold.bench.control import MeasurementError, check_running, tail
 from netfold.bench.mpi_build import rank_program
 from netfold.bench.sites import Site
+from netfold.chooser.lookup import choices_for, named_table
 from netfold.lab import processes
 
 SWITCH_PORT = 41000
@@ -161,36 +162,50 @@ class Netfold:
         return ready.read_text()
 
 
+def spawn_hosts(
+    module: str, site: Site, control: Path, log: Path, timeout_s: float, link: str, *more: str
+) -> list[subprocess.Popen]:
+    """Ranks without a switch, one a namespace, that run a module of bench/workers; they tell each other through files
+    where they listen. `more`: what the module takes beside."""
+    meeting = control.with_suffix(".meeting")
+    meeting.mkdir()
+    words = [sys.executable, "-m", module, str(control), str(meeting), link]
+    return [
+        spawn(
+            [*site.command(rank), *words, site.address(rank), str(rank), str(site.world), str(timeout_s), *more],
+            site,
+            log,
+        )
+        for rank in range(site.world)
+    ]
+
+
 class NetfoldHosts:
     """Netfold without a switch: the ranks fold among themselves, by each of the algorithms in turn."""
 
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(self, plans: Sequence[HostPlan]) -> None:
+    def __init__(self, plans: Sequence[HostPlan], wire: str) -> None:
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans
+        self._wire = wire
 
     def wire(self, wanted: str) -> str:
         """Any of them."""
         return wanted
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
-        """A rank a namespace; they tell each other through files where they listen. Shared memory only where all
-        ranks are on one machine: the namespaces of a lab are separate machines."""
-        meeting = control.with_suffix(".meeting")
-        meeting.mkdir()
-        shared = "shm" if site.namespace(0) is None else "tcp"
-        module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared]
+        """Shared memory, and this machine's tuning table, only where all ranks are on one machine: the namespaces of a
+        lab are separate machines."""
+        is_local = site.namespace(0) is None
+        choices = None
+        if is_local and AUTO in self.algorithms:
+            choices = choices_for(site.world, "shm", self._wire, named_table())
         plans = json.dumps([asdict(plan) for plan in self._plans])
-        return [
-            spawn(
-                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans],
-                site,
-                log,
-            )
-            for rank in range(site.world)
-        ]
+        more = (plans, choices.to_json()) if choices is not None else (plans,)
+        link = "shm" if is_local else "tcp"
+        return spawn_hosts("netfold.bench.workers.host", site, control, log, timeout_s, link, *more)
 
 
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}
