@@ -20,10 +20,11 @@ PYTHON_FOLDER = ROOT / "python" / "netfold"
 
 # What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
 PYTHON_MAY_IMPORT = {
-    "torch": set(),
     "schedules": set(),
     "lab": set(),
-    "bench": {"torch", "lab", "schedules"},
+    "chooser": {"schedules"},
+    "torch": {"chooser"},
+    "bench": {"torch", "lab", "schedules", "chooser"},
     "demo": {"torch", "bench", "lab"},
     "cli": {"torch", "bench", "lab", "demo", "schedules"},
 }

@@ -108,7 +108,6 @@ def _tune(
     from netfold.bench import tuning, tuning_report
     from netfold.bench.report import envelope, print_json
     from netfold.chooser.lookup import LINKS, conditions_here, named_table
-    from netfold.chooser.table import read
     from netfold.lab.errors import UsageError
 
     if link not in LINKS:
@@ -117,8 +116,7 @@ def _tune(
         raise UsageError(f"--picture ends in {', '.join(tuning_report.PICTURES)}, not {picture.name}")
     conditions = conditions_here(link, plan.wire, plan.repeat)
     if only_show:
-        path = tuning.path_for(conditions, named_table())
-        table = read(path)
+        table, path = tuning.kept(conditions, named_table())
     else:
         grid = tuning.grid_of(ranks, sizes or tuning.SIZES, names)
         notebook = tuning.Notebook(conditions, named_table(), again)

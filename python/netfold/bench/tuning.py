@@ -91,6 +91,18 @@ def path_for(conditions: Conditions, named: str) -> Path:
     return Path(named) if named else path_of(conditions)
 
 
+def kept(conditions: Conditions, named: str) -> tuple[Table, Path]:
+    """The table there is, and its file. Raises TuningError where there is none, or none that can be read."""
+    path = path_for(conditions, named)
+    try:
+        return read(path), path
+    except FileNotFoundError:
+        said = f"there is no table at {path}: --tune without --show measures one"
+    except (OSError, TableError) as error:
+        said = f"{error}; --tune without --show measures a new one"
+    raise TuningError(said)
+
+
 class Notebook:
     """The table being measured, on disk after every addition."""
 

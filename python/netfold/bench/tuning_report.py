@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from netfold.chooser.table import Table
 COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#da8bc3", "#8c8c8c", "#ccb974", "#64b5cd")
 PICTURES = (".png", ".svg", ".pdf")
 SUBDIVISIONS = 4  # of a doubling of the size, in the picture
+SPREAD_MAX = 1.5
+BUSY = "Repetitions differ by {:.1f} times at the median point: the machine was busy. Tune with --again when it is not."
 NARROW = 2  # letters of an algorithm of one word, in the grid
 
 
@@ -32,7 +35,8 @@ def show(table: Table, path: Path) -> None:
     console = Console()
     for each in (_times(table), _regions(model), _costs(model)):
         console.print(each)
-    for line in (*accuracy_lines(table), f"Table: {path}, of {table.date}, {_conditions(table)}"):
+    busy = [BUSY.format(spread(table))] if spread(table) > SPREAD_MAX else []
+    for line in (*accuracy_lines(table), *busy, f"Table: {path}, of {table.date}, {_conditions(table)}"):
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -43,6 +47,11 @@ def accuracy_lines(table: Table) -> list[str]:
         ("a number of ranks between", between_worlds(table)),
     )
     return [f"Held out, {name}: {_sentence(found)}" for name, found in parts if found is not None]
+
+
+def spread(table: Table) -> float:
+    """How many times the least repetition the largest is, at the median point: 1 on a machine with nothing else."""
+    return statistics.median(max(point.time_s) / min(point.time_s) for point in table.points) if table.points else 1.0
 
 
 def _sentence(found: Accuracy) -> str:
@@ -104,6 +113,7 @@ def _regions(model: Model) -> RichTable:
 
 def _costs(model: Model) -> RichTable:
     shown = RichTable(title="Model: steps x alpha + bytes sent x beta + bytes folded x gamma", box=SIMPLE_HEAD)
+    shown.caption = "Where a schedule folds a fixed part of what it sends, the two cannot be told apart: one has all."
     for name in ("algorithm", "alpha, us", "1/beta, GB/s", "1/gamma, GB/s"):
         shown.add_column(name, justify="left" if name == "algorithm" else "right")
     for name, costs in sorted(model.costs.items()):
