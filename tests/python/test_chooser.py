@@ -6,6 +6,8 @@ import itertools
 import json
 import logging
 import math
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -335,13 +337,6 @@ def test_a_table_of_elsewhere_or_of_before(cache: Path, caplog: pytest.LogCaptur
 # A group.
 
 
-@pytest.fixture
-def quiet_logger() -> Iterator[None]:
-    before = logger.level, list(logger.handlers), logger.propagate
-    yield
-    logger.level, logger.handlers, logger.propagate = before
-
-
 LARGE = 100_000
 
 
@@ -385,14 +380,26 @@ def test_ranks_with_different_tables_run_rank_0s(tmp_path: Path) -> None:
         assert sent_bytes == pytest.approx(4 * elements, rel=0.05)
 
 
-def _without_a_table_body(rank: int, world: int) -> None:
-    tensor = torch.full((1000,), float(rank))
-    dist.all_reduce(tensor)
-    assert torch.equal(tensor, torch.full((1000,), world * (world - 1) / 2))
+def _spoilt_body(rank: int, meeting: str, folder: str, world: int) -> None:
+    """Standard error goes to a file a rank."""
+    with Path(folder, f"{rank}.err").open("w") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=world)
+    for _ in range(2):
+        tensor = torch.full((1000,), float(rank))
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full((1000,), world * (world - 1) / 2))
 
 
-@pytest.mark.usefixtures("quiet_logger")
-def test_a_group_whose_table_is_spoilt_goes_by_the_rule(tmp_path: Path) -> None:
-    (tmp_path / "spoilt.json").write_text("{")
-    environment = {"NETFOLD_ALGORITHM": "auto", "NETFOLD_TUNING": str(tmp_path / "spoilt.json"), "NETFOLD_LOG": "info"}
-    values(run_ranks(_without_a_table_body, 3, world=3, environment=environment))
+def test_a_group_whose_table_is_spoilt_says_so_and_goes_by_the_rule(tmp_path: Path) -> None:
+    table = tmp_path / "spoilt.json"
+    table.write_text("{")
+    environment = {"NETFOLD_ALGORITHM": "auto", "NETFOLD_TUNING": str(table), "NETFOLD_LOG": "info"}
+    values(run_ranks(_spoilt_body, str(tmp_path), 3, world=3, environment=environment, joins=False))
+    said = [(tmp_path / f"{rank}.err").read_text() for rank in range(3)]
+    lines = [line for line in said[0].splitlines() if line.startswith("netfold: ")]
+    assert [word in line for word, line in zip((str(table), "auto", "3.9 KiB on 3 ranks"), lines, strict=True)] == [
+        True
+    ] * 3
+    assert "recursive-doubling (built-in rule" in lines[2]
+    assert "netfold:" not in said[1] + said[2]
