@@ -107,18 +107,13 @@ class Notebook:
     """The table being measured, on disk after every addition."""
 
     def __init__(self, conditions: Conditions, named: str = "", again: bool = False) -> None:
-        """Takes up what was measured before under the same conditions, unless `again`; then nothing is kept.
-
-        `named` is the table's file; with none it is this machine's. Raises TuningError where it cannot be written.
-        """
+        """Takes up what was measured before under the same conditions: the part of a run that did not end, else the
+        table; nothing if `again`. `named` is the table's file; with none it is this machine's."""
         self.path = path_for(conditions, named)
         self.part = self.path.with_name(f"{self.path.name}.part")
         self.table = Table(conditions, _today())
         if not again:
-            found = [_matching(path, conditions) for path in (self.path, self.part)]
-            points = [point for table in found if table is not None for point in table.points]
-            dates = [table.date for table in found if table is not None]
-            self.table = self.table.with_points(points, max(dates, default=_today()))
+            self.table = _matching(self.part, conditions) or _matching(self.path, conditions) or self.table
 
     def lacks(self, grid: Grid) -> list[tuple[int, int, tuple[str, ...]]]:
         """Cells of the grid with the algorithms that have no point yet."""
@@ -145,7 +140,7 @@ class Notebook:
             kept = f"; the points measured before are in {self.part}" if self.part.is_file() else ""
             raise TuningError(
                 f"cannot write {path}: {error.strerror}{kept}. Make room, or name another file in NETFOLD_TUNING; the "
-                "same command then goes on where this one stopped"
+                "same command, without --again, then goes on where this one stopped"
             ) from error
 
 
@@ -160,7 +155,7 @@ def tune_with_bar(notebook: Notebook, grid: Grid, timeout_s: float) -> Table:
             return tune(notebook, grid, timeout_s, progress)
     except BaseException:
         kept = len(notebook.table.points)
-        print(f"netfold: {kept} points are kept; the same command goes on from there", file=sys.stderr)
+        print(f"netfold: {kept} points are kept; without --again the same command goes on from there", file=sys.stderr)
         raise
 
 
