@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 from netfold import algorithms
 from netfold.chooser.model import Model
@@ -16,6 +17,7 @@ from netfold.log import logger
 from netfold.machine import this_machine
 
 CLASS_MIN, CLASS_MAX = 2, 34  # 4 bytes to 16 GiB; what is below or above goes with these
+SIZES_REMEMBERED = 1024  # a training step's tensors have the same sizes every time
 RULE = "built-in rule: no table for this group; `netfold bench allreduce --tune` measures one"
 
 
@@ -94,9 +96,13 @@ class Chooser:
         self._choices = choices
         self._level = level
         self._said: set[tuple[int, str]] = set()
+        self._remembered = lru_cache(SIZES_REMEMBERED)(self._choose)
 
     def __call__(self, size_bytes: int, ranks: int) -> str:
         """The algorithm for a tensor of so many bytes."""
+        return self._remembered(size_bytes, ranks)
+
+    def _choose(self, size_bytes: int, ranks: int) -> str:
         known = self._choices if self._choices is not None and self._choices.ranks == ranks else None
         choice = known.of(size_bytes) if known is not None else None
         algorithm = choice.algorithm if choice is not None else algorithms.choose(size_bytes, ranks)
