@@ -35,7 +35,7 @@ from netfold.chooser.choices import (
     time_text,
 )
 from netfold.chooser.model import Costs, Model, fit
-from netfold.chooser.table import Conditions, Point, Table, TableError, path_of, read, write
+from netfold.chooser.table import WORLD_MAX, Conditions, Point, Table, TableError, path_of, read, write
 from netfold.chooser.work import serves, work_of
 from netfold.log import logger
 from netfold.machine import Machine, this_machine
@@ -126,7 +126,7 @@ def test_alpha_beta_and_gamma_are_told_apart_where_the_schedules_differ() -> Non
 
 
 @settings(max_examples=30)
-@given(st.lists(st.floats(1e-7, 10), min_size=1, max_size=12), st.sampled_from(MEASURED))
+@given(st.lists(st.floats(1e-9, 1e6), min_size=1, max_size=12), st.sampled_from(MEASURED))
 def test_any_times_have_a_model_and_measured_points_are_kept(times: list[float], name: str) -> None:
     cells = itertools.product(SIZES, WORLDS)
     points = [Point(name, world, size, (time_s,)) for time_s, (size, world) in zip(times, cells, strict=False)]
@@ -235,7 +235,7 @@ names = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=20)
 points = st.builds(
     Point,
     names,
-    st.integers(1, 1 << 16),
+    st.integers(1, WORLD_MAX),
     st.integers(1, 1 << 40),
     st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=9).map(tuple),
 )
@@ -284,7 +284,7 @@ def spoil(text: str) -> Iterator[str]:
                 {"time_s": [1e999]},
                 {"time_s": 1.0},
                 {"workers": 1.5},
-                {"workers": 1 << 20},
+                {"workers": WORLD_MAX + 1},
                 {"size_bytes": 0},
                 {"algorithm": 7},
             )

@@ -36,6 +36,8 @@ def test_auto_goes_by_size_and_world() -> None:
     assert [choose(size, 6) for size in (4, 32 * KIB, MIB)] == ["recursive-doubling", "ring", "ring"]
     assert HostPlan(AUTO).for_tensor(2 * MIB, 8) == {"algorithm": "ring"}
     assert HostPlan("hierarchical", group=4).for_tensor(4, 8)["between"] == "recursive-doubling"
+    assert HostPlan("hierarchical", group=4).for_tensor(4, 8, lambda size, ranks: f"{size}/{ranks}")["between"] == "4/2"
+    assert HostPlan(AUTO).for_tensor(4, 8, lambda size, ranks: f"{size}/{ranks}") == {"algorithm": "4/8"}
 
 
 @pytest.mark.parametrize(

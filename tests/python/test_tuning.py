@@ -25,7 +25,7 @@ from netfold.chooser.table import Point, Table, read
 from netfold.lab.errors import UsageError
 
 pytestmark = pytest.mark.timeout(180)
-TUNE = [sys.executable, "-c", "from netfold.cli import main; main()", "bench", "allreduce", "--tune"]
+BENCH = [sys.executable, "-c", "from netfold.cli import main; main()", "bench", "allreduce"]
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -39,8 +39,12 @@ class Tuning:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """To its end."""
+        return self.bench("--tune", *words)
+
+    def bench(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command that compares, which goes by the same table."""
         return subprocess.run(
-            [*TUNE, *words],
+            [*BENCH, *words],
             capture_output=True,
             text=True,
             timeout=150,
@@ -50,7 +54,7 @@ class Tuning:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """And do not wait."""
-        return subprocess.Popen([*TUNE, *words], stderr=subprocess.PIPE, text=True, env=self.environment)
+        return subprocess.Popen([*BENCH, "--tune", *words], stderr=subprocess.PIPE, text=True, env=self.environment)
 
 
 @pytest.fixture
@@ -99,6 +103,10 @@ def test_a_small_table_from_measuring_to_the_picture(command: Tuning, tmp_path: 
     for word in ("Median times", "Choices", "1/beta", "Held out, a size", "rd "):
         assert word in shown.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+    auto = command.bench("--ranks", "3", "--algorithm", "auto", "--against", "", "--repeat", "1", "--json")
+    assert auto.returncode == 0, auto.stderr
+    assert [one["same_bits"] for one in json.loads(auto.stdout)["results"]] == [True]
 
     more = command.run(*grid[:2], "--size-bytes", "1024", "--repeat", "2", "--algorithm", "ring,binomial", "--json")
     assert more.returncode == 0, more.stderr

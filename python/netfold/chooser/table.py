@@ -18,7 +18,8 @@ from netfold.machine import Machine
 
 VERSION = 1  # of the file; others are refused
 SIZE_MAX = 1 << 40
-WORLD_MAX = 1 << 16
+WORLD_MAX = 64  # the schedules of every world are counted when a group is made: that must not take seconds
+COUNT_MAX = 1 << 16  # of cores, of repetitions
 
 
 class TableError(ValueError):
@@ -166,9 +167,9 @@ def _table(read: Any) -> Table:
     said = _member(read, "conditions", dict)
     machine = _member(said, "machine", dict)
     conditions = Conditions(
-        Machine(_member(machine, "cpu", str), _number(machine, "cores", WORLD_MAX)),
+        Machine(_member(machine, "cpu", str), _number(machine, "cores", COUNT_MAX)),
         **{name: _member(said, name, str) for name in ("netfold", "link", "format")},
-        repeat=_number(said, "repeat", WORLD_MAX),
+        repeat=_number(said, "repeat", COUNT_MAX),
     )
     date = _member(read, "date", str)
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
