@@ -91,6 +91,7 @@ def test_a_small_table_from_measuring_to_the_picture(command: Tuning, tmp_path: 
     for one in report["results"]:
         assert len(one["time_s"]) == 2
         assert min(one["time_s"]) > 0
+    assert report["parameters"]["held_out"]["size"]["points"] == 4
     chosen = [(one["workers"], one["size_bytes"]) for one in report["results"] if one["is_choice"]]
     assert len(chosen) == len(set(chosen)) == 6
     table = read(command.table)

@@ -52,8 +52,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Measure an all-reduce between processes of this machine, ours and the peers', interleaved in one run.
 
-        With --tune: find out which algorithm is fastest here at which size and number of ranks. The table is kept in
-        the user's cache folder (or the file that NETFOLD_TUNING names), and NETFOLD_ALGORITHM=auto goes by it.
+        With --tune: find out which algorithm is fastest here at which size and number of ranks.
+        NETFOLD_ALGORITHM=auto goes by it. Kept in the user's cache folder, or the file that NETFOLD_TUNING names.
         """
         from netfold.bench import comparison
         from netfold.bench.screen import progress_bar
@@ -121,10 +121,12 @@ def _tune(
         grid = tuning.grid_of(ranks, sizes or tuning.SIZES, names)
         notebook = tuning.Notebook(conditions, named_table(), again)
         table, path = tuning.tune_with_bar(notebook, grid, plan.timeout_s), notebook.path
+    if not table.points:
+        raise tuning.TuningError(f"{path} has no points: none of the algorithms served")
     if picture is not None:
         tuning_report.draw(table, picture)
     if as_json:
-        told = {"workers": ranks, "tune": True, "table": str(path), "link": link, **plan.parameters()}
+        told = {"tune": True, "workers": ranks, "table": str(path), **tuning_report.parameters(table)}
         print_json(envelope("bench allreduce", told, tuning_report.entries(table)))
     else:
         tuning_report.show(table, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,20 @@ def _costs(model: Model) -> RichTable:
         rates = [f"{1e-9 / cost:.2f}" if cost > 0 else "free" for cost in (costs.beta, costs.gamma)]
         shown.add_row(name, f"{costs.alpha * 1e6:.2f}", *rates)
     return shown
+
+
+def parameters(table: Table) -> dict[str, Any]:
+    """`parameters` of the JSON object: what the table's points share, and what held-out points say of the model."""
+    said = table.conditions
+    held_out = {"size": between_sizes(table), "workers": between_worlds(table)}
+    return {
+        "link": said.link,
+        "format": said.format,
+        "repeat": said.repeat,
+        "size_bytes": table.sizes,
+        "date": table.date,
+        "held_out": {name: None if found is None else asdict(found) for name, found in held_out.items()},
+    }
 
 
 def entries(table: Table) -> list[dict[str, Any]]:

@@ -103,13 +103,14 @@ class Chooser:
         return self._remembered(size_bytes, ranks)
 
     def _choose(self, size_bytes: int, ranks: int) -> str:
-        known = self._choices if self._choices is not None and self._choices.ranks == ranks else None
-        choice = known.of(size_bytes) if known is not None else None
-        algorithm = choice.algorithm if choice is not None else algorithms.choose(size_bytes, ranks)
+        if self._choices is None or self._choices.ranks != ranks:
+            algorithm, why = algorithms.choose(size_bytes, ranks), RULE
+        else:
+            choice = self._choices.of(size_bytes)
+            algorithm, why = choice.algorithm, _why(size_bytes, choice, self._choices.source)
         said = class_of(size_bytes), algorithm
         if said not in self._said:
             self._said.add(said)
-            why = _why(size_bytes, choice, known.source) if choice is not None and known is not None else RULE
             logger.log(self._level, "netfold: %s on %d ranks: %s (%s)", size_text(size_bytes), ranks, algorithm, why)
         return algorithm
 
@@ -132,7 +133,6 @@ def size_text(size_bytes: int) -> str:
 
 def time_text(time_s: float) -> str:
     """`3.1 ms`: two digits and the unit that suits."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if time_s >= 0.9995 * factor or unit == "us":
-            return f"{time_s / factor:.{1 if time_s / factor < 99.95 else 0}f} {unit}"
-    raise AssertionError
+    unit, factor = next((each for each in (("s", 1.0), ("ms", 1e-3)) if time_s >= each[1]), ("us", 1e-6))
+    value = time_s / factor
+    return f"{value:.{1 if value < 99.95 else 0}f} {unit}"
