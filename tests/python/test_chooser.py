@@ -35,7 +35,7 @@ from netfold.chooser.choices import (
     time_text,
 )
 from netfold.chooser.model import Costs, Model, fit
-from netfold.chooser.table import WORLD_MAX, Conditions, Point, Table, TableError, path_of, read, write
+from netfold.chooser.table import WORLD_MAX, Conditions, Point, Table, TableError, conditions_here, path_of, read, write
 from netfold.chooser.work import serves, work_of
 from netfold.log import logger
 from netfold.machine import Machine, this_machine
@@ -294,7 +294,7 @@ def spoil(text: str) -> Iterator[str]:
 
 
 def test_a_spoilt_table_is_a_warning_that_names_it_and_the_rule(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    here = lookup.conditions_here("shm", "fp32")
+    here = conditions_here("shm", "fp32")
     path = path_of(here)
     assert lookup.choices_for(4, "shm", "fp32") is None
     assert caplog.records == [], "no table at all is nothing to warn of"
@@ -317,7 +317,7 @@ def test_a_spoilt_table_is_a_warning_that_names_it_and_the_rule(cache: Path, cap
 
 
 def test_a_table_of_elsewhere_or_of_before(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    here = lookup.conditions_here("shm", "fp32")
+    here = conditions_here("shm", "fp32")
     write(plain_table(replace(here, machine=Machine("Another", 64))), path_of(here))
     assert lookup.choices_for(4, "shm", "fp32") is None
     assert "Another" in caplog.text
@@ -364,7 +364,7 @@ def _goes_by_one_table_body(rank: int, folder: str, world: int) -> tuple[str, in
 
 def test_ranks_with_different_tables_run_rank_0s(tmp_path: Path) -> None:
     """Rank 0's table says binomial, 1's ring, 2's is spoilt, 3 has none. Binomial is told by who sends how much."""
-    here = lookup.conditions_here("shm", "fp32")
+    here = conditions_here("shm", "fp32")
     write(plain_table(here, "binomial"), tmp_path / "0.json")
     write(plain_table(here, "ring"), tmp_path / "1.json")
     (tmp_path / "2.json").write_text("spoilt")

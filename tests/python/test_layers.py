@@ -26,7 +26,7 @@ PYTHON_MAY_IMPORT = {
     "torch": {"chooser"},
     "bench": {"torch", "lab", "schedules", "chooser"},
     "demo": {"torch", "bench", "lab"},
-    "cli": {"torch", "bench", "lab", "demo", "schedules"},
+    "cli": {"torch", "bench", "lab", "demo", "schedules", "chooser"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs"}

@@ -19,9 +19,8 @@ import typer
 from typer.testing import CliRunner
 
 from netfold.bench import allreduce, tuning, tuning_report
-from netfold.chooser.lookup import conditions_here
 from netfold.chooser.model import Model
-from netfold.chooser.table import Point, Table, read
+from netfold.chooser.table import Point, Table, conditions_here, read
 from netfold.lab.errors import UsageError
 
 pytestmark = pytest.mark.timeout(180)

@@ -107,7 +107,8 @@ def _tune(
     """Measure what the table lacks (unless `only_show`), then show it. `plan` has checked what both ways share."""
     from netfold.bench import tuning, tuning_report
     from netfold.bench.report import envelope, print_json
-    from netfold.chooser.lookup import LINKS, conditions_here, named_table
+    from netfold.chooser.lookup import named_table
+    from netfold.chooser.table import LINKS, conditions_here
     from netfold.lab.errors import UsageError
 
     if link not in LINKS:

@@ -6,20 +6,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import netfold
 from netfold.chooser.choices import Choices, choices_of
 from netfold.chooser.model import Model
-from netfold.chooser.table import Conditions, Table, TableError, path_of, read
+from netfold.chooser.table import Conditions, Table, TableError, conditions_here, path_of, read
 from netfold.log import logger
 from netfold.machine import this_machine
 
 AGAIN = "netfold: {}. Until `netfold bench allreduce --tune` is run again, auto goes by its built-in rule"
-LINKS = ("shm", "tcp")
-
-
-def conditions_here(link: str, wire: str, repeat: int = 5) -> Conditions:
-    """Those of a table measured by this netfold on this machine."""
-    return Conditions(this_machine(), netfold.__version__, link, wire, repeat)
 
 
 def named_table() -> str:

@@ -14,8 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from netfold.machine import Machine
+import netfold
+from netfold.machine import Machine, this_machine
 
+LINKS = ("shm", "tcp")
 VERSION = 1  # of the file; others are refused
 SIZE_MAX = 1 << 40
 WORLD_MAX = 64  # the schedules of every world are counted when a group is made: that must not take seconds
@@ -55,6 +57,11 @@ class Conditions:
     link: str
     format: str = "fp32"
     repeat: int = 5
+
+
+def conditions_here(link: str, wire: str, repeat: int = 5) -> Conditions:
+    """Those of a table measured by this netfold on this machine."""
+    return Conditions(this_machine(), netfold.__version__, link, wire, repeat)
 
 
 @dataclass(frozen=True)

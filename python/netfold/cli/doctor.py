@@ -16,6 +16,7 @@ CHECKS = (
     package.extension,
     package.switch_program,
     package.torch,
+    package.tuning,
     sockets.offloads,
     sockets.buffers,
     machine.cores,
