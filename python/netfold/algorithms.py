@@ -1,8 +1,10 @@
 """All-reduce algorithms by name: what a user asks for, and what that means for one tensor.
 
 `in-network` is folded by a switch. The others are *host algorithms*: the ranks fold among themselves, by a schedule of
-core/schedule. `auto` takes the host algorithm by the tensor's size and the number of ranks:
+core/schedule. `auto` takes a host algorithm by the tensor's size and the number of ranks: by what was measured on this
+machine (netfold/chooser), and where nothing was, by this rule:
 
+    on one machine           direct: in memory that all ranks share, whatever the size
     below 32 KiB             recursive-doubling: log n steps, and latency is all that counts
     up to 1 MiB              halving-doubling where n is a power of two: 2 log n steps of few bytes
     above, or n is not one   ring: 2(n-1) steps; a rank sends 2(n-1)/n of the tensor, whatever n is
@@ -12,32 +14,51 @@ Halving-doubling serves other n too, but some ranks then hand over their whole t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 IN_NETWORK = "in-network"
 AUTO = "auto"
-HOST_ALGORITHMS = (
-    "ring",
-    "direct",
-    "halving-doubling",
-    "recursive-doubling",
-    "rabenseifner",
-    "binomial",
-    "star",
-    "double-binary-tree",
-    "hierarchical",
-    "hdrm",
-)
-HOST_CHOICES = (*HOST_ALGORITHMS, AUTO)
-CHOICES = (IN_NETWORK, *HOST_CHOICES)
 
 SMALL_BYTES = 32 << 10
 LARGE_BYTES = 1 << 20
 
+Choose = Callable[[int, int], str]
+"""(bytes of a tensor, number of ranks): the host algorithm to take; alike on all ranks."""
+
+
+@cache
+def host_algorithms() -> tuple[str, ...]:
+    """Those of the core's algorithms by which ranks all-reduce among themselves.
+
+    The core is asked when this is first called, not before: `netfold --help` does without the extension.
+    """
+    from netfold import _core
+
+    def is_one(name: str) -> bool:
+        try:
+            steps = _core.schedule(name, 2, 0, 2, sub_nodes=1, switches=2, group=1)
+        except ValueError:  # a barrier
+            return False
+        return all(peer >= 0 for step in steps for _, peer, _, _ in step)  # below 0: the switch
+
+    return tuple(name for name, _ in _core.algorithms() if is_one(name))
+
+
+def host_choices() -> tuple[str, ...]:
+    """What a user may ask for where there is no switch."""
+    return (*host_algorithms(), AUTO)
+
+
+def choices() -> tuple[str, ...]:
+    """What a user may ask for."""
+    return (IN_NETWORK, *host_choices())
+
 
 def choose(size_bytes: int, world: int) -> str:
-    """The algorithm `auto` takes for a tensor of so many bytes on so many ranks; alike on all of them."""
+    """The built-in rule between machines, a `Choose`: bytes of a tensor and number of ranks to an algorithm."""
     if size_bytes < SMALL_BYTES:
         return "recursive-doubling"
     is_power_of_two = world & (world - 1) == 0
@@ -47,6 +68,11 @@ def choose(size_bytes: int, world: int) -> str:
 def choose_broadcast(size_bytes: int) -> str:
     """How a tensor of so many bytes is broadcast: down a tree, or from rank to rank, each sending it once."""
     return "binomial" if size_bytes < SMALL_BYTES else "ring"
+
+
+def choose_on_one_machine(size_bytes: int, world: int) -> str:
+    """The built-in rule among ranks of one machine."""
+    return "direct"
 
 
 def bigraph_of(text: str) -> tuple[int, int]:
@@ -66,14 +92,18 @@ class HostPlan:
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
 
-    def for_tensor(self, size_bytes: int, world: int) -> dict[str, Any]:
-        """The named arguments of `HostGroup.all_reduce`."""
+    def for_tensor(self, size_bytes: int, world: int, choose: Choose = choose) -> dict[str, Any]:
+        """The named arguments of `HostGroup.all_reduce`; `choose` is what `auto` goes by."""
         if self.algorithm == "hdrm":
             return {"algorithm": "hdrm", "sub_nodes": self.bigraph[0], "switches": self.bigraph[1]}
         if self.algorithm == "hierarchical":
-            machines = -(-world // max(1, self.group))
-            return {"algorithm": "hierarchical", "group": self.group, "between": choose(size_bytes, machines)}
+            between = choose(size_bytes, self.parties(world))
+            return {"algorithm": "hierarchical", "group": self.group, "between": between}
         return {"algorithm": choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm}
+
+    def parties(self, world: int) -> int:
+        """How many take part in what `choose` is asked for: the ranks, or with hierarchical their machines."""
+        return -(-world // max(1, self.group)) if self.algorithm == "hierarchical" else world
 
     def check(self, world: int) -> None:
         """Raises ValueError where the algorithm cannot serve so many ranks, before any data moves."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from netfold.chooser.table import Point, Table, conditions_here, path_of, write
 from netfold.cli import doctor
 from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
 
@@ -117,3 +119,16 @@ def test_the_probe_sockets_are_closed() -> None:
     sockets.offloads()
     sockets.buffers()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_tuned_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    here = conditions_here("shm", "fp32")
+    assert package.tuning() == [Check("tuning", SLOW, package.tuning()[0].found, "netfold bench allreduce --tune")]
+    write(Table(here, "2026-11-20", (Point("ring", 2, 1024, (0.001,)),)), path_of(here))
+    assert package.tuning() == [Check("tuning", OK, "1 points of 2026-11-20")]
+    write(Table(replace(here, netfold="0.0.1"), "2026-11-20"), path_of(here))
+    assert "0.0.1" in package.tuning()[0].found
+    path_of(here).write_text("{")
+    assert package.tuning()[0].status == SLOW
+    assert str(path_of(here)) in package.tuning()[0].found

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from netfold import _core
-from netfold.algorithms import AUTO, HOST_ALGORITHMS, HOST_CHOICES, HostPlan, choose
+from netfold.algorithms import AUTO, HostPlan, choose, host_algorithms, host_choices
 from netfold.torch import Options
 from netfold.torch.host_group import addresses_of, machine_size, publish
 from torch_ranks import run_ranks, values
@@ -25,7 +25,8 @@ TIMEOUT_S = 4.0
 
 
 def test_every_all_reduce_of_the_core_can_be_asked_for() -> None:
-    assert {name for name, _ in _core.algorithms()} == {*HOST_ALGORITHMS, "in-network", "dissemination"}
+    assert {name for name, _ in _core.algorithms()} == {*host_algorithms(), "in-network", "dissemination"}
+    assert host_choices() == (*host_algorithms(), AUTO)
 
 
 def test_auto_goes_by_size_and_world() -> None:
@@ -35,6 +36,8 @@ def test_auto_goes_by_size_and_world() -> None:
     assert [choose(size, 6) for size in (4, 32 * KIB, MIB)] == ["recursive-doubling", "ring", "ring"]
     assert HostPlan(AUTO).for_tensor(2 * MIB, 8) == {"algorithm": "ring"}
     assert HostPlan("hierarchical", group=4).for_tensor(4, 8)["between"] == "recursive-doubling"
+    assert HostPlan("hierarchical", group=4).for_tensor(4, 8, lambda size, ranks: f"{size}/{ranks}")["between"] == "4/2"
+    assert HostPlan(AUTO).for_tensor(4, 8, lambda size, ranks: f"{size}/{ranks}") == {"algorithm": "4/8"}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_who_did_not_come_and_who_failed_is_named() -> None:
 
 def _groups(world: int, **more: Any) -> Iterator[tuple[str, Any]]:
     """A group for each algorithm that serves so many ranks."""
-    for algorithm in HOST_CHOICES:
+    for algorithm in host_choices():
         own: dict[str, Any] = {}
         if algorithm == "hdrm":
             if world not in (2, 4):

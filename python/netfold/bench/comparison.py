@@ -19,9 +19,9 @@ from netfold.lab.spec import Faults, LabSpec
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
-ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
 INTERFACES = ("python", "c")
+SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
 FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
@@ -73,9 +73,10 @@ class Plan:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")
 
     def _check_choices(self) -> None:
+        known = (*algorithms.choices(), NONE) if self.algorithm not in (IN_NETWORK, NONE) else (self.algorithm,)
         for name in self.algorithm.split(","):
-            if name not in ALGORITHMS or (name == NONE and self.algorithm != NONE):
-                raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
+            if name not in known or (name == NONE and self.algorithm != NONE):
+                raise UsageError(f"--algorithm is one of {', '.join(known)}, not {self.algorithm}")
         if self.wire not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
         for peer in self.against:
@@ -133,7 +134,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts, plan.interface)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([NetfoldHosts(hosts, plan.wire, plan.interface)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:

@@ -9,6 +9,8 @@ crosses the measured links) and then speaks lines of plain words:
     -> `run START_NS ALGORITHM ITERATIONS`            starts at that time of CLOCK_MONOTONIC, the same on all ranks
     <- `done ELAPSED_NS MAX_ABS_ERROR DIGEST`         one iteration's time on average; or `error SENTENCE`
     -> `quit`
+
+Ranks that tune (bench/workers/tuning.py) know two other words in place of `prepare` and `run`.
 """
 
 from __future__ import annotations

@@ -72,6 +72,10 @@ class Team:
             time.sleep(processes.POLL_S)
         processes.end_children(self._ranks.processes)
 
+    def ask(self, line: str) -> list[str]:
+        """Tell every rank the same; their answers by rank."""
+        return self._ranks.ask([line] * self._site.world, self._timeout_s)
+
     def prepare(self, tensor: Tensor, wire: str) -> None:
         """Hand every rank its tensor."""
         lines = [f"prepare {tensor.count} {tensor.dtype} {wire} {path} {tensor.expected}" for path in tensor.inputs]
@@ -80,7 +84,7 @@ class Team:
     def run(self, algorithm: str, iterations: int) -> list[tuple[float, float, str]]:
         """All-reduces in a row: seconds of one, largest error and digest of the last result, by rank."""
         start_ns = time.monotonic_ns() + int(START_DELAY_S * 1e9)
-        answers = self._ranks.ask([f"run {start_ns} {algorithm} {iterations}"] * self._site.world, self._timeout_s)
+        answers = self.ask(f"run {start_ns} {algorithm} {iterations}")
         fields = [answer.split() for answer in answers]
         return [(int(elapsed) / 1e9, float(error), digest) for _, elapsed, error, digest in fields]
 

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import netfold
+from netfold.machine import this_machine
 
 
 def machine() -> dict[str, Any]:
     """What was measured on."""
-    model = platform.machine()
+    found = this_machine()
     memory_kib = 0
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemTotal"):
             memory_kib = int(line.split()[1])
     return {
-        "cpu": model,
-        "cores": os.cpu_count(),
+        "cpu": found.cpu,
+        "cores": found.cores,
         "memory_bytes": memory_kib * 1024,
         "kernel": platform.release(),
         "python": platform.python_version(),

@@ -7,23 +7,53 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from netfold.bench.report import envelope, print_json
 from netfold.bench.tables import results_table
+
+SPEED_PERIOD_S = 300.0  # over which the time left is reckoned
 
 
 @contextmanager
 def progress_bar(steps: int) -> Iterator[Callable[[str], None]]:
     """Yields the function that tells what was just done. `starting...` and the like do not count as steps."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _bar(MofNCompleteColumn(), TimeElapsedColumn()) as bar:
         task = bar.add_task("building", total=steps)
 
         def tell(what: str) -> None:
             bar.update(task, description=what, advance=0 if what.startswith("starting") else 1)
 
         yield tell
+
+
+@contextmanager
+def weighted_bar(total: float, done: float = 0) -> Iterator[Callable[[str, float], None]]:
+    """As progress_bar, for steps that take unlike times: each is told with its weight. Shows the time left."""
+    with _bar(TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("building", total=total, completed=done)
+        yield lambda what, weight: bar.update(task, description=what, advance=weight)
+
+
+def _bar(*columns: ProgressColumn) -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        console=console,
+        transient=True,
+        speed_estimate_period=SPEED_PERIOD_S,
+    )
 
 
 def show(command: str, title: str, parameters: dict[str, Any], entries: list[dict[str, Any]], as_json: bool) -> None:

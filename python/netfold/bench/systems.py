@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Protocol
 
 import netfold
-from netfold.algorithms import HostPlan
+from netfold.algorithms import AUTO, HostPlan
 from netfold.bench.c_ranks import mpi_rank, netfold_rank
 from netfold.bench.control import MeasurementError, check_running, tail
 from netfold.bench.sites import Site
+from netfold.chooser.lookup import choices_for, named_table
 from netfold.lab import processes
 
 SWITCH_PORT = 41000
@@ -169,6 +170,24 @@ class Netfold:
         return ready.read_text()
 
 
+def spawn_hosts(
+    program: Sequence[str], site: Site, control: Path, log: Path, timeout_s: float, link: str, *more: str
+) -> list[subprocess.Popen]:
+    """Ranks without a switch, one a namespace, that run a program of bench/workers; they tell each other through files
+    where they listen. `more`: what it takes beside."""
+    meeting = control.with_suffix(".meeting")
+    meeting.mkdir()
+    words = [*program, str(control), str(meeting), link]
+    return [
+        spawn(
+            [*site.command(rank), *words, site.address(rank), str(rank), str(site.world), str(timeout_s), *more],
+            site,
+            log,
+        )
+        for rank in range(site.world)
+    ]
+
+
 class NetfoldHosts:
     """Netfold without a switch: the ranks fold among themselves, by each of the algorithms in turn. `interface` python:
     the progress thread of the engine does the work; c: a C program, the engine in its own thread."""
@@ -176,9 +195,10 @@ class NetfoldHosts:
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(self, plans: Sequence[HostPlan], interface: str = "python") -> None:
+    def __init__(self, plans: Sequence[HostPlan], wire: str, interface: str = "python") -> None:
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans
+        self._wire = wire
         self._interface = interface
 
     def wire(self, wanted: str) -> str:
@@ -186,22 +206,19 @@ class NetfoldHosts:
         return wanted
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
-        """A rank a namespace; they tell each other through files where they listen. Shared memory only where all
-        ranks are on one machine: the namespaces of a lab are separate machines."""
-        meeting = control.with_suffix(".meeting")
-        meeting.mkdir()
-        shared = "shm" if site.namespace(0) is None else "tcp"
-        plans = json.dumps([asdict(plan) for plan in self._plans])
+        """Shared memory, and this machine's tuning table, only where all ranks are on one machine: the namespaces of a
+        lab are separate machines."""
+        is_local = site.namespace(0) is None
+        link = "shm" if is_local else "tcp"
         if self._interface == "c":
-            program, more = [str(netfold_rank())], []
-        else:
-            program, more = [sys.executable, "-m", "netfold.bench.workers.host"], [plans]
-
-        def command(rank: int) -> list[str]:
-            where = [str(control), str(meeting), shared, site.address(rank)]
-            return [*site.command(rank), *program, *where, str(rank), str(site.world), str(timeout_s), *more]
-
-        return [spawn(command(rank), site, log) for rank in range(site.world)]
+            return spawn_hosts([str(netfold_rank())], site, control, log, timeout_s, link)
+        choices = None
+        if is_local and AUTO in self.algorithms:
+            choices = choices_for(site.world, "shm", self._wire, named_table())
+        plans = json.dumps([asdict(plan) for plan in self._plans])
+        more = (plans, choices.to_json()) if choices is not None else (plans,)
+        program = [sys.executable, "-m", "netfold.bench.workers.host"]
+        return spawn_hosts(program, site, control, log, timeout_s, link, *more)
 
 
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}

@@ -17,6 +17,7 @@ CHECKS = (
     package.own_programs,
     package.libraries,
     package.torch,
+    package.tuning,
     sockets.offloads,
     sockets.buffers,
     machine.cores,

@@ -9,6 +9,7 @@ Gloo (gloo_served.py).
 from __future__ import annotations
 
 import atexit
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,9 @@ import torch
 from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
 from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.chooser.choices import Choices
+from netfold.chooser.lookup import choices_for
+from netfold.log import logger, write_to_stderr
 from netfold.torch import host_collectives, host_group
 from netfold.torch.completion import Fold, Folds
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
@@ -54,6 +58,7 @@ class NetfoldBackend(GlooServed):
 
     def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
         self.settings = load(options)
+        write_to_stderr(self.settings.log)
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
@@ -85,6 +90,7 @@ class NetfoldBackend(GlooServed):
             raise
         self._folds = self._placement.folds(client, opts.group_id or "group")
         self._has_host_group = agreement.algorithm != IN_NETWORK
+        _say(agreement, opts.group_rank, opts.group_size)
 
     def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:
         try:
@@ -263,6 +269,13 @@ class NetfoldBackend(GlooServed):
         self._drop_gloo()
 
 
+def _say(agreement: Agreement, rank: int, size: int) -> None:
+    """What the group goes by; rank 0 says it aloud."""
+    at = f" at {agreement.switch}" if agreement.switch else ""
+    level = logging.INFO if rank == 0 else logging.DEBUG
+    logger.log(level, "netfold: %d ranks fold %s%s, as NETFOLD_ALGORITHM says", size, agreement.algorithm, at)
+
+
 def _client(
     placement: Placement, agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float
 ) -> Any:
@@ -297,7 +310,12 @@ def _host_client(
         return group, advertised(group.address, host)
 
     plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
-    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, settings.connect_timeout_s)
+    timeout_s = settings.connect_timeout_s
+
+    def look_up(ranks: int, link: str) -> Choices | None:
+        return choices_for(ranks, link, agreement.format, settings.tuning)
+
+    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, look_up, timeout_s)
 
 
 def _of_rank(path: str, rank: int) -> str:

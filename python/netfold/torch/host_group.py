@@ -12,7 +12,10 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from netfold.algorithms import HostPlan, choose_broadcast
+from netfold import algorithms
+from netfold.algorithms import AUTO, Choose, HostPlan, choose_broadcast
+from netfold.chooser.choices import Choices
+from netfold.torch.agreed_choices import agreed_chooser
 
 KEY = "netfold/host/"
 HINTS = {"hdrm": "; NETFOLD_BIGRAPH says what it is, as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
@@ -21,12 +24,13 @@ ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
 
 class HostClient:
     """A HostGroup, here or an agent's, that is called like a `netfold._core.Client`: the plan says by which algorithm,
-    `bfp` (block, mantissa) how that format is shaped."""
+    `choose` which one `auto` is, `bfp` (block, mantissa) how that format is shaped."""
 
-    def __init__(self, group: Any, world: int, plan: HostPlan, bfp: tuple[int, int]) -> None:
+    def __init__(self, group: Any, world: int, plan: HostPlan, choose: Choose, bfp: tuple[int, int]) -> None:
         self._group = group
         self._world = world
         self._plan = plan
+        self._choose = choose
         self._bfp = {"block": bfp[0], "mantissa": bfp[1]}
         self.next_completion = group.next_completion
         self.stats = group.stats
@@ -34,7 +38,7 @@ class HostClient:
 
     def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False) -> int:
         """Returns at once with a ticket."""
-        how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world)
+        how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose)
         return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, **how, **self._bfp)
 
     def reduce_scatter(
@@ -101,6 +105,23 @@ def _settled(plan: HostPlan, addresses: list[str]) -> HostPlan:
     return plan
 
 
+def _chooser(
+    store: Store,
+    rank: int,
+    plan: HostPlan,
+    addresses: list[str],
+    look_up: Callable[[int, str], Choices | None],
+    timeout_s: float,
+) -> Choose:
+    """What `auto` goes by, alike on all ranks; asked for only where the plan needs it."""
+    if plan.algorithm not in (AUTO, "hierarchical"):
+        return algorithms.choose
+    hosts = {address.rpartition(":")[0] for address in addresses}
+    link = "shm" if len(hosts) == 1 else "tcp"
+    rule = algorithms.choose_on_one_machine if link == "shm" else algorithms.choose
+    return agreed_chooser(store, rank, lambda: look_up(plan.parties(len(addresses)), link), rule, timeout_s)
+
+
 def join(
     store: Store,
     rank: int,
@@ -108,12 +129,13 @@ def join(
     plan: HostPlan,
     bfp: tuple[int, int],
     listen: Callable[[], tuple[Any, str]],
+    look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
 ) -> HostClient:
     """Meet the other ranks and connect to them, bounded by `timeout_s` (seconds) each.
 
     `listen` makes this rank's HostGroup and says at which address the others reach it. What it raises, the other ranks
-    are told.
+    are told. `look_up` finds at rank 0 what its tuning table says for so many ranks over shm or tcp.
     """
     try:
         group, address = listen()
@@ -124,8 +146,9 @@ def join(
         publish(store, rank, address=address)
         addresses = addresses_of(store, world, timeout_s)
         plan = _settled(plan, addresses)
+        choose = _chooser(store, rank, plan, addresses, look_up, timeout_s)
         group.connect(addresses)
     except BaseException as error:
         group.close(f"rank {rank} could not join: {error}")
         raise
-    return HostClient(group, world, plan, bfp)
+    return HostClient(group, world, plan, choose, bfp)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
-from netfold.algorithms import CHOICES, IN_NETWORK, bigraph_of
+from netfold.algorithms import IN_NETWORK, bigraph_of, choices
+from netfold.log import LEVELS
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 CALLER, THREAD, AGENT = ENGINES = ("caller", "thread", "agent")
@@ -40,6 +41,8 @@ class Settings:
     window: int
     faults: str
     pcap: str
+    tuning: str
+    log: str
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,14 @@ def _bind(value: Any) -> str:
     return _text(value)
 
 
-def _algorithm(value: Any) -> str:
-    if _text(value) not in CHOICES:
-        raise ValueError(f"choose one of {', '.join(CHOICES)}")
+def _one_of(known: Iterable[str], value: Any) -> str:
+    if _text(value) not in known:
+        raise ValueError(f"choose one of {', '.join(known)}")
     return _text(value)
+
+
+def _algorithm(value: Any) -> str:
+    return _one_of(choices(), value)
 
 
 def _bigraph(value: Any) -> tuple[int, int]:
@@ -104,9 +111,11 @@ def _engine(value: Any) -> str:
 
 
 def _format(value: Any) -> str:
-    if _text(value) not in WIRE_FORMATS:
-        raise ValueError(f"choose one of {', '.join(WIRE_FORMATS)}")
-    return _text(value)
+    return _one_of(WIRE_FORMATS, value)
+
+
+def _level(value: Any) -> str:
+    return _one_of(LEVELS, _text(value).lower())
 
 
 def _bfp_shape(value: Any) -> tuple[int, int]:
@@ -177,6 +186,8 @@ TABLE = (
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
+    Setting("tuning", "NETFOLD_TUNING", "", _text, "the table auto goes by; with none, the one tuned on this machine"),
+    Setting("log", "NETFOLD_LOG", "", _level, "what is said on standard error: warning, info (what was chosen), debug"),
 )
 
 SWITCH_ONLY = ("secret", "require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out

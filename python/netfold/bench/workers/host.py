@@ -1,8 +1,9 @@
 """A rank of Netfold without a switch.
 
-`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp HOST RANK WORLD TIMEOUT_S PLANS`
+`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp HOST RANK WORLD TIMEOUT_S PLANS [CHOICES]`
 
-MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as JSON.
+MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as JSON,
+CHOICES what `auto` goes by (netfold.chooser.choices.Choices); with none, it is the built-in rule.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from netfold import _core
+from netfold import _core, algorithms
 from netfold.algorithms import HostPlan
 from netfold.bench.workers.rank import serve
+from netfold.chooser.choices import Choices, Chooser
 
 POLL_S = 0.01
 
@@ -35,23 +40,33 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
     return [file.read_text() for file in files]
 
 
-def main() -> None:
-    """Connect, then serve."""
-    control, meeting, shared, host, rank_text, world_text, timeout_text, plans_text = sys.argv[1:9]
+@contextmanager
+def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
+    """A group connected to all ranks, its rank and the world. `words`: MEETING shm|tcp HOST RANK WORLD TIMEOUT_S."""
+    meeting, link, host, rank_text, world_text, timeout_text = words
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
-    plans = {each["algorithm"]: HostPlan(**each) for each in json.loads(plans_text)}
-    group = _core.HostGroup(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=shared == "shm")
-
-    def all_reduce(values: np.ndarray, result: np.ndarray, wire: str, algorithm: str) -> None:
-        dtype = "int32" if values.dtype == np.int32 else "fp32"
-        how = plans[algorithm].for_tensor(values.nbytes, world)
-        group.wait(group.all_reduce(values.ctypes.data, result.ctypes.data, values.size, dtype, wire, **how))
-
+    group = _core.HostGroup(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm")
     try:
         group.connect(meet(Path(meeting), group.address, rank, world, timeout_s))
-        serve(control, rank, all_reduce)
+        yield group, rank, world
     finally:
         group.close()
+
+
+def main() -> None:
+    """Connect, then serve."""
+    control, *words = sys.argv[1:8]
+    plans = {each["algorithm"]: HostPlan(**each) for each in json.loads(sys.argv[8])}
+    rule = algorithms.choose_on_one_machine if words[1] == "shm" else algorithms.choose
+    choose = Chooser(Choices.from_json(sys.argv[9]) if len(sys.argv) > 9 else None, rule)
+    with joined(words) as (group, rank, world):
+
+        def all_reduce(values: np.ndarray, result: np.ndarray, wire: str, algorithm: str) -> None:
+            dtype = "int32" if values.dtype == np.int32 else "fp32"
+            how = plans[algorithm].for_tensor(values.nbytes, world, choose)
+            group.wait(group.all_reduce(values.ctypes.data, result.ctypes.data, values.size, dtype, wire, **how))
+
+        serve(control, rank, all_reduce)
 
 
 if __name__ == "__main__":

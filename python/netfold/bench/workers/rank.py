@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -31,8 +31,9 @@ def sleep_until(start_ns: int) -> None:
         time.sleep(left / 1e9)
 
 
-def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
-    """Answer the coordinator until it says quit or hangs up."""
+def answer(control: str, rank: int, replies: Mapping[str, Callable[..., str]]) -> None:
+    """Answer the coordinator until it says quit or hangs up: each word by the reply of its name, called with the
+    line's other words. What a reply raises goes back as an error."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(control)
         stream = connection.makefile("rw")
@@ -42,27 +43,45 @@ def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
             stream.flush()
 
         say(f"hello {rank}")
-        values = result = expected = np.zeros(0)
-        wire = "fp32"
         for line in stream:
             word, *arguments = line.split()
             if word == "quit":
                 return
             try:
-                if word == "prepare":
-                    count, dtype, wire, input_path, expected_path = arguments
-                    values = np.fromfile(input_path, DTYPES[dtype], int(count))
-                    expected = np.memmap(expected_path, np.float64, "r", shape=(int(count),))
-                    result = np.zeros_like(values)
-                    say("ready")
-                elif word == "run":
-                    result.fill(0)
-                    sleep_until(int(arguments[0]))
-                    start_ns = time.monotonic_ns()
-                    for _ in range(int(arguments[2])):
-                        all_reduce(values, result, wire, arguments[1])
-                    elapsed_ns = (time.monotonic_ns() - start_ns) // int(arguments[2])
-                    digest = zlib.crc32(result.view(np.uint8))
-                    say(f"done {elapsed_ns} {max_abs_error(result, expected)!r} {digest:08x}")
+                say(replies[word](*arguments))
             except Exception as error:
                 say(f"error {' '.join(str(error).split())}")
+
+
+class Bench:
+    """What `prepare` and `run` do with a system's all-reduce."""
+
+    def __init__(self, all_reduce: AllReduce) -> None:
+        self._all_reduce = all_reduce
+        self._values = self._result = self._expected = np.zeros(0)
+        self._wire = "fp32"
+
+    def prepare(self, count: str, dtype: str, wire: str, input_path: str, expected_path: str) -> str:
+        """Read the rank's elements and the exact sum."""
+        self._wire = wire
+        self._values = np.fromfile(input_path, DTYPES[dtype], int(count))
+        self._expected = np.memmap(expected_path, np.float64, "r", shape=(int(count),))
+        self._result = np.zeros_like(self._values)
+        return "ready"
+
+    def run(self, start_ns: str, algorithm: str, iterations: str) -> str:
+        """All-reduces in a row, timed; the last one is checked."""
+        self._result.fill(0)
+        sleep_until(int(start_ns))
+        begun_ns = time.monotonic_ns()
+        for _ in range(int(iterations)):
+            self._all_reduce(self._values, self._result, self._wire, algorithm)
+        elapsed_ns = (time.monotonic_ns() - begun_ns) // int(iterations)
+        digest = zlib.crc32(self._result.view(np.uint8))
+        return f"done {elapsed_ns} {max_abs_error(self._result, self._expected)!r} {digest:08x}"
+
+
+def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
+    """Answer `prepare` and `run` until the coordinator says quit or hangs up."""
+    bench = Bench(all_reduce)
+    answer(control, rank, {"prepare": bench.prepare, "run": bench.run})

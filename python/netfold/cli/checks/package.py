@@ -9,9 +9,11 @@ from pathlib import Path
 
 import netfold
 from netfold import native
+from netfold.chooser.table import TableError, conditions_here, path_of, read
 from netfold.cli.checks import MISSING, OK, SLOW, Check
 
 BUILD = "make build"
+TUNE = "netfold bench allreduce --tune"
 
 
 def extension() -> list[Check]:
@@ -55,6 +57,21 @@ def libraries() -> list[Check]:
         else:
             found.append(Check(name, OK, str(place)))
     return found
+
+
+def tuning() -> list[Check]:
+    """Whether this machine's table for `auto` is there and of this version; what it says is for `--tune --show`."""
+    here = conditions_here("shm", "fp32")
+    path = path_of(here)
+    try:
+        table = read(path)
+    except FileNotFoundError:
+        return [Check("tuning", SLOW, "auto goes by its built-in rule: nothing was measured here", TUNE)]
+    except (OSError, TableError) as error:
+        return [Check("tuning", SLOW, str(error), TUNE)]
+    if table.conditions.netfold != here.netfold:
+        return [Check("tuning", SLOW, f"measured with netfold {table.conditions.netfold}", TUNE)]
+    return [Check("tuning", OK, f"{len(table.points)} points of {table.date}")]
 
 
 def torch() -> list[Check]:

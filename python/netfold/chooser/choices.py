@@ -1,0 +1,141 @@
+"""The algorithm for each size on so many ranks, and why: what all ranks of a group go by, whoever made it.
+
+Sizes come in classes, a power of two each: class k is what is nearest to 2^k bytes (in logs). A class's choice is the
+algorithm that takes least time at 2^k.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from netfold import algorithms
+from netfold.chooser.model import Model
+from netfold.log import logger
+from netfold.machine import this_machine
+
+CLASS_MIN, CLASS_MAX = 2, 34  # 4 bytes to 16 GiB; what is below or above goes with these
+SIZES_REMEMBERED = 1024  # a training step's tensors have the same sizes every time
+RULE = "built-in rule: no table for this group; `netfold bench allreduce --tune` measures one"
+
+
+def class_of(size_bytes: int) -> int:
+    """The class of a size. Whole numbers only: every rank of every machine comes to the same."""
+    nearest = (2 * size_bytes * size_bytes).bit_length() - 1 >> 1  # of log2(size) to the nearest
+    return min(max(nearest, CLASS_MIN), CLASS_MAX)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm, the time it should take for 2^k bytes in seconds, and what came second ("" where nothing did)."""
+
+    algorithm: str
+    time_s: float
+    is_measured: bool
+    second: str = ""
+    second_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A choice for each class, CLASS_MIN first, for groups of so many `ranks`; `source` says what it was made of."""
+
+    ranks: int
+    source: str
+    by_class: tuple[Choice, ...]
+
+    def of(self, size_bytes: int) -> Choice:
+        """The choice for a tensor."""
+        return self.by_class[class_of(size_bytes) - CLASS_MIN]
+
+    def to_json(self) -> str:
+        """One line, for the other ranks."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Choices:
+        """What `to_json` wrote."""
+        said = json.loads(text)
+        return Choices(said["ranks"], said["source"], tuple(Choice(**each) for each in said["by_class"]))
+
+
+def choice_at(model: Model, ranks: int, size_bytes: int) -> Choice | None:
+    """The algorithm with the least time, by name where two are alike; None where the table says nothing of `ranks`."""
+    ranked = sorted((model.seconds(name, ranks, size_bytes), name) for name in model.algorithms(ranks))
+    if not ranked:
+        return None
+    (time_s, name), *others = ranked
+    second_s, second = others[0] if others else (0.0, "")
+    return Choice(name, time_s, model.is_measured(name, ranks, size_bytes), second, second_s)
+
+
+def choices_of(model: Model, ranks: int) -> Choices | None:
+    """What the table says for so many ranks; None where it says nothing."""
+    found = [choice_at(model, ranks, 1 << each) for each in range(CLASS_MIN, CLASS_MAX + 1)]
+    by_class = tuple(choice for choice in found if choice is not None)
+    return Choices(ranks, source_of(model), by_class) if len(by_class) == len(found) else None
+
+
+def source_of(model: Model) -> str:
+    """Where the times are from, in words."""
+    conditions = model.table.conditions
+    same = conditions.machine == this_machine()
+    return f"table of {model.table.date}, {'this machine' if same else conditions.machine.cpu}"
+
+
+class Chooser:
+    """What `auto` goes by in one group (a `netfold.algorithms.Choose`); says each choice once, to the logger.
+
+    With no choices, or for other numbers of ranks, it is the built-in `rule`. `level`: of what it says; one rank of a
+    group is enough to say it aloud.
+    """
+
+    def __init__(
+        self, choices: Choices | None, rule: algorithms.Choose = algorithms.choose, level: int = logging.INFO
+    ) -> None:
+        self._choices = choices
+        self._rule = rule
+        self._level = level
+        self._said: set[tuple[int, str]] = set()
+        self._remembered = lru_cache(SIZES_REMEMBERED)(self._choose)
+
+    def __call__(self, size_bytes: int, ranks: int) -> str:
+        """The algorithm for a tensor of so many bytes."""
+        return self._remembered(size_bytes, ranks)
+
+    def _choose(self, size_bytes: int, ranks: int) -> str:
+        if self._choices is None or self._choices.ranks != ranks:
+            algorithm, why = self._rule(size_bytes, ranks), RULE
+        else:
+            choice = self._choices.of(size_bytes)
+            algorithm, why = choice.algorithm, _why(size_bytes, choice, self._choices.source)
+        said = class_of(size_bytes), algorithm
+        if said not in self._said:
+            self._said.add(said)
+            logger.log(self._level, "netfold: %s on %d ranks: %s (%s)", size_text(size_bytes), ranks, algorithm, why)
+        return algorithm
+
+
+def _why(size_bytes: int, choice: Choice, source: str) -> str:
+    nearest = 1 << class_of(size_bytes)
+    at = "" if size_bytes == nearest else f" at {size_text(nearest)}"
+    first = f"{'measured' if choice.is_measured else 'estimated'} {time_text(choice.time_s)}{at}"
+    second = f"{choice.second} {time_text(choice.second_s)}" if choice.second else ""
+    return "; ".join(filter(None, (first, second, source)))
+
+
+def size_text(size_bytes: int) -> str:
+    """`4.0 MiB`."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 1 << shift:
+            return f"{size_bytes / (1 << shift):.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def time_text(time_s: float) -> str:
+    """`3.1 ms`: two digits and the unit that suits."""
+    unit, factor = next((each for each in (("s", 1.0), ("ms", 1e-3)) if time_s >= each[1]), ("us", 1e-6))
+    value = time_s / factor
+    return f"{value:.{1 if value < 99.95 else 0}f} {unit}"

@@ -1,0 +1,67 @@
+"""The table for a group, read by the one rank that decides. What is wrong with a table is a warning, never an error:
+without one there is the built-in rule."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from netfold.chooser.choices import Choices, choices_of
+from netfold.chooser.model import Model
+from netfold.chooser.table import Conditions, Table, TableError, conditions_here, path_of, read
+from netfold.log import logger
+from netfold.machine import this_machine
+
+AGAIN = "netfold: {}. Until `netfold bench allreduce --tune` is run again, auto goes by its built-in rule"
+
+
+def named_table() -> str:
+    """The table's file where the user names one; "" where it is this machine's own."""
+    return os.environ.get("NETFOLD_TUNING", "").strip()
+
+
+def choices_for(ranks: int, link: str, wire: str, named: str = "") -> Choices | None:
+    """What the table says for `ranks` ranks over `link` (shm, tcp) whose numbers travel as `wire`.
+
+    `named` is the file to read (NETFOLD_TUNING), whatever it was measured on; with none it is this machine's for that
+    link and format, or that for fp32. None: no table, no usable one, or one that says nothing of so many ranks.
+    """
+    try:
+        table = _table(link, wire, named)
+        return choices_of(Model(table), ranks) if table is not None else None
+    except TableError as error:
+        logger.warning("%s", AGAIN.format(error))
+    except (OSError, RuntimeError) as error:  # no rights, a folder in its place; no home directory
+        logger.warning("%s", AGAIN.format(f"cannot read the tuning table: {error}"))
+    return None
+
+
+def _table(link: str, wire: str, named: str) -> Table | None:
+    if named:
+        table = read(Path(named))
+        said = table.conditions
+        if (said.machine, said.link, said.format) != (this_machine(), link, wire):
+            logger.warning(
+                "netfold: NETFOLD_TUNING=%s was measured on %s (%d cores) over %s in %s; auto goes by it all the same",
+                *(named, said.machine.cpu, said.machine.cores, said.link, said.format),
+            )
+        return table
+    for each in dict.fromkeys((wire, "fp32")):
+        path = path_of(conditions_here(link, each))
+        if path.exists():
+            return _of_here(read(path), path, conditions_here(link, each))
+    return None
+
+
+def _of_here(table: Table, path: Path, here: Conditions) -> Table:
+    said = table.conditions
+    if (said.machine, said.link, said.format) != (here.machine, here.link, here.format):
+        raise TableError(
+            f"{path} was measured on {said.machine.cpu} ({said.machine.cores} cores) over {said.link} in {said.format}"
+        )
+    if said.netfold != here.netfold:
+        logger.warning(
+            "netfold: %s was measured with netfold %s, this is %s; `netfold bench allreduce --tune` measures it again",
+            *(path, said.netfold, here.netfold),
+        )
+    return table
