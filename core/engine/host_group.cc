@@ -1,6 +1,7 @@
 #include "engine/host_group.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
-constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;       // for the last bytes to reach the kernel
+constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
 
@@ -88,9 +89,8 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
   if (request.average && !folds(options.collective)) {
-    return netfold::fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("a {} sums nothing: there is nothing to average", schedule::name_of(options.collective)));
+    return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("a {} sums nothing: there is nothing to average",
+                                                                  schedule::name_of(options.collective)));
   }
   const std::lock_guard lock(mutex_);
   if (!is_connected_ && !is_closing_) {
@@ -275,7 +275,7 @@ void HostGroup::check_blocked_by_the_gone() {
     if (!is_gone || (!executor_->waits_for_data_of(rank) && !executor_->waits_for_room_at(rank))) continue;
     const std::string why = mesh_->has_left(rank) ? "has left" : *ended;
     return fail({ErrorCode::kPeerFailed,
-                 fmt::format("rank {} {} while rank {} still all-reduces: ranks must submit the same all-reduces "
+                 fmt::format("rank {} {} while rank {} waits for it: ranks must submit the same collectives "
                              "before they leave",
                              rank, why, options_.rank),
                  rank},
@@ -283,8 +283,8 @@ void HostGroup::check_blocked_by_the_gone() {
   }
 }
 
-// How long a rank is stuck before it says so. Once somebody has, those who can must answer soon: whoever says nothing is
-// taken for the one that stalls.
+// How long a rank is stuck before it says so. Once somebody has, those who can must answer soon: whoever says nothing
+// is taken for the one that stalls.
 Nanoseconds HostGroup::patience() const {
   const Nanoseconds quarter = from_seconds(options_.timeout_s / 4);
   return mesh_->somebody_waits() ? std::min(quarter, kPatienceWithTheWaiting) : quarter;
@@ -312,20 +312,20 @@ void HostGroup::check_progress(Nanoseconds time) {
   standings[static_cast<std::size_t>(options_.rank)].waits_for = waits_for;
   const Stall stall = find_stall(standings, options_.rank);
   if (time - stall.moved_at <= timeout) return;
+  fail(timed_out(stall), true);
+}
+
+Error HostGroup::timed_out(const Stall& stall) const {
+  const std::string so =
+      fmt::format("for {:g} s, so rank {} cannot finish its collective", options_.timeout_s, options_.rank);
   if (stall.rank != kNoRank) {
-    return fail({ErrorCode::kTimeout,
-                 fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce",
-                             stall.rank, options_.timeout_s, options_.rank),
-                 stall.rank},
-                true);
+    return {ErrorCode::kTimeout, fmt::format("rank {} has not taken part {}", stall.rank, so), stall.rank};
   }
-  const int peer = waits_for.empty() ? kNoRank : waits_for.front();
-  fail({ErrorCode::kTimeout,
-        fmt::format("nothing has come through between rank {} and rank {} for {:g} s, and every rank waits for another: "
-                    "is their connection cut?",
-                    peer, options_.rank, options_.timeout_s),
-        peer},
-       true);
+  const auto other = std::find_if(stall.circle.begin(), stall.circle.end(), [&](int r) { return r != options_.rank; });
+  return {ErrorCode::kTimeout,
+          fmt::format("ranks {} have waited for each other {}: is a connection between them cut?",
+                      fmt::join(stall.circle, " and "), so),
+          other == stall.circle.end() ? kNoRank : *other};
 }
 
 void HostGroup::fail(const Error& error, bool tell_others) {
@@ -348,7 +348,7 @@ void HostGroup::say_goodbye() {
   if (has_failed_) return;
   if (parting_error_ || !executor_->is_idle()) {
     const Error unfinished{ErrorCode::kPeerFailed,
-                           fmt::format("rank {} closed in the middle of an all-reduce", options_.rank)};
+                           fmt::format("rank {} closed in the middle of a collective", options_.rank)};
     Error told = parting_error_.value_or(unfinished);
     if (told.rank == kNoRank) told.rank = options_.rank;
     mesh_->say_failed(told);

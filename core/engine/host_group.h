@@ -1,6 +1,6 @@
 // Ranks that fold among themselves, without a switch: any schedule of any collective, over shared memory and TCP, found
-// by themselves. Collectives are handed over and return at once; one progress thread runs them, or the threads that wait
-// do. After a failure every collective completes with its Error at once.
+// by themselves. Collectives are handed over and return at once; one progress thread runs them, or the threads that
+// wait do. After a failure every collective completes with its Error at once.
 #pragma once
 
 #include <atomic>
@@ -84,6 +84,7 @@ class HostGroup {
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
   Nanoseconds patience() const;
+  Error timed_out(const Stall& stall) const;
   void fail(const Error& error, bool tell_others);
   void say_goodbye();
   void note_stats();

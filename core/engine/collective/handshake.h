@@ -1,6 +1,6 @@
 // How two ranks find out how to reach each other. The higher rank connects; both say who they are. If the lower one
-// finds the other's door (link/shm/handover.h) they are on one machine, and it hands shared memory in; otherwise a second
-// connection carries the data. The first stays as the life line: its end is the end of the peer.
+// finds the other's door (link/shm/handover.h) they are on one machine, and it hands shared memory in; otherwise a
+// second connection carries the data. The first stays as the life line: its end is the end of the peer.
 #pragma once
 
 #include <functional>

@@ -9,8 +9,8 @@
 namespace netfold::engine {
 
 struct Layout {
-  std::size_t part = 0;   // elements of one part
-  int parts = 1;          // as many as ranks where each has one of its own, else the buffer is one
+  std::size_t part = 0;  // elements of one part
+  int parts = 1;         // as many as ranks where each has one of its own, else the buffer is one
   schedule::Segment in{}, out{};
 
   std::size_t whole() const { return part * static_cast<std::size_t>(parts); }

@@ -12,8 +12,7 @@ std::string in_words(const Terms& terms) {
   const auto all = schedule::algorithms();
   const bool is_bfp = terms.format == static_cast<std::uint8_t>(numbers::Format::kBfp);
   return fmt::format("{} {} of {} {} elements as {}{} by {}{}", schedule::name_of(terms.collective), terms.number,
-                     terms.elements,
-                     numbers::name_of(static_cast<numbers::ElementType>(terms.type)),
+                     terms.elements, numbers::name_of(static_cast<numbers::ElementType>(terms.type)),
                      numbers::name_of(static_cast<numbers::Format>(terms.format)),
                      is_bfp ? fmt::format("<{}, {}>", terms.block, terms.mantissa) : "",
                      terms.algorithm < all.size() ? all[terms.algorithm].name : "an unknown algorithm",

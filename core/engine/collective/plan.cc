@@ -129,7 +129,8 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
   }
   find_waits(plan.transfers, step_of);
   for (std::size_t at = 0; at < intervals.size(); ++at) {
-    if (!is_written[at] && is_result(at)) plan.untouched.push_back({intervals.begin(at), intervals.end(at) - intervals.begin(at)});
+    if (!is_written[at] && is_result(at))
+      plan.untouched.push_back({intervals.begin(at), intervals.end(at) - intervals.begin(at)});
   }
   return plan;
 }

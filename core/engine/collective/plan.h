@@ -42,9 +42,9 @@ struct Plan {
   std::vector<schedule::Segment> untouched;  // of the result, but never written: it is what `in` holds
 };
 
-// `result`: what the rank must end with. `rounds`: whether the format that travels is narrower than what is folded. Besides the schedule's transfers each rank
-// sends its terms to the next rank, so that ranks that disagree notice even if they have nothing else to say to each
-// other.
+// `result`: what the rank must end with. `rounds`: whether the format that travels is narrower than what is folded.
+// Besides the schedule's transfers each rank sends its terms to the next rank, so that ranks that disagree notice even
+// if they have nothing else to say to each other.
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
                bool rounds);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kPlansMax = 256;
 constexpr std::size_t kSliceElements = std::size_t{1} << 19;  // 2 MiB: those of eight ranks share a cache of 16 MiB
-constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
+constexpr std::size_t kPartUnit = 128;                        // elements: whole blocks of every bfp shape
 constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
 
 std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
@@ -19,8 +19,8 @@ std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every ma
 }
 
 std::string name_of_options(const CollectiveOptions& options) {
-  return fmt::format("{} {} {} {} {} {} {}", schedule::name_of(options.collective), options.root, options.algorithm, options.sub_nodes, options.switches, options.group,
-                     options.between);
+  return fmt::format("{} {} {} {} {} {} {}", schedule::name_of(options.collective), options.root, options.algorithm,
+                     options.sub_nodes, options.switches, options.group, options.between);
 }
 
 }  // namespace
@@ -90,8 +90,7 @@ Result<std::shared_ptr<const Plan>> Plans::plan_for(const Layout& slice, bool ro
     }
   }
   if (plans_.size() >= kPlansMax) plans_.clear();
-  return plans_[key] =
-             std::make_shared<const Plan>(make_plan(*steps, world_, rank_, wanted.count, slice.out, rounds));
+  return plans_[key] = std::make_shared<const Plan>(make_plan(*steps, world_, rank_, wanted.count, slice.out, rounds));
 }
 
 }  // namespace netfold::engine

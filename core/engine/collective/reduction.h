@@ -2,8 +2,8 @@
 // the executor's.
 //
 // Sums are written to `out` as they come, after the bytes they replace were saved: a tensor that cannot be folded whole
-// is put back as it was. 16-bit tensors are folded in FP32 beside, and rounded to `out` at the end; beside is also where
-// a reduce-scatter keeps its sums, as most of them are other ranks'.
+// is put back as it was. 16-bit tensors are folded in FP32 beside, and rounded to `out` at the end; beside is also
+// where a reduce-scatter keeps its sums, as most of them are other ranks'.
 #pragma once
 
 #include <cstdint>
