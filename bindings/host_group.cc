@@ -157,10 +157,11 @@ void bind_host_group(nb::module_& module) {
            "average"_a = false, "algorithm"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
            "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
            "them, to out_ptr; in_ptr is only read. The rest as all_reduce.")
-      .def("all_gather", &PyHostGroup::all_gather, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,
-           "algorithm"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
-           "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
-           "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
+      .def(
+          "all_gather", &PyHostGroup::all_gather, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,
+          "algorithm"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
+          "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
+          "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
       .def("broadcast", &PyHostGroup::broadcast, "ptr"_a, "count"_a, "root"_a, "dtype"_a, "wire"_a,
            "algorithm"_a = "binomial", "block"_a = 16, "mantissa"_a = 7,
            "Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.")

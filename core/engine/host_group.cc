@@ -1,6 +1,7 @@
 #include "engine/host_group.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -339,7 +340,7 @@ void HostGroup::check_blocked_by_the_gone() {
     if (!is_gone || !waits_for(rank)) continue;
     const std::string why = mesh_->has_left(rank) ? "has left" : *ended;
     return fail({ErrorCode::kPeerFailed,
-                 fmt::format("rank {} {} while rank {} still all-reduces: ranks must submit the same all-reduces "
+                 fmt::format("rank {} {} while rank {} waits for it: ranks must submit the same collectives "
                              "before they leave",
                              rank, why, options_.rank),
                  rank},
@@ -380,21 +381,20 @@ void HostGroup::check_progress(Nanoseconds time) {
   standings[static_cast<std::size_t>(options_.rank)].waits_for = waits_for;
   const Stall stall = find_stall(standings, options_.rank);
   if (time - stall.moved_at <= timeout) return;
+  fail(timed_out(stall), true);
+}
+
+Error HostGroup::timed_out(const Stall& stall) const {
+  const std::string so =
+      fmt::format("for {:g} s, so rank {} cannot finish its collective", options_.timeout_s, options_.rank);
   if (stall.rank != kNoRank) {
-    return fail({ErrorCode::kTimeout,
-                 fmt::format("rank {} has not taken part for {:g} s, so rank {} cannot finish its all-reduce",
-                             stall.rank, options_.timeout_s, options_.rank),
-                 stall.rank},
-                true);
+    return {ErrorCode::kTimeout, fmt::format("rank {} has not taken part {}", stall.rank, so), stall.rank};
   }
-  const int peer = waits_for.empty() ? kNoRank : waits_for.front();
-  fail(
-      {ErrorCode::kTimeout,
-       fmt::format("nothing has come through between rank {} and rank {} for {:g} s, and every rank waits for another: "
-                   "is their connection cut?",
-                   peer, options_.rank, options_.timeout_s),
-       peer},
-      true);
+  const auto other = std::find_if(stall.circle.begin(), stall.circle.end(), [&](int r) { return r != options_.rank; });
+  return {ErrorCode::kTimeout,
+          fmt::format("ranks {} have waited for each other {}: is a connection between them cut?",
+                      fmt::join(stall.circle, " and "), so),
+          other == stall.circle.end() ? kNoRank : *other};
 }
 
 void HostGroup::fail(const Error& error, bool tell_others) {
@@ -421,7 +421,7 @@ void HostGroup::say_goodbye() {
   if (has_failed_) return;
   if (parting_error_ || !is_idle()) {
     const Error unfinished{ErrorCode::kPeerFailed,
-                           fmt::format("rank {} closed in the middle of an all-reduce", options_.rank)};
+                           fmt::format("rank {} closed in the middle of a collective", options_.rank)};
     Error told = parting_error_.value_or(unfinished);
     if (told.rank == kNoRank) told.rank = options_.rank;
     mesh_->say_failed(told);

@@ -87,6 +87,7 @@ class HostGroup final : public Engine {
   void check_blocked_by_the_gone();
   void check_progress(Nanoseconds time);
   Nanoseconds patience() const;
+  Error timed_out(const Stall& stall) const;
   void fail(const Error& error, bool tell_others);
   void say_goodbye();
   void note_stats();

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from netfold import _core
 from netfold.torch.completion import CompletionThread, Fold
+from netfold.torch.host_collectives import Call
 from netfold.torch.work import FoldWork
 from torch_ranks import run_ranks, values
 
@@ -271,7 +272,7 @@ def test_what_the_client_refuses_arrives_through_the_work() -> None:
 
     folds = CompletionThread(Client(), "test")
     work = FoldWork([], folds.step_aside)
-    folds.submit(Fold(torch.ones(1), "fp32", "fp32", False, list, work))
+    folds.submit(Fold(Call((), lambda client: client.all_reduce(1, 1, 1, "fp32", "fp32"), list), work))
     with pytest.raises(TypeError, match="incompatible"):
         work.wait()
     folds.close()

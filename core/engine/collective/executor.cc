@@ -245,10 +245,14 @@ std::vector<Reduction::Ticket> Executor::abandon() {
 std::vector<int> Executor::blocking_ranks() const {
   std::vector<int> ranks;
   if (running_.empty()) return ranks;
-  const auto is_oldest = [&](const std::deque<Queued>& queue) { return queue.front().of == running_.front().get(); };
+  const auto blocks = [&](const std::deque<Queued>& queue) {  // it is the link that holds the oldest up, nothing else
+    const Queued& queued = queue.front();
+    const bool is_oldest = queued.of == running_.front().get();
+    return is_oldest && (queued.planned().count == 0 || limit(queued) > queued.of->positions[queued.transfer]);
+  };
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    if ((peer.wants_data && is_oldest(peer.receives)) || (peer.wants_room && is_oldest(peer.sends))) {
+    if ((peer.wants_data && blocks(peer.receives)) || (peer.wants_room && blocks(peer.sends))) {
       ranks.push_back(static_cast<int>(rank));
     }
   }

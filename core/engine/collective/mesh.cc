@@ -233,12 +233,13 @@ Result<void> Mesh::hear(int rank, std::string_view line) {
   } else if (kind == "moving") {
     standings_[static_cast<std::size_t>(rank)].moved_at = now();
   } else if (kind == "failed") {
-    // What it blames on us looks like its own fault from here.
-    const int blamed = number("rank") == rank_ ? rank : number("rank");
+    failed_by_ = number("by") == kNoRank ? rank : number("by");
+    // What is blamed on us looks from here like the fault of whoever says so.
+    const int blamed = number("rank") == rank_ ? failed_by_ : number("rank");
     const int code = std::clamp(number("code"), 0, static_cast<int>(ErrorCode::kSystem));
-    const std::string said = text("text");
-    return fail(static_cast<ErrorCode>(code), fmt::format("{} (says rank {})", said.empty() ? "it failed" : said, rank),
-                blamed == kNoRank ? rank : blamed);
+    std::string said = text("text").empty() ? "it failed" : text("text");
+    if (failed_by_ == rank) said += fmt::format(" (says rank {})", rank);
+    return fail(static_cast<ErrorCode>(code), std::move(said), blamed == kNoRank ? rank : blamed);
   }
   return {};
 }
@@ -265,8 +266,11 @@ void Mesh::say_moving() {
 }
 
 void Mesh::say_failed(const Error& error) {
-  tell_all(line_of(
-      {{"kind", "failed"}, {"code", static_cast<int>(error.code)}, {"rank", error.rank}, {"text", error.message}}));
+  tell_all(line_of({{"kind", "failed"},
+                    {"code", static_cast<int>(error.code)},
+                    {"rank", error.rank},
+                    {"by", failed_by_ == kNoRank ? rank_ : failed_by_},
+                    {"text", error.message}}));
 }
 
 void Mesh::leave() {

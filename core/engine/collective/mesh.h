@@ -77,6 +77,7 @@ class Mesh {
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;
+  int failed_by_ = kNoRank;  // who said first that the group has failed
 };
 
 }  // namespace netfold::engine

@@ -1,25 +1,37 @@
 #include "engine/collective/waits.h"
 
 #include <cstddef>
+#include <set>
 
 namespace netfold::engine {
+namespace {
 
-Stall find_stall(const std::vector<Standing>& standings, int from) {
-  const auto is_rank = [&](int rank) { return rank >= 0 && static_cast<std::size_t>(rank) < standings.size(); };
-  std::vector<bool> is_reached(standings.size());
+// The ranks that `from` waits for, those that they wait for, and so on.
+std::set<int> behind(const std::vector<Standing>& standings, int from) {
+  std::set<int> found;
   std::vector<int> open{from};
-  Stall stall;
   while (!open.empty()) {
     const int rank = open.back();
     open.pop_back();
-    if (!is_rank(rank) || is_reached[static_cast<std::size_t>(rank)]) continue;
-    is_reached[static_cast<std::size_t>(rank)] = true;
+    for (const int next : standings[static_cast<std::size_t>(rank)].waits_for) {
+      const bool is_rank = next >= 0 && static_cast<std::size_t>(next) < standings.size();
+      if (is_rank && found.insert(next).second) open.push_back(next);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Stall find_stall(const std::vector<Standing>& standings, int from) {
+  Stall stall;
+  for (const int rank : behind(standings, from)) {
     const auto& [waits_for, moved_at] = standings[static_cast<std::size_t>(rank)];
-    open.insert(open.end(), waits_for.begin(), waits_for.end());
-    if (!waits_for.empty() || rank == from) continue;
-    const bool is_first = stall.rank == kNoRank;
-    if (is_first || moved_at < stall.moved_at || (moved_at == stall.moved_at && rank < stall.rank)) {
-      stall = {rank, moved_at};
+    if (waits_for.empty()) {
+      if (stall.rank == kNoRank || moved_at < stall.moved_at) stall = {rank, moved_at, {}};
+    } else if (stall.rank == kNoRank) {
+      const std::set<int> circle = behind(standings, rank);
+      if (stall.circle.empty() || circle.size() < stall.circle.size()) stall.circle = {circle.begin(), circle.end()};
     }
   }
   return stall;

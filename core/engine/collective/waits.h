@@ -16,8 +16,9 @@ struct Standing {
 };
 
 struct Stall {
-  int rank = kNoRank;        // kNoRank: they wait for each other in a circle
+  int rank = kNoRank;        // kNoRank: nobody's, they wait for each other
   Nanoseconds moved_at = 0;  // when that rank moved last, as far as is known
+  std::vector<int> circle;   // else: ranks that wait for nobody but each other
 };
 
 // Follows the waits from rank `from`, by rank in `standings`. Of several ranks that wait for nobody it is the one that

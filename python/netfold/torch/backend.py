@@ -138,7 +138,7 @@ class NetfoldBackend(GlooServed):
         """Passed once every rank came and this rank's earlier folds ended."""
         before = self._folds.works_in_flight() if self._folds is not None else []
         if self._has_host_group:
-            return self._start(Call((), lambda client: client.barrier(), lambda: []), after=before)
+            return self._start(Call((), lambda client: client.barrier(), list), after=before)
         barrier = self._gloo.barrier(opts)
         return self._issued(JoinedWork([*before, barrier]) if before else barrier)
 

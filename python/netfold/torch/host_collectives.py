@@ -1,8 +1,8 @@
 """What the ranks do among themselves besides all-reduce, as torch calls it: reduce-scatter, all-gather and broadcast.
 
 Each function turns one call into a `Call` on a HostClient, or None where that call is not ours but Gloo's. A
-reduce-scatter sums the core's types, and travels in the group's format like an all-reduce. All-gather and broadcast copy
-tensors of any type, bit for bit, whatever the format: they move as words of four bytes.
+reduce-scatter sums the core's types, and travels in the group's format like an all-reduce. All-gather and broadcast
+copy tensors of any type, bit for bit, whatever the format: they move as words of four bytes.
 
 CPU tensors that are contiguous are used where they lie, others go through a copy.
 """

@@ -195,6 +195,61 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CollectivesOver,
                                          Links{"Inline", {.inline_progress = true}}),
                          [](const auto& links) { return links.param.name; });
 
+std::optional<Error> failure_of(const HostGroup& group) {
+  for (const Nanoseconds deadline = now() + 10 * kSecond; !group.error() && now() < deadline;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return group.error();
+}
+
+struct Asked {
+  Collective collective = Collective::kReduceScatter;
+  const char* algorithm = "ring";
+  int root = 0;
+  std::size_t count = 1000;
+  ElementType type = ElementType::kFp32;
+  Format format = Format::kFp32;
+};
+
+TEST(Collectives, DisagreementIsToldToAllAndNothingChanges) {
+  const Asked gather{.collective = Collective::kAllGather}, broadcast{.collective = Collective::kBroadcast};
+  const std::vector<std::pair<Asked, Asked>> cases{
+      {{}, {.count = 1001}},
+      {{}, {.format = Format::kBfp}},
+      {{}, {.type = ElementType::kInt32, .format = Format::kInt32}},
+      {{}, gather},
+      {gather, {.collective = Collective::kAllGather, .count = 0}},
+      {broadcast, {.collective = Collective::kBroadcast, .root = 3}},
+      {broadcast, {.collective = Collective::kBroadcast, .algorithm = "binomial"}},
+      {broadcast, {.collective = Collective::kBarrier, .algorithm = "dissemination", .count = 0}},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(testing::Message() << "case " << i);
+    Groups groups = open_all(4);
+    auto inputs = gradients(4, 5000), outputs = inputs;
+    const auto before = inputs;
+    std::vector<std::future<std::optional<Error>>> waiting;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      const Asked asked = rank == 2 ? cases[i].second : cases[i].first;
+      waiting.push_back(std::async(std::launch::async, [&, rank, asked] {
+        const AllReduce request{inputs[rank].data(), outputs[rank].data(), asked.count, asked.type, asked.format};
+        return finish(*groups[rank],
+                      *groups[rank]->submit(request, how(asked.collective, asked.algorithm, asked.root)));
+      }));
+    }
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      auto error = waiting[rank].get();
+      // A rank that had all it needed of a broadcast may be through with it: then it hears of it after.
+      if (!error && cases[i].first.collective == Collective::kBroadcast) error = failure_of(*groups[rank]);
+      ASSERT_TRUE(error) << "rank " << rank;
+      EXPECT_EQ(error->code, ErrorCode::kMismatch) << error->message;
+      EXPECT_THAT(error->message, testing::HasSubstr("rank 2"));
+    }
+    EXPECT_EQ(inputs, before);
+    if (cases[i].first.collective != Collective::kBroadcast) EXPECT_EQ(outputs, before);
+  }
+}
+
 TEST(Collectives, WhatMakesNoSenseIsRefused) {
   Groups groups = open_all(2);
   std::vector<float> tensor(8);

@@ -26,7 +26,15 @@ TEST(Waits, WhoMovesIsSuspectedLast) {
 }
 
 TEST(Waits, NobodyIsToBlameInACircle) {
-  EXPECT_EQ(find_stall({waiting({1}), waiting({2}), waiting({0}), {}}, 0).rank, kNoRank);
+  const Stall stall = find_stall({waiting({1}), waiting({2}), waiting({0}), {}}, 0);
+  EXPECT_EQ(stall.rank, kNoRank);
+  EXPECT_EQ(stall.circle, (std::vector{0, 1, 2}));
+}
+
+// A connection between two ranks is cut: the others wait for them, they for each other.
+TEST(Waits, TheInnermostCircleIsFound) {
+  const std::vector<Standing> standings{waiting({1}), waiting({0}), waiting({0, 3}), waiting({1, 2})};
+  for (const int from : {0, 1, 2, 3}) EXPECT_EQ(find_stall(standings, from).circle, (std::vector{0, 1}));
 }
 
 TEST(Waits, NonsenseIsNoRank) {
