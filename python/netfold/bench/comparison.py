@@ -12,7 +12,7 @@ from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
 from netfold.bench.sites import LabSite, LocalSite, Site
-from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts, peer_systems
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, host_system, peer_systems
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
@@ -21,7 +21,7 @@ FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
 ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
-INTERFACES = ("python", "c")
+INTERFACES = ("python", "c", "mpi")
 SIZE_MAX = 8 << 30
 FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
@@ -133,7 +133,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts, plan.interface)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([host_system(hosts, plan.interface, plan.wire)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:
