@@ -56,10 +56,13 @@ class Plan:
             raise UsageError("--faults-by netfold is for --algorithm in-network: TCP hides them. Take kernel")
         if self.algorithm == NONE and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
-        if self.interface == "c" and (
-            self.is_in_network() or {"hdrm", "hierarchical"} & set(self.algorithm.split(","))
-        ):
-            raise UsageError("--interface c measures algorithms of the ranks alone, that need no more than their name")
+        names = set(self.algorithm.split(","))
+        if self.interface != "python" and {IN_NETWORK, "hdrm", "hierarchical"} & names:
+            raise UsageError(
+                f"--interface {self.interface} is for an --algorithm that needs no switch and no topology, as auto"
+            )
+        if self.interface == "mpi" and len(names) > 1:
+            raise UsageError("--interface mpi measures one algorithm: it is a setting of the whole program")
         if self.iterations < 0:
             raise UsageError(f"--iterations is 0 or more, not {self.iterations}")
         if self.repeat < 1:

@@ -46,8 +46,8 @@ def environment(site: Site) -> dict[str, str]:
 
 
 def spawn(command: list[str], site: Site, log: Path) -> subprocess.Popen:
-    """Start a program that writes to the log, in a process group of its own so that Ctrl-C reaches only the coordinator.
-    Not a session: kernels with autogroups share the cores out by session, and ranks of all systems are to be alike."""
+    """Start a program that writes to the log, in a process group of its own: Ctrl-C reaches only the coordinator. (Not
+    in a session: kernels with autogroups share the cores out by session, and ranks of all systems are to be alike.)"""
     with log.open("ab") as out:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(site), process_group=0
