@@ -17,12 +17,15 @@ constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
 constexpr std::string_view kDirect = "direct";     // has an executor of its own on one machine
 // Before sleeping, a rank that waits gives its core away again and again: to a rank that has work, if one is there, and
-// it costs next to nothing if none is. To spin instead gains nothing (a call to yield takes less than a message takes
-// to come), and costs much wherever the awaited rank happens to share the core. A progress thread sleeps soon, and so
-// leaves the core to computation; whoever waits in its own thread has nothing else to do. A network is so much slower
-// than a wake-up that it is not worth looking out for at all.
+// it costs next to nothing if none is. To spin instead gains nothing, and costs much wherever the awaited rank happens
+// to share the core. A progress thread sleeps soon, and so leaves the core to computation; whoever waits in its own
+// thread has nothing else to do. A network is so much slower than a wake-up that looking out for it is in vain.
 constexpr int kThreadYields = 100;
 constexpr int kCallerYields = 1000;
+// A yield that returns at once gave the core to nobody: either nobody else wants it, or the kernel gives processes of
+// different sessions their turns by a clock of its own (autogroups). Then only sleep lets the others run.
+constexpr Nanoseconds kSwitchTime = 600;
+constexpr int kVainYields = 30;
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -288,8 +291,10 @@ std::vector<int> HostGroup::blocking_ranks() const {
 // Looks for a while whether something comes, then sleeps until it does.
 void HostGroup::rest(Nanoseconds until) {
   if (!has_failed_ && !is_idle()) {
-    for (int i = 0; i < yields_; ++i) {
+    for (int i = 0, in_vain = 0; i < yields_ && in_vain < kVainYields; ++i) {
+      const Nanoseconds before = now();
       sched_yield();
+      if (now() - before < kSwitchTime) ++in_vain;
       if (look_again()) return;
     }
     if (!executor_->arm() || (direct_ && !direct_->arm())) return;

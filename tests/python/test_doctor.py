@@ -32,7 +32,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
 
 def test_this_machine() -> None:
     checks = doctor.examine()
-    assert len({check.name for check in checks}) == len(checks) >= 14
+    assert len({check.name for check in checks}) == len(checks) >= 16
     for check in checks:
         assert check.status in (OK, SLOW, MISSING)
         assert check.found

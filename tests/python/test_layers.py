@@ -14,7 +14,10 @@ import pytest
 
 from repository import ROOT, files, name_of
 
-CORE_SOURCES = [path for path in files(".h", ".cc") if path.is_relative_to(ROOT / "core")]
+PUBLIC_HEADERS = [path for path in files(".h") if path.is_relative_to(ROOT / "core" / "include")]
+CORE_SOURCES = [
+    path for path in files(".h", ".cc") if path.is_relative_to(ROOT / "core") and path not in PUBLIC_HEADERS
+]
 PYTHON_SOURCES = [path for path in files(".py") if path.is_relative_to(ROOT / "python")]
 PYTHON_FOLDER = ROOT / "python" / "netfold"
 
@@ -106,6 +109,17 @@ def test_state_machines_do_no_io_and_read_no_clock(path: Path) -> None:
     assert [name for name in includes(path) if IMPURE_HEADERS.fullmatch(name)] == []
     calls = re.findall(r"\b(?:system_now|steady_clock|gettimeofday|clock_gettime)\b", path.read_text())
     assert calls == []
+
+
+@pytest.mark.parametrize("path", PUBLIC_HEADERS, ids=name_of)
+def test_what_c_programs_include_includes_nothing_of_ours(path: Path) -> None:
+    assert set(includes(path)) <= {"stddef.h", "stdint.h"}
+
+
+@pytest.mark.parametrize("path", files(".h", ".cc"), ids=name_of)
+def test_the_mpi_library_is_a_user_of_the_c_interface(path: Path) -> None:
+    if path.is_relative_to(ROOT / "bindings" / "mpi"):
+        assert {name for name in includes(path) if "/" in name and name.split("/")[0] in declared_layers()} == set()
 
 
 def imported_modules(path: Path) -> set[str]:

@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
         against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi.")] = "gloo,openmpi",
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
         interface: Annotated[
-            str, typer.Option(help="Ours are called from python, or from a c program with the engine in its thread.")
+            str,
+            typer.Option(help="Ours are called from python, c (in the caller's thread) or mpi."),
         ] = "python",
         iterations: Annotated[
             int, typer.Option(help="All-reduces in a row that a repetition times; 0: one, more below 1 MiB.")

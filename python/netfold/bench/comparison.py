@@ -12,7 +12,7 @@ from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
 from netfold.bench.sites import LabSite, LocalSite, Site
-from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts, peer_systems
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, host_system, peer_systems
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
@@ -20,7 +20,7 @@ from netfold.lab.spec import Faults, LabSpec
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
 FAULTS_BY = ("netfold", "kernel")
-INTERFACES = ("python", "c")
+INTERFACES = ("python", "c", "mpi")
 SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
 FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
@@ -56,10 +56,13 @@ class Plan:
             raise UsageError("--faults-by netfold is for --algorithm in-network: TCP hides them. Take kernel")
         if self.algorithm == NONE and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves the peers, and --against names none")
-        if self.interface == "c" and (
-            self.is_in_network() or {"hdrm", "hierarchical"} & set(self.algorithm.split(","))
-        ):
-            raise UsageError("--interface c measures algorithms of the ranks alone, that need no more than their name")
+        names = set(self.algorithm.split(","))
+        if self.interface != "python" and {IN_NETWORK, "hdrm", "hierarchical"} & names:
+            raise UsageError(
+                f"--interface {self.interface} is for an --algorithm that needs no switch and no topology, as auto"
+            )
+        if self.interface == "mpi" and len(names) > 1:
+            raise UsageError("--interface mpi measures one algorithm: it is a setting of the whole program")
         if self.iterations < 0:
             raise UsageError(f"--iterations is 0 or more, not {self.iterations}")
         if self.repeat < 1:
@@ -134,7 +137,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts, plan.wire, plan.interface)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([host_system(hosts, plan.interface, plan.wire)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:

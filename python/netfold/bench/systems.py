@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 import netfold
+from netfold import native, preload
 from netfold.algorithms import AUTO, HostPlan
 from netfold.bench.c_ranks import mpi_rank, netfold_rank
 from netfold.bench.control import MeasurementError, check_running, tail
@@ -46,10 +47,11 @@ def environment(site: Site) -> dict[str, str]:
 
 
 def spawn(command: list[str], site: Site, log: Path) -> subprocess.Popen:
-    """Start a program that writes to the log, in a session of its own so that Ctrl-C reaches only the coordinator."""
+    """Start a program that writes to the log, in a process group of its own: Ctrl-C reaches only the coordinator. (Not
+    in a session: kernels with autogroups share the cores out by session, and ranks of all systems are to be alike.)"""
     with log.open("ab") as out:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(site), start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(site), process_group=0
         )
 
 
@@ -92,7 +94,7 @@ class OpenMpi:
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
         """One mpirun; in a lab it starts a daemon in every namespace through `agent`, under a host name of its own."""
         options = ["--mca", "coll_tuned_use_dynamic_rules", "1"]
-        options += ["--mca", "mpi_yield_when_idle", "0" if self._spins else "1"]
+        options = [*self._exports(), *options, "--mca", "mpi_yield_when_idle", "0" if self._spins else "1"]
         options += ["--bind-to", "none", "--mca", "orte_tmpdir_base", str(site.directory)]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
@@ -109,6 +111,10 @@ class OpenMpi:
             renamed = ["unshare", "-u", "sh", "-c", 'hostname "$0"; exec "$@"', site.address(0)]
             command = [*site.command(0), *renamed, *command]
         return [spawn(command, site, log)]
+
+    def _exports(self) -> list[str]:
+        """Options that give every rank variables of its environment."""
+        return []
 
     @staticmethod
     def _agent(site: Site) -> Path:
@@ -221,7 +227,38 @@ class NetfoldHosts:
         return spawn_hosts(program, site, control, log, timeout_s, link, *more)
 
 
+class NetfoldMpi(OpenMpi):
+    """Netfold through MPI_Allreduce: OpenMPI's own rank with libnetfold-mpi.so before its library."""
+
+    name = "netfold"
+    key = "netfold-mpi"
+
+    def __init__(self, plans: Sequence[HostPlan], wire: str) -> None:
+        super().__init__()
+        self.algorithms = tuple(plan.algorithm for plan in plans)
+        self._wire = wire
+
+    def wire(self, wanted: str) -> str:
+        """Any of them."""
+        return wanted
+
+    def _exports(self) -> list[str]:
+        library = native.find(native.MPI_LIBRARY)
+        if library is None:
+            raise MeasurementError("netfold: libnetfold-mpi.so is not built; `netfold doctor` says what it needs")
+        settings = {"NETFOLD_MPI": "on", "NETFOLD_MPI_MIN_BYTES": "0", "NETFOLD_ALGORITHM": self.algorithms[0]}
+        if self._wire != "int32":
+            settings["NETFOLD_FORMAT"] = self._wire
+        loaded = preload.launch(["mpirun"], str(library), {}, is_open_mpi=True)[0][1:]
+        return [*loaded, *(word for name, value in settings.items() for word in ("-x", f"{name}={value}"))]
+
+
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}
+
+
+def host_system(plans: Sequence[HostPlan], interface: str, wire: str) -> System:
+    """Ours without a switch, called through python, c or mpi."""
+    return NetfoldMpi(plans, wire) if interface == "mpi" else NetfoldHosts(plans, interface)
 
 
 def peer_systems(name: str, site: Site) -> list[System]:

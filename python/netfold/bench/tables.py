@@ -14,6 +14,12 @@ from rich.table import Table
 MILLI = 1000
 
 
+def _milliseconds(time_s: float) -> str:
+    """Three digits, and never fewer than those before the point."""
+    time_ms = time_s * MILLI
+    return f"{time_ms:.1f}" if time_ms >= 10 else f"{time_ms:.3g}"
+
+
 def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}x"
 
@@ -36,7 +42,7 @@ def results_table(title: str, results: Sequence[dict[str, Any]]) -> Table:
         table.add_row(
             *(str(one[name]) for name in varying),
             f"{one['system']} {one['algorithm']} {one['format']}{faults}",
-            f"{one['time_s_median'] * MILLI:.1f}",
+            _milliseconds(one["time_s_median"]),
             _ratio(one.get("ratio_to_bound")),
             _ratio(one.get("speedup_over_best_peer")),
             "" if sent is None else f"{sent / 1e6:.2f}",

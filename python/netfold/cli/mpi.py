@@ -6,12 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
-from netfold import native
+from netfold import native, preload
 
 LAUNCHERS = ("mpirun", "mpiexec", "orterun")
 EXAMPLES = """
@@ -40,22 +39,9 @@ def mpi(command: list[str] = typer.Argument(help="The launcher and all of its ar
         _end("libnetfold-mpi.so is not built; where an MPI with its headers is installed, `make build` builds it", 1)
     if shutil.which(command[0]) is None:
         _end(f"there is no program {command[0]!r}: write the whole command, as in mpirun -n 8 ./program", 2)
-    words, environment = launch(command, str(library), dict(os.environ), _is_open_mpi(command[0]))
+    words, environment = preload.launch(command, str(library), os.environ, _is_open_mpi(command[0]))
     sys.stdout.flush()
     os.execvpe(words[0], words, environment)
-
-
-def launch(
-    command: Sequence[str], library: str, environment: dict[str, str], is_open_mpi: bool
-) -> tuple[list[str], dict[str, str]]:
-    """The command and the environment that put the library first in every rank. Open MPI's launcher hands ranks of
-    other machines only what it is told to, and needs no library itself; others hand the whole environment over."""
-    loads = ":".join(filter(None, (library, environment.get("LD_PRELOAD", ""))))
-    if not is_open_mpi:
-        return list(command), {**environment, "LD_PRELOAD": loads}
-    settings = sorted(name for name in environment if name.startswith("NETFOLD_"))
-    exports = [word for name in (f"LD_PRELOAD={loads}", *settings) for word in ("-x", name)]
-    return [command[0], *exports, *command[1:]], environment
 
 
 def _is_open_mpi(launcher: str) -> bool:

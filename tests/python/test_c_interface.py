@@ -1,0 +1,58 @@
+"""The C interface as it is installed: its header, its symbols, and the example that a reader starts from."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from netfold import native
+from repository import ROOT
+
+EXAMPLE = ROOT / "examples" / "all_reduce.c"
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    found = native.find(native.C_LIBRARY)
+    assert found is not None, "`make build` builds it"
+    return found
+
+
+@pytest.mark.parametrize("compiler", ["cc -std=c99", "cc -std=c11", "c++ -std=c++11 -x c++", "c++ -std=c++20 -x c++"])
+def test_the_header_is_for_c_and_for_cpp(tmp_path: Path, compiler: str) -> None:
+    header = native.find(native.C_HEADER)
+    assert header is not None
+    program = tmp_path / "program.c"
+    program.write_text(
+        "#include <netfold.h>\nint main(void) { nf_group_options o = NF_GROUP_OPTIONS_INIT; return o.rank; }"
+    )
+    words = [*compiler.split(), "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{header.parent}", "-fsyntax-only"]
+    done = subprocess.run([*words, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_but_the_interface_is_visible(library: Path) -> None:
+    listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+    names = {line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines() if " A " not in line}
+    header = native.find(native.C_HEADER)
+    assert header is not None
+    declared = {name for name in names if f" {name}(" in header.read_text()}
+    assert names == declared
+    assert len(names) == 10
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_the_example_runs(tmp_path: Path, library: Path, ranks: int) -> None:
+    header = native.find(native.C_HEADER)
+    assert header is not None
+    program = tmp_path / "all_reduce"
+    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{header.parent}"]
+    built = subprocess.run(
+        ["cc", *flags, "-o", str(program), str(EXAMPLE), str(library)], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([program, str(ranks), "100003", "3"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{ranks} ranks, 100003 floats" in done.stdout

@@ -1,0 +1,209 @@
+"""MPI programs with their all-reduces taken over: our own, mpi4py's tests, and the benchmark that checks every sum."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from netfold import native, preload
+from netfold.bench import allreduce
+from netfold.bench.c_ranks import cache_directory
+from netfold.cli import mpi
+from repository import ROOT
+
+HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
+needs_mpi = pytest.mark.skipif(
+    not HAS_MPI or native.find(native.MPI_LIBRARY) is None, reason="there is no MPI, or libnetfold-mpi.so is not built"
+)
+TIMEOUT_S = 200
+RANKS = Path(__file__).parent / "mpi_ranks.py"
+OF_NETFOLD = re.compile(r"^netfold: .*$", re.MULTILINE)
+
+
+def run(ranks: int, *command: str, folder: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    """`netfold mpi -- mpirun -n RANKS COMMAND`, as a user gives it."""
+    netfold = [sys.executable, "-c", "from netfold.cli import main; main()", "mpi", "--"]
+    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("NETFOLD_")}
+    environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "NETFOLD_LOG": "info"}
+    environment |= {"OMPI_MCA_mpi_yield_when_idle": "1", "NETFOLD_MPI_MIN_BYTES": "0", **settings}
+    return subprocess.run(
+        [*netfold, *mpirun, *command],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=environment,
+        cwd=folder,
+    )
+
+
+def taken_over(done: subprocess.CompletedProcess[str]) -> int:
+    """How many all-reduces rank 0 says it took over."""
+    found = re.search(r"netfold: rank 0: took over (\d+) all-reduces", done.stderr)
+    assert found, done.stderr
+    return int(found[1])
+
+
+def run_ranks(name: str, ranks: int = 4, **settings: str) -> subprocess.CompletedProcess[str]:
+    done = run(ranks, sys.executable, str(RANKS), name, **settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("is content") == ranks
+    return done
+
+
+@pytest.fixture
+def no_memory_left_behind() -> object:
+    before = set(Path("/dev/shm").glob("netfold-*"))
+    yield
+    assert set(Path("/dev/shm").glob("netfold-*")) <= before
+
+
+@needs_mpi
+@pytest.mark.usefixtures("no_memory_left_behind")
+@pytest.mark.parametrize(("name", "ranks", "taken"), [("sums", 3, 24), ("communicators", 4, 261), ("progress", 4, 1)])
+def test_it_takes_over_what_it_folds(name: str, ranks: int, taken: int) -> None:
+    assert taken_over(run_ranks(name, ranks)) == taken
+
+
+@needs_mpi
+def test_small_ones_stay_with_mpi() -> None:
+    assert taken_over(run_ranks("sums", 2, NETFOLD_MPI_MIN_BYTES="4000")) == 12
+    assert taken_over(run_ranks("sums", 2, NETFOLD_MPI="off")) == 0
+
+
+@needs_mpi
+def test_floats_may_travel_as_bfp() -> None:
+    assert taken_over(run_ranks("bfp", NETFOLD_FORMAT="bfp")) == 1
+
+
+@needs_mpi
+def test_ranks_that_are_set_differently_fall_back_together_and_say_so_once() -> None:
+    done = run_ranks("different_settings", 3)
+    assert taken_over(done) == 0
+    assert done.stderr.count("settings of rank 1 differ from those of rank 0") == 1
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"NETFOLD_FORMAT": "fp8"}, "NETFOLD_FORMAT=fp8 is not usable: choose one of"),
+        ({"NETFOLD_ALGORITHM": "in-network"}, "NETFOLD_ALGORITHM=in-network is not usable"),
+        ({"NETFOLD_ALGORITHM": "clockwork"}, "clockwork"),
+        ({"NETFOLD_TIMEOUT_S": "-1"}, "NETFOLD_TIMEOUT_S=-1 is not usable"),
+        ({"NETFOLD_MPI_MIN_BYTES": "few"}, "NETFOLD_MPI_MIN_BYTES=few is not usable"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_on_every_rank(settings: dict[str, str], words: str) -> None:
+    assert run_ranks("refused", 2, **settings).stderr.count(words) >= 2
+
+
+@needs_mpi
+def test_counts_that_differ_are_an_error_on_every_rank() -> None:
+    said = OF_NETFOLD.findall(run_ranks("different_counts", 3).stderr)
+    assert {line.split(":")[1].strip() for line in said if "1001" in line} == {"rank 0", "rank 1", "rank 2"}
+
+
+@needs_mpi
+def test_fortran_programs(tmp_path: Path) -> None:
+    program = tmp_path / "fortran_calls"
+    source = ROOT / "tests" / "mpi" / "fortran_calls.c"
+    done = subprocess.run(
+        ["mpicc", "-o", str(program), str(source), "-lmpi_mpifh"], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0 and "mpi_mpifh" in done.stderr:
+        pytest.skip("this MPI has no Fortran")
+    assert done.returncode == 0, done.stderr
+    ran = run(3, str(program))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("is content") == 3
+    assert taken_over(ran) == 2
+
+
+def suite_of_mpi4py() -> Path:
+    """Its test suite, from the source of the release that is installed; kept once it is here."""
+    name = f"mpi4py-{importlib.metadata.version('mpi4py')}"
+    folder = cache_directory() / name
+    if not folder.exists():
+        archive = cache_directory() / f"{name}.tar.gz"
+        words = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-q", "-d", str(archive.parent)]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "download", *words, name.replace("-", "==")],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        if not archive.exists():
+            pytest.skip(f"the source of {name} cannot be had here: {done.stderr[-300:]}")
+        partial = cache_directory() / f"{name}.{os.getpid()}"
+        with tarfile.open(archive) as packed:
+            packed.extractall(partial, filter="data")
+        (partial / name).rename(folder)
+        partial.rmdir()
+    return folder / "test"
+
+
+@needs_mpi
+@pytest.mark.usefixtures("no_memory_left_behind")
+@pytest.mark.parametrize("suite", ["test_cco_buf", "test_cco_nb_buf"])
+def test_mpi4pys_own_tests_of_collectives(suite: str) -> None:
+    done = run(4, sys.executable, "main.py", "-q", suite, folder=suite_of_mpi4py())
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stderr.count("\nOK") == 4
+    if suite == "test_cco_buf":
+        assert taken_over(done) > 20
+
+
+@needs_mpi
+def test_the_benchmark_checks_every_sum() -> None:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    allreduce.register(app)
+    words = ["allreduce", "--ranks", "4", "--interface", "mpi", "--algorithm", "auto", "--against", "openmpi", "--json"]
+    done = CliRunner().invoke(app, [*words, "--size-bytes", "4,1024,65536,1048576", "--repeat", "1"])
+    assert done.exit_code == 0, done.output
+    results = json.loads(done.stdout)["results"]
+    ours = [one for one in results if one["system"] == "netfold"]
+    assert [one["size_bytes"] for one in ours] == [4, 1024, 65536, 1048576]
+    for one in results:
+        assert one["max_abs_error"] < 1e-6
+        assert one["same_bits"]
+
+
+def test_the_launcher_is_told_what_to_hand_over() -> None:
+    environment = {"NETFOLD_LOG": "info", "LD_PRELOAD": "other.so", "HOME": "here"}
+    words, left = preload.launch(["mpirun", "-n", "2", "program"], "ours.so", environment, is_open_mpi=True)
+    assert words == ["mpirun", "-x", "LD_PRELOAD=ours.so:other.so", "-x", "NETFOLD_LOG", "-n", "2", "program"]
+    assert left == environment
+    words, left = preload.launch(["srun", "program"], "ours.so", environment, is_open_mpi=False)
+    assert words == ["srun", "program"]
+    assert left["LD_PRELOAD"] == "ours.so:other.so"
+
+
+@pytest.mark.parametrize(
+    ("library", "words", "status", "says"),
+    [(None, "mpirun -n 2 program", 1, "is not built"), (Path("x.so"), "no-such-mpirun", 2, "no program")],
+)
+def test_wrong_use_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, library: Path | None, words: str, status: int, says: str
+) -> None:
+    monkeypatch.setattr(native, "find", lambda what: library)
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    mpi.register(app)
+    done = CliRunner().invoke(app, ["mpi", "--", *words.split()])
+    assert done.exit_code == status
+    assert says in done.output
