@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -113,9 +113,19 @@ class Lab:
         inner = shaping.index_of(node, names.INTERFACE)
         node.addr("add", index=inner, address=address, prefixlen=24)
         self._link_up(namespace, names.INTERFACE)
-        for ipr, interface in ((fabric, port), (node, names.INTERFACE)):
-            shaping.shape(ipr, interface, rate_mbit_s, spec.burst_bytes, spec.latency_ms)
+        self._shape(port, namespace, rate_mbit_s)
         faults.build_detour(fabric, bridge, port, spec.mtu)
+
+    def _shape(self, port: str, namespace: str, rate_mbit_s: float) -> None:
+        ends = (names.fabric(self.lab_id), port), (namespace, names.INTERFACE)
+        for where, interface in ends:
+            shaping.shape(self._sockets[where], interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
+
+    def set_rate(self, rate_mbit_s: float) -> None:
+        """Another rate for every worker's link, from now on."""
+        self.spec = replace(self.spec, rate_mbit_s=rate_mbit_s)
+        for rank in range(self.spec.workers):
+            self._shape(f"p{rank}", self.worker(rank), rate_mbit_s)
 
     def set_faults(self, wanted: Faults) -> None:
         """Put faults in force on every link, or take them away. Fair only while offloads are off."""

@@ -31,8 +31,9 @@ def sleep_until(start_ns: int) -> None:
         time.sleep(left / 1e9)
 
 
-def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
-    """Answer the coordinator until it says quit or hangs up."""
+def converse(control: str, rank: int, answer: Callable[[str, list[str]], str]) -> None:
+    """Answer the coordinator's lines, each by one of `answer(word, arguments)`, until it says quit or hangs up. What
+    that raises is told as an error."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(control)
         stream = connection.makefile("rw")
@@ -42,26 +43,45 @@ def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
             stream.flush()
 
         say(f"hello {rank}")
-        values = result = expected = np.zeros(0)
-        wire = "fp32"
         for line in stream:
             word, *arguments = line.split()
             if word == "quit":
                 return
             try:
-                if word == "prepare":
-                    count, dtype, wire, input_path, expected_path = arguments
-                    values = np.fromfile(input_path, DTYPES[dtype], int(count))
-                    expected = np.memmap(expected_path, np.float64, "r", shape=(int(count),))
-                    result = np.zeros_like(values)
-                    say("ready")
-                elif word == "run":
-                    result.fill(0)
-                    sleep_until(int(arguments[0]))
-                    start_ns = time.monotonic_ns()
-                    all_reduce(values, result, wire, arguments[1])
-                    elapsed_ns = time.monotonic_ns() - start_ns
-                    digest = zlib.crc32(result.view(np.uint8))
-                    say(f"done {elapsed_ns} {max_abs_error(result, expected)!r} {digest:08x}")
+                say(answer(word, arguments))
             except Exception as error:
                 say(f"error {' '.join(str(error).split())}")
+
+
+class Repetitions:
+    """A rank of an all-reduce's measurement: the tensor it was handed, and what it answers."""
+
+    def __init__(self, all_reduce: AllReduce) -> None:
+        self._all_reduce = all_reduce
+        self._values = self._result = self._expected = np.zeros(0)
+        self._wire = "fp32"
+
+    def answer(self, word: str, arguments: list[str]) -> str:
+        """To `prepare` and `run`, as in netfold/bench/control.py."""
+        return self._prepare(*arguments) if word == "prepare" else self._run(*arguments)
+
+    def _prepare(self, count: str, dtype: str, wire: str, input_path: str, expected_path: str) -> str:
+        self._wire = wire
+        self._values = np.fromfile(input_path, DTYPES[dtype], int(count))
+        self._expected = np.memmap(expected_path, np.float64, "r", shape=(int(count),))
+        self._result = np.zeros_like(self._values)
+        return "ready"
+
+    def _run(self, start_ns: str, algorithm: str) -> str:
+        self._result.fill(0)
+        sleep_until(int(start_ns))
+        begin_ns = time.monotonic_ns()
+        self._all_reduce(self._values, self._result, self._wire, algorithm)
+        elapsed_ns = time.monotonic_ns() - begin_ns
+        digest = zlib.crc32(self._result.view(np.uint8))
+        return f"done {elapsed_ns} {max_abs_error(self._result, self._expected)!r} {digest:08x}"
+
+
+def serve(control: str, rank: int, all_reduce: AllReduce) -> None:
+    """Answer the coordinator until it says quit or hangs up."""
+    converse(control, rank, Repetitions(all_reduce).answer)
