@@ -27,7 +27,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. `rate_mbit_s` 0: the one that gives `proportion` (seconds to send a worker's gradients once, per
+    """What to measure; computation alone has to be among the variants. `rate_mbit_s` 0: the one that gives `proportion` (seconds to send a worker's gradients once, per
     second of computation alone)."""
 
     profile: Profile
@@ -119,8 +119,6 @@ def take_step(crew: Crew, variant: int) -> Step:
 
 def in_lab(plan: Plan, progress: Progress) -> Outcome:
     """In a lab of its own, gone afterwards. `progress` hears what was done. Raises MeasurementError, LabError."""
-    if COMPUTE_ALONE not in plan.variants:
-        raise ValueError("computation alone has to be among the variants: rate and bars are set beside it")
     profile = plan.profile
     spec = LabSpec(profile.workers, plan.rate_mbit_s or SETTLE_RATE_MBIT_S, mtu=plan.mtu)
     with_switch = any(one.group and one.group.algorithm == IN_NETWORK for one in plan.variants)

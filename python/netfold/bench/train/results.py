@@ -15,14 +15,13 @@ GB = 1e9
 def entries(outcome: Outcome, workers: int) -> list[dict[str, Any]]:
     """One entry of `results` a variant, in the order measured."""
     found = [_entry(series, outcome, workers) for series in outcome.series]
-    alone = next((one for one in found if one["variant"] == ALONE), None)
-    for baseline in [one for one in found if one["variant"] == OVERLAPPED]:
-        for one in found:
-            if one["variant"] != ALONE and one["prefetches"] == baseline["prefetches"]:
-                one |= _against(one, baseline)
-    for one in found if alone else ():
-        one |= _beside_alone(one, alone)
-    return found
+    baseline = next((one for one in found if one["variant"] == OVERLAPPED), None)
+    alone = {one["prefetches"]: one for one in found if one["variant"] == ALONE}
+    told = []
+    for one in found:
+        beside = _beside_alone(one, alone[one["prefetches"]])
+        told.append(one | beside | (_against(one, baseline) if baseline and one["variant"] != ALONE else {}))
+    return told
 
 
 def _entry(series: Series, outcome: Outcome, workers: int) -> dict[str, Any]:
@@ -66,12 +65,14 @@ def _against(one: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:
 
 
 def _beside_alone(one: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
-    """What communication costs in CPU time: of the threads that communicate, and of all threads less what computation
+    """Throughput in times that of one worker; and what communication costs in CPU time: of the threads that communicate, and of all threads less what computation
     alone takes (which also counts folding in the caller's thread and what the kernel charges to whoever runs)."""
     gigabytes = one["size_bytes"] / GB
     threads = sum(one["cpu_s_per_step"]["communication"].values())
     added = _all_cpu(one) - _all_cpu(alone)
     return {
+        # Computation is shared by workers on the same cores: what n workers lose beside their computation alone.
+        "speedup": one["workers"] * alone["time_s_median"] / one["time_s_median"],
         "backward_increase_s": one["parts_s"][BACKWARD] - alone["parts_s"][BACKWARD],
         "compute_system_s_added": one["cpu_s_per_step"]["compute"]["system_s"]
         - alone["cpu_s_per_step"]["compute"]["system_s"],

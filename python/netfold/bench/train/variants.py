@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from netfold.algorithms import CHOICES as ALGORITHMS
+from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.lab.errors import UsageError
 
 ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
     "alone",
@@ -13,6 +17,10 @@ ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
     "offloaded",
     "offloaded-bfp",
 )
+
+
+SERVED = tuple(name for name in ALGORITHMS if name not in ("hierarchical", "hdrm"))
+"""Algorithms that need to know nothing of the machines: those of a lab are all alike."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +67,50 @@ COMPUTE_ALONE = Variant(ALONE)
 BASELINE = Variant(OVERLAPPED, GLOO)
 
 
-def offloaded(algorithm: str, format: str, **more: Any) -> Variant:
-    """All-reduces started from within backward and done by Netfold's engine."""
+def offloaded(
+    algorithm: str,
+    format: str,
+    placement: str = "",
+    engine: str = "",
+    cores: tuple[int, ...] = (),
+    compute_cores: tuple[int, ...] = (),
+) -> Variant:
+    """All-reduces started from within backward and done by Netfold's engine; `placement` says where, for people."""
     kind = OFFLOADED_BFP if format == "bfp" else OFFLOADED
-    return Variant(kind, Group("netfold", algorithm, format), **more)
+    group = Group("netfold", algorithm, format, engine, cores)
+    return Variant(kind, group, compute_cores=compute_cores, placement=placement)
 
 
-def variants_of(kinds: Sequence[str], algorithms: Sequence[str]) -> list[Variant]:
-    """The variants of some kinds; the offloaded ones at each algorithm."""
-    found = []
-    for kind in kinds:
-        if kind in (OFFLOADED, OFFLOADED_BFP):
-            format = "bfp" if kind == OFFLOADED_BFP else "fp32"
-            found += [offloaded(algorithm, format) for algorithm in algorithms]
-        else:
-            found.append(
-                {ALONE: COMPUTE_ALONE, NAIVE: Variant(NAIVE, GLOO, overlaps=False), OVERLAPPED: BASELINE}[kind]
-            )
-    return found
+FIXED = {NAIVE: Variant(NAIVE, GLOO, overlaps=False), OVERLAPPED: BASELINE}
+FORMATS = {OFFLOADED: "fp32", OFFLOADED_BFP: "bfp"}
+
+
+def _words(option: str, text: str, known: Sequence[str]) -> list[str]:
+    words = list(dict.fromkeys(text.split(",")))
+    for word in words:
+        if word not in known:
+            raise UsageError(f"{option} takes {', '.join(known)}, commas between, not {word!r}")
+    return words
+
+
+def algorithms_of(text: str, workers: int) -> list[str]:
+    """`ring,in-network` as a list. Raises UsageError for one that is unknown or cannot serve so many workers."""
+    words = _words("--algorithm", text, SERVED)
+    for word in words:
+        try:
+            if word != IN_NETWORK:
+                HostPlan(word).check(workers)
+        except ValueError as error:
+            raise UsageError(f"--algorithm {word} for {workers} workers: {error}") from None
+    return words
+
+
+def variants_of(kinds: str, algorithms: Sequence[str], prefetching: bool = False) -> list[Variant]:
+    """Computation alone and the variants of some kinds, `naive,offloaded`; the offloaded ones at each algorithm; with
+    `prefetching` each without and with it. Raises UsageError."""
+    found = [COMPUTE_ALONE]
+    for kind in _words("--variants", kinds, CHOICES[1:]):
+        found += [FIXED[kind]] if kind in FIXED else [offloaded(each, FORMATS[kind]) for each in algorithms]
+    if not prefetching:
+        return found
+    return [replace(one, prefetches=prefetches) for one in found for prefetches in (False, True)]
