@@ -18,11 +18,11 @@ LEARNING_RATE = 1e-3
 class Bucket:
     """Some parameters, their gradients in one flat tensor, and the optimizer that updates them."""
 
-    def __init__(self, parameters: list[nn.Parameter], world: int) -> None:
+    def __init__(self, parameters: list[nn.Parameter], averaged_over: int) -> None:
         self.gradients = torch.zeros(sum(parameter.numel() for parameter in parameters))
         self.missing = self.size = len(parameters)
         self.work: dist.Work | None = None
-        self._rate = LEARNING_RATE / world  # gradients are summed over the workers, not averaged
+        self._rate = LEARNING_RATE / averaged_over
         self._optimizer = torch.optim.SGD(parameters, lr=self._rate)
         parts = self.gradients.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
@@ -40,11 +40,12 @@ class Bucket:
 class Buckets:
     """All buckets of a model. `exchange_in` says through which group, and whether from within backward."""
 
-    def __init__(self, model: nn.Module, bucket_bytes: int, world: int) -> None:
-        """A bucket is closed once it holds `bucket_bytes`; 0: each parameter has one of its own."""
+    def __init__(self, model: nn.Module, bucket_bytes: int, averaged_over: int) -> None:
+        """A bucket is closed once it holds `bucket_bytes`; 0: each parameter has one of its own. Gradients are summed
+        over the workers; `averaged_over` is what the sum has to be divided by."""
         self._group: dist.ProcessGroup | None = None
         self._in_backward = False
-        self.all = [Bucket(parameters, world) for parameters in _parts(model, bucket_bytes)]
+        self.all = [Bucket(parameters, averaged_over) for parameters in _parts(model, bucket_bytes)]
         for bucket in self.all:
             for parameter in bucket._optimizer.param_groups[0]["params"]:
                 parameter.register_post_accumulate_grad_hook(lambda _, mine=bucket: self._ready(mine))

@@ -25,7 +25,7 @@ def _change(down: float | None) -> str:
 
 def _table(title: str, caption: str, columns: Sequence[str]) -> Table:
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("variant")
+    table.add_column("variant", min_width=12)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     return table
@@ -35,7 +35,7 @@ def breakdown(title: str, entries: Sequence[dict[str, Any]]) -> Table:
     """A row a variant: parts, the whole, and what changed beside the baseline."""
     shown = [part for part in PARTS if part != LOADING or any(one["parts_s"][LOADING] for one in entries)]
     with_workers = len({one["workers"] for one in entries}) > 1
-    table = _table(title, EXPLAINED, [*(["workers"] if with_workers else []), *shown, "step", "step ±", "exposed ±"])
+    table = _table(title, EXPLAINED, [*(["workers"] if with_workers else []), *shown, "step", "step\n±", "exposed\n±"])
     for one in entries:
         changes = [_change(one.get("step_reduction")), _change(one.get("exposed_reduction"))]
         table.add_row(
@@ -52,7 +52,7 @@ def breakdown(title: str, entries: Sequence[dict[str, Any]]) -> Table:
 
 def cpu(entries: Sequence[dict[str, Any]]) -> Table:
     """A row a variant: whose CPU time a step took, and what a gigabyte of gradients costs."""
-    columns = ["compute user", "compute system", "engine user", "engine system", "engine s/GB", "added s/GB", "switch"]
+    columns = ["compute\nuser", "\nsystem", "engine\nuser", "\nsystem", "engine\ns/GB", "added\ns/GB", "switch\ns/GB"]
     table = _table("CPU, ms a step", CPU_EXPLAINED, columns)
     for one in entries:
         spent = one["cpu_s_per_step"]
