@@ -34,7 +34,7 @@ def demo(
         with page.open("a"):  # that it cannot be written is said now, not after all the training
             pass
         from netfold.bench.report import envelope, print_json
-        from netfold.demo.model import load_digits
+        from netfold.bench.digits import load_digits
 
         load_digits()
         from netfold.demo import machine_name, train_all
@@ -60,7 +60,7 @@ def demo(
 
 def _with_progress(console: Console, train_all: Any, workers: int, epochs: int, batch: int) -> list[Any]:
     from netfold.demo import PLANS, Plan
-    from netfold.demo.model import batches
+    from netfold.bench.digits import batches
 
     steps = epochs * len(batches(1437, 0, workers, batch, 0))
     columns = (

@@ -96,6 +96,6 @@ def prepare_lab() -> None:
 
     if userns.lacking():
         kept.sweep()
-        userns.enter(sys.argv[1:])
+        userns.enter(sys.argv[1:], program="netfold.cli")
     if not state.is_inside():
         kept.sweep()

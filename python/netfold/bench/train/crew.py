@@ -74,6 +74,11 @@ class Crew:
             command = [*site.command(rank), *own_memory, *python]
             ranks.processes.append(spawn(command, site, ranks.log, KEEP_MEMORY))
 
+    @property
+    def pids(self) -> list[int]:
+        """The workers' process ids, by rank."""
+        return [process.pid for process in self._ranks.processes[-self._site.world :]]
+
     def ask(self, line: str, timeout_s: float = 0.0) -> list[Any]:
         """Say a line to every worker; what each answers, by rank. Raises MeasurementError with a worker's words."""
         answers = self._ranks.ask([line] * self._site.world, timeout_s or self._timeout_s)

@@ -32,6 +32,7 @@ class Group:
     format: str = ""
     engine: str = ""  # where the engine runs; "": as the backend does by itself
     cores: tuple[int, ...] = ()  # that the engine is pinned to; (): none
+    bfp: tuple[int, ...] = ()  # block and mantissa of format bfp; (): as the backend has them by itself
 
     def options(self) -> dict[str, Any]:
         """What netfold.torch.Options takes."""
@@ -93,9 +94,11 @@ def _words(option: str, text: str, known: Sequence[str]) -> list[str]:
     return words
 
 
-def algorithms_of(text: str, workers: int) -> list[str]:
+def algorithms_of(text: str, workers: int, several: bool = True) -> list[str]:
     """`ring,in-network` as a list. Raises UsageError for one that is unknown or cannot serve so many workers."""
     words = _words("--algorithm", text, SERVED)
+    if len(words) > 1 and not several:
+        raise UsageError(f"--algorithm takes one algorithm here, not {text}")
     for word in words:
         try:
             if word != IN_NETWORK:

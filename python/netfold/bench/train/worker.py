@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -37,6 +37,14 @@ def make_workload(profile: Profile, rank: int) -> Any:
 
         return ModelParallelFace(profile, rank)
     return DataParallel(profile, rank)
+
+
+def digest(parameters: Iterable[torch.Tensor]) -> str:
+    """A checksum of the bits of all parameters."""
+    total = 0
+    for parameter in parameters:
+        total = zlib.crc32(parameter.detach().numpy().reshape(-1).view("u1"), total)
+    return f"{total:08x}"
 
 
 @contextmanager
@@ -65,7 +73,7 @@ class Worker:
         elif word == "size":
             done = self._workload.gradient_bytes
         elif word == "digest":
-            done = self._digest()
+            done = digest(self._workload.parameters)
         else:
             raise ValueError(f"the coordinator said {word!r}")
         return f"done {json.dumps(done)}"
@@ -78,12 +86,6 @@ class Worker:
             parts = self._workload.step(group, variant["overlaps"], variant["prefetches"])
             after = threads.by_role(self._workload.loaders)
         return {"parts": parts, "cpu": {role: asdict(after[role] - before[role]) for role in after}}
-
-    def _digest(self) -> str:
-        total = 0
-        for parameter in self._workload.parameters:
-            total = zlib.crc32(parameter.detach().numpy().reshape(-1).view("u1"), total)
-        return f"{total:08x}"
 
     def close(self) -> None:
         """Leave every group."""
