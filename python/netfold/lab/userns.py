@@ -1,8 +1,9 @@
 """A lab without root: the same command once more, as root of a user namespace of its own.
 
-`enter` replaces this process by a small one (`python -m netfold.lab.userns PROGRAM ...`) that makes the namespaces (user, network,
-mount, process), starts the command in them as their first process, passes signals on and waits. The lab's own process
-namespace is what makes it clean: when its first process ends, however, the kernel ends all others and the links go.
+`enter` replaces this process by a small one (`python -m netfold.lab.userns PROGRAM ...`) that makes the
+namespaces (user, network, mount, process), starts the command in them as their first process, passes signals on and
+waits. The lab's own process namespace is what makes it clean: when its first process ends, however, the kernel ends all
+others and the links go.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _become_first_process(libc: ctypes.CDLL, parent: int, arguments: list[str]) 
 
 
 def main(arguments: list[str]) -> int:
-    """Make the namespaces (arguments: a module and its own), run the command in them, pass signals on; the command's exit status, 1 if it was killed."""
+    """Make the namespaces, run the command in them, pass signals on; the command's exit status, 1 if it was killed.
+
+    arguments: the module to run, and its own."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.environ["NETFOLD_PARENT_TICKS"] = str(state.start_ticks(os.getpid()))
     parent = os.getpid()

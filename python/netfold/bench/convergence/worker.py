@@ -1,11 +1,11 @@
 """A rank: `python -m netfold.bench.convergence.worker CONTROL SETUP RANK`, SETUP a JSON file.
 
-    -> `begin RUN SEED`     a fresh model of this seed, trained by run RUN of the setup
-    <- `done null`
-    -> `epoch NUMBER`       trains that epoch's batches
-    <- `done {"loss": ..., "accuracy": ...}`   mean loss of this rank's batches; share of the test that is right
-    -> `digest`
-    <- `done "..."`         of the weights
+-> `begin RUN SEED`     a fresh model of this seed, trained by run RUN of the setup
+<- `done null`
+-> `epoch NUMBER`       trains that epoch's batches
+<- `done {"loss": ..., "accuracy": ...}`   mean loss of this rank's batches; share of the test that is right
+-> `digest`
+<- `done "..."`         of the weights
 """
 
 from __future__ import annotations

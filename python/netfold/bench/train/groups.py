@@ -30,8 +30,10 @@ def _join(group: dict[str, Any] | None, setup: dict[str, Any], rank: int, timeou
         return None
     if group["backend"] == "gloo":
         return dist.group.WORLD
-    where = {"switch": setup["switch"]} if group["options"]["algorithm"] == IN_NETWORK else {
-        "bind": f"{setup['hosts'][rank]}:0"
-    }
+    where = (
+        {"switch": setup["switch"]}
+        if group["options"]["algorithm"] == IN_NETWORK
+        else {"bind": f"{setup['hosts'][rank]}:0"}
+    )
     options = netfold.torch.Options(timeout=timeout, **group["options"], **where)
     return dist.new_group(backend="netfold", pg_options=options, timeout=timeout)

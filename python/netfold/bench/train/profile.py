@@ -27,8 +27,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure; computation alone has to be among the variants. `rate_mbit_s` 0: the one that gives `proportion` (seconds to send a worker's gradients once, per
-    second of computation alone)."""
+    """What to measure; computation alone has to be among the variants.
+
+    `rate_mbit_s` 0: the one that gives `proportion` (seconds to send a worker's gradients once, per second of
+    computation alone); `proportion` 0: the paper's."""
 
     profile: Profile
     variants: tuple[Variant, ...]

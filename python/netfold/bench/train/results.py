@@ -65,8 +65,9 @@ def _against(one: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Any]:
 
 
 def _beside_alone(one: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
-    """Throughput in times that of one worker; and what communication costs in CPU time: of the threads that communicate, and of all threads less what computation
-    alone takes (which also counts folding in the caller's thread and what the kernel charges to whoever runs)."""
+    """Throughput in times that of one worker; and what communication costs in CPU time: of the threads that
+    communicate, and of all threads less what computation alone takes (which also counts folding in the caller's thread
+    and what the kernel charges to whoever runs)."""
     gigabytes = one["size_bytes"] / GB
     threads = sum(one["cpu_s_per_step"]["communication"].values())
     added = _all_cpu(one) - _all_cpu(alone)

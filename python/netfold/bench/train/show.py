@@ -32,8 +32,8 @@ def rate_words(plan: Plan, outcome: Outcome) -> str:
     whose = "--proportion" if plan.proportion else "the paper's proportion"
     ring_s = plan.wanted_proportion * rates.ring_share(plan.profile.workers) * outcome.compute_alone_s
     return (
-        f"links at {outcome.rate_mbit_s:g} Mbit/s: computation alone takes {outcome.compute_alone_s * 1e3:.0f} ms, and a "
-        f"ring of {outcome.gradient_bytes / 1e6:.1f} MB of gradients then {ring_s * 1e3:.0f} ms, which is {whose}"
+        f"links at {outcome.rate_mbit_s:g} Mbit/s: computation alone takes {outcome.compute_alone_s * 1e3:.0f} ms, and "
+        f"a ring of {outcome.gradient_bytes / 1e6:.1f} MB of gradients then {ring_s * 1e3:.0f} ms, which is {whose}"
     )
 
 
