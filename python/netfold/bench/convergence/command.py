@@ -15,8 +15,8 @@ from rich.table import Table
 from netfold.lab.guard import sentences
 
 EXPLAINED = (
-    "accuracy after the last epoch on samples not trained on, mean over the seeds; beside fp32 in points; feedback: each "
-    "worker keeps what its encoding lost for its next gradient"
+    "accuracy after the last epoch on samples not trained on, mean over the seeds; beside fp32 in points; feedback: "
+    "each worker keeps what its encoding lost for its next gradient"
 )
 
 
