@@ -68,11 +68,12 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     return connected;
   }
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
-  // Where every rank of this machine has a core, looking out for a while is faster than sleeping. Where cores are few,
-  // they are given to those who have work.
-  const bool is_roomy = mesh_->local_peers() + 1 <= available_cores();
-  spins_ = is_roomy ? kSpins : 0;
-  yields_ = kYields;
+  // Looking out for a while before sleeping is for shared memory, and where every rank of this machine has a core: where
+  // cores are few, they are given to those who have work. Between machines each look would be a system call, and the
+  // cores are wanted by those who compute.
+  const int local_peers = mesh_->local_peers();
+  spins_ = local_peers > 0 && local_peers + 1 <= available_cores() ? kSpins : 0;
+  yields_ = local_peers > 0 ? kYields : 0;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
