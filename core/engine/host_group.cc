@@ -68,9 +68,9 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     return connected;
   }
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
-  // Looking out for a while before sleeping is for shared memory, and where every rank of this machine has a core: where
-  // cores are few, they are given to those who have work. Between machines each look would be a system call, and the
-  // cores are wanted by those who compute.
+  // Looking out for a while before sleeping is for shared memory, and where every rank of this machine has a core:
+  // where cores are few, they are given to those who have work. Between machines each look would be a system call, and
+  // the cores are wanted by those who compute.
   const int local_peers = mesh_->local_peers();
   spins_ = local_peers > 0 && local_peers + 1 <= available_cores() ? kSpins : 0;
   yields_ = local_peers > 0 ? kYields : 0;

@@ -25,7 +25,7 @@ from netfold.bench.sites import LocalSite
 from netfold.bench.train import placement, rates, threads
 from netfold.bench.train.buckets import Buckets
 from netfold.bench.train.crew import Crew, setup_of
-from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, PARTS, Laps
+from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, PARTS, SKEW, Laps, part_skew_from_exposed
 from netfold.bench.train.loader import Loader
 from netfold.bench.train.models import make_task
 from netfold.bench.train.profile import Plan, Series, Step
@@ -59,6 +59,15 @@ def test_laps_leave_no_gap() -> None:
     assert sum(laps.seconds.values()) <= elapsed
     assert laps.seconds[FORWARD] >= 0.004
     assert tuple(laps.seconds) == PARTS
+
+
+def test_waiting_for_slower_workers_is_not_communication() -> None:
+    seconds = dict.fromkeys(PARTS, 0.0) | {BACKWARD: 2.0, EXPOSED: 1.0}
+    parted = part_skew_from_exposed(seconds, computed=10.0, all_computed=10.25)
+    assert (parted[SKEW], parted[EXPOSED]) == (0.25, 0.75)
+    assert sum(parted.values()) == sum(seconds.values())
+    assert part_skew_from_exposed(seconds, computed=10.0, all_computed=10.0) == seconds
+    assert part_skew_from_exposed(seconds, computed=10.0, all_computed=14.0)[EXPOSED] == 0.0
 
 
 def test_the_papers_proportion_follows_from_its_percentages() -> None:
@@ -309,7 +318,7 @@ def steps_without_network(rank: int) -> int:
         forbid_network()
         with pytest.raises(PermissionError):
             end.send(b"now it cannot")
-    return sum(workload.step(group, overlaps=True, prefetches=False)["backward"] > 0 for _ in range(5))
+    return sum(workload.step(group, overlaps=True, prefetches=False).seconds[BACKWARD] > 0 for _ in range(5))
 
 
 @pytest.mark.skipif(not can_forbid(), reason="the numbers of system calls are those of Linux on x86-64")

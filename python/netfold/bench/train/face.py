@@ -58,8 +58,8 @@ class ModelParallelFace:
         self.parameters = list(self.extractor.parameters())
         self.gradient_bytes = self._buckets.size_bytes
 
-    def step(self, group: dist.ProcessGroup | None, overlaps: bool, prefetches: bool) -> dict[str, float]:
-        """One step; seconds by part. Group None: computation alone, the weights stay as they are."""
+    def step(self, group: dist.ProcessGroup | None, overlaps: bool, prefetches: bool) -> Laps:
+        """One step. Group None: computation alone, the weights stay as they are."""
         in_earnest = group is not None
         self._buckets.exchange_in(group, overlaps)
         laps = Laps()
@@ -77,7 +77,7 @@ class ModelParallelFace:
         if following is not None:
             self._next = following.result()
         laps.end(LOADING)
-        return laps.seconds
+        return laps
 
     def loss(self, pictures: torch.Tensor, labels: torch.Tensor, exchange: Exchange) -> torch.Tensor:
         """The mean loss of all workers' samples, told to the laps as forward and exposed."""

@@ -6,16 +6,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, LOADING, PARTS, UPDATE
+from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, LOADING, PARTS, SKEW, UPDATE
 from netfold.bench.train.variants import ALONE
 from netfold.lab.errors import UsageError
 
 SUFFIXES = (".png", ".svg")
-COLOURS = {LOADING: "#8d8d8d", FORWARD: "#2a78c2", BACKWARD: "#7fb6e6", EXPOSED: "#d95f30", UPDATE: "#4a9a63"}
+COLOURS = {
+    LOADING: "#8d8d8d",
+    FORWARD: "#2a78c2",
+    BACKWARD: "#7fb6e6",
+    SKEW: "#e3d5b8",
+    EXPOSED: "#d95f30",
+    UPDATE: "#4a9a63",
+}
 LABELS = {
     LOADING: "data loading",
     FORWARD: "forward",
     BACKWARD: "backward",
+    SKEW: "waiting for slower workers",
     EXPOSED: "exposed communication",
     UPDATE: "weight update",
 }

@@ -12,7 +12,7 @@ from netfold.algorithms import IN_NETWORK
 from netfold.bench.sites import LabSite
 from netfold.bench.train import rates
 from netfold.bench.train.crew import Crew, setup_of
-from netfold.bench.train.laps import PARTS
+from netfold.bench.train.laps import PARTS, part_skew_from_exposed
 from netfold.bench.train.profiles import Profile
 from netfold.bench.train.variants import COMPUTE_ALONE, Variant
 from netfold.lab.cluster import Lab
@@ -102,8 +102,10 @@ class Outcome:
 def mean_step(workers: Sequence[dict[str, Any]], switch_cpu_s: float) -> Step:
     """The mean over the workers."""
     roles = workers[0]["cpu"]
+    all_computed = max(one["computed"] for one in workers)
+    parts = [part_skew_from_exposed(one["parts"], one["computed"], all_computed) for one in workers]
     return Step(
-        {part: statistics.fmean(one["parts"][part] for one in workers) for part in PARTS},
+        {part: statistics.fmean(one[part] for one in parts) for part in PARTS},
         {
             role: {mode: statistics.fmean(one["cpu"][role][mode] for one in workers) for mode in roles[role]}
             for role in roles

@@ -3,7 +3,7 @@
 It joins one process group for each way to communicate, then takes steps as it is told:
 
     -> `step VARIANT START_NS`     VARIANT an index into the setup's; starts at that time of CLOCK_MONOTONIC
-    <- `done {"parts": ..., "cpu": ...}`
+    <- `done {"parts": ..., "computed": ..., "cpu": ...}`    seconds, the time when backward ended, CPU seconds
     -> `digest`
     <- `done "9f86d081"`           of the weights: alike on all workers if they were folded alike
 """
@@ -25,6 +25,7 @@ import torch.distributed as dist
 
 from netfold.bench.train import threads
 from netfold.bench.train.groups import join_all
+from netfold.bench.train.laps import BACKWARD
 from netfold.bench.train.profiles import Profile
 from netfold.bench.train.workload import DataParallel
 from netfold.bench.workers.rank import converse, sleep_until
@@ -83,9 +84,10 @@ class Worker:
         with only_on(variant["compute_cores"]):
             sleep_until(start_ns)
             before = threads.by_role(self._workload.loaders)
-            parts = self._workload.step(group, variant["overlaps"], variant["prefetches"])
+            laps = self._workload.step(group, variant["overlaps"], variant["prefetches"])
             after = threads.by_role(self._workload.loaders)
-        return {"parts": parts, "cpu": {role: asdict(after[role] - before[role]) for role in after}}
+        spent = {role: asdict(after[role] - before[role]) for role in after}
+        return {"parts": laps.seconds, "computed": laps.ended[BACKWARD], "cpu": spent}
 
     def close(self) -> None:
         """Leave every group."""

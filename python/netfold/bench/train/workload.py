@@ -24,8 +24,8 @@ class DataParallel:
         self.gradient_bytes = self._buckets.size_bytes
         self.loaders: frozenset[int] = frozenset()
 
-    def step(self, group: dist.ProcessGroup | None, overlaps: bool, prefetches: bool) -> dict[str, float]:
-        """One step, its gradients all-reduced through `group`; seconds by part. Group None: computation alone, all of
+    def step(self, group: dist.ProcessGroup | None, overlaps: bool, prefetches: bool) -> Laps:
+        """One step, its gradients all-reduced through `group`. Group None: computation alone, all of
         it, but the weights stay as they are, since every worker's gradients differ."""
         self._buckets.exchange_in(group, overlaps)
         laps = Laps()
@@ -34,7 +34,7 @@ class DataParallel:
         loss.backward()
         laps.end(BACKWARD)
         finish(self._buckets, laps, in_earnest=group is not None)
-        return laps.seconds
+        return laps
 
     def close(self) -> None:
         """Nothing runs beside the step."""
