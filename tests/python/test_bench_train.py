@@ -178,6 +178,17 @@ def test_cpu_time_is_charged_to_the_thread_that_spent_it() -> None:
     assert used["compute"] >= 0.1 - tick
 
 
+def test_what_a_child_spends_is_communication() -> None:
+    before = threads.by_role()["communication"]
+    program = "import time\nwhile time.process_time() < 0.3: pass\nprint('spent', flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"spent\n"
+        used = threads.by_role()["communication"] - before
+        agent.communicate(b"\n", timeout=60)
+    assert used.user_s + used.system_s >= 0.3 - 2 * threads.TICK_S
+
+
 def step(total: float) -> Step:
     return Step(dict.fromkeys(PARTS, total / len(PARTS)), {}, 0.0)
 
@@ -251,7 +262,7 @@ def test_placements_leave_computation_the_other_cores(monkeypatch: pytest.Monkey
     found, remarks = placement.variants_of(["ring"])
     by_name = {one.name.removeprefix("offloaded ring "): one for one in found}
     assert set(by_name) == {
-        *("alone", "overlapped", "caller", "thread", "agent"),
+        *("alone", "overlapped", "caller", "thread", "agent", "agent on 0"),
         *("thread on 0", "thread on 0,1", "thread on 0,1,2"),
     }
     assert remarks == []

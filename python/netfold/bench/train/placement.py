@@ -2,7 +2,7 @@
 
 The engine's places: the caller's thread (nothing moves but while the caller waits), a thread beside it, free or pinned,
 and the agent, a process of its own. Pinned threads have the first k cores, computation the rest; with all cores they
-share them.
+share them. Where the backend knows no setting `engine`, its engine is a thread.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ def _knows_engines() -> bool:
 
 
 def _pinned(algorithm: str, engine: str, cores: Sequence[int]) -> list[Variant]:
+    most = 1 if engine == AGENT else min(len(cores), PINNED_MAX)  # every worker starts an agent for each of these
     found = []
-    for count in range(1, min(len(cores), PINNED_MAX) + 1):
+    for count in range(1, most + 1):
         rest = cores[count:] or cores
         words = ",".join(map(str, cores[:count]))
         found.append(
             offloaded(
                 algorithm,
                 "fp32",
-                placement=f"{THREAD} on {words}",
+                placement=f"{engine or THREAD} on {words}",
                 compute_cores=tuple(rest),
                 engine=engine,
                 cores=tuple(cores[:count]),
@@ -48,7 +49,7 @@ def variants_of(algorithms: Sequence[str]) -> tuple[list[Variant], list[str]]:
     for algorithm in algorithms:
         for engine in (CALLER, THREAD, AGENT) if knows else ("",):
             found.append(offloaded(algorithm, "fp32", placement=engine or THREAD, engine=engine))
-            if engine in ("", THREAD):
+            if engine != CALLER:
                 found += _pinned(algorithm, engine, cores)
     remarks = (
         []

@@ -20,7 +20,7 @@ CPU_EXPLAINED = (
 
 
 def _change(down: float | None) -> str:
-    return "" if down is None else f"{-down:+.0%}"
+    return "" if not down else f"{-down:+.0%}"
 
 
 def _table(title: str, caption: str, columns: Sequence[str]) -> Table:

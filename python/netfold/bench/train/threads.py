@@ -1,4 +1,5 @@
-"""CPU time by thread, from /proc/self/task: what the thread that computes spent, and what all others did.
+"""CPU time by thread, from /proc/self/task: what the thread that computes spent, and what all others did. Processes that
+this one started, an agent, count as its threads do.
 
 The kernel counts in ticks (10 ms) and splits user from system time by what it met at its timer's interrupts: add up
 many steps before believing a digit.
@@ -6,6 +7,7 @@ many steps before believing a digit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import dataclass
@@ -36,14 +38,15 @@ def spent_by(task: Path) -> Spent:
 
 
 def by_role(loaders: frozenset[int] = frozenset()) -> dict[str, Spent]:
-    """This process so far: `compute` is the main thread, `loading` those with these ids, `communication` the others."""
+    """This process so far: `compute` is the main thread, `loading` those with these ids, `communication` the others and
+    the processes that they started."""
     compute = threading.main_thread().native_id
     roles = dict.fromkeys(("compute", "loading", "communication"), Spent())
     for task in TASKS.iterdir():
         thread = int(task.name)
         role = "compute" if thread == compute else "loading" if thread in loaders else "communication"
-        try:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
             roles[role] += spent_by(task)
-        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            continue
+            for child in (task / "children").read_text().split():
+                roles["communication"] += spent_by(Path("/proc", child))
     return roles
