@@ -171,6 +171,8 @@ def test_cpu_time_is_charged_to_the_thread_that_spent_it() -> None:
         assert spent.acquire(timeout=60)
     after = threads.by_role(frozenset(loader_id))
     may_end.set()
+    for helper in helpers:
+        helper.join(60)
     used = {role: (after[role] - before[role]).user_s + (after[role] - before[role]).system_s for role in after}
     tick = 2 * threads.TICK_S
     assert used["communication"] >= 0.3 - tick

@@ -1,5 +1,5 @@
-"""CPU time by thread, from /proc/self/task: what the thread that computes spent, and what all others did. Processes that
-this one started, an agent, count as its threads do.
+"""CPU time by thread, from /proc/self/task: what the thread that computes spent, and what all others did. Processes
+that this one started, an agent, count as its threads do.
 
 The kernel counts in ticks (10 ms) and splits user from system time by what it met at its timer's interrupts: add up
 many steps before believing a digit.
