@@ -174,10 +174,10 @@ def test_cpu_time_is_charged_to_the_thread_that_spent_it() -> None:
     for helper in helpers:
         helper.join(60)
     used = {role: (after[role] - before[role]).user_s + (after[role] - before[role]).system_s for role in after}
-    tick = 2 * threads.TICK_S
-    assert used["communication"] >= 0.3 - tick
-    assert 0.2 - tick <= used["loading"] <= 0.2 + 5 * tick
-    assert used["compute"] >= 0.1 - tick
+    slack_s = 5 * threads.TICK_S
+    assert used["communication"] >= 0.3 - slack_s
+    assert 0.2 - slack_s <= used["loading"] < 0.3
+    assert used["compute"] >= 0.1 - slack_s
 
 
 def test_what_a_child_spends_is_communication() -> None:
@@ -188,7 +188,7 @@ def test_what_a_child_spends_is_communication() -> None:
         assert agent.stdout.readline() == b"spent\n"
         used = threads.by_role()["communication"] - before
         agent.communicate(b"\n", timeout=60)
-    assert used.user_s + used.system_s >= 0.3 - 2 * threads.TICK_S
+    assert used.user_s + used.system_s >= 0.3 - 5 * threads.TICK_S
 
 
 def step(total: float) -> Step:
