@@ -22,7 +22,7 @@ from forbidden_calls import can_forbid
 from netfold.bench import bounds
 from netfold.bench.control import MeasurementError
 from netfold.bench.sites import LocalSite
-from netfold.bench.train import placement, rates, threads
+from netfold.bench.train import pictures, placement, rates, tables, threads
 from netfold.bench.train.buckets import Buckets
 from netfold.bench.train.crew import Crew, setup_of
 from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, PARTS, SKEW, Laps, part_skew_from_exposed
@@ -274,6 +274,32 @@ def test_placements_leave_computation_the_other_cores(monkeypatch: pytest.Monkey
     assert by_name["agent"].group.options()["engine"] == "agent"
 
 
+def entry(name: str, workers: int, time_s: float, kind: str = "offloaded") -> dict[str, Any]:
+    return {
+        "name": name,
+        "variant": kind,
+        "system": "netfold",
+        "workers": workers,
+        "parts_s": dict.fromkeys(PARTS, time_s / len(PARTS)),
+        "time_s_median": time_s,
+        "speedup": workers / time_s,
+        "backward_increase_s": 0.1 * time_s,
+        "compute_cores": [],
+        "cpu_s_per_step": {role: {"user_s": 0.1, "system_s": 0.1} for role in ("compute", "loading", "communication")},
+        **dict.fromkeys(("engine_cpu_s_per_gb", "added_cpu_s_per_gb", "switch_cpu_s_per_gb", "step_reduction"), 0.2),
+    }
+
+
+@pytest.mark.parametrize("suffix", pictures.SUFFIXES)
+def test_pictures_and_tables(tmp_path: Path, suffix: str) -> None:
+    found = [entry(name, n, 1.0 + n / 10) for n in (2, 4) for name in ("offloaded ring", "offloaded binomial")]
+    for draw in (lambda out: pictures.draw_scaling(found, out), lambda out: pictures.draw_breakdown(found, "all", out)):
+        draw(tmp_path / f"picture{suffix}")
+        assert (tmp_path / f"picture{suffix}").stat().st_size > 5000
+    assert tables.breakdown("all", found).row_count == tables.cpu(found).row_count == 4
+    assert placement.best(found).startswith("the best balance here: offloaded ring, computation on cores any: 1.200 s")
+
+
 def sharded_gradients(rank: int, world: int) -> list[torch.Tensor]:
     """A rank's gradients of the face classifier: all-reduced ones of the extractor, its own ones of the classes."""
     import torch.distributed as dist
@@ -405,7 +431,8 @@ def test_a_sweep_of_cores_measures_every_placement(tmp_path: Path) -> None:
     report = json.loads(bench(tmp_path, *words, "--json").stdout)
     placements, remarks = placement.variants_of(["ring"])
     assert [one["name"] for one in report["results"]] == [one.name for one in placements]
-    assert report["parameters"]["remarks"] == remarks
+    assert report["parameters"]["remarks"][:-1] == remarks
+    assert "best balance here: offloaded ring" in report["parameters"]["remarks"][-1]
     check_entries(report["results"], repeat=1)
     cores = sorted(os.sched_getaffinity(0))
     pinned = next(one for one in report["results"] if one["engine_cores"] == cores[:1])

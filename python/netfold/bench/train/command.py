@@ -87,6 +87,8 @@ def register(app: typer.Typer) -> None:
                 for plan, outcome in zip(plans, outcomes, strict=True)
                 for one in results.entries(outcome, plan.profile.workers)
             ]
+            if sweep_cores:
+                remarks.append(placement.best(entries))
             show(plans[-1], outcomes, entries, remarks, out, json)
 
 

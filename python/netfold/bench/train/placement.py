@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
-from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, Variant, offloaded
+from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, OFFLOADED, Variant, offloaded
 
 CALLER, THREAD, AGENT = "caller", "thread", "agent"
 PINNED_MAX = 8
@@ -39,6 +40,16 @@ def _pinned(algorithm: str, engine: str, cores: Sequence[int]) -> list[Variant]:
             )
         )
     return found
+
+
+def best(entries: Sequence[dict[str, Any]]) -> str:
+    """A sentence on the placement with the shortest step."""
+    placed = [one for one in entries if one["variant"] == OFFLOADED]
+    found = min(placed, key=lambda one: one["time_s_median"])
+    cores = ", ".join(map(str, found["compute_cores"])) or "any"
+    return (
+        f"the best balance here: {found['name']}, computation on cores {cores}: {found['time_s_median']:.3f} s a step"
+    )
 
 
 def variants_of(algorithms: Sequence[str]) -> tuple[list[Variant], list[str]]:
