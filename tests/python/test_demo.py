@@ -20,7 +20,7 @@ import psutil
 import pytest
 import torch
 
-from netfold.demo.model import make_classifier
+from netfold.bench.digits import make_classifier
 from netfold.demo.svg import Series, line_chart, round_ticks
 from netfold.demo.traffic import tcp_traffic
 from netfold.demo.worker import digest

@@ -96,7 +96,10 @@ class Ranks:
 
     def _read(self, rank: int) -> str | None:
         """One whole line of a rank, if it is there."""
-        data = self._connections[rank].recv(4096)
+        try:
+            data = self._connections[rank].recv(4096)
+        except ConnectionResetError:  # it ended with a question unread
+            data = b""
         if not data:
             raise MeasurementError(f"{self.system}: rank {rank} ended. {tail(self.log)}")
         self._buffers[rank] += data

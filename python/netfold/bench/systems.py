@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -46,13 +46,36 @@ def environment(site: Site) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": site.interface}
 
 
-def spawn(command: list[str], site: Site, log: Path) -> subprocess.Popen:
+def spawn(command: list[str], site: Site, log: Path, more: Mapping[str, str] | None = None) -> subprocess.Popen:
     """Start a program that writes to the log, in a process group of its own: Ctrl-C reaches only the coordinator. (Not
-    in a session: kernels with autogroups share the cores out by session, and ranks of all systems are to be alike.)"""
+    in a session: kernels with autogroups share the cores out by session, and ranks of all systems are to be alike.)
+    `more` is added to its environment."""
+    words = {**environment(site), **(more or {})}
     with log.open("ab") as out:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(site), process_group=0
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=words, process_group=0
         )
+
+
+def start_switch(
+    name: str, site: Site, bind: str, ready: Path, log: Path, timeout_s: float
+) -> tuple[subprocess.Popen, str]:
+    """A switch on the switch box, once it listens; and where that is. `ready` is the file in which it says so.
+
+    Raises MeasurementError in the name of the system it is for."""
+    program = [sys.executable, "-m", "netfold.bench.workers.switch", bind, str(ready)]
+    switch = spawn([*site.switch_command(), *program], site, log)
+    deadline = time.monotonic() + timeout_s
+    try:
+        while not ready.exists():
+            check_running(name, [switch], log)
+            if time.monotonic() > deadline:
+                raise MeasurementError(f"{name}: the switch did not start within {timeout_s:g} s. {tail(log)}")
+            time.sleep(POLL_S)
+    except BaseException:
+        processes.end_children([switch])
+        raise
+    return switch, ready.read_text()
 
 
 class Gloo:
@@ -152,12 +175,10 @@ class Netfold:
         """The switch first; the ranks once it says where it listens."""
         ready = control.with_suffix(".switch")
         bind = f"{site.switch_address()}:{self._port}"
-        python = [sys.executable, "-m"]
-        switch = spawn([*site.switch_command(), *python, "netfold.bench.workers.switch", bind, str(ready)], site, log)
+        switch, address = start_switch(self.name, site, bind, ready, log, timeout_s)
         started = [switch]
         try:
-            address = self._wait_for_switch(ready, switch, log, timeout_s)
-            module = [*python, "netfold.bench.workers.netfold", str(control), address, "bench"]
+            module = [sys.executable, "-m", "netfold.bench.workers.netfold", str(control), address, "bench"]
             for rank in range(site.world):
                 arguments = [str(rank), str(site.world), str(timeout_s), self._faults]
                 started.append(spawn([*site.command(rank), *module, *arguments], site, log))
@@ -165,15 +186,6 @@ class Netfold:
             processes.end_children(started)
             raise
         return started
-
-    def _wait_for_switch(self, ready: Path, switch: subprocess.Popen, log: Path, timeout_s: float) -> str:
-        deadline = time.monotonic() + timeout_s
-        while not ready.exists():
-            check_running(self.name, [switch], log)
-            if time.monotonic() > deadline:
-                raise MeasurementError(f"{self.name}: the switch did not start within {timeout_s:g} s. {tail(log)}")
-            time.sleep(POLL_S)
-        return ready.read_text()
 
 
 def spawn_hosts(
@@ -258,7 +270,7 @@ PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi
 
 def host_system(plans: Sequence[HostPlan], interface: str, wire: str) -> System:
     """Ours without a switch, called through python, c or mpi."""
-    return NetfoldMpi(plans, wire) if interface == "mpi" else NetfoldHosts(plans, interface)
+    return NetfoldMpi(plans, wire) if interface == "mpi" else NetfoldHosts(plans, wire, interface)
 
 
 def peer_systems(name: str, site: Site) -> list[System]:

@@ -33,8 +33,8 @@ def demo(
         page.parent.mkdir(parents=True, exist_ok=True)
         with page.open("a"):  # that it cannot be written is said now, not after all the training
             pass
+        from netfold.bench.digits import load_digits
         from netfold.bench.report import envelope, print_json
-        from netfold.demo.model import load_digits
 
         load_digits()
         from netfold.demo import machine_name, train_all
@@ -59,8 +59,8 @@ def demo(
 
 
 def _with_progress(console: Console, train_all: Any, workers: int, epochs: int, batch: int) -> list[Any]:
+    from netfold.bench.digits import batches
     from netfold.demo import PLANS, Plan
-    from netfold.demo.model import batches
 
     steps = epochs * len(batches(1437, 0, workers, batch, 0))
     columns = (

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from netfold.demo.model import accuracy, batches, load_digits, make_classifier
+from netfold.bench.digits import accuracy, batches, load_digits, make_classifier
 from netfold.demo.stopwatch import Step, Stopwatch
 from netfold.demo.traffic import Traffic, client_traffic, tcp_traffic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -100,6 +100,14 @@ class Lab:
     def _link_up(self, namespace: str, interface: str) -> None:
         ipr = self._sockets[namespace]
         ipr.link("set", index=shaping.index_of(ipr, interface), state="up")
+
+    def set_rate(self, rate_mbit_s: float) -> None:
+        """Another rate for every worker's link, from now on."""
+        self.spec = replace(self.spec, rate_mbit_s=rate_mbit_s)
+        for rank in range(self.spec.workers):
+            for namespace, interface in ((self.worker(rank), names.INTERFACE), self.fabric.downlink(rank)):
+                ipr = self._sockets[namespace]
+                shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
 
     def set_faults(self, wanted: Faults) -> None:
         """Put faults in force on every link of a star, or take them away. Fair only while offloads are off."""

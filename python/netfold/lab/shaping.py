@@ -34,11 +34,12 @@ def index_of(ipr: IPRoute, interface: str) -> int:
 
 
 def shape(ipr: IPRoute, interface: str, rate_mbit_s: float, burst_bytes: int, latency_ms: float) -> None:
-    """Limit what leaves through an interface. At a rate of 0 the link is as fast as the machine."""
+    """Limit what leaves through an interface, also where it is limited already. At a rate of 0 the link stays as fast
+    as the machine."""
     if rate_mbit_s == 0:
         return
     ipr.tc(
-        "add",
+        "replace",
         "tbf",
         index=index_of(ipr, interface),
         handle="1:",

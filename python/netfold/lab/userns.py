@@ -1,8 +1,9 @@
 """A lab without root: the same command once more, as root of a user namespace of its own.
 
-`enter` replaces this process by a small one (`python -m netfold.lab.userns`) that makes the namespaces (user, network,
-mount, process), starts the command in them as their first process, passes signals on and waits. The lab's own process
-namespace is what makes it clean: when its first process ends, however, the kernel ends all others and the links go.
+`enter` replaces this process by a small one (`python -m netfold.lab.userns PROGRAM ...`) that makes the
+namespaces (user, network, mount, process), starts the command in them as their first process, passes signals on and
+waits. The lab's own process namespace is what makes it clean: when its first process ends, however, the kernel ends all
+others and the links go.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ MS_NOSUID, MS_REC, MS_PRIVATE = 2, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 FAILED, WRONG_USAGE = 1, 2
+LAB_PROGRAM = "netfold.cli.lab"
 ADVICE = (
     "run it as root, or allow user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 (Debian), "
     "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), sysctl -w user.max_user_namespaces=10000; "
@@ -37,9 +39,10 @@ def lacking() -> bool:
     return True
 
 
-def command(arguments: list[str]) -> list[str]:
-    """The command that runs `netfold lab ARGUMENTS` in namespaces of its own."""
-    return [sys.executable, "-m", "netfold.lab.userns", *arguments]
+def command(arguments: list[str], program: str = LAB_PROGRAM) -> list[str]:
+    """The command that runs `python -m PROGRAM ARGUMENTS`, as a rule `netfold lab ARGUMENTS`, in namespaces of its
+    own."""
+    return [sys.executable, "-m", "netfold.lab.userns", program, *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -49,10 +52,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "NETFOLD_RUNTIME_DIR": str(state.runtime_directory()), "PYTHONPATH": path}
 
 
-def enter(arguments: list[str]) -> None:
+def enter(arguments: list[str], program: str = LAB_PROGRAM) -> None:
     """Become that command; does not return."""
     sys.stdout.flush()
-    os.execve(sys.executable, command(arguments), environment())
+    os.execve(sys.executable, command(arguments, program), environment())
 
 
 def _call(name: str, result: int) -> None:
@@ -82,11 +85,13 @@ def _become_first_process(libc: ctypes.CDLL, parent: int, arguments: list[str]) 
     Path("/run/netns").mkdir()
     os.environ["NETFOLD_OWNER_PID"] = str(parent)
     os.environ["NETFOLD_OWNER_START_TICKS"] = os.environ.pop("NETFOLD_PARENT_TICKS", "0")
-    os.execv(sys.executable, [sys.executable, "-m", "netfold.cli.lab", *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", *arguments])
 
 
 def main(arguments: list[str]) -> int:
-    """Make the namespaces, run the command in them, pass signals on; the command's exit status, 1 if it was killed."""
+    """Make the namespaces, run the command in them, pass signals on; the command's exit status, 1 if it was killed.
+
+    arguments: the module to run, and its own."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.environ["NETFOLD_PARENT_TICKS"] = str(state.start_ticks(os.getpid()))
     parent = os.getpid()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +53,11 @@ def answer(control: str, rank: int, replies: Mapping[str, Callable[..., str]]) -
                 say(replies[word](*arguments))
             except Exception as error:
                 say(f"error {' '.join(str(error).split())}")
+
+
+def in_json(replies: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., str]]:
+    """Replies that return values, as replies in words: what they return goes back as JSON."""
+    return {word: lambda *arguments, reply=reply: f"done {json.dumps(reply(*arguments))}" for word, reply in replies.items()}
 
 
 class Bench:

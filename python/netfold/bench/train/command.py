@@ -1,0 +1,103 @@
+"""`netfold bench train`: its options, and what it prints."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netfold.lab.errors import UsageError
+from netfold.lab.guard import sentences
+
+ALGORITHMS_HELP = "Of the offloaded variants: ring, halving-doubling, in-network, ...; several, with commas."
+VARIANTS_HELP = "naive, overlapped (the baseline), offloaded, offloaded-bfp; several, with commas."
+PROPORTION_HELP = "Seconds to send a worker's gradients once, per second of computation; 0: the paper's."
+RATE_HELP = "Rate of each worker's link; 0: the one that gives --proportion, by computation measured alone."
+SWEEP_HELP = "Where the engine runs: the caller's thread, threads on cores of their own, the agent process."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `netfold bench`."""
+
+    @app.command("train")
+    def train(
+        model: Annotated[str, typer.Option(help="mlp, resnet50, or face (eflops.md VII-B).")] = "mlp",
+        preset: Annotated[str, typer.Option(help="paper, small or tiny: sizes where no option says more.")] = "small",
+        workers: Annotated[int | None, typer.Option(help="Workers, each in a namespace of its own.")] = None,
+        batch: Annotated[int | None, typer.Option(help="Samples of a worker in a step.")] = None,
+        layers: Annotated[int | None, typer.Option(help="mlp: how many.")] = None,
+        width: Annotated[int | None, typer.Option(help="mlp: rows and columns of a layer's matrix.")] = None,
+        image: Annotated[int | None, typer.Option(help="resnet50, face: pixels of a picture's side.")] = None,
+        classes: Annotated[int | None, typer.Option(help="face: of all workers' classifiers together.")] = None,
+        features: Annotated[int | None, typer.Option(help="face: length of a picture's feature vector.")] = None,
+        bucket_bytes: Annotated[int | None, typer.Option(help="Gradients all-reduced together; 0: a tensor.")] = None,
+        variants: Annotated[str, typer.Option(help=VARIANTS_HELP)] = "naive,overlapped,offloaded,offloaded-bfp",
+        algorithm: Annotated[str, typer.Option(help=ALGORITHMS_HELP)] = "ring,in-network",
+        rate_mbit_s: Annotated[float, typer.Option("--rate", "--rate-mbit-s", help=RATE_HELP)] = 0.0,
+        proportion: Annotated[float, typer.Option(help=PROPORTION_HELP)] = 0.0,
+        mtu: Annotated[int, typer.Option(help="MTU of every link in bytes.")] = 1500,
+        repeat: Annotated[int, typer.Option(help="Timed steps of each variant, after one warm-up.")] = 5,
+        sweep_cores: Annotated[bool, typer.Option("--sweep-cores", help=SWEEP_HELP)] = False,
+        sweep_workers: Annotated[str, typer.Option(help="As 2,4,6: speed-up by the number of workers.")] = "",
+        timeout_s: Annotated[float, typer.Option(help="The longest a step, or the start, may take.")] = 120.0,
+        out: Annotated[Path | None, typer.Option(help="Where the picture goes: .png or .svg.")] = None,
+        json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """Where a training step's time goes: forward, backward, exposed all-reduce, weight update.
+
+        Trains a real model in a lab of shaped links and sets Netfold beside Gloo. The links are made as fast, beside
+        this machine's computation, as those of the paper. `--preset paper` trains its 20 layers of 2048 x 2048.
+        """
+        from netfold.bench import sweep
+        from netfold.bench.screen import progress_bar
+        from netfold.bench.train import pictures, placement, profile, profiles, results
+        from netfold.bench.train.show import show
+        from netfold.bench.train.variants import algorithms_of, variants_of
+
+        with sentences():
+            if sweep_cores and (sweep_workers or model == "face"):
+                raise UsageError("--sweep-cores goes neither with --sweep-workers nor with --model face")
+            pictures.check(out)
+            given = {"workers": workers, "batch": batch, "layers": layers, "width": width, "image": image}
+            given |= {"classes": classes, "features": features, "bucket_bytes": bucket_bytes}
+            trained = profiles.make_profile(model, preset, **given)
+            counts = sweep.counts_of(sweep_workers) if sweep_workers else [trained.workers]
+            chosen, remarks = [], []
+            for count in counts:
+                served = algorithms_of(algorithm, count)
+                chosen = variants_of(variants, served, prefetching=model == "face")
+                if sweep_cores:
+                    chosen, remarks = placement.variants_of(served)
+            plans = [
+                profile.Plan(
+                    replace(trained, workers=count), tuple(chosen), repeat, rate_mbit_s, proportion, timeout_s, mtu
+                )
+                for count in counts
+            ]
+            prepare_lab()
+            outcomes = []
+            with progress_bar(sum(plan.steps() for plan in plans)) as progress:
+                for plan in plans:
+                    outcomes.append(profile.in_lab(plan, progress))
+            entries = [
+                one
+                for plan, outcome in zip(plans, outcomes, strict=True)
+                for one in results.entries(outcome, plan.profile.workers)
+            ]
+            if sweep_cores:
+                remarks.append(placement.best(entries))
+            show(plans[-1], outcomes, entries, remarks, out, json)
+
+
+def prepare_lab() -> None:
+    """Where this process may not build a lab, become one that may; clear away what crashed ones left."""
+    from netfold.lab import kept, state, userns
+
+    if userns.lacking():
+        kept.sweep()
+        userns.enter(sys.argv[1:], program="netfold.cli")
+    if not state.is_inside():
+        kept.sweep()

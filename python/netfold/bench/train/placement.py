@@ -1,0 +1,70 @@
+"""Where the engine runs and where computation: the balance that "AI Smart NICs" finds at 2 cores of 28 (section III).
+
+The engine's places: the caller's thread (nothing moves but while the caller waits), a thread beside it, free or pinned,
+and the agent, a process of its own. Pinned threads have the first k cores, computation the rest; with all cores they
+share them. Where the backend knows no setting `engine`, its engine is a thread.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, OFFLOADED, Variant, offloaded
+
+CALLER, THREAD, AGENT = "caller", "thread", "agent"
+PINNED_MAX = 8
+
+
+def _knows_engines() -> bool:
+    from netfold.torch.settings import TABLE
+
+    return any(setting.name == "engine" for setting in TABLE)
+
+
+def _pinned(algorithm: str, engine: str, cores: Sequence[int]) -> list[Variant]:
+    most = 1 if engine == AGENT else min(len(cores), PINNED_MAX)  # every worker starts an agent for each of these
+    found = []
+    for count in range(1, most + 1):
+        rest = cores[count:] or cores
+        words = ",".join(map(str, cores[:count]))
+        found.append(
+            offloaded(
+                algorithm,
+                "fp32",
+                placement=f"{engine or THREAD} on {words}",
+                compute_cores=tuple(rest),
+                engine=engine,
+                cores=tuple(cores[:count]),
+            )
+        )
+    return found
+
+
+def best(entries: Sequence[dict[str, Any]]) -> str:
+    """A sentence on the placement with the shortest step."""
+    placed = [one for one in entries if one["variant"] == OFFLOADED]
+    found = min(placed, key=lambda one: one["time_s_median"])
+    cores = ", ".join(map(str, found["compute_cores"])) or "any"
+    return (
+        f"the best balance here: {found['name']}, computation on cores {cores}: {found['time_s_median']:.3f} s a step"
+    )
+
+
+def variants_of(algorithms: Sequence[str]) -> tuple[list[Variant], list[str]]:
+    """Every placement at each algorithm behind computation alone and the baseline; and remarks on what is left out."""
+    cores = sorted(os.sched_getaffinity(0))
+    knows = _knows_engines()
+    found = [COMPUTE_ALONE, BASELINE]
+    for algorithm in algorithms:
+        for engine in (CALLER, THREAD, AGENT) if knows else ("",):
+            found.append(offloaded(algorithm, "fp32", placement=engine or THREAD, engine=engine))
+            if engine != CALLER:
+                found += _pinned(algorithm, engine, cores)
+    remarks = (
+        []
+        if knows
+        else [f"{CALLER} and {AGENT} are left out: the backend of this build runs its engine in a thread, always"]
+    )
+    return found, remarks

@@ -1,0 +1,76 @@
+"""Prints a profile, for people or as one JSON object, and draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from netfold.bench.report import envelope, print_json
+from netfold.bench.train import pictures, rates, tables
+from netfold.bench.train.profile import Outcome, Plan
+from netfold.bench.train.profiles import Profile
+
+
+def model_name(profile: Profile) -> str:
+    """The model and what it is given, in a few words."""
+    sizes = {
+        "mlp": f"{profile.layers} layers of {profile.width} x {profile.width}",
+        "resnet50": f"{profile.image} x {profile.image} pixels",
+        "face": f"{profile.image} x {profile.image} pixels, {profile.classes} classes",
+    }
+    return f"{profile.model}, {sizes[profile.model]}, batch {profile.batch}, {profile.workers} workers"
+
+
+def rate_words(plan: Plan, outcome: Outcome) -> str:
+    """Which rate the links had, and why."""
+    if plan.rate_mbit_s:
+        return f"links at {plan.rate_mbit_s:g} Mbit/s, as --rate says"
+    whose = "--proportion" if plan.proportion else "the paper's proportion"
+    ring_s = plan.wanted_proportion * rates.ring_share(plan.profile.workers) * outcome.compute_alone_s
+    return (
+        f"links at {outcome.rate_mbit_s:g} Mbit/s: computation alone takes {outcome.compute_alone_s * 1e3:.0f} ms, and "
+        f"a ring of {outcome.gradient_bytes / 1e6:.1f} MB of gradients then {ring_s * 1e3:.0f} ms, which is {whose}"
+    )
+
+
+def parameters(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """As the JSON object tells them: of several outcomes (a sweep) lists."""
+    told = {
+        "rate_mbit_s": [one.rate_mbit_s for one in outcomes],
+        "rate_chosen_by": "--rate" if plan.rate_mbit_s else "proportion",
+        "proportion": plan.wanted_proportion,
+        "compute_alone_s": [one.compute_alone_s for one in outcomes],
+        "size_bytes": outcomes[0].gradient_bytes,
+    }
+    if len(outcomes) == 1:
+        told |= {name: told[name][0] for name in ("rate_mbit_s", "compute_alone_s")}
+    return {**asdict(plan.profile), "repeat": plan.repeat, "mtu": plan.mtu, "timeout_s": plan.timeout_s, **told}
+
+
+def show(
+    plan: Plan,
+    outcomes: Sequence[Outcome],
+    entries: Sequence[dict[str, Any]],
+    remarks: Sequence[str],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Everything that was asked for."""
+    title = model_name(plan.profile)
+    sweeps_workers = len(outcomes) > 1
+    if as_json:
+        print_json(envelope("bench train", {**parameters(plan, outcomes), "remarks": list(remarks)}, list(entries)))
+    else:
+        console = Console()
+        console.print(tables.breakdown(title, entries))
+        console.print(tables.cpu(entries))
+        for words in (*(rate_words(plan, one) for one in outcomes), *remarks):
+            console.print(words, highlight=False)
+    if out and sweeps_workers:
+        pictures.draw_scaling(entries, out)
+    elif out:
+        pictures.draw_breakdown(entries, f"{title}\n{outcomes[0].rate_mbit_s:g} Mbit/s a link", out)

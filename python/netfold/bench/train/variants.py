@@ -1,0 +1,119 @@
+"""How gradients may be exchanged: the variants that are set beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from netfold.algorithms import CHOICES as ALGORITHMS
+from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.lab.errors import UsageError
+
+ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
+    "alone",
+    "naive",
+    "overlapped",
+    "offloaded",
+    "offloaded-bfp",
+)
+
+
+SERVED = tuple(name for name in ALGORITHMS if name not in ("hierarchical", "hdrm"))
+"""Algorithms that need to know nothing of the machines: those of a lab are all alike."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: torch's backend and netfold's options. Variants alike in this share one."""
+
+    backend: str
+    algorithm: str = ""
+    format: str = ""
+    engine: str = ""  # where the engine runs; "": as the backend does by itself
+    cores: tuple[int, ...] = ()  # that the engine is pinned to; (): none
+    bfp: tuple[int, ...] = ()  # block and mantissa of format bfp; (): as the backend has them by itself
+
+    def options(self) -> dict[str, Any]:
+        """What netfold.torch.Options takes."""
+        return {name: value for name, value in asdict(self).items() if value and name != "backend"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to do a step. `group` None: computation alone; `compute_cores` (): any."""
+
+    kind: str
+    group: Group | None = None
+    overlaps: bool = True
+    prefetches: bool = False
+    compute_cores: tuple[int, ...] = ()
+    placement: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others in tables and pictures."""
+        how = self.group.algorithm if self.group and self.group.backend == "netfold" else ""
+        words = [self.kind, how, self.placement, "prefetching" if self.prefetches else ""]
+        return " ".join(filter(None, words))
+
+    @property
+    def system(self) -> str:
+        """Whose communication it is; "": nobody's."""
+        return self.group.backend if self.group else ""
+
+
+GLOO = Group("gloo")
+COMPUTE_ALONE = Variant(ALONE)
+BASELINE = Variant(OVERLAPPED, GLOO)
+
+
+def offloaded(
+    algorithm: str,
+    format: str,
+    placement: str = "",
+    engine: str = "",
+    cores: tuple[int, ...] = (),
+    compute_cores: tuple[int, ...] = (),
+) -> Variant:
+    """All-reduces started from within backward and done by Netfold's engine; `placement` says where, for people."""
+    kind = OFFLOADED_BFP if format == "bfp" else OFFLOADED
+    group = Group("netfold", algorithm, format, engine, cores)
+    return Variant(kind, group, compute_cores=compute_cores, placement=placement)
+
+
+FIXED = {NAIVE: Variant(NAIVE, GLOO, overlaps=False), OVERLAPPED: BASELINE}
+FORMATS = {OFFLOADED: "fp32", OFFLOADED_BFP: "bfp"}
+
+
+def _words(option: str, text: str, known: Sequence[str]) -> list[str]:
+    words = list(dict.fromkeys(text.split(",")))
+    for word in words:
+        if word not in known:
+            raise UsageError(f"{option} takes {', '.join(known)}, commas between, not {word!r}")
+    return words
+
+
+def algorithms_of(text: str, workers: int, several: bool = True) -> list[str]:
+    """`ring,in-network` as a list. Raises UsageError for one that is unknown or cannot serve so many workers."""
+    words = _words("--algorithm", text, SERVED)
+    if len(words) > 1 and not several:
+        raise UsageError(f"--algorithm takes one algorithm here, not {text}")
+    for word in words:
+        try:
+            if word != IN_NETWORK:
+                HostPlan(word).check(workers)
+        except ValueError as error:
+            raise UsageError(f"--algorithm {word} for {workers} workers: {error}") from None
+    return words
+
+
+def variants_of(kinds: str, algorithms: Sequence[str], prefetching: bool = False) -> list[Variant]:
+    """Computation alone and the variants of some kinds, `naive,offloaded`; the offloaded ones at each algorithm; with
+    `prefetching` each without and with it. Raises UsageError."""
+    found = [COMPUTE_ALONE]
+    for kind in _words("--variants", kinds, CHOICES[1:]):
+        found += [FIXED[kind]] if kind in FIXED else [offloaded(each, FORMATS[kind]) for each in algorithms]
+    if not prefetching:
+        return found
+    return [replace(one, prefetches=prefetches) for one in found for prefetches in (False, True)]
