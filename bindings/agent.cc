@@ -124,8 +124,14 @@ void bind_group(nb::module_& module) {
           [](PyAgentHostGroup& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
              int group, const std::string& between, int block, int mantissa) {
-            return self.all_reduce(in, out, count, type, wire, average,
-                                   {algorithm, sub_nodes, switches, group, between, shape_of(block, mantissa)});
+            CollectiveOptions how;
+            how.algorithm = algorithm;
+            how.sub_nodes = sub_nodes;
+            how.switches = switches;
+            how.group = group;
+            how.between = between;
+            how.bfp = shape_of(block, mantissa);
+            return self.all_reduce(in, out, count, type, wire, average, how);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
           "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0, "between"_a = "ring", "block"_a = 16, "mantissa"_a = 7,

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/wakeup.h"
+#include "link/shm/handover.h"
 
 namespace netfold::engine {
 namespace {
@@ -298,6 +299,10 @@ void Mesh::sleep(int wake, Nanoseconds deadline) {
 
 bool Mesh::has_unsent() const {
   return std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.data && p.data->has_unsent(); });
+}
+
+int Mesh::local_peers() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.bell; }));
 }
 
 }  // namespace netfold::engine

@@ -49,6 +49,7 @@ class Mesh {
   // Sleeps until there is news of any kind, `wake` is readable, or the deadline has passed.
   void sleep(int wake, Nanoseconds deadline);
   bool has_unsent() const;
+  int local_peers() const;  // that are reached over shared memory
 
  private:
   struct Peer {

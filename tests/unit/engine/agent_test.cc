@@ -13,7 +13,7 @@
 #include "engine/agent/agent_client.h"
 #include "engine/switch_server.h"
 #include "host_groups.h"
-#include "link/shm/doorbell.h"
+#include "link/shm/local_socket.h"
 
 namespace netfold::engine {
 namespace {
