@@ -124,7 +124,7 @@ void bind_group(nb::module_& module) {
           [](PyAgentHostGroup& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
              int group, const std::string& between, int block, int mantissa) {
-            CollectiveOptions how;
+            engine::CollectiveOptions how;
             how.algorithm = algorithm;
             how.sub_nodes = sub_nodes;
             how.switches = switches;
