@@ -326,7 +326,7 @@ def test_a_sharded_classifier_learns_as_a_whole_one(backend: str) -> None:
     from netfold.bench.train.face import ModelParallelFace
 
     environment = {"NETFOLD_ALGORITHM": "ring"} if backend == "netfold" else {}
-    outcomes = run_ranks(sharded_gradients, 2, world=2, backend=backend, environment=environment)
+    outcomes = run_ranks(sharded_gradients, 2, backend=backend, environment=environment, timeout_s=150)
     assert not any(one.error for one in outcomes), outcomes
     ranks = [one.value for one in outcomes]
     pictures, labels = (torch.cat([rank[i] for rank in ranks]) for i in range(2))
@@ -366,7 +366,7 @@ def steps_without_network(rank: int) -> int:
 @pytest.mark.usefixtures("no_rank_left")
 @pytest.mark.parametrize("algorithm", ["ring", "in-network"])
 def test_the_thread_that_computes_never_touches_the_network(algorithm: str) -> None:
-    outcomes = run_ranks(steps_without_network, world=2, environment={"NETFOLD_ALGORITHM": algorithm})
+    outcomes = run_ranks(steps_without_network, environment={"NETFOLD_ALGORITHM": algorithm}, timeout_s=150)
     assert [one.value for one in outcomes] == [5, 5], outcomes
 
 
