@@ -2,7 +2,8 @@
 
 The engine's places: the caller's thread (nothing moves but while the caller waits), a thread beside it, free or pinned,
 and the agent, a process of its own. Pinned threads have the first k cores, computation the rest; with all cores they
-share them. Where the backend knows no setting `engine`, its engine is a thread.
+share them. The caller's thread cannot serve a switch, which has to be answered also while nobody waits. Where the
+backend knows no setting `engine`, its engine is a thread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from netfold.algorithms import IN_NETWORK
 from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, OFFLOADED, Variant, offloaded
 
 CALLER, THREAD, AGENT = "caller", "thread", "agent"
@@ -24,16 +26,15 @@ def _knows_engines() -> bool:
 
 
 def _pinned(algorithm: str, engine: str, cores: Sequence[int]) -> list[Variant]:
-    most = 1 if engine == AGENT else min(len(cores), PINNED_MAX)  # every worker starts an agent for each of these
     found = []
-    for count in range(1, most + 1):
+    for count in range(1, min(len(cores), PINNED_MAX) + 1):
         rest = cores[count:] or cores
         words = ",".join(map(str, cores[:count]))
         found.append(
             offloaded(
                 algorithm,
                 "fp32",
-                placement=f"{engine or THREAD} on {words}",
+                placement=f"{THREAD} on {words}",
                 compute_cores=tuple(rest),
                 engine=engine,
                 cores=tuple(cores[:count]),
@@ -58,9 +59,12 @@ def variants_of(algorithms: Sequence[str]) -> tuple[list[Variant], list[str]]:
     knows = _knows_engines()
     found = [COMPUTE_ALONE, BASELINE]
     for algorithm in algorithms:
-        for engine in (CALLER, THREAD, AGENT) if knows else ("",):
+        engines = (CALLER, THREAD, AGENT) if knows else ("",)
+        for engine in engines:
+            if (engine, algorithm) == (CALLER, IN_NETWORK):
+                continue
             found.append(offloaded(algorithm, "fp32", placement=engine or THREAD, engine=engine))
-            if engine != CALLER:
+            if engine in ("", THREAD):
                 found += _pinned(algorithm, engine, cores)
     remarks = (
         []
