@@ -16,6 +16,7 @@ from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldHosts
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
+from netfold.placement import ENGINES, THREAD
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
@@ -28,7 +29,7 @@ SIZE_MAX = 8 << 30
 class Plan:
     """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
 
-    `bigraph` and `group` are what HostPlan takes."""
+    `bigraph` and `group` are what HostPlan takes, `engine` is where the engine of host algorithms runs."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -43,6 +44,7 @@ class Plan:
     mantissa: int = 7
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
+    engine: str = THREAD
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -66,6 +68,10 @@ class Plan:
                 raise UsageError(f"--algorithm is one of {', '.join(ALGORITHMS)}, not {self.algorithm}")
         if self.wire not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
+        if self.engine not in ENGINES:
+            raise UsageError(f"--engine is one of {', '.join(ENGINES)}, not {self.engine}")
+        if self.engine != THREAD and self.is_in_network():
+            raise UsageError(f"--engine {self.engine} is measured with host algorithms, such as --algorithm ring")
         for peer in self.against:
             if peer not in PEERS:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
@@ -115,7 +121,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([NetfoldHosts(hosts)] if (hosts := plan.hosts()) else [])]:
+    for system in [*ours, *([NetfoldHosts(hosts, plan.engine)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:

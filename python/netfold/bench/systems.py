@@ -18,6 +18,7 @@ from netfold.bench.control import MeasurementError, check_running, tail
 from netfold.bench.mpi_build import rank_program
 from netfold.bench.sites import Site
 from netfold.lab import processes
+from netfold.placement import THREAD
 
 SWITCH_PORT = 41000
 POLL_S = 0.05
@@ -167,9 +168,11 @@ class NetfoldHosts:
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(self, plans: Sequence[HostPlan]) -> None:
+    def __init__(self, plans: Sequence[HostPlan], engine: str = THREAD) -> None:
+        """`engine`: where it runs, one of netfold.placement.ENGINES."""
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans
+        self._engine = engine
 
     def wire(self, wanted: str) -> str:
         """Any of them."""
@@ -181,7 +184,7 @@ class NetfoldHosts:
         meeting = control.with_suffix(".meeting")
         meeting.mkdir()
         shared = "shm" if site.namespace(0) is None else "tcp"
-        module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared]
+        module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared, self._engine]
         plans = json.dumps([asdict(plan) for plan in self._plans])
         return [
             spawn(

@@ -1,22 +1,24 @@
 """A rank of Netfold without a switch.
 
-`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp HOST RANK WORLD TIMEOUT_S PLANS`
+`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp ENGINE HOST RANK WORLD TIMEOUT_S PLANS`
 
-MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as JSON.
+MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as
+JSON, ENGINE where the engine runs (netfold.placement).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-from netfold import _core
 from netfold.algorithms import HostPlan
 from netfold.bench.workers.rank import serve
+from netfold.placement import Placement
 
 POLL_S = 0.01
 
@@ -37,10 +39,11 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
 
 def main() -> None:
     """Connect, then serve."""
-    control, meeting, shared, host, rank_text, world_text, timeout_text, plans_text = sys.argv[1:9]
+    control, meeting, shared, engine, host, rank_text, world_text, timeout_text, plans_text = sys.argv[1:10]
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
     plans = {each["algorithm"]: HostPlan(**each) for each in json.loads(plans_text)}
-    group = _core.HostGroup(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=shared == "shm")
+    placement = Placement(engine, os.environ.get("NETFOLD_AGENT", ""), (), rank)
+    group = placement.host_group(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=shared == "shm")
 
     def all_reduce(values: np.ndarray, result: np.ndarray, wire: str, algorithm: str) -> None:
         dtype = "int32" if values.dtype == np.int32 else "fp32"
@@ -52,6 +55,7 @@ def main() -> None:
         serve(control, rank, all_reduce)
     finally:
         group.close()
+        placement.release()
 
 
 if __name__ == "__main__":
