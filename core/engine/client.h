@@ -22,9 +22,9 @@ namespace netfold::engine {
 
 // How to join, and what is the client's own; udp_port and mtu are found by join().
 struct ClientOptions : JoinOptions {
-  int core = kAnyCore;    // of the progress thread
-  std::string faults;     // link::parse_faults; "": none
-  std::string pcap_path;  // "": no capture
+  int core = kAnyCore;                       // of the progress thread
+  std::string faults;                        // link::parse_faults; "": none
+  std::string pcap_path;                     // "": no capture
   std::function<void()> on_completion = {};  // called each time there is a completion to take
 };
 

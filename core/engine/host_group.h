@@ -24,10 +24,10 @@ namespace netfold::engine {
 struct HostGroupOptions {
   int rank = 0, world = 1;
   std::string listen = "127.0.0.1:0";
-  double timeout_s = 30;         // to connect, and for an all-reduce to make progress
-  int core = kAnyCore;           // of the progress thread
-  bool shm = true;               // between ranks of one machine
-  bool inline_progress = false;  // no thread: wait() and next_completion() drive the all-reduces
+  double timeout_s = 30;                     // to connect, and for an all-reduce to make progress
+  int core = kAnyCore;                       // of the progress thread
+  bool shm = true;                           // between ranks of one machine
+  bool inline_progress = false;              // no thread: wait() and next_completion() drive the all-reduces
   std::function<void()> on_completion = {};  // called each time there is a completion to take
 };
 

@@ -30,7 +30,7 @@ class Agent {
   const std::string name_;
   Wakeup wakeup_;
   std::mutex mutex_;
-  bool is_stopping_ = false;         // under mutex_
+  bool is_stopping_ = false;                      // under mutex_
   std::list<std::unique_ptr<Session>> sessions_;  // of the thread, until it has ended
   std::thread thread_;
 };

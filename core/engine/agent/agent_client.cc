@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanoseconds kAnswerTime = 2 * kSecond;   // to a question that the agent can answer at once
+constexpr Nanoseconds kAnswerTime = 2 * kSecond;    // to a question that the agent can answer at once
 constexpr Nanoseconds kClosingTime = 10 * kSecond;  // for the engine's goodbyes
-constexpr Nanoseconds kLookPeriod = kSecond;       // whether the agent is alive
+constexpr Nanoseconds kLookPeriod = kSecond;        // whether the agent is alive
 constexpr Nanoseconds kFullPeriod = 100 * kMicrosecond;
 
 Error closed_error() {
@@ -208,7 +208,8 @@ std::optional<Error> AgentClient::verdict() const {
   const auto agent = fmt::format("the agent at {} (process {}), which folds for rank {},", agent_, agent_pid_, rank_);
   if (socket_.has_ended()) {
     if (auto error = channel_->failure.get()) return error;
-    return Error{ErrorCode::kPeerFailed, fmt::format("{} has ended: see what it said, and start it again", agent), rank_};
+    return Error{ErrorCode::kPeerFailed, fmt::format("{} has ended: see what it said, and start it again", agent),
+                 rank_};
   }
   const std::lock_guard lock(mutex_);
   const Nanoseconds heard_at = std::max(channel_->alive_at.load(std::memory_order_relaxed), submitted_at_);
@@ -254,7 +255,8 @@ void AgentClient::close(std::optional<Error> error) {
   wakeup_.wake();
   const std::lock_guard driving(driving_);
   if (channel_ != nullptr) {
-    const auto closed = ask({{"close", error ? error->message : ""}}, "closed", kClosingTime, {});
+    const Nanoseconds patience = channel_->worker_gave_up.load() != 0 ? kAnswerTime : kClosingTime;
+    const auto closed = ask({{"close", error ? error->message : ""}}, "closed", patience, {});
     if (closed) counters_ = closed->body["closed"];
     take_answers();
     fail(closed ? closed_error() : verdict().value_or(closed_error()));

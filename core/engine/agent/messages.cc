@@ -40,18 +40,12 @@ Result<HostGroupOptions> host_group_options(const json& message) {
 }
 
 json to_json(const ClientOptions& options) {
-  return {{"switch", options.switch_address},
-          {"job", options.job},
-          {"world", options.world},
-          {"rank", options.rank},
-          {"secret", options.secret},
-          {"require_auth", options.require_auth},
-          {"timeout_s", options.timeout_s},
-          {"connect_timeout_s", options.connect_timeout_s},
-          {"window", options.window},
-          {"block", options.bfp.block},
-          {"mantissa", options.bfp.mantissa},
-          {"faults", options.faults},
+  return {{"switch", options.switch_address}, {"job", options.job},
+          {"world", options.world},           {"rank", options.rank},
+          {"secret", options.secret},         {"require_auth", options.require_auth},
+          {"timeout_s", options.timeout_s},   {"connect_timeout_s", options.connect_timeout_s},
+          {"window", options.window},         {"block", options.bfp.block},
+          {"mantissa", options.bfp.mantissa}, {"faults", options.faults},
           {"pcap", options.pcap_path}};
 }
 

@@ -16,8 +16,8 @@ struct Ring {
   static_assert(std::is_trivially_copyable_v<Entry> && (kPlaces & (kPlaces - 1)) == 0);
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-  alignas(64) std::atomic<std::uint64_t> written;       // up to here, by the writer
-  alignas(64) std::atomic<std::uint64_t> read;          // up to here, by the reader
+  alignas(64) std::atomic<std::uint64_t> written;        // up to here, by the writer
+  alignas(64) std::atomic<std::uint64_t> read;           // up to here, by the reader
   alignas(64) std::atomic<std::uint32_t> reader_sleeps;  // and wants its bell rung
   alignas(64) Entry entries[kPlaces];
 };

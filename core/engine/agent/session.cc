@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanoseconds kOpeningTime = 10 * kSecond;      // from connecting to the first message
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the worker and its messages, while busy
+constexpr Nanoseconds kOpeningTime = 10 * kSecond;       // from connecting to the first message
+constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;   // at the worker and its messages, while busy
 constexpr Nanoseconds kBeatPeriod = 100 * kMillisecond;  // of the sign of life, while the engine works
 
 }  // namespace
@@ -110,8 +110,8 @@ Result<void> Session::open_engine(const json& opening) {
   relay_.emplace(*channel_, *memory_, *log_, *engine_);
   channel_->alive_at = now();
   spdlog::info("rank {}, process {}: {}", rank_, memory_->pid(), made->dump());
-  return socket_.send({{"opened", *made}}, {channel->get(), log_for_worker->get(), request_bell_.descriptor(),
-                                            answer_bell_.descriptor()});
+  return socket_.send({{"opened", *made}},
+                      {channel->get(), log_for_worker->get(), request_bell_.descriptor(), answer_bell_.descriptor()});
 }
 
 Result<json> Session::make_engine(const std::string& kind, const json& options) {
@@ -195,7 +195,8 @@ bool Session::handle(const json& message) {
   } else if (message.contains("close")) {
     std::optional<Error> parting;
     if (!relay_->is_idle()) {
-      parting = Error{ErrorCode::kPeerFailed, fmt::format("rank {} closed in the middle of an all-reduce", rank_), rank_};
+      parting =
+          Error{ErrorCode::kPeerFailed, fmt::format("rank {} closed in the middle of an all-reduce", rank_), rank_};
     }
     if (message["close"].is_string() && message["close"] != "") {
       parting = Error{ErrorCode::kPeerFailed, message["close"].get<std::string>(), rank_};
@@ -212,7 +213,8 @@ bool Session::handle(const json& message) {
 json Session::connect(const json& list) {
   const auto addresses = addresses_of(list);
   if (!addresses) return {{"error", to_json(addresses.error())}};
-  if (group_ == nullptr) return {{"error", to_json({ErrorCode::kInvalidArgument, "only ranks without a switch connect"})}};
+  if (group_ == nullptr)
+    return {{"error", to_json({ErrorCode::kInvalidArgument, "only ranks without a switch connect"})}};
   const auto connected = group_->connect(*addresses, [this] { return goes_on(); });
   if (!connected) return {{"error", to_json(connected.error())}};
   return {{"connected", true}};

@@ -8,7 +8,7 @@ namespace netfold::engine {
 namespace {
 
 constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kAlign = 16;                            // elements: a cache line of floats; at least a bfp block
+constexpr std::size_t kAlign = 16;  // elements: a cache line of floats; at least a bfp block
 
 std::uint64_t digest_of(const std::string& text) {  // FNV-1a: equal on every machine
   std::uint64_t digest = 0xcbf29ce484222325;
