@@ -265,7 +265,7 @@ def test_bench_allreduce_measures_host_algorithms(app: typer.Typer, ranks: int) 
 @pytest.mark.parametrize("engine", ["caller", "agent"])
 @pytest.mark.usefixtures("nothing_left_behind")
 def test_bench_allreduce_measures_other_placements(app: typer.Typer, engine: str) -> None:
-    words = ["allreduce", "--ranks", "2", "--size-bytes", "4194304", "--algorithm", "ring", "--against", ""]
+    words = ["allreduce", "--ranks", "2", "--size-bytes", "262144", "--algorithm", "ring", "--against", ""]
     done = CliRunner().invoke(app, [*words, "--engine", engine, "--repeat", "2", "--json"])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
