@@ -116,7 +116,7 @@ void bind_group(nb::module_& module) {
           "agent"_a, "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0,
           "shm"_a = true, "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
       .def_prop_ro(
-          "address", [](const PyAgentHostGroup& self) { return self.opened()["address"]; },
+          "address", [](const PyAgentHostGroup& self) -> nb::object { return self.opened()["address"]; },
           "host:port where this rank listens")
       .def("connect", &PyAgentHostGroup::connect, "addresses"_a, "As HostGroup.connect.")
       .def(
@@ -165,8 +165,7 @@ void bind_client(nb::module_& module) {
           },
           "agent"_a, "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
           "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
-          "faults"_a = "", "pcap"_a = "",
-          "agent: the socket of a running one, a path or @name. The rest as Client's.")
+          "faults"_a = "", "pcap"_a = "", "agent: the socket of a running one, a path or @name. The rest as Client's.")
       .def(
           "all_reduce",
           [](PyAgentSwitchClient& self, std::uintptr_t in, std::uintptr_t out, std::size_t count,

@@ -85,9 +85,7 @@ class PySwitch {
 
   std::string address() const { return link::to_string(require().address()); }
 
-  nb::object stats() const {
-    return to_python(engine::to_json(require().stats()));
-  }
+  nb::object stats() const { return to_python(engine::to_json(require().stats())); }
 
   void close() {
     const nb::gil_scoped_release release;

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "agent/options.h"
+#include "descriptors.h"
 #include "engine/agent/agent.h"
 
 namespace {
@@ -55,6 +56,7 @@ int run(const apps::AgentOptions& options) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  apps::allow_many_descriptors();
 
   int process = -1;
   if (options.end_with != 0) {

@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 
+#include "descriptors.h"
 #include "engine/switch_server.h"
 #include "switch/metrics.h"
 #include "switch/options.h"
@@ -18,14 +18,6 @@ using namespace netfold;
 int complain(const Error& error) {
   fmt::print(stderr, "netfold switch: {}\n", error.message);
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
-}
-
-// A connection is a descriptor, and the usual soft limit of 1024 is less than the switch's own limit.
-void allow_many_descriptors() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void log_line(jobs::LogLevel level, const std::string& text) {
@@ -40,7 +32,7 @@ int run(apps::SwitchOptions options) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  allow_many_descriptors();
+  apps::allow_many_descriptors();
 
   options.server.log = log_line;
   const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();

@@ -305,6 +305,18 @@ def test_bench_allreduce_measures_host_algorithms(app: typer.Typer, ranks: int) 
 
 
 @pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.parametrize("engine", ["caller", "agent"])
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_bench_allreduce_measures_other_placements(app: typer.Typer, engine: str) -> None:
+    words = ["allreduce", "--ranks", "2", "--size-bytes", "262144", "--algorithm", "ring", "--against", ""]
+    done = CliRunner().invoke(app, [*words, "--engine", engine, "--repeat", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    check_report(report, "bench allreduce", {"netfold": 1}, repeat=2)
+    assert report["parameters"]["engine"] == engine
+
+
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
 @pytest.mark.parametrize(
     ("algorithm", "more", "says"),
     [
@@ -312,6 +324,8 @@ def test_bench_allreduce_measures_host_algorithms(app: typer.Typer, ranks: int) 
         ("hdrm", ("--bigraph", "many"), "4x8"),
         ("hierarchical", (), "group"),
         ("ring,tree", (), "--algorithm is one of"),
+        ("ring", ("--engine", "gpu"), "--engine is one of caller, thread, agent"),
+        ("in-network", ("--engine", "agent"), "--algorithm ring"),
         ("none,ring", (), "--algorithm is one of"),
     ],
 )

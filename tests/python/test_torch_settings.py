@@ -50,6 +50,9 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_BIGRAPH", "4,8", "4x8"),
         ("NETFOLD_BIGRAPH", "0x8", "4x8"),
         ("NETFOLD_GROUP", "0", "at least 1"),
+        ("NETFOLD_ENGINE", "gpu", "caller, thread, agent"),
+        ("NETFOLD_ENGINE", "caller", "NETFOLD_ALGORITHM=ring"),
+        ("NETFOLD_AGENT", "@mine", "NETFOLD_ENGINE"),
     ],
 )
 def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:

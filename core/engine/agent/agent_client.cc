@@ -255,7 +255,8 @@ void AgentClient::close(std::optional<Error> error) {
   wakeup_.wake();
   const std::lock_guard driving(driving_);
   if (channel_ != nullptr) {
-    const auto closed = ask({{"close", error ? error->message : ""}}, "closed", kClosingTime, {});
+    const Nanoseconds patience = channel_->worker_gave_up.load() != 0 ? kAnswerTime : kClosingTime;
+    const auto closed = ask({{"close", error ? error->message : ""}}, "closed", patience, {});
     if (closed) counters_ = closed->body["closed"];
     take_answers();
     fail(closed ? closed_error() : verdict().value_or(closed_error()));

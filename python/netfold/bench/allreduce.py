@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
         ] = "",
         bigraph: Annotated[str, typer.Option(help="hdrm: sub-nodes x switches, as 4x8.")] = "",
         group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
+        engine: Annotated[str, typer.Option(help="Of host algorithms: caller, thread or agent.")] = "thread",
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
         against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi.")] = "gloo,openmpi",
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
@@ -80,6 +81,7 @@ def register(app: typer.Typer) -> None:
                 group=group,
                 interface=interface,
                 iterations=iterations,
+                engine=engine,
             )
             if tune:
                 chosen = tuple(sizes.values()) if size_bytes else ()

@@ -12,10 +12,11 @@ from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
 from netfold.bench.sites import LabSite, LocalSite, Site
-from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, host_system, peer_systems
+from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, System, host_system, peer_systems
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults, LabSpec
+from netfold.placement import ENGINES, THREAD
 
 FORMATS = ("fp32", "bfp", "fp16", "bf16", "int32")
 NONE = "none"  # the peers alone
@@ -31,8 +32,9 @@ ITERATIONS_MAX = 500
 class Plan:
     """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
 
-    `bigraph` and `group` are what HostPlan takes. `interface`: through which our ranks call the engine.
-    `iterations`: all-reduces in a row that one repetition times, 0: as many as make about 8 MiB (one from 1 MiB up)."""
+    `bigraph` and `group` are what HostPlan takes, `engine` is where the engine of host algorithms runs. `interface`:
+    through which our ranks call it. `iterations`: all-reduces in a row that one repetition times, 0: as many as make
+    about 8 MiB (one from 1 MiB up)."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -49,6 +51,7 @@ class Plan:
     group: int = 0
     interface: str = "python"
     iterations: int = 1
+    engine: str = THREAD
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -82,6 +85,12 @@ class Plan:
                 raise UsageError(f"--algorithm is one of {', '.join(known)}, not {self.algorithm}")
         if self.wire not in FORMATS:
             raise UsageError(f"--format is one of {', '.join(FORMATS)}, not {self.wire}")
+        if self.engine not in ENGINES:
+            raise UsageError(f"--engine is one of {', '.join(ENGINES)}, not {self.engine}")
+        if self.engine != THREAD and self.interface != "python":
+            raise UsageError(f"--engine {self.engine} is measured through --interface python")
+        if self.engine != THREAD and self.is_in_network():
+            raise UsageError(f"--engine {self.engine} is measured with host algorithms, such as --algorithm ring")
         for peer in self.against:
             if peer not in PEERS:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
@@ -137,7 +146,10 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
-    for system in [*ours, *([host_system(hosts, plan.interface, plan.wire)] if (hosts := plan.hosts()) else [])]:
+    def folding(hosts: list[HostPlan]) -> System:
+        return host_system(hosts, plan.interface, plan.wire, plan.engine)
+
+    for system in [*ours, *([folding(hosts)] if (hosts := plan.hosts()) else [])]:
         clean = team(system)
         found.append(measure.Contestant(clean))
         if in_kernel:

@@ -20,6 +20,7 @@ from netfold.bench.control import MeasurementError, check_running, tail
 from netfold.bench.sites import Site
 from netfold.chooser.lookup import choices_for, named_table
 from netfold.lab import processes
+from netfold.placement import THREAD
 
 SWITCH_PORT = 41000
 POLL_S = 0.05
@@ -189,10 +190,10 @@ class Netfold:
 
 
 def spawn_hosts(
-    program: Sequence[str], site: Site, control: Path, log: Path, timeout_s: float, link: str, *more: str
+    program: Sequence[str], site: Site, control: Path, log: Path, timeout_s: float, link: str, *more: str, engine: str = THREAD
 ) -> list[subprocess.Popen]:
     """Ranks without a switch, one a namespace, that run a program of bench/workers; they tell each other through files
-    where they listen. `more`: what it takes beside."""
+    where they listen. `more`: what it takes beside; `engine`: where it runs."""
     meeting = control.with_suffix(".meeting")
     meeting.mkdir()
     words = [*program, str(control), str(meeting), link]
@@ -201,6 +202,7 @@ def spawn_hosts(
             [*site.command(rank), *words, site.address(rank), str(rank), str(site.world), str(timeout_s), *more],
             site,
             log,
+            {"NETFOLD_ENGINE": engine},
         )
         for rank in range(site.world)
     ]
@@ -213,11 +215,15 @@ class NetfoldHosts:
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(self, plans: Sequence[HostPlan], wire: str, interface: str = "python") -> None:
+    def __init__(
+        self, plans: Sequence[HostPlan], wire: str, interface: str = "python", engine: str = THREAD
+    ) -> None:
+        """`engine`: where it runs, one of netfold.placement.ENGINES."""
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans
         self._wire = wire
         self._interface = interface
+        self._engine = engine
 
     def wire(self, wanted: str) -> str:
         """Any of them."""
@@ -236,7 +242,7 @@ class NetfoldHosts:
         plans = json.dumps([asdict(plan) for plan in self._plans])
         more = (plans, choices.to_json()) if choices is not None else (plans,)
         program = [sys.executable, "-m", "netfold.bench.workers.host"]
-        return spawn_hosts(program, site, control, log, timeout_s, link, *more)
+        return spawn_hosts(program, site, control, log, timeout_s, link, *more, engine=self._engine)
 
 
 class NetfoldMpi(OpenMpi):
@@ -268,9 +274,9 @@ class NetfoldMpi(OpenMpi):
 PEERS: dict[str, type[Gloo] | type[OpenMpi]] = {"gloo": Gloo, "openmpi": OpenMpi}
 
 
-def host_system(plans: Sequence[HostPlan], interface: str, wire: str) -> System:
+def host_system(plans: Sequence[HostPlan], interface: str, wire: str, engine: str) -> System:
     """Ours without a switch, called through python, c or mpi."""
-    return NetfoldMpi(plans, wire) if interface == "mpi" else NetfoldHosts(plans, wire, interface)
+    return NetfoldMpi(plans, wire) if interface == "mpi" else NetfoldHosts(plans, wire, interface, engine)
 
 
 def peer_systems(name: str, site: Site) -> list[System]:

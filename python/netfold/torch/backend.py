@@ -21,12 +21,12 @@ from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.log import logger, write_to_stderr
+from netfold.placement import AGENT, CALLER, Placement
 from netfold.torch import host_collectives, host_group
-from netfold.torch.completion import Fold, Folds
+from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.host_collectives import CORE_DTYPES, Call, is_summable
-from netfold.torch.placement import Placement
 from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
 from netfold.torch.switch_discovery import Agreement, agree, reachable_host
@@ -88,13 +88,16 @@ class NetfoldBackend(GlooServed):
             if self._placement is not None:
                 self._placement.release()
             raise
-        self._folds = self._placement.folds(client, opts.group_id or "group")
-        self._has_host_group = agreement.algorithm != IN_NETWORK
+        is_driven = self.settings.engine == CALLER
+        self._folds = CallerDriven(client) if is_driven else CompletionThread(client, opts.group_id or "group")
+        # An agent all-reduces alone.
+        self._has_host_group = agreement.algorithm != IN_NETWORK and self.settings.engine != AGENT
         _say(agreement, opts.group_rank, opts.group_size)
 
     def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:
         try:
-            self._placement = Placement(self.settings, opts.group_rank)
+            wanted = self.settings
+            self._placement = Placement(wanted.engine, wanted.agent, wanted.cores, opts.group_rank)
         except Exception as error:
             host_group.publish(opts.store, opts.group_rank, error=str(error))
             raise

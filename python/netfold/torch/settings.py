@@ -13,9 +13,9 @@ from torch._C._distributed_c10d import Backend
 
 from netfold.algorithms import IN_NETWORK, bigraph_of, choices
 from netfold.log import LEVELS
+from netfold.placement import AGENT, CALLER, ENGINES, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
-CALLER, THREAD, AGENT = ENGINES = ("caller", "thread", "agent")
 WINDOW_PACKETS_MAX = 16384
 
 

@@ -9,6 +9,7 @@ CHOICES what `auto` goes by (netfold.chooser.choices.Choices); with none, it is 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from netfold import _core, algorithms
+from netfold import algorithms
 from netfold.algorithms import HostPlan
 from netfold.bench.workers.rank import serve
 from netfold.chooser.choices import Choices, Chooser
+from netfold.placement import THREAD, Placement
 
 POLL_S = 0.01
 
@@ -42,15 +44,18 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
 
 @contextmanager
 def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
-    """A group connected to all ranks, its rank and the world. `words`: MEETING shm|tcp HOST RANK WORLD TIMEOUT_S."""
+    """A group connected to all ranks, its rank and the world. `words`: MEETING shm|tcp HOST RANK WORLD TIMEOUT_S.
+    NETFOLD_ENGINE says where it runs."""
     meeting, link, host, rank_text, world_text, timeout_text = words
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
-    group = _core.HostGroup(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm")
+    placement = Placement(os.environ.get("NETFOLD_ENGINE", THREAD), os.environ.get("NETFOLD_AGENT", ""), (), rank)
+    group = placement.host_group(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm")
     try:
         group.connect(meet(Path(meeting), group.address, rank, world, timeout_s))
         yield group, rank, world
     finally:
         group.close()
+        placement.release()
 
 
 def main() -> None:

@@ -1,0 +1,312 @@
+"""The three placements of the engine: the same bits from each, agents that die or are stopped, and nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from netfold import _core
+from netfold.agent import PrivateAgent
+from netfold.errors import NetfoldError
+from netfold import native
+from netfold.torch import Options
+from netfold.torch.backend import backend_of
+from torch_ranks import run_ranks, values
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("no_rank_left", "no_agent_left")]
+TIMEOUT_S = 5.0
+SLACK_S = 3.0
+SEVERAL_PARTS = (1 << 20) + 12_345  # elements: an agent folds 2^19 at a time
+
+
+class AgentProcess:
+    """`netfold agent` at a socket of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.socket = f"@netfold-test-{secrets.token_hex(8)}"
+        program = native.find(native.AGENT)
+        assert program is not None
+        self.process = subprocess.Popen(
+            [program, "--socket", self.socket, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == f"listening at {self.socket}\n"
+        self.pid = self.process.pid
+        self.environment = {
+            "NETFOLD_ENGINE": "agent",
+            "NETFOLD_AGENT": self.socket,
+            "NETFOLD_ALGORITHM": "ring",
+            "NETFOLD_TIMEOUT_S": str(TIMEOUT_S),
+        }
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def agent() -> Iterator[AgentProcess]:
+    started = AgentProcess()
+    yield started
+    started.end()
+
+
+def _abandoned_agents() -> list[list[str]]:
+    """Command lines of agents whose process has ended."""
+    found = []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if process.info["name"] == AGENT and "--end-with" in words:
+            owner = int(words[words.index("--end-with") + 1])
+            if not psutil.pid_exists(owner):
+                found.append(words)
+    return found
+
+
+@pytest.fixture
+def no_agent_left() -> Iterator[None]:
+    yield
+    deadline = time.monotonic() + 15.0
+    while left := _abandoned_agents():
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.05)
+
+
+def _numbers(rank: int, count: int) -> torch.Tensor:
+    return torch.randn(count, generator=torch.Generator().manual_seed(rank))
+
+
+def _checksums(rank: int, options: Options) -> list[int]:
+    """Of what all-reduces in one group end with."""
+    group = dist.new_group(pg_options=options)
+    tensors = [_numbers(rank, count) for count in (1, 1000, SEVERAL_PARTS)]
+    tensors += [_numbers(rank, 10_001).half(), _numbers(rank, 10_001).bfloat16()]
+    for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
+        work.wait()
+    dist.all_reduce(tensors[1], op=dist.ReduceOp.AVG, group=group)
+    return [zlib.crc32(tensor.view(torch.uint8).numpy().tobytes()) for tensor in tensors]
+
+
+PLACES = [("ring", "thread"), ("ring", "agent"), ("ring", "caller"), ("in-network", "thread"), ("in-network", "agent")]
+
+
+def _same_bits_body(rank: int, wire: str) -> dict[str, list[list[int]]]:
+    """Checksums by algorithm, of every placement."""
+    found: dict[str, list[list[int]]] = {}
+    for algorithm, engine in PLACES:
+        options = Options(algorithm=algorithm, engine=engine, format=wire)
+        found.setdefault(algorithm, []).append(_checksums(rank, options))
+    return found
+
+
+@pytest.mark.parametrize("wire", ["fp32", "fp16", "bf16", "bfp"])
+def test_every_placement_gives_the_same_bits(wire: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": "ring"}
+    by_rank = values(run_ranks(_same_bits_body, wire, world=4, environment=environment, timeout_s=120))
+    for algorithm in by_rank[0]:
+        different = {str(checksums) for found in by_rank for checksums in found[algorithm]}
+        assert len(different) == 1, algorithm
+
+
+def _threads() -> list[str]:
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    return [name for name in names if name.startswith("nf-")] + [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("netfold")
+    ]
+
+
+def _training_body(rank: int) -> tuple[list[str], list[float], float]:
+    model = DistributedDataParallel(nn.Linear(40, 3))
+    for _ in range(3):
+        model.zero_grad()
+        model(torch.full((2, 40), float(rank))).sum().backward()
+    gradients = [float(parameter.grad.sum()) for parameter in model.parameters()]
+    total = torch.ones(1)
+    work = dist.all_reduce(total, async_op=True)
+    work.get_future().then(lambda done: done.value()[0].mul_(10)).wait()
+    assert total.item() == 20
+    return _threads(), gradients, backend_of(dist.group.WORLD).stats()["cpu_s"]
+
+
+@pytest.mark.parametrize("engine", ["caller", "thread", "agent"])
+def test_training_where_the_engine_is_elsewhere(engine: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": "ring", "NETFOLD_ENGINE": engine}
+    for threads, gradients, cpu_s in values(run_ranks(_training_body, environment=environment)):
+        assert gradients == [pytest.approx(2 * 40 * 3 * 0.5), 6.0]
+        assert (cpu_s > 0) == (engine != "caller")
+        assert [name for name in threads if name.startswith("nf-")] == threads[: engine == "thread"]
+        assert bool(threads) == (engine != "caller"), "no thread of Netfold's where the caller folds"
+
+
+def _one_fold_body(rank: int) -> float:
+    tensor = torch.ones(10)
+    dist.all_reduce(tensor)
+    return tensor.sum().item()
+
+
+def test_several_jobs_share_an_agent(agent: AgentProcess) -> None:
+    for world in (3, 2):
+        assert values(run_ranks(_one_fold_body, world=world, environment=agent.environment)) == [10.0 * world] * world
+
+
+def _until_it_fails(world: int) -> tuple[str, float]:
+    """All-reduce until an error comes; fails where a tensor is neither folded whole nor as it was."""
+    tensors = [torch.ones(SEVERAL_PARTS) for _ in range(3)]
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        works = [dist.all_reduce(tensor.fill_(1.0), async_op=True) for tensor in tensors]
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:
+            at = time.monotonic()
+            for tensor in tensors:
+                assert (tensor == tensor[0]).all(), "half folded"
+                assert tensor[0] in (1.0, world)
+            return str(error), at
+    return "no error came", time.monotonic()
+
+
+def _something_dies_body(rank: int, pid: int, number: int, note: str) -> tuple[str, float]:
+    dist.all_reduce(torch.ones(10))
+    if rank == 1:
+
+        def kill() -> None:
+            Path(note).write_text(str(time.monotonic()))
+            os.kill(pid or os.getpid(), number)
+
+        threading.Timer(0.3, kill).start()
+    return _until_it_fails(dist.get_world_size())
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (signal.SIGKILL, "has ended"),
+        (signal.SIGTERM, "was stopped by SIGTERM"),
+        (signal.SIGINT, "was stopped by Ctrl-C"),
+        (signal.SIGSTOP, "no sign of life"),
+    ],
+)
+def test_an_agent_that_ends_is_named(agent: AgentProcess, tmp_path: Path, number: int, says: str) -> None:
+    note = tmp_path / "died-at"
+    arguments = (agent.pid, int(number), str(note))
+    outcomes = values(run_ranks(_something_dies_body, *arguments, world=3, environment=agent.environment))
+    for error, at in outcomes:
+        assert says in error
+        assert agent.socket in error
+        assert at - float(note.read_text()) < TIMEOUT_S + SLACK_S
+    if number in (signal.SIGTERM, signal.SIGINT):
+        assert agent.process.wait(30) == 0
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_worker_that_dies_is_named(agent: AgentProcess, tmp_path: Path, is_shared: bool) -> None:
+    note = tmp_path / "died-at"
+    environment = {**agent.environment, **({} if is_shared else {"NETFOLD_AGENT": ""})}
+    arguments = (0, int(signal.SIGKILL), str(note))
+    outcomes = run_ranks(_something_dies_body, *arguments, world=3, environment=environment)
+    for rank in (0, 2):
+        error, at = values([outcomes[rank]])[0]
+        assert "rank 1" in error
+        assert at - float(note.read_text()) < TIMEOUT_S + SLACK_S
+    assert values(run_ranks(_one_fold_body, environment=environment)) == [20.0] * 2
+
+
+def _own_agent_dies_body(rank: int) -> str:
+    dist.all_reduce(torch.ones(10))
+    if rank == 1:
+        os.kill(PrivateAgent._running[os.getpid()]._process.pid, signal.SIGKILL)
+    return _until_it_fails(dist.get_world_size())[0]
+
+
+def test_an_agent_of_one_rank_that_dies_is_felt_by_all() -> None:
+    environment = {"NETFOLD_ENGINE": "agent", "NETFOLD_ALGORITHM": "ring", "NETFOLD_TIMEOUT_S": str(TIMEOUT_S)}
+    errors = values(run_ranks(_own_agent_dies_body, world=3, environment=environment))
+    assert "agent" in errors[1]
+    assert all("rank 1" in error for error in errors)
+
+
+def _joins_in_vain_body(rank: int, meeting: str) -> str:
+    with pytest.raises(RuntimeError) as refusal:
+        dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    return str(refusal.value)
+
+
+def test_where_no_agent_is_it_says_how_to_start_one() -> None:
+    environment = {"NETFOLD_ENGINE": "agent", "NETFOLD_AGENT": "@nobody", "NETFOLD_ALGORITHM": "ring"}
+    for error in values(run_ranks(_joins_in_vain_body, environment=environment, joins=False)):
+        assert "netfold agent --socket @nobody" in error
+
+
+def test_it_stays_on_its_cores() -> None:
+    pinned = AgentProcess("--cores", "0")
+    group = _core.AgentHostGroup(pinned.socket, 0, 1)
+    group.connect([group.address])
+    statuses = [(task / "status").read_text() for task in Path(f"/proc/{pinned.pid}/task").iterdir()]
+    assert len(statuses) >= 4  # main, accepting, a session, its engine
+    assert all("Cpus_allowed_list:\t0\n" in status for status in statuses)
+    group.close()
+    pinned.end()
+
+
+@pytest.mark.root
+def test_it_serves_its_own_user_alone(agent: AgentProcess) -> None:
+    try:
+        os.seteuid(65534)
+        with pytest.raises(NetfoldError, match="user 0's, not ours"):
+            _core.AgentHostGroup(agent.socket, 0, 1)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+            stranger.settimeout(10)
+            stranger.connect("\0" + agent.socket[1:])
+            answer = json.loads(stranger.recv(65536))
+    finally:
+        os.seteuid(0)
+    assert "serves user 0, not user 65534" in answer["error"]["message"]
+
+
+def test_one_agent_a_process() -> None:
+    first, second = PrivateAgent.hold(), PrivateAgent.hold()
+    assert first is second
+    with pytest.raises(RuntimeError, match="same NETFOLD_CORES"):
+        PrivateAgent.hold([0])
+    first.release()
+    assert first._process.poll() is None
+    second.release()
+    assert first._process.poll() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"), [(["--cores", "4096"], "--cores"), (["--end-with", "-1"], "--end-with")]
+)
+def test_wrong_usage_is_named(arguments: list[str], word: str) -> None:
+    program = native.find(native.AGENT)
+    assert program is not None
+    answer = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=30)
+    assert answer.returncode == 2
+    assert word in answer.stderr
+
+
+def test_help_teaches() -> None:
+    program = native.find(native.AGENT)
+    assert program is not None
+    answer = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, timeout=30)
+    for word in ("Examples:", "NETFOLD_ENGINE=agent", "NETFOLD_AGENT=", "--cores", "ptrace_scope", "Exit status"):
+        assert word in answer.stdout
