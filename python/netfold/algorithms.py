@@ -7,6 +7,7 @@ core/schedule. `auto` takes the host algorithm by the tensor's size and the numb
     up to 1 MiB              halving-doubling where n is a power of two: 2 log n steps of few bytes
     above, or n is not one   ring: 2(n-1) steps; a rank sends 2(n-1)/n of the tensor, whatever n is
 
+Where it knows the BiGraph that the hosts are on, `auto` takes hdrm wherever it would take halving-doubling or a ring.
 Halving-doubling serves other n too, but some ranks then hand over their whole tensor first.
 """
 
@@ -30,6 +31,7 @@ HOST_ALGORITHMS = (
 HOST_CHOICES = (*HOST_ALGORITHMS, AUTO)
 CHOICES = (IN_NETWORK, *HOST_CHOICES)
 
+BY_BANDWIDTH = ("ring", "halving-doubling")  # what hdrm stands in for where `auto` knows where the hosts are
 SMALL_BYTES = 32 << 10
 LARGE_BYTES = 1 << 20
 
@@ -66,7 +68,10 @@ class HostPlan:
         if self.algorithm == "hierarchical":
             machines = -(-world // max(1, self.group))
             return {"algorithm": "hierarchical", "group": self.group, "between": choose(size_bytes, machines)}
-        return {"algorithm": choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm}
+        chosen = choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm
+        if self.algorithm == AUTO and self.bigraph != (0, 0) and chosen in BY_BANDWIDTH:
+            return HostPlan("hdrm", self.bigraph).for_tensor(size_bytes, world)
+        return {"algorithm": chosen}
 
     def check(self, world: int) -> None:
         """Raises ValueError where the algorithm cannot serve so many ranks, before any data moves."""

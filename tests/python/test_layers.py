@@ -20,12 +20,13 @@ PYTHON_FOLDER = ROOT / "python" / "netfold"
 
 # What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
 PYTHON_MAY_IMPORT = {
-    "torch": set(),
+    "topology": set(),
+    "torch": {"topology"},
     "schedules": set(),
-    "lab": set(),
-    "bench": {"torch", "lab", "schedules"},
+    "lab": {"topology"},
+    "bench": {"torch", "lab", "schedules", "topology"},
     "demo": {"torch", "bench", "lab"},
-    "cli": {"torch", "bench", "lab", "demo", "schedules"},
+    "cli": {"torch", "bench", "lab", "demo", "schedules", "topology"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs"}

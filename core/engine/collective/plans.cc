@@ -68,6 +68,7 @@ Result<std::shared_ptr<const Plan>> Plans::plan_for(std::size_t count, bool roun
   wanted.align = align;
   wanted.sub_nodes = options.sub_nodes;
   wanted.switches = options.switches;
+  wanted.order = order_;
   wanted.group = options.group;
   wanted.between = options.between;
   const auto steps = schedule::make(options.algorithm, wanted);

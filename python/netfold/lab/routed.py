@@ -24,7 +24,7 @@ SWITCH_SETTINGS = {
     "net/ipv4/conf/all/rp_filter": "0",  # the way back may be another
 }
 # A connection waits for its turn between steps: afterwards it goes on at the rate it knows instead of starting anew.
-WORKER_SETTINGS = {"net/ipv4/tcp_slow_start_after_idle": "0", "net/ipv4/tcp_congestion_control": "reno", "net/ipv4/tcp_wmem": "4096 4194304 4194304"}
+WORKER_SETTINGS = {"net/ipv4/tcp_slow_start_after_idle": "0", "net/ipv4/tcp_congestion_control": "reno", "net/ipv4/tcp_wmem": "4096 262144 262144"}
 
 
 class Routed:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
 from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.topology import file as topology_file
 from netfold.torch import host_group
 from netfold.torch.completion import CompletionThread, Fold
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
@@ -52,7 +55,7 @@ class NetfoldBackend(GlooServed):
     """One worker's end of one process group."""
 
     def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
-        self.settings = load(options)
+        self.settings = _for_group(load(options), opts)
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
@@ -226,7 +229,15 @@ def _host_client(
         return group, advertised(group.address, host)
 
     plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
-    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, settings.connect_timeout_s)
+    topology = topology_file.read(settings.topology) if settings.topology else None
+    bound_s = settings.connect_timeout_s
+    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, bound_s, topology)
+
+
+def _for_group(settings: Settings, opts: _DistributedBackendOptions) -> Settings:
+    """A topology file is about the whole job; a group of a part of its ranks does without."""
+    is_part = 0 < len(opts.global_ranks_in_group) < dist.get_world_size() if dist.is_initialized() else False
+    return replace(settings, topology="") if is_part else settings
 
 
 def _core_of(settings: Settings, rank: int) -> int:
