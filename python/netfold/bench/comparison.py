@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
@@ -22,13 +24,15 @@ NONE = "none"  # the peers alone
 ALGORITHMS = (*algorithms.CHOICES, NONE)
 FAULTS_BY = ("netfold", "kernel")
 SIZE_MAX = 8 << 30
+BLOCK, SHUFFLED = "block", "shuffled"
+PLACEMENTS = (BLOCK, SHUFFLED)
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
 
-    `bigraph` and `group` are what HostPlan takes."""
+    `bigraph` and `group` are what HostPlan takes. `placement`, one of PLACEMENTS, says how ranks lie over the workers."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -43,6 +47,7 @@ class Plan:
     mantissa: int = 7
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
+    placement: str = BLOCK
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -69,6 +74,8 @@ class Plan:
         for peer in self.against:
             if peer not in PEERS:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
+        if self.placement not in PLACEMENTS:
+            raise UsageError(f"--placement is one of {', '.join(PLACEMENTS)}, not {self.placement}")
         if self.faults_by not in FAULTS_BY:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
 
@@ -77,6 +84,12 @@ class Plan:
         told = asdict(self)
         sizes, wire = told.pop("sizes"), told.pop("wire")
         return {"size_bytes": list(sizes.values()), "format": wire, **told}
+
+    def places(self, world: int) -> list[int]:
+        """The worker of each rank: neighbours side by side, or by the seed anywhere, as a scheduler hands them out."""
+        if self.placement == BLOCK:
+            return list(range(world))
+        return [int(place) for place in np.random.default_rng(self.seed).permutation(world)]
 
     def is_in_network(self) -> bool:
         """Whether a switch takes part."""
@@ -162,7 +175,8 @@ def in_lab(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[d
                 lab.set_faults(plan.faults if wanted else Faults())
                 in_force = wanted
 
-        return compare_on(LabSite(lab), plan, spec.burst_bytes, set_faults, progress)
+        site = LabSite(lab, plan.places(spec.workers))
+        return compare_on(site, plan, spec.burst_bytes, set_faults, progress)
 
 
 def locally(workers: int, plan: Plan, progress: Callable[[str], None]) -> list[dict[str, Any]]:

@@ -183,9 +183,10 @@ class NetfoldHosts:
         shared = "shm" if site.namespace(0) is None else "tcp"
         module = [sys.executable, "-m", "netfold.bench.workers.host", str(control), str(meeting), shared]
         plans = json.dumps([asdict(plan) for plan in self._plans])
+        topology = str(site.topology or "")
         return [
             spawn(
-                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans],
+                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans, topology],
                 site,
                 log,
             )

@@ -1,8 +1,9 @@
 """A rank of Netfold without a switch.
 
-`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp HOST RANK WORLD TIMEOUT_S PLANS`
+`python -m netfold.bench.workers.host CONTROL MEETING shm|tcp HOST RANK WORLD TIMEOUT_S PLANS TOPOLOGY`
 
-MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as JSON.
+MEETING is a folder where the ranks write where they listen, PLANS the algorithms (netfold.algorithms.HostPlan) as JSON,
+TOPOLOGY the file that says where the ranks sit, or nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from netfold import _core
 from netfold.algorithms import HostPlan
 from netfold.bench.workers.rank import serve
+from netfold.topology.file import read
 
 POLL_S = 0.01
 
@@ -37,7 +39,7 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
 
 def main() -> None:
     """Connect, then serve."""
-    control, meeting, shared, host, rank_text, world_text, timeout_text, plans_text = sys.argv[1:9]
+    control, meeting, shared, host, rank_text, world_text, timeout_text, plans_text, topology = sys.argv[1:10]
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
     plans = {each["algorithm"]: HostPlan(**each) for each in json.loads(plans_text)}
     group = _core.HostGroup(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=shared == "shm")
@@ -48,7 +50,10 @@ def main() -> None:
         group.wait(group.all_reduce(values.ctypes.data, result.ctypes.data, values.size, dtype, wire, **how))
 
     try:
-        group.connect(meet(Path(meeting), group.address, rank, world, timeout_s))
+        addresses = meet(Path(meeting), group.address, rank, world, timeout_s)
+        if topology:
+            group.set_physical_order(read(topology).order([[each.rpartition(":")[0]] for each in addresses]))
+        group.connect(addresses)
         serve(control, rank, all_reduce)
     finally:
         group.close()
