@@ -102,7 +102,10 @@ def test_what_is_wrong_in_a_file_is_said(tmp_path: Path, content: str, says: str
 
 def test_ranks_find_their_positions_by_address_or_name() -> None:
     topology = Topology(1, 2, ("node-b", "10.0.0.1"))
-    assert topology.order([["10.0.0.1", "node-a.cluster", "node-a"], ["10.0.0.2", "node-b.cluster", "node-b"]]) == [1, 0]
+    assert topology.order([["10.0.0.1", "node-a.cluster", "node-a"], ["10.0.0.2", "node-b.cluster", "node-b"]]) == [
+        1,
+        0,
+    ]
     with pytest.raises(ValueError, match=r"rank 1 runs on 10.0.0.3 or node-c, which"):
         topology.order([["10.0.0.1", "node-a"], ["10.0.0.3", "node-c"]])
     with pytest.raises(ValueError, match=r"ranks 0 and 1 both run on 10\.0\.0\.1"):

@@ -76,7 +76,8 @@ bool Executor::arm() {
   return !has_news;
 }
 
-// How far a transfer may go: up to where the first of those it waits for is; nowhere before those it follows have ended.
+// How far a transfer may go: up to where the first of those it waits for is; nowhere before those it follows have
+// ended.
 std::size_t Executor::limit(const Queued& queued) {
   const auto& transfers = queued.of->slice.plan->transfers;
   const PlannedTransfer& transfer = transfers[queued.transfer];

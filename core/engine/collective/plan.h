@@ -46,8 +46,8 @@ struct Plan {
 // sends its terms to the next rank, so that ranks that disagree notice even if they have nothing else to say to each
 // other.
 //
-// `in_turns`: a swap begins when the one before has ended. Over a network all connections of a rank share its wire. A swap
-// that took its share of it early would hold up the one before, and everybody who waits for that.
+// `in_turns`: a swap begins when the one before has ended. Over a network all connections of a rank share its wire. A
+// swap that took its share of it early would hold up the one before, and everybody who waits for that.
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, bool rounds, bool in_turns);
 
 }  // namespace netfold::engine

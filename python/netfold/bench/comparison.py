@@ -32,7 +32,8 @@ PLACEMENTS = (BLOCK, SHUFFLED)
 class Plan:
     """What to measure. Sizes by name, in bytes; `algorithm`: ours, one or several with commas, or none.
 
-    `bigraph` and `group` are what HostPlan takes. `placement`, one of PLACEMENTS, says how ranks lie over the workers."""
+    `bigraph` and `group` are what HostPlan takes. `placement`, one of PLACEMENTS, says how ranks lie over
+    the workers."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK

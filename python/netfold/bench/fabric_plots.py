@@ -61,7 +61,7 @@ def draw_links(uses: Sequence[LinkUse], wiring: Wiring, path: Path) -> None:
     names = [f"{wiring.name_of(begin)} to {wiring.name_of(end)}" for begin, end in links]
     maps[0][0].set_yticks(range(len(links)), names, fontsize=6)
     bar = figure.colorbar(image, ax=list(maps[0]), ticks=range(most + 1), pad=0.02)
-    bar.set_label("connections on a link in a swap; in the cells their kB")
+    bar.set_label("connections (colour), their kB (text)")
     _save(figure, path, tight=False)
 
 

@@ -24,7 +24,7 @@ from netfold.lab.spec import LabSpec
 from netfold.topology.wiring import BIGRAPH, Wiring
 
 ALGORITHMS = ("hdrm", "halving-doubling")  # those whose every step is a swap
-SURVEY_BYTES = 1 << 20
+SURVEY_BYTES = 1 << 20  # at most: what larger tensors do is the same, and takes longer
 ELEMENT_BYTES = 4
 NOISE = 0.2  # of the largest connection on a link in a swap: less is acknowledgements
 
@@ -109,7 +109,8 @@ def survey(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[L
         site = LabSite(lab, plan.places(spec.workers))
         wiring = lab.fabric.wiring
         order = sorted(range(site.world), key=site.places.__getitem__)
-        tensor = tensors.make(site.directory, "links", SURVEY_BYTES, "fp32", site.world, plan.seed)
+        size_bytes = min(SURVEY_BYTES, max(plan.sizes.values()))
+        tensor = tensors.make(site.directory, "links", size_bytes, "fp32", site.world, plan.seed)
         with Team(NetfoldHosts(hosts), site, plan.timeout_s) as team:
             team.prepare(tensor, "fp32")
             for name in names:

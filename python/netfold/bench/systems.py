@@ -186,7 +186,16 @@ class NetfoldHosts:
         topology = str(site.topology or "")
         return [
             spawn(
-                [*site.command(rank), *module, site.address(rank), str(rank), str(site.world), str(timeout_s), plans, topology],
+                [
+                    *site.command(rank),
+                    *module,
+                    site.address(rank),
+                    str(rank),
+                    str(site.world),
+                    str(timeout_s),
+                    plans,
+                    topology,
+                ],
                 site,
                 log,
             )

@@ -223,20 +223,11 @@ def run(
     from netfold.lab import kept, state, userns
 
     with sentences():
-        if model_sizes:
-            if not 0 < scale <= 1:
-                raise UsageError(f"--scale is above 0 and at most 1, not {scale}")
-            sizes = {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}
-        else:
-            sizes = comparison.sizes_of(size_bytes)
+        sizes = _sizes(size_bytes, model_sizes, scale)
         is_star = fabric == STAR
         algorithm = algorithm or ("in-network" if is_star else "hdrm,halving-doubling,ring")
         against = ("gloo,openmpi" if is_star else "") if against is None else against
-        for path, suffixes in ((out, plots.SUFFIXES if is_star else fabric_plots.SUFFIXES), (links_out, fabric_plots.SUFFIXES)):
-            if path and path.suffix not in suffixes:
-                raise UsageError(f"{path}: a plot's name ends in {' or '.join(suffixes)}")
-        if out and is_star and (algorithm == "none" or not against):
-            raise UsageError("--out draws how much faster than a peer: it needs --algorithm in-network and a peer")
+        _check_plots(out, links_out, is_star, bool(against) and algorithm != "none")
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
         more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu}
@@ -259,14 +250,14 @@ def run(
             plan.check(spec.workers)
         if not is_star and (faults or plan.is_in_network()):
             raise UsageError("--algorithm in-network and faults are for --fabric star")
-        surveyed = links.surveyed(labs[0], plan) if links_out else []
+        surveys = len(links.surveyed(labs[0], plan)) if links_out else 0
         if userns.lacking():
             kept.sweep()
             userns.enter(own_arguments())
         if not state.is_inside():
             kept.sweep()
         entries = []
-        with progress_bar(plan.steps() * len(labs) + len(surveyed)) as progress:
+        with progress_bar(plan.steps() * len(labs) + surveys) as progress:
             for spec in labs:
                 entries += comparison.in_lab(spec, plan, progress)
             uses = links.survey(labs[0], plan, progress) if links_out else []
@@ -277,12 +268,33 @@ def run(
         where = "a link" if is_star else f"a link of a {shape} {fabric}, ranks {placement}"
         title = f"all-reduce at {labs[0].rate_mbit_s:g} Mbit/s {where}"
         show("lab run", title, parameters, entries, json)
-        if out and is_star:
-            plots.draw(entries, out)
-        elif out:
-            fabric_plots.draw_times(entries, title, out)
+        if out:
+            plots.draw(entries, out) if is_star else fabric_plots.draw_times(entries, title, out)
         if links_out:
             fabric_plots.draw_links(uses, labs[0].wiring(), links_out)
+
+
+def _sizes(size_bytes: str, model_sizes: bool, scale: float) -> dict[str, int]:
+    from netfold.bench import comparison, models
+
+    if not model_sizes:
+        return comparison.sizes_of(size_bytes)
+    if not 0 < scale <= 1:
+        raise UsageError(f"--scale is above 0 and at most 1, not {scale}")
+    return {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}
+
+
+def _check_plots(out: Path | None, links_out: Path | None, is_star: bool, has_peer: bool) -> None:
+    from netfold.bench import fabric_plots, plots
+
+    for option, path, suffixes in (
+        ("--out", out, plots.SUFFIXES if is_star else fabric_plots.SUFFIXES),
+        ("--links-out", links_out, fabric_plots.SUFFIXES),
+    ):
+        if path and path.suffix not in suffixes:
+            raise UsageError(f"{option} ends in {' or '.join(suffixes)}, not {path.suffix or 'nothing'}")
+    if out and is_star and not has_peer:
+        raise UsageError("--out draws how much faster than a peer: it needs --algorithm in-network and a peer")
 
 
 if __name__ == "__main__":

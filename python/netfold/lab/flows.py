@@ -1,7 +1,7 @@
 """Bytes that crossed the cables of a routed fabric, by connection: the kernel counts them where switches forward.
 
-An nftables set with a counter for every (cable, sender, receiver). Bytes are those of IP packets; acknowledgements count
-for the connection's other direction.
+An nftables set with a counter for every (cable, sender, receiver). Bytes are those of IP packets; acknowledgements
+count for the connection's other direction.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from netfold.topology.wiring import BIGRAPH, FAT_TREE, KINDS, Wiring
 WORKERS_MAX = 200
 STAR = "star"
 FABRICS = (STAR, *KINDS)
-# Rate in Mbit/s, burst in bytes, latency in ms. Where dozens of workers and switches share a machine's cores, slow links
-# leave them idle. The deep queue of a switch stands for the lossless networks that BiGraphs are built of.
+# Rate in Mbit/s, burst in bytes, latency in ms. Where dozens of workers and switches share a machine's cores, slow
+# links leave them idle. The deep queue of a switch stands for the lossless networks that BiGraphs are built of.
 LINKS = {STAR: (200.0, 131072, 20.0), BIGRAPH: (10.0, 16384, 1000.0), FAT_TREE: (10.0, 16384, 1000.0)}
 
 
@@ -76,7 +76,9 @@ class LabSpec:
         if (wiring := self.wiring()) is None:
             return
         if self.workers != wiring.workers:
-            raise UsageError(f"--shape {self.shape[0]}x{self.shape[1]} has {wiring.workers} workers, not {self.workers}")
+            raise UsageError(
+                f"--shape {self.shape[0]}x{self.shape[1]} has {wiring.workers} workers, not {self.workers}"
+            )
         if self.faults or self.switch_rate_mbit_s:
             raise UsageError("faults and the rate of the switch box are for --fabric star")
 

@@ -65,8 +65,8 @@ class Topology:
         for rank, (place,) in enumerate(found):
             if order[place] >= 0:
                 raise ValueError(
-                    f"ranks {order[place]} and {rank} both run on {self.hosts[place]}, a single sub-node of the topology "
-                    "file: give each network card's address there, and to each rank as NETFOLD_BIND"
+                    f"ranks {order[place]} and {rank} both run on {self.hosts[place]}, a single sub-node of the "
+                    "topology file: give each network card's address there, and to each rank as NETFOLD_BIND"
                 )
             order[place] = rank
         if absent := [self.hosts[place] for place, rank in enumerate(order) if rank < 0]:
@@ -77,7 +77,7 @@ class Topology:
 def read(path: str | Path) -> Topology:
     """Read a topology file. Raises ValueError that names the file and what is wrong in it."""
     try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506, a safe loader
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
         raise ValueError(f"the topology file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -112,8 +112,8 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
     if (topology.digest if topology else "") != agreement.topology:
         mine, others = (settings.topology or "none"), ("another" if agreement.topology else "none")
         raise ValueError(
-            f"netfold: rank {rank} has the topology file {mine}, rank 0 has {others}; give all ranks a NETFOLD_TOPOLOGY "
-            "with the same content"
+            f"netfold: rank {rank} has the topology file {mine}, rank 0 has {others}; give all ranks a "
+            "NETFOLD_TOPOLOGY with the same content"
         )
     settings = replace(settings, bigraph=topology.shape) if topology else settings
     for name in ("format", "bfp", "algorithm", "bigraph", "group"):
