@@ -28,6 +28,8 @@ class PyHostGroup {
 
   const std::string& address() const { return group_->address(); }
 
+  void set_physical_order(const std::vector<int>& order) { group_->set_physical_order(order); }
+
   void connect(const std::vector<std::string>& addresses) {
     const auto connected = [&] {
       const nb::gil_scoped_release release;
@@ -145,6 +147,9 @@ void bind_host_group(nb::module_& module) {
           "core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.\n"
           "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.")
       .def_prop_ro("address", &PyHostGroup::address, "host:port where this rank listens")
+      .def("set_physical_order", &PyHostGroup::set_physical_order, "order"_a,
+           "Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before "
+           "connect.")
       .def("connect", &PyHostGroup::connect, "addresses"_a,
            "Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.")
       .def("all_reduce", &PyHostGroup::all_reduce, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,

@@ -27,7 +27,7 @@ T value_or_raise(Result<T> result) {
 std::vector<std::vector<PyTransfer>> make_for_python(const std::string& algorithm, int world, int rank,
                                                      std::size_t count, const std::string& collective, int root,
                                                      int sub_nodes, int switches, int group, const std::string& between,
-                                                     std::size_t align) {
+                                                     std::size_t align, const std::vector<int>& order) {
   const Request request{.collective = value_or_raise(collective_named(collective)),
                         .world = world,
                         .rank = rank,
@@ -36,6 +36,7 @@ std::vector<std::vector<PyTransfer>> make_for_python(const std::string& algorith
                         .root = root,
                         .sub_nodes = sub_nodes,
                         .switches = switches,
+                        .order = order,
                         .group = group,
                         .between = between};
   std::vector<std::vector<PyTransfer>> steps;
@@ -57,12 +58,14 @@ std::vector<std::tuple<std::string, std::string>> algorithms_for_python() {
 
 void bind_schedule(nb::module_& module) {
   using namespace netfold::schedule;
-  module.def("schedule", &make_for_python, "algorithm"_a, "world"_a, "rank"_a, "count"_a, nb::kw_only(),
-             "collective"_a = "all-reduce", "root"_a = 0, "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0,
-             "between"_a = "ring", "align"_a = 1,
-             "What `rank` of `world` does to `count` elements: a list of steps, each a list of transfers\n"
-             "(action, peer, offset, count), action 'send', 'fold' (receive and add) or 'store' (receive and keep),\n"
-             "offset and count in elements, peer -1 for the switch. Raises ValueError for what cannot be served.");
+  module.def(
+      "schedule", &make_for_python, "algorithm"_a, "world"_a, "rank"_a, "count"_a, nb::kw_only(),
+      "collective"_a = "all-reduce", "root"_a = 0, "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0,
+      "between"_a = "ring", "align"_a = 1, "order"_a = std::vector<int>{},
+      "What `rank` of `world` does to `count` elements: a list of steps, each a list of transfers\n"
+      "(action, peer, offset, count), action 'send', 'fold' (receive and add) or 'store' (receive and keep),\n"
+      "offset and count in elements, peer -1 for the switch. order: the rank at each position of hdrm's BiGraph\n"
+      "(none: rank order). Raises ValueError for what cannot be served.");
   module.def(
       "rank_mapping", [](int sub_nodes, int switches) { return value_or_raise(rank_mapping(sub_nodes, switches)); },
       "sub_nodes"_a, "switches"_a,

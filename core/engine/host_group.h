@@ -46,6 +46,8 @@ class HostGroup final : public Engine {
   ~HostGroup() override;  // close()
 
   const std::string& address() const { return address_; }
+  // Where the ranks sit, for hdrm: the rank at each physical position. Alike on all ranks, before connect().
+  void set_physical_order(std::vector<int> order) { plans_.set_order(std::move(order)); }
   // Blocks until all ranks are connected to each other, at most timeout_s. `keep_going` is asked at least every 100 ms;
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});

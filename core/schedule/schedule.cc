@@ -31,13 +31,18 @@ Result<Steps> make_hdrm(const Request& request, const Team& team, int place) {
     return cannot("hdrm", fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes,
                                       request.switches, team.size()));
   }
+  const std::vector<int> order = request.order.empty() ? team.ranks : request.order;
+  if (!std::ranges::is_permutation(order, team.ranks)) {
+    return cannot("hdrm", fmt::format("'order' must name each of the {} ranks once", team.size()));
+  }
   // The rank at physical position i takes place mapping[i]: in every step partners are on links of their own.
   Team mapped = team;
-  for (std::size_t i = 0; i < mapping->size(); ++i)
-    mapped.ranks[static_cast<std::size_t>((*mapping)[i])] = team.ranks[i];
-  return all_reduce_only(
-      "hdrm", request,
-      halving_doubling(mapped, (*mapping)[static_cast<std::size_t>(place)], request.count, request.align));
+  int own_place = 0;
+  for (std::size_t i = 0; i < mapping->size(); ++i) {
+    mapped.ranks[static_cast<std::size_t>((*mapping)[i])] = order[i];
+    if (order[i] == team.ranks[static_cast<std::size_t>(place)]) own_place = (*mapping)[i];
+  }
+  return all_reduce_only("hdrm", request, halving_doubling(mapped, own_place, request.count, request.align));
 }
 
 // Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.

@@ -59,7 +59,8 @@ struct Request {
   std::size_t count = 0;            // elements of the whole buffer
   std::size_t align = 1;            // segments are cut at multiples of it, so that bfp blocks stay whole
   int root = 0;                     // broadcast
-  int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each, ranks in physical order
+  int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each
+  std::vector<int> order = {};      // hdrm: the rank at each physical position; empty: ranks in physical order
   int group = 0;                    // hierarchical: ranks of one machine, neighbours in rank order
   std::string between = "ring";     // hierarchical: the algorithm between machines
 };

@@ -9,6 +9,7 @@ machine (netfold/chooser), and where nothing was, by this rule:
     up to 1 MiB              halving-doubling where n is a power of two: 2 log n steps of few bytes
     above, or n is not one   ring: 2(n-1) steps; a rank sends 2(n-1)/n of the tensor, whatever n is
 
+Where it knows the BiGraph that the hosts are on, `auto` takes hdrm wherever it would take halving-doubling or a ring.
 Halving-doubling serves other n too, but some ranks then hand over their whole tensor first.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 IN_NETWORK = "in-network"
 AUTO = "auto"
 
+BY_BANDWIDTH = ("ring", "halving-doubling")  # what hdrm stands in for where `auto` knows where the hosts are
 SMALL_BYTES = 32 << 10
 LARGE_BYTES = 1 << 20
 
@@ -99,7 +101,10 @@ class HostPlan:
         if self.algorithm == "hierarchical":
             between = choose(size_bytes, self.parties(world))
             return {"algorithm": "hierarchical", "group": self.group, "between": between}
-        return {"algorithm": choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm}
+        chosen = choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm
+        if self.algorithm == AUTO and self.bigraph != (0, 0) and chosen in BY_BANDWIDTH:
+            return HostPlan("hdrm", self.bigraph).for_tensor(size_bytes, world)
+        return {"algorithm": chosen}
 
     def parties(self, world: int) -> int:
         """How many take part in what `choose` is asked for: the ranks, or with hierarchical their machines."""

@@ -73,7 +73,7 @@ def _abandoned_agents() -> list[list[str]]:
     found = []
     for process in psutil.process_iter(["name", "cmdline"]):
         words = process.info["cmdline"] or []
-        if process.info["name"] == AGENT and "--end-with" in words:
+        if process.info["name"] == Path(native.AGENT).name and "--end-with" in words:
             owner = int(words[words.index("--end-with") + 1])
             if not psutil.pid_exists(owner):
                 found.append(words)

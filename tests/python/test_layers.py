@@ -23,13 +23,14 @@ PYTHON_FOLDER = ROOT / "python" / "netfold"
 
 # What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
 PYTHON_MAY_IMPORT = {
+    "topology": set(),
     "schedules": set(),
-    "lab": set(),
+    "lab": {"topology"},
     "chooser": {"schedules"},
-    "torch": {"chooser"},
-    "bench": {"torch", "lab", "schedules", "chooser"},
+    "torch": {"chooser", "topology"},
+    "bench": {"torch", "lab", "schedules", "chooser", "topology"},
     "demo": {"torch", "bench", "lab"},
-    "cli": {"torch", "bench", "lab", "demo", "schedules", "chooser"},
+    "cli": {"torch", "bench", "lab", "demo", "schedules", "chooser", "topology"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs"}

@@ -101,6 +101,7 @@ Result<std::shared_ptr<const Plan>> Plans::plan_for(const Layout& slice, bool ro
   wanted.root = options.root;
   wanted.sub_nodes = options.sub_nodes;
   wanted.switches = options.switches;
+  wanted.order = order_;
   wanted.group = options.group;
   wanted.between = options.between;
   const std::string key = fmt::format("{} {} {} {}", name_of_options(options), wanted.count, rounds, wanted.align);

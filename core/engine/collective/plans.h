@@ -41,6 +41,9 @@ class Plans {
   // Whether some ranks are reached over a network; before the first plan is made.
   void set_networked(bool is_networked) { is_networked_ = is_networked; }
 
+  // The rank at each physical position, for hdrm (schedule::Request); before the first plan is made.
+  void set_order(std::vector<int> order) { order_ = std::move(order); }
+
   // kInvalidArgument if the algorithm cannot serve this.
   Result<std::vector<Slice>> slices_of(const AllReduce& request, const CollectiveOptions& options);
 
@@ -50,6 +53,7 @@ class Plans {
 
   int world_, rank_;
   bool is_networked_ = false;
+  std::vector<int> order_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;
   // What was asked for last is what is asked for next, most of the time.
   struct Recent {

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
@@ -26,6 +28,8 @@ SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
 FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
+BLOCK, SHUFFLED = "block", "shuffled"
+PLACEMENTS = (BLOCK, SHUFFLED)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Plan:
 
     `bigraph` and `group` are what HostPlan takes, `engine` is where the engine of host algorithms runs. `interface`:
     through which our ranks call it. `iterations`: all-reduces in a row that one repetition times, 0: as many as make
-    about 8 MiB (one from 1 MiB up)."""
+    about 8 MiB (one from 1 MiB up).
+    `placement`, one of PLACEMENTS, says how ranks lie over the workers."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -52,6 +57,7 @@ class Plan:
     interface: str = "python"
     iterations: int = 1
     engine: str = THREAD
+    placement: str = BLOCK
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -96,6 +102,8 @@ class Plan:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
         if self.interface not in INTERFACES:
             raise UsageError(f"--interface is one of {', '.join(INTERFACES)}, not {self.interface}")
+        if self.placement not in PLACEMENTS:
+            raise UsageError(f"--placement is one of {', '.join(PLACEMENTS)}, not {self.placement}")
         if self.faults_by not in FAULTS_BY:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
 
@@ -104,6 +112,12 @@ class Plan:
         told = asdict(self)
         sizes, wire = told.pop("sizes"), told.pop("wire")
         return {"size_bytes": list(sizes.values()), "format": wire, **told}
+
+    def places(self, world: int) -> list[int]:
+        """The worker of each rank: neighbours side by side, or by the seed anywhere, as a scheduler hands them out."""
+        if self.placement == BLOCK:
+            return list(range(world))
+        return [int(place) for place in np.random.default_rng(self.seed).permutation(world)]
 
     def is_in_network(self) -> bool:
         """Whether a switch takes part."""
@@ -199,7 +213,8 @@ def in_lab(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[d
                 lab.set_faults(plan.faults if wanted else Faults())
                 in_force = wanted
 
-        return compare_on(LabSite(lab), plan, spec.burst_bytes, set_faults, progress)
+        site = LabSite(lab, plan.places(spec.workers))
+        return compare_on(site, plan, spec.burst_bytes, set_faults, progress)
 
 
 def locally(workers: int, plan: Plan, progress: Callable[[str], None]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ class Site(Protocol):
     interface: str
     rate_mbit_s: float  # 0: not shaped
     mtu: int
+    topology: Path | None  # the file that says where the ranks sit, where that is known
 
     def command(self, rank: int) -> list[str]:
         """The words before a command that should run as a rank."""
@@ -43,8 +45,11 @@ class Site(Protocol):
 class LabSite:
     """Ranks in a lab, each behind a link of its own."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, places: Sequence[int] | None = None) -> None:
+        """`places`: the worker that each rank runs on; none: worker 0 is rank 0, and so on."""
         self._lab = lab
+        self.places = list(places) if places is not None else list(range(lab.spec.workers))
+        self.topology = lab.topology
         self.world = lab.spec.workers
         self.directory = lab.directory
         self.interface = names.INTERFACE
@@ -53,7 +58,7 @@ class LabSite:
 
     def command(self, rank: int) -> list[str]:
         """Enter the worker's namespace."""
-        return enter(self._lab.worker(rank))
+        return enter(self._lab.worker(self.places[rank]))
 
     def switch_command(self) -> list[str]:
         """Enter the switch box's namespace."""
@@ -61,7 +66,7 @@ class LabSite:
 
     def address(self, rank: int) -> str:
         """The worker's address in the lab."""
-        return self._lab.fabric.address(rank)
+        return self._lab.fabric.address(self.places[rank])
 
     def switch_address(self) -> str:
         """The switch box's address in the lab."""
@@ -69,11 +74,11 @@ class LabSite:
 
     def namespace(self, rank: int) -> str | None:
         """The worker's namespace."""
-        return self._lab.worker(rank)
+        return self._lab.worker(self.places[rank])
 
     def traffic(self) -> list[tuple[Traffic, Traffic]] | None:
         """By the token buckets of every worker's link."""
-        return [self._lab.sent_and_received(rank) for rank in range(self.world)]
+        return [self._lab.sent_and_received(place) for place in self.places]
 
 
 class LocalSite:
@@ -82,6 +87,7 @@ class LocalSite:
     interface = "lo"
     rate_mbit_s = 0.0
     mtu = 65536
+    topology = None
 
     def __init__(self, world: int) -> None:
         self.world = world

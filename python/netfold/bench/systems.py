@@ -202,7 +202,7 @@ def spawn_hosts(
             [*site.command(rank), *words, site.address(rank), str(rank), str(site.world), str(timeout_s), *more],
             site,
             log,
-            {"NETFOLD_ENGINE": engine},
+            {"NETFOLD_ENGINE": engine, "NETFOLD_TOPOLOGY": str(site.topology or "")},
         )
         for rank in range(site.world)
     ]

@@ -14,18 +14,33 @@ import typer
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
-from netfold.lab.spec import Faults, LabSpec
+from netfold.lab.spec import STAR, Faults, spec_of
 
 lab_app = typer.Typer(no_args_is_help=True, help="Emulated clusters on this machine: namespaces and shaped links.")
 
-Workers = Annotated[int, typer.Option(help="Workers, each in a namespace of its own.")]
-Rate = Annotated[float, typer.Option("--rate-mbit-s", help="Rate of each worker's link, both ways; 0: not shaped.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Workers, each in a namespace of its own: 8, or as many as --shape has.")
+]
+Fabric = Annotated[
+    str, typer.Option(help="star: one bridge. bigraph, fat-tree: every switch a router, every cable a shaped link.")
+]
+Shape = Annotated[str, typer.Option(help="Of bigraph and fat-tree: sub-nodes x switches, as 4x8.")]
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate-mbit-s", help="Rate of each link, both ways; 0: not shaped. Star: 200, else 10."),
+]
 SwitchRate = Annotated[
     float, typer.Option("--switch-rate-mbit-s", help="Rate of the switch box's link; 0: not shaped.")
 ]
 Mtu = Annotated[int, typer.Option(help="MTU of every link in bytes.")]
-Burst = Annotated[int, typer.Option("--burst-bytes", help="What a link lets through at once after a rest.")]
-Latency = Annotated[float, typer.Option("--latency-ms", help="The longest a packet may queue at a link.")]
+Burst = Annotated[
+    int | None,
+    typer.Option("--burst-bytes", help="What a link lets through at once after a rest. Star: 131072, else 16384."),
+]
+Latency = Annotated[
+    float | None,
+    typer.Option("--latency-ms", help="The longest a packet may queue at a link. Star: 20, else 1000."),
+]
 Loss = Annotated[float, typer.Option(help="Fraction of the packets lost, each way.")]
 Duplicate = Annotated[float, typer.Option(help="Fraction of the packets duplicated, each way.")]
 Reorder = Annotated[float, typer.Option(help="Fraction of the packets that others overtake, each way.")]
@@ -45,12 +60,14 @@ def own_arguments() -> list[str]:
 
 @lab_app.command()
 def up(
-    workers: Workers = 8,
-    rate_mbit_s: Rate = 200.0,
+    workers: Workers = None,
+    fabric: Fabric = STAR,
+    shape: Shape = "",
+    rate_mbit_s: Rate = None,
     switch_rate_mbit_s: SwitchRate = 0.0,
     mtu: Mtu = 1500,
-    burst_bytes: Burst = 131072,
-    latency_ms: Latency = 20.0,
+    burst_bytes: Burst = None,
+    latency_ms: Latency = None,
     loss: Loss = 0.0,
     duplicate: Duplicate = 0.0,
     reorder: Reorder = 0.0,
@@ -63,7 +80,8 @@ def up(
 
     with sentences():
         faults = Faults(loss, duplicate, reorder)
-        spec = LabSpec(workers, rate_mbit_s, switch_rate_mbit_s, mtu, burst_bytes, latency_ms, faults)
+        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "faults": faults}
+        spec = spec_of(fabric, shape, workers, rate_mbit_s, burst_bytes, latency_ms, **more)
         lab_id = lab or names.new_lab_id()
         if not names.LAB_ID.match(lab_id):
             raise UsageError(f"{lab_id!r} is not an id of a lab; they look like nf12ab34")
@@ -95,12 +113,17 @@ def describe(lab_id: str, parameters: dict, as_json: bool) -> None:
     from netfold.lab import names, state
 
     known = state.load(lab_id)
-    nodes = {f"w{rank}": names.worker_address(rank) for rank in range(known.workers)}
-    nodes["switch"] = names.switch_address()
+    nodes = known.addresses
+    topology = state.directory(lab_id) / "topology.yaml"
+    files = {"topology": str(topology)} if topology.exists() else {}
     if as_json:
-        print_json(envelope("lab up", parameters, [{"lab": lab_id, "addresses": nodes, "interface": names.INTERFACE}]))
+        told = {"lab": lab_id, "addresses": nodes, "interface": names.INTERFACE, **files}
+        print_json(envelope("lab up", parameters, [told]))
         return
-    print(f"lab {lab_id}: {known.workers} workers, {nodes['w0']} and up, and the switch box at {nodes['switch']}")
+    box = f", and the switch box at {nodes['switch']}" if "switch" in nodes else ""
+    print(f"lab {lab_id}: {known.workers} workers, {nodes['w0']} and up{box}")
+    if files:
+        print(f"where they sit: NETFOLD_TOPOLOGY={topology}")
     print(f"run on a node:  netfold lab exec --lab {lab_id} w0 -- COMMAND")
     print(f"take it away:   netfold lab down {lab_id}", flush=True)
 
@@ -148,16 +171,27 @@ def down(
 
 @lab_app.command()
 def run(
-    workers: Workers = 8,
-    rate_mbit_s: Rate = 200.0,
+    workers: Workers = None,
+    fabric: Fabric = STAR,
+    shape: Shape = "",
+    placement: Annotated[
+        str, typer.Option(help="block: neighbouring ranks on neighbouring workers. shuffled: by --seed anywhere.")
+    ] = "block",
+    rate_mbit_s: Rate = None,
     size_bytes: Annotated[str, typer.Option(help="Bytes of FP32 gradients; several, with commas.")] = "16777216",
     algorithm: Annotated[
-        str, typer.Option(help="Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone.")
-    ] = "in-network",
-    bigraph: Annotated[str, typer.Option(help="hdrm: sub-nodes x switches, as 4x8.")] = "",
+        str | None,
+        typer.Option(
+            help="Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone. Star: in-network, "
+            "else hdrm,halving-doubling,ring."
+        ),
+    ] = None,
+    bigraph: Annotated[str, typer.Option(help="hdrm on a star: sub-nodes x switches, as 4x8.")] = "",
     group: Annotated[int, typer.Option(min=0, help="hierarchical: workers of one machine.")] = 0,
     wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
-    against: Annotated[str, typer.Option(help="Peers on the same links in the same run.")] = "gloo,openmpi",
+    against: Annotated[
+        str | None, typer.Option(help="Peers on the same links in the same run. Star: gloo,openmpi, else none.")
+    ] = None,
     repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
     loss: Loss = 0.0,
     duplicate: Duplicate = 0.0,
@@ -169,34 +203,35 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the gradients, and of the faults by netfold.")] = 1,
     mtu: Mtu = 1500,
     switch_rate_mbit_s: SwitchRate = 0.0,
-    burst_bytes: Burst = 131072,
-    latency_ms: Latency = 20.0,
+    burst_bytes: Burst = None,
+    latency_ms: Latency = None,
     timeout_s: Annotated[float, typer.Option(help="The longest any step may take, in seconds.")] = 60.0,
     sweep_workers: Annotated[str, typer.Option(help="As 2..8: the same at each number of workers, and a plot.")] = "",
     model_sizes: Annotated[bool, typer.Option("--model-sizes", help="The gradient sizes of six models.")] = False,
     scale: Annotated[float, typer.Option(help="With --model-sizes: a fraction of them.")] = 1.0,
-    out: Annotated[Path | None, typer.Option(help="Where the plot goes: .png or .html.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the plot goes: .png or .html; of a routed fabric .png or .svg.")
+    ] = None,
+    links_out: Annotated[
+        Path | None, typer.Option(help="bigraph: where the map of what each link carried goes: .png or .svg.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Build a lab, measure an all-reduce in it against the peers, take it away."""
-    from netfold.bench import comparison, models, plots, sweep
+    from netfold.bench import comparison, fabric_plots, links, models, plots, sweep
     from netfold.bench.screen import progress_bar, show
     from netfold.lab import kept, state, userns
 
     with sentences():
-        if model_sizes:
-            if not 0 < scale <= 1:
-                raise UsageError(f"--scale is above 0 and at most 1, not {scale}")
-            sizes = {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}
-        else:
-            sizes = comparison.sizes_of(size_bytes)
-        if out and out.suffix not in plots.SUFFIXES:
-            raise UsageError(f"--out ends in {' or '.join(plots.SUFFIXES)}, not {out.suffix or 'nothing'}")
-        if out and (algorithm == "none" or not against):
-            raise UsageError("--out draws how much faster than a peer: it needs --algorithm in-network and a peer")
+        sizes = _sizes(size_bytes, model_sizes, scale)
+        is_star = fabric == STAR
+        algorithm = algorithm or ("in-network" if is_star else "hdrm,halving-doubling,ring")
+        against = ("gloo,openmpi" if is_star else "") if against is None else against
+        _check_plots(out, links_out, is_star, bool(against) and algorithm != "none")
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
-        labs = [LabSpec(n, rate_mbit_s, switch_rate_mbit_s, mtu, burst_bytes, latency_ms) for n in counts]
+        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu}
+        labs = [spec_of(fabric, shape, n, rate_mbit_s, burst_bytes, latency_ms, **more) for n in counts]
         plan = comparison.Plan(
             sizes,
             algorithm,
@@ -207,27 +242,59 @@ def run(
             seed,
             faults,
             faults_by,
-            bigraph=comparison.bigraph_of(bigraph),
+            bigraph=comparison.bigraph_of(bigraph) if is_star else labs[0].shape,
             group=group,
+            placement=placement,
         )
-        for count in counts:
-            plan.check(count)
+        for spec in labs:
+            plan.check(spec.workers)
+        if not is_star and (faults or plan.is_in_network()):
+            raise UsageError("--algorithm in-network and faults are for --fabric star")
+        surveys = len(links.surveyed(labs[0], plan)) if links_out else 0
         if userns.lacking():
             kept.sweep()
             userns.enter(own_arguments())
         if not state.is_inside():
             kept.sweep()
         entries = []
-        with progress_bar(plan.steps() * len(labs)) as progress:
+        with progress_bar(plan.steps() * len(labs) + surveys) as progress:
             for spec in labs:
                 entries += comparison.in_lab(spec, plan, progress)
+            uses = links.survey(labs[0], plan, progress) if links_out else []
         parameters = {**asdict(labs[0]), **plan.parameters(), "scale": scale}
         if sweep_workers:
             parameters["workers"] = counts
-        entries = models.beside_the_paper(entries)
-        show("lab run", f"all-reduce at {rate_mbit_s:g} Mbit/s a link", parameters, entries, json)
+        entries = links.with_links(models.beside_the_paper(entries), uses)
+        where = "a link" if is_star else f"a link of a {shape} {fabric}, ranks {placement}"
+        title = f"all-reduce at {labs[0].rate_mbit_s:g} Mbit/s {where}"
+        show("lab run", title, parameters, entries, json)
         if out:
-            plots.draw(entries, out)
+            plots.draw(entries, out) if is_star else fabric_plots.draw_times(entries, title, out)
+        if links_out:
+            fabric_plots.draw_links(uses, labs[0].wiring(), links_out)
+
+
+def _sizes(size_bytes: str, model_sizes: bool, scale: float) -> dict[str, int]:
+    from netfold.bench import comparison, models
+
+    if not model_sizes:
+        return comparison.sizes_of(size_bytes)
+    if not 0 < scale <= 1:
+        raise UsageError(f"--scale is above 0 and at most 1, not {scale}")
+    return {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}
+
+
+def _check_plots(out: Path | None, links_out: Path | None, is_star: bool, has_peer: bool) -> None:
+    from netfold.bench import fabric_plots, plots
+
+    for option, path, suffixes in (
+        ("--out", out, plots.SUFFIXES if is_star else fabric_plots.SUFFIXES),
+        ("--links-out", links_out, fabric_plots.SUFFIXES),
+    ):
+        if path and path.suffix not in suffixes:
+            raise UsageError(f"{option} ends in {' or '.join(suffixes)}, not {path.suffix or 'nothing'}")
+    if out and is_star and not has_peer:
+        raise UsageError("--out draws how much faster than a peer: it needs --algorithm in-network and a peer")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from netfold.lab.guard import undisturbed
 from netfold.lab.routed import Routed
 from netfold.lab.spec import Faults, LabSpec
 from netfold.lab.star import Star
+from netfold.topology import file as topology_file
 
 
 def enter(namespace: str) -> list[str]:
@@ -42,6 +43,12 @@ class Lab:
     def directory(self) -> Path:
         """A folder that lives as long as the lab."""
         return state.directory(self.lab_id)
+
+    @property
+    def topology(self) -> Path | None:
+        """The file that says where the workers of a routed fabric sit (NETFOLD_TOPOLOGY); a fat tree's as if it were a
+        BiGraph, leaf by leaf."""
+        return None if isinstance(self.fabric, Star) else self.directory / "topology.yaml"
 
     def worker(self, rank: int) -> str:
         """The namespace of a worker."""
@@ -94,6 +101,9 @@ class Lab:
         if self.spec.faults:
             self.set_offloads(False)
             self.set_faults(self.spec.faults)
+        if self.topology is not None:
+            hosts = tuple(self.fabric.address(rank) for rank in range(self.spec.workers))
+            topology_file.write(self.topology, topology_file.Topology(*self.spec.shape, hosts))
         known.ready = True
         state.save(known)
 

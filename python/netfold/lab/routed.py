@@ -23,8 +23,11 @@ SWITCH_SETTINGS = {
     "net/ipv4/fib_multipath_hash_policy": "1",  # by ports too: connections of two workers may part
     "net/ipv4/conf/all/rp_filter": "0",  # the way back may be another
 }
-# A connection waits for its turn between steps: afterwards it goes on at the rate it knows instead of starting anew.
-WORKER_SETTINGS = {"net/ipv4/tcp_slow_start_after_idle": "0", "net/ipv4/tcp_congestion_control": "reno", "net/ipv4/tcp_wmem": "4096 4194304 4194304"}
+WORKER_SETTINGS = {
+    "net/ipv4/tcp_slow_start_after_idle": "0",  # a connection rests between its turns, and then goes on as it was
+    "net/ipv4/tcp_congestion_control": "reno",  # every kernel has it, whatever the machine's own choice is
+    "net/ipv4/tcp_wmem": "4096 262144 262144",  # bytes in flight: less than a link queues where four connections meet
+}
 
 
 class Routed:

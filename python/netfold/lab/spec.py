@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from netfold.algorithms import bigraph_of
 from netfold.lab.errors import UsageError
-from netfold.topology.wiring import KINDS, Wiring
+from netfold.topology.wiring import BIGRAPH, FAT_TREE, KINDS, Wiring
 
 WORKERS_MAX = 200
 STAR = "star"
 FABRICS = (STAR, *KINDS)
+# Rate in Mbit/s, burst in bytes, latency in ms. Where dozens of workers and switches share a machine's cores, slow
+# links leave them idle. The deep queue of a switch stands for the lossless networks that BiGraphs are built of.
+LINKS = {STAR: (200.0, 131072, 20.0), BIGRAPH: (10.0, 16384, 1000.0), FAT_TREE: (10.0, 16384, 1000.0)}
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,9 @@ class LabSpec:
         if (wiring := self.wiring()) is None:
             return
         if self.workers != wiring.workers:
-            raise UsageError(f"--shape {self.shape[0]}x{self.shape[1]} has {wiring.workers} workers, not {self.workers}")
+            raise UsageError(
+                f"--shape {self.shape[0]}x{self.shape[1]} has {wiring.workers} workers, not {self.workers}"
+            )
         if self.faults or self.switch_rate_mbit_s:
             raise UsageError("faults and the rate of the switch box are for --fabric star")
 
@@ -83,3 +90,32 @@ class LabSpec:
             return Wiring(self.fabric, *self.shape)
         except ValueError as error:
             raise UsageError(f"--shape: {error}") from None
+
+
+def spec_of(
+    fabric: str,
+    shape: str,
+    workers: int | None,
+    rate_mbit_s: float | None,
+    burst_bytes: int | None,
+    latency_ms: float | None,
+    **more: Any,
+) -> LabSpec:
+    """A lab as a user asks for it: what is None is as usual for its fabric. `shape` as 4x8, or nothing. Raises
+    UsageError."""
+    if fabric not in FABRICS:
+        raise UsageError(f"--fabric is one of {', '.join(FABRICS)}, not {fabric}")
+    try:
+        parsed = bigraph_of(shape) if shape else (0, 0)
+    except ValueError as error:
+        raise UsageError(f"--shape: {error}") from None
+    usual = LINKS[fabric]
+    return LabSpec(
+        workers=workers if workers is not None else (parsed[0] * parsed[1] or 8),
+        rate_mbit_s=usual[0] if rate_mbit_s is None else rate_mbit_s,
+        burst_bytes=usual[1] if burst_bytes is None else burst_bytes,
+        latency_ms=usual[2] if latency_ms is None else latency_ms,
+        fabric=fabric,
+        shape=parsed,
+        **more,
+    )

@@ -12,9 +12,11 @@ import atexit
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
 
 from netfold.algorithms import IN_NETWORK, HostPlan
@@ -22,6 +24,7 @@ from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.log import logger, write_to_stderr
 from netfold.placement import AGENT, CALLER, Placement
+from netfold.topology import file as topology_file
 from netfold.torch import host_collectives, host_group
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
@@ -57,7 +60,7 @@ class NetfoldBackend(GlooServed):
     """One worker's end of one process group."""
 
     def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
-        self.settings = load(options)
+        self.settings = _for_group(load(options), opts)
         write_to_stderr(self.settings.log)
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
@@ -313,12 +316,19 @@ def _host_client(
         return group, advertised(group.address, host)
 
     plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
-    timeout_s = settings.connect_timeout_s
+    topology = topology_file.read(settings.topology) if settings.topology else None
+    bound_s = settings.connect_timeout_s
 
     def look_up(ranks: int, link: str) -> Choices | None:
         return choices_for(ranks, link, agreement.format, settings.tuning)
 
-    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, look_up, timeout_s)
+    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, look_up, bound_s, topology)
+
+
+def _for_group(settings: Settings, opts: _DistributedBackendOptions) -> Settings:
+    """A topology file is about the whole job; a group of a part of its ranks does without."""
+    is_part = 0 < len(opts.global_ranks_in_group) < dist.get_world_size() if dist.is_initialized() else False
+    return replace(settings, topology="") if is_part else settings
 
 
 def _of_rank(path: str, rank: int) -> str:

@@ -6,6 +6,7 @@ Every rank publishes where it listens, or why it cannot, through torch's store; 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from torch._C._distributed_c10d import Store
 from netfold import algorithms
 from netfold.algorithms import AUTO, Choose, HostPlan, choose_broadcast
 from netfold.chooser.choices import Choices
+from netfold.topology.file import Topology
 from netfold.torch.agreed_choices import agreed_chooser
 
 KEY = "netfold/host/"
@@ -77,8 +79,8 @@ def publish(store: Store, rank: int, **said: str) -> None:
     store.set(f"{KEY}{rank}", json.dumps(said))
 
 
-def addresses_of(store: Store, world: int, timeout_s: float) -> list[str]:
-    """Every rank's address, by rank. Raises RuntimeError naming the rank that failed or did not come in time."""
+def said_by_all(store: Store, world: int, timeout_s: float) -> list[dict[str, str]]:
+    """What every rank published. Raises RuntimeError naming the rank that failed or did not come in time."""
     keys = [f"{KEY}{rank}" for rank in range(world)]
     try:
         store.wait(keys, timedelta(seconds=timeout_s))
@@ -90,7 +92,25 @@ def addresses_of(store: Store, world: int, timeout_s: float) -> list[str]:
     for rank, each in enumerate(said):
         if "error" in each:
             raise RuntimeError(f"netfold: rank {rank} could not join the process group: {each['error']}")
-    return [each["address"] for each in said]
+    return said
+
+
+def addresses_of(store: Store, world: int, timeout_s: float) -> list[str]:
+    """Every rank's address, by rank; raises as said_by_all."""
+    return [said["address"] for said in said_by_all(store, world, timeout_s)]
+
+
+def names_of(said: dict[str, str]) -> list[str]:
+    """What a topology file may call the host of a rank: its address, its name, its name without the domain."""
+    name = said["host"]
+    return [said["address"].rpartition(":")[0], name, name.partition(".")[0]]
+
+
+def _order(topology: Topology, said: list[dict[str, str]]) -> list[int]:
+    try:
+        return topology.order([names_of(each) for each in said])
+    except ValueError as error:
+        raise ValueError(f"netfold: {error}") from None
 
 
 def _settled(plan: HostPlan, addresses: list[str]) -> HostPlan:
@@ -131,8 +151,11 @@ def join(
     listen: Callable[[], tuple[Any, str]],
     look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
+    topology: Topology | None = None,
 ) -> HostClient:
     """Meet the other ranks and connect to them, bounded by `timeout_s` (seconds) each.
+
+    `topology` says where their hosts sit on a BiGraph. Raises ValueError on all ranks where it does not fit them.
 
     `listen` makes this rank's HostGroup and says at which address the others reach it. What it raises, the other ranks
     are told. `look_up` finds at rank 0 what its tuning table says for so many ranks over shm or tcp.
@@ -143,8 +166,11 @@ def join(
         publish(store, rank, error=str(error))
         raise
     try:
-        publish(store, rank, address=address)
-        addresses = addresses_of(store, world, timeout_s)
+        publish(store, rank, address=address, host=socket.gethostname())
+        said = said_by_all(store, world, timeout_s)
+        addresses = [each["address"] for each in said]
+        if topology is not None:
+            group.set_physical_order(_order(topology, said))
         plan = _settled(plan, addresses)
         choose = _chooser(store, rank, plan, addresses, look_up, timeout_s)
         group.connect(addresses)

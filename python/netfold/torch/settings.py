@@ -11,7 +11,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
-from netfold.algorithms import IN_NETWORK, bigraph_of, choices
+from netfold.algorithms import AUTO, IN_NETWORK, bigraph_of, choices
 from netfold.log import LEVELS
 from netfold.placement import AGENT, CALLER, ENGINES, THREAD
 
@@ -29,6 +29,7 @@ class Settings:
     secret: str
     algorithm: str
     bigraph: tuple[int, int]
+    topology: str
     group: int
     format: str
     bfp: tuple[int, int]
@@ -172,6 +173,7 @@ TABLE = (
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
     Setting("algorithm", "NETFOLD_ALGORITHM", IN_NETWORK, _algorithm, "in-network, or a host algorithm: no switch"),
     Setting("bigraph", "NETFOLD_BIGRAPH", (0, 0), _bigraph, "hdrm: sub-nodes x switches of the BiGraph, 4x8"),
+    Setting("topology", "NETFOLD_TOPOLOGY", "", _text, "file: which host is where on a BiGraph, for hdrm and auto"),
     Setting("group", "NETFOLD_GROUP", 0, _ranks, "hierarchical: ranks of one machine; with none, by their addresses"),
     Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
     Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
@@ -242,6 +244,7 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             merged[setting.name] = _read(setting, environ[setting.variable], setting.variable)
         else:
             merged[setting.name] = setting.default
+    _settle_topology(merged, "algorithm" in given or bool(environ.get("NETFOLD_ALGORITHM", "").strip()))
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
         if is_in_vain and merged["algorithm"] != IN_NETWORK:
@@ -260,3 +263,18 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             "the other to agent"
         )
     return Settings(**merged)
+
+
+def _settle_topology(merged: dict[str, Any], is_algorithm_given: bool) -> None:
+    """Who says where the hosts are wants them to fold among themselves by it."""
+    if not merged["topology"]:
+        return
+    if not is_algorithm_given:
+        merged["algorithm"] = AUTO
+    if merged["algorithm"] == IN_NETWORK:
+        raise ValueError(
+            f"netfold: NETFOLD_TOPOLOGY={merged['topology']!r} is for ranks that fold among themselves, not for "
+            f"NETFOLD_ALGORITHM={IN_NETWORK}: take hdrm or auto, or unset one of them"
+        )
+    if merged["bigraph"] != (0, 0):
+        raise ValueError("netfold: NETFOLD_TOPOLOGY says what NETFOLD_BIGRAPH says: unset the latter")

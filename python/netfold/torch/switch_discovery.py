@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +20,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from netfold.algorithms import IN_NETWORK
+from netfold.topology import file as topology_file
+from netfold.topology.file import Topology
 from netfold.torch.embedded_switch import EmbeddedSwitch
 from netfold.torch.settings import Settings
 
@@ -40,6 +42,7 @@ class Agreement:
     bigraph: tuple[int, int]
     group: int
     engine: str
+    topology: str = ""  # the digest of the topology file, which says what the BiGraph is
 
 
 def agree(
@@ -78,7 +81,9 @@ def agree(
 
 
 def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
-    alike = (settings.format, settings.bfp, settings.algorithm, settings.bigraph, settings.group, settings.engine)
+    topology = _topology(settings, 0)
+    bigraph, digest = (topology.shape, topology.digest) if topology else (settings.bigraph, "")
+    alike = (settings.format, settings.bfp, settings.algorithm, bigraph, settings.group, settings.engine, digest)
     if settings.algorithm != IN_NETWORK:
         return Agreement("", "", "", *alike), None
     embedded = None
@@ -96,7 +101,22 @@ def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, Em
     return Agreement(switch, name, secret, *alike), embedded
 
 
+def _topology(settings: Settings, rank: int) -> Topology | None:
+    try:
+        return topology_file.read(settings.topology) if settings.topology else None
+    except ValueError as error:
+        raise ValueError(f"netfold: rank {rank}: {error}") from None
+
+
 def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
+    topology = _topology(settings, rank)
+    if (topology.digest if topology else "") != agreement.topology:
+        mine, others = (settings.topology or "none"), ("another" if agreement.topology else "none")
+        raise ValueError(
+            f"netfold: rank {rank} has the topology file {mine}, rank 0 has {others}; give all ranks a "
+            "NETFOLD_TOPOLOGY with the same content"
+        )
+    settings = replace(settings, bigraph=topology.shape) if topology else settings
     for name in ("format", "bfp", "algorithm", "bigraph", "group", "engine"):
         if getattr(settings, name) != getattr(agreement, name):
             raise ValueError(

@@ -269,6 +269,28 @@ TEST(Hdrm, LeavesTheSumOnEveryRank) {
   for (int rank = 0; rank < 32; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
 }
 
+TEST(Hdrm, MovesWithTheRanks) {
+  std::vector<int> order(32);
+  for (int position = 0; position < 32; ++position) order[static_cast<std::size_t>(position)] = (7 * position + 3) % 32;
+  const Request request{.world = 32, .count = 77, .sub_nodes = 4, .switches = 8, .order = order};
+  const auto buffers = inputs(32, 77);
+  Machine machine("hdrm", request, buffers);
+  ASSERT_TRUE(machine.run());
+  for (int rank = 0; rank < 32; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
+  Request there = request, here = request;
+  here.order.clear();
+  for (int position = 0; position < 32; ++position) {
+    here.rank = position;
+    there.rank = order[static_cast<std::size_t>(position)];
+    const auto plain = make("hdrm", here), moved = make("hdrm", there);
+    ASSERT_TRUE(plain && moved);
+    for (std::size_t step = 0; step < plain->size(); ++step) {
+      const int partner = (*plain)[step][0].peer;
+      EXPECT_EQ((*moved)[step][0].peer, order[static_cast<std::size_t>(partner)]);
+    }
+  }
+}
+
 TEST(Schedule, SaysWhyItCannot) {
   const auto message = [](std::string_view algorithm, const Request& request) {
     const auto steps = make(algorithm, request);
@@ -279,6 +301,8 @@ TEST(Schedule, SaysWhyItCannot) {
   EXPECT_THAT(message("ring", {.world = 4, .rank = 4}), testing::HasSubstr("rank 4"));
   EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 3, .switches = 2}), testing::HasSubstr("powers of two"));
   EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 2, .switches = 2}), testing::HasSubstr("not 6 ranks"));
+  EXPECT_THAT(message("hdrm", {.world = 2, .sub_nodes = 1, .switches = 2, .order = {1, 1}}),
+              testing::HasSubstr("each of the 2 ranks once"));
   EXPECT_THAT(message("hierarchical", {.world = 6}), testing::HasSubstr("group"));
   EXPECT_THAT(message("rabenseifner", {.collective = Collective::kBroadcast}), testing::HasSubstr("binomial"));
   EXPECT_THAT(message("ring", {.collective = Collective::kBarrier}), testing::HasSubstr("dissemination"));

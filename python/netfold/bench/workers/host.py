@@ -24,6 +24,7 @@ from netfold.algorithms import HostPlan
 from netfold.bench.workers.rank import serve
 from netfold.chooser.choices import Choices, Chooser
 from netfold.placement import THREAD, Placement
+from netfold.topology.file import read
 
 POLL_S = 0.01
 
@@ -45,13 +46,16 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
 @contextmanager
 def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
     """A group connected to all ranks, its rank and the world. `words`: MEETING shm|tcp HOST RANK WORLD TIMEOUT_S.
-    NETFOLD_ENGINE says where it runs."""
+    NETFOLD_ENGINE says where it runs, NETFOLD_TOPOLOGY where the ranks sit."""
     meeting, link, host, rank_text, world_text, timeout_text = words
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
     placement = Placement(os.environ.get("NETFOLD_ENGINE", THREAD), os.environ.get("NETFOLD_AGENT", ""), (), rank)
     group = placement.host_group(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm")
     try:
-        group.connect(meet(Path(meeting), group.address, rank, world, timeout_s))
+        addresses = meet(Path(meeting), group.address, rank, world, timeout_s)
+        if topology := os.environ.get("NETFOLD_TOPOLOGY"):
+            group.set_physical_order(read(topology).order([[each.rpartition(":")[0]] for each in addresses]))
+        group.connect(addresses)
         yield group, rank, world
     finally:
         group.close()
