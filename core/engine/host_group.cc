@@ -35,7 +35,7 @@ Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
   }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
-  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm);
+  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, jobs::Secret::from(options.secret));
   if (!mesh) return tl::unexpected(mesh.error());
   return std::unique_ptr<HostGroup>(new HostGroup(std::move(options), std::move(*mesh)));
 }

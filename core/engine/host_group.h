@@ -29,6 +29,7 @@ struct HostGroupOptions {
   int core = kAnyCore;           // of the progress thread
   bool shm = true;               // between ranks of one machine
   bool inline_progress = false;  // no thread: wait() and next_completion() drive the all-reduces
+  std::string secret = {};       // that all ranks must prove to know; "": none
 };
 
 struct HostGroupStats {

@@ -17,7 +17,8 @@ namespace netfold::engine {
 class Mesh {
  public:
   // Listens; the address may name port 0.
-  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm);
+  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm,
+                                              std::optional<jobs::Secret> secret);
   ~Mesh();
 
   link::Address address() const { return local_address_of(listener_); }
@@ -49,10 +50,11 @@ class Mesh {
   struct Peer {
     std::unique_ptr<ControlSocket> control;
     std::unique_ptr<link::StreamLink> data;
+    std::string proof;  // that its data connection must bring
     bool has_left = false;
   };
 
-  Mesh(int rank, int world, int listener, bool shm);
+  Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secret> secret);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
   int missing_rank() const;
@@ -63,6 +65,7 @@ class Mesh {
   int rank_, world_;
   int listener_, epoll_;
   bool wants_shm_;
+  std::optional<jobs::Secret> secret_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;

@@ -290,6 +290,7 @@ def _host_client(
             listen=settings.bind or f"{host}:0",
             timeout_s=timeout_s,
             core=_core_of(settings, rank),
+            secret=agreement.secret,
         )
         return group, advertised(group.address, host)
 

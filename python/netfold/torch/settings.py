@@ -168,7 +168,7 @@ TABLE = (
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
 )
 
-SWITCH_ONLY = ("secret", "require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
+SWITCH_ONLY = ("require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
 
 
 class Options(Backend.Options):

@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, BrokenLinks,
 // nothing comes to it, but the others move on.
 TEST(SlowLinks, NobodyGivesUpWhileTheOthersMoveOn) {
   Proxied ranks(3, 2, 1, {Fault::Kind::kSlow, true});
-  std::vector<std::vector<float>> tensors(3, std::vector<float>(1'500'000));
+  std::vector<std::vector<float>> tensors(3, std::vector<float>(2'500'000));
   tensors[0].assign(tensors[0].size(), 3);
   std::vector<std::future<Nanoseconds>> waiting;
   for (std::size_t rank = 0; rank < 3; ++rank) {
