@@ -103,18 +103,19 @@ void bind_group(nb::module_& module) {
       .def(
           "__init__",
           [](PyAgentHostGroup* self, const std::string& agent, int rank, int world, const std::string& listen,
-             double timeout_s, bool shm) {
+             double timeout_s, bool shm, const std::string& secret) {
             engine::HostGroupOptions options;
             options.rank = rank;
             options.world = world;
             options.listen = listen;
             options.timeout_s = timeout_s;
             options.shm = shm;
+            options.secret = secret;
             auto opened = without_lock([&] { return AgentClient::open(agent, options); });
             new (self) PyAgentHostGroup(std::move(*opened));
           },
           "agent"_a, "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0,
-          "shm"_a = true, "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
+          "shm"_a = true, "secret"_a = "", "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
       .def_prop_ro(
           "address", [](const PyAgentHostGroup& self) -> nb::object { return self.opened()["address"]; },
           "host:port where this rank listens")

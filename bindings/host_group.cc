@@ -130,7 +130,7 @@ void bind_host_group(nb::module_& module) {
       .def(
           "__init__",
           [](PyHostGroup* self, int rank, int world, const std::string& listen, double timeout_s, int core, bool shm,
-             bool inline_progress) {
+             bool inline_progress, const std::string& secret) {
             netfold::engine::HostGroupOptions options;
             options.rank = rank;
             options.world = world;
@@ -139,13 +139,15 @@ void bind_host_group(nb::module_& module) {
             options.core = core;
             options.shm = shm;
             options.inline_progress = inline_progress;
+            options.secret = secret;
             new (self) PyHostGroup(options);
           },
           "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0, "core"_a = -1,
-          "shm"_a = true, "inline_progress"_a = false,
+          "shm"_a = true, "inline_progress"_a = false, "secret"_a = "",
           "Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.\n"
           "core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.\n"
-          "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.")
+          "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.\n"
+          "secret: what all ranks must prove to know before any of them takes data from another; none if empty.")
       .def_prop_ro("address", &PyHostGroup::address, "host:port where this rank listens")
       .def("set_physical_order", &PyHostGroup::set_physical_order, "order"_a,
            "Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before "

@@ -40,7 +40,7 @@ Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
   }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
-  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm);
+  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, jobs::Secret::from(options.secret));
   if (!mesh) return tl::unexpected(mesh.error());
   return std::unique_ptr<HostGroup>(new HostGroup(std::move(options), std::move(*mesh)));
 }
@@ -390,14 +390,14 @@ void HostGroup::check_progress(Nanoseconds time) {
 }
 
 Error HostGroup::timed_out(const Stall& stall) const {
-  const std::string so =
-      fmt::format("for {:g} s, so rank {} cannot finish its collective", options_.timeout_s, options_.rank);
+  const std::string so = fmt::format("within the timeout of {:g} s, so rank {} cannot finish its collective",
+                                     options_.timeout_s, options_.rank);
   if (stall.rank != kNoRank) {
     return {ErrorCode::kTimeout, fmt::format("rank {} has not taken part {}", stall.rank, so), stall.rank};
   }
   const auto other = std::find_if(stall.circle.begin(), stall.circle.end(), [&](int r) { return r != options_.rank; });
   return {ErrorCode::kTimeout,
-          fmt::format("ranks {} have waited for each other {}: is a connection between them cut?",
+          fmt::format("nothing has moved between ranks {} {}: is a connection between them cut?",
                       fmt::join(stall.circle, " and "), so),
           other == stall.circle.end() ? kNoRank : *other};
 }

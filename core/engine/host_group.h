@@ -30,6 +30,7 @@ struct HostGroupOptions {
   bool shm = true;                           // between ranks of one machine
   bool inline_progress = false;              // no thread: wait() and next_completion() drive the all-reduces
   std::function<void()> on_completion = {};  // called each time there is a completion to take
+  std::string secret = {};                   // that all ranks must prove to know; "": none
 };
 
 struct HostGroupStats {

@@ -92,6 +92,15 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
   return hash.finish();
 }
 
+Proof Secret::rank_proof(std::string_view part, const RankPair& pair) const {
+  FieldHash hash(key_, "netfold-rank");
+  hash.add(part);
+  for (const int number : {pair.asks, pair.answers, pair.world}) hash.add(static_cast<std::uint32_t>(number));
+  hash.add(pair.asked);
+  hash.add(pair.answered);
+  return hash.finish();
+}
+
 wire::TagKey Secret::tag_key(const Nonce& salt, std::uint16_t job_id, std::uint16_t epoch) const {
   FieldHash hash(key_, "netfold-tag");
   hash.add(salt);

@@ -12,6 +12,12 @@
 
 namespace netfold::jobs {
 
+// Two ranks that meet, and what each drew by lot for this meeting.
+struct RankPair {
+  int asks = 0, answers = 0, world = 1;
+  Nonce asked = {}, answered = {};
+};
+
 class Secret {
  public:
   // Nothing for an empty text: there is no secret then.
@@ -27,6 +33,9 @@ class Secret {
   Proof token(std::string_view job) const;
   // The switch's answer: it knows the secret too, and these are its words.
   Proof admit_proof(const Nonce& worker_nonce, const Admitted& admitted) const;
+  // What ranks without a switch say to each other, each in its part of the conversation
+  // (engine/collective/handshake.h).
+  Proof rank_proof(std::string_view part, const RankPair& pair) const;
   // The key of the data packets' tags in one epoch.
   wire::TagKey tag_key(const Nonce& salt, std::uint16_t job_id, std::uint16_t epoch) const;
 

@@ -70,7 +70,7 @@ def test_algorithms() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("NETFOLD_SECRET", "s"), ("NETFOLD_REQUIRE_AUTH", "yes"), ("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
+    [("NETFOLD_REQUIRE_AUTH", "yes"), ("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
 )
 def test_what_only_a_switch_does_is_refused_with_a_host_algorithm(variable: str, value: str) -> None:
     assert load(None, {variable: value}).algorithm == "in-network"

@@ -24,7 +24,8 @@ json to_json(const HostGroupOptions& options) {
           {"world", options.world},
           {"listen", options.listen},
           {"timeout_s", options.timeout_s},
-          {"shm", options.shm}};
+          {"shm", options.shm},
+          {"secret", options.secret}};
 }
 
 Result<HostGroupOptions> host_group_options(const json& message) {
@@ -35,6 +36,7 @@ Result<HostGroupOptions> host_group_options(const json& message) {
   options.listen = fields.text("listen", kTextMax);
   options.timeout_s = fields.real("timeout_s", kSecondsMin, kSecondsMax);
   options.shm = fields.boolean("shm");
+  options.secret = fields.text("secret", kTextMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sodium.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,6 +88,38 @@ T field(const json& message, const char* name, T otherwise) {
   }
 }
 
+template <class Bytes>
+std::string to_hex(const Bytes& bytes) {
+  std::string text(2 * bytes.size() + 1, '\0');
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  text.pop_back();
+  return text;
+}
+
+jobs::Nonce draw_nonce() {
+  jobs::Nonce nonce;
+  randombytes_buf(nonce.data(), nonce.size());
+  return nonce;
+}
+
+jobs::Nonce nonce_of(const json& message) {
+  jobs::Nonce nonce = {};
+  const std::string text = field(message, "nonce", std::string());
+  sodium_hex2bin(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size(), text.data(), text.size(), nullptr,
+                 nullptr, nullptr);  // what is no nonce proves nothing
+  return nonce;
+}
+
+// "" without a secret.
+std::string proof_for(const char* part, const jobs::RankPair& pair, const HandshakeOptions& options) {
+  return options.secret ? to_hex(options.secret->rank_proof(part, pair)) : std::string();
+}
+
+bool is_proven(const json& message, const std::string& proof) {
+  const std::string said = field(message, "proof", std::string());
+  return said.size() == proof.size() && sodium_memcmp(said.data(), proof.data(), proof.size()) == 0;
+}
+
 json hello(const HandshakeOptions& options, const char* kind) {
   return {{"netfold_ranks", kVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
 }
@@ -129,6 +162,8 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   const auto door = options.bell ? link::Door::open() : nullptr;
   json own = hello(options, "control");
   own["to"] = rank;
+  jobs::RankPair pair{options.rank, rank, options.world, draw_nonce(), {}};
+  own["nonce"] = to_hex(pair.asked);
   if (door) {
     own["door"] = door->name();
     own["token"] = door->token();
@@ -144,7 +179,14 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
                             link::to_string(address), found),
                 found);
   }
-  PeerLinks links{rank, -1, nullptr, nullptr};
+  pair.answered = nonce_of(*answer);
+  if (!is_proven(*answer, proof_for("answer", pair, options))) {
+    return fail(ErrorCode::kAuth,
+                fmt::format("rank {} and rank {} do not know the same secret: give all ranks the same, or none", rank,
+                            options.rank),
+                rank);
+  }
+  PeerLinks links{rank, -1, nullptr, nullptr, {}};
   if (door && field(*answer, "shm", false)) {
     const auto segment = link::ShmSegment::open(door->take());
     auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
@@ -153,11 +195,14 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   }
   json verdict = hello(options, "verdict");
   verdict["shm"] = links.data != nullptr;
+  verdict["proof"] = proof_for("ask", pair, options);
   if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
   if (!links.data) {
     const auto data = open_connection(address, options);
     if (!data) return tl::unexpected(data.error());
-    if (const auto sent = send_line(*data, hello(options, "data")); !sent) {
+    json first = hello(options, "data");
+    first["proof"] = proof_for("data", pair, options);
+    if (const auto sent = send_line(*data, first); !sent) {
       close(*data);
       return tl::unexpected(sent.error());
     }
@@ -185,12 +230,17 @@ Result<PeerLinks> answer_control(int rank, const json& message, Socket& control,
   json own = hello(options, "control");
   own["shm"] = data != nullptr;
   if (data) own["bell"] = options.bell->name();
+  const jobs::RankPair pair{rank, options.rank, options.world, nonce_of(message), draw_nonce()};
+  own["nonce"] = to_hex(pair.answered);
+  own["proof"] = proof_for("answer", pair, options);
   if (const auto sent = send_line(control.get(), own); !sent) return about(rank, options, sent.error());
   if (const auto same = check_world(rank, message, options); !same) return tl::unexpected(same.error());
   const auto verdict = receive_line(control.get(), options);
+  if (!verdict && options.secret) return PeerLinks{};  // gone, as it could not prove anything
   if (!verdict) return about(rank, options, verdict.error());
+  if (!is_proven(*verdict, proof_for("ask", pair, options))) return PeerLinks{};
   if (!field(*verdict, "shm", false)) data.reset(), bell.reset();
-  return PeerLinks{rank, control.release(), std::move(data), std::move(bell)};
+  return PeerLinks{rank, control.release(), std::move(data), std::move(bell), proof_for("data", pair, options)};
 }
 
 }  // namespace
@@ -222,7 +272,7 @@ Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
   if (field(*message, "kind", std::string()) == "data") {
     auto stream = link::tcp_stream(socket.release());
     if (!stream) return tl::unexpected(stream.error());
-    return PeerLinks{rank, -1, std::move(*stream), nullptr};
+    return PeerLinks{rank, -1, std::move(*stream), nullptr, field(*message, "proof", std::string())};
   }
   if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
     [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));

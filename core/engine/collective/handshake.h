@@ -1,14 +1,19 @@
 // How two ranks find out how to reach each other. The higher rank connects; both say who they are. If the lower one
 // finds the other's door (link/shm/handover.h) they are on one machine, and it hands shared memory in; otherwise a
 // second connection carries the data. The first stays as the life line: its end is the end of the peer.
+//
+// With a secret each proves to the other that it knows it, on both connections, by hashes over what both drew for this
+// meeting (jobs/proofs.h). Who cannot is no rank: whoever answers forgets about it, whoever asked has an error.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "jobs/proofs.h"
 #include "link/link.h"
 #include "link/shm/shm_stream.h"
 #include "link/stream_link.h"
@@ -18,6 +23,7 @@ namespace netfold::engine {
 struct HandshakeOptions {
   int rank = 0, world = 1;
   std::shared_ptr<link::Doorbell> bell;  // ours; null: no shared memory
+  std::optional<jobs::Secret> secret;
   std::size_t ring_bytes = std::size_t{1} << 20;
   Nanoseconds deadline = kNever;
   std::function<bool()> keep_going;  // asked at least every 100 ms; false gives up
@@ -28,6 +34,7 @@ struct PeerLinks {
   int control = -1;                        // a descriptor, the caller's to close
   std::unique_ptr<link::StreamLink> data;  // null as long as its connection has not come
   std::shared_ptr<link::Doorbell> bell;    // the peer's, if it is reached over shared memory
+  std::string proof;                       // that a data connection is to bring, or has brought; "" without a secret
 };
 
 // With a lower rank, that listens at `address`.

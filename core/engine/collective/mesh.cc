@@ -33,18 +33,20 @@ std::string line_of(const json& message) {
 
 }  // namespace
 
-Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm) {
+Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm,
+                                           std::optional<jobs::Secret> secret) {
   const auto listener = listen_at(address);
   if (!listener) return tl::unexpected(listener.error());
-  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1));
+  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1, std::move(secret)));
 }
 
-Mesh::Mesh(int rank, int world, int listener, bool shm)
+Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secret> secret)
     : rank_(rank),
       world_(world),
       listener_(listener),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wants_shm_(shm),
+      secret_(std::move(secret)),
       peers_(static_cast<std::size_t>(world)),
       standings_(static_cast<std::size_t>(world)) {}
 
@@ -56,7 +58,7 @@ Mesh::~Mesh() {
 Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
   if (wants_shm_) bell_ = link::Doorbell::create();
-  const HandshakeOptions options{rank_, world_, bell_, ring_bytes_for(world_), deadline, keep_going};
+  const HandshakeOptions options{rank_, world_, bell_, secret_, ring_bytes_for(world_), deadline, keep_going};
   // Downwards first: rank 0 answers at once, so nobody waits in a circle.
   for (int lower = 0; lower < rank_; ++lower) {
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
@@ -96,11 +98,15 @@ Result<void> Mesh::take(PeerLinks links) {
     return {};  // a stranger
   }
   Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
+  if (links.control < 0 && (!peer.control || peer.proof != links.proof)) return {};  // nor is this that rank's
   if ((links.control >= 0 && peer.control) || (links.data && peer.data)) {
     if (links.control >= 0) close(links.control);
     return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", links.rank), links.rank);
   }
-  if (links.control >= 0) peer.control = std::make_unique<ControlSocket>(links.control);
+  if (links.control >= 0) {
+    peer.control = std::make_unique<ControlSocket>(links.control);
+    peer.proof = std::move(links.proof);
+  }
   if (links.data) peer.data = std::move(links.data);
   if (links.bell) peer.bell = std::move(links.bell);
   return {};

@@ -18,7 +18,8 @@ namespace netfold::engine {
 class Mesh {
  public:
   // Listens; the address may name port 0.
-  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm);
+  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm,
+                                              std::optional<jobs::Secret> secret);
   ~Mesh();
 
   link::Address address() const { return local_address_of(listener_); }
@@ -58,10 +59,11 @@ class Mesh {
     std::shared_ptr<link::Doorbell> bell;
     std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
     std::string door, token;     // where it takes memory (link::Door), if so
+    std::string proof;  // that its data connection must bring
     bool has_left = false;
   };
 
-  Mesh(int rank, int world, int listener, bool shm);
+  Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secret> secret);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
   int missing_rank() const;
@@ -75,6 +77,7 @@ class Mesh {
   int rank_, world_;
   int listener_, epoll_;
   bool wants_shm_;
+  std::optional<jobs::Secret> secret_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;

@@ -192,7 +192,7 @@ TABLE = (
     Setting("log", "NETFOLD_LOG", "", _level, "what is said on standard error: warning, info (what was chosen), debug"),
 )
 
-SWITCH_ONLY = ("secret", "require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
+SWITCH_ONLY = ("require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
 
 
 class Options(Backend.Options):

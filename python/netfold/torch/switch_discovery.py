@@ -31,7 +31,7 @@ KEY = "netfold/agreement"
 @dataclass(frozen=True)
 class Agreement:
     """What all ranks of a group share: where the switch is, the job's name and secret, what travels. With a host
-    algorithm switch, job and secret are empty."""
+    algorithm switch and job are empty."""
 
     switch: str
     job: str
@@ -84,11 +84,11 @@ def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, Em
     topology = _topology(settings, 0)
     bigraph, digest = (topology.shape, topology.digest) if topology else (settings.bigraph, "")
     alike = (settings.format, settings.bfp, settings.algorithm, bigraph, settings.group, settings.engine, digest)
+    secret = settings.secret or secrets.token_hex(16)
     if settings.algorithm != IN_NETWORK:
-        return Agreement("", "", "", *alike), None
+        return Agreement("", "", secret, *alike), None
     embedded = None
     switch = settings.switch
-    secret = settings.secret or secrets.token_hex(16)
     if not switch:
         host = reachable_host(store)
         # Without NETFOLD_SECRET each job has a token of its own, and all share one switch; tags need a switch's secret.

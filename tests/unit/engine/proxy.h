@@ -98,7 +98,7 @@ class Proxy {
       sent += more;
     }
     if (&pair == &pairs_[0]) return;
-    if (fault_.kind == Fault::Kind::kSlow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (fault_.kind == Fault::Kind::kSlow) std::this_thread::sleep_for(std::chrono::milliseconds(15));
     if (has_struck_) return;
     passed_ += static_cast<std::size_t>(got);
     if (passed_ >= fault_.after_bytes) strike();

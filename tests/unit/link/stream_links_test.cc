@@ -1,7 +1,7 @@
 // Stream links, whatever carries them: bytes come out in order and whole, a full link says so, sleepers are woken.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
