@@ -115,7 +115,8 @@ void bind_group(nb::module_& module) {
             new (self) PyAgentHostGroup(std::move(*opened));
           },
           "agent"_a, "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0,
-          "shm"_a = true, "secret"_a = "", "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
+          "shm"_a = true, "secret"_a = "",
+          "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
       .def_prop_ro(
           "address", [](const PyAgentHostGroup& self) -> nb::object { return self.opened()["address"]; },
           "host:port where this rank listens")

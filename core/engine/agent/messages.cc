@@ -20,12 +20,8 @@ tl::unexpected<Error> wrong(const std::string& problem) {
 }  // namespace
 
 json to_json(const HostGroupOptions& options) {
-  return {{"rank", options.rank},
-          {"world", options.world},
-          {"listen", options.listen},
-          {"timeout_s", options.timeout_s},
-          {"shm", options.shm},
-          {"secret", options.secret}};
+  return {{"rank", options.rank},           {"world", options.world}, {"listen", options.listen},
+          {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"secret", options.secret}};
 }
 
 Result<HostGroupOptions> host_group_options(const json& message) {

@@ -59,7 +59,7 @@ class Mesh {
     std::shared_ptr<link::Doorbell> bell;
     std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
     std::string door, token;     // where it takes memory (link::Door), if so
-    std::string proof;  // that its data connection must bring
+    std::string proof;           // that its data connection must bring
     bool has_left = false;
   };
 
