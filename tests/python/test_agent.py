@@ -21,10 +21,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from netfold import _core
+from netfold import _core, native
 from netfold.agent import PrivateAgent
 from netfold.errors import NetfoldError
-from netfold import native
 from netfold.torch import Options
 from netfold.torch.backend import backend_of
 from torch_ranks import run_ranks, values

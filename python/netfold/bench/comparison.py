@@ -160,6 +160,7 @@ def _contestants(plan: Plan, site: Site, stack: ExitStack) -> list[measure.Conte
     words = plan.faults.text(plan.seed) if plan.faults else ""
     in_kernel = bool(plan.faults) and plan.faults_by == "kernel"
     ours = [Netfold()] if plan.is_in_network() else []
+
     def folding(hosts: list[HostPlan]) -> System:
         return host_system(hosts, plan.interface, plan.wire, plan.engine)
 

@@ -53,9 +53,7 @@ def spawn(command: list[str], site: Site, log: Path, more: Mapping[str, str] | N
     `more` is added to its environment."""
     words = {**environment(site), **(more or {})}
     with log.open("ab") as out:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=words, process_group=0
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=words, process_group=0)
 
 
 def start_switch(
@@ -190,7 +188,14 @@ class Netfold:
 
 
 def spawn_hosts(
-    program: Sequence[str], site: Site, control: Path, log: Path, timeout_s: float, link: str, *more: str, engine: str = THREAD
+    program: Sequence[str],
+    site: Site,
+    control: Path,
+    log: Path,
+    timeout_s: float,
+    link: str,
+    *more: str,
+    engine: str = THREAD,
 ) -> list[subprocess.Popen]:
     """Ranks without a switch, one a namespace, that run a program of bench/workers; they tell each other through files
     where they listen. `more`: what it takes beside; `engine`: where it runs."""
@@ -215,9 +220,7 @@ class NetfoldHosts:
     name = "netfold"
     key = "netfold-hosts"
 
-    def __init__(
-        self, plans: Sequence[HostPlan], wire: str, interface: str = "python", engine: str = THREAD
-    ) -> None:
+    def __init__(self, plans: Sequence[HostPlan], wire: str, interface: str = "python", engine: str = THREAD) -> None:
         """`engine`: where it runs, one of netfold.placement.ENGINES."""
         self.algorithms = tuple(plan.algorithm for plan in plans)
         self._plans = plans

@@ -14,7 +14,7 @@ schedule::Steps halving_doubling_of_four() {
 
 TEST(Plan, SwapsThatTakeTurnsFollowTheSwapBefore) {
   const auto steps = halving_doubling_of_four();
-  const Plan plan = make_plan(steps, 4, 1, 64, false, true);
+  const Plan plan = make_plan(steps, 4, 1, 64, {0, 64}, false, true);
   ASSERT_EQ(plan.transfers.size(), 2 + 2 * steps.size());  // the terms, then a send and a receive each
   for (std::uint32_t i = 2; i < plan.transfers.size(); ++i) {
     const std::uint32_t before = i - i % 2 - 2;  // the send of the swap before
@@ -24,7 +24,7 @@ TEST(Plan, SwapsThatTakeTurnsFollowTheSwapBefore) {
 }
 
 TEST(Plan, WithoutTurnsOnlyElementsAreWaitedFor) {
-  for (const auto& transfer : make_plan(halving_doubling_of_four(), 4, 1, 64, false, false).transfers) {
+  for (const auto& transfer : make_plan(halving_doubling_of_four(), 4, 1, 64, {0, 64}, false, false).transfers) {
     EXPECT_TRUE(transfer.follows.empty());
   }
 }
@@ -32,7 +32,7 @@ TEST(Plan, WithoutTurnsOnlyElementsAreWaitedFor) {
 // Six ranks: the fifth hands its tensor over before the swaps begin, piece by piece as it goes.
 TEST(Plan, WhatIsNoSwapIsNotFollowed) {
   const auto steps = *schedule::make("halving-doubling", {.world = 6, .rank = 0, .count = 64});
-  const Plan plan = make_plan(steps, 6, 0, 64, false, true);
+  const Plan plan = make_plan(steps, 6, 0, 64, {0, 64}, false, true);
   ASSERT_EQ(steps.front().size(), 1U);
   EXPECT_TRUE(plan.transfers[3].follows.empty());
   EXPECT_TRUE(plan.transfers.back().follows.empty()) << "the sum is handed back as it comes";

@@ -57,7 +57,9 @@ def answer(control: str, rank: int, replies: Mapping[str, Callable[..., str]]) -
 
 def in_json(replies: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., str]]:
     """Replies that return values, as replies in words: what they return goes back as JSON."""
-    return {word: lambda *arguments, reply=reply: f"done {json.dumps(reply(*arguments))}" for word, reply in replies.items()}
+    return {
+        word: lambda *arguments, reply=reply: f"done {json.dumps(reply(*arguments))}" for word, reply in replies.items()
+    }
 
 
 class Bench:
