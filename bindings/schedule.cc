@@ -71,5 +71,7 @@ void bind_schedule(nb::module_& module) {
       "sub_nodes"_a, "switches"_a,
       "Ranks in physical order (the upper half's switches first, sub_nodes each) that give halving-doubling a link\n"
       "of its own for every connection on a BiGraph (eflops V-B). Both numbers must be powers of two.");
+  module.def("usual_algorithm", &usual, "size_bytes"_a, "world"_a, "share_memory"_a,
+             "The algorithm to take for a tensor of so many bytes where nothing was measured.");
   module.def("algorithms", &algorithms_for_python, "Pairs of an algorithm's name and what it does.");
 }

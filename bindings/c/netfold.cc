@@ -29,8 +29,6 @@ namespace {
 
 constexpr double kSecondsMax = 1e9;
 constexpr const char* kTimeoutRule = "a timeout is 0 to 1e9 seconds";
-constexpr std::size_t kSmallBytes = 64 << 10, kMiddlingBytes = 1 << 20;
-constexpr int kStarRanksMax = 16;  // its center serves all others
 
 nf_status status_of(ErrorCode code) {
   switch (code) {
@@ -104,13 +102,6 @@ std::optional<Format> format_of(nf_format format, ElementType type) {
   return std::nullopt;
 }
 
-// Few bytes: as few hops as can be. Many: as few bytes on each link as can be.
-const char* algorithm_for(std::size_t size_bytes, int world) {
-  if (size_bytes <= kSmallBytes) return world > 2 && world <= kStarRanksMax ? "star" : "recursive-doubling";
-  const bool is_power_of_two = (world & (world - 1)) == 0;
-  return is_power_of_two && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
-}
-
 bool is_timeout(double seconds) {
   return seconds >= 0 && seconds <= kSecondsMax;  // no NaN either
 }
@@ -134,7 +125,8 @@ nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, 
   CollectiveOptions how;
   how.algorithm = options->algorithm != nullptr
                       ? options->algorithm
-                      : algorithm_for(count * netfold::numbers::size_bytes(*element), group->world);
+                      : netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
+                                                 group->engine->shares_memory());
   how.sub_nodes = options->sub_nodes;
   how.switches = options->switches;
   how.group = options->group;

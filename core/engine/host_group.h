@@ -58,6 +58,8 @@ class HostGroup final : public Engine {
   std::optional<Completion> next_completion(Nanoseconds timeout) override;
   void close(std::optional<Error> error = std::nullopt) override;
 
+  bool shares_memory() const { return direct_ != nullptr; }  // all ranks do; known once connected
+
   HostGroupStats stats() const;
   nlohmann::json counters() const override;
   std::optional<Error> error() const;

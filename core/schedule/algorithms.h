@@ -22,7 +22,6 @@ Steps direct(Collective collective, const Team& team, int place, std::size_t cou
 Steps halving_doubling(const Team& team, int place, std::size_t count, std::size_t align);
 Steps rabenseifner(const Team& team, int place, std::size_t count, std::size_t align);
 Steps recursive_doubling(const Team& team, int place, std::size_t count);
-Steps star(const Team& team, int place, std::size_t count);
 Steps binomial_fold(const Team& team, int place, std::size_t count);  // to place 0
 Steps binomial_broadcast(const Team& team, int place, int root, std::size_t count);
 Steps double_binary_tree(const Team& team, int place, std::size_t count, std::size_t align);

@@ -73,7 +73,7 @@ struct Algorithm {
   Result<Steps> (*make)(const Request&, const Team&, int place);
 };
 
-constexpr std::array<Algorithm, 12> kAlgorithms{{
+constexpr std::array<Algorithm, 11> kAlgorithms{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBarrier) return all_reduce_only("ring", r, {});
@@ -107,10 +107,6 @@ constexpr std::array<Algorithm, 12> kAlgorithms{{
        const Steps down = binomial_broadcast(team, place, 0, r.count);
        steps.insert(steps.end(), down.begin(), down.end());
        return all_reduce_only("binomial", r, std::move(steps));
-     }},
-    {{"star", "all to one and back, two hops: for very small tensors within a machine"},
-     [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("star", r, star(team, place, r.count));
      }},
     {{"double-binary-tree", "two complementary trees with half of the tensor each (Sanders 2009)"},
      [](const Request& r, const Team& team, int place) {
@@ -185,6 +181,14 @@ Result<Steps> make(std::string_view algorithm, const Request& request) {
   }
   if (request.align < 1) return fail(ErrorCode::kInvalidArgument, "segments are aligned to one element or more");
   return make_on(algorithm, request, Team::of(request.world), request.rank);
+}
+
+const char* usual(std::size_t size_bytes, int world, bool share_memory) {
+  constexpr std::size_t kSmallBytes = std::size_t{32} << 10, kMiddlingBytes = std::size_t{1} << 20;
+  if (share_memory) return "direct";
+  if (size_bytes < kSmallBytes) return "recursive-doubling";
+  const bool is_power_of_two = (world & (world - 1)) == 0;
+  return is_power_of_two && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
 }
 
 std::span<const AlgorithmInfo> algorithms() {

@@ -77,6 +77,12 @@ std::span<const AlgorithmInfo> algorithms();
 // Whether every step of it is a swap between two partners, others in the next step.
 bool swaps_halves(std::string_view algorithm);
 
+// What to take for a tensor of so many bytes where nothing was measured. Among ranks that share memory: direct, at any
+// size. Else below 32 KiB recursive-doubling (log n steps, and latency is all that counts); up to 1 MiB, where n is a
+// power of two, halving-doubling (2 log n steps of few bytes; for other n some ranks would hand over their whole tensor
+// first); above, or for other n, the ring (a rank sends 2(n-1)/n of the tensor, whatever n is).
+const char* usual(std::size_t size_bytes, int world, bool share_memory);
+
 const char* name_of(Action action);
 const char* name_of(Collective collective);
 Result<Collective> collective_named(std::string_view name);

@@ -2,15 +2,8 @@
 
 `in-network` is folded by a switch. The others are *host algorithms*: the ranks fold among themselves, by a schedule of
 core/schedule. `auto` takes a host algorithm by the tensor's size and the number of ranks: by what was measured on this
-machine (netfold/chooser), and where nothing was, by this rule:
-
-    on one machine           direct: in memory that all ranks share, whatever the size
-    below 32 KiB             recursive-doubling: log n steps, and latency is all that counts
-    up to 1 MiB              halving-doubling where n is a power of two: 2 log n steps of few bytes
-    above, or n is not one   ring: 2(n-1) steps; a rank sends 2(n-1)/n of the tensor, whatever n is
-
-Where it knows the BiGraph that the hosts are on, `auto` takes hdrm wherever it would take halving-doubling or a ring.
-Halving-doubling serves other n too, but some ranks then hand over their whole tensor first.
+machine (netfold/chooser), and where nothing was, by the core's rule (core/schedule/schedule.h). Where it knows the
+BiGraph that the hosts are on, `auto` takes hdrm wherever it would take halving-doubling or a ring.
 """
 
 from __future__ import annotations
@@ -24,8 +17,7 @@ IN_NETWORK = "in-network"
 AUTO = "auto"
 
 BY_BANDWIDTH = ("ring", "halving-doubling")  # what hdrm stands in for where `auto` knows where the hosts are
-SMALL_BYTES = 32 << 10
-LARGE_BYTES = 1 << 20
+SMALL_BYTES = 32 << 10  # broadcasts that a tree serves better
 
 Choose = Callable[[int, int], str]
 """(bytes of a tensor, number of ranks): the host algorithm to take; alike on all ranks."""
@@ -61,20 +53,23 @@ def choices() -> tuple[str, ...]:
 
 def choose(size_bytes: int, world: int) -> str:
     """The built-in rule between machines, a `Choose`: bytes of a tensor and number of ranks to an algorithm."""
-    if size_bytes < SMALL_BYTES:
-        return "recursive-doubling"
-    is_power_of_two = world & (world - 1) == 0
-    return "halving-doubling" if is_power_of_two and size_bytes <= LARGE_BYTES else "ring"
+    return _usual(size_bytes, world, False)
+
+
+def choose_on_one_machine(size_bytes: int, world: int) -> str:
+    """The built-in rule among ranks of one machine."""
+    return _usual(size_bytes, world, True)
+
+
+def _usual(size_bytes: int, world: int, share_memory: bool) -> str:
+    from netfold import _core
+
+    return _core.usual_algorithm(size_bytes, world, share_memory)
 
 
 def choose_broadcast(size_bytes: int) -> str:
     """How a tensor of so many bytes is broadcast: down a tree, or from rank to rank, each sending it once."""
     return "binomial" if size_bytes < SMALL_BYTES else "ring"
-
-
-def choose_on_one_machine(size_bytes: int, world: int) -> str:
-    """The built-in rule among ranks of one machine."""
-    return "direct"
 
 
 def bigraph_of(text: str) -> tuple[int, int]:

@@ -401,5 +401,5 @@ def test_a_group_whose_table_is_spoilt_says_so_and_goes_by_the_rule(tmp_path: Pa
     assert [word in line for word, line in zip((str(table), "auto", "3.9 KiB on 3 ranks"), lines, strict=True)] == [
         True
     ] * 3
-    assert "recursive-doubling (built-in rule" in lines[2]
+    assert "direct (built-in rule" in lines[2]
     assert "netfold:" not in said[1] + said[2]

@@ -46,7 +46,7 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_WINDOW", "-1", "packets"),
         ("NETFOLD_WINDOW", "16385", "up to 16384"),
         ("NETFOLD_WINDOW", "many", "number of packets"),
-        ("NETFOLD_ALGORITHM", "tree", "in-network, ring, halving-doubling"),
+        ("NETFOLD_ALGORITHM", "tree", "in-network, ring, direct"),
         ("NETFOLD_BIGRAPH", "4,8", "4x8"),
         ("NETFOLD_BIGRAPH", "0x8", "4x8"),
         ("NETFOLD_GROUP", "0", "at least 1"),

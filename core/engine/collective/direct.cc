@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/streaming_copy.h"
+#include "base/streaming.h"
 #include "numbers/codec.h"
 
 namespace netfold::engine {

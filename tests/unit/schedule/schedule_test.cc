@@ -147,7 +147,7 @@ TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
 
 INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
                          testing::Values("ring", "direct", "halving-doubling", "recursive-doubling", "rabenseifner",
-                                         "binomial", "star", "double-binary-tree", "hierarchical"),
+                                         "binomial", "double-binary-tree", "hierarchical"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::erase(name, '-');

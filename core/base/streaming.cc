@@ -1,4 +1,4 @@
-#include "base/streaming_copy.h"
+#include "base/streaming.h"
 
 #include <algorithm>
 #include <cstdint>
