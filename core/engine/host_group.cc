@@ -14,6 +14,7 @@ namespace {
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
+constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
 constexpr std::string_view kDirect = "direct";     // has an executor of its own on one machine
 // Before sleeping, a rank that waits gives its core away again and again: to a rank that has work, if one is there, and
@@ -386,6 +387,10 @@ void HostGroup::check_progress(Nanoseconds time) {
   standings[static_cast<std::size_t>(options_.rank)].waits_for = waits_for;
   const Stall stall = find_stall(standings, options_.rank);
   if (time - stall.moved_at <= timeout) return;
+  // Those whom it concerns speak first: each of them can name the other.
+  const auto& circle = stall.circle;
+  const bool is_outside = std::find(circle.begin(), circle.end(), options_.rank) == circle.end();
+  if (stall.rank == kNoRank && is_outside && time - last_progress_ <= timeout + kCourtesy) return;
   fail(timed_out(stall), true);
 }
 
