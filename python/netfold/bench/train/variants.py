@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from netfold.algorithms import CHOICES as ALGORITHMS
+from netfold.algorithms import choices
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.lab.errors import UsageError
 
@@ -17,10 +17,6 @@ ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
     "offloaded",
     "offloaded-bfp",
 )
-
-
-SERVED = tuple(name for name in ALGORITHMS if name not in ("hierarchical", "hdrm"))
-"""Algorithms that need to know nothing of the machines: those of a lab are all alike."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +90,14 @@ def _words(option: str, text: str, known: Sequence[str]) -> list[str]:
     return words
 
 
+def served() -> tuple[str, ...]:
+    """Algorithms that need to know nothing of the machines: those of a lab are all alike."""
+    return tuple(name for name in choices() if name not in ("hierarchical", "hdrm"))
+
+
 def algorithms_of(text: str, workers: int, several: bool = True) -> list[str]:
     """`ring,in-network` as a list. Raises UsageError for one that is unknown or cannot serve so many workers."""
-    words = _words("--algorithm", text, SERVED)
+    words = _words("--algorithm", text, served())
     if len(words) > 1 and not several:
         raise UsageError(f"--algorithm takes one algorithm here, not {text}")
     for word in words:
