@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from netfold.algorithms import choices
-from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.algorithms import IN_NETWORK, HostPlan, choices
 from netfold.lab.errors import UsageError
 
 ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
