@@ -24,9 +24,15 @@ constexpr std::string_view kDirect = "direct";     // has an executor of its own
 constexpr int kThreadYields = 100;
 constexpr int kCallerYields = 1000;
 // A yield that returns at once gave the core to nobody: either nobody else wants it, or the kernel gives processes of
-// different sessions their turns by a clock of its own (autogroups). Then only sleep lets the others run.
+// different sessions their turns by a clock of its own (autogroups). Then only sleep lets the others run; where every
+// rank of this machine has a core there is no hurry, and to be woken takes longer than most waits.
 constexpr Nanoseconds kSwitchTime = 600;
-constexpr int kVainYields = 30;
+constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
+
+int available_cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
+}
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -80,7 +86,9 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
   if (*arena) direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
   const int local = mesh_->local_peers();
-  if (local > 0) yields_ = options_.inline_progress ? kCallerYields : kThreadYields;
+  const bool has_cores = local + 1 <= available_cores();
+  if (local > 0) yields_ = options_.inline_progress || has_cores ? kCallerYields : kThreadYields;
+  vain_yields_ = has_cores ? kVainYieldsWithCores : kVainYields;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
@@ -292,7 +300,7 @@ std::vector<int> HostGroup::blocking_ranks() const {
 // Looks for a while whether something comes, then sleeps until it does.
 void HostGroup::rest(Nanoseconds until) {
   if (!has_failed_ && !is_idle()) {
-    for (int i = 0, in_vain = 0; i < yields_ && in_vain < kVainYields; ++i) {
+    for (int i = 0, in_vain = 0; i < yields_ && in_vain < vain_yields_; ++i) {
       const Nanoseconds before = now();
       sched_yield();
       if (now() - before < kSwitchTime) ++in_vain;

@@ -112,8 +112,8 @@ class HostGroup final : public Engine {
   bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
-  int yields_ = 0;    // before sleeping
-  double cpu_s_ = 0;  // of the progress thread
+  int yields_ = 0, vain_yields_ = 0;  // before sleeping
+  double cpu_s_ = 0;                  // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
