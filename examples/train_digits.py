@@ -1,6 +1,6 @@
 """A training script as anybody would write it; the one line that makes it Netfold's is init_process_group("netfold").
 
-torchrun --nproc-per-node 4 examples/train_digits.py                               # rank 0 starts a switch by itself
+torchrun --nproc-per-node 4 examples/train_digits.py                               # no switch: in shared memory
 NETFOLD_SWITCH=10.0.0.5:7171 torchrun --nnodes 4 ... examples/train_digits.py      # with `netfold switch` on 10.0.0.5
 NETFOLD_FORMAT=bfp torchrun --nproc-per-node 4 examples/train_digits.py            # a quarter of the bytes
 """

@@ -99,7 +99,7 @@ def _rank_main(
     backend, meeting, world, environment, joins = settings
     for name in [name for name in os.environ if name.startswith("NETFOLD_")]:
         del os.environ[name]
-    os.environ.update(environment)
+    os.environ.update({"NETFOLD_ALGORITHM": "in-network", **environment})  # what most tests are about
     torch.set_num_threads(1)
     torch.manual_seed(0)
     value, error = None, ""

@@ -279,7 +279,7 @@ def _say(agreement: Agreement, rank: int, size: int) -> None:
     """What the group goes by; rank 0 says it aloud."""
     at = f" at {agreement.switch}" if agreement.switch else ""
     level = logging.INFO if rank == 0 else logging.DEBUG
-    logger.log(level, "netfold: %d ranks fold %s%s, as NETFOLD_ALGORITHM says", size, agreement.algorithm, at)
+    logger.log(level, "netfold: %d ranks fold %s%s", size, agreement.algorithm, at)
 
 
 def _client(

@@ -45,6 +45,11 @@ class Settings:
     tuning: str
     log: str
 
+    def algorithm_to_take(self) -> str:
+        """The one that is named; with none, in-network where there is something about a switch, else auto."""
+        for_a_switch = self.switch or any(getattr(self, name) for name in SWITCH_ONLY)
+        return self.algorithm or (IN_NETWORK if for_a_switch else AUTO)
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -167,11 +172,13 @@ def _packets(value: Any) -> int:
 
 
 TABLE = (
-    Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port; with none, rank 0 starts one"),
+    Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port"),
     Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch or host algorithm listens"),
     Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; with none, a random one"),
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
-    Setting("algorithm", "NETFOLD_ALGORITHM", IN_NETWORK, _algorithm, "in-network, or a host algorithm: no switch"),
+    Setting(
+        "algorithm", "NETFOLD_ALGORITHM", "", _algorithm, "with none: in-network where a switch is named, else auto"
+    ),
     Setting("bigraph", "NETFOLD_BIGRAPH", (0, 0), _bigraph, "hdrm: sub-nodes x switches of the BiGraph, 4x8"),
     Setting("topology", "NETFOLD_TOPOLOGY", "", _text, "file: which host is where on a BiGraph, for hdrm and auto"),
     Setting("group", "NETFOLD_GROUP", 0, _ranks, "hierarchical: ranks of one machine; with none, by their addresses"),
@@ -244,15 +251,16 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             merged[setting.name] = _read(setting, environ[setting.variable], setting.variable)
         else:
             merged[setting.name] = setting.default
-    _settle_topology(merged, "algorithm" in given or bool(environ.get("NETFOLD_ALGORITHM", "").strip()))
+    _settle_topology(merged)
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
-        if is_in_vain and merged["algorithm"] != IN_NETWORK:
+        if is_in_vain and merged["algorithm"] not in ("", IN_NETWORK):
             raise ValueError(
                 f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK}, not "
                 f"{merged['algorithm']}: unset one of them"
             )
-    if merged["engine"] == CALLER and merged["algorithm"] == IN_NETWORK:
+    settings = Settings(**merged)
+    if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
             "netfold: NETFOLD_ENGINE=caller needs a host algorithm, such as NETFOLD_ALGORITHM=ring: a switch wants to "
             "hear from a worker also while nobody waits"
@@ -262,15 +270,14 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             f"netfold: NETFOLD_AGENT names an agent, but NETFOLD_ENGINE is {merged['engine']}: unset the one, or set "
             "the other to agent"
         )
-    return Settings(**merged)
+    return settings
 
 
-def _settle_topology(merged: dict[str, Any], is_algorithm_given: bool) -> None:
+def _settle_topology(merged: dict[str, Any]) -> None:
     """Who says where the hosts are wants them to fold among themselves by it."""
     if not merged["topology"]:
         return
-    if not is_algorithm_given:
-        merged["algorithm"] = AUTO
+    merged["algorithm"] = merged["algorithm"] or AUTO
     if merged["algorithm"] == IN_NETWORK:
         raise ValueError(
             f"netfold: NETFOLD_TOPOLOGY={merged['topology']!r} is for ranks that fold among themselves, not for "

@@ -83,9 +83,10 @@ def agree(
 def _decide(store: Store, settings: Settings, group: str) -> tuple[Agreement, EmbeddedSwitch | None]:
     topology = _topology(settings, 0)
     bigraph, digest = (topology.shape, topology.digest) if topology else (settings.bigraph, "")
-    alike = (settings.format, settings.bfp, settings.algorithm, bigraph, settings.group, settings.engine, digest)
+    algorithm = settings.algorithm_to_take()
+    alike = (settings.format, settings.bfp, algorithm, bigraph, settings.group, settings.engine, digest)
     secret = settings.secret or secrets.token_hex(16)
-    if settings.algorithm != IN_NETWORK:
+    if algorithm != IN_NETWORK:
         return Agreement("", "", secret, *alike), None
     embedded = None
     switch = settings.switch
@@ -117,6 +118,9 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
             "NETFOLD_TOPOLOGY with the same content"
         )
     settings = replace(settings, bigraph=topology.shape) if topology else settings
+    if not settings.algorithm and settings.algorithm_to_take() != IN_NETWORK:  # nothing is said here: as rank 0 says
+        settings = replace(settings, algorithm=agreement.algorithm)
+    settings = replace(settings, algorithm=settings.algorithm_to_take())
     for name in ("format", "bfp", "algorithm", "bigraph", "group", "engine"):
         if getattr(settings, name) != getattr(agreement, name):
             raise ValueError(

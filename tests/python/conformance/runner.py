@@ -26,6 +26,7 @@ WORLD_SIZE = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 TIMEOUT_S = 60
 FOR_THE_NAME = "Only MPI supports CPU all_to_all_single"  # Gloo serves it too
 
+os.environ.setdefault("NETFOLD_ALGORITHM", "in-network")
 os.environ.update(
     BACKEND="gloo",
     WORLD_SIZE=str(WORLD_SIZE),
