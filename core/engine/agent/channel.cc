@@ -56,7 +56,7 @@ Result<Order> check(const Request& request, int world, int rank) {
   };
   Order order{request.ticket, request.in, request.out, {}, {}};
   if (request.ticket == 0) return wrong("no ticket");
-  if (request.collective > static_cast<std::uint8_t>(schedule::Collective::kBarrier)) return wrong("an unknown name");
+  if (request.collective > static_cast<std::uint8_t>(schedule::Collective::kBarrier)) return wrong("an unknown number");
   order.how.collective = static_cast<schedule::Collective>(request.collective);
   if (request.root < 0 || request.root >= world) return wrong("a root that is no rank");
   order.how.root = request.root;

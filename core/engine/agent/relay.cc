@@ -63,8 +63,10 @@ Relay::Part Relay::next_part(Job& job) const {
   const bool is_cut = order.how.collective == schedule::Collective::kAllReduce;
   const std::size_t count = is_cut ? std::min(kPartElements, left) : left;
   const Layout layout = layout_of(order.how.collective, count, world_, rank_);
-  return {&job, job.started, count, layout.in.count * order.element_bytes(), layout.out.count * order.element_bytes(),
-          {},   {},          {}};
+  Part part{&job, job.started, count};
+  part.in_bytes = layout.in.count * order.element_bytes();
+  part.out_bytes = layout.out.count * order.element_bytes();
+  return part;
 }
 
 Result<void> Relay::start_part(Job& job) {

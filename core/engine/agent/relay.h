@@ -47,10 +47,10 @@ class Relay {
   };
   struct Part {
     Job* of;
-    std::size_t first, count;           // elements
-    std::size_t in_bytes, out_bytes;    // of the worker's memory, by the layout
-    std::vector<UndoLog::Slot*> slots;  // what `out` holds
-    Room in, out;
+    std::size_t first, count;                 // elements
+    std::size_t in_bytes = 0, out_bytes = 0;  // of the worker's memory, by the layout
+    std::vector<UndoLog::Slot*> slots = {};   // what `out` holds
+    Room in = {}, out = {};
 
     std::uint64_t in_address() const { return of->order.in + first * of->order.element_bytes(); }
     std::uint64_t out_address() const { return of->order.out + first * of->order.element_bytes(); }
