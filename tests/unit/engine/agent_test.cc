@@ -190,6 +190,9 @@ TEST(Agent, ServesASwitchToo) {
   const auto tensors = gradients(2, kPartElements + 77);
   const auto results = sums(clients, tensors, {}, {});
   for (std::size_t i = 0; i < tensors[0].size(); ++i) ASSERT_EQ(results[1][i], tensors[0][i] + tensors[1][i]) << i;
+  const auto error = finish(*clients[0], *clients[0]->submit({}, {.collective = schedule::Collective::kBarrier}));
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->message.find("all-reduces alone"), std::string::npos) << error->message;
 }
 
 TEST(Agent, ReadsAndWritesWhereItIsTold) {
