@@ -81,5 +81,5 @@ def _start(address: str, cores: Sequence[int]) -> subprocess.Popen:
         line = said.readline() if select.select([said], [], [], START_S)[0] else ""
     if not line.startswith("listening at"):
         process.kill()
-        raise RuntimeError(f"netfold: {native.AGENT} did not start (status {process.wait()}): see what it said above")
+        raise RuntimeError(f"netfold: netfold-agent did not start (status {process.wait()}): see what it said above")
     return process

@@ -1,4 +1,4 @@
-"""Where what was built lies: programs of switch and agent, the libraries for C and MPI programs, and their header."""
+"""Where what was built lies: the programs of switch and agent, the libraries for C and MPI programs, the header."""
 
 from __future__ import annotations
 
