@@ -1,7 +1,7 @@
 // Carries collectives between a worker's memory and an engine in the agent: takes requests, reads tensors part by part
 // ahead of the engine, writes results back as they come, and answers. Reading, folding and writing of different parts
-// overlap, because the engine has a thread of its own. Only all-reduces are cut: in other collectives each rank's memory
-// is another piece of the buffer. channel.h says how a tensor stays whole.
+// overlap, because the engine has a thread of its own. Only all-reduces are cut: in other collectives each rank holds
+// another piece of the buffer. channel.h says how a tensor stays whole.
 //
 // It starts no thread and waits for nothing.
 #pragma once
