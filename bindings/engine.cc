@@ -1,18 +1,14 @@
 // The engine for Python: a worker's client and an embedded switch. Errors of the core become NetfoldError.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/client.h"
 #include "engine/switch_server.h"
-#include "errors.h"
+#include "engine_calls.h"
 #include "module.h"
-#include "tickets.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,45 +18,9 @@ namespace {
 using engine::Client;
 using engine::SwitchServer;
 
-// A client whose blocking calls let other threads run and hear Ctrl-C.
-class PyClient {
+class PyClient : public EngineCalls<Client> {
  public:
-  PyClient(const engine::ClientOptions& options) {
-    auto joined = [&] {
-      const nb::gil_scoped_release release;
-      return Client::join(options);
-    }();
-    if (!joined) {
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a signal handler raised while we joined
-      raise(joined.error());
-    }
-    client_ = std::move(*joined);
-  }
-
-  std::uint64_t all_reduce(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-                           const std::string& wire, bool average) {
-    const auto ticket = client_->submit({reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count,
-                                         element_type_of(type), format_of(wire), average});
-    if (!ticket) raise(ticket.error());
-    return *ticket;
-  }
-
-  void wait(std::uint64_t ticket) { wait_for_ticket(*client_, ticket); }
-  auto next_completion(double timeout_s) { return next_finished(*client_, timeout_s); }
-
-  nb::object stats() const { return to_python(client_->counters()); }
-
-  nb::object lease() const { return to_python(engine::to_json(client_->lease())); }
-
-  void close(const std::string& reason) {
-    std::optional<Error> error;
-    if (!reason.empty()) error = Error{ErrorCode::kPeerFailed, reason};
-    const nb::gil_scoped_release release;
-    client_->close(error);
-  }
-
- private:
-  std::unique_ptr<Client> client_;
+  using EngineCalls::EngineCalls;
 };
 
 class PySwitch {
@@ -102,7 +62,9 @@ class PySwitch {
 };
 
 void bind_client(nb::module_& module) {
-  nb::class_<PyClient>(module, "Client", "A worker in a job: hands all-reduces to the switch and waits for them.")
+  auto bound =
+      nb::class_<PyClient>(module, "Client", "A worker in a job: hands all-reduces to the switch and waits for them.");
+  bound
       .def(
           "__init__",
           [](PyClient* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
@@ -119,15 +81,13 @@ void bind_client(nb::module_& module) {
             options.timeout_s = timeout_s;
             options.connect_timeout_s = connect_timeout_s;
             options.window = window;
-            options.bfp = {static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
-            if (block < 0 || block > 255 || mantissa < 0 || mantissa > 255 || !numbers::is_valid(options.bfp)) {
-              throw nb::value_error("a bfp shape has a block of 8, 16, 32, 64 or 128 and a mantissa of 2 to 7 bits");
-            }
+            options.bfp = bfp_shape_of(block, mantissa);
             options.core = core;
             options.faults = faults;
             options.pcap_path = pcap;
             options.keep_going = &no_signal_came;
-            new (self) PyClient(options);
+            auto joined = without_lock([&] { return Client::join(options); });
+            new (self) PyClient(std::move(*joined));
           },
           "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
           "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
@@ -137,19 +97,11 @@ void bind_client(nb::module_& module) {
           "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
           "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
           "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.")
-      .def("all_reduce", &PyClient::all_reduce, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a,
-           "average"_a = false,
-           "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
-           "ticket at once. The memory belongs to the client until the ticket is finished.")
-      .def("wait", &PyClient::wait, "ticket"_a,
-           "Blocks until the all-reduce is done; raises NetfoldError if it failed.")
-      .def("next_completion", &PyClient::next_completion, "timeout_s"_a,
-           nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
-           "The next finished (ticket, None or NetfoldError), or None after timeout_s.")
-      .def("stats", &PyClient::stats, "Packets, bytes, retransmissions and the measured round trip so far.")
-      .def("lease", &PyClient::lease, "What the switch granted: job and epoch numbers, slots, payload_bytes, ...")
-      .def("close", &PyClient::close, "reason"_a = "",
-           "Leaves the job; what is unfinished fails. A reason tells the other workers that this one failed.");
+      .def(
+          "lease", [](const PyClient& self) { return to_python(engine::to_json(self.engine().lease())); },
+          "What the switch granted: job and epoch numbers, slots, payload_bytes, ...");
+  bind_all_reduce(bound);
+  bind_waiting(bound, "Packets, bytes, retransmissions and the measured round trip so far.");
 }
 
 void bind_switch(nb::module_& module) {

@@ -55,4 +55,12 @@ inline numbers::ElementType element_type_of(const std::string& name) {
   return *type;
 }
 
+inline numbers::BfpShape bfp_shape_of(int block, int mantissa) {
+  const numbers::BfpShape shape{static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
+  if (block < 0 || block > 255 || mantissa < 0 || mantissa > 255 || !numbers::is_valid(shape)) {
+    throw nb::value_error("a bfp shape has a block of 8, 16, 32, 64 or 128 and a mantissa of 2 to 7 bits");
+  }
+  return shape;
+}
+
 }  // namespace netfold

@@ -58,8 +58,11 @@ Client::~Client() {
   close();
 }
 
-Result<Client::Ticket> Client::submit(const AllReduce& request, const CollectiveOptions&) {
+Result<Client::Ticket> Client::submit(const AllReduce& request, const CollectiveOptions& how) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
+  if (how.collective != schedule::Collective::kAllReduce) {
+    return netfold::fail(ErrorCode::kInvalidArgument, "a switch serves all-reduces alone");
+  }
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
   if (failure_ || is_closing_) {

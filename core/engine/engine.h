@@ -1,4 +1,4 @@
-// What runs all-reduces, wherever it runs: in the caller's thread, in a thread of its own, or in an agent's process.
+// What runs collectives, wherever it runs: in the caller's thread, in a thread of its own, or in an agent's process.
 // The calls made most come first.
 #pragma once
 
@@ -30,10 +30,10 @@ class Engine {
   virtual std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) = 0;
   virtual std::optional<Completion> next_completion(Nanoseconds timeout) = 0;
 
-  // Leaves the job. Unfinished all-reduces complete with an error. `error`, if there is one, is told to the others.
+  // Leaves the job. Unfinished collectives complete with an error. `error`, if there is one, is told to the others.
   virtual void close(std::optional<Error> error = std::nullopt) = 0;
 
-  // Counters by name; among them "cpu_s", the CPU seconds that all-reduces have cost beside the callers' threads.
+  // Counters by name; among them "cpu_s", the CPU seconds that collectives have cost beside the callers' threads.
   virtual nlohmann::json counters() const = 0;
 };
 

@@ -124,6 +124,143 @@ def test_every_placement_gives_the_same_bits(wire: str) -> None:
         assert len(different) == 1, algorithm
 
 
+def _crc(tensor: torch.Tensor) -> int:
+    return zlib.crc32(tensor.numpy().tobytes())
+
+
+def _copies(rank: int, group: dist.ProcessGroup) -> list[int]:
+    """Checksums of what all-gathers and broadcasts end with, of one slot of the undo log and of several."""
+    found = []
+    for count in (1, 1000, SEVERAL_PARTS):
+        own = _numbers(rank, count).double() if count == 1000 else _numbers(rank, count)
+        whole, parts = torch.empty(4 * count, dtype=own.dtype), [torch.empty_like(own) for _ in range(4)]
+        dist.all_gather_into_tensor(whole, own, group=group)
+        dist.all_gather(parts, own, group=group)
+        in_place = torch.zeros_like(whole)
+        in_place.view(4, count)[rank] = own
+        dist.all_gather_into_tensor(in_place, in_place.view(4, count)[rank], group=group)
+        dist.broadcast(own, 2, group=group)
+        found += [_crc(whole), _crc(torch.cat(parts)), _crc(in_place), _crc(own)]
+    return found
+
+
+def _scattered(rank: int, group: dist.ProcessGroup) -> list[int]:
+    """Checksums of what reduce-scatters end with."""
+    found = []
+    for count in (1, 1000, SEVERAL_PARTS // 2):
+        numbers = _numbers(rank, 4 * count)
+        for dtype in (torch.float32, torch.bfloat16):
+            whole, part = numbers.to(dtype), torch.empty(count, dtype=dtype)
+            dist.reduce_scatter_tensor(part, whole, group=group)
+            found.append(_crc(part.float()))
+            dist.reduce_scatter(part, list(whole.view(4, count).unbind()), op=dist.ReduceOp.AVG, group=group)
+            found.append(_crc(part.float()))
+            assert torch.equal(whole, numbers.to(dtype)), "the input was written to"
+    return found
+
+
+def _moved_bytes(group: dist.ProcessGroup) -> list[int]:
+    """What this rank sent through Netfold for each collective."""
+    moved = []
+    tensor = torch.ones(40_000)
+    for call in (
+        lambda: dist.reduce_scatter_tensor(torch.empty(10_000), tensor, group=group),
+        lambda: dist.all_gather_into_tensor(tensor, torch.ones(10_000), group=group),
+        lambda: dist.broadcast(tensor, 0, group=group),
+    ):
+        before = backend_of(group).stats()["shm_sent_bytes"]
+        call()
+        dist.all_reduce(torch.ones(1), group=group)  # the counters are noted when something is finished
+        moved.append(backend_of(group).stats()["shm_sent_bytes"] - before)
+    return moved
+
+
+def _collectives_body(rank: int, wire: str) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    gloo = dist.new_group(backend="gloo")
+    groups = [dist.new_group(pg_options=Options(engine=engine, format=wire)) for engine in ("thread", "agent")]
+    copies = [_copies(rank, group) for group in (gloo, *groups)]
+    return copies, [_scattered(rank, group) for group in groups], _moved_bytes(groups[1])
+
+
+@pytest.mark.parametrize("wire", ["fp32", "bfp"])
+def test_other_collectives_have_the_bits_of_gloo_and_of_a_thread(wire: str) -> None:
+    outcomes = values(
+        run_ranks(_collectives_body, wire, world=4, environment={"NETFOLD_ALGORITHM": "ring"}, timeout_s=120)
+    )
+    for copies, scattered, moved in outcomes:
+        assert copies == [outcomes[0][0][0]] * 3
+        assert scattered[0] == scattered[1]
+        assert moved[1] >= 120_000, "all-gathers went elsewhere"
+        assert moved[0] >= (120_000 if wire == "fp32" else 20_000)
+    assert sum(moved[2] for _, _, moved in outcomes) >= 3 * 160_000
+
+
+def _barrier_body(rank: int) -> tuple[float, float]:
+    time.sleep(0.1 * rank)
+    came = time.monotonic()
+    dist.barrier()
+    return came, time.monotonic()
+
+
+def test_nobody_passes_an_agents_barrier_before_all_have_come(agent: AgentProcess) -> None:
+    times = values(run_ranks(_barrier_body, world=3, environment=agent.environment))
+    assert min(passed for _, passed in times) >= max(came for came, _ in times)
+
+
+UPPER_LOWER = "upper:\n  s1: [127.0.0.{}]\n  s2: [127.0.0.{}]\nlower:\n  s3: [127.0.0.{}]\n  s4: [127.0.0.{}]\n"
+
+
+def _sum_by_topology_body(rank: int, meeting: str) -> int:
+    os.environ["NETFOLD_BIND"] = f"127.0.0.{rank + 1}"
+    dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=4)
+    tensor = _numbers(rank, 100_003)
+    dist.all_reduce(tensor)
+    return _crc(tensor)
+
+
+def test_agents_fold_by_where_the_ranks_sit(tmp_path: Path) -> None:
+    def sums(engine: str, *hosts: int) -> set[int]:
+        path = tmp_path / "topology.yaml"
+        path.write_text(UPPER_LOWER.format(*hosts))
+        environment = {"NETFOLD_ENGINE": engine, "NETFOLD_TOPOLOGY": str(path), "NETFOLD_ALGORITHM": "hdrm"}
+        return set(values(run_ranks(_sum_by_topology_body, world=4, environment=environment, joins=False)))
+
+    expected = sums("thread", 4, 1, 3, 2)
+    assert len(expected) == 1
+    assert sums("agent", 4, 1, 3, 2) == expected
+    assert sums("agent", 1, 2, 3, 4) != expected, "the order of the sums tells of no topology"
+
+
+@pytest.mark.parametrize(("secrets_of_ranks", "meet"), [(("right", "right"), True), (("right", "wrong"), False)])
+def test_agents_prove_their_ranks_secret(agent: AgentProcess, secrets_of_ranks: tuple[str, str], meet: bool) -> None:
+    groups = [
+        _core.AgentHostGroup(agent.socket, rank, 2, secret=secret, timeout_s=3.0)
+        for rank, secret in enumerate(secrets_of_ranks)
+    ]
+    errors: list[NetfoldError] = []
+
+    def connect(group: _core.AgentHostGroup) -> None:
+        try:
+            group.connect([each.address for each in groups])
+        except NetfoldError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=connect, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if meet:
+        assert errors == []
+        for ticket, group in [(group.barrier(), group) for group in groups]:
+            group.wait(ticket)
+    else:
+        assert len(errors) == 2
+        assert "auth" in {error.code for error in errors}
+    for group in groups:
+        group.close()
+
+
 def _threads() -> list[str]:
     names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
     return [name for name in names if name.startswith("nf-")] + [
@@ -214,6 +351,27 @@ def test_an_agent_that_ends_is_named(agent: AgentProcess, tmp_path: Path, number
         assert at - float(note.read_text()) < TIMEOUT_S + SLACK_S
     if number in (signal.SIGTERM, signal.SIGINT):
         assert agent.process.wait(30) == 0
+
+
+def _gather_until_it_fails_body(rank: int, pid: int) -> str:
+    """As _until_it_fails, of all-gathers: what they write is whole or as it was."""
+    world = dist.get_world_size()
+    own, whole = torch.ones(SEVERAL_PARTS), torch.empty(world * SEVERAL_PARTS)
+    if rank == 1:
+        threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            dist.all_gather_into_tensor(whole.zero_(), own)
+        except RuntimeError as error:
+            assert (whole == whole[0]).all(), "half gathered"
+            return str(error)
+    return "no error came"
+
+
+def test_an_agent_that_dies_leaves_nothing_half_gathered(agent: AgentProcess) -> None:
+    for error in values(run_ranks(_gather_until_it_fails_body, agent.pid, world=3, environment=agent.environment)):
+        assert "has ended" in error
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

@@ -26,23 +26,23 @@ Error closed_error() {
 
 }  // namespace
 
-AgentClient::AgentClient(std::string agent, LocalSocket socket, double timeout_s, int rank)
-    : agent_(std::move(agent)), socket_(std::move(socket)), timeout_s_(timeout_s), rank_(rank) {}
+AgentClient::AgentClient(std::string agent, LocalSocket socket, double timeout_s, int world, int rank)
+    : agent_(std::move(agent)), socket_(std::move(socket)), timeout_s_(timeout_s), world_(world), rank_(rank) {}
 
 AgentClient::~AgentClient() {
   close();
 }
 
 Result<std::unique_ptr<AgentClient>> AgentClient::open(const std::string& agent, const HostGroupOptions& options) {
-  return start(agent, "host", to_json(options), options.timeout_s, options.rank, {});
+  return start(agent, "host", to_json(options), options.timeout_s, options.world, options.rank, {});
 }
 
 Result<std::unique_ptr<AgentClient>> AgentClient::join(const std::string& agent, const ClientOptions& options) {
-  return start(agent, "switch", to_json(options), options.timeout_s, options.rank, options.keep_going);
+  return start(agent, "switch", to_json(options), options.timeout_s, options.world, options.rank, options.keep_going);
 }
 
 Result<std::unique_ptr<AgentClient>> AgentClient::start(const std::string& agent, const char* kind, const json& options,
-                                                        double timeout_s, int rank,
+                                                        double timeout_s, int world, int rank,
                                                         const std::function<bool()>& keep_going) {
   auto socket = LocalSocket::connect(agent);
   if (!socket) {
@@ -51,7 +51,7 @@ Result<std::unique_ptr<AgentClient>> AgentClient::start(const std::string& agent
                                      "NETFOLD_AGENT to let every worker start its own",
                                      socket.error().message, agent));
   }
-  auto client = std::unique_ptr<AgentClient>(new AgentClient(agent, std::move(*socket), timeout_s, rank));
+  auto client = std::unique_ptr<AgentClient>(new AgentClient(agent, std::move(*socket), timeout_s, world, rank));
   if (auto introduced = client->introduce(kind, options, keep_going); !introduced) {
     return tl::unexpected(introduced.error());
   }
@@ -95,7 +95,8 @@ Result<void> AgentClient::introduce(const char* kind, const json& options, const
 }
 
 Result<void> AgentClient::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
-  auto connected = ask({{"connect", addresses}}, "connected", from_seconds(timeout_s_) + kAnswerTime, keep_going);
+  auto connected =
+      ask(to_json(Connecting{addresses, order_}), "connected", from_seconds(timeout_s_) + kAnswerTime, keep_going);
   if (!connected) return tl::unexpected(connected.error());
   return {};
 }
@@ -120,15 +121,17 @@ Result<Message> AgentClient::ask(const json& question, const char* answer, Nanos
 
 Result<AgentClient::Ticket> AgentClient::submit(const AllReduce& request, const CollectiveOptions& how) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
-  const auto checked = engine::check(Request::of(1, request, how));
+  const auto checked = engine::check(Request::of(1, request, how), world_, rank_);
   if (!checked) return tl::unexpected(checked.error());
+  const std::size_t out_bytes =
+      layout_of(how.collective, request.count, world_, rank_).out.count * checked->element_bytes();
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
   const Nanoseconds deadline = now() + from_seconds(timeout_s_);
   while (!failure_ && !is_closed_) {
     if (requests_->push(Request::of(ticket, request, how))) {
       if (requests_->reader_sleeps()) request_bell_->wake();
-      outstanding_[ticket] = {static_cast<std::byte*>(request.out), request.count * numbers::size_bytes(request.type)};
+      outstanding_[ticket] = {static_cast<std::byte*>(request.out), out_bytes};
       submitted_at_ = now();
       return ticket;
     }

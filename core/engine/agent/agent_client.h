@@ -27,6 +27,7 @@ class AgentClient final : public Engine {
   //
   // A rank among others; then connect(), once. core and inline_progress are the agent's own affair.
   static Result<std::unique_ptr<AgentClient>> open(const std::string& agent, const HostGroupOptions& options);
+  void set_physical_order(std::vector<int> order) { order_ = std::move(order); }  // as HostGroup's, before connect()
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
   // A worker of a job at a switch.
   static Result<std::unique_ptr<AgentClient>> join(const std::string& agent, const ClientOptions& options);
@@ -42,11 +43,11 @@ class AgentClient final : public Engine {
   const nlohmann::json& opened() const { return opened_; }  // a rank's "address", or the switch's lease
 
  private:
-  AgentClient(std::string agent, LocalSocket socket, double timeout_s, int rank);
+  AgentClient(std::string agent, LocalSocket socket, double timeout_s, int world, int rank);
 
   static Result<std::unique_ptr<AgentClient>> start(const std::string& agent, const char* kind,
-                                                    const nlohmann::json& options, double timeout_s, int rank,
-                                                    const std::function<bool()>& keep_going);
+                                                    const nlohmann::json& options, double timeout_s, int world,
+                                                    int rank, const std::function<bool()>& keep_going);
   Result<void> introduce(const char* kind, const nlohmann::json& options, const std::function<bool()>& keep_going);
   Result<Message> ask(const nlohmann::json& question, const char* answer, Nanoseconds patience,
                       const std::function<bool()>& keep_going) const;
@@ -61,7 +62,8 @@ class AgentClient final : public Engine {
   const std::string agent_;
   const LocalSocket socket_;
   const double timeout_s_;
-  const int rank_;
+  const int world_, rank_;
+  std::vector<int> order_;
   pid_t agent_pid_ = 0;
   std::uint64_t token_ = 0;  // that the agent must find in our memory
   nlohmann::json opened_;

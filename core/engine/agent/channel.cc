@@ -9,6 +9,8 @@
 namespace netfold::engine {
 namespace {
 
+constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 48;
+
 template <std::size_t kSize>
 void put(const std::string& text, char (&to)[kSize]) {
   text.copy(to, kSize - 1);
@@ -22,7 +24,7 @@ std::optional<std::string> text_of(const char (&from)[kSize]) {
 }
 
 bool lies_in_memory(std::uint64_t address, std::uint64_t size_bytes) {
-  return address != 0 && size_bytes <= std::numeric_limits<std::uint64_t>::max() - address;
+  return size_bytes == 0 || (address != 0 && size_bytes <= std::numeric_limits<std::uint64_t>::max() - address);
 }
 
 }  // namespace
@@ -33,9 +35,11 @@ Request Request::of(std::uint64_t ticket, const AllReduce& what, const Collectiv
   request.in = reinterpret_cast<std::uintptr_t>(what.in);
   request.out = reinterpret_cast<std::uintptr_t>(what.out);
   request.count = what.count;
+  request.root = how.root;
   request.sub_nodes = how.sub_nodes;
   request.switches = how.switches;
   request.group = how.group;
+  request.collective = static_cast<std::uint8_t>(how.collective);
   request.type = static_cast<std::uint8_t>(what.type);
   request.format = static_cast<std::uint8_t>(what.format);
   request.block = how.bfp.block;
@@ -46,22 +50,28 @@ Request Request::of(std::uint64_t ticket, const AllReduce& what, const Collectiv
   return request;
 }
 
-Result<Order> check(const Request& request) {
+Result<Order> check(const Request& request, int world, int rank) {
   const auto wrong = [](const char* what) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("a worker asked its agent for an all-reduce with {}", what));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("a worker asked its agent for a collective with {}", what));
   };
   Order order{request.ticket, request.in, request.out, {}, {}};
   if (request.ticket == 0) return wrong("no ticket");
+  if (request.collective > static_cast<std::uint8_t>(schedule::Collective::kBarrier)) return wrong("an unknown number");
+  order.how.collective = static_cast<schedule::Collective>(request.collective);
+  if (request.root < 0 || request.root >= world) return wrong("a root that is no rank");
+  order.how.root = request.root;
   if (request.type > static_cast<std::uint8_t>(numbers::ElementType::kInt32)) return wrong("an unknown element type");
   if (request.format > static_cast<std::uint8_t>(numbers::Format::kBfp)) return wrong("an unknown format");
   order.what.type = static_cast<numbers::ElementType>(request.type);
   order.what.format = static_cast<numbers::Format>(request.format);
   order.what.average = request.average != 0;
+  if (order.what.average && !folds(order.how.collective)) return wrong("an average, but no sums");
   if (!numbers::can_travel_as(order.what.type, order.what.format)) return wrong("a type that its format cannot carry");
-  if (request.count > (std::uint64_t{1} << 48)) return wrong("more elements than any memory holds");
   order.what.count = request.count;
-  const std::uint64_t size_bytes = request.count * order.element_bytes();
-  if (request.count > 0 && !(lies_in_memory(request.in, size_bytes) && lies_in_memory(request.out, size_bytes))) {
+  const Layout layout = layout_of(order.how.collective, std::min(request.count, kElementsMax), world, rank);
+  if (std::max(request.count, layout.whole()) > kElementsMax) return wrong("more elements than any memory holds");
+  if (!lies_in_memory(request.in, layout.in.count * order.element_bytes()) ||
+      !lies_in_memory(request.out, layout.out.count * order.element_bytes())) {
     return wrong("addresses that are none");
   }
   order.how.bfp = {request.block, request.mantissa};

@@ -1,10 +1,10 @@
 // What a worker and its agent share: the queues of requests and answers, and the undo log.
 //
-// A request is an address and a count; the agent reads and writes the worker's memory by itself. It works on a tensor
-// part by part. Before it overwrites a part in the worker's memory, it puts what is there into a slot of the undo log
-// and marks the slot. A request is done when its answer is in the queue, and not before: as long as there is no answer,
-// the worker can put every marked part back, whatever has become of the agent. So a tensor is folded whole or as it
-// was, even if the agent is killed in the middle of writing.
+// A request is an address and a count; the agent reads and writes the worker's memory by itself. It all-reduces a
+// tensor part by part; what another collective writes is one part. Before it overwrites a part in the worker's memory,
+// it puts what is there into slots of the undo log and marks them. A request is done when its answer is in the queue,
+// and not before: as long as there is no answer, the worker can put every marked slot back, whatever has become of the
+// agent. So a tensor is written whole or as it was, even if the agent is killed in the middle of writing.
 //
 // The agent makes both pieces of memory. The worker cannot shrink them, and maps the undo log for reading alone.
 #pragma once
@@ -22,15 +22,15 @@
 
 namespace netfold::engine {
 
-constexpr std::uint32_t kChannelVersion = 1;  // of all that worker and agent say to each other
+constexpr std::uint32_t kChannelVersion = 2;  // of all that worker and agent say to each other
 
 struct Request {
   std::uint64_t ticket = 0;
   std::uint64_t in = 0, out = 0;  // addresses in the worker
-  std::uint64_t count = 0;        // elements
-  std::int32_t sub_nodes = 0, switches = 0, group = 0;
-  std::uint8_t type = 0, format = 0, block = 0, mantissa = 0, average = 0;
-  std::uint8_t unused[7] = {};
+  std::uint64_t count = 0;        // elements, as AllReduce and CollectiveOptions say
+  std::int32_t root = 0, sub_nodes = 0, switches = 0, group = 0;
+  std::uint8_t collective = 0, type = 0, format = 0, block = 0, mantissa = 0, average = 0;
+  std::uint8_t unused[2] = {};
   char algorithm[32] = {}, between[32] = {};  // end with a zero
 
   static Request of(std::uint64_t ticket, const AllReduce& what, const CollectiveOptions& how);
@@ -45,8 +45,8 @@ struct Order {
 
   std::size_t element_bytes() const { return numbers::size_bytes(what.type); }
 };
-// kInvalidArgument names what is wrong with it.
-Result<Order> check(const Request& request);
+// kInvalidArgument names what is wrong with it, for this rank of so many.
+Result<Order> check(const Request& request, int world, int rank);
 
 struct Answer {
   std::uint64_t ticket;  // done, well
@@ -78,14 +78,14 @@ using RequestReader = RingReader<Request, 1024>;
 using AnswerWriter = RingWriter<Answer, 1024>;
 using AnswerReader = RingReader<Answer, 1024>;
 
-// The undo log is a row of slots; a part lies behind its header.
+// The undo log is a row of slots; what was overwritten lies behind a slot's header, in as many as it takes.
 constexpr std::size_t kPartElements = kSliceElements;  // parts run the schedule as slices do: the same bits
-constexpr std::size_t kPartBytesMax = kPartElements * 4;
 constexpr std::size_t kSlotHeaderBytes = 4096;
-constexpr std::size_t kSlotBytes = kSlotHeaderBytes + kPartBytesMax;
+constexpr std::size_t kSlotDataBytes = kPartElements * 4;  // a part of an all-reduce at most
+constexpr std::size_t kSlotBytes = kSlotHeaderBytes + kSlotDataBytes;
 
 struct SlotHeader {
-  std::atomic<std::uint64_t> ticket;  // of the request whose part was overwritten, or is about to be; 0: of none
+  std::atomic<std::uint64_t> ticket;  // of the request that overwrote it, or is about to; 0: of none
   std::uint64_t address, size_bytes;  // where it belongs in the worker
 };
 

@@ -67,10 +67,22 @@ Result<ClientOptions> client_options(const json& message) {
   return options;
 }
 
-Result<std::vector<std::string>> addresses_of(const json& list) {
+json to_json(const Connecting& connecting) {
+  return {{"connect", connecting.addresses}, {"order", connecting.order}};
+}
+
+Result<Connecting> connecting_of(const json& message) {
+  const auto are = [&](const char* name, auto is_right) {
+    const auto list = message.find(name);
+    return list != message.end() && list->is_array() && std::all_of(list->begin(), list->end(), is_right);
+  };
   const auto is_text = [](const json& each) { return each.is_string(); };
-  if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_text)) return wrong("it has no addresses");
-  return list.get<std::vector<std::string>>();
+  const auto is_rank = [](const json& each) {
+    return each.is_number_unsigned() && each.get<std::uint64_t>() < kWorldMax;
+  };
+  if (!are("connect", is_text)) return wrong("it has no addresses");
+  if (!are("order", is_rank)) return wrong("its order is not of ranks");
+  return Connecting{message["connect"].get<std::vector<std::string>>(), message["order"].get<std::vector<int>>()};
 }
 
 json to_json(const Error& error) {

@@ -3,7 +3,8 @@
 //   worker                                      agent
 //   {"open": "host" | "switch", "version", "probe", "token", "options"}
 //                                               {"opened": {...}} with the channel, the undo log and both bells
-//   {"connect": ["host:port", ...]}             {"connected": true}    a rank among others, once
+//   {"connect": ["host:port", ...], "order": [rank, ...]}
+//                                               {"connected": true}    a rank among others, once; see HostGroup
 //   {"count": true}                             {"counters": {...}}
 //   {"close": "" | reason}                      {"closed": {...}}      counters; nothing of the worker is touched again
 //
@@ -17,6 +18,12 @@
 
 namespace netfold::engine {
 
+struct Connecting {
+  std::vector<std::string> addresses;  // by rank
+  std::vector<int> order;              // physical
+};
+
+nlohmann::json to_json(const Connecting& connecting);
 nlohmann::json to_json(const HostGroupOptions& options);
 nlohmann::json to_json(const ClientOptions& options);
 nlohmann::json to_json(const Error& error);
@@ -24,7 +31,7 @@ nlohmann::json to_json(const Error& error);
 // kInvalidArgument for what is missing or makes no sense.
 Result<HostGroupOptions> host_group_options(const nlohmann::json& message);
 Result<ClientOptions> client_options(const nlohmann::json& message);
-Result<std::vector<std::string>> addresses_of(const nlohmann::json& list);
+Result<Connecting> connecting_of(const nlohmann::json& message);
 Error error_of(const nlohmann::json& message);
 
 }  // namespace netfold::engine

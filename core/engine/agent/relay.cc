@@ -6,19 +6,21 @@ namespace netfold::engine {
 namespace {
 
 // Enough to read ahead and write behind, small enough for the caches.
-constexpr std::size_t kInFlightBytes = 4 * kPartBytesMax;
+constexpr std::size_t kInFlightBytes = 4 * kSlotDataBytes;
 constexpr std::size_t kPartsMax = 64;
 constexpr std::size_t kJobsMax = 65536;
 
 }  // namespace
 
-Relay::Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Engine& engine)
+Relay::Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Engine& engine, int world, int rank)
     : requests_(channel.requests),
       answers_(channel.answers),
       worker_gave_up_(channel.worker_gave_up),
       memory_(memory),
       log_(log),
-      engine_(engine) {}
+      engine_(engine),
+      world_(world),
+      rank_(rank) {}
 
 Result<bool> Relay::step() {
   has_answered_ = false;
@@ -37,7 +39,7 @@ Result<bool> Relay::take_requests() {
   while (jobs_.size() < kJobsMax) {
     const auto request = requests_.pop();
     if (!request) break;
-    auto order = check(*request);
+    auto order = check(*request, world_, rank_);
     if (!order) return tl::unexpected(order.error());
     jobs_.push_back(std::make_unique<Job>(Job{std::move(*order)}));
     has_taken = true;
@@ -55,24 +57,29 @@ Result<bool> Relay::start_parts() {
   return true;
 }
 
+Relay::Part Relay::next_part(Job& job) const {
+  const Order& order = job.order;
+  const std::size_t left = order.what.count - job.started;
+  const bool is_cut = order.how.collective == schedule::Collective::kAllReduce;
+  const std::size_t count = is_cut ? std::min(kPartElements, left) : left;
+  const Layout layout = layout_of(order.how.collective, count, world_, rank_);
+  Part part{&job, job.started, count};
+  part.in_bytes = layout.in.count * order.element_bytes();
+  part.out_bytes = layout.out.count * order.element_bytes();
+  return part;
+}
+
 Result<void> Relay::start_part(Job& job) {
   const Order& order = job.order;
-  auto slot = log_.take();
-  if (!slot) return tl::unexpected(slot.error());
-  job.slots.push_back(*slot);
-  Part part{&job, job.started, std::min(kPartElements, order.what.count - job.started), *slot, {}, {}};
-  const std::size_t offset = part.first * order.element_bytes();
-  if (const auto read = memory_.read(order.out + offset, part.size_bytes(), part.slot->data()); !read) return read;
-  part.out = rooms_.take(std::max<std::size_t>(1, part.size_bytes()));
+  Part part = next_part(job);
+  if (const auto saved = save(part); !saved) return saved;
+  part.out = rooms_.take(std::max<std::size_t>(1, part.out_bytes));
+  const auto in = input_of(part);
+  if (!in) return tl::unexpected(in.error());
   AllReduce request = order.what;
   request.count = part.count;
-  request.in = part.slot->data();
+  request.in = *in;
   request.out = part.out.bytes.get();
-  if (order.in != order.out) {
-    part.in = rooms_.take(std::max<std::size_t>(1, part.size_bytes()));
-    if (const auto read = memory_.read(order.in + offset, part.size_bytes(), part.in.bytes.get()); !read) return read;
-    request.in = part.in.bytes.get();
-  }
   job.has_started = true;
   job.started += part.count;
   ++job.parts;
@@ -84,6 +91,33 @@ Result<void> Relay::start_part(Job& job) {
   if (!ticket) return tl::unexpected(ticket.error());
   parts_.emplace(*ticket, std::move(part));
   return {};
+}
+
+// What the part will overwrite.
+Result<void> Relay::save(Part& part) {
+  for (std::size_t done = 0; done < part.out_bytes; done += kSlotDataBytes) {
+    auto slot = log_.take();
+    if (!slot) return tl::unexpected(slot.error());
+    part.slots.push_back(*slot);
+    const std::uint64_t address = part.out_address() + done;
+    const std::size_t size_bytes = std::min(kSlotDataBytes, part.out_bytes - done);
+    (*slot)->is_for(address, size_bytes);
+    if (const auto read = memory_.read(address, size_bytes, (*slot)->data()); !read) return read;
+  }
+  return {};
+}
+
+// Where the engine reads it.
+Result<const std::byte*> Relay::input_of(Part& part) {
+  const CollectiveOptions& how = part.of->order.how;
+  const bool only_listens = how.collective == schedule::Collective::kBroadcast && how.root != rank_;
+  if (only_listens) return part.out.bytes.get();  // in place, as with every broadcast
+  if (part.is_read_already()) return part.slots.front()->data();
+  part.in = rooms_.take(std::max<std::size_t>(1, part.in_bytes));
+  if (const auto read = memory_.read(part.in_address(), part.in_bytes, part.in.bytes.get()); !read) {
+    return tl::unexpected(read.error());
+  }
+  return part.in.bytes.get();
 }
 
 Result<bool> Relay::finish_parts() {
@@ -101,13 +135,13 @@ Result<bool> Relay::finish_parts() {
 
 Result<void> Relay::finish(Part& part) {
   Job& job = *part.of;
-  const Order& order = job.order;
   if (worker_gave_up_.load(std::memory_order_acquire) != 0) {
     return fail(ErrorCode::kTimeout, "the worker had to wait for its agent for too long");
   }
-  const std::uint64_t address = order.out + part.first * order.element_bytes();
-  part.slot->mark(order.ticket, address, part.size_bytes());
-  if (const auto written = memory_.write(address, part.size_bytes(), part.out.bytes.get()); !written) return written;
+  for (UndoLog::Slot* const slot : part.slots) slot->mark(job.order.ticket);
+  const auto written = memory_.write(part.out_address(), part.out_bytes, part.out.bytes.get());
+  if (!written) return written;
+  job.slots.insert(job.slots.end(), part.slots.begin(), part.slots.end());
   bytes_in_flight_ -= part.size_bytes();
   rooms_.give_back(std::move(part.in));
   rooms_.give_back(std::move(part.out));

@@ -1,10 +1,12 @@
-// Carries all-reduces between a worker's memory and an engine in the agent: takes requests, reads tensors part by part
-// ahead of the engine, writes sums back as they come, and answers. Reading, folding and writing of different parts
-// overlap, because the engine has a thread of its own. channel.h says how a tensor stays whole.
+// Carries collectives between a worker's memory and an engine in the agent: takes requests, reads tensors part by part
+// ahead of the engine, writes results back as they come, and answers. Reading, folding and writing of different parts
+// overlap, because the engine has a thread of its own. Only all-reduces are cut: in other collectives each rank holds
+// another piece of the buffer. channel.h says how a tensor stays whole.
 //
 // It starts no thread and waits for nothing.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -22,7 +24,7 @@ namespace netfold::engine {
 class Relay {
  public:
   // All of them must outlive the relay; the engine must be closed before it ends.
-  Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Engine& engine);
+  Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Engine& engine, int world, int rank);
 
   // Does what can be done; true if anything was. An error is final: nothing is written to the worker any more.
   Result<bool> step();
@@ -36,25 +38,33 @@ class Relay {
  private:
   struct Job {
     Order order;
-    std::size_t started = 0;   // elements
-    std::size_t parts = 0;     // on their way
-    bool has_started = false;  // a tensor of no elements is one part of none
-    std::vector<UndoLog::Slot*> slots = {};
+    std::size_t started = 0;                 // elements
+    std::size_t parts = 0;                   // on their way
+    bool has_started = false;                // a tensor of no elements is one part of none
+    std::vector<UndoLog::Slot*> slots = {};  // of the parts that are done
 
     bool is_started() const { return has_started && started == order.what.count; }
   };
   struct Part {
     Job* of;
-    std::size_t first, count;  // elements
-    UndoLog::Slot* slot;       // what `out` holds; where the tensor is folded in place, the engine reads it here
-    Room in, out;
+    std::size_t first, count;                 // elements
+    std::size_t in_bytes = 0, out_bytes = 0;  // of the worker's memory, by the layout
+    std::vector<UndoLog::Slot*> slots = {};   // what `out` holds
+    Room in = {}, out = {};
 
-    std::size_t size_bytes() const { return count * of->order.element_bytes(); }
+    std::uint64_t in_address() const { return of->order.in + first * of->order.element_bytes(); }
+    std::uint64_t out_address() const { return of->order.out + first * of->order.element_bytes(); }
+    std::size_t size_bytes() const { return std::max(in_bytes, out_bytes); }
+    // The slot that holds all of `in` too: the tensor is folded in place.
+    bool is_read_already() const { return in_address() == out_address() && in_bytes == out_bytes && slots.size() == 1; }
   };
 
   Result<bool> take_requests();
   Result<bool> start_parts();
+  Part next_part(Job& job) const;
   Result<void> start_part(Job& job);
+  Result<void> save(Part& part);
+  Result<const std::byte*> input_of(Part& part);
   Result<bool> finish_parts();
   Result<void> finish(Part& part);
   bool answer();
@@ -65,6 +75,7 @@ class Relay {
   const WorkerMemory& memory_;
   UndoLog& log_;
   Engine& engine_;
+  const int world_, rank_;
 
   std::deque<std::unique_ptr<Job>> jobs_;  // oldest first; done ones are taken out
   std::deque<std::unique_ptr<Job>> done_;  // and not answered

@@ -107,7 +107,7 @@ Result<void> Session::open_engine(const json& opening) {
   log_.emplace(std::move(*log));
   auto made = make_engine(kind, opening["options"]);
   if (!made) return tl::unexpected(made.error());
-  relay_.emplace(*channel_, *memory_, *log_, *engine_);
+  relay_.emplace(*channel_, *memory_, *log_, *engine_, world_, rank_);
   channel_->alive_at = now();
   spdlog::info("rank {}, process {}: {}", rank_, memory_->pid(), made->dump());
   return socket_.send({{"opened", *made}},
@@ -119,6 +119,7 @@ Result<json> Session::make_engine(const std::string& kind, const json& options) 
   if (kind == "host") {
     auto wanted = host_group_options(options);
     if (!wanted) return tl::unexpected(wanted.error());
+    world_ = wanted->world;
     rank_ = wanted->rank;
     wanted->on_completion = on_completion;
     auto group = HostGroup::open(*wanted);
@@ -129,6 +130,7 @@ Result<json> Session::make_engine(const std::string& kind, const json& options) 
   }
   auto wanted = client_options(options);
   if (!wanted) return tl::unexpected(wanted.error());
+  world_ = wanted->world;
   rank_ = wanted->rank;
   wanted->on_completion = on_completion;
   wanted->keep_going = [this] { return goes_on(); };
@@ -189,14 +191,14 @@ bool Session::look() {
 
 bool Session::handle(const json& message) {
   if (message.contains("connect")) {
-    socket_.send(connect(message["connect"]));
+    socket_.send(connect(message));
   } else if (message.contains("count")) {
     socket_.send({{"counters", counters()}});
   } else if (message.contains("close")) {
     std::optional<Error> parting;
     if (!relay_->is_idle()) {
       parting =
-          Error{ErrorCode::kPeerFailed, fmt::format("rank {} closed in the middle of an all-reduce", rank_), rank_};
+          Error{ErrorCode::kPeerFailed, fmt::format("rank {} closed in the middle of a collective", rank_), rank_};
     }
     if (message["close"].is_string() && message["close"] != "") {
       parting = Error{ErrorCode::kPeerFailed, message["close"].get<std::string>(), rank_};
@@ -210,12 +212,13 @@ bool Session::handle(const json& message) {
   return true;
 }
 
-json Session::connect(const json& list) {
-  const auto addresses = addresses_of(list);
-  if (!addresses) return {{"error", to_json(addresses.error())}};
+json Session::connect(const json& message) {
+  const auto wanted = connecting_of(message);
+  if (!wanted) return {{"error", to_json(wanted.error())}};
   if (group_ == nullptr)
     return {{"error", to_json({ErrorCode::kInvalidArgument, "only ranks without a switch connect"})}};
-  const auto connected = group_->connect(*addresses, [this] { return goes_on(); });
+  group_->set_physical_order(wanted->order);
+  const auto connected = group_->connect(wanted->addresses, [this] { return goes_on(); });
   if (!connected) return {{"error", to_json(connected.error())}};
   return {{"connected", true}};
 }

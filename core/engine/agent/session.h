@@ -37,7 +37,7 @@ class Session {
   void sleep();
   bool look();  // false: it is over
   bool handle(const nlohmann::json& message);
-  nlohmann::json connect(const nlohmann::json& addresses);
+  nlohmann::json connect(const nlohmann::json& message);
   void fail(const Error& error);
   bool goes_on() const;  // while something blocks
   std::optional<std::string> stop_reason() const;
@@ -61,7 +61,7 @@ class Session {
   std::optional<Relay> relay_;  // after the engine has been closed
   std::unique_ptr<Engine> engine_;
   HostGroup* group_ = nullptr;  // the engine, if it is one
-  int rank_ = kNoRank;
+  int world_ = 1, rank_ = kNoRank;
   bool has_failed_ = false;
   Nanoseconds next_look_ = 0;
 

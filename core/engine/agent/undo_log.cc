@@ -12,9 +12,12 @@ namespace netfold::engine {
 
 UndoLog::Slot::Slot(Mapping memory) : memory_(std::move(memory)), header_(*new (memory_.data()) SlotHeader{}) {}
 
-void UndoLog::Slot::mark(std::uint64_t ticket, std::uint64_t address, std::size_t size_bytes) {
+void UndoLog::Slot::is_for(std::uint64_t address, std::size_t size_bytes) {
   header_.address = address;
   header_.size_bytes = size_bytes;
+}
+
+void UndoLog::Slot::mark(std::uint64_t ticket) {
   header_.ticket.store(ticket, std::memory_order_release);
 }
 
@@ -62,7 +65,7 @@ Result<void> undo(const Descriptor& log, const std::map<std::uint64_t, Extent>& 
     const std::uint64_t address = header.address, size_bytes = header.size_bytes;
     const auto& [first, extent_bytes] = request->second;
     const std::uint64_t offset = address - reinterpret_cast<std::uintptr_t>(first);
-    if (size_bytes > kPartBytesMax || size_bytes > extent_bytes || offset > extent_bytes - size_bytes) continue;
+    if (size_bytes > kSlotDataBytes || size_bytes > extent_bytes || offset > extent_bytes - size_bytes) continue;
     std::memcpy(first + offset, memory->data() + kSlotHeaderBytes, size_bytes);
   }
   return {};

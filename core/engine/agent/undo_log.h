@@ -20,9 +20,11 @@ class UndoLog {
    public:
     explicit Slot(Mapping memory);
 
-    std::byte* data() const { return memory_.data() + kSlotHeaderBytes; }  // room for a part
-    // From now on the worker would put data() back to where it belongs.
-    void mark(std::uint64_t ticket, std::uint64_t address, std::size_t size_bytes);
+    // Where data() belongs in the worker; at most kSlotDataBytes. Before mark().
+    void is_for(std::uint64_t address, std::size_t size_bytes);
+    std::byte* data() const { return memory_.data() + kSlotHeaderBytes; }
+    // From now on the worker would put data() back.
+    void mark(std::uint64_t ticket);
     void clear();
 
    private:
@@ -32,7 +34,7 @@ class UndoLog {
 
   static Result<UndoLog> make();
 
-  // Slots are kept for the next part: fresh memory costs a page fault every 4 KiB.
+  // Slots are kept for what comes next: fresh memory costs a page fault every 4 KiB.
   Result<Slot*> take();
   void give_back(Slot* slot);  // clears it
   Result<Descriptor> for_worker() const { return for_reading(memory_); }

@@ -65,7 +65,7 @@ Result<void> WorkerMemory::move(const char* verb, std::uint64_t address, std::si
     }
     return fail(ErrorCode::kSystem,
                 fmt::format("the agent cannot {} {} bytes at {:#x} of the worker, process {}: {}; a tensor must live "
-                            "until its all-reduce is done",
+                            "until its collective is done",
                             verb, size_bytes, address, pid_, std::strerror(error)));
   }
   return {};

@@ -23,7 +23,7 @@ from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.log import logger, write_to_stderr
-from netfold.placement import AGENT, CALLER, Placement
+from netfold.placement import CALLER, Placement
 from netfold.topology import file as topology_file
 from netfold.torch import host_collectives, host_group
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
@@ -93,8 +93,7 @@ class NetfoldBackend(GlooServed):
             raise
         is_driven = self.settings.engine == CALLER
         self._folds = CallerDriven(client) if is_driven else CompletionThread(client, opts.group_id or "group")
-        # An agent all-reduces alone.
-        self._has_host_group = agreement.algorithm != IN_NETWORK and self.settings.engine != AGENT
+        self._has_host_group = agreement.algorithm != IN_NETWORK
         _say(agreement, opts.group_rank, opts.group_size)
 
     def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:

@@ -118,17 +118,38 @@ TEST(AgentRing, TooMuchIsNoticed) {
   EXPECT_TRUE(reader.is_broken());
 }
 
+constexpr int kWorld = 4, kRank = 1;
+
+Request request_for(schedule::Collective collective) {
+  static float number = 0;
+  CollectiveOptions how;
+  how.collective = collective;
+  how.root = 2;
+  return Request::of(7, {&number, &number, 1}, how);
+}
+
+TEST(AgentRequest, SaysWhatWasAskedFor) {
+  for (int each = 0; each <= static_cast<int>(schedule::Collective::kBarrier); ++each) {
+    const auto collective = static_cast<schedule::Collective>(each);
+    const auto order = check(request_for(collective), kWorld, kRank);
+    ASSERT_TRUE(order) << order.error().message;
+    EXPECT_EQ(order->how.collective, collective);
+    EXPECT_EQ(order->how.root, 2);
+    EXPECT_EQ(order->how.algorithm, "ring");
+  }
+}
+
 TEST(AgentRequest, EveryFieldIsChecked) {
-  float number = 0;
-  const Request good = Request::of(7, {&number, &number, 1}, {});
-  ASSERT_TRUE(check(good)) << check(good).error().message;
-  EXPECT_EQ(check(good)->how.algorithm, "ring");
-  const auto refuses = [&](auto spoil) {
-    Request bad = good;
+  using schedule::Collective;
+  const auto refuses = [&](auto spoil, Collective collective = Collective::kAllReduce) {
+    Request bad = request_for(collective);
     spoil(bad);
-    EXPECT_FALSE(check(bad));
+    EXPECT_FALSE(check(bad, kWorld, kRank));
   };
   refuses([](Request& r) { r.ticket = 0; });
+  refuses([](Request& r) { r.collective = 5; });
+  refuses([](Request& r) { r.root = -1; });
+  refuses([](Request& r) { r.root = kWorld; });
   refuses([](Request& r) { r.type = 4; });
   refuses([](Request& r) { r.format = 0; });
   refuses([](Request& r) { r.format = 6; });
@@ -141,22 +162,36 @@ TEST(AgentRequest, EveryFieldIsChecked) {
   refuses([](Request& r) { r.out = UINT64_MAX - 2; });
   refuses([](Request& r) { std::memset(r.algorithm, 'x', sizeof r.algorithm); });
   refuses([](Request& r) { std::memset(r.between, 'x', sizeof r.between); });
+  for (const auto collective : {Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
+    refuses([](Request& r) { r.average = 1; }, collective);
+  }
+  // A part fits, all ranks' parts do not.
+  for (const auto collective : {Collective::kReduceScatter, Collective::kAllGather}) {
+    refuses([](Request& r) { r.count = std::uint64_t{1} << 47; }, collective);
+  }
+  refuses([](Request& r) { r.in = UINT64_MAX - 5; }, Collective::kReduceScatter);
+  refuses([](Request& r) { r.out = UINT64_MAX - 5; }, Collective::kAllGather);
 }
 
 TEST(AgentRequest, NoiseNeverPassesForAnAddress) {
   Prng prng(seed());
   SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << seed());
+  int passed = 0;
   for (int i = 0; i < 100'000; ++i) {
-    Request request;
+    Request request = request_for(static_cast<schedule::Collective>(prng.below(5)));
     auto* const bytes = reinterpret_cast<unsigned char*>(&request);
     for (std::size_t at = 0; at < sizeof request; ++at) {
-      if (prng.chance(0.5)) bytes[at] = static_cast<unsigned char>(prng.next());
+      if (prng.chance(0.05)) bytes[at] = static_cast<unsigned char>(prng.next());
     }
-    const auto order = check(request);
+    const auto order = check(request, kWorld, kRank);
     if (!order) continue;
-    EXPECT_LE(order->in, UINT64_MAX - order->what.count * order->element_bytes());
+    ++passed;
+    const Layout layout = layout_of(order->how.collective, order->what.count, kWorld, kRank);
+    EXPECT_LE(order->in, UINT64_MAX - layout.in.count * order->element_bytes());
+    EXPECT_LE(order->out, UINT64_MAX - layout.out.count * order->element_bytes());
     EXPECT_LT(order->how.algorithm.size(), sizeof request.algorithm);
   }
+  EXPECT_GT(passed, 1000);
 }
 
 TEST(UndoLog, PutsBackWhatWasMarkedAndNothingElse) {
@@ -167,7 +202,8 @@ TEST(UndoLog, PutsBackWhatWasMarkedAndNothingElse) {
     const auto slot = log->take();
     ASSERT_TRUE(slot);
     for (std::size_t i = 0; i < count; ++i) reinterpret_cast<float*>((*slot)->data())[i] = 1;
-    (*slot)->mark(ticket, reinterpret_cast<std::uintptr_t>(of.data() + first), count * sizeof(float));
+    (*slot)->is_for(reinterpret_cast<std::uintptr_t>(of.data() + first), count * sizeof(float));
+    (*slot)->mark(ticket);
   };
   keep(1, tensor, 10, 20);
   keep(2, other, 0, 100);   // of a request that is done

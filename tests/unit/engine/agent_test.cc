@@ -39,13 +39,14 @@ std::unique_ptr<Agent> start_agent() {
   return std::move(*agent);
 }
 
-Clients open_clients(const Agent& agent, int world, double timeout_s = 30) {
+Clients open_clients(const Agent& agent, int world, double timeout_s = 30, const std::vector<int>& order = {}) {
   Clients clients;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < world; ++rank) {
     auto client = AgentClient::open(agent.address(), {.rank = rank, .world = world, .timeout_s = timeout_s});
     EXPECT_TRUE(client) << client.error().message;
     addresses.push_back((*client)->opened()["address"]);
+    (*client)->set_physical_order(order);
     clients.push_back(std::move(*client));
   }
   std::vector<std::future<Result<void>>> connecting;
@@ -99,6 +100,74 @@ TEST(Agent, GivesTheBitsOfAnEngineInThisProcess) {
   EXPECT_GT(clients[0]->counters()["cpu_s"], 0);
 }
 
+// Every rank's `in` is `read` numbers and its `out` `written`; what the ranks end with.
+template <class Engines>
+Tensors results(Engines& engines, std::size_t read, std::size_t written, AllReduce request,
+                const CollectiveOptions& how) {
+  const int world = static_cast<int>(engines.size());
+  const Tensors inputs = gradients(world, read);
+  Tensors outputs = how.collective == schedule::Collective::kBroadcast ? inputs : gradients(world, written);
+  std::vector<Engine::Ticket> tickets;
+  for (std::size_t rank = 0; rank < engines.size(); ++rank) {
+    const bool is_in_place = how.collective == schedule::Collective::kBroadcast;
+    request.in = is_in_place ? outputs[rank].data() : inputs[rank].data();
+    request.out = outputs[rank].data();
+    const auto ticket = engines[rank]->submit(request, how);
+    EXPECT_TRUE(ticket) << ticket.error().message;
+    tickets.push_back(*ticket);
+  }
+  for (std::size_t rank = 0; rank < engines.size(); ++rank) {
+    const auto error = finish(*engines[rank], tickets[rank]);
+    EXPECT_FALSE(error) << error->message;
+  }
+  EXPECT_EQ(inputs, gradients(world, read)) << "the input was written to";
+  return outputs;
+}
+
+TEST(Agent, OtherCollectivesHaveTheSameBitsToo) {
+  constexpr std::size_t kWorld = 3;
+  const auto agent = start_agent();
+  auto clients = open_clients(*agent, kWorld);
+  auto groups = open_all(kWorld);
+  for (const std::size_t part : {std::size_t{0}, std::size_t{1009}, kPartElements / 2 + 77}) {  // and several slots
+    for (const auto format : {numbers::Format::kFp32, numbers::Format::kBfp}) {
+      AllReduce request;
+      request.format = format;
+      request.count = part;
+      const auto expect_alike = [&](std::size_t read, std::size_t written, const CollectiveOptions& how) {
+        const auto expected = results(groups, read, written, request, how);
+        EXPECT_EQ(results(clients, read, written, request, how), expected) << schedule::name_of(how.collective) << part;
+      };
+      expect_alike(part, kWorld * part, {.collective = schedule::Collective::kAllGather});
+      request.average = true;
+      expect_alike(kWorld * part, part, {.collective = schedule::Collective::kReduceScatter});
+      request.average = false;
+      request.count = kWorld * part;
+      expect_alike(request.count, request.count, {.collective = schedule::Collective::kBroadcast, .root = 1});
+    }
+  }
+  results(clients, 0, 0, {}, {.collective = schedule::Collective::kBarrier, .algorithm = "dissemination"});
+}
+
+TEST(Agent, IsToldWhereRanksSit) {
+  const auto agent = start_agent();
+  const std::vector<int> order{2, 0, 3, 1};
+  auto clients = open_clients(*agent, 4, 30, order);
+  CollectiveOptions how;
+  how.algorithm = "hdrm";
+  how.sub_nodes = how.switches = 2;
+  const auto tensors = gradients(4, 10'001);
+  auto groups = open_all(4);  // in another order other sums are rounded
+  const auto elsewhere = sums(groups, tensors, {}, how);
+  EXPECT_NE(sums(clients, tensors, {}, how), elsewhere);
+  auto strange = open_clients(*agent, 2, 30, {5, 5});
+  how.sub_nodes = 1;
+  std::vector<float> tensor(10, 1);
+  const auto error = finish(*strange[0], *strange[0]->submit({tensor.data(), tensor.data(), 10}, how));
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->message.find("'order'"), std::string::npos) << error->message;
+}
+
 TEST(Agent, ServesASwitchToo) {
   auto server = SwitchServer::start({});
   ASSERT_TRUE(server);
@@ -121,6 +190,9 @@ TEST(Agent, ServesASwitchToo) {
   const auto tensors = gradients(2, kPartElements + 77);
   const auto results = sums(clients, tensors, {}, {});
   for (std::size_t i = 0; i < tensors[0].size(); ++i) ASSERT_EQ(results[1][i], tensors[0][i] + tensors[1][i]) << i;
+  const auto error = finish(*clients[0], *clients[0]->submit({}, {.collective = schedule::Collective::kBarrier}));
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->message.find("all-reduces alone"), std::string::npos) << error->message;
 }
 
 TEST(Agent, ReadsAndWritesWhereItIsTold) {

@@ -1,0 +1,119 @@
+// The collectives of a rank among others, for Python: alike for a group in this process and one in an agent.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/collective/plans.h"
+#include "engine_calls.h"
+
+namespace netfold {
+
+template <class Bound>
+void bind_meeting(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound
+      .def(
+          "set_physical_order",
+          [](Bound& self, const std::vector<int>& order) { self.engine().set_physical_order(order); }, "order"_a,
+          "Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before "
+          "connect.")
+      .def(
+          "connect",
+          [](Bound& self, const std::vector<std::string>& addresses) {
+            without_lock([&] { return self.engine().connect(addresses, &no_signal_came); });
+          },
+          "addresses"_a,
+          "Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.");
+}
+
+template <class Bound>
+void bind_sums(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound
+      .def(
+          "all_reduce",
+          [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+             const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
+             int group, const std::string& between, int block, int mantissa) {
+            return self.submit(in, out, count, type, wire, average,
+                               {.algorithm = algorithm,
+                                .sub_nodes = sub_nodes,
+                                .switches = switches,
+                                .group = group,
+                                .between = between,
+                                .bfp = bfp_shape_of(block, mantissa)});
+          },
+          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
+          "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0, "between"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
+          "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
+          "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
+          "same all-reduces in the same order. algorithm and its options: see schedule().")
+      .def(
+          "reduce_scatter",
+          [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+             const std::string& wire, bool average, const std::string& algorithm, int block, int mantissa) {
+            return self.submit(in, out, count, type, wire, average,
+                               {.collective = schedule::Collective::kReduceScatter,
+                                .algorithm = algorithm,
+                                .bfp = bfp_shape_of(block, mantissa)});
+          },
+          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
+          "block"_a = 16, "mantissa"_a = 7,
+          "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
+          "them, to out_ptr; in_ptr is only read. The rest as all_reduce.");
+}
+
+template <class Bound>
+void bind_copies(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound
+      .def(
+          "all_gather",
+          [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+             const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+            return self.submit(in, out, count, type, wire, false,
+                               {.collective = schedule::Collective::kAllGather,
+                                .algorithm = algorithm,
+                                .bfp = bfp_shape_of(block, mantissa)});
+          },
+          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "algorithm"_a = "ring", "block"_a = 16,
+          "mantissa"_a = 7,
+          "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
+          "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
+      .def(
+          "broadcast",
+          [](Bound& self, std::uintptr_t memory, std::size_t count, int root, const std::string& type,
+             const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+            return self.submit(memory, memory, count, type, wire, false,
+                               {.collective = schedule::Collective::kBroadcast,
+                                .root = root,
+                                .algorithm = algorithm,
+                                .bfp = bfp_shape_of(block, mantissa)});
+          },
+          "ptr"_a, "count"_a, "root"_a, "dtype"_a, "wire"_a, "algorithm"_a = "binomial", "block"_a = 16,
+          "mantissa"_a = 7,
+          "Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.")
+      .def(
+          "barrier",
+          [](Bound& self) {
+            return self.submit(0, 0, 0, "fp32", "fp32", false,
+                               {.collective = schedule::Collective::kBarrier, .algorithm = "dissemination"});
+          },
+          "Its ticket is finished once every rank has come to the same barrier.");
+}
+
+// All of a rank's calls but how it listens.
+template <class Bound>
+void bind_rank(nb::class_<Bound>& bound) {
+  bind_meeting(bound);
+  bind_sums(bound);
+  bind_copies(bound);
+  bind_waiting(bound, "Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).");
+}
+
+}  // namespace netfold

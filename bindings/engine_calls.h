@@ -1,0 +1,118 @@
+// What every engine is called by from Python, wherever it runs: calls that block let other Python threads run, and hear
+// Ctrl-C.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "engine/engine.h"
+#include "errors.h"
+
+namespace netfold {
+
+// Runs a call that may block, and raises its error.
+template <class Call>
+auto without_lock(Call call) {
+  auto result = [&] {
+    const nb::gil_scoped_release release;
+    return call();
+  }();
+  if (result) return result;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a signal handler raised while we waited
+  raise(result.error());
+}
+
+template <class Engine>
+class EngineCalls {
+ public:
+  explicit EngineCalls(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  Engine& engine() const { return *engine_; }
+
+  std::uint64_t submit(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+                       const std::string& wire, bool average, const engine::CollectiveOptions& how = {}) {
+    const auto ticket = engine_->submit({reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count,
+                                         element_type_of(type), format_of(wire), average},
+                                        how);
+    if (!ticket) raise(ticket.error());
+    return *ticket;
+  }
+
+  void wait(std::uint64_t ticket) {
+    for (;;) {
+      const auto completion = [&] {
+        const nb::gil_scoped_release release;
+        return engine_->wait(ticket, kSignalPeriod);
+      }();
+      if (completion) {
+        if (completion->error) raise(*completion->error);
+        return;
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+
+  std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
+    const auto completion = [&] {
+      const nb::gil_scoped_release release;
+      return engine_->next_completion(from_seconds(timeout_s));
+    }();
+    if (!completion) return std::nullopt;
+    return std::tuple(completion->ticket, completion->error ? to_python(*completion->error) : nb::none());
+  }
+
+  nb::object stats() const {
+    const auto counters = [&] {
+      const nb::gil_scoped_release release;
+      return engine_->counters();
+    }();
+    return to_python(counters);
+  }
+
+  void close(const std::string& reason) {
+    std::optional<Error> error;
+    if (!reason.empty()) error = Error{ErrorCode::kPeerFailed, reason};
+    const nb::gil_scoped_release release;
+    engine_->close(error);
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+// A worker's calls at a switch.
+template <class Bound>
+void bind_all_reduce(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound.def(
+      "all_reduce",
+      [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+         const std::string& wire, bool average) { return self.submit(in, out, count, type, wire, average); },
+      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false,
+      "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
+      "ticket at once. The memory belongs to the client until the ticket is finished.");
+}
+
+template <class Bound>
+void bind_waiting(nb::class_<Bound>& bound, const char* stats_doc) {
+  using namespace nb::literals;
+  bound
+      .def("wait", &Bound::wait, "ticket"_a,
+           "Blocks until the ticket's collective is done; raises NetfoldError if it failed.")
+      .def("next_completion", &Bound::next_completion, "timeout_s"_a,
+           nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
+           "The next finished (ticket, None or NetfoldError), or None after timeout_s.")
+      .def("stats", &Bound::stats, stats_doc)
+      .def("close", &Bound::close, "reason"_a = "",
+           "Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.");
+}
+
+}  // namespace netfold
