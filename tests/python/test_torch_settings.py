@@ -51,7 +51,6 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_BIGRAPH", "0x8", "4x8"),
         ("NETFOLD_GROUP", "0", "at least 1"),
         ("NETFOLD_ENGINE", "gpu", "caller, thread, agent"),
-        ("NETFOLD_ENGINE", "caller", "NETFOLD_ALGORITHM=ring"),
         ("NETFOLD_AGENT", "@mine", "NETFOLD_ENGINE"),
     ],
 )
@@ -63,7 +62,9 @@ def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:
 
 
 def test_algorithms() -> None:
-    assert load(None, {}).algorithm == "in-network"
+    assert load(None, {}).algorithm_to_take() == "auto"
+    assert load(None, {"NETFOLD_SWITCH": "10.0.0.5:7171"}).algorithm_to_take() == "in-network"
+    assert load(None, {"NETFOLD_SWITCH": "h:1", "NETFOLD_ALGORITHM": "ring"}).algorithm_to_take() == "ring"
     settings = load(Options(bigraph=(4, 8)), {"NETFOLD_ALGORITHM": "hdrm", "NETFOLD_GROUP": "4"})
     assert (settings.algorithm, settings.bigraph, settings.group) == ("hdrm", (4, 8), 4)
 
@@ -73,9 +74,16 @@ def test_algorithms() -> None:
     [("NETFOLD_REQUIRE_AUTH", "yes"), ("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
 )
 def test_what_only_a_switch_does_is_refused_with_a_host_algorithm(variable: str, value: str) -> None:
-    assert load(None, {variable: value}).algorithm == "in-network"
+    assert load(None, {variable: value}).algorithm_to_take() == "in-network"
     with pytest.raises(ValueError, match=rf"{variable}.*in-network, not ring"):
         load(None, {variable: value, "NETFOLD_ALGORITHM": "ring"})
+
+
+@pytest.mark.parametrize("said", [{"NETFOLD_SWITCH": "10.0.0.5:7171"}, {"NETFOLD_ALGORITHM": "in-network"}])
+def test_the_caller_cannot_be_the_engine_of_a_switchs_job(said: dict[str, str]) -> None:
+    assert load(None, {"NETFOLD_ENGINE": "caller"}).engine == "caller"
+    with pytest.raises(ValueError, match=r"NETFOLD_ENGINE=caller.*NETFOLD_ALGORITHM=ring"):
+        load(None, {"NETFOLD_ENGINE": "caller", **said})
 
 
 def test_an_unknown_option_is_refused() -> None:
