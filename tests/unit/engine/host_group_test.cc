@@ -17,9 +17,8 @@ namespace {
 using numbers::ElementType;
 using numbers::Format;
 
-const std::vector<const char*> kAlgorithms{
-    "ring",     "direct", "halving-doubling",   "recursive-doubling", "rabenseifner",
-    "binomial", "double-binary-tree", "hierarchical"};
+const std::vector<const char*> kAlgorithms{"ring",         "direct",   "halving-doubling",   "recursive-doubling",
+                                           "rabenseifner", "binomial", "double-binary-tree", "hierarchical"};
 // None, fewer than ranks, a prime, a chunk of the executor and one more or less, and more than a link holds.
 const std::vector<std::size_t> kCounts{0, 1, 5, 1009, 16'383, 16'384, 16'385, 70'001};
 

@@ -12,10 +12,10 @@
 
 // Puts the sum over all ranks of `count` elements at `in` into `out`, by an algorithm of that name. NULL, or what went
 // wrong.
-typedef const char *(*all_reduce_function)(const void *in, void *out, size_t count, int is_int, const char *wire,
-                                           const char *algorithm);
+typedef const char* (*all_reduce_function)(const void* in, void* out, size_t count, int is_int, const char* wire,
+                                           const char* algorithm);
 
-static void die(const char *what) {
+static void die(const char* what) {
   fprintf(stderr, "rank: %s\n", what);
   exit(1);
 }
@@ -26,7 +26,7 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static uint32_t crc32_of(const unsigned char *data, size_t size) {
+static uint32_t crc32_of(const unsigned char* data, size_t size) {
   static uint32_t table[256];
   if (!table[1])
     for (uint32_t i = 0; i < 256; i++) {
@@ -39,18 +39,18 @@ static uint32_t crc32_of(const unsigned char *data, size_t size) {
   return c ^ 0xffffffffu;
 }
 
-static void *read_file(const char *path, size_t size) {
-  void *data = malloc(size ? size : 1);
-  FILE *file = fopen(path, "rb");
+static void* read_file(const char* path, size_t size) {
+  void* data = malloc(size ? size : 1);
+  FILE* file = fopen(path, "rb");
   if (!data || !file || fread(data, 1, size, file) != size) die(path);
   fclose(file);
   return data;
 }
 
-static double error_of(const void *result, const double *expected, size_t count, int is_int) {
+static double error_of(const void* result, const double* expected, size_t count, int is_int) {
   double worst = 0;
   for (size_t i = 0; i < count; i++) {
-    double x = is_int ? ((const int32_t *)result)[i] : ((const float *)result)[i];
+    double x = is_int ? ((const int32_t*)result)[i] : ((const float*)result)[i];
     double d = fabs(x - expected[i]);
     if (!(d <= worst)) worst = d;
   }
@@ -58,12 +58,12 @@ static double error_of(const void *result, const double *expected, size_t count,
 }
 
 // Answers the coordinator at this unix socket until it says quit or hangs up.
-static void serve(const char *control, int rank, all_reduce_function all_reduce) {
+static void serve(const char* control, int rank, all_reduce_function all_reduce) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   strncpy(address.sun_path, control, sizeof address.sun_path - 1);
   int s = socket(AF_UNIX, SOCK_STREAM, 0);
-  if (connect(s, (struct sockaddr *)&address, sizeof address)) die("cannot reach the coordinator");
-  FILE *words = fdopen(s, "r");
+  if (connect(s, (struct sockaddr*)&address, sizeof address)) die("cannot reach the coordinator");
+  FILE* words = fdopen(s, "r");
   dprintf(s, "hello %d\n", rank);
 
   char line[8192], dtype[16], wire[16], input_path[2048], expected_path[2048], algorithm[64];
@@ -84,7 +84,7 @@ static void serve(const char *control, int rank, all_reduce_function all_reduce)
       memset(result, 0, count * 4);
       struct timespec start = {.tv_sec = start_ns / 1000000000, .tv_nsec = start_ns % 1000000000};
       clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &start, NULL);
-      const char *error = NULL;
+      const char* error = NULL;
       int64_t begin = now_ns();
       for (int i = 0; i < iterations && !error; i++) error = all_reduce(input, result, count, is_int, wire, algorithm);
       int64_t elapsed = (now_ns() - begin) / iterations;
