@@ -162,7 +162,7 @@ def suite_of_mpi4py() -> Path:
 def test_mpi4pys_own_tests_of_collectives(suite: str) -> None:
     done = run(4, sys.executable, "main.py", "-q", suite, folder=suite_of_mpi4py())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert done.stderr.count("\nOK") == 4
+    assert len(re.findall(r"\bOK\b", done.stderr)) == 4  # a rank each; their lines may run into each other
     if suite == "test_cco_buf":
         assert taken_over(done) > 20
 

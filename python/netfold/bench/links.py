@@ -111,13 +111,13 @@ def survey(spec: LabSpec, plan: Plan, progress: Callable[[str], None]) -> list[L
         order = sorted(range(site.world), key=site.places.__getitem__)
         size_bytes = min(SURVEY_BYTES, max(plan.sizes.values()))
         tensor = tensors.make(site.directory, "links", size_bytes, "fp32", site.world, plan.seed)
-        with Team(NetfoldHosts(hosts), site, plan.timeout_s) as team:
+        with Team(NetfoldHosts(hosts, "fp32"), site, plan.timeout_s) as team:
             team.prepare(tensor, "fp32")
             for name in names:
                 progress(f"links of {name}")
                 swaps = Swaps(name, site.world, tensor.count, spec.shape, order)
                 uses.append(predicted(name, swaps, wiring, site.places))
-                uses.append(measured(name, swaps, lab, site, team.run))
+                uses.append(measured(name, swaps, lab, site, lambda algorithm: team.run(algorithm, 1)))
     return uses
 
 

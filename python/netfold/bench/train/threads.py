@@ -15,6 +15,7 @@ from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 TASKS = Path("/proc/self/task")
+GONE = contextlib.suppress(FileNotFoundError, ProcessLookupError)  # it ended meanwhile
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ def by_role(loaders: frozenset[int] = frozenset()) -> dict[str, Spent]:
     for task in TASKS.iterdir():
         thread = int(task.name)
         role = "compute" if thread == compute else "loading" if thread in loaders else "communication"
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        with GONE:
             roles[role] += spent_by(task)
             for child in (task / "children").read_text().split():
-                roles["communication"] += spent_by(Path("/proc", child))
+                with GONE:
+                    roles["communication"] += spent_by(Path("/proc", child))
     return roles
