@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
             typer.Option(help="Ours are called from python, c (in the caller's thread) or mpi."),
         ] = "python",
         iterations: Annotated[
-            int, typer.Option(help="All-reduces in a row that a repetition times; 0: one, more below 1 MiB.")
+            int, typer.Option(help="All-reduces in a row that a repetition times; 0: as many as make 64 MiB.")
         ] = 0,
         timeout_s: Annotated[float, typer.Option(help="The longest any step may take, in seconds.")] = 60.0,
         seed: Annotated[int, typer.Option(help="Of the gradients.")] = 1,

@@ -26,7 +26,7 @@ FAULTS_BY = ("netfold", "kernel")
 INTERFACES = ("python", "c", "mpi")
 SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
-FEW_BYTES = 1 << 20  # fewer are folded in less time than it takes to start all ranks at once
+ROW_BYTES = 64 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
 BLOCK, SHUFFLED = "block", "shuffled"
 PLACEMENTS = (BLOCK, SHUFFLED)
@@ -38,7 +38,7 @@ class Plan:
 
     `bigraph` and `group` are what HostPlan takes, `engine` is where the engine of host algorithms runs. `interface`:
     through which our ranks call it. `iterations`: all-reduces in a row that one repetition times, 0: as many as make
-    about 8 MiB (one from 1 MiB up).
+    64 MiB.
     `placement`, one of PLACEMENTS, says how ranks lie over the workers."""
 
     sizes: dict[str, int]
@@ -130,7 +130,7 @@ class Plan:
 
     def iterations_of(self, size_bytes: int) -> int:
         """All-reduces in a row of so many bytes."""
-        return self.iterations or (min(FEW_BYTES * 8 // size_bytes, ITERATIONS_MAX) if size_bytes < FEW_BYTES else 1)
+        return self.iterations or max(1, min(ROW_BYTES // size_bytes, ITERATIONS_MAX))
 
     def check(self, world: int) -> None:
         """Raises UsageError where an algorithm cannot serve so many ranks."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from netfold.bench import tensors
 from netfold.bench.control import Ranks
 from netfold.bench.sites import Site
 from netfold.bench.systems import System
@@ -17,6 +18,7 @@ from netfold.lab import processes
 from netfold.lab.shaping import Traffic
 
 START_DELAY_S = 0.02  # between the word and the start: every rank has read it by then
+CLEAR_BYTES_S = 4e9  # and has cleared its result, all of them at the same time
 SETTLE_S = 0.05  # after a repetition, for the last acknowledgements and for the token buckets to fill again
 
 
@@ -48,6 +50,7 @@ class Team:
         self.system = system
         self._site = site
         self._timeout_s = timeout_s
+        self._start_delay_s = START_DELAY_S
         folder = site.directory
         self._ranks = Ranks(system.name, folder / f"{system.key}.sock", folder / f"{system.key}.log", site.world)
 
@@ -78,12 +81,13 @@ class Team:
 
     def prepare(self, tensor: Tensor, wire: str) -> None:
         """Hand every rank its tensor."""
+        self._start_delay_s = START_DELAY_S + tensor.count * tensors.ELEMENT_BYTES * self._site.world / CLEAR_BYTES_S
         lines = [f"prepare {tensor.count} {tensor.dtype} {wire} {path} {tensor.expected}" for path in tensor.inputs]
         self._ranks.ask(lines, self._timeout_s)
 
     def run(self, algorithm: str, iterations: int) -> list[tuple[float, float, str]]:
         """All-reduces in a row: seconds of one, largest error and digest of the last result, by rank."""
-        start_ns = time.monotonic_ns() + int(START_DELAY_S * 1e9)
+        start_ns = time.monotonic_ns() + int(self._start_delay_s * 1e9)
         answers = self.ask(f"run {start_ns} {algorithm} {iterations}")
         fields = [answer.split() for answer in answers]
         return [(int(elapsed) / 1e9, float(error), digest) for _, elapsed, error, digest in fields]

@@ -1,0 +1,42 @@
+"""How fast this machine copies memory: the bound of an all-reduce within it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import cache
+
+import numpy as np
+
+from netfold.machine import this_machine
+
+COPIED_BYTES = 128 << 20  # by each core at a time: more than caches hold
+REPETITIONS = 5
+
+
+@cache
+def copy_bytes_s() -> float:
+    """Bytes that all cores together copy in a second, from memory to memory; the best of a few tries."""
+    arrays = [np.ones(COPIED_BYTES, np.uint8) for _ in range(2 * this_machine().cores)]
+    pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
+    return max(len(pairs) * COPIED_BYTES / _seconds(pairs) for _ in range(REPETITIONS))
+
+
+def _seconds(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
+    together = threading.Barrier(len(pairs) + 1)
+
+    def copy(source: np.ndarray, target: np.ndarray) -> None:
+        together.wait()
+        np.copyto(target, source)  # which lets go of the interpreter
+        together.wait()
+
+    threads = [threading.Thread(target=copy, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    begin_s = time.perf_counter()
+    together.wait()
+    elapsed_s = time.perf_counter() - begin_s
+    for thread in threads:
+        thread.join()
+    return elapsed_s
