@@ -35,6 +35,8 @@ void Executor::enqueue(std::shared_ptr<Reduction> reduction, const Slice& slice)
   running->reduction = std::move(reduction);
   running->slice = slice;
   running->unfinished = transfers.size();
+  running->positions.reserve(transfers.size());
+  running->headers.resize(transfers.size());
   for (std::uint32_t i = 0; i < transfers.size(); ++i) {
     running->positions.push_back(transfers[i].offset);
     Peer& peer = peers_[static_cast<std::size_t>(transfers[i].peer)];
@@ -75,14 +77,20 @@ bool Executor::arm() {
   return !has_news;
 }
 
-// How far a transfer may go: up to where the first of those it waits for is; nowhere before those it follows have
-// ended.
+// Whether those it follows have ended.
+bool Executor::may_begin(const Queued& queued) {
+  const auto& transfers = queued.of->slice.plan->transfers;
+  const auto& follows = transfers[queued.transfer].follows;
+  return std::all_of(follows.begin(), follows.end(),
+                     [&](std::uint32_t other) { return queued.of->positions[other] == transfers[other].end(); });
+}
+
+// How far a transfer may go: up to where the first of those it waits for is; nowhere before its turn has come, here and
+// at the peer.
 std::size_t Executor::limit(const Queued& queued) {
   const auto& transfers = queued.of->slice.plan->transfers;
   const PlannedTransfer& transfer = transfers[queued.transfer];
-  for (const std::uint32_t other : transfer.follows) {
-    if (queued.of->positions[other] < transfers[other].end()) return transfer.offset;
-  }
+  if (!may_begin(queued) || (transfer.answer && !queued.of->headers[*transfer.answer])) return transfer.offset;
   std::size_t limit = transfer.end();
   for (const std::uint32_t other : transfer.waits_for) {
     const std::size_t position = queued.of->positions[other];
@@ -102,7 +110,8 @@ bool Executor::send(Peer& peer) {
   const PlannedTransfer& transfer = queued.planned();
   auto room = peer.link->writable();
   bool has_moved = false;
-  if (!queued.has_header) {
+  if (!queued.has_header()) {
+    if (!may_begin(queued)) return false;
     if (room.size() < kMessageUnit) return peer.wants_room = true, false;
     MessageHeader header;
     header.terms = reduction.terms();
@@ -112,7 +121,7 @@ bool Executor::send(Peer& peer) {
     std::memcpy(room.data(), &header, sizeof header);
     peer.link->commit(kMessageUnit);
     room = room.subspan(kMessageUnit);
-    queued.has_header = has_moved = true;
+    queued.of->headers[queued.transfer] = has_moved = true;
     if (transfer.count == 0) return pop(peer.sends), true;
   }
   const std::size_t position = queued.of->positions[queued.transfer];
@@ -143,7 +152,7 @@ bool Executor::send(Peer& peer) {
 Result<bool> Executor::receive(int rank, Peer& peer) {
   Queued& queued = peer.receives.front();
   bool has_moved = false;
-  if (!queued.has_header) {
+  if (!queued.has_header()) {
     const auto checked = check_header(rank, peer, queued);
     if (!checked || !*checked) return checked;
     has_moved = true;
@@ -193,7 +202,7 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
     return disagreement(rank, header.terms, rank_, reduction.terms(), differs ? "" : ", with other segments");
   }
   peer.link->consume(kMessageUnit);
-  queued.has_header = true;
+  queued.of->headers[queued.transfer] = true;
   return true;
 }
 

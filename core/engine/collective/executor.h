@@ -58,13 +58,14 @@ class Executor {
     std::shared_ptr<Reduction> reduction;
     Slice slice;
     std::vector<std::size_t> positions;  // by transfer: elements of the slice up to here are done
+    std::vector<bool> headers;           // by transfer: sent, or received and found right
     std::size_t unfinished;
   };
   struct Queued {
     Running* of;
     std::uint32_t transfer;
-    bool has_header = false;  // sent, or received and found right
 
+    bool has_header() const { return of->headers[transfer]; }
     const PlannedTransfer& planned() const { return of->slice.plan->transfers[transfer]; }
   };
   struct Peer {
@@ -77,6 +78,7 @@ class Executor {
   Result<bool> receive(int rank, Peer& peer);
   Result<bool> check_header(int rank, Peer& peer, Queued& queued);
   void enqueue(std::shared_ptr<Reduction> reduction, const Slice& slice);
+  static bool may_begin(const Queued& queued);
   static std::size_t limit(const Queued& queued);
   static const Piece& piece_at(const PlannedTransfer& transfer, std::size_t position);
   void advance(const Queued& queued, std::size_t count);

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "schedule/schedule.h"
@@ -33,7 +34,9 @@ struct PlannedTransfer {
   std::size_t offset, count;             // a count of 0: the all-reduce's terms are compared, nothing else
   std::vector<Piece> pieces;             // cover the transfer in order
   std::vector<std::uint32_t> waits_for;  // transfers that it may not overtake, element by element
-  std::vector<std::uint32_t> follows;    // transfers that must have ended before it begins
+  std::vector<std::uint32_t> follows;    // transfers that must have ended before it begins, and its header is sent
+  // Of a send that follows others: the transfer by which the peer answers. Its header says that the peer is ready too.
+  std::optional<std::uint32_t> answer = std::nullopt;
 
   std::size_t end() const { return offset + count; }
 };
@@ -47,8 +50,9 @@ struct Plan {
 // Besides the schedule's transfers each rank sends its terms to the next rank, so that ranks that disagree notice even
 // if they have nothing else to say to each other.
 //
-// `in_turns`: a swap begins when the one before has ended. Over a network all connections of a rank share its wire. A
-// swap that took its share of it early would hold up the one before, and everybody who waits for that.
+// `in_turns`: a swap begins when the one before has ended, at both partners. Over a network all connections of a rank
+// share its wire. A swap that took its share of it early would hold up the one before, and everybody who waits for
+// that.
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
                bool rounds, bool in_turns);
 

@@ -19,6 +19,9 @@ TEST(Plan, SwapsThatTakeTurnsFollowTheSwapBefore) {
   for (std::uint32_t i = 2; i < plan.transfers.size(); ++i) {
     const std::uint32_t before = i - i % 2 - 2;  // the send of the swap before
     const std::vector<std::uint32_t> swap{before, before + 1};
+    // A send of a later swap begins when its partner's answer, the receive behind it, has been announced.
+    const bool is_answered = i >= 4 && plan.transfers[i].action == Action::kSend;
+    EXPECT_EQ(plan.transfers[i].answer, is_answered ? std::optional(i + 1) : std::nullopt) << "transfer " << i;
     EXPECT_EQ(plan.transfers[i].follows, i < 4 ? std::vector<std::uint32_t>{} : swap) << "transfer " << i;
   }
 }
