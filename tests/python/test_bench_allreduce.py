@@ -17,8 +17,9 @@ import typer
 from typer.testing import CliRunner
 
 from lab_commands import LabCommands
-from netfold.bench import allreduce, bounds, codec, models, plots, results, sweep, tensors
+from netfold.bench import allreduce, bounds, codec, measure, models, plots, results, sweep, tensors
 from netfold.bench.comparison import Plan, size_name, sizes_of
+from netfold.bench.sites import LocalSite
 from netfold.bench.tables import results_table
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import Faults
@@ -267,9 +268,22 @@ def test_bench_allreduce_through_the_c_interface(app: typer.Typer) -> None:
             assert one["max_abs_error"] <= error_max
 
 
+def test_within_a_machine_the_bound_is_one_copy_of_every_tensor() -> None:
+    with LocalSite(4) as site:
+        tensor = tensors.Tensor("64 MiB", 16 * MIB, "fp32", [], Path())
+        told = results.entry(measure.Series("netfold", "direct", "fp32", tensor, time_s=[0.5]), site, 0, 16, 7)
+        assert told["bound_s"] == pytest.approx(4 * 64 * MIB / told["copy_bytes_s"])
+        assert told["ratio_to_bound"] == pytest.approx(0.5 / told["bound_s"])
+        assert told["copy_bytes_s"] > 1e8
+        small = tensors.Tensor("1 MiB", MIB // 4, "fp32", [], Path())
+        assert "bound_s" not in results.entry(
+            measure.Series("netfold", "ring", "fp32", small, time_s=[1]), site, 0, 16, 7
+        )
+
+
 def test_small_ones_are_repeated_until_they_can_be_timed() -> None:
     plan = Plan({"1 KiB": 1024}, iterations=0)
-    assert [plan.iterations_of(size) for size in (4, 65536, 262144, MIB, 64 * MIB)] == [500, 128, 32, 1, 1]
+    assert [plan.iterations_of(size) for size in (4, 65536, 262144, MIB, 64 * MIB)] == [500, 500, 256, 64, 1]
     assert Plan({"1 KiB": 1024}, iterations=7).iterations_of(4) == 7
     assert Plan({"1 KiB": 1024}).iterations_of(4) == 1, "a lab counts the bytes of one"
 
