@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from netfold import _core
 from netfold.schedules.timeline import Timeline, timeline
 
 COUNT = 1 << 12  # elements
@@ -148,6 +147,8 @@ def _hierarchy(ring: Timeline) -> Claim:
 
 
 def _smart_nic(ring: Timeline) -> Iterator[Claim]:
+    from netfold import _core
+
     folds, stores = _received(ring, "fold"), _received(ring, "store")
     half, every = ring.world - 1, list(range(2 * ring.world - 2))
     spans = [f"{each[0][0]} to {each[0][-1]}" for each in (folds, stores)]

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from netfold import _core
 from netfold.bench import tensors
 from netfold.bench.comparison import Plan
 from netfold.bench.measure import Team
@@ -50,6 +49,8 @@ class Swaps:
     """The swaps of one schedule: which pair of ranks meets in which."""
 
     def __init__(self, algorithm: str, world: int, count: int, shape: tuple[int, int], order: list[int]) -> None:
+        from netfold import _core
+
         self.of: dict[tuple[int, int], int] = {}
         self.bytes: dict[tuple[int, int], int] = defaultdict(int)
         options = {"sub_nodes": shape[0], "switches": shape[1]}

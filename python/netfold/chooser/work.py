@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from netfold import _core
 from netfold.schedules.timeline import timeline
 
 COUNT = 1 << 14  # elements; large enough for the parts of a segmented schedule to be equal
@@ -27,6 +26,8 @@ class Work:
 
 def serves(algorithm: str, world: int) -> bool:
     """Whether an algorithm serves so many ranks, nothing being known of their machines."""
+    from netfold import _core
+
     try:
         _core.schedule(algorithm, world, 0, COUNT)
     except ValueError:

@@ -6,8 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from netfold import _core
-
 Transfer = tuple[str, int, int, int]
 SWITCH = -1
 
@@ -41,6 +39,8 @@ def timeline(algorithm: str, world: int, count: int, **options: Any) -> Timeline
     Raises:
         ValueError: the algorithm is unknown or cannot serve this.
     """
+    from netfold import _core
+
     steps = [_core.schedule(algorithm, world, rank, count, **options) for rank in range(world)]
     starts: list[list[int]] = [[0] for _ in range(world)]
     sent: dict[tuple[int, int], list[tuple[int, Transfer]]] = defaultdict(list)
