@@ -72,7 +72,9 @@ void Operation::store(Position position, std::span<const std::byte> payload) {
   assert(!is_stored_[position - first_]);
   const std::size_t offset = offset_bytes(chunk);
   auto* const to = static_cast<std::byte*>(request_.out) + offset;
-  std::memcpy(saved_.bytes.get() + offset, to, chunk.count * numbers::size_bytes(request_.type));
+  if (request_.is_in_place()) {
+    std::memcpy(saved_.bytes.get() + offset, to, chunk.count * numbers::size_bytes(request_.type));
+  }
   numbers::decode(wire_, request_.type, payload.data(), chunk.count, to, request_.average ? world_ : 1);
   is_stored_[position - first_] = true;
   ++stored_;
@@ -80,7 +82,7 @@ void Operation::store(Position position, std::span<const std::byte> payload) {
 
 void Operation::put_back() {
   for (std::uint64_t index = 0; index < is_stored_.size(); ++index) {
-    if (!is_stored_[index]) continue;
+    if (!is_stored_[index] || !request_.is_in_place()) continue;
     const Extent chunk = extent(first_ + index);
     const std::size_t offset = offset_bytes(chunk);
     std::memcpy(static_cast<std::byte*>(request_.out) + offset, saved_.bytes.get() + offset,

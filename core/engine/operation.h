@@ -1,8 +1,8 @@
 // One all-reduce on its way: how its tensor is cut into chunks, what each chunk carries, and where results go.
 //
-// Results are written to `out` as they come, after the bytes they replace were saved: a tensor that cannot be folded
-// whole is put back as it was. Saving chunk by chunk costs the same memory traffic as a copy at the end, but hides it
-// behind the network.
+// Results are written to `out` as they come. In place, the bytes that they replace are saved before: a tensor that
+// cannot be folded whole is put back as it was. Saving chunk by chunk costs the same memory traffic as a copy at the
+// end, but hides it behind the network.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,9 @@ class Operation {
   std::uint64_t chunks() const { return chunks_; }
   std::size_t elements() const { return request_.count; }
   bool is_whole() const { return stored_ == chunks_; }
-  std::size_t saved_bytes() const { return request_.count * numbers::size_bytes(request_.type); }
+  std::size_t saved_bytes() const {
+    return request_.is_in_place() ? request_.count * numbers::size_bytes(request_.type) : 0;
+  }
 
   // Before the first chunk is sent: where in the stream it starts, and room of saved_bytes() for what will be replaced.
   void start(Position first, Room saved);

@@ -35,7 +35,7 @@ void Stream::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
     finished_.push_back(operation->ticket());
     return;
   }
-  operation->start(window_.end(), rooms_.take(operation->saved_bytes()));
+  operation->start(window_.end(), operation->saved_bytes() > 0 ? rooms_.take(operation->saved_bytes()) : Room{});
   window_.extend(operation->chunks(), now);
   operations_.push_back(std::move(operation));
 }

@@ -104,7 +104,8 @@ typedef uint64_t nf_ticket;
 // The calls made most. `in` and `out` hold `count` elements of `type` (count, never bytes) and may be the same memory,
 // but not overlap otherwise. `options` may be NULL: NF_FOLD_OPTIONS_INIT.
 
-// Folds and returns when the sum is in `out`. On failure `out` is as it was.
+// Folds and returns when the sum is in `out`. On failure `in` is as it was, also where it is `out`; an `out` of its own
+// holds nothing in particular.
 NF_API nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                                const nf_fold_options* options, nf_error* error);
 

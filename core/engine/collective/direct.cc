@@ -23,6 +23,7 @@ constexpr std::size_t kStreamingBytes = std::size_t{1} << 20;  // tensors that d
 constexpr std::size_t kAlign = 128;                            // elements: whole blocks of every bfp shape
 constexpr std::size_t kSlack = 1024;                           // bytes: for a last block's padding
 constexpr std::uint64_t kCompared = Arena::kRemembered / 2;
+constexpr std::size_t kTile = 1024;  // elements
 
 std::size_t chunk_bytes_for(int world) {
   const std::size_t each = kArenaBytes / (static_cast<std::size_t>(world) * Arena::kRooms);
@@ -81,7 +82,9 @@ void DirectExecutor::submit(Ticket ticket, const AllReduce& request, numbers::Wi
     ++operation->chunks;
     first += count;
   } while (first < request.count);
-  if (operation->chunks > 1) operation->saved = rooms_.take(request.count * numbers::size_bytes(request.type));
+  if (operation->chunks > 1 && request.is_in_place()) {
+    operation->saved = rooms_.take(request.count * numbers::size_bytes(request.type));
+  }
   own().submitted = own().taken + chunks_.size();
   publish();
 }
@@ -193,13 +196,24 @@ schedule::Segment DirectExecutor::segment_of(const Chunk& chunk, int rank) const
 void DirectExecutor::contribute() {
   const std::uint64_t number = own().contributed;
   const Chunk& chunk = this->chunk(number);
-  const Operation& operation = *chunk.of;
+  Operation& operation = *chunk.of;
   const MessageHeader note{.terms = operation.terms, .offset = chunk.first, .count = chunk.count};
   std::memcpy(arena_->chunk_note(rank_, number), &note, sizeof note);
 
   const std::size_t element_bytes = numbers::size_bytes(operation.request.type);
   const auto* const in = static_cast<const std::byte*>(operation.request.in) + chunk.first * element_bytes;
-  numbers::encode(operation.wire, operation.request.type, in, chunk.count, arena_->contribution(rank_, number));
+  std::byte* const to = arena_->contribution(rank_, number);
+  if (!operation.saved.bytes) {
+    numbers::encode(operation.wire, operation.request.type, in, chunk.count, to);
+  } else {
+    std::byte* const saved = operation.saved.bytes.get() + chunk.first * element_bytes;
+    for (std::size_t done = 0; done < chunk.count; done += kTile) {  // read once, while it is in the first cache
+      const std::size_t tile = std::min(kTile, chunk.count - done);
+      numbers::encode(operation.wire, operation.request.type, in + done * element_bytes, tile,
+                      to + numbers::encoded_bytes(operation.wire, done));
+      streaming_copy(saved + done * element_bytes, in + done * element_bytes, tile * element_bytes);
+    }
+  }
   ++own().contributed;
 }
 
@@ -250,16 +264,8 @@ Result<void> DirectExecutor::sum(const Chunk& chunk, schedule::Segment segment, 
 void DirectExecutor::take() {
   const std::uint64_t number = own().taken;
   const Chunk& chunk = this->chunk(number);
-  if (chunk.of->chunks > 1) save(chunk);
   for (int rank = 0; rank < world_; ++rank) write(chunk, segment_of(chunk, rank), arena_->sum(rank, number));
   finish_chunk();
-}
-
-void DirectExecutor::save(const Chunk& chunk) {
-  const AllReduce& request = chunk.of->request;
-  const std::size_t element_bytes = numbers::size_bytes(request.type), at = chunk.first * element_bytes;
-  streaming_copy(chunk.of->saved.bytes.get() + at, static_cast<const std::byte*>(request.out) + at,
-                 chunk.count * element_bytes);
 }
 
 void DirectExecutor::write(const Chunk& chunk, schedule::Segment segment, const std::byte* from) const {

@@ -65,7 +65,7 @@ class DirectExecutor {
     Terms terms;
     std::size_t chunks = 0;   // not taken yet
     std::size_t written = 0;  // elements of `out`
-    Room saved;               // what they replaced: nothing can come between the last chunk's and the end
+    Room saved;               // what they replaced, in place
   };
   struct Chunk {
     std::shared_ptr<Operation> of;
@@ -91,7 +91,6 @@ class DirectExecutor {
   void contribute();
   Result<void> fold();
   void take();
-  static void save(const Chunk& chunk);
   Result<void> check_notes(const Chunk& chunk) const;
   Result<void> sum(const Chunk& chunk, schedule::Segment segment, std::byte* to);
   void write(const Chunk& chunk, schedule::Segment segment, const std::byte* from) const;

@@ -23,7 +23,7 @@ namespace netfold::engine {
 // Elements up to `end` (from the piece before, or the transfer's start) that are treated alike.
 struct Piece {
   std::size_t end;
-  bool is_fresh;  // not written yet: their value is in `in`, and what `out` holds must be saved before it is written
+  bool is_fresh;  // not written yet: their value is in `in`, and in place it must be saved before it is written
   bool keeps;     // send: the rank takes over what it sent
   bool finishes;  // fold: this gives the sum
 };

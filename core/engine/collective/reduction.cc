@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "numbers/kernels.h"
 
@@ -40,7 +41,7 @@ void Reduction::start(Rooms& rooms, std::size_t slices) {
   in_first_ = layout_.in.offset;
   if (!works_beside_) {
     out_ = static_cast<std::byte*>(request_.out);
-    saved_ = rooms.take(layout_.whole() * kElementBytes);
+    if (overwrites_input()) saved_ = rooms.take(layout_.whole() * kElementBytes);
     return;
   }
   sums_ = rooms.take(layout_.whole() * kElementBytes);
@@ -54,6 +55,14 @@ void Reduction::start(Rooms& rooms, std::size_t slices) {
   }
   in_ = out_;
   in_first_ = 0;
+}
+
+// An all-gather in place has its part within the result.
+bool Reduction::overwrites_input() const {
+  const auto* const in = static_cast<const std::byte*>(request_.in);
+  const auto* const out = static_cast<const std::byte*>(request_.out);
+  const std::less<> before;  // whatever they point into
+  return before(in, out + layout_.out.count * kElementBytes) && before(out, in + layout_.in.count * kElementBytes);
 }
 
 numbers::WireFormat Reduction::narrow() const {
@@ -117,7 +126,7 @@ void Reduction::round(std::byte* values, std::size_t count) const {
 
 std::byte* Reduction::destination(const Piece& piece, std::size_t first, std::size_t count) {
   std::byte* const to = out_ + first * kElementBytes;
-  if (!piece.is_fresh || works_beside_) return to;
+  if (!piece.is_fresh || !saved_.bytes) return to;
   std::memcpy(saved_.bytes.get() + first * kElementBytes, to, count * kElementBytes);
   if (!written_.empty() && written_.back().offset + written_.back().count == first) {
     written_.back().count += count;

@@ -1,9 +1,9 @@
 // One all-reduce, or another collective, on its way over a schedule: its memory and its arithmetic. Which piece when is
 // the executor's.
 //
-// Sums are written to `out` as they come, after the bytes they replace were saved: a tensor that cannot be folded whole
-// is put back as it was. 16-bit tensors are folded in FP32 beside, and rounded to `out` at the end; beside is also
-// where a reduce-scatter keeps its sums, as most of them are other ranks'.
+// Sums are written to `out` as they come. In place, the bytes that they replace are saved before: a tensor that cannot
+// be folded whole is put back as it was. 16-bit tensors are folded in FP32 beside, and rounded to `out` at the end;
+// beside is also where a reduce-scatter keeps its sums, as most of them are other ranks'.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,7 @@ class Reduction {
   void complete_sum(std::byte* sum, std::size_t count) const;
   void round(std::byte* values, std::size_t count) const;
   void give_back(Rooms& rooms);
+  bool overwrites_input() const;
   numbers::WireFormat narrow() const;  // a 16-bit tensor's own format
 
   static constexpr std::size_t kElementBytes = 4;  // of what is folded: fp32 or int32
@@ -71,7 +72,7 @@ class Reduction {
   std::size_t in_first_ = 0;
   std::byte* out_ = nullptr;
   Room sums_;   // beside
-  Room saved_;  // what `out` held before, where it has been written
+  Room saved_;  // in place: what `out` held before, where it has been written
   std::vector<schedule::Segment> written_;
 };
 
