@@ -3,26 +3,16 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "base/counter.h"
 #include "engine/data_plane.h"
 #include "fold/aggregator.h"
 #include "link/link.h"
 
 namespace netfold::engine {
-
-// A counter with one writer: a plain add for it, and readable from anywhere.
-class Counter {
- public:
-  void add(std::uint64_t amount) { value_.store(get() + amount, std::memory_order_relaxed); }
-  std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> value_{0};
-};
 
 // A job as one shard sees it. Made and destroyed by control threads; touched by the shard alone in between.
 struct ShardJob {

@@ -1,0 +1,64 @@
+// A dialect gives a meaning to some of the frames that pass the switch: Netfold's packets, RoCE v1, PCIe over Ethernet.
+// This page is the whole contract. The pipeline offers every frame that parses to its dialects in turn, until one says
+// that the frame is its own; what nobody wants is forwarded by its MAC address, as by any switch.
+//
+// A dialect is a pure state machine: frames and the time in, frames out (through the Outbox). It does no I/O, reads no
+// clock, never waits, and allocates nothing on the frame path but buffers of outbox.pool(). One thread uses it. A
+// switch with several threads has one instance a thread, and hands a frame to the thread that thread_of() names.
+//
+// References (link/frame_port.h). The frame that is offered carries one reference, the pipeline's. By its answer the
+// dialect says who has it from then on:
+//
+//   kNotMine   nobody's yet: the next dialect is asked. Leave no trace.
+//   kForward   the frame goes on by its MAC address, unmodified. To fold it as well, and so read its bytes after
+//              offer() returned, retain it before: outbox.pool().retain(frame.frame.buffer, 1).
+//   kTaken     the reference is now the dialect's. It keeps the buffer (in a window, a slot) and releases it later,
+//              uses it as (the head of) a frame it sends, or has released it already.
+//   kDropped   as kNotMine in its effect on references, but the pipeline releases the frame and forwards it nowhere.
+//              The dialect has counted why.
+//
+// Bytes of a frame may be overwritten only by a sole owner (pool().is_sole(buffer)): another dialect or port may still
+// read them. After kForward nobody may.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "frames/headers.h"
+#include "frames/outbox.h"
+
+namespace netfold::frames {
+
+enum class Answer : std::uint8_t { kNotMine, kForward, kTaken, kDropped };
+
+class Dialect {
+ public:
+  virtual ~Dialect() = default;
+
+  // Hot calls first. `frame.frame.port` is where it came in; it is valid during the call, what must last is copied
+  // (ParsedFrame is small, and its `frame` a plain handle).
+  virtual Answer offer(const ParsedFrame& frame, Outbox& outbox) = 0;
+  // After each burst of a port: the place to send what was gathered during it. Frames of outbox.send() leave then.
+  virtual void on_burst_end(Outbox&) {}
+  // The time, about once a millisecond; for what should happen when nothing comes.
+  virtual void on_time(Nanoseconds, Outbox&) {}
+
+  // The switch has several threads: which of them owns the state that this frame needs? Pure, the same on every
+  // instance, cheap; asked on whatever thread received the frame, only of frames that recognises() claims.
+  virtual bool recognises(const ParsedFrame& frame) const = 0;
+  virtual std::uint16_t thread_of(const ParsedFrame&, std::uint16_t /*threads*/) const { return 0; }
+
+  // The port's link came up or went down; on every instance. Folds that need a port that is down cannot complete.
+  virtual void on_port(link::PortNumber, bool /*is_up*/, Outbox&) {}
+  // Gives back every reference it holds, before it is destroyed.
+  virtual void drain(Outbox& outbox) = 0;
+
+  virtual const char* name() const = 0;  // "netfold", "roce_v1": of counters and log lines
+  // Counters by name, drops as "drop_<reason>"; from any thread (base/counter.h).
+  virtual std::vector<std::pair<std::string, std::uint64_t>> counts() const = 0;
+};
+
+}  // namespace netfold::frames

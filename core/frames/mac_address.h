@@ -1,0 +1,36 @@
+// An Ethernet address, as the 48-bit number it reads as.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace netfold::frames {
+
+struct MacAddress {
+  static constexpr std::size_t kBytes = 6;
+
+  std::uint64_t number = 0;
+
+  bool operator==(const MacAddress&) const = default;
+  bool is_group() const { return (number >> 40 & 1) != 0; }  // multicast or broadcast
+  bool is_broadcast() const { return number == 0xffff'ffff'ffff; }
+  // 01-80-C2-00-00-0X: for the bridge itself, never forwarded (IEEE 802.1D, table 7-10).
+  bool is_reserved() const { return number >> 4 == 0x0180'c200'000; }
+
+  static MacAddress read(const std::byte* at) {
+    std::uint64_t number = 0;
+    for (std::size_t i = 0; i < kBytes; ++i) number = number << 8 | static_cast<std::uint64_t>(at[i]);
+    return {number};
+  }
+  void write(std::byte* at) const {
+    for (std::size_t i = 0; i < kBytes; ++i) at[i] = static_cast<std::byte>(number >> (40 - 8 * i));
+  }
+};
+
+std::string to_string(MacAddress address);  // "02:00:00:00:00:01"
+std::optional<MacAddress> parse_mac(std::string_view text);
+
+}  // namespace netfold::frames

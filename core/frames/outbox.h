@@ -1,0 +1,68 @@
+// Frames on their way out of one thread of the switch, gathered by port and sent in bursts. What a full port does not
+// take waits here up to a bound, then is dropped and counted: a slow port never holds up the others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/counter.h"
+#include "frames/mac_table.h"
+#include "link/frame_port.h"
+
+namespace netfold::frames {
+
+class Outbox {
+ public:
+  static constexpr std::size_t kBacklogMost = 4096;  // frames a port
+
+  // The port numbers are the places in `ports`. `peers` lead to the folding threads of the switch, by their number; a
+  // thread has none to itself, and a switch of one thread none at all.
+  Outbox(link::BufferPool& pool, std::span<link::Port* const> ports, const MacTable& addresses,
+         std::span<link::Port* const> peers = {});
+  ~Outbox();  // releases what was not sent
+  Outbox(const Outbox&) = delete;
+
+  // Hot calls first. Takes over the frame's references. The frames to one port keep their order.
+  void send(link::PortNumber port, const link::OutgoingFrame& frame) {
+    std::vector<link::OutgoingFrame>& queue = queues_[port];
+    if (queue.size() >= kBacklogMost) return drop(port, frame);
+    queue.push_back(frame);
+  }
+  // The same whole frame to several ports: takes over one reference to it, and adds those it needs.
+  void send(std::span<const link::PortNumber> ports, const link::Frame& whole);
+
+  // By the address table, or to all ports but `frame.port` where the address is unknown or a group's. Takes over one
+  // reference. Frames of the dialect's own making set `frame.port` to link::kNoPort.
+  enum class Way : std::uint8_t { kPort, kFlooded, kNowhere };  // kNowhere: it would go back where it came from
+  Way forward(MacAddress to, const link::Frame& frame);
+  // To another folding thread, which offers it to its own dialects. Takes over one reference.
+  void hand_over(std::uint16_t thread, const link::Frame& frame) {
+    send(static_cast<link::PortNumber>(ports_ + thread), {frame, {}});
+  }
+
+  // Gives the ports what is queued; called by the pipeline after each burst. True if nothing is left over.
+  bool flush();
+
+  Nanoseconds now() const { return now_; }  // of this burst
+  void set_now(Nanoseconds now) { now_ = now; }
+
+  link::BufferPool& pool() { return pool_; }
+  std::size_t ports() const { return ports_; }
+  link::Port& port(link::PortNumber number) { return *outputs_[number]; }
+  link::PortNumber port_of(MacAddress address) const { return addresses_.find(address, now_); }
+  std::uint64_t dropped(link::PortNumber port) const { return dropped_[port].get(); }  // the port was full; any thread
+
+ private:
+  void drop(link::PortNumber port, const link::OutgoingFrame& frame);
+
+  link::BufferPool& pool_;
+  std::size_t ports_;
+  std::vector<link::Port*> outputs_;  // the ports, then the peers; null: not there
+  const MacTable& addresses_;
+  Nanoseconds now_ = 0;
+  std::vector<std::vector<link::OutgoingFrame>> queues_;  // by output
+  std::vector<Counter> dropped_;                          // by output
+};
+
+}  // namespace netfold::frames

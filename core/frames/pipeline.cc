@@ -1,0 +1,100 @@
+#include "frames/pipeline.h"
+
+namespace netfold::frames {
+namespace {
+
+constexpr Nanoseconds kTimeStep = kMillisecond;  // between two on_time()
+
+}  // namespace
+
+Pipeline::Pipeline(link::BufferPool& pool, PipelinePorts ports, MacTable& addresses,
+                   std::vector<std::unique_ptr<Dialect>> dialects, PipelineOptions options)
+    : ports_(std::move(ports)),
+      addresses_(addresses),
+      options_(options),
+      outbox_(pool, ports_.all, addresses, ports_.peers),
+      dialects_(std::move(dialects)),
+      counters_(ports_.all.size()),
+      is_up_(ports_.all.size(), true) {}
+
+Pipeline::~Pipeline() {
+  for (const auto& dialect : dialects_) dialect->drain(outbox_);
+}
+
+std::size_t Pipeline::pump(Nanoseconds now) {
+  outbox_.set_now(now);
+  std::size_t frames = 0;
+  for (const link::PortNumber port : ports_.receiving) frames += receive(*ports_.all[port]);
+  if (ports_.inbox != nullptr) frames += receive(*ports_.inbox);
+  if (now - time_told_ >= kTimeStep) on_time();
+  return frames;
+}
+
+std::size_t Pipeline::receive(link::Port& from) {
+  std::array<link::Frame, kBurst> frames;
+  const std::size_t count = from.receive(frames);
+  const bool is_handed_over = &from == ports_.inbox;
+  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(frames[i].bytes);
+  for (std::size_t i = 0; i < count; ++i) handle(frames[i], is_handed_over);
+  if (count > 0) {
+    for (const auto& dialect : dialects_) dialect->on_burst_end(outbox_);
+  }
+  outbox_.flush();
+  return count;
+}
+
+void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
+  PortCounters& counters = counters_[frame.port];
+  ParsedFrame parsed;
+  const Flaw flaw = parse(frame, options_.parse, parsed);
+  if (!is_handed_over) {  // else the thread that received it has done this
+    counters.received.add(1);
+    counters.received_bytes.add(frame.size_bytes);
+    if (flaw != Flaw::kNone) counters.flaws[static_cast<std::size_t>(flaw)].add(1);
+    if (ends_here(flaw)) return drop(frame);
+    addresses_.learn(parsed.from, frame.port, outbox_.now());
+    if (parsed.to.is_reserved()) return counters.filtered.add(1), drop(frame);
+    if (belongs_elsewhere(parsed)) return counters.handed_over.add(1);
+  }
+  for (const auto& dialect : dialects_) {
+    switch (dialect->offer(parsed, outbox_)) {
+      case Answer::kNotMine: continue;
+      case Answer::kTaken: return counters.taken.add(1);
+      case Answer::kDropped: return counters.dropped.add(1), drop(frame);
+      case Answer::kForward: break;
+    }
+    break;
+  }
+  switch (outbox_.forward(parsed.to, frame)) {
+    case Outbox::Way::kPort: return counters.forwarded.add(1);
+    case Outbox::Way::kFlooded: return counters.flooded.add(1);
+    case Outbox::Way::kNowhere: return counters.filtered.add(1);
+  }
+}
+
+bool Pipeline::belongs_elsewhere(const ParsedFrame& frame) {
+  if (options_.threads == 1 && options_.thread == 0) return false;
+  for (const auto& dialect : dialects_) {
+    if (!dialect->recognises(frame)) continue;
+    const std::uint16_t thread = dialect->thread_of(frame, options_.threads);
+    if (thread == options_.thread) return false;
+    outbox_.hand_over(thread, frame.frame);
+    return true;
+  }
+  return false;
+}
+
+void Pipeline::on_time() {
+  time_told_ = outbox_.now();
+  for (link::PortNumber port = 0; port < ports_.all.size(); ++port) {
+    const bool is_up = ports_.all[port]->is_up();
+    if (is_up == is_up_[port]) continue;
+    is_up_[port] = is_up;
+    if (!is_up) addresses_.forget_port(port);
+    for (const auto& dialect : dialects_) dialect->on_port(port, is_up, outbox_);
+  }
+  for (const auto& dialect : dialects_) dialect->on_time(time_told_, outbox_);
+  outbox_.flush();
+}
+
+}  // namespace netfold::frames

@@ -1,0 +1,82 @@
+// What one thread of the frame switch does with each burst of frames, in the stages of allreduce-switch (section IV):
+//
+//   receive -> parse -> learn -> offer to the dialects -> (fold) -> forward what is nobody's -> send
+//
+// No thread and no clock: a thread drives it over DPDK ports, tests over ports in memory. After each burst of at most
+// kBurst frames everything is sent, so no frame waits for more than one burst of another kind.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/counter.h"
+#include "frames/dialect.h"
+#include "frames/headers.h"
+#include "frames/mac_table.h"
+#include "frames/outbox.h"
+
+namespace netfold::frames {
+
+constexpr std::uint16_t kNoFolding = 0xffff;
+
+struct PipelineOptions {
+  ParseOptions parse;
+  // Folding threads of the switch, and which one this is; kNoFolding: it receives for others.
+  std::uint16_t threads = 1, thread = 0;
+};
+
+// All of the switch's ports; those this thread receives from; where other threads hand it frames (may be null).
+struct PipelinePorts {
+  std::vector<link::Port*> all;
+  std::vector<link::PortNumber> receiving;
+  std::vector<link::Port*> peers;  // to the other folding threads, by number; null for itself
+  link::Port* inbox = nullptr;
+};
+
+// Of one port, as one thread saw it. Every received frame is in exactly one of the others but `received`; flaws that do
+// not end a frame's way are counted besides.
+struct PortCounters {
+  Counter received, received_bytes;
+  Counter taken, forwarded, flooded, handed_over;
+  Counter filtered;  // for an address at the port it came from, or for the bridge itself
+  Counter dropped;   // by a dialect
+  std::array<Counter, static_cast<std::size_t>(Flaw::kCount)> flaws;
+};
+
+class Pipeline {
+ public:
+  static constexpr std::size_t kBurst = 32;
+
+  Pipeline(link::BufferPool& pool, PipelinePorts ports, MacTable& addresses,
+           std::vector<std::unique_ptr<Dialect>> dialects, PipelineOptions options = {});
+  ~Pipeline();
+
+  // One burst from every port, and what follows from it; returns the number of frames that came.
+  std::size_t pump(Nanoseconds now);
+
+  Outbox& outbox() { return outbox_; }
+  std::span<const std::unique_ptr<Dialect>> dialects() const { return dialects_; }
+  const PortCounters& counters(link::PortNumber port) const { return counters_[port]; }
+
+ private:
+  std::size_t receive(link::Port& from);
+  void handle(const link::Frame& frame, bool is_handed_over);
+  bool belongs_elsewhere(const ParsedFrame& frame);
+  void on_time();
+  void drop(const link::Frame& frame) { outbox_.pool().release({&frame.buffer, 1}); }
+
+  PipelinePorts ports_;
+  MacTable& addresses_;
+  PipelineOptions options_;
+  Outbox outbox_;
+  std::vector<std::unique_ptr<Dialect>> dialects_;
+  std::vector<PortCounters> counters_;  // by port
+  std::vector<bool> is_up_;             // by port, as the dialects were told
+  Nanoseconds time_told_ = 0;
+};
+
+}  // namespace netfold::frames
