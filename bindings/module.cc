@@ -9,4 +9,5 @@ NB_MODULE(_core, module) {
   bind_host_group(module);
   bind_agent(module);
   bind_schedule(module);
+  bind_sim(module);
 }
