@@ -54,19 +54,7 @@ class Shards final : public DataPlane {
     JobCounters sum;
     const auto found = jobs_.find(job);
     if (found == jobs_.end()) return sum;
-    for (const auto& part : found->second) {
-      const auto& from = part->counters;
-      sum.contributions += from.contributions.get();
-      sum.folded_chunks += from.folded_chunks.get();
-      sum.results_sent += from.results_sent.get();
-      sum.results_resent += from.results_resent.get();
-      sum.missing_sent += from.missing_sent.get();
-      sum.probes += from.probes.get();
-      sum.received_bytes += from.received_bytes.get();
-      sum.sent_bytes += from.sent_bytes.get();
-      sum.duplicates += from.duplicates.get();
-      sum.stale += from.stale.get();
-    }
+    for (const auto& part : found->second) sum += part->snapshot();
     return sum;
   }
 
@@ -122,11 +110,25 @@ std::size_t DataPlane::memory_bytes(const wire::Lease& lease) {
   return lease.shards * fold::Aggregator::memory_bytes(lease);
 }
 
+JobCounters& JobCounters::operator+=(const JobCounters& other) {
+  contributions += other.contributions;
+  folded_chunks += other.folded_chunks;
+  results_sent += other.results_sent;
+  results_resent += other.results_resent;
+  missing_sent += other.missing_sent;
+  probes += other.probes;
+  received_bytes += other.received_bytes;
+  sent_bytes += other.sent_bytes;
+  duplicates += other.duplicates;
+  stale += other.stale;
+  return *this;
+}
+
 const char* name_of(DropReason reason) {
   constexpr std::array<const char*, static_cast<std::size_t>(DropReason::kCount)> names{
       "short",           "version",     "kind",           "format",   "flags",   "length",
       "unknown_job",     "stale_epoch", "unknown_worker", "stranger", "bad_tag", "bad_slot",
-      "malformed_block", "stale_chunk", "duplicate",      "mismatch"};
+      "malformed_block", "stale_chunk", "duplicate",      "mismatch", "no_room"};
   return reason < DropReason::kCount ? names[static_cast<std::size_t>(reason)] : "unknown";
 }
 

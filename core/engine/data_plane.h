@@ -31,6 +31,7 @@ enum class DropReason : std::uint8_t {
   kStaleChunk,
   kDuplicate,
   kMismatch,
+  kNoRoom,
   kCount,
 };
 const char* name_of(DropReason reason);
@@ -38,6 +39,8 @@ const char* name_of(DropReason reason);
 struct JobCounters {
   std::uint64_t contributions = 0, folded_chunks = 0, results_sent = 0, results_resent = 0, missing_sent = 0,
                 probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0;
+
+  JobCounters& operator+=(const JobCounters& other);
 };
 
 struct DataPlaneOptions {

@@ -10,19 +10,6 @@ constexpr std::size_t kBatchesAtOnce = 16;      // a bound, so that the caller c
 constexpr std::size_t kNoticesMost = 4096;      // a batch
 constexpr std::size_t kBacklogMost = 1u << 16;  // beyond it results are dropped here; probes bring them back
 
-// What the shard counts for each verdict that is a drop.
-DropReason reason_of(fold::Verdict verdict) {
-  switch (verdict) {
-    case fold::Verdict::kDuplicate: return DropReason::kDuplicate;
-    case fold::Verdict::kStaleChunk: return DropReason::kStaleChunk;
-    case fold::Verdict::kMismatch: return DropReason::kMismatch;
-    case fold::Verdict::kMalformedBlock: return DropReason::kMalformedBlock;
-    case fold::Verdict::kBadLength: return DropReason::kLength;
-    case fold::Verdict::kBadSlot: return DropReason::kBadSlot;
-    default: return DropReason::kKind;
-  }
-}
-
 }  // namespace
 
 // Collects what the aggregator of one job wants to send; the shard sends it after the batch.
@@ -30,11 +17,11 @@ class SwitchPath::JobOutbox final : public fold::Outbox {
  public:
   JobOutbox(SwitchPath& path, ShardJob& job) : path_(path), job_(job) {}
 
-  void result_to_all(std::span<const std::byte> packet) override {
+  void result_to_all(std::uint32_t, std::span<const std::byte> packet) override {
     if (job_.results.empty()) path_.busy_.push_back(&job_);
     job_.results.push_back(packet);
   }
-  void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) override {
+  void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
     job_.counters.results_resent.add(1);
     path_.queue(job_, job_.admission.workers[worker], packet);
   }
@@ -58,13 +45,8 @@ class SwitchPath::JobOutbox final : public fold::Outbox {
   ShardJob& job_;
 };
 
-ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard)
-    : admission(admitted), aggregator(admitted.lease, shard) {
-  results.reserve(admitted.lease.slots);
-}
-
 SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch)
-    : link_(std::move(link)), on_mismatch_(std::move(on_mismatch)), jobs_(jobs_max) {
+    : link_(std::move(link)), on_mismatch_(std::move(on_mismatch)), desk_(jobs_max) {
   busy_.reserve(jobs_max);
   notices_.reserve(kNoticesMost);
   sending_.reserve(kNoticesMost);
@@ -83,8 +65,8 @@ void SwitchPath::pump() {
 }
 
 void SwitchPath::place(std::uint16_t id, ShardJob* job) {
-  if (jobs_[id] != nullptr) backlog_.clear();  // may point into the job that goes; workers probe for what they miss
-  jobs_[id] = job;
+  if (desk_.job(id) != nullptr) backlog_.clear();  // may point into the job that goes; workers probe for what they miss
+  desk_.place(id, job);
 }
 
 link::LinkStats SwitchPath::link_stats() const {
@@ -92,44 +74,12 @@ link::LinkStats SwitchPath::link_stats() const {
           link_stats_[3].get(), link_stats_[4].get(), link_stats_[5].get()};
 }
 
-ShardJob* SwitchPath::admit_packet(const link::Incoming& datagram, const wire::Packet& packet) {
-  const wire::Header& header = packet.header;
-  ShardJob* const job = header.job < jobs_.size() ? jobs_[header.job] : nullptr;
-  if (job == nullptr || job->has_failed) return drop(DropReason::kUnknownJob), nullptr;
-  const wire::Lease& lease = job->admission.lease;
-  if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
-  if (header.worker >= lease.world) return drop(DropReason::kUnknownWorker), nullptr;
-  if (!(job->admission.workers[header.worker] == datagram.from)) return drop(DropReason::kStranger), nullptr;
-  const auto covered = datagram.bytes.first(datagram.bytes.size() - packet.tag.size());
-  if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
-    return drop(DropReason::kBadTag), nullptr;
-  }
-  return job;
-}
-
 void SwitchPath::handle(const link::Incoming& datagram) {
   wire::Packet packet;
-  if (const wire::ParseError error = wire::parse(datagram.bytes, packet); error != wire::ParseError::kNone) {
-    return drop(static_cast<DropReason>(static_cast<int>(error) - 1));  // kNone is no drop reason
-  }
-  ShardJob* const job = admit_packet(datagram, packet);
+  ShardJob* const job = desk_.admit(datagram.bytes, datagram.from, packet);
   if (job == nullptr) return;
   JobOutbox outbox(*this, *job);
-  if (packet.header.kind == wire::Kind::kProbe) job->counters.probes.add(1);
-  count(*job, job->aggregator.on_packet(packet, outbox), datagram.bytes.size());
-}
-
-void SwitchPath::count(ShardJob& job, fold::Verdict verdict, std::size_t size_bytes) {
-  job.counters.received_bytes.add(size_bytes);
-  switch (verdict) {
-    case fold::Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
-    case fold::Verdict::kKept: job.counters.contributions.add(1); return;
-    case fold::Verdict::kAnswered: return;
-    case fold::Verdict::kDuplicate: job.counters.duplicates.add(1); break;
-    case fold::Verdict::kStaleChunk: job.counters.stale.add(1); break;
-    default: break;
-  }
-  drop(reason_of(verdict));
+  desk_.count(*job, job->aggregator.on_packet(packet, outbox), datagram.bytes.size());
 }
 
 void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {

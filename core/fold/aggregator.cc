@@ -54,27 +54,34 @@ std::string describe(const Header& header) {
 
 }  // namespace
 
-Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard)
+Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads)
     : lease_(lease),
       shard_(shard),
+      payloads_are_(payloads),
+      shard_bits_(std::countr_zero(lease.shards)),
       arrival_words_(words_for(lease.world)),
       slots_(slots_of_a_shard(lease)),
       arrivals_(slots_.size() * arrival_words_),
-      payloads_(slots_.size() * lease.world * payload_stride(lease)),
-      results_(slots_.size() * result_stride(lease)),
+      inputs_(slots_.size() * lease.world),
+      payloads_(payloads == Payloads::kLent ? 0 : inputs_.size() * payload_stride(lease)),
+      results_(payloads == Payloads::kLent ? 0 : slots_.size() * result_stride(lease)),
       gap_checked_(lease.world, lease.first_chunk_of(shard)),
-      fold_inputs_(lease.world),
       folder_(elements_max(lease), lease.world) {
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
   assert(lease.world > 0 && shard < lease.shards);
   std::uint32_t chunk = lease.first_chunk_of(shard);
-  for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) slots_[index_of(chunk)].chunk = chunk;
+  for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) {
+    Slot& slot = slots_[place_of(chunk)];
+    slot.chunk = chunk;
+    if (!results_.empty()) slot.result = results_.data() + place_of(chunk) * result_stride(lease);
+  }
 }
 
-std::size_t Aggregator::memory_bytes(const wire::Lease& lease) {
-  const std::size_t slots = slots_of_a_shard(lease);
-  return slots * (sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) + lease.world * payload_stride(lease) +
-                  result_stride(lease));
+std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads) {
+  const std::size_t own = sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) + lease.world * sizeof(void*);
+  const std::size_t copies =
+      payloads == Payloads::kLent ? 0 : lease.world * payload_stride(lease) + result_stride(lease);
+  return slots_of_a_shard(lease) * (own + copies);
 }
 
 Verdict Aggregator::on_packet(const wire::Packet& packet, Outbox& outbox) {
@@ -93,7 +100,7 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, Outbox& outbox) 
   if (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp)) {
     return Verdict::kBadLength;
   }
-  const std::uint32_t index = index_of(header.chunk);
+  const std::uint32_t index = place_of(header.chunk);
   Slot& slot = slots_[index];
   if (header.chunk != slot.chunk) {
     const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
@@ -111,7 +118,15 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, Outbox& outbox) 
     return Verdict::kMismatch;
   }
 
-  std::memcpy(payload_of(index, header.worker), packet.payload.data(), packet.payload.size());
+  if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
+    slot.result = outbox.room_for_result(index, result_bytes(slot.first));
+    if (slot.result == nullptr) {
+      slot.has_result =
+          false;  // the room of the round before is gone; all ranks are in the next, so all have its result
+      return Verdict::kNoRoom;
+    }
+  }
+  inputs_[std::size_t{index} * lease_.world + header.worker] = keep(index, header.worker, packet.payload);
   arrivals_[index * arrival_words_ + header.worker / 64] |= std::uint64_t{1} << (header.worker % 64);
   ++slot.arrived;
   look_for_gaps(header.worker, header.chunk, outbox);
@@ -129,9 +144,9 @@ void Aggregator::complete(std::uint32_t index, Outbox& outbox) {
 
   const numbers::WireFormat format = lease_.wire_format(header.format);
   const std::size_t payload_bytes = numbers::encoded_bytes(format, header.count);
-  std::byte* const packet = result_of(index);
-  for (std::uint16_t rank = 0; rank < lease_.world; ++rank) fold_inputs_[rank] = payload_of(index, rank);
-  folder_.fold(format, fold_inputs_, header.count, packet + wire::kHeaderBytes);
+  std::byte* const packet = slot.result;
+  folder_.fold(format, std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world), header.count,
+               packet + wire::kHeaderBytes);
 
   const wire::HeaderBytes head = wire::emit(header);
   std::memcpy(packet, head.data(), head.size());
@@ -146,14 +161,14 @@ void Aggregator::complete(std::uint32_t index, Outbox& outbox) {
   slot.chunk += lease_.slots;
   slot.arrived = 0;
   std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
-  outbox.result_to_all({packet, slot.result_bytes});
+  outbox.result_to_all(index, {packet, slot.result_bytes});
 }
 
 Verdict Aggregator::on_probe(const Header& header, Outbox& outbox) {
-  const std::uint32_t index = index_of(header.chunk);
+  const std::uint32_t index = place_of(header.chunk);
   const Slot& slot = slots_[index];
   if (slot.has_result && header.chunk == slot.chunk - lease_.slots) {
-    outbox.result_to_one(header.worker, {result_of(index), slot.result_bytes});
+    outbox.result_to_one(header.worker, index, {slot.result, slot.result_bytes});
     return Verdict::kAnswered;
   }
   if (header.chunk != slot.chunk) return Verdict::kStaleChunk;
@@ -174,7 +189,7 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox
            static_cast<std::int32_t>(wire::kReorderSlackChunks * lease_.shards);
   };
   for (int notices = 0; is_overtaken(checked) && notices < kNoticesAtOnce; checked += lease_.shards) {
-    const std::uint32_t index = index_of(checked);
+    const std::uint32_t index = place_of(checked);
     if (slots_[index].chunk == checked && !has_arrived(index, worker)) {
       send_notice(Kind::kMissing, worker, worker, checked, outbox);
       ++notices;
@@ -202,12 +217,17 @@ void Aggregator::report_mismatch(const Slot& slot, const Header& header, Outbox&
                               header.worker, describe(header), header.chunk, slot.first.worker, describe(slot.first)));
 }
 
-std::byte* Aggregator::payload_of(std::uint32_t index, std::uint16_t worker) {
-  return payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
+// Where the payload lies from now on until it is folded.
+const std::byte* Aggregator::keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload) {
+  if (payloads_are_ == Payloads::kLent) return payload.data();
+  std::byte* const copy = payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
+  std::memcpy(copy, payload.data(), payload.size());
+  return copy;
 }
 
-std::byte* Aggregator::result_of(std::uint32_t index) {
-  return results_.data() + index * result_stride(lease_);
+std::size_t Aggregator::result_bytes(const Header& header) const {
+  return wire::kHeaderBytes + numbers::encoded_bytes(lease_.wire_format(header.format), header.count) +
+         (lease_.key ? wire::kTagBytes : 0);
 }
 
 bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {

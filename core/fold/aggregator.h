@@ -34,36 +34,51 @@ enum class Verdict : std::uint8_t {
   kBadLength,       // payload and count disagree, or the payload is longer than the lease allows
   kBadSlot,         // slot and chunk disagree, or the slot is another shard's
   kBadKind,         // a packet that only a switch sends
+  kNoRoom,          // the outbox has no memory for the result; the sender's probe will bring the contribution back
 };
 
 // Where an Aggregator puts what it wants to send.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // A whole result packet; it stays valid, though its content moves on, as long as the Aggregator lives.
-  virtual void result_to_all(std::span<const std::byte> packet) = 0;
-  virtual void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) = 0;
+  // A whole result packet of place `place`. If payloads are copied it stays valid, though its content moves on, as long
+  // as the Aggregator lives; if they are lent it lies in the room that the outbox gave, and the payloads of that place
+  // are the lender's again.
+  virtual void result_to_all(std::uint32_t place, std::span<const std::byte> packet) = 0;
+  virtual void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) = 0;
+  // Where payloads are lent, memory for the next result of `place`, valid until that is asked for again; null if there
+  // is none at the moment.
+  virtual std::byte* room_for_result(std::uint32_t /*place*/, std::size_t /*size_bytes*/) { return nullptr; }
   // A short packet (missing, waiting), to be copied.
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
   // The workers disagree; `rank` differs from `first_rank`.
   virtual void mismatch(std::uint16_t rank, std::string what) = 0;
 };
 
+// What happens to the payload of a contribution that is kept: it is copied into the slot; or it stays where it is, and
+// whoever received it leaves it there until the slot's result is out.
+enum class Payloads : std::uint8_t { kCopied, kLent };
+
 class Aggregator {
  public:
-  Aggregator(const wire::Lease& lease, std::uint16_t shard);
+  Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads = Payloads::kCopied);
 
   // The packet is of this job, epoch and of a rank below lease.world; its tag, if the job has a key, has been checked.
   Verdict on_packet(const wire::Packet& packet, Outbox& outbox);
 
-  static std::size_t memory_bytes(const wire::Lease& lease);  // of one shard
+  // Places are this shard's slots, counted from 0.
+  std::uint32_t place_of(std::uint32_t chunk) const { return lease_.slot_of(chunk) >> shard_bits_; }
+  std::size_t places() const { return slots_.size(); }
+
+  static std::size_t memory_bytes(const wire::Lease& lease, Payloads payloads = Payloads::kCopied);  // of one shard
 
  private:
   struct Slot {
-    std::uint32_t chunk = 0;    // the chunk that is being gathered
-    std::uint16_t arrived = 0;  // how many ranks are in
-    bool has_result = false;    // of chunk - slots
-    wire::Header first;         // the round's first contribution: all must agree with it
+    std::uint32_t chunk = 0;      // the chunk that is being gathered
+    std::uint16_t arrived = 0;    // how many ranks are in
+    bool has_result = false;      // of chunk - slots
+    wire::Header first;           // the round's first contribution: all must agree with it
+    std::byte* result = nullptr;  // header, payload, tag
     std::uint32_t result_bytes = 0;
   };
 
@@ -74,21 +89,22 @@ class Aggregator {
   void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox);
   void report_mismatch(const Slot& slot, const wire::Header& header, Outbox& outbox);
 
-  std::uint32_t index_of(std::uint32_t chunk) const { return lease_.slot_of(chunk) / lease_.shards; }
-  std::byte* payload_of(std::uint32_t index, std::uint16_t worker);
-  std::byte* result_of(std::uint32_t index);
+  const std::byte* keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload);
+  std::size_t result_bytes(const wire::Header& header) const;
   bool has_arrived(std::uint32_t index, std::uint16_t worker) const;
   std::uint16_t lowest_missing(std::uint32_t index) const;
 
   wire::Lease lease_;
   std::uint16_t shard_;
+  Payloads payloads_are_;
+  int shard_bits_;
   std::uint32_t arrival_words_;  // 64-bit words of a slot's arrival bitmap
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> arrivals_;        // slots x arrival_words_
-  std::vector<std::byte> payloads_;            // slots x world x payload stride
-  std::vector<std::byte> results_;             // slots x result stride: header, payload, tag
-  std::vector<std::uint32_t> gap_checked_;     // by worker: chunks before this one were looked at for gaps
-  std::vector<const std::byte*> fold_inputs_;  // by rank, filled for one fold
+  std::vector<std::uint64_t> arrivals_;     // slots x arrival_words_
+  std::vector<const std::byte*> inputs_;    // slots x world: where each payload lies
+  std::vector<std::byte> payloads_;         // slots x world x payload stride; empty if they are lent
+  std::vector<std::byte> results_;          // slots x result stride; empty if payloads are lent
+  std::vector<std::uint32_t> gap_checked_;  // by worker: chunks before this one were looked at for gaps
   numbers::Folder folder_;
 };
 

@@ -32,6 +32,9 @@
 
 namespace netfold::frames {
 
+// The number of a thread that folds nothing and only receives for others.
+constexpr std::uint16_t kNoFolding = 0xffff;
+
 enum class Answer : std::uint8_t { kNotMine, kForward, kTaken, kDropped };
 
 class Dialect {

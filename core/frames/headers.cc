@@ -149,6 +149,14 @@ void write_udp_headers(const UdpFrame& fields, std::byte* at) {
   write_u16(udp + 4, static_cast<std::uint16_t>(kUdpBytes + fields.payload_bytes));
 }
 
+void set_lengths(const ParsedFrame& frame, std::size_t payload_bytes) {
+  std::byte* const ip = frame.frame.bytes + frame.content_at;
+  write_ipv4_length(ip, frame.ip.header_bytes, frame.ip.header_bytes + kUdpBytes + payload_bytes);
+  std::byte* const udp = ip + frame.ip.header_bytes;
+  write_u16(udp + 4, static_cast<std::uint16_t>(kUdpBytes + payload_bytes));
+  write_u16(udp + 6, 0);
+}
+
 void turn_into_answer(const ParsedFrame& frame, std::size_t payload_bytes) {
   std::byte* const ethernet = frame.frame.bytes;
   frame.from.write(ethernet);
@@ -157,12 +165,10 @@ void turn_into_answer(const ParsedFrame& frame, std::size_t payload_bytes) {
   ip[8] = std::byte{kAnswerTimeToLive};
   write_u32(ip + 12, frame.ip.to);
   write_u32(ip + 16, frame.ip.from);
-  write_ipv4_length(ip, frame.ip.header_bytes, frame.ip.header_bytes + kUdpBytes + payload_bytes);
   std::byte* const udp = ip + frame.ip.header_bytes;
   write_u16(udp, frame.udp.to);
   write_u16(udp + 2, frame.udp.from);
-  write_u16(udp + 4, static_cast<std::uint16_t>(kUdpBytes + payload_bytes));
-  write_u16(udp + 6, 0);
+  set_lengths(frame, payload_bytes);
 }
 
 }  // namespace netfold::frames

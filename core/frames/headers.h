@@ -120,5 +120,7 @@ void write_udp_headers(const UdpFrame& fields, std::byte* at);
 // Turns a received UDP frame's headers, tags and options kept, into those of an answer with `payload_bytes`: addresses
 // and ports change sides, lengths and the IPv4 checksum are set, the UDP checksum is 0.
 void turn_into_answer(const ParsedFrame& frame, std::size_t payload_bytes);
+// Sets the lengths and checksums of UDP and IPv4 for `payload_bytes`.
+void set_lengths(const ParsedFrame& frame, std::size_t payload_bytes);
 
 }  // namespace netfold::frames

@@ -21,8 +21,6 @@
 
 namespace netfold::frames {
 
-constexpr std::uint16_t kNoFolding = 0xffff;
-
 struct PipelineOptions {
   ParseOptions parse;
   // Folding threads of the switch, and which one this is; kNoFolding: it receives for others.

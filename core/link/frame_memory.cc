@@ -19,6 +19,19 @@ MemoryBuffer* own(Buffer* buffer) {
   return static_cast<MemoryBuffer*>(buffer);
 }
 
+std::size_t take(std::deque<Frame>& from, std::span<Frame> into) {
+  const std::size_t count = std::min(into.size(), from.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    into[i] = from.front();
+    from.pop_front();
+  }
+  return count;
+}
+
+void release_all(const std::deque<Frame>& frames, BufferPool& pool) {
+  for (const Frame& frame : frames) pool.release({&frame.buffer, 1});
+}
+
 }  // namespace
 
 MemoryPool::MemoryPool(std::size_t buffers_max, std::size_t room_bytes)
@@ -57,7 +70,7 @@ MemoryPort::MemoryPort(MemoryPool& pool, PortNumber number, std::size_t queue_ma
     : pool_(pool), number_(number), queue_max_(queue_max) {}
 
 MemoryPort::~MemoryPort() {
-  for (const Frame& frame : arrived_) pool_.release({&frame.buffer, 1});
+  release_all(arrived_, pool_);
 }
 
 bool MemoryPort::arrive(std::span<const std::byte> bytes) {
@@ -78,12 +91,8 @@ std::vector<std::vector<std::byte>> MemoryPort::fetch() {
 }
 
 std::size_t MemoryPort::receive(std::span<Frame> into) {
-  const std::size_t count = std::min(into.size(), arrived_.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    into[i] = arrived_.front();
-    arrived_.pop_front();
-    stats_.received_bytes += into[i].size_bytes;
-  }
+  const std::size_t count = take(arrived_, into);
+  for (const Frame& frame : into.first(count)) stats_.received_bytes += frame.size_bytes;
   stats_.received_frames += count;
   return count;
 }
@@ -104,6 +113,19 @@ std::size_t MemoryPort::send(std::span<const OutgoingFrame> batch) {
 
 std::string MemoryPort::name() const {
   return fmt::format("memory{}", number_);
+}
+
+MemoryHandover::~MemoryHandover() {
+  release_all(frames_, pool_);
+}
+
+std::size_t MemoryHandover::receive(std::span<Frame> into) {
+  return take(frames_, into);
+}
+
+std::size_t MemoryHandover::send(std::span<const OutgoingFrame> batch) {
+  for (const OutgoingFrame& frame : batch) frames_.push_back(frame.head);
+  return batch.size();
 }
 
 }  // namespace netfold::link

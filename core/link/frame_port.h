@@ -28,6 +28,7 @@ struct Frame {
   std::uint32_t size_bytes = 0;
   PortNumber port = kNoPort;    // where it came in
   bool checksums_good = false;  // the device has checked IPv4 and UDP
+  bool is_shared = false;       // others held references as well when it came: read it, do not write
 
   std::span<std::byte> span() const { return {bytes, size_bytes}; }
 };

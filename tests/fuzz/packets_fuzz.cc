@@ -109,35 +109,43 @@ void expect_a_right_sum(World& world, Prng& prng) {
   for (const auto& tensor : tensors) ASSERT_EQ(tensor, expected);
 }
 
-class PacketsFuzz : public testing::TestWithParam<bool> {};
+// Tagged or not, through the sockets' switch or the frame switch.
+class PacketsFuzz : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(PacketsFuzz, ChangeNoSum) {
   const std::uint64_t packets = from_environment("NETFOLD_FUZZ_PACKETS", 300'000);
   const std::uint64_t seed = from_environment("NETFOLD_FUZZ_SEED", 1);
   RecordProperty("seed", std::to_string(seed));
   SCOPED_TRACE(testing::Message() << "NETFOLD_FUZZ_SEED=" << seed);
-  World world({.world = kWorld, .tagged = GetParam(), .faults = {.loss = 0.02, .duplicate = 0.02}, .seed = seed});
+  World world({.world = kWorld,
+               .tagged = std::get<0>(GetParam()),
+               .faults = {.loss = 0.02, .duplicate = 0.02},
+               .seed = seed,
+               .frames = std::get<1>(GetParam())});
   Stranger stranger(world, seed);
   Prng prng(seed);
-  for (std::uint64_t sent = 0; sent < packets / 2; sent += kPacketsARound) {
+  for (std::uint64_t sent = 0; sent < packets / 4; sent += kPacketsARound) {
     stranger.attack(kPacketsARound);
     expect_a_right_sum(world, prng);
     if (HasFatalFailure()) return;
   }
   EXPECT_EQ(stranger.answers(), 0u) << "the switch answers nobody it does not know";
   EXPECT_TRUE(world.mismatches().empty()) << world.mismatches()[0];
-  EXPECT_GT(world.shard(0).drops(engine::DropReason::kStranger), 0u);
-  EXPECT_GT(world.shard(0).drops(engine::DropReason::kUnknownJob), 0u);
-  EXPECT_GT(world.shard(0).drops(engine::DropReason::kVersion), 0u);
+  EXPECT_GT(world.drops(engine::DropReason::kStranger), 0u);
+  EXPECT_GT(world.drops(engine::DropReason::kUnknownJob), 0u);
+  EXPECT_GT(world.drops(engine::DropReason::kVersion), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainAndTagged, PacketsFuzz, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(PlainAndTagged, PacketsFuzz, testing::Combine(testing::Bool(), testing::Bool()));
 
 // A worker of the job itself that goes mad: its own sums may be wrong or its job may fail, but nothing crashes.
-TEST(PacketsFuzz, AWorkerGoneMadCrashesNothing) {
+class MadWorker : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Switches, MadWorker, testing::Bool());
+
+TEST_P(MadWorker, CrashesNothing) {
   const std::uint64_t packets = from_environment("NETFOLD_FUZZ_PACKETS", 300'000) / 4;
   const std::uint64_t seed = from_environment("NETFOLD_FUZZ_SEED", 1);
-  World world({.world = kWorld, .seed = seed});
+  World world({.world = kWorld, .seed = seed, .frames = GetParam()});
   Prng prng(seed);
   const wire::Lease& lease = world.lease();
   for (std::uint64_t i = 0; i < packets; ++i) {
@@ -159,12 +167,12 @@ TEST(PacketsFuzz, AWorkerGoneMadCrashesNothing) {
     world.link_of(header.worker).send(std::span(&datagram, 1));
     if (i % 100 != 0) continue;
     world.run(kMillisecond);
-    world.shard(0).pump();
+    world.pump_switch();
     world.job(0).has_failed = false;  // contradictions end a job at once; here they must not end the test
   }
   std::uint64_t dropped = 0;
   for (std::size_t reason = 0; reason < static_cast<std::size_t>(engine::DropReason::kCount); ++reason) {
-    dropped += world.shard(0).drops(static_cast<engine::DropReason>(reason));
+    dropped += world.drops(static_cast<engine::DropReason>(reason));
   }
   EXPECT_GT(dropped, packets / 4);
 }

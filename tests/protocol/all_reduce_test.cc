@@ -31,8 +31,21 @@ struct Case {
   std::size_t count_max = 5000;
 };
 
+// Everything holds through the sockets' switch and through the frame switch alike.
+class AllReduce : public testing::TestWithParam<bool> {
+ protected:
+  static WorldOptions here(WorldOptions options) {
+    options.frames = GetParam();
+    return options;
+  }
+  static void expect_right_sums(Case test);
+};
+INSTANTIATE_TEST_SUITE_P(Switches, AllReduce, testing::Bool(),
+                         [](const auto& switches) { return switches.param ? "Frames" : "Sockets"; });
+
 // Several tensors of odd sizes in flight at once; every rank must end with the bits of the plain fold.
-void expect_right_sums(const Case& test) {
+void AllReduce::expect_right_sums(Case test) {
+  test.options = here(test.options);
   SCOPED_TRACE(testing::Message() << "seed " << test.options.seed << " world " << test.options.world << " slots "
                                   << test.options.slots << " shards " << test.options.shards);
   World world(test.options);
@@ -54,14 +67,14 @@ void expect_right_sums(const Case& test) {
   }
 }
 
-TEST(AllReduce, IsRightOnACleanNetwork) {
+TEST_P(AllReduce, IsRightOnACleanNetwork) {
   for (const std::uint16_t world : {1, 2, 3, 4, 5, 7, 8, 16}) {
     expect_right_sums({.options = {.world = world, .seed = world}});
   }
 }
 
-TEST(AllReduce, SendsEachContributionOnceOnACleanNetwork) {
-  World world({.world = 4, .payload_bytes = 1456});
+TEST_P(AllReduce, SendsEachContributionOnceOnACleanNetwork) {
+  World world(here({.world = 4, .payload_bytes = 1456}));
   Prng prng(1);
   auto tensors = random_tensors(4, 364 * 100, prng);
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(rank, in_place(tensors[rank]));
@@ -72,7 +85,7 @@ TEST(AllReduce, SendsEachContributionOnceOnACleanNetwork) {
   }
 }
 
-TEST(AllReduce, IsRightWhateverTheNetworkDoes) {
+TEST_P(AllReduce, IsRightWhateverTheNetworkDoes) {
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     Prng prng(seed);
     Case test;
@@ -93,7 +106,7 @@ TEST(AllReduce, IsRightWhateverTheNetworkDoes) {
 }
 
 // Few slots and packets held back for long: duplicates of rounds long past arrive all the time.
-TEST(AllReduce, LateDuplicatesOfEarlierRoundsChangeNothing) {
+TEST_P(AllReduce, LateDuplicatesOfEarlierRoundsChangeNothing) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Case test;
     test.options = {.world = 3, .slots = 4, .payload_bytes = 64, .seed = seed};
@@ -104,7 +117,7 @@ TEST(AllReduce, LateDuplicatesOfEarlierRoundsChangeNothing) {
   }
 }
 
-TEST(AllReduce, ChunkNumbersWrap) {
+TEST_P(AllReduce, ChunkNumbersWrap) {
   for (const std::uint32_t first_chunk : {0xffffffffu, 0xfffffff0u, 0xffffff01u, 0x7ffffff3u}) {
     for (const std::uint16_t shards : {1, 2, 4}) {
       expect_right_sums({.options = {.world = 3,
@@ -118,9 +131,9 @@ TEST(AllReduce, ChunkNumbersWrap) {
   }
 }
 
-TEST(AllReduce, BfpGivesTheSameBitsOnEveryRank) {
+TEST_P(AllReduce, BfpGivesTheSameBitsOnEveryRank) {
   World world(
-      {.world = 5, .payload_bytes = 255, .faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1}, .seed = 9});
+      here({.world = 5, .payload_bytes = 255, .faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1}, .seed = 9}));
   Prng prng(9);
   auto tensors = random_tensors(5, 4321, prng);
   for (std::uint16_t rank = 0; rank < 5; ++rank) {
@@ -130,8 +143,8 @@ TEST(AllReduce, BfpGivesTheSameBitsOnEveryRank) {
   for (std::uint16_t rank = 1; rank < 5; ++rank) EXPECT_EQ(tensors[0], tensors[rank]);
 }
 
-TEST(AllReduce, WorkersThatDisagreeOnALengthAreToldBoth) {
-  World world({.world = 2});
+TEST_P(AllReduce, WorkersThatDisagreeOnALengthAreToldBoth) {
+  World world(here({.world = 2}));
   std::vector<float> a(100, 1.0f), b(200, 2.0f);
   world.submit(0, in_place(a));
   world.submit(1, in_place(b));
@@ -144,8 +157,8 @@ TEST(AllReduce, WorkersThatDisagreeOnALengthAreToldBoth) {
   EXPECT_EQ(b, std::vector<float>(200, 2.0f));
 }
 
-TEST(AllReduce, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
-  World world({.world = 3, .slots = 8});
+TEST_P(AllReduce, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
+  World world(here({.world = 3, .slots = 8}));
   Prng prng(4);
   auto tensors = random_tensors(3, 5000, prng);
   const auto before = tensors;
@@ -164,8 +177,8 @@ TEST(AllReduce, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
   }
 }
 
-TEST(AllReduce, ADeadSwitchIsNamed) {
-  World world({.world = 2, .faults = {.loss = 0.999}});
+TEST_P(AllReduce, ADeadSwitchIsNamed) {
+  World world(here({.world = 2, .faults = {.loss = 0.999}}));
   std::vector<float> a(50, 1.0f), b(50, 2.0f);
   world.submit(0, in_place(a));
   world.submit(1, in_place(b));

@@ -27,13 +27,16 @@ World::World(WorldOptions options) {
   for (std::uint16_t rank = 0; rank < options.world; ++rank) {
     admission.workers.push_back({0, static_cast<std::uint16_t>(kWorkerPort + rank)});
   }
+  const auto on_mismatch = [this](std::uint16_t, std::uint16_t, int, std::string what) {
+    mismatches_.push_back(std::move(what));
+  };
+  if (options.frames) frames_ = std::make_unique<FrameSwitch>(network_, kSwitchPort, admission, on_mismatch);
   for (std::uint16_t index = 0; index < options.shards; ++index) {
     const auto port = static_cast<std::uint16_t>(kSwitchPort + index);
     addresses.push_back({0, port});
+    if (frames_) continue;
     jobs_.push_back(std::make_unique<engine::ShardJob>(admission, index));
-    shards_.push_back(std::make_unique<engine::SwitchPath>(
-        network_.open(port), 8,
-        [this](std::uint16_t, std::uint16_t, int, std::string what) { mismatches_.push_back(std::move(what)); }));
+    shards_.push_back(std::make_unique<engine::SwitchPath>(network_.open(port), 8, on_mismatch));
     shards_.back()->place(kJob, jobs_.back().get());
   }
   for (std::uint16_t rank = 0; rank < options.world; ++rank) {
@@ -50,6 +53,12 @@ World::World(WorldOptions options) {
 void World::submit(std::uint16_t rank, const engine::AllReduce& request) {
   Worker& worker = workers_[rank];
   worker.stream->submit(std::make_unique<engine::Operation>(++worker.submitted, request, lease_), time_);
+}
+
+std::uint64_t World::drops(engine::DropReason reason) const {
+  std::uint64_t sum = frames_ ? frames_->drops(reason) : 0;
+  for (const auto& shard : shards_) sum += shard->drops(reason);
+  return sum;
 }
 
 bool World::is_done() const {
@@ -73,8 +82,13 @@ bool World::step() {
     worker.stream->pump(time_);
     worker.finished += worker.stream->take_finished().size();
   }
-  for (const auto& shard : shards_) shard->pump();
+  pump_switch();
   return moved() != before;
+}
+
+void World::pump_switch() {
+  for (const auto& shard : shards_) shard->pump();
+  if (frames_) frames_->pump(time_);
 }
 
 bool World::run(Nanoseconds limit) {

@@ -10,6 +10,7 @@
 #include "engine/switch_path.h"
 #include "link/fault_injector.h"
 #include "link/memory.h"
+#include "protocol/frame_switch.h"
 
 namespace netfold::tests {
 
@@ -24,6 +25,7 @@ struct WorldOptions {
   std::uint32_t first_chunk = 0;
   link::Faults faults = {};
   std::uint64_t seed = 1;
+  bool frames = false;  // through the frame switch, not the sockets'
 };
 
 class World {
@@ -32,12 +34,14 @@ class World {
 
   // Runs until every submitted all-reduce is done on every rank, at most `limit` of virtual time. True if done.
   bool run(Nanoseconds limit);
+  void pump_switch();
   void submit(std::uint16_t rank, const engine::AllReduce& request);
 
   engine::Stream& worker(std::uint16_t rank) { return *workers_[rank].stream; }
   link::Link& link_of(std::uint16_t rank) { return *workers_[rank].link; }
-  engine::SwitchPath& shard(std::uint16_t index) { return *shards_[index]; }
-  engine::ShardJob& job(std::uint16_t index) { return *jobs_[index]; }
+  std::uint64_t drops(engine::DropReason reason) const;
+  engine::ShardJob& job(std::uint16_t index) { return frames_ ? frames_->job(index) : *jobs_[index]; }
+  FrameSwitch* frames() { return frames_.get(); }
   link::MemoryNetwork& network() { return network_; }
   const wire::Lease& lease() const { return lease_; }
   Nanoseconds time() const { return time_; }
@@ -60,7 +64,8 @@ class World {
   link::MemoryNetwork network_;
   Nanoseconds time_ = kSecond;
   std::vector<std::unique_ptr<engine::ShardJob>> jobs_;
-  std::vector<std::unique_ptr<engine::SwitchPath>> shards_;
+  std::vector<std::unique_ptr<engine::SwitchPath>> shards_;  // these two, or frames_
+  std::unique_ptr<FrameSwitch> frames_;
   std::vector<Worker> workers_;
   std::vector<std::string> mismatches_;
 };

@@ -23,8 +23,10 @@ class Recorder final : public Outbox {
     std::vector<float> elements;
   };
 
-  void result_to_all(std::span<const std::byte> packet) override { record(-1, packet); }
-  void result_to_one(std::uint16_t worker, std::span<const std::byte> packet) override { record(worker, packet); }
+  void result_to_all(std::uint32_t, std::span<const std::byte> packet) override { record(-1, packet); }
+  void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
+    record(worker, packet);
+  }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override { record(worker, packet); }
   void mismatch(std::uint16_t rank, std::string what) override { mismatches.emplace_back(rank, std::move(what)); }
 

@@ -1,0 +1,72 @@
+#include "engine/packet_desk.h"
+
+namespace netfold::engine {
+namespace {
+
+// What is counted for each verdict that is a drop.
+DropReason reason_of(fold::Verdict verdict) {
+  switch (verdict) {
+    case fold::Verdict::kDuplicate: return DropReason::kDuplicate;
+    case fold::Verdict::kStaleChunk: return DropReason::kStaleChunk;
+    case fold::Verdict::kMismatch: return DropReason::kMismatch;
+    case fold::Verdict::kMalformedBlock: return DropReason::kMalformedBlock;
+    case fold::Verdict::kBadLength: return DropReason::kLength;
+    case fold::Verdict::kBadSlot: return DropReason::kBadSlot;
+    case fold::Verdict::kNoRoom: return DropReason::kNoRoom;
+    default: return DropReason::kKind;
+  }
+}
+
+}  // namespace
+
+ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard, fold::Payloads payloads)
+    : admission(admitted), aggregator(admitted.lease, shard, payloads) {
+  results.reserve(admitted.lease.slots);
+}
+
+JobCounters ShardJob::snapshot() const {
+  return {counters.contributions.get(),  counters.folded_chunks.get(), counters.results_sent.get(),
+          counters.results_resent.get(), counters.missing_sent.get(),  counters.probes.get(),
+          counters.received_bytes.get(), counters.sent_bytes.get(),    counters.duplicates.get(),
+          counters.stale.get()};
+}
+
+ShardJob* PacketDesk::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
+  if (const wire::ParseError error = wire::parse(bytes, packet); error != wire::ParseError::kNone) {
+    drop(static_cast<DropReason>(static_cast<int>(error) - 1));  // kNone is no drop reason
+    return nullptr;
+  }
+  ShardJob* const job = job_of(bytes, from, packet);
+  if (job != nullptr && packet.header.kind == wire::Kind::kProbe) job->counters.probes.add(1);
+  return job;
+}
+
+ShardJob* PacketDesk::job_of(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
+  const wire::Header& header = packet.header;
+  ShardJob* const found = job(header.job);
+  if (found == nullptr || found->has_failed) return drop(DropReason::kUnknownJob), nullptr;
+  const wire::Lease& lease = found->admission.lease;
+  if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
+  if (header.worker >= lease.world) return drop(DropReason::kUnknownWorker), nullptr;
+  if (!(found->admission.workers[header.worker] == from)) return drop(DropReason::kStranger), nullptr;
+  const auto covered = bytes.first(bytes.size() - packet.tag.size());
+  if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
+    return drop(DropReason::kBadTag), nullptr;
+  }
+  return found;
+}
+
+void PacketDesk::count(ShardJob& job, fold::Verdict verdict, std::size_t size_bytes) {
+  job.counters.received_bytes.add(size_bytes);
+  switch (verdict) {
+    case fold::Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
+    case fold::Verdict::kKept: job.counters.contributions.add(1); return;
+    case fold::Verdict::kAnswered: return;
+    case fold::Verdict::kDuplicate: job.counters.duplicates.add(1); break;
+    case fold::Verdict::kStaleChunk: job.counters.stale.add(1); break;
+    default: break;
+  }
+  drop(reason_of(verdict));
+}
+
+}  // namespace netfold::engine
