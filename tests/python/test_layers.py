@@ -30,7 +30,8 @@ PYTHON_MAY_IMPORT = {
     "torch": {"chooser", "topology"},
     "bench": {"torch", "lab", "schedules", "chooser", "topology"},
     "demo": {"torch", "bench", "lab"},
-    "cli": {"torch", "bench", "lab", "demo", "schedules", "chooser", "topology"},
+    "plan": {"bench", "lab", "schedules", "chooser", "topology"},
+    "cli": {"torch", "bench", "lab", "demo", "plan", "schedules", "chooser", "topology"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames"}

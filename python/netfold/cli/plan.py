@@ -1,0 +1,105 @@
+"""`netfold plan`: how long a training step takes on a cluster, why, and what a change would bring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from netfold.lab.errors import UsageError
+from netfold.lab.guard import sentences
+
+DEFAULT = "step"
+EXAMPLES = """
+Examples:
+
+  netfold plan --model mlp --layers 20 --width 2048 --batch 448 --nodes 3..32 --picture scaling.png
+"""
+
+
+class Plans(TyperGroup):
+    """A group whose command may be left out (`netfold plan cluster.yaml`), or written as an option (`--calibrate`)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in its place."""
+        first = args[0] if args else "--help"
+        if first.startswith("--") and first[2:] in self.commands:
+            args = [first[2:], *args[1:]]
+        elif first not in (*self.commands, "--help"):
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+plan_app = typer.Typer(cls=Plans, no_args_is_help=True, epilog=EXAMPLES)
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@plan_app.callback()
+def plan() -> None:
+    """How long a training step takes on a cluster, why, and what a change would bring."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add `plan` to the program."""
+    app.add_typer(plan_app, name="plan")
+
+
+@plan_app.command(name=DEFAULT, epilog=EXAMPLES)
+def step(
+    model: Annotated[str, typer.Option(help="mlp, resnet50, ..., or package.module:callable@SHAPE.")] = "resnet50",
+    layers: Annotated[int, typer.Option(help="mlp: layers.")] = 20,
+    width: Annotated[int, typer.Option(help="mlp: width of a layer.")] = 2048,
+    batch: Annotated[int, typer.Option(help="Samples a worker and step.")] = 64,
+    nodes: Annotated[str, typer.Option(help="Without a cluster: how many, as 3..32 or 4,8,16.")] = "",
+    algorithm: Annotated[
+        str, typer.Option(help="Which to compare, with commas; all where none is named.")
+    ] = "ring,halving-doubling,in-network",
+    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/plan.html"),
+    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
+    json: Json = False,
+) -> None:
+    """The step of a cluster; without one, the closed forms over numbers of nodes."""
+    with sentences():
+        from netfold.plan.models.zoo import model_of
+        from netfold.plan.report import charts
+
+        charts.check_picture(picture)
+        trained = model_of(model, layers, width)
+        if not nodes:
+            raise UsageError("name a cluster file, or --nodes for the closed forms, as --nodes 3..32")
+        _closed_forms(trained, batch, nodes, algorithm, page, picture, json)
+
+
+def _closed_forms(
+    model: Any, batch: int, nodes: str, algorithm: str, page: Path, picture: Path | None, json: bool
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from netfold.bench.report import envelope, print_json
+    from netfold.plan.analytic import allreduce, scaling
+    from netfold.plan.report import scaling as told
+
+    counts = scaling.nodes_of(nodes)
+    wanted = [name for name in algorithm.split(",") if name]
+    known = allreduce.algorithms(2)
+    if strange := [name for name in wanted if name not in known]:
+        raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
+    points = scaling.points(model, batch, counts, wanted)
+    told.write(page, points, model, batch)
+    if picture is not None:
+        told.draw(picture, points, f"{model.name}, batch {batch}")
+    if json:
+        parameters = {"model": model.name, "layers": len(model.layers), "batch": batch, "nodes": counts}
+        print_json(envelope("plan", parameters | {"algorithm": wanted}, [point.entry() for point in points]))
+        return
+    table = Table(title=f"{model.name}, batch {batch}: milliseconds of a step")
+    for head in told.HEADS:
+        table.add_column(head, justify="left" if head == "system" else "right", no_wrap=head == "system")
+    for row in told.rows(points, sorted({counts[0], counts[-1]})):
+        table.add_row(*row)
+    Console().print(table)
+    for written in filter(None, (page, picture)):
+        Console().print(f"written: {written.resolve()}", highlight=False, soft_wrap=True)

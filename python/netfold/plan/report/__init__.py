@@ -1,0 +1,1 @@
+"""What the planner says, for people: a page to click through, pictures, and tables."""

@@ -1,0 +1,74 @@
+"""Lines and bars, for a page (plotly) or a file (matplotlib), from the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from netfold.lab.errors import UsageError
+from netfold.plan.report.page import COLOURS
+
+FORMATS = (".png", ".svg", ".pdf")
+Line = Sequence[tuple[float, float]]
+SIZE_INCHES = (7, 4.5)
+
+
+def check_picture(path: Path | None) -> None:
+    """Raises UsageError where its ending is no format."""
+    if path is not None and path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--picture ends in {', '.join(FORMATS)}, not {path.suffix or 'nothing'}")
+
+
+def lines(named: Mapping[str, Line], x: str, y: str, title: str = "", dashed: Sequence[str] = (), log: str = "") -> Any:
+    """A plotly figure. `log` names the axes that are logarithmic: "x", "y", "xy"."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for name, points in named.items():
+        dash = "dash" if name in dashed else "solid"
+        xs, ys = zip(*points, strict=True)
+        mode = "lines" if name in dashed else "lines+markers"
+        figure.add_trace(go.Scatter(x=xs, y=ys, name=name, mode=mode, line={"dash": dash}))
+    figure.update_layout(title=title, xaxis_title=x, yaxis_title=y)
+    for axis in log:
+        figure.update_layout({f"{axis}axis_type": "log"})
+    return figure
+
+
+def bars(parts: Mapping[str, Sequence[float]], names: Sequence[str], y: str, title: str = "") -> Any:
+    """Stacked bars, one a name, of parts that add up."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure([go.Bar(name=part, x=list(names), y=list(values)) for part, values in parts.items()])
+    figure.update_layout(barmode="stack", title=title, yaxis_title=y)
+    return figure
+
+
+def draw_lines(
+    panels: Mapping[str, Mapping[str, Line]], x: str, y: str, path: Path, dashed: Sequence[str] = (), log: str = ""
+) -> None:
+    """A file with a panel a title, side by side. Raises OSError where it cannot be written."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    width, height = SIZE_INCHES
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(width * len(panels), height), squeeze=False)
+    for axis, (title, named) in zip(axes[0], panels.items(), strict=True):
+        for colour, (name, points) in zip(COLOURS * len(named), named.items(), strict=False):
+            style = "k--" if name in dashed else "o-"
+            more = {} if name in dashed else {"color": colour, "markersize": 4}
+            axis.plot(*zip(*points, strict=True), style, label=name, **more)
+        axis.set(xlabel=x, ylabel=y, title=title)
+        if "x" in log:
+            axis.set_xscale("log", base=2)
+        if "y" in log:
+            axis.set_yscale("log")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
