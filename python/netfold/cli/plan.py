@@ -55,7 +55,7 @@ def step(
     nodes: Annotated[str, typer.Option(help="Without a cluster: how many, as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Which to compare, with commas; all where none is named.")
-    ] = "ring,halving-doubling,in-network",
+    ] = "halving-doubling,in-network",
     page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/plan.html"),
     picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
     json: Json = False,

@@ -8,7 +8,7 @@
       switch-5: [...]
       ...
 
-YAML, or JSON, which is YAML too. A host is called by the address it uses in the job, or by its name. One worker runs on
+YAML, or JSON, which is YAML too. Beside the halves may stand what else the planner reads (PLANNED): one file serves both. A host is called by the address it uses in the job, or by its name. One worker runs on
 each; a machine with several network cards is a host for each of them, by address.
 """
 
@@ -26,6 +26,7 @@ import yaml
 from netfold.topology.wiring import BIGRAPH, Wiring, check_shape
 
 HALVES = ("upper", "lower")
+PLANNED = ("name", "fabric", "servers", "compute", "software", "prices", "ranks")  # of a cluster file, netfold/plan
 NAMED_MAX = 8  # hosts in one message
 
 
@@ -77,13 +78,13 @@ class Topology:
 def read(path: str | Path) -> Topology:
     """Read a topology file. Raises ValueError that names the file and what is wrong in it."""
     try:
-        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+        content = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=Loader)
     except OSError as error:
         raise ValueError(f"the topology file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"the topology file {path} is no YAML: {' '.join(str(error).split())}") from None
     try:
-        return _topology(content)
+        return topology_of(content)
     except ValueError as error:
         raise ValueError(f"the topology file {path}: {error}") from None
 
@@ -98,11 +99,11 @@ def write(path: Path, topology: Topology) -> None:
     path.write_text(yaml.safe_dump(halves, sort_keys=False, default_flow_style=None))
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """YAML where a key that comes twice is an error: a switch would be lost without a word."""
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _mapping(loader: Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     keys = Counter(loader.construct_object(key) for key, _ in node.value)
     for key, times in keys.items():
         if times > 1:
@@ -110,11 +111,12 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
 
 
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def _topology(content: Any) -> Topology:
-    if not isinstance(content, dict) or set(content) != set(HALVES):
+def topology_of(content: Any) -> Topology:
+    """What a file's content says. Raises ValueError."""
+    if not isinstance(content, dict) or set(content) - set(PLANNED) != set(HALVES):
         raise ValueError("write `upper:` and `lower:`, and nothing else, at its top")
     switches: dict[str, list[str]] = {}
     sizes = []

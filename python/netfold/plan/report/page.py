@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-COLOURS = ("#0b6bcb", "#c2570c", "#4d7c0f", "#8f3fbf", "#b8860b", "#0f8b8d", "#d64545", "#5b6675")
+COLOURS = ("#0b6bcb", "#c2570c", "#4d7c0f", "#8f3fbf", "#b8860b", "#0f8b8d", "#d64545", "#5b6675", "#00a36c", "#e377c2")
 
 
 @dataclass(frozen=True)

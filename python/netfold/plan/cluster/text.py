@@ -1,0 +1,102 @@
+"""YAML that remembers its lines, and a schema whose errors name them."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from netfold.lab.errors import UsageError
+from netfold.topology.file import Loader
+
+Place = tuple[str | int, ...]  # keys and indices from the top
+
+
+class Text:
+    """A file's content, and the line of each of its values."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError where it cannot be read, or is no YAML."""
+        self.path = path
+        try:
+            loader = Loader(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{path} is no text in UTF-8") from None
+        try:
+            node = loader.get_single_node()
+            self.content: Any = loader.construct_document(node) if node is not None else None
+        except yaml.YAMLError as error:
+            raise UsageError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        self._lines: dict[Place, int] = {}
+        if node is not None:
+            self._remember(node, ())
+
+    def _remember(self, node: yaml.Node, place: Place) -> None:
+        self._lines[place] = node.start_mark.line + 1
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                self._remember(value, (*place, key.value))
+                self._lines[(*place, key.value)] = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode):
+            for at, value in enumerate(node.value):
+                self._remember(value, (*place, at))
+
+    def error(self, place: Place, what: str) -> UsageError:
+        """An error that names the file, the line and the value."""
+        while place and place not in self._lines:
+            place = place[:-1]
+        name = ".".join(str(each) for each in place)
+        return UsageError(f"{self.path}, line {self._lines.get(place, 1)}: {name + ': ' if name else ''}{what}")
+
+    def check(self, schema: str) -> None:
+        """Hold the content to a schema of this folder. Raises UsageError for what comes first in the file."""
+        from jsonschema import Draft202012Validator
+
+        found = list(Draft202012Validator(_schema(schema)).iter_errors(self.content))
+        if found:
+            errors = [_deepest(error) for error in found]
+            first = min(errors, key=lambda each: self._lines.get(tuple(each.absolute_path), 0))
+            raise self.error(_place(first), _sentence(first))
+
+
+@cache
+def _schema(name: str) -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+def _deepest(error: Any) -> Any:
+    """Of alternatives that all failed, the one that came furthest."""
+    from jsonschema.exceptions import best_match
+
+    return best_match([error]) or error
+
+
+def _place(error: Any) -> Place:
+    place = tuple(error.absolute_path)
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        strange = sorted(set(error.instance) - set(error.schema.get("properties", ())), key=str)
+        return (*place, *strange[:1])
+    return place
+
+
+def _sentence(error: Any) -> str:
+    wanted, given = error.validator_value, error.instance
+    if error.validator == "additionalProperties":
+        known = ", ".join(error.schema.get("properties", ()))
+        return f"is not known here; write {known}"
+    if error.validator == "required":
+        missing = [each for each in wanted if each not in given]
+        return f"{', '.join(missing)} is missing"
+    if error.validator in ("exclusiveMinimum", "minimum"):
+        return f"is {'above' if error.validator == 'exclusiveMinimum' else 'at least'} {wanted}, not {given}"
+    if error.validator == "enum":
+        return f"is one of {', '.join(map(str, wanted))}, not {given}"
+    if error.validator == "type":
+        named = {"object": "names and values", "array": "a list", "integer": "a whole number", "string": "a word"}
+        return f"is {named.get(wanted, wanted)}, not {given!r}"
+    return error.message
