@@ -100,7 +100,7 @@ def add_server(graph: Graph, name: str, layout: Layout, nics: Sequence[int]) -> 
         bridge = graph.add_node(OTHER, f"{name} PCIe switch {at}", "PCIe switch")
         graph.add_cable(bridge, sockets[each.socket], ROOT_PORT, each.root_port_bit_s, cost=across)
         own = [(next(cards), rate) for rate in each.nics_bit_s]
-        shared = [(nic, *graph.add_cable(nic, bridge, NIC_LINK, rate)) for nic, rate in own]
+        shared = [(nic, *graph.add_cable(nic, bridge, NIC_LINK, rate, cost=DEAR)) for nic, rate in own]
         for number, rate in enumerate(each.gpus_bit_s):
             gpu = graph.add_node(HOST, f"{name} GPU {len(gpus)}", "GPU")
             port = graph.add_node(OTHER, f"{graph.nodes[gpu].name} port", "port")

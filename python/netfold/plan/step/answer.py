@@ -1,0 +1,185 @@
+"""The answers: how long a step is, which algorithm wins, what limits it, and what each change would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from netfold.lab.errors import UsageError
+from netfold.plan.cluster.costs import price_of
+from netfold.plan.cluster.graph import HOST, SWITCH, Graph
+from netfold.plan.cluster.spec import Cluster
+from netfold.plan.models.layers import Model
+from netfold.plan.step import changes
+from netfold.plan.step.collectives import Contender, Net, contenders, net_of
+from netfold.plan.step.timeline import Timeline, timeline
+
+FASTER = 2.0  # how many times as fast a resource is made, to see what it limits
+NOTHING = 0.005  # less than this part of a step is no gain
+COMPUTATION, MESSAGES = "computation", "the time a message takes in software"
+HOST_FOLDING, SWITCH_FOLDING = "folding at the workers", "folding in the switches"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One algorithm on one cluster."""
+
+    contender: Contender
+    timeline: Timeline
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A kind of resource: its busiest one by name, the part of the time it is in use, and the step were it twice as
+    fast."""
+
+    role: str
+    name: str
+    busy: float
+    step_s: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a change would bring, with the algorithm that is then the best. `price`: None where nothing is priced."""
+
+    name: str
+    contender: Contender
+    timeline: Timeline
+    price: float | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All of it, the fastest algorithm first."""
+
+    cluster: Cluster
+    model: Model
+    batch: int
+    workers: int
+    outcomes: tuple[Outcome, ...]
+    limits: tuple[Limit, ...]
+    changes: tuple[Change, ...]
+    price: float | None
+
+    @property
+    def best(self) -> Outcome:
+        """The winner."""
+        return self.outcomes[0]
+
+    @property
+    def bottleneck(self) -> Limit:
+        """What would bring most, were it twice as fast."""
+        return self.limits[0]
+
+
+def outcomes(cluster: Cluster, net: Net, model: Model, batch: int, wanted: Sequence[str]) -> list[Outcome]:
+    """Every algorithm's step, the fastest first; of equal ones that with the shorter all-reduces."""
+    found = []
+    for contender in contenders(cluster, net.graph, wanted):
+        try:
+            line = timeline(
+                model,
+                batch,
+                cluster.device,
+                cluster.software.bucket_bytes,
+                lambda size, one=contender: net.seconds(one, size),
+            )
+        except ValueError as error:
+            if wanted:
+                raise UsageError(f"{contender.algorithm}: {error}") from None
+            continue
+        found.append(Outcome(contender, line))
+    if not found:
+        raise UsageError(f"none of {', '.join(wanted)} can run on {cluster.name}")
+    return sorted(found, key=lambda one: (one.timeline.total_s, one.timeline.reduce_s))
+
+
+def answer(
+    cluster: Cluster, model: Model, batch: int, wanted: Sequence[str] = (), seeds: int = 3, tell: Tell = lambda _: None
+) -> Answer:
+    """Everything asked of a cluster. `tell` hears what is done. Raises UsageError."""
+    if batch < 1:
+        raise UsageError(f"--batch is at least 1, not {batch}")
+    net = net_of(cluster, seeds)
+    if net.world < 2:
+        raise UsageError(f"{cluster.name} has one worker: nothing is exchanged")
+    tell("comparing algorithms")
+    found = outcomes(cluster, net, model, batch, wanted)
+    tell("looking for the bottleneck")
+    limits = _limits(cluster, net, model, batch, found[0])
+    changed = []
+    for name, other in changes.of(cluster):
+        tell(name)
+        best = outcomes(other, net_of(other, seeds), model, batch, wanted if "folding" not in name else ())[0]
+        changed.append(Change(name, best.contender, best.timeline, price_of(other)))
+    changed.sort(key=lambda one: one.timeline.total_s)
+    return Answer(
+        cluster, model, batch, net.world, tuple(found), tuple(limits), tuple(changed), price_of(cluster)
+    )
+
+
+def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome) -> list[Limit]:
+    """Each kind of resource twice as fast, with the winner kept; what helps most first."""
+    largest = max((span.size_bytes for span in best.timeline.spans), default=0) // 4
+    run = net.simulate(best.contender, max(1, largest))
+    use = _use(net, run)
+    found = []
+    for role, (busy, name) in use.items():
+        faster = Net(_faster(net.graph, role), cluster.software, cluster.ranks, net.seeds)
+        found.append(Limit(role, name, busy, _step(cluster, faster, model, batch, best.contender)))
+    quick = replace(cluster.software, step_latency_s=cluster.software.step_latency_s / FASTER)
+    messages = Net(net.graph, quick, cluster.ranks, net.seeds)
+    found.append(Limit(MESSAGES, MESSAGES, 0.0, _step(cluster, messages, model, batch, best.contender)))
+    device = replace(cluster.device, flop_s=cluster.device.flop_s * FASTER)
+    line = timeline(
+        model, batch, device, cluster.software.bucket_bytes, lambda size: net.seconds(best.contender, size)
+    )
+    found.append(Limit(COMPUTATION, COMPUTATION, best.timeline.compute_s / best.timeline.total_s, line.total_s))
+    return sorted(found, key=lambda one: (one.step_s, -one.busy))
+
+
+def _step(cluster: Cluster, net: Net, model: Model, batch: int, contender: Contender) -> float:
+    line = timeline(
+        model, batch, cluster.device, cluster.software.bucket_bytes, lambda size: net.seconds(contender, size)
+    )
+    return line.total_s
+
+
+def _use(net: Net, run: dict[str, Any]) -> dict[str, tuple[float, str]]:
+    """By role: the part of the time its busiest resource is in use, and that one's name."""
+    capacity = net.topology.capacity_bit_s
+    use: dict[str, tuple[float, str]] = {}
+    for at, bits in enumerate(run["bits_by_resource"].tolist()):
+        if not bits > 0 or not run["time_s"] > 0:
+            continue
+        name = net.topology.resource_name(at)
+        if at < len(net.graph.resources):
+            role = net.graph.resources[at].role
+        else:
+            is_switch = any(node.kind == SWITCH and node.name in name for node in net.graph.nodes)
+            role = SWITCH_FOLDING if is_switch else HOST_FOLDING
+        busy = bits / (float(capacity[at]) * run["time_s"])
+        if busy > use.get(role, (0.0, ""))[0]:
+            use[role] = (busy, name)
+    return use
+
+
+def _faster(graph: Graph, role: str) -> Graph:
+    if role not in (HOST_FOLDING, SWITCH_FOLDING):
+        return graph.scaled(role, FASTER)
+    made = Graph(list(graph.nodes), list(graph.resources), list(graph.links), graph.spread)
+    kind = HOST if role == HOST_FOLDING else SWITCH
+    for at, node in enumerate(graph.nodes):
+        if node.kind == kind and node.fold_bit_s:
+            made.fold_at([at], node.fold_bit_s * FASTER)
+    return made
+
+
+def gain(before_s: float, after_s: float) -> str:
+    """A change in words."""
+    if abs(before_s - after_s) < NOTHING * before_s:
+        return "nothing"
+    return f"{before_s / after_s:.2f}x" if after_s < before_s else f"{after_s / before_s:.2f}x slower"

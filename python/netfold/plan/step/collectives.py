@@ -1,0 +1,123 @@
+"""How long an all-reduce takes on a cluster: the simulator at a few sizes, straight lines between them.
+
+Where routes are hashed, one simulation says little: `seeds` of them are run, and their median is the time.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netfold.algorithms import IN_NETWORK
+from netfold.plan.cluster.graph import SWITCH, Graph
+from netfold.plan.cluster.spec import Cluster, Software
+
+FP32_BYTES = 4
+ELEMENTS_MIN = 1 << 8
+DIRECT_MAX = 64  # ranks, beyond which everybody with everybody is too many flows to be of use
+COMPARED = ("ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An algorithm with what it needs to know; `wire` is the format on the links."""
+
+    algorithm: str
+    wire: str = "fp32"
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As tables call it."""
+        return self.algorithm if self.wire == "fp32" else f"{self.algorithm}, {self.wire}"
+
+
+@dataclass
+class Net:
+    """A cluster ready to be simulated."""
+
+    graph: Graph
+    software: Software
+    ranks: tuple[int, ...] = ()
+    seeds: int = 1
+    topology: Any = None
+    _times: dict[tuple[Contender, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.topology = self.graph.topology()
+
+    @property
+    def world(self) -> int:
+        """Workers."""
+        return len(self.graph.hosts)
+
+    def simulate(self, contender: Contender, count: int, seed: int = 0, transfers: bool = False) -> dict[str, Any]:
+        """One all-reduce of `count` elements. Raises ValueError for what cannot be."""
+        from netfold import _core
+
+        return _core.simulate(
+            self.topology,
+            contender.algorithm,
+            count,
+            hosts=list(self.ranks),
+            element_bits=self.software.element_bits(contender.wire),
+            start=self.software.start,
+            step_latency_s=self.software.step_latency_s,
+            spread=self.graph.spread,
+            seed=seed,
+            transfers=transfers,
+            **dict(contender.options),
+        )
+
+    def seconds(self, contender: Contender, size_bytes: float) -> float:
+        """Of one all-reduce of so many bytes of fp32: at powers of two by simulation, between them on a line."""
+        elements = max(ELEMENTS_MIN, math.ceil(size_bytes / FP32_BYTES))
+        lower = 1 << (elements.bit_length() - 1)
+        if lower == elements:
+            return self._at(contender, lower)
+        at_lower, at_upper = self._at(contender, lower), self._at(contender, 2 * lower)
+        return at_lower + (at_upper - at_lower) * (elements - lower) / lower
+
+    def _at(self, contender: Contender, count: int) -> float:
+        key = (contender, count)
+        if key not in self._times:
+            runs = [self.simulate(contender, count, seed)["time_s"] for seed in range(self._seeds_for(contender))]
+            self._times[key] = statistics.median(runs)
+        return self._times[key]
+
+    def _seeds_for(self, contender: Contender) -> int:
+        is_hashed = self.graph.spread == "hash" and contender.algorithm != IN_NETWORK
+        return self.seeds if is_hashed else 1
+
+
+def net_of(cluster: Cluster, seeds: int = 1) -> Net:
+    """A cluster's graph and software."""
+    return Net(cluster.graph(), cluster.software, cluster.ranks, seeds)
+
+
+def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = ()) -> list[Contender]:
+    """Those of `wanted` (none: COMPARED) that this cluster can run."""
+    world, wire = len(graph.hosts), cluster.software.wire
+    found = []
+    for name in wanted or COMPARED:
+        options: dict[str, Any] = {}
+        if name == "hdrm":
+            shape = cluster.shape
+            if shape is None or shape[0] * shape[1] != world or cluster.ranks:
+                continue
+            options = {"sub_nodes": shape[0], "switches": shape[1]}
+        elif name == "hierarchical":
+            group = cluster.layout.gpus if cluster.layout else 1
+            if not 1 < group < world:
+                continue
+            options = {"group": group}
+        elif name == IN_NETWORK:
+            if not any(node.kind == SWITCH and node.fold_bit_s for node in graph.nodes):
+                continue
+        elif name == "direct" and world > DIRECT_MAX:
+            continue
+        found.append(Contender(name, wire, tuple(options.items())))
+    return found
