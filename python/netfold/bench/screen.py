@@ -44,6 +44,13 @@ def weighted_bar(total: float, done: float = 0) -> Iterator[Callable[[str, float
         yield lambda what, weight: bar.update(task, description=what, advance=weight)
 
 
+@contextmanager
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner for work whose steps nobody counts. Yields the function that tells what is being done."""
+    with Console(stderr=True).status(what) as status:
+        yield status.update
+
+
 def _bar(*columns: ProgressColumn) -> Progress:
     console = Console(stderr=True)
     return Progress(

@@ -15,6 +15,8 @@ DEFAULT = "step"
 EXAMPLES = """
 Examples:
 
+  netfold plan examples/clusters/eflops.yaml --model resnet50 --batch 64
+
   netfold plan --model mlp --layers 20 --width 2048 --batch 448 --nodes 3..32 --picture scaling.png
 """
 
@@ -48,28 +50,86 @@ def register(app: typer.Typer) -> None:
 
 @plan_app.command(name=DEFAULT, epilog=EXAMPLES)
 def step(
+    cluster: Annotated[
+        Path | None, typer.Argument(help="A cluster file (YAML), HPCC topology.txt or GraphML; none: closed forms.")
+    ] = None,
     model: Annotated[str, typer.Option(help="mlp, resnet50, ..., or package.module:callable@SHAPE.")] = "resnet50",
     layers: Annotated[int, typer.Option(help="mlp: layers.")] = 20,
     width: Annotated[int, typer.Option(help="mlp: width of a layer.")] = 2048,
     batch: Annotated[int, typer.Option(help="Samples a worker and step.")] = 64,
     nodes: Annotated[str, typer.Option(help="Without a cluster: how many, as 3..32 or 4,8,16.")] = "",
-    algorithm: Annotated[
-        str, typer.Option(help="Which to compare, with commas; all where none is named.")
-    ] = "halving-doubling,in-network",
+    algorithm: Annotated[str, typer.Option(help="Which to compare, with commas; none: those that are worth it.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Hashes of routes to try; their median counts.")] = 3,
     page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/plan.html"),
     picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all results as CSV.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write the step for Perfetto (ui.perfetto.dev).")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="Write the file that NETFOLD_TOPOLOGY reads, where it is a BiGraph.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """The step of a cluster; without one, the closed forms over numbers of nodes."""
+    """How long a step takes on a cluster; without one, the closed forms over numbers of nodes."""
     with sentences():
         from netfold.plan.models.zoo import model_of
         from netfold.plan.report import charts
 
         charts.check_picture(picture)
         trained = model_of(model, layers, width)
-        if not nodes:
+        if cluster is not None:
+            wanted = [name for name in algorithm.split(",") if name]
+            told = _planned(cluster, trained, batch, wanted, seeds)
+            _tell(told, page, picture, csv, trace, mapping, json)
+        elif nodes:
+            _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)
+        else:
             raise UsageError("name a cluster file, or --nodes for the closed forms, as --nodes 3..32")
-        _closed_forms(trained, batch, nodes, algorithm, page, picture, json)
+
+
+def _planned(path: Path, model: Any, batch: int, wanted: list[str], seeds: int) -> Any:
+    from netfold import _core
+    from netfold.bench.screen import waiting
+    from netfold.plan.cluster import spec
+    from netfold.plan.step.answer import answer
+
+    known = [name for name, _ in _core.algorithms()]
+    if strange := [name for name in wanted if name not in known]:
+        raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
+    with waiting("reading the cluster") as tell:
+        return answer(spec.read(path), model, batch, wanted, seeds, tell)
+
+
+def _tell(
+    told: Any, page: Path, picture: Path | None, csv: Path | None, trace: Path | None, mapping: Path | None, json: bool
+) -> None:
+    from rich.console import Console
+
+    from netfold.bench.report import envelope, print_json
+    from netfold.plan.report import cluster as report
+
+    console = Console(stderr=json)
+    written: list[Path] = []
+
+    def to(path: Path | None, write: Any) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if write(path, told) is False:
+                raise UsageError(f"--mapping {path}: {told.cluster.name} is no BiGraph with a worker at every port")
+            written.append(path)
+
+    to(mapping, report.write_mapping)
+    to(page, report.write_report)
+    to(picture, report.draw)
+    to(csv, report.write_csv)
+    to(trace, report.write_trace)
+    if json:
+        parameters = {"cluster": told.cluster.name, "model": told.model.name, "batch": told.batch}
+        parameters |= {"workers": told.workers, "assumptions": dict(report.assumptions(told))}
+        print_json(envelope("plan", parameters, report.entries(told)))
+    else:
+        report.show(console, told)
+    for each in written:
+        console.print(f"written: {each.resolve()}", highlight=False, soft_wrap=True)
 
 
 def _closed_forms(

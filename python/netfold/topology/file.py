@@ -8,8 +8,9 @@
       switch-5: [...]
       ...
 
-YAML, or JSON, which is YAML too. Beside the halves may stand what else the planner reads (PLANNED): one file serves both. A host is called by the address it uses in the job, or by its name. One worker runs on
-each; a machine with several network cards is a host for each of them, by address.
+YAML, or JSON, which is YAML too. A host is called by the address it uses in the job, or by its name. One worker runs on
+each; a machine with several network cards is a host for each of them, by address. Beside the halves may stand what else
+the planner reads (PLANNED): one file serves both.
 """
 
 from __future__ import annotations

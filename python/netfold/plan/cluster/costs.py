@@ -10,7 +10,7 @@ PARTS = ("switch", "switch_port", "folding_switch", "nic", "cable", "optics", "s
 
 
 def count_of(cluster: Cluster) -> dict[str, int]:
-    """How many of each part. `optics`: ends of cables between switches; `folding_switch` is one in place of a switch."""
+    """How many of each part. `optics`: ends of cables between switches; `folding_switch`: in place of a switch."""
     graph = cluster.graph()
     switches = {at for at, node in enumerate(graph.nodes) if node.kind == SWITCH}
     folding = sum(graph.nodes[at].fold_bit_s > 0 for at in switches)

@@ -50,9 +50,7 @@ def from_topology(made: Any, uplink_bit_s: float = 0.0) -> Graph:
     return graph
 
 
-def listed(
-    hosts: Sequence[str], switches: Sequence[str], cables: Sequence[tuple[str, str, float, float]]
-) -> Graph:
+def listed(hosts: Sequence[str], switches: Sequence[str], cables: Sequence[tuple[str, str, float, float]]) -> Graph:
     """A plain graph: cables are both ways, of (one end, other end, bit/s, seconds).
 
     Raises ValueError naming an end that is neither host nor switch, or one that is listed twice.

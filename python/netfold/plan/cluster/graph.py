@@ -1,8 +1,8 @@
 """The cluster as a graph: nodes, links of one direction, and resources, which are all that has a capacity.
 
-The same words as the simulator's (core/sim/topology.h): a *host* is where a worker runs, a *switch* forwards packets and
-may fold, anything else (a network card, a PCIe switch, a socket) only forwards. Links that share a resource share its
-capacity. The *role* of a node or resource says what it is to people: "NIC", "PCIe root port", "UPI", "spine link".
+The same words as the simulator's (core/sim/topology.h): a *host* is where a worker runs, a *switch* forwards packets
+and may fold, anything else (a network card, a PCIe switch, a socket) only forwards. Links that share a resource share
+its capacity. The *role* of a node or resource says what it is to people: "NIC", "PCIe root port", "UPI", "spine link".
 """
 
 from __future__ import annotations

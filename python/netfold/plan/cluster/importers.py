@@ -119,7 +119,7 @@ def graphml(path: Path) -> Graph:
 
 
 def nccl(path: Path, upi_bit_s: float, between_gpus: str) -> Layout:
-    """What NCCL writes with NCCL_TOPO_DUMP_FILE. What is nested deeper than a root port's switch is taken as behind it."""
+    """What NCCL writes with NCCL_TOPO_DUMP_FILE. What is nested deeper than a root port's switch is behind it."""
     try:
         system = ElementTree.parse(path).getroot()
     except OSError as error:

@@ -6,9 +6,9 @@ behind a root port of a socket, sockets joined by UPI.
          |      |
         NIC ----+            a GPU and the NIC it is paired with talk within their PCIe switch
 ```
-Which way GPUs of one server take to each other is a setting: `nic` (each through its own card, as EFLOPS has it), `pcie`
-(through the PCIe switch where they share one, else through the cards), `upi` (never through a card). It is done with
-costs: what a setting avoids is dear, so it is taken only where there is no other way.
+Which way GPUs of one server take to each other is a setting: `nic` (each through its own card, as EFLOPS has it),
+`pcie` (through the PCIe switch where they share one, else through the cards), `upi` (never through a card). It is
+done with costs: what a setting avoids is dear, so it is taken only where there is no other way.
 """
 
 from __future__ import annotations

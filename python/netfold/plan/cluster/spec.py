@@ -1,7 +1,8 @@
 """A cluster file, read and checked: what the planner knows before it computes anything.
 
-The file NETFOLD_TOPOLOGY names (netfold/topology/file.py) is a cluster file too: a BiGraph with its hosts. And a cluster
-file with `upper:` and `lower:` can be given to NETFOLD_TOPOLOGY. Every error names the file, the line and the value.
+The file NETFOLD_TOPOLOGY names (netfold/topology/file.py) is a cluster file too: a BiGraph with its hosts. And a
+cluster file with `upper:` and `lower:` can be given to NETFOLD_TOPOLOGY. Every error names the file, the line
+and the value.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from netfold.topology.file import HALVES, Topology, topology_of
 GIGA = 1e9
 RATE_GBIT_S = 100.0
 LATENCY_US = 0.6  # of a cable and the switch or card at its end
-PCIE_GBIT_S, UPI_GBIT_S = 100.0, 6.0  # PCIe 3.0 x16 in use; between GPUs across sockets, see plan/papers/eflops_server.py
+PCIE_GBIT_S, UPI_GBIT_S = (
+    100.0,
+    6.0,
+)  # PCIe 3.0 x16 in use; between GPUs across sockets, see plan/papers/eflops_server.py
 HEADERS = 94  # bytes of a frame that are no payload: preamble, gap, checksum, Ethernet, IPv4, TCP with timestamps
 LATENCY_OF_STEP_US = 10.0
 SIZES = {
@@ -38,7 +42,7 @@ MORE_SIZES = {"torus2d": ("ports_per_switch",), "dragonfly": ("ports_per_switch"
 
 @dataclass(frozen=True)
 class Software:
-    """What a step costs beside the wire: seconds a transfer; bytes of a bucket; bytes of a packet and of its headers."""
+    """What a step costs beside the wire: seconds a transfer; bytes of a bucket; bytes of a packet, of its headers."""
 
     step_latency_s: float = LATENCY_OF_STEP_US * 1e-6
     bucket_bytes: int = 25 << 20
@@ -91,9 +95,7 @@ class Cluster:
 
     def _fabric(self) -> Graph:
         if self.graph_read is not None:
-            made = Graph(
-                list(self.graph_read.nodes), list(self.graph_read.resources), list(self.graph_read.links)
-            )
+            made = Graph(list(self.graph_read.nodes), list(self.graph_read.resources), list(self.graph_read.links))
         else:
             made = fabric.build(self.kind, self.sizes, self.rate_bit_s, self.latency_s, self.uplink_bit_s)
         made.spread = self.spread or made.spread
@@ -119,7 +121,7 @@ class Cluster:
 
 
 def with_servers(made: Graph, layout: Layout) -> Graph:
-    """A fabric whose ports become the network cards of servers, neighbours in one. Raises ValueError where some stay."""
+    """A fabric whose ports become the network cards of servers, neighbours in one. ValueError: some stay."""
     ports = made.hosts
     if not layout.nics:
         raise ValueError("a server has no network card")
@@ -312,5 +314,3 @@ def _check_ranks(text: Text, ranks: tuple[int, ...], workers: int) -> None:
         seen[at] = rank
     if ranks and len(ranks) != workers:
         raise text.error(("ranks",), f"{len(ranks)} ranks for {workers} workers: name each worker once")
-
-

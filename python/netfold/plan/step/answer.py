@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from netfold.algorithms import IN_NETWORK
 from netfold.lab.errors import UsageError
 from netfold.plan.cluster.costs import price_of
 from netfold.plan.cluster.graph import HOST, SWITCH, Graph
@@ -15,9 +16,12 @@ from netfold.plan.step import changes
 from netfold.plan.step.collectives import Contender, Net, contenders, net_of
 from netfold.plan.step.timeline import Timeline, timeline
 
+LEADING = 2  # algorithms that are tried again on what is changed, beside those that a change may favour
+ON_CHANGES = ("hdrm", "hierarchical", IN_NETWORK)
 FASTER = 2.0  # how many times as fast a resource is made, to see what it limits
 NOTHING = 0.005  # less than this part of a step is no gain
 COMPUTATION, MESSAGES = "computation", "the time a message takes in software"
+EVERY_LINK = "every link"
 HOST_FOLDING, SWITCH_FOLDING = "folding at the workers", "folding in the switches"
 Tell = Callable[[str], None]
 
@@ -111,14 +115,13 @@ def answer(
     tell("looking for the bottleneck")
     limits = _limits(cluster, net, model, batch, found[0])
     changed = []
+    leading = [one.contender.algorithm for one in found[:LEADING]]
     for name, other in changes.of(cluster):
         tell(name)
-        best = outcomes(other, net_of(other, seeds), model, batch, wanted if "folding" not in name else ())[0]
+        best = outcomes(other, net_of(other), model, batch, wanted or (*leading, *ON_CHANGES))[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))
     changed.sort(key=lambda one: one.timeline.total_s)
-    return Answer(
-        cluster, model, batch, net.world, tuple(found), tuple(limits), tuple(changed), price_of(cluster)
-    )
+    return Answer(cluster, model, batch, net.world, tuple(found), tuple(limits), tuple(changed), price_of(cluster))
 
 
 def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome) -> list[Limit]:
@@ -130,13 +133,18 @@ def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome)
     for role, (busy, name) in use.items():
         faster = Net(_faster(net.graph, role), cluster.software, cluster.ranks, net.seeds)
         found.append(Limit(role, name, busy, _step(cluster, faster, model, batch, best.contender)))
+    if all(each.step_s > (1 - NOTHING) * best.timeline.total_s for each in found):
+        whole = net.graph
+        for role in {each.role for each in net.graph.resources}:
+            whole = whole.scaled(role, FASTER)
+        faster = Net(whole, cluster.software, cluster.ranks, net.seeds)
+        busy, name = max(use.values(), default=(0.0, EVERY_LINK))
+        found.append(Limit(EVERY_LINK, name, busy, _step(cluster, faster, model, batch, best.contender)))
     quick = replace(cluster.software, step_latency_s=cluster.software.step_latency_s / FASTER)
     messages = Net(net.graph, quick, cluster.ranks, net.seeds)
     found.append(Limit(MESSAGES, MESSAGES, 0.0, _step(cluster, messages, model, batch, best.contender)))
     device = replace(cluster.device, flop_s=cluster.device.flop_s * FASTER)
-    line = timeline(
-        model, batch, device, cluster.software.bucket_bytes, lambda size: net.seconds(best.contender, size)
-    )
+    line = timeline(model, batch, device, cluster.software.bucket_bytes, lambda size: net.seconds(best.contender, size))
     found.append(Limit(COMPUTATION, COMPUTATION, best.timeline.compute_s / best.timeline.total_s, line.total_s))
     return sorted(found, key=lambda one: (one.step_s, -one.busy))
 

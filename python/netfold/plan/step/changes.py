@@ -51,8 +51,9 @@ def _all(cluster: Cluster) -> Iterator[tuple[str, Cluster | None]]:
         both = replace(cluster, folding="all", software=replace(cluster.software, wire="bfp"))
         yield "folding switches and bfp", both
     if cluster.graph_read is None:
-        yield "links of the fabric twice as fast", replace(
-            cluster, rate_bit_s=2 * cluster.rate_bit_s, uplink_bit_s=2 * cluster.uplink_bit_s
+        yield (
+            "links of the fabric twice as fast",
+            replace(cluster, rate_bit_s=2 * cluster.rate_bit_s, uplink_bit_s=2 * cluster.uplink_bit_s),
         )
 
 

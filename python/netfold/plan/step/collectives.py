@@ -17,6 +17,8 @@ from netfold.plan.cluster.spec import Cluster, Software
 
 FP32_BYTES = 4
 ELEMENTS_MIN = 1 << 8
+PIECES = 256  # of a tensor, at most: finer ones change times by less than a per cent
+PIECE_MIN = 1 << 14
 DIRECT_MAX = 64  # ranks, beyond which everybody with everybody is too many flows to be of use
 COMPARED = ("ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
 
@@ -66,6 +68,7 @@ class Net:
             element_bits=self.software.element_bits(contender.wire),
             start=self.software.start,
             step_latency_s=self.software.step_latency_s,
+            piece_count=max(PIECE_MIN, count // PIECES),
             spread=self.graph.spread,
             seed=seed,
             transfers=transfers,

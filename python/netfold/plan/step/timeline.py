@@ -18,7 +18,7 @@ FP32_BYTES = 4
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took a time. `lane`: "forward", "backward", "all-reduce" or "update"; `size_bytes` of gradients."""
+    """Something that took a time. `lane`: forward, backward, all-reduce or update; `size_bytes` of gradients."""
 
     lane: str
     name: str
