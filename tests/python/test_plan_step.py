@@ -78,8 +78,8 @@ def test_the_traditional_server_is_limited_inside_and_wants_cards() -> None:
     told = answer(spec.read(CLUSTERS / "traditional.yaml"), model_of("resnet50"), 64, ["ring", "halving-doubling"], 1)
     assert told.bottleneck.role == "UPI"
     assert "socket" in told.bottleneck.name
-    assert told.changes[0].timeline.total_s < 0.7 * told.best.timeline.total_s
-    assert any("network cards" in each.name for each in told.changes[:2])
+    cards = next(each for each in told.changes if "network cards" in each.name)
+    assert cards.timeline.total_s < 0.8 * told.best.timeline.total_s
 
 
 def test_the_command_writes_everything(tmp_path: Path) -> None:

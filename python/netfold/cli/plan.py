@@ -163,3 +163,24 @@ def _closed_forms(
     Console().print(table)
     for written in filter(None, (page, picture)):
         Console().print(f"written: {written.resolve()}", highlight=False, soft_wrap=True)
+
+
+@plan_app.command()
+def papers(
+    out: Annotated[Path, typer.Option(help="The folder of the pages.")] = Path("docs/papers"),
+    json: Json = False,
+) -> None:
+    """Write the papers' pages: every figure and table that a model can produce, theirs beside ours."""
+    with sentences():
+        from rich.console import Console
+
+        from netfold.bench.report import envelope, print_json
+        from netfold.plan.papers import pages
+
+        written = pages.write_pages(out)
+        if json:
+            figures = [make().entry(paper.name) for paper in pages.PAPERS for make in paper.figures]
+            print_json(envelope("plan papers", {"out": str(out)}, figures))
+        else:
+            for each in written:
+                Console().print(f"written: {each}", highlight=False)

@@ -23,10 +23,8 @@ from netfold.topology.file import HALVES, Topology, topology_of
 GIGA = 1e9
 RATE_GBIT_S = 100.0
 LATENCY_US = 0.6  # of a cable and the switch or card at its end
-PCIE_GBIT_S, UPI_GBIT_S = (
-    100.0,
-    6.0,
-)  # PCIe 3.0 x16 in use; between GPUs across sockets, see plan/papers/eflops_server.py
+PCIE_GBIT_S = 100.0  # PCIe 3.0 x16
+UPI_GBIT_S = 28.0  # between devices of two sockets: papers/eflops_server.py
 HEADERS = 94  # bytes of a frame that are no payload: preamble, gap, checksum, Ethernet, IPv4, TCP with timestamps
 LATENCY_OF_STEP_US = 10.0
 SIZES = {

@@ -1,0 +1,1 @@
+"""Figures and tables of the four papers, computed: what each says beside what the planner says."""
