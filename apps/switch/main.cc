@@ -24,6 +24,23 @@ void log_line(jobs::LogLevel level, const std::string& text) {
   spdlog::log(level == jobs::LogLevel::kWarning ? spdlog::level::warn : spdlog::level::info, "{}", text);
 }
 
+// Sockets, or the frames of devices that DPDK drives.
+engine::DataPlaneFactory data_plane_of(const std::optional<apps::FrameSwitchOptions>& frames) {
+  if (!frames) return {};
+  engine::DataPlaneFactory factory;
+  factory.start = [&frames](const engine::DataPlaneOptions&,
+                            engine::DataPlane::OnMismatch on_mismatch) -> Result<std::unique_ptr<engine::DataPlane>> {
+    auto devices = link::open_dpdk(frames->dpdk);
+    if (!devices) return tl::unexpected(devices.error());
+    return engine::start_frame_plane(frames->plane, std::move(*devices), std::move(on_mismatch));
+  };
+  const std::size_t room_bytes = frames->dpdk.devices.room_bytes;
+  factory.memory_bytes = [room_bytes](const wire::Lease& lease) {
+    return engine::frame_memory_bytes(lease, room_bytes);
+  };
+  return factory;
+}
+
 int run(apps::SwitchOptions options) {
   // Threads inherit this mask, so that the signals come to sigwait() below and nowhere else.
   sigset_t ends;
@@ -36,7 +53,7 @@ int run(apps::SwitchOptions options) {
 
   options.server.log = log_line;
   const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();
-  auto server = engine::SwitchServer::start(std::move(options.server));
+  auto server = engine::SwitchServer::start(std::move(options.server), data_plane_of(options.frames));
   if (!server) return complain(server.error());
   std::unique_ptr<apps::Metrics> metrics;
   if (options.metrics) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -48,13 +49,26 @@ constexpr const char* kExamples =
   netfold switch --udp-port 7200 --threads 2
       Firewalls: TCP 7171 (control) and UDP 7200 and 7201 (data) must be open.
 
+  netfold switch --dpdk --port 0000:3b:00.0 --port 0000:3b:00.1 --port nf-port --bind 10.0.0.1
+      An Ethernet switch of its own, by DPDK: gradients are folded as they pass, every
+      other frame is forwarded by its MAC address. A port is a PCI address, a device
+      string of DPDK (net_af_xdp0,iface=eth1) or a kernel interface. --bind is the
+      address of this host's own interface behind one of the ports; docs/dpdk.md shows
+      how to make one (nf-port above is the other end of a veth pair).
+
 It prints "listening on HOST:PORT" when workers may come, and logs to standard error.
 Ctrl-C or SIGTERM tells the workers and stops it. Exit status: 0 stopped, 1 failed,
 2 wrong usage.)";
 
+constexpr std::uint16_t kControlPort = 7171;
+constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, unless --udp-port says otherwise
+
 struct Words {
-  std::string bind = "0.0.0.0", secret_file, metrics;
-  std::uint16_t port = 7171;
+  std::string bind = "0.0.0.0", secret_file, metrics, layout = "run-to-completion";
+  std::vector<std::string> ports;  // one is the control connections', if it is a number; the others are devices
+  std::uint16_t port = kControlPort;
+  bool dpdk = false, no_udp_checksum = false;
+  FrameSwitchOptions frames;
   std::uint64_t memory_max_bytes = std::uint64_t{1} << 30;
 };
 
@@ -66,9 +80,12 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
     return app.add_option(name, value, help)->type_name(type);
   };
   option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
-  option("--port", words.port, "TCP port of control connections; 0: the kernel picks", "PORT")
-      ->capture_default_str()
-      ->check(range(0, 65535));
+  option("--port", words.ports,
+         "TCP port of control connections (7171; 0: the kernel picks), and with --dpdk a device, "
+         "once for each",
+         "PORT")
+      ->take_all()
+      ->allow_extra_args(false);
   option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
          "PORT")
       ->capture_default_str()
@@ -89,15 +106,88 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
       ->check(range(jobs::kHeartbeatSecondsMin, jobs::kHeartbeatSecondsMax));
   option("--metrics", words.metrics, "HTTP page with counters; without: none", "HOST:PORT");
   option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one a thread)", "PATH");
+  app.add_flag("--dpdk", words.dpdk, "Be a switch of Ethernet frames over the devices that --port names");
+  option("--layout", words.layout,
+         "With --dpdk: run-to-completion (a thread receives, folds and sends) or per-port (a "
+         "thread for each port, --threads that fold)",
+         "LAYOUT")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"run-to-completion", "per-port"}).description(""));
+  option("--buffers", words.frames.dpdk.devices.buffers, "With --dpdk: frame buffers, of 2 kB", "N")
+      ->capture_default_str()
+      ->check(range(1024, 1 << 24));
+  app.add_flag("--always-poll", words.frames.plane.always_polls,
+               "With --dpdk: never rest, not even with nothing to do");
+  app.add_flag("--no-udp-checksum", words.no_udp_checksum, "With --dpdk: trust the link's own checksum for UDP");
+  option("--eal", words.frames.dpdk.eal, "With --dpdk: a further argument for DPDK itself, once for each", "ARGUMENT")
+      ->allow_extra_args(false);
   option("--log-level", options.log_level, "debug, info, warning or error", "LEVEL")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}).description(""));
 }
 
-// What one option says about another, and what has to be looked up.
-Result<void> complete(const Words& words, SwitchOptions& options) {
-  const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
+tl::unexpected<Error> wrong(std::string what) {
+  return fail(ErrorCode::kInvalidArgument, std::move(what));
+}
+
+bool is_number(const std::string& word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// --port serves two masters: a number is the control connections' TCP port, everything else a device.
+Result<void> sort_ports(Words& words) {
+  auto& devices = words.frames.dpdk.devices.ports;
+  for (const std::string& port : words.ports) {
+    if (!is_number(port)) {
+      devices.push_back(port);
+    } else if (port.size() > 5 || std::stoul(port) > 65535) {
+      return wrong(fmt::format("--port {}: a TCP port is at most 65535", port));
+    } else {
+      words.port = static_cast<std::uint16_t>(std::stoul(port));
+    }
+  }
+  if (words.dpdk && devices.empty()) {
+    return wrong("--dpdk needs the devices to switch between: name each with --port, such as --port 0000:3b:00.0");
+  }
+  if (!words.dpdk && !devices.empty()) {
+    return wrong(fmt::format("--port {}: not a number; to switch frames of this device, give --dpdk too", devices[0]));
+  }
+  return {};
+}
+
+Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   auto& server = options.server;
+  if (!link::has_dpdk()) return tl::unexpected(link::open_dpdk({}).error());
+  if (server.bind.ip == 0) {
+    return wrong(
+        "--dpdk needs --bind with this host's own address behind one of the ports: packets for it are folded, and "
+        "workers connect to it (docs/dpdk.md shows how to make such an interface)");
+  }
+  if (!server.data.pcap_path.empty()) return wrong("--pcap is for the switch of sockets; leave it away with --dpdk");
+  FrameSwitchOptions frames = words.frames;
+  auto& plane = frames.plane;
+  plane.ip = server.bind.ip;
+  plane.first_port = server.data.first_port == 0 ? kFramesUdpPort : server.data.first_port;
+  plane.threads = server.data.shards;
+  plane.cores = server.data.cores;
+  plane.jobs_max = server.jobs_max;
+  plane.layout = words.layout == "per-port" ? engine::Layout::kPerPort : engine::Layout::kRunToCompletion;
+  plane.parse.check_udp = !words.no_udp_checksum;
+  frames.dpdk.devices.threads = engine::threads_of(plane, frames.dpdk.devices.ports.size());
+  frames.dpdk.devices.receivers = engine::receivers_of(plane);
+  // What devices and threads keep for themselves is not the jobs'.
+  const std::size_t kept = frames.dpdk.devices.ports.size() * 2048 + frames.dpdk.devices.threads * 1024u;
+  const std::size_t left = frames.dpdk.devices.buffers - std::min(kept, frames.dpdk.devices.buffers / 2);
+  server.memory_max_bytes = std::min(server.memory_max_bytes, left * frames.dpdk.devices.room_bytes);
+  frames.dpdk.on_notice = [](const std::string& text) { spdlog::warn("{}", text); };
+  options.frames = std::move(frames);
+  return {};
+}
+
+// What one option says about another, and what has to be looked up.
+Result<void> complete(Words& words, SwitchOptions& options) {
+  auto& server = options.server;
+  if (auto sorted = sort_ports(words); !sorted) return sorted;
   auto bind = link::parse_address(fmt::format("{}:{}", words.bind, words.port));
   if (!bind) return tl::unexpected(bind.error());
   server.bind = *bind;
@@ -106,7 +196,7 @@ Result<void> complete(const Words& words, SwitchOptions& options) {
     return wrong(fmt::format("--threads {}: it must be a power of two, such as {}", server.data.shards,
                              std::bit_floor(server.data.shards)));
   }
-  if (!server.data.cores.empty() && server.data.cores.size() != server.data.shards) {
+  if (!words.dpdk && !server.data.cores.empty() && server.data.cores.size() != server.data.shards) {
     return wrong(fmt::format("--cores names {} cores for {} threads: name one for each", server.data.cores.size(),
                              server.data.shards));
   }
@@ -119,6 +209,9 @@ Result<void> complete(const Words& words, SwitchOptions& options) {
     auto metrics = link::parse_address(words.metrics);
     if (!metrics) return wrong(fmt::format("--metrics: {}", metrics.error().message));
     options.metrics = *metrics;
+  }
+  if (words.dpdk) {
+    if (auto completed = complete_frames(words, options); !completed) return completed;
   }
   if (words.secret_file.empty()) return {};
   auto secret = read_secret(words.secret_file);

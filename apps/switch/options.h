@@ -5,13 +5,22 @@
 #include <string>
 
 #include "base/result.h"
+#include "engine/frame_plane.h"
 #include "engine/switch_server.h"
+#include "link/dpdk/dpdk.h"
 #include "link/link.h"
 
 namespace netfold::apps {
 
+// Set where the switch is one of Ethernet frames.
+struct FrameSwitchOptions {
+  engine::FramePlaneOptions plane;
+  link::DpdkOptions dpdk;
+};
+
 struct SwitchOptions {
   engine::SwitchServerOptions server;
+  std::optional<FrameSwitchOptions> frames;
   std::optional<link::Address> metrics;
   std::string log_level = "info";
 };

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -57,6 +59,21 @@ struct Admission {
   std::vector<link::Address> workers;  // by rank: where its datagrams come from and go to
 };
 
+// What a switch of frames counts besides: everything by name, so that a dialect may have counters of its own.
+struct NamedCounters {
+  std::string name;  // of a port, a dialect
+  std::vector<std::pair<std::string, std::uint64_t>> counters;
+};
+struct FrameStats {
+  std::vector<NamedCounters> ports, dialects;
+  NamedCounters addresses;                       // of the MAC table; an empty name: this is no switch of frames
+  std::uint32_t agg_mode = 0, agg_port_cfg = 0;  // frames/settings.h
+};
+struct FoldingChange {  // what is not named stays as it is
+  std::optional<std::uint64_t> ports;
+  std::optional<bool> adds_floats;
+};
+
 class DataPlane {
  public:
   // `on_mismatch(job, epoch, rank, what)` is called from a shard's thread: the workers disagree about what they fold.
@@ -74,6 +91,9 @@ class DataPlane {
   virtual std::vector<std::uint64_t> drops() const = 0;       // by DropReason, all shards together
   virtual JobCounters counters(std::uint16_t job) const = 0;  // all shards together
   virtual link::LinkStats link_stats() const = 0;
+  virtual FrameStats frame_stats() const { return {}; }
+  // From the next frame on, from any thread. False: this is no switch of frames.
+  virtual bool configure(const FoldingChange&) { return false; }
 };
 
 }  // namespace netfold::engine

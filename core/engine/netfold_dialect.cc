@@ -126,6 +126,7 @@ std::uint16_t NetfoldDialect::thread_for(const ParsedFrame& frame) const {
 
 Answer NetfoldDialect::offer(const ParsedFrame& frame, frames::Outbox& outbox) {
   if (options_.thread == frames::kNoFolding || thread_for(frame) != options_.thread) return Answer::kNotMine;
+  if (!outbox.settings().folds(frame.frame.port)) return Answer::kNotMine;
   if (frame.frame.is_shared) return offer_copy(frame, outbox);
   wire::Packet packet;
   auto* const job = static_cast<FrameJob*>(desk_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet));

@@ -21,15 +21,7 @@ Shard::~Shard() {
 }
 
 void Shard::place(std::uint16_t id, ShardJob* job) {
-  std::promise<void> done;
-  std::future<void> taken = done.get_future();
-  {
-    const std::lock_guard lock(placements_mutex_);
-    placements_.push_back({id, job, std::move(done)});
-  }
-  has_placements_.store(true, std::memory_order_release);
-  wakeup_.wake();
-  taken.wait();
+  mailbox_.run_there([&] { path_.place(id, job); }, [this] { wakeup_.wake(); });
 }
 
 void Shard::run(int core) {
@@ -39,19 +31,9 @@ void Shard::run(int core) {
     std::array<pollfd, 2> descriptors{{{path_.link().descriptor(), events, 0}, {wakeup_.descriptor(), POLLIN, 0}}};
     wait_for(descriptors, path_.link().deadline());
     if (descriptors[1].revents != 0) wakeup_.clear();
-    if (has_placements_.load(std::memory_order_acquire)) take_placements();
+    mailbox_.run_posted();
     path_.pump();
   }
-}
-
-void Shard::take_placements() {
-  const std::lock_guard lock(placements_mutex_);
-  has_placements_.store(false, std::memory_order_relaxed);
-  for (Placement& placement : placements_) {
-    path_.place(placement.id, placement.job);
-    placement.done.set_value();
-  }
-  placements_.clear();
 }
 
 }  // namespace netfold::engine

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <atomic>
-#include <future>
 #include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
 
+#include "engine/mailbox.h"
 #include "engine/switch_path.h"
 #include "engine/wakeup.h"
 
@@ -26,21 +24,13 @@ class Shard {
   const SwitchPath& path() const { return path_; }
 
  private:
-  struct Placement {
-    std::uint16_t id;
-    ShardJob* job;
-    std::promise<void> done;
-  };
-
   void run(int core);
-  void take_placements();
 
   std::uint16_t index_;
   SwitchPath path_;
   Wakeup wakeup_;
-  std::atomic<bool> has_placements_{false}, stopping_{false};
-  std::mutex placements_mutex_;  // never taken on the packet path while has_placements_ is false
-  std::vector<Placement> placements_;
+  Mailbox mailbox_;
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 

@@ -101,6 +101,7 @@ class SwitchServer::Control {
   }
 
   link::Address address() const { return address_; }
+  bool configure(const FoldingChange& change) { return data_plane_->configure(change); }
 
   SwitchStats stats() const {
     SwitchStats stats;
@@ -121,6 +122,7 @@ class SwitchServer::Control {
       stats.drops.emplace_back(name_of(static_cast<DropReason>(reason)), drops[reason]);
     }
     stats.link = data_plane_->link_stats();
+    stats.frames = data_plane_->frame_stats();
     stats.table = table_->counters();
     stats.connections = table_->connections();
     stats.memory_bytes = table_->memory_bytes();
@@ -344,6 +346,9 @@ link::Address SwitchServer::address() const {
 }
 SwitchStats SwitchServer::stats() const {
   return control_->stats();
+}
+bool SwitchServer::configure(const FoldingChange& change) {
+  return control_->configure(change);
 }
 void SwitchServer::stop() {
   control_->stop();

@@ -40,9 +40,10 @@ class SwitchServer {
   static Result<std::unique_ptr<SwitchServer>> start(SwitchServerOptions options, DataPlaneFactory factory = {});
   ~SwitchServer();  // stops
 
-  link::Address address() const;  // of the control port, as bound
-  SwitchStats stats() const;      // from any thread
-  void stop();                    // tells the workers, waits for them to hear it (bounded), joins the threads
+  link::Address address() const;                // of the control port, as bound
+  SwitchStats stats() const;                    // from any thread
+  bool configure(const FoldingChange& change);  // from any thread; false: this is no switch of frames
+  void stop();  // tells the workers, waits for them to hear it (bounded), joins the threads
 
  private:
   class Control;

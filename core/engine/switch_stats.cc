@@ -67,6 +67,54 @@ std::string labels_of(const JobStats& job) {
   return fmt::format("{{job=\"{}\",id=\"{}\",epoch=\"{}\"}}", job.summary.name, job.summary.job_id, job.summary.epoch);
 }
 
+nlohmann::ordered_json to_json(const NamedCounters& counted) {
+  nlohmann::ordered_json json;
+  json["name"] = counted.name;
+  for (const auto& [name, value] : counted.counters) json[name] = value;
+  return json;
+}
+
+nlohmann::ordered_json to_json(const FrameStats& frames) {
+  nlohmann::ordered_json json;
+  json["AGG_MODE"] = frames.agg_mode;
+  json["AGG_PORT_CFG"] = fmt::format("0x{:08x}", frames.agg_port_cfg);
+  json["ports"] = json["dialects"] = nlohmann::ordered_json::array();
+  for (const auto& port : frames.ports) json["ports"].push_back(to_json(port));
+  for (const auto& dialect : frames.dialects) json["dialects"].push_back(to_json(dialect));
+  json["addresses"] = to_json(frames.addresses);
+  return json;
+}
+
+// Device strings may hold anything.
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') safe += '\\';
+    safe += c == '\n' ? ' ' : c;
+  }
+  return safe;
+}
+
+// One family, a sample for each counter of each port (dialect, ...).
+void add(PrometheusText& text, const char* family, const char* type, const char* label, const char* help,
+         const std::vector<NamedCounters>& all) {
+  text.family(family, type, help);
+  for (std::size_t number = 0; number < all.size(); ++number) {
+    for (const auto& [name, value] : all[number].counters) {
+      text.sample(
+          fmt::format("{{number=\"{}\",{}=\"{}\",what=\"{}\"}}", number, label, escaped(all[number].name), name),
+          value);
+    }
+  }
+}
+
+void add(PrometheusText& text, const FrameStats& frames) {
+  if (frames.addresses.name.empty()) return;
+  add(text, "netfold_switch_port", "untyped", "port", "What passed a port of the switch of frames", frames.ports);
+  add(text, "netfold_switch_dialect", "untyped", "dialect", "What a dialect did and dropped", frames.dialects);
+  add(text, "netfold_switch_addresses", "gauge", "table", "The table of MAC addresses", {frames.addresses});
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const SwitchStats& stats) {
@@ -98,6 +146,7 @@ nlohmann::ordered_json to_json(const SwitchStats& stats) {
   }
   for (const auto& [reason, count] : stats.drops) json["drops"][reason] = count;
   for (const auto& [name, value] : kLinkCounters) json["link"][name] = stats.link.*value;
+  if (!stats.frames.addresses.name.empty()) json["frames"] = to_json(stats.frames);
   return json;
 }
 
@@ -123,6 +172,7 @@ std::string to_prometheus(const SwitchStats& stats) {
     text.family(fmt::format("netfold_switch_link_{}_total", name), "counter", "Of all shards' sockets together");
     text.sample("", stats.link.*value);
   }
+  add(text, stats.frames);
   text.family("netfold_job_workers", "gauge", "Workers of the job that are here");
   for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.present.size());
   text.family("netfold_job_world", "gauge", "Workers that the job has when it is whole");

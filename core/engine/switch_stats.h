@@ -27,6 +27,7 @@ struct SwitchStats {
   std::vector<JobStats> jobs;
   std::vector<std::pair<std::string, std::uint64_t>> drops;  // by reason
   link::LinkStats link;
+  FrameStats frames;  // of a switch of frames
   jobs::TableCounters table;
   std::size_t connections = 0, memory_bytes = 0, memory_max_bytes = 0, jobs_max = 0;
 };

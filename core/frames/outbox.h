@@ -8,6 +8,7 @@
 
 #include "base/counter.h"
 #include "frames/mac_table.h"
+#include "frames/settings.h"
 #include "link/frame_port.h"
 
 namespace netfold::frames {
@@ -44,6 +45,10 @@ class Outbox {
   // Gives the ports what is queued; called by the pipeline after each burst. True if nothing is left over.
   bool flush();
 
+  // Dialects ask it before they fold: settings().folds(port), settings().adds_floats.
+  const Settings& settings() const { return *settings_; }
+  void set_settings(const Settings& settings) { settings_ = &settings; }
+
   Nanoseconds now() const { return now_; }  // of this burst
   void set_now(Nanoseconds now) { now_ = now; }
 
@@ -61,6 +66,8 @@ class Outbox {
   std::vector<link::Port*> outputs_;  // the ports, then the peers; null: not there
   const MacTable& addresses_;
   Nanoseconds now_ = 0;
+  Settings own_settings_;  // where nobody gave any
+  const Settings* settings_ = &own_settings_;
   std::vector<std::vector<link::OutgoingFrame>> queues_;  // by output
   std::vector<Counter> dropped_;                          // by output
 };

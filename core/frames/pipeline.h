@@ -57,6 +57,7 @@ class Pipeline {
   std::size_t pump(Nanoseconds now);
 
   Outbox& outbox() { return outbox_; }
+  const Outbox& outbox() const { return outbox_; }
   std::span<const std::unique_ptr<Dialect>> dialects() const { return dialects_; }
   const PortCounters& counters(link::PortNumber port) const { return counters_[port]; }
 

@@ -1,0 +1,326 @@
+#include "engine/frame_plane.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "engine/mailbox.h"
+#include "engine/netfold_dialect.h"
+#include "engine/thread_setup.h"
+#include "frames/pipeline.h"
+
+namespace netfold::engine {
+namespace {
+
+constexpr unsigned kIdleRoundsBeforeYield = 64, kIdleRoundsBeforeNap = 256;
+constexpr Nanoseconds kNap = 50 * kMicrosecond;
+constexpr Nanoseconds kLinkWatch = kSecond;
+
+constexpr std::pair<const char*, Counter frames::PortCounters::*> kPortCounters[] = {
+    {"taken", &frames::PortCounters::taken},
+    {"forwarded", &frames::PortCounters::forwarded},
+    {"flooded", &frames::PortCounters::flooded},
+    {"filtered", &frames::PortCounters::filtered},
+    {"handed_over", &frames::PortCounters::handed_over},
+    {"dropped_by_dialect", &frames::PortCounters::dropped},
+};
+
+// A dialect has an instance a thread: counters of the same name are summed.
+void add_dialects(const frames::Pipeline& pipeline, std::vector<NamedCounters>& sums) {
+  for (const auto& dialect : pipeline.dialects()) {
+    auto counts = dialect->counts();
+    const auto found =
+        std::find_if(sums.begin(), sums.end(), [&](const NamedCounters& it) { return it.name == dialect->name(); });
+    if (found == sums.end()) {
+      sums.push_back({dialect->name(), std::move(counts)});
+    } else {
+      for (std::size_t i = 0; i < counts.size(); ++i) found->counters[i].second += counts[i].second;
+    }
+  }
+}
+
+// A thread and its pipeline.
+class FrameThread {
+ public:
+  FrameThread(link::FrameDevices& devices, std::unique_ptr<frames::Pipeline> pipeline, NetfoldDialect& dialect,
+              const std::string& name, int core, bool always_polls)
+      : devices_(devices), pipeline_(std::move(pipeline)), dialect_(dialect), always_polls_(always_polls) {
+    thread_ = std::thread([this, name, core] { run(name, core); });
+  }
+  ~FrameThread() {
+    stopping_ = true;
+    thread_.join();
+  }
+  FrameThread(const FrameThread&) = delete;
+
+  void place(std::uint16_t id, FrameJob* job) {
+    mailbox_.run_there([&] { dialect_.place(id, job, devices_.pool()); });
+  }
+
+  const frames::Pipeline& pipeline() const { return *pipeline_; }
+  const frames::PortCounters& counters(link::PortNumber port) const { return pipeline_->counters(port); }
+  std::uint64_t dropped(link::PortNumber port) const { return pipeline_->outbox().dropped(port); }
+  const NetfoldDialect& dialect() const { return dialect_; }
+
+ private:
+  void run(const std::string& name, int core) {
+    set_up_thread(name, core);
+    prctl(PR_SET_TIMERSLACK, 1);
+    devices_.enter_thread();
+    unsigned idle_rounds = 0;
+    while (!stopping_.load(std::memory_order_relaxed)) {
+      mailbox_.run_posted();
+      idle_rounds = pipeline_->pump(now()) > 0 ? 0 : idle_rounds + 1;
+      if (idle_rounds > kIdleRoundsBeforeYield && !always_polls_) rest(idle_rounds);
+    }
+    pipeline_.reset();  // gives its buffers back here, where the pool has a store of this thread
+    devices_.leave_thread();
+  }
+
+  static void rest(unsigned idle_rounds) {
+    if (idle_rounds < kIdleRoundsBeforeNap) {
+      sched_yield();
+      return;
+    }
+    const timespec nap{0, kNap};
+    nanosleep(&nap, nullptr);
+  }
+
+  link::FrameDevices& devices_;
+  std::unique_ptr<frames::Pipeline> pipeline_;
+  NetfoldDialect& dialect_;
+  bool always_polls_;
+  Mailbox mailbox_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+class FramePlane final : public DataPlane {
+ public:
+  FramePlane(FramePlaneOptions options, std::unique_ptr<link::FrameDevices> devices, OnMismatch on_mismatch)
+      : options_(std::move(options)), devices_(std::move(devices)), addresses_(options_.addresses) {
+    for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
+      udp_ports_.push_back(static_cast<std::uint16_t>(options_.first_port + thread));
+    }
+    const std::uint16_t threads = threads_of(options_, devices_->ports());
+    for (std::uint16_t thread = 0; thread < threads; ++thread) start_thread(thread, on_mismatch);
+    watcher_ = std::thread([this] { watch(); });
+  }
+
+  ~FramePlane() override {
+    {
+      const std::lock_guard lock(watch_mutex_);
+      stopping_ = true;
+    }
+    watch_wakeup_.notify_all();
+    watcher_.join();
+    threads_.clear();
+  }
+
+  const std::vector<std::uint16_t>& udp_ports() const override { return udp_ports_; }
+
+  void admit(Admission admission) override {
+    std::vector<std::unique_ptr<FrameJob>> parts;
+    const std::uint16_t id = admission.lease.job;
+    for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
+      parts.push_back(std::make_unique<FrameJob>(admission, thread));
+      threads_[thread]->place(id, parts.back().get());
+    }
+    const std::lock_guard lock(mutex_);
+    jobs_[id] = std::move(parts);
+  }
+
+  void evict(std::uint16_t job) override {
+    for (std::uint16_t thread = 0; thread < options_.threads; ++thread) threads_[thread]->place(job, nullptr);
+    const std::lock_guard lock(mutex_);
+    jobs_.erase(job);
+  }
+
+  std::vector<std::uint64_t> drops() const override {
+    std::vector<std::uint64_t> sums(static_cast<std::size_t>(DropReason::kCount));
+    for (const auto& thread : threads_) {
+      for (std::size_t reason = 0; reason < sums.size(); ++reason) {
+        sums[reason] += thread->dialect().drops(static_cast<DropReason>(reason));
+      }
+    }
+    return sums;
+  }
+
+  JobCounters counters(std::uint16_t job) const override {
+    const std::lock_guard lock(mutex_);
+    JobCounters sum;
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end()) return sum;
+    for (const auto& part : found->second) sum += part->snapshot();
+    return sum;
+  }
+
+  link::LinkStats link_stats() const override {
+    link::LinkStats sum;
+    for (link::PortNumber number = 0; number < devices_->ports(); ++number) {
+      const link::PortStats stats = devices_->port(number, 0).stats();
+      sum.sent_packets += stats.sent_frames;
+      sum.sent_bytes += stats.sent_bytes;
+      sum.received_packets += stats.received_frames;
+      sum.received_bytes += stats.received_bytes;
+      sum.send_errors += stats.receive_errors + stats.missed_frames;
+    }
+    return sum;
+  }
+
+  FrameStats frame_stats() const override;
+
+  bool configure(const FoldingChange& change) override {
+    if (change.ports) settings_.folding_ports.store(*change.ports, std::memory_order_relaxed);
+    if (change.adds_floats) settings_.adds_floats.store(*change.adds_floats, std::memory_order_relaxed);
+    return true;
+  }
+
+ private:
+  void start_thread(std::uint16_t thread, const OnMismatch& on_mismatch);
+  std::vector<link::PortNumber> receiving(std::uint16_t thread) const;
+
+  void watch() {
+    set_up_thread("nf-links", kAnyCore);
+    std::unique_lock lock(watch_mutex_);
+    while (!stopping_) {
+      devices_->watch_links();
+      watch_wakeup_.wait_for(lock, std::chrono::nanoseconds(kLinkWatch), [this] { return stopping_; });
+    }
+  }
+
+  FramePlaneOptions options_;
+  std::unique_ptr<link::FrameDevices> devices_;
+  frames::MacTable addresses_;
+  frames::Settings settings_;
+  std::vector<std::uint16_t> udp_ports_;
+  std::vector<std::unique_ptr<FrameThread>> threads_;                     // those that fold, then those of the ports
+  mutable std::mutex mutex_;                                              // of jobs_: control and metrics threads
+  std::map<std::uint16_t, std::vector<std::unique_ptr<FrameJob>>> jobs_;  // by id; one part a folding thread
+  std::mutex watch_mutex_;
+  std::condition_variable watch_wakeup_;
+  bool stopping_ = false;
+  std::thread watcher_;
+};
+
+void FramePlane::start_thread(std::uint16_t thread, const OnMismatch& on_mismatch) {
+  const bool folds = thread < options_.threads;
+  frames::PipelineOptions pipeline{options_.parse, options_.threads, folds ? thread : frames::kNoFolding};
+  frames::PipelinePorts ports;
+  for (link::PortNumber number = 0; number < devices_->ports(); ++number) {
+    ports.all.push_back(&devices_->port(number, thread));
+  }
+  ports.receiving = receiving(thread);
+  for (std::uint16_t peer = 0; peer < options_.threads; ++peer) ports.peers.push_back(&devices_->inbox(peer));
+  if (folds) ports.inbox = ports.peers[thread];
+
+  std::vector<std::unique_ptr<frames::Dialect>> dialects;
+  auto own = std::make_unique<NetfoldDialect>(
+      NetfoldDialect::Options{options_.ip, udp_ports_, pipeline.thread, options_.jobs_max}, on_mismatch);
+  NetfoldDialect& dialect = *own;
+  dialects.push_back(std::move(own));
+  for (const auto& make : options_.dialects) dialects.push_back(make(pipeline.thread));
+
+  auto made =
+      std::make_unique<frames::Pipeline>(devices_->pool(), std::move(ports), addresses_, std::move(dialects), pipeline);
+  made->outbox().set_settings(settings_);
+  const int core = thread < options_.cores.size() ? options_.cores[thread] : kAnyCore;
+  const std::string name =
+      folds ? fmt::format("nf-fold-{}", thread) : fmt::format("nf-port-{}", thread - options_.threads);
+  threads_.push_back(
+      std::make_unique<FrameThread>(*devices_, std::move(made), dialect, name, core, options_.always_polls));
+}
+
+// The ports that a thread receives from.
+std::vector<link::PortNumber> FramePlane::receiving(std::uint16_t thread) const {
+  if (options_.layout == Layout::kPerPort) {
+    if (thread < options_.threads) return {};
+    return {static_cast<link::PortNumber>(thread - options_.threads)};
+  }
+  std::vector<link::PortNumber> mine;
+  for (link::PortNumber number = 0; number < devices_->ports(); ++number) {
+    const std::uint16_t queues = devices_->receive_queues(number);
+    if (queues >= options_.threads || number % options_.threads == thread) mine.push_back(number);
+  }
+  return mine;
+}
+
+FrameStats FramePlane::frame_stats() const {
+  FrameStats all;
+  const frames::Registers registers = frames::registers_of(settings_, devices_->ports());
+  all.agg_mode = registers.agg_mode;
+  all.agg_port_cfg = registers.agg_port_cfg;
+  for (link::PortNumber number = 0; number < devices_->ports(); ++number) {
+    const link::Port& port = devices_->port(number, 0);
+    const link::PortStats stats = port.stats();
+    std::vector<std::pair<std::string, std::uint64_t>> counters{{"up", port.is_up() ? 1 : 0},
+                                                                {"received_frames", stats.received_frames},
+                                                                {"received_bytes", stats.received_bytes},
+                                                                {"sent_frames", stats.sent_frames},
+                                                                {"sent_bytes", stats.sent_bytes},
+                                                                {"missed_frames", stats.missed_frames},
+                                                                {"receive_errors", stats.receive_errors}};
+    const auto sum = [&](std::string name, const auto& counter_of) {
+      std::uint64_t total = 0;
+      for (const auto& thread : threads_) total += counter_of(thread->counters(number)).get();
+      counters.emplace_back(std::move(name), total);
+    };
+    for (const auto& [name, counter] : kPortCounters) {
+      sum(name, [&](const frames::PortCounters& from) -> const Counter& { return from.*counter; });
+    }
+    for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kCount); ++flaw) {
+      sum(fmt::format("flaw_{}", name_of(static_cast<frames::Flaw>(flaw))),
+          [&](const frames::PortCounters& from) -> const Counter& { return from.flaws[flaw]; });
+    }
+    std::uint64_t full = 0;
+    for (const auto& thread : threads_) full += thread->dropped(number);
+    counters.emplace_back("dropped_port_full", full);
+    all.ports.push_back({port.name(), std::move(counters)});
+  }
+  for (const auto& thread : threads_) add_dialects(thread->pipeline(), all.dialects);
+  const Nanoseconds at = now();
+  all.addresses = {"addresses",
+                   {{"known", addresses_.entries(at).size()},
+                    {"capacity", addresses_.capacity()},
+                    {"moved", addresses_.moved()},
+                    {"pushed_out", addresses_.pushed_out()}}};
+  return all;
+}
+
+}  // namespace
+
+std::uint16_t threads_of(const FramePlaneOptions& options, std::size_t ports) {
+  return static_cast<std::uint16_t>(options.threads + (options.layout == Layout::kPerPort ? ports : 0));
+}
+
+std::uint16_t receivers_of(const FramePlaneOptions& options) {
+  return options.layout == Layout::kPerPort ? 1 : options.threads;
+}
+
+Result<std::unique_ptr<DataPlane>> start_frame_plane(FramePlaneOptions options,
+                                                     std::unique_ptr<link::FrameDevices> devices,
+                                                     DataPlane::OnMismatch on_mismatch) {
+  if (!std::has_single_bit(options.threads)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} folding threads: their number must be a power of two (1, 2, 4, ...)", options.threads));
+  }
+  if (devices->ports() == 0 || devices->ports() > 64) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} ports: a switch has 1 to 64", devices->ports()));
+  }
+  return std::make_unique<FramePlane>(std::move(options), std::move(devices), std::move(on_mismatch));
+}
+
+std::size_t frame_memory_bytes(const wire::Lease& lease, std::size_t room_bytes) {
+  return NetfoldDialect::buffers_of(lease) * room_bytes +
+         lease.shards * fold::Aggregator::memory_bytes(lease, fold::Payloads::kLent);
+}
+
+}  // namespace netfold::engine
