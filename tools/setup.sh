@@ -33,6 +33,7 @@ demo|python_venv|python3-venv|python3|python
 demo|python_header|python3-dev|python3-devel|python
 test|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
 test|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
+test|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
 test|command mpirun|openmpi-bin|openmpi|openmpi
 test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
 test|command ip|iproute2|iproute|iproute2
@@ -54,6 +55,7 @@ command_() {  # any one of the names
   return 1
 }
 header_() { printf '#include <%s>\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }
+pkg_config_() { pkg-config --exists "$1" 2>/dev/null; }
 python_venv_() { "$python" -c 'import ensurepip, venv' 2>/dev/null; }
 python_header_() {
   "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'

@@ -262,6 +262,7 @@ FrameStats FramePlane::frame_stats() const {
     const link::Port& port = devices_->port(number, 0);
     const link::PortStats stats = port.stats();
     std::vector<std::pair<std::string, std::uint64_t>> counters{{"up", port.is_up() ? 1 : 0},
+                                                                {"folds", settings_.folds(number) ? 1 : 0},
                                                                 {"received_frames", stats.received_frames},
                                                                 {"received_bytes", stats.received_bytes},
                                                                 {"sent_frames", stats.sent_frames},

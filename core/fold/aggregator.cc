@@ -97,11 +97,14 @@ Verdict Aggregator::on_packet(const wire::Packet& packet, Outbox& outbox) {
 
 Verdict Aggregator::on_contribution(const wire::Packet& packet, Outbox& outbox) {
   const Header& header = packet.header;
-  if (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp)) {
-    return Verdict::kBadLength;
-  }
   const std::uint32_t index = place_of(header.chunk);
   Slot& slot = slots_[index];
+  const bool is_like_first =
+      slot.arrived > 0 && agree(slot.first, header) && packet.payload.size() == slot.payload_bytes;
+  if (!is_like_first &&
+      (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp))) {
+    return Verdict::kBadLength;
+  }
   if (header.chunk != slot.chunk) {
     const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
     return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
@@ -113,7 +116,8 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, Outbox& outbox) 
   }
   if (slot.arrived == 0) {
     slot.first = header;
-  } else if (!agree(slot.first, header)) {
+    slot.payload_bytes = static_cast<std::uint32_t>(packet.payload.size());
+  } else if (!is_like_first) {
     report_mismatch(slot, header, outbox);
     return Verdict::kMismatch;
   }

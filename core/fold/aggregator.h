@@ -80,6 +80,7 @@ class Aggregator {
     wire::Header first;           // the round's first contribution: all must agree with it
     std::byte* result = nullptr;  // header, payload, tag
     std::uint32_t result_bytes = 0;
+    std::uint32_t payload_bytes = 0;  // of the round's contributions
   };
 
   Verdict on_contribution(const wire::Packet& packet, Outbox& outbox);

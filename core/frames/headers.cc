@@ -7,7 +7,22 @@ namespace netfold::frames {
 namespace {
 
 constexpr std::uint16_t kMoreFragments = 0x2000, kFragmentOffset = 0x1fff;
-constexpr std::uint8_t kAnswerTimeToLive = 64;
+constexpr unsigned kAnswerTimeToLive = 64;
+
+// Nearly all have no options: five words, no loop.
+bool ipv4_checksum_is_right(std::span<const std::byte> header) {
+  if (header.size() != kIpv4Bytes) return checksum(header) == 0xffff;
+  std::uint64_t low, high;
+  std::uint32_t last;
+  std::memcpy(&low, header.data(), 8);
+  std::memcpy(&high, header.data() + 8, 8);
+  std::memcpy(&last, header.data() + 16, 4);
+  std::uint64_t sum = (low & 0xffff'ffff) + (low >> 32) + (high & 0xffff'ffff) + (high >> 32) + last;
+  sum = (sum & 0xffff'ffff) + (sum >> 32);
+  sum = (sum & 0xffff'ffff) + (sum >> 32);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return ((sum & 0xffff) + (sum >> 16)) == 0xffff;
+}
 
 // The pseudo header's part of a UDP checksum, unfolded.
 std::uint32_t pseudo_header_sum(const Ipv4& ip, std::uint32_t udp_bytes) {
@@ -41,7 +56,7 @@ Flaw parse_ipv4(const ParseOptions& options, ParsedFrame& parsed) {
       total_bytes > packet.size()) {
     return Flaw::kIpHeader;
   }
-  if (!parsed.frame.checksums_good && checksum(packet.first(header_bytes)) != 0xffff) return Flaw::kIpChecksum;
+  if (!parsed.frame.checksums_good && !ipv4_checksum_is_right(packet.first(header_bytes))) return Flaw::kIpChecksum;
   if ((read_u16(&packet[6]) & (kMoreFragments | kFragmentOffset)) != 0) return Flaw::kFragment;
   parsed.ip = {read_u32(&packet[12]),
                read_u32(&packet[16]),
@@ -54,6 +69,18 @@ Flaw parse_ipv4(const ParseOptions& options, ParsedFrame& parsed) {
   parsed.payload_bytes = static_cast<std::uint32_t>(total_bytes - header_bytes);
   if (parsed.ip.protocol != kUdpProtocol) return Flaw::kNone;
   return parse_udp(packet.subspan(header_bytes, total_bytes - header_bytes), options, parsed);
+}
+
+// A 16-bit word of an IPv4 header, and with it the checksum, which changes by the difference (RFC 1624, equation 3).
+void replace_word(std::byte* ip, std::size_t at, std::uint16_t value) {
+  const std::uint16_t before = read_u16(ip + at);
+  if (before == value) return;
+  std::uint32_t sum =
+      static_cast<std::uint16_t>(~read_u16(ip + 10)) + std::uint32_t{static_cast<std::uint16_t>(~before)} + value;
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  write_u16(ip + at, value);
+  write_u16(ip + 10, static_cast<std::uint16_t>(~sum));
 }
 
 void write_ipv4_length(std::byte* ip, std::size_t header_bytes, std::size_t total_bytes) {
@@ -138,7 +165,7 @@ void write_udp_headers(const UdpFrame& fields, std::byte* at) {
   std::memset(ip, 0, kIpv4Bytes + kUdpBytes);
   ip[0] = std::byte{0x45};
   write_u16(ip + 6, 0x4000);  // do not fragment
-  ip[8] = std::byte{kAnswerTimeToLive};
+  ip[8] = static_cast<std::byte>(kAnswerTimeToLive);
   ip[9] = std::byte{kUdpProtocol};
   write_u32(ip + 12, fields.ip_from);
   write_u32(ip + 16, fields.ip_to);
@@ -151,23 +178,27 @@ void write_udp_headers(const UdpFrame& fields, std::byte* at) {
 
 void set_lengths(const ParsedFrame& frame, std::size_t payload_bytes) {
   std::byte* const ip = frame.frame.bytes + frame.content_at;
-  write_ipv4_length(ip, frame.ip.header_bytes, frame.ip.header_bytes + kUdpBytes + payload_bytes);
+  replace_word(ip, 2, static_cast<std::uint16_t>(frame.ip.header_bytes + kUdpBytes + payload_bytes));
   std::byte* const udp = ip + frame.ip.header_bytes;
   write_u16(udp + 4, static_cast<std::uint16_t>(kUdpBytes + payload_bytes));
   write_u16(udp + 6, 0);
 }
 
+// Sums do not care for order, so addresses that change places leave the checksum as it is.
 void turn_into_answer(const ParsedFrame& frame, std::size_t payload_bytes) {
+  const auto swap = [](std::byte* one, std::byte* other, auto value) {
+    auto kept = value;
+    std::memcpy(&value, one, sizeof value);
+    std::memcpy(&kept, other, sizeof kept);
+    std::memcpy(one, &kept, sizeof kept);
+    std::memcpy(other, &value, sizeof value);
+  };
   std::byte* const ethernet = frame.frame.bytes;
-  frame.from.write(ethernet);
-  frame.to.write(ethernet + MacAddress::kBytes);
+  swap(ethernet, ethernet + MacAddress::kBytes, std::array<std::byte, MacAddress::kBytes>{});
   std::byte* const ip = ethernet + frame.content_at;
-  ip[8] = std::byte{kAnswerTimeToLive};
-  write_u32(ip + 12, frame.ip.to);
-  write_u32(ip + 16, frame.ip.from);
-  std::byte* const udp = ip + frame.ip.header_bytes;
-  write_u16(udp, frame.udp.to);
-  write_u16(udp + 2, frame.udp.from);
+  swap(ip + 12, ip + 16, std::uint32_t{});
+  swap(ip + frame.ip.header_bytes, ip + frame.ip.header_bytes + 2, std::uint16_t{});
+  replace_word(ip, 8, static_cast<std::uint16_t>(kAnswerTimeToLive << 8 | kUdpProtocol));
   set_lengths(frame, payload_bytes);
 }
 

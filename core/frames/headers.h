@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <cstring>
 #include <span>
 
 #include "frames/mac_address.h"
@@ -94,18 +94,22 @@ std::uint16_t checksum(std::span<const std::byte> bytes, std::uint32_t start = 0
 
 // Big-endian numbers in frames.
 inline std::uint16_t read_u16(const std::byte* at) {
-  return static_cast<std::uint16_t>(static_cast<unsigned>(at[0]) << 8 | static_cast<unsigned>(at[1]));
+  std::uint16_t value;
+  std::memcpy(&value, at, sizeof value);
+  return __builtin_bswap16(value);
 }
 inline std::uint32_t read_u32(const std::byte* at) {
-  return static_cast<std::uint32_t>(read_u16(at)) << 16 | read_u16(at + 2);
+  std::uint32_t value;
+  std::memcpy(&value, at, sizeof value);
+  return __builtin_bswap32(value);
 }
 inline void write_u16(std::byte* at, std::uint16_t value) {
-  at[0] = static_cast<std::byte>(value >> 8);
-  at[1] = static_cast<std::byte>(value);
+  value = __builtin_bswap16(value);
+  std::memcpy(at, &value, sizeof value);
 }
 inline void write_u32(std::byte* at, std::uint32_t value) {
-  write_u16(at, static_cast<std::uint16_t>(value >> 16));
-  write_u16(at + 2, static_cast<std::uint16_t>(value));
+  value = __builtin_bswap32(value);
+  std::memcpy(at, &value, sizeof value);
 }
 
 struct UdpFrame {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,12 +22,17 @@ struct MacAddress {
   bool is_reserved() const { return number >> 4 == 0x0180'c200'000; }
 
   static MacAddress read(const std::byte* at) {
-    std::uint64_t number = 0;
-    for (std::size_t i = 0; i < kBytes; ++i) number = number << 8 | static_cast<std::uint64_t>(at[i]);
-    return {number};
+    std::uint32_t high;
+    std::uint16_t low;
+    std::memcpy(&high, at, sizeof high);
+    std::memcpy(&low, at + sizeof high, sizeof low);
+    return {std::uint64_t{__builtin_bswap32(high)} << 16 | __builtin_bswap16(low)};
   }
   void write(std::byte* at) const {
-    for (std::size_t i = 0; i < kBytes; ++i) at[i] = static_cast<std::byte>(number >> (40 - 8 * i));
+    const std::uint32_t high = __builtin_bswap32(static_cast<std::uint32_t>(number >> 16));
+    const std::uint16_t low = __builtin_bswap16(static_cast<std::uint16_t>(number));
+    std::memcpy(at, &high, sizeof high);
+    std::memcpy(at + sizeof high, &low, sizeof low);
   }
 };
 

@@ -15,7 +15,8 @@ Pipeline::Pipeline(link::BufferPool& pool, PipelinePorts ports, MacTable& addres
       outbox_(pool, ports_.all, addresses, ports_.peers),
       dialects_(std::move(dialects)),
       counters_(ports_.all.size()),
-      is_up_(ports_.all.size(), true) {}
+      is_up_(ports_.all.size(), true),
+      learned_(ports_.all.size()) {}
 
 Pipeline::~Pipeline() {
   for (const auto& dialect : dialects_) dialect->drain(outbox_);
@@ -31,11 +32,10 @@ std::size_t Pipeline::pump(Nanoseconds now) {
 }
 
 std::size_t Pipeline::receive(link::Port& from) {
-  std::array<link::Frame, kBurst> frames;
-  const std::size_t count = from.receive(frames);
+  const std::size_t count = from.receive(burst_);
   const bool is_handed_over = &from == ports_.inbox;
-  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(frames[i].bytes);
-  for (std::size_t i = 0; i < count; ++i) handle(frames[i], is_handed_over);
+  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(burst_[i].bytes);
+  for (std::size_t i = 0; i < count; ++i) handle(burst_[i], is_handed_over);
   if (count > 0) {
     for (const auto& dialect : dialects_) dialect->on_burst_end(outbox_);
   }
@@ -45,14 +45,14 @@ std::size_t Pipeline::receive(link::Port& from) {
 
 void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
   PortCounters& counters = counters_[frame.port];
-  ParsedFrame parsed;
+  ParsedFrame& parsed = parsed_;
   const Flaw flaw = parse(frame, options_.parse, parsed);
   if (!is_handed_over) {  // else the thread that received it has done this
     counters.received.add(1);
     counters.received_bytes.add(frame.size_bytes);
     if (flaw != Flaw::kNone) counters.flaws[static_cast<std::size_t>(flaw)].add(1);
     if (ends_here(flaw)) return drop(frame);
-    addresses_.learn(parsed.from, frame.port, outbox_.now());
+    learn(parsed.from, frame.port);
     if (parsed.to.is_reserved()) return counters.filtered.add(1), drop(frame);
     if (belongs_elsewhere(parsed)) return counters.handed_over.add(1);
   }
@@ -70,6 +70,13 @@ void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
     case Outbox::Way::kFlooded: return counters.flooded.add(1);
     case Outbox::Way::kNowhere: return counters.filtered.add(1);
   }
+}
+
+void Pipeline::learn(MacAddress from, link::PortNumber port) {
+  Learned& last = learned_[port];
+  if (last.from == from && last.at == outbox_.now()) return;  // in this very burst
+  last = {from, outbox_.now()};
+  addresses_.learn(from, port, outbox_.now());
 }
 
 bool Pipeline::belongs_elsewhere(const ParsedFrame& frame) {

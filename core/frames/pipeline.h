@@ -65,6 +65,7 @@ class Pipeline {
   std::size_t receive(link::Port& from);
   void handle(const link::Frame& frame, bool is_handed_over);
   bool belongs_elsewhere(const ParsedFrame& frame);
+  void learn(MacAddress from, link::PortNumber port);
   void on_time();
   void drop(const link::Frame& frame) { outbox_.pool().release({&frame.buffer, 1}); }
 
@@ -76,6 +77,13 @@ class Pipeline {
   std::vector<PortCounters> counters_;  // by port
   std::vector<bool> is_up_;             // by port, as the dialects were told
   Nanoseconds time_told_ = 0;
+  std::array<link::Frame, kBurst> burst_;  // here, not on the stack, where each burst would clear them first
+  ParsedFrame parsed_;
+  struct Learned {
+    MacAddress from;
+    Nanoseconds at = 0;
+  };
+  std::vector<Learned> learned_;  // by port: the last, since frames come in rows from one sender
 };
 
 }  // namespace netfold::frames

@@ -8,15 +8,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "link/dpdk/dpdk_port.h"
 #include "link/dpdk/eal.h"
 #include "link/dpdk/mbuf_pool.h"
+#include "link/dpdk/ring_device.h"
 
 namespace netfold::link {
 namespace {
 
-constexpr std::uint16_t kDescriptors = 1024;  // a queue
 constexpr unsigned kInboxFrames = 4096;
 
 Error about(const std::string& device, const std::string& what, int status) {
@@ -35,6 +36,7 @@ class Dpdk final : public FrameDevices {
       rte_eth_dev_close(device->id);
     }
     inboxes_.clear();
+    far_ends_.clear();
     pool_.reset();
     rte_eal_cleanup();
   }
@@ -61,6 +63,10 @@ class Dpdk final : public FrameDevices {
   Port& port(PortNumber number, std::uint16_t thread) override { return *ports_[number * options_.threads + thread]; }
   std::uint16_t receive_queues(PortNumber number) const override { return devices_[number]->receive_queues; }
   Port& inbox(std::uint16_t thread) override { return *inboxes_[thread]; }
+  FarEnd* far_end(PortNumber number) override {
+    const auto found = far_ends_.find(number);
+    return found == far_ends_.end() ? nullptr : found->second.get();
+  }
 
   // Only threads that DPDK knows have a private store of buffers.
   void enter_thread() override { rte_thread_register(); }
@@ -79,7 +85,12 @@ class Dpdk final : public FrameDevices {
   Result<void> open_device(const std::string& text) {
     const std::string name = text.substr(0, text.find(','));
     auto device = std::make_unique<DpdkDevice>();
-    if (rte_eth_dev_get_port_by_name(name.c_str(), &device->id) != 0) {
+    if (text == kRingDevice) {
+      auto ring = RingDevice::create(devices_.size(), options_.threads, options_.queue_frames);
+      if (!ring) return tl::unexpected(ring.error());
+      device->id = (*ring)->id();
+      far_ends_[static_cast<PortNumber>(devices_.size())] = std::move(*ring);
+    } else if (rte_eth_dev_get_port_by_name(name.c_str(), &device->id) != 0) {
       const int status = rte_dev_probe(text.c_str());
       if (status != 0 || rte_eth_dev_get_port_by_name(name.c_str(), &device->id) != 0) {
         return tl::unexpected(about(text, "DPDK has no driver for it, or the driver refuses it", status));
@@ -113,7 +124,8 @@ class Dpdk final : public FrameDevices {
     }
     status = rte_eth_dev_configure(device.id, device.receive_queues, device.send_queues, &conf);
     if (status != 0) return tl::unexpected(about(device.name, "it cannot be set up", status));
-    std::uint16_t receive_descriptors = kDescriptors, send_descriptors = kDescriptors;
+    auto receive_descriptors = static_cast<std::uint16_t>(options_.queue_frames);
+    std::uint16_t send_descriptors = receive_descriptors;
     rte_eth_dev_adjust_nb_rx_tx_desc(device.id, &receive_descriptors, &send_descriptors);
     for (std::uint16_t queue = 0; queue < device.receive_queues && status == 0; ++queue) {
       status = rte_eth_rx_queue_setup(device.id, queue, receive_descriptors, SOCKET_ID_ANY, nullptr, pool_->raw());
@@ -133,6 +145,7 @@ class Dpdk final : public FrameDevices {
   std::vector<std::unique_ptr<DpdkDevice>> devices_;
   std::vector<std::unique_ptr<DpdkPort>> ports_;  // by device, then thread
   std::vector<std::unique_ptr<DpdkInbox>> inboxes_;
+  std::map<PortNumber, std::unique_ptr<RingDevice>> far_ends_;
 };
 
 }  // namespace

@@ -75,6 +75,7 @@ Result<std::string> device_string(const std::string& port, std::size_t number) {
     if (auto usable = check_pci(address); !usable) return tl::unexpected(usable.error());
     return address;
   }
+  if (port == kRingDevice) return port;
   if (port.rfind("net_", 0) == 0 || port.rfind("eth_", 0) == 0 || port.rfind("virtio_", 0) == 0) {
     if (auto usable = check_interface(port); !usable) return tl::unexpected(usable.error());
     return port;

@@ -8,6 +8,8 @@
 
 namespace netfold::link {
 
+constexpr const char* kRingDevice = "ring";  // a port in memory (ring_device.h)
+
 bool is_pci_address(const std::string& port);  // 0000:3b:00.0, 3b:00.0
 
 // What DPDK is to be asked for by a port of the command line: the PCI address, the device string as it is, or

@@ -1,0 +1,70 @@
+// The time of one core, without what the kernel gave to others: the processor's own counter around a piece of work, and
+// a word from the kernel whether the thread was put aside meanwhile.
+#pragma once
+
+#include <linux/perf_event.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+
+namespace netfold::apps {
+
+class CoreClock {
+ public:
+  static std::uint64_t ticks() { return __rdtsc(); }
+
+  // Ticks a second; measured once, over 20 ms.
+  static double ticks_a_second() {
+    static const double rate = [] {
+      const auto begin = std::chrono::steady_clock::now();
+      const std::uint64_t first = ticks();
+      while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(20)) {
+      }
+      const std::uint64_t last = ticks();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      return static_cast<double>(last - first) / took.count();
+    }();
+    return rate;
+  }
+
+  // How often the kernel gave this thread's core to another.
+  static long preemptions() {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+  }
+};
+
+// Instructions of the calling thread in user mode, where the kernel and the machine count them.
+class InstructionCounter {
+ public:
+  InstructionCounter() {
+    perf_event_attr attributes{};
+    attributes.size = sizeof attributes;
+    attributes.type = PERF_TYPE_HARDWARE;
+    attributes.config = PERF_COUNT_HW_INSTRUCTIONS;
+    attributes.exclude_kernel = 1;
+    descriptor_ = static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0));
+  }
+  ~InstructionCounter() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  InstructionCounter(const InstructionCounter&) = delete;
+
+  bool is_there() const { return descriptor_ >= 0; }
+  std::uint64_t read_now() const {
+    std::uint64_t value = 0;
+    if (descriptor_ < 0 || read(descriptor_, &value, sizeof value) != sizeof value) return 0;
+    return value;
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace netfold::apps
