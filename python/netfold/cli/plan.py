@@ -184,3 +184,68 @@ def papers(
         else:
             for each in written:
                 Console().print(f"written: {each}", highlight=False)
+
+
+@plan_app.command(name="check-lab")
+def check_lab(
+    fabric: Annotated[str, typer.Option(help="Which, with commas.")] = "star,bigraph,fat-tree",
+    shape: Annotated[str, typer.Option(help="Sub-nodes x switches; a star has as many workers.")] = "2x4",
+    rate_mbit_s: Annotated[float, typer.Option(help="Of every link. Slow ones leave the cores idle.")] = 20.0,
+    size_bytes: Annotated[str, typer.Option(help="Bytes of fp32, with commas.")] = "262144,1048576,4194304,8388608",
+    repeat: Annotated[int, typer.Option(min=1, help="Timed repetitions of each.")] = 5,
+    json: Json = False,
+) -> None:
+    """Predict all-reduces in labs on this machine, measure them, and set both side by side.
+
+    Nothing is fitted to what is predicted. Takes minutes, and a quiet machine.
+    """
+    from netfold.algorithms import bigraph_of
+    from netfold.bench.comparison import sizes_of
+    from netfold.bench.report import envelope, print_json
+    from netfold.bench.screen import progress_bar
+    from netfold.bench.train.command import prepare_lab
+    from netfold.plan.report import truth as report
+    from netfold.plan.truth import check
+
+    with sentences():
+        try:
+            parsed = bigraph_of(shape)
+        except ValueError as error:
+            raise UsageError(f"--shape: {error}") from None
+        fabrics = tuple(dict.fromkeys(filter(None, fabric.split(","))))
+        sizes = list(sizes_of(size_bytes).values())
+        prepare_lab()
+        with progress_bar(check.steps(fabrics, sizes, repeat)) as tell:
+            machine, cells = check.check(fabrics, parsed, rate_mbit_s, sizes, repeat, tell)
+        if json:
+            parameters = {"fabric": list(fabrics), "shape": parsed, "rate_mbit_s": rate_mbit_s, "repeat": repeat}
+            told = parameters | {"size_bytes": sizes} | report.findings(machine, cells)
+            print_json(envelope("plan check-lab", told, check.entries(machine, cells)))
+        else:
+            report.show(machine, cells)
+
+
+@plan_app.command()
+def calibrate(
+    ranks: Annotated[int, typer.Option(min=2, help="The most processes that fold together.")] = 4,
+    link: Annotated[str, typer.Option(help="tcp, as between machines, or shm.")] = "tcp",
+    repeat: Annotated[int, typer.Option(min=1, help="Timed repetitions of each point.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Write it, for a cluster file's software.calibration.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure this machine (a message, a byte sent, a byte folded, computing), fit on few points, judge on the
+    others."""
+    with sentences():
+        from netfold.bench.report import envelope, print_json
+        from netfold.bench.screen import weighted_bar
+        from netfold.plan.report import truth as report
+        from netfold.plan.truth import calibrate as calibration
+
+        with weighted_bar(1.0) as tell:
+            found = calibration.calibrate(ranks, link, repeat, tell)
+        if out is not None:
+            calibration.write(out, found)
+        if json:
+            print_json(envelope("plan calibrate", {"ranks": ranks, "link": link, "repeat": repeat}, [found.told()]))
+        else:
+            report.show_calibration(found)

@@ -1,0 +1,97 @@
+"""Predicted beside measured, told."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from netfold.bench.comparison import size_name
+from netfold.plan.truth.calibrate import Calibration
+from netfold.plan.truth.check import ASKED_LARGE, ASKED_SMALL, ASKED_WINNERS, LARGE_BYTES, Cell, winners
+from netfold.plan.truth.model import Machine
+
+HEADS = ("fabric", "size", "algorithm", "predicted, s", "measured, s", "off", "asked")
+
+
+def findings(machine: Machine, cells: Sequence[Cell]) -> dict[str, Any]:
+    """The numbers that answer: errors by size, winners named right."""
+    named = winners(cells)
+    large = [abs(cell.off) for cell in cells if cell.size_bytes >= LARGE_BYTES]
+    small = [abs(cell.off) for cell in cells if cell.size_bytes < LARGE_BYTES]
+    return {
+        "step_us": 1e6 * machine.step_s,
+        "efficiency": machine.efficiency,
+        "switch_step_us": 1e6 * machine.switch_step_s,
+        "switch_efficiency": machine.switch_efficiency,
+        "off_large_median": statistics.median(large) if large else None,
+        "off_large_max": max(large, default=None),
+        "off_small_median": statistics.median(small) if small else None,
+        "off_small_max": max(small, default=None),
+        "cells_within": sum(cell.is_within for cell in cells),
+        "cells": len(cells),
+        "winners_right": sum(each.is_right for each in named),
+        "winners": len(named),
+    }
+
+
+def show(machine: Machine, cells: Sequence[Cell]) -> None:
+    """On a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="All-reduces in labs on this machine")
+    for head in HEADS:
+        table.add_column(head, justify="left" if head in ("fabric", "algorithm") else "right")
+    for cell in sorted(cells, key=lambda each: (each.fabric, each.size_bytes)):
+        colour = "green" if cell.is_within else "red"
+        table.add_row(
+            cell.fabric,
+            size_name(cell.size_bytes),
+            cell.algorithm,
+            f"{cell.predicted_s:.4f}",
+            f"{cell.median_s:.4f}",
+            f"[{colour}]{cell.off:+.1%}[/]",
+            f"{cell.asked:.0%}",
+        )
+    console = Console()
+    console.print(table)
+    found = findings(machine, cells)
+    console.print(
+        f"within what is asked ({ASKED_LARGE:.0%} from {size_name(LARGE_BYTES)} up, {ASKED_SMALL:.0%} below): "
+        f"{found['cells_within']} of {found['cells']}; winner named right: {found['winners_right']} of "
+        f"{found['winners']} ({ASKED_WINNERS:.0%} asked)",
+        highlight=False,
+    )
+    wrong = [each for each in winners(cells) if not each.is_right]
+    for each in wrong:
+        console.print(f"  {each.fabric}, {size_name(each.size_bytes)}: {each.predicted} was said, {each.measured} was")
+
+
+def show_calibration(found: Calibration) -> None:
+    """On a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    ranks = " and ".join(map(str, found.ranks))
+    table = Table(title=f"This machine, {ranks} ranks over {found.link}", title_justify="left")
+    for head in ("algorithm", "a message, us", "a byte sent, ns", "a byte folded, ns", "off, median", "off, most"):
+        table.add_column(head, justify="left" if head == "algorithm" else "right")
+    for name, costs in found.costs.items():
+        table.add_row(
+            name,
+            f"{1e6 * costs.alpha:.1f}",
+            f"{1e9 * costs.beta:.3f}",
+            f"{1e9 * costs.gamma:.3f}",
+            f"{found.off_median[name]:.0%}",
+            f"{found.off_max[name]:.0%}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"off: of {found.points_unseen} points that were not fitted to; the faster algorithm named right in "
+        f"{found.winners_right} of {found.winners} cases\n"
+        f"folding {found.fold_gbyte_s:.1f} GB/s a core, copying {found.copy_gbyte_s:.1f} GB/s, computing "
+        f"{found.compute_gflop_s:.0f} GFLOP/s",
+        highlight=False,
+    )
