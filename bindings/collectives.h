@@ -39,20 +39,23 @@ void bind_sums(nb::class_<Bound>& bound) {
           "all_reduce",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
-             int group, const std::string& between, int block, int mantissa) {
+             int group, const std::string& between, int block, int mantissa, bool awaited) {
             return self.submit(in, out, count, type, wire, average,
                                {.algorithm = algorithm,
                                 .sub_nodes = sub_nodes,
                                 .switches = switches,
                                 .group = group,
                                 .between = between,
-                                .bfp = bfp_shape_of(block, mantissa)});
+                                .bfp = bfp_shape_of(block, mantissa)},
+                               awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
           "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0, "between"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
+          "awaited"_a = false,
           "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
           "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
-          "same all-reduces in the same order. algorithm and its options: see schedule().")
+          "same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits\n"
+          "for this ticket next, and does the work itself; no thread is woken for it.")
       .def(
           "reduce_scatter",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,

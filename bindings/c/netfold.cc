@@ -111,7 +111,7 @@ bool is_bfp_number(int number) {
 }
 
 nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
-                 const nf_fold_options* given, nf_ticket* ticket, nf_error* error) {
+                 const nf_fold_options* given, bool is_awaited, nf_ticket* ticket, nf_error* error) {
   if (group == nullptr || ticket == nullptr) return wrong(error, "no group, or nowhere to put the ticket (NULL)");
   const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
   const auto options = known_part(given == nullptr ? defaults : *given, defaults);
@@ -132,7 +132,8 @@ nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, 
   how.group = options->group;
   if (options->between != nullptr) how.between = options->between;
   how.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
-  const auto submitted = group->engine->submit(request, how);
+  const auto submitted =
+      is_awaited ? group->engine->submit_awaited(request, how) : group->engine->submit(request, how);
   if (!submitted) return failed(error, submitted.error());
   *ticket = *submitted;
   return NF_OK;
@@ -151,7 +152,7 @@ nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count
                         const nf_fold_options* options, nf_error* error) {
   return guarded(error, [&] {
     nf_ticket ticket = 0;
-    nf_status status = submit(group, in, out, count, type, options, &ticket, error);
+    nf_status status = submit(group, in, out, count, type, options, true, &ticket, error);
     if (status != NF_OK) return status;
     do {  // the group's own timeout ends it
       status = wait(group, ticket, netfold::from_seconds(kSecondsMax), error);
@@ -162,7 +163,7 @@ nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count
 
 nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                     const nf_fold_options* options, nf_ticket* ticket, nf_error* error) {
-  return guarded(error, [&] { return submit(group, in, out, count, type, options, ticket, error); });
+  return guarded(error, [&] { return submit(group, in, out, count, type, options, false, ticket, error); });
 }
 
 nf_status nf_wait(nf_group* group, nf_ticket ticket, double timeout_s, nf_error* error) {

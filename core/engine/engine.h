@@ -24,6 +24,10 @@ class Engine {
   // Returns at once. kInvalidArgument if the request makes no sense; a failed engine shows at the ticket. Every rank
   // submits the same collectives in the same order. `how` matters to host algorithms alone.
   virtual Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how) = 0;
+  // As submit, by a caller that waits for the ticket next: it may do the work itself there, so nobody is woken for it.
+  virtual Result<Ticket> submit_awaited(const AllReduce& request, const CollectiveOptions& how) {
+    return submit(request, how);
+  }
 
   // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
   // empty at once when the engine has been closed and everything was taken.

@@ -38,6 +38,20 @@ Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
 }
 
+// While it lasts, a caller drives or is about to.
+class Turn {
+ public:
+  explicit Turn(std::atomic<int>& callers) : callers_(callers) { ++callers_; }
+  ~Turn() {
+    --callers_;
+    callers_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+
+ private:
+  std::atomic<int>& callers_;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
@@ -84,10 +98,17 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   auto arena = mesh_->share_memory(DirectExecutor::shape_for(options_.world), deadline, goes_on);
   if (!arena) return tl::unexpected(arena.error());
   executor_ = std::make_unique<Executor>(options_.rank, mesh_->links());
-  if (*arena) direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
+  runners_ = {executor_.get()};
+  if (*arena) {
+    direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(*arena), mesh_->bells());
+    runners_.push_back(direct_.get());
+  }
   const int local = mesh_->local_peers();
   const bool has_cores = local + 1 <= available_cores();
-  if (local > 0) yields_ = options_.inline_progress || has_cores ? kCallerYields : kThreadYields;
+  if (local > 0) {
+    caller_yields_ = kCallerYields;
+    thread_yields_ = has_cores ? kCallerYields : kThreadYields;
+  }
   vain_yields_ = has_cores ? kVainYieldsWithCores : kVainYields;
   last_progress_ = now();
   note_stats();
@@ -99,6 +120,16 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
 }
 
 Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const CollectiveOptions& options) {
+  auto ticket = hand_over(request, options);
+  if (ticket && !options_.inline_progress) thread_wakeup_.wake();
+  return ticket;
+}
+
+Result<HostGroup::Ticket> HostGroup::submit_awaited(const AllReduce& request, const CollectiveOptions& options) {
+  return hand_over(request, options);
+}
+
+Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const CollectiveOptions& options) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
@@ -125,33 +156,45 @@ Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const Coll
   }
   submitted_.push_back({ticket, request, {request.format, options.bfp}, terms_of(request, options), std::move(slices)});
   has_submissions_ = true;
-  if (!options_.inline_progress) wakeup_.wake();
+  if (callers_ > 0) caller_wakeup_.wake();
   return ticket;
 }
 
 template <class Take>
 std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
   const Nanoseconds deadline = now() + timeout;
+  std::optional<Turn> turn(std::in_place, callers_);
   for (;;) {
     if (auto taken = take(0)) return taken;
-    if (is_closing_) return take(deadline - now());
-    const std::unique_lock lock(driving_, std::try_to_lock);
-    if (!lock) {  // somebody else drives
+    if (is_closing_) return turn.reset(), take(deadline - now());
+    std::unique_lock lock(driving_, std::defer_lock);
+    if (callers_ > 1 ? !lock.try_lock() : (lock.lock(), false)) {  // somebody else drives; the thread only for a step
       const Nanoseconds left = deadline - now();
       if (left <= 0) return std::nullopt;
       if (auto taken = take(std::min(left, kMillisecond))) return taken;
       continue;
     }
-    if (!executor_ || has_failed_) return take(deadline - now());  // nobody can drive
+    if (!executor_ || has_failed_) {  // nobody can drive
+      lock.unlock();
+      return turn.reset(), take(deadline - now());
+    }
     const bool has_moved = step();
-    if (auto taken = take(0)) return taken;
-    if (time_ >= deadline) return std::nullopt;
-    if (!has_moved) rest(deadline);
+    auto taken = take(0);
+    if (taken || time_ >= deadline) {
+      const bool is_left = !is_idle() || has_submissions_ || mesh_->has_unsent();
+      if (is_left && !options_.inline_progress) thread_wakeup_.wake();
+      return taken;
+    }
+    if (has_moved) continue;
+    if (auto sleep = look_around(deadline)) {
+      wait_for(sleep->descriptors, sleep->until);
+      caller_wakeup_.clear();
+      wake_up(*sleep);
+    }
   }
 }
 
 std::optional<Completion> HostGroup::wait(Ticket ticket, Nanoseconds timeout) {
-  if (!options_.inline_progress) return completions_.wait(ticket, timeout);
   auto taken = drive([&](Nanoseconds most) { return completions_.wait(ticket, most); }, timeout);
   if (taken && !taken->error) send_out();
   return taken;
@@ -166,11 +209,12 @@ std::optional<Completion> HostGroup::next_completion(Nanoseconds timeout) {
 
 // With nobody to drive between two calls, what links still hold for others must go before the caller does.
 void HostGroup::send_out() {
+  if (!options_.inline_progress) return;
   const std::unique_lock lock(driving_, std::try_to_lock);
   if (!lock || !mesh_ || !executor_) return;
   const Nanoseconds deadline = now() + from_seconds(options_.timeout_s);
   while (!has_failed_ && !is_closing_ && mesh_->has_unsent() && now() < deadline) {
-    if (!step()) mesh_->sleep(wakeup_.descriptor(), now() + kLookPeriod);
+    if (!step()) mesh_->sleep(caller_wakeup_.descriptor(), now() + kLookPeriod);
   }
 }
 
@@ -180,13 +224,18 @@ void HostGroup::close(std::optional<Error> error) {
     if (!is_closing_) parting_error_ = std::move(error);
     is_closing_ = true;
   }
-  wakeup_.wake();
+  thread_wakeup_.wake();
+  caller_wakeup_.wake();
+  {
+    const std::lock_guard joining(joining_);
+    if (thread_.joinable()) thread_.join();
+  }
   const std::lock_guard driving(driving_);
-  if (thread_.joinable()) thread_.join();
   if (mesh_ && executor_) {
     say_goodbye();
     fail(closed_error(), false);
     note_stats();
+    runners_.clear();
     executor_.reset();
     direct_.reset();
     mesh_.reset();
@@ -218,27 +267,33 @@ std::optional<Error> HostGroup::error() const {
 
 void HostGroup::run() {
   set_up_thread(fmt::format("nf-rank-{}", options_.rank), options_.core);
-  for (;;) {
+  for (std::optional<Sleep> slept; !is_closing_;) {
+    for (int callers = callers_; callers > 0; callers = callers_) callers_.wait(callers);
+    std::optional<Sleep> sleep;
     {
-      const std::lock_guard lock(mutex_);
-      if (is_closing_) break;
+      const std::lock_guard driving(driving_);
+      if (slept) wake_up(*slept);
+      if (!step()) sleep = look_around(kNever);
     }
-    if (!step()) rest(kNever);
+    if (sleep) {
+      wait_for(sleep->descriptors, sleep->until);
+      thread_wakeup_.clear();
+    }
+    slept = std::move(sleep);
   }
   cpu_s_ = thread_cpu_s();
 }
 
 // True if anything moved. An error fails the group.
 bool HostGroup::pump() {
-  auto moved = executor_->pump();
-  bool has_moved = moved && *moved;
-  if (moved && direct_) {
-    moved = direct_->pump();
-    has_moved = has_moved || (moved && *moved);
-  }
-  if (!moved) {
-    fail(moved.error(), true);
-    return false;
+  bool has_moved = false;
+  for (Runner* const runner : runners_) {
+    const auto moved = runner->pump();
+    if (!moved) {
+      fail(moved.error(), true);
+      return false;
+    }
+    has_moved = has_moved || *moved;
   }
   has_moved_ = has_moved_ || has_moved;
   return has_moved;
@@ -252,7 +307,7 @@ bool HostGroup::step() {
   if (has_failed_) return false;
   has_moved = check() || has_moved;  // before finished ones are taken: it may finish some
   if (auto finished = take_finished(); !finished.empty()) {
-    if (!options_.inline_progress) cpu_s_ = thread_cpu_s();
+    if (is_thread()) cpu_s_ = thread_cpu_s();
     note_stats();
     completions_.add(finished, std::nullopt);
   }
@@ -280,49 +335,53 @@ void HostGroup::take_submissions() {
 }
 
 std::vector<HostGroup::Ticket> HostGroup::take_finished() {
-  std::vector<Ticket> finished = executor_->take_finished();
-  if (!direct_) return finished;
-  const std::vector<Ticket> more = direct_->take_finished();
-  finished.insert(finished.end(), more.begin(), more.end());
+  std::vector<Ticket> finished;
+  for (Runner* const runner : runners_) {
+    const std::vector<Ticket> more = runner->take_finished();
+    finished.insert(finished.end(), more.begin(), more.end());
+  }
   return finished;
 }
 
 bool HostGroup::waits_for(int rank) const {
-  return executor_->waits_for_data_of(rank) || executor_->waits_for_room_at(rank) ||
-         (direct_ && direct_->waits_for(rank));
+  return std::ranges::any_of(runners_, [&](const Runner* each) { return each->waits_for(rank); });
 }
 
 std::vector<int> HostGroup::blocking_ranks() const {
-  std::vector<int> ranks = executor_->blocking_ranks();
-  return ranks.empty() && direct_ ? direct_->blocking_ranks() : ranks;
+  for (const Runner* const runner : runners_) {
+    if (auto ranks = runner->blocking_ranks(); !ranks.empty()) return ranks;
+  }
+  return {};
 }
 
-// Looks for a while whether something comes, then sleeps until it does.
-void HostGroup::rest(Nanoseconds until) {
-  if (!has_failed_ && !is_idle()) {
-    for (int i = 0, in_vain = 0; i < yields_ && in_vain < vain_yields_; ++i) {
+// Looks for a while whether something comes; if nothing does, it is time to sleep.
+std::optional<HostGroup::Sleep> HostGroup::look_around(Nanoseconds until) {
+  const Wakeup& wakeup = is_thread() ? thread_wakeup_ : caller_wakeup_;
+  if (has_failed_) return Sleep{until, {{wakeup.descriptor(), POLLIN, 0}}, false};  // only close() is of interest
+  const bool is_busy = !is_idle();
+  if (is_busy) {
+    const int yields = is_thread() ? thread_yields_ : caller_yields_;
+    for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields_; ++i) {
       const Nanoseconds before = now();
       sched_yield();
       if (now() - before < kSwitchTime) ++in_vain;
-      if (look_again()) return;
+      if (look_again()) return std::nullopt;
     }
-    if (!executor_->arm() || (direct_ && !direct_->arm())) return;
+    if (!std::ranges::all_of(runners_, [](Runner* each) { return each->arm(); })) return std::nullopt;
     const Nanoseconds soon = std::min(patience(), kLookPeriod * 5);
     until = std::min(until, std::max(last_progress_ + patience(), now() + soon));
   }
-  if (has_submissions_ && !has_failed_) return;
-  if (has_failed_) {  // only close() is still of interest
-    std::array<pollfd, 1> descriptors{{{wakeup_.descriptor(), POLLIN, 0}}};
-    wait_for(descriptors, until);
-  } else {
-    mesh_->sleep(wakeup_.descriptor(), until);
-  }
-  wakeup_.clear();
+  if (has_submissions_) return std::nullopt;
+  return Sleep{until, mesh_->news(wakeup.descriptor(), is_busy), is_busy && mesh_->has_bell()};
+}
+
+void HostGroup::wake_up(const Sleep& slept) {
+  if (slept.hears_bell && slept.descriptors.back().revents != 0) mesh_->clear_bell();
   next_look_ = 0;
 }
 
 bool HostGroup::look_again() {
-  return has_submissions_ || pump() || has_failed_;
+  return has_submissions_ || pump() || has_failed_ || (callers_ > 0 && is_thread());
 }
 
 // True if anything moved meanwhile.
@@ -416,9 +475,9 @@ Error HostGroup::timed_out(const Stall& stall) const {
 }
 
 void HostGroup::fail(const Error& error, bool tell_others) {
-  std::vector<Ticket> tickets = executor_->abandon();
-  if (direct_) {
-    const std::vector<Ticket> more = direct_->abandon();
+  std::vector<Ticket> tickets;
+  for (Runner* const runner : runners_) {
+    const std::vector<Ticket> more = runner->abandon();
     tickets.insert(tickets.end(), more.begin(), more.end());
   }
   completions_.add(take_finished(), std::nullopt);
@@ -447,14 +506,14 @@ void HostGroup::say_goodbye() {
   }
   for (const Nanoseconds deadline = now() + kGoodbyeTime; mesh_->has_unsent() && now() < deadline;) {
     if (!executor_->pump()) break;
-    mesh_->sleep(wakeup_.descriptor(), now() + kMillisecond);
+    mesh_->sleep(caller_wakeup_.descriptor(), now() + kMillisecond);
   }
   mesh_->leave();
 }
 
 void HostGroup::note_stats() {
   HostGroupStats stats;
-  stats.reduced_elements = executor_->reduced_elements() + (direct_ ? direct_->reduced_elements() : 0);
+  for (const Runner* const runner : runners_) stats.reduced_elements += runner->reduced_elements();
   stats.cpu_s = cpu_s_;
   for (const link::StreamLink* each : mesh_->links()) {
     if (each == nullptr) continue;

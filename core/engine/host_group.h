@@ -1,8 +1,9 @@
 // Ranks that fold among themselves, without a switch: any schedule of any collective, over shared memory and TCP, found
 // by themselves. Collectives are handed over and return at once; one progress thread runs them, or the threads that
-// wait do. After a failure every collective completes with its Error at once.
+// wait for one do. After a failure every collective completes with its Error at once.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -28,7 +29,7 @@ struct HostGroupOptions {
   double timeout_s = 30;                     // to connect, and for an all-reduce to make progress
   int core = kAnyCore;                       // of the progress thread
   bool shm = true;                           // between ranks of one machine
-  bool inline_progress = false;              // no thread: wait() and next_completion() drive the all-reduces
+  bool inline_progress = false;              // no thread: next_completion() drives the collectives too
   std::function<void()> on_completion = {};  // called each time there is a completion to take
   std::string secret = {};                   // that all ranks must prove to know; "": none
 };
@@ -54,6 +55,9 @@ class HostGroup final : public Engine {
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
   Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options) override;
+  Result<Ticket> submit_awaited(const AllReduce& request, const CollectiveOptions& options) override;
+  // Whoever waits here moves the data himself: he has nothing else to do, and to wake a thread takes longer than a
+  // small all-reduce.
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
   std::optional<Completion> next_completion(Nanoseconds timeout) override;
   void close(std::optional<Error> error = std::nullopt) override;
@@ -75,16 +79,25 @@ class HostGroup final : public Engine {
     std::vector<Slice> slices;  // of the executor; none: it is the direct executor's
   };
 
+  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& options);
   void run();
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
   void send_out();
   bool pump();
   bool step();
-  void rest(Nanoseconds until);
+  // Until when and for what to sleep before the next step, if at all.
+  struct Sleep {
+    Nanoseconds until;
+    std::vector<pollfd> descriptors;
+    bool hears_bell;
+  };
+  std::optional<Sleep> look_around(Nanoseconds until);
+  void wake_up(const Sleep& slept);
+  bool is_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   bool look_again();
   void take_submissions();
-  bool is_idle() const { return executor_->is_idle() && (!direct_ || direct_->is_idle()); }
+  bool is_idle() const { return std::ranges::all_of(runners_, [](const Runner* each) { return each->is_idle(); }); }
   bool waits_for(int rank) const;
   std::vector<int> blocking_ranks() const;
   std::vector<Ticket> take_finished();
@@ -100,19 +113,22 @@ class HostGroup final : public Engine {
   HostGroupOptions options_;
   std::unique_ptr<Mesh> mesh_;
   std::string address_;
-  Wakeup wakeup_;
+  Wakeup thread_wakeup_, caller_wakeup_;  // one each: who clears one must not take news from the other
+  std::atomic<int> callers_ = 0;          // that drive or are about to: the thread stands aside
+  std::mutex joining_;
 
-  // Of whoever drives: the progress thread, or the holder of driving_, which calls that begin or end it hold too.
+  // Of whoever drives: the holder of driving_, which calls that begin or end it hold too.
   std::mutex driving_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
+  std::vector<Runner*> runners_;            // those two
   std::uint64_t all_reduces_ = 0;           // so far
   Nanoseconds time_ = 0;                    // of the last check
   Nanoseconds last_progress_ = 0, next_look_ = 0;
   bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
-  int yields_ = 0, vain_yields_ = 0;  // before sleeping
+  int thread_yields_ = 0, caller_yields_ = 0, vain_yields_ = 0;  // before sleeping
   double cpu_s_ = 0;                  // of the progress thread
 
   // Shared with callers, under mutex_.

@@ -5,8 +5,6 @@
 //
 // Chunks are summed pairwise in rank order, as a switch does (numbers/fold.h): the bits are those of in-network
 // folding.
-//
-// It starts no thread, reads no clock and waits for nothing.
 #pragma once
 
 #include <deque>
@@ -17,6 +15,7 @@
 #include "base/result.h"
 #include "engine/all_reduce.h"
 #include "engine/collective/message.h"
+#include "engine/collective/runner.h"
 #include "engine/rooms.h"
 #include "link/shm/arena.h"
 #include "link/shm/doorbell.h"
@@ -25,10 +24,8 @@
 
 namespace netfold::engine {
 
-class DirectExecutor {
+class DirectExecutor final : public Runner {
  public:
-  using Ticket = std::uint64_t;
-
   static link::Arena::Shape shape_for(int world);
 
   // bells[peer] wakes it; null for this rank.
@@ -38,24 +35,18 @@ class DirectExecutor {
   void announce(const Terms& terms);
   void submit(Ticket ticket, const AllReduce& request, numbers::WireFormat wire, const Terms& terms);
 
-  // Moves what can be moved; true if anything was. An error is final: then abandon().
-  Result<bool> pump();
-  bool is_idle() const { return chunks_.empty(); }
-
-  // Before sleeping: asks the others to wake us. False if there is news already.
-  bool arm();
-
-  std::vector<Ticket> take_finished();
-  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
-  std::vector<Ticket> abandon();
+  Result<bool> pump() override;
+  bool is_idle() const override { return chunks_.empty(); }
+  bool arm() override;
+  std::vector<Ticket> take_finished() override;
+  std::vector<Ticket> abandon() override;
+  // Those who could move and do not; all ranks see the same.
+  std::vector<int> blocking_ranks() const override;
+  bool waits_for(int rank) const override;
+  std::uint64_t reduced_elements() const override { return reduced_elements_; }
 
   // An error if a rank has announced another all-reduce where we have announced ours. For when nothing moves.
   Result<void> check_agreement() const;
-
-  // Whom this rank waits for: those who could move and do not. All ranks see the same.
-  std::vector<int> blocking_ranks() const;
-  bool waits_for(int rank) const;
-  std::uint64_t reduced_elements() const { return reduced_elements_; }
 
  private:
   struct Operation {

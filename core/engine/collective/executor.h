@@ -3,8 +3,6 @@
 // them. A transfer moves as far as its link and the transfers it waits for allow, a chunk at a time: while a rank
 // receives the later part of a segment it already folds and sends the earlier one, and the head of one all-reduce
 // runs beside the tail of the one before it.
-//
-// It starts no thread, reads no clock and waits for nothing.
 #pragma once
 
 #include <deque>
@@ -14,6 +12,7 @@
 
 #include "base/result.h"
 #include "engine/collective/reduction.h"
+#include "engine/collective/runner.h"
 #include "link/stream_link.h"
 
 namespace netfold::engine {
@@ -29,29 +28,24 @@ struct Slice {
   std::size_t place(std::size_t element) const { return first + element / part * stride + element % part; }
 };
 
-class Executor {
+class Executor final : public Runner {
  public:
   // links[peer], null for this rank. They must outlive the executor.
   Executor(int rank, std::vector<link::StreamLink*> links);
 
   void submit(std::shared_ptr<Reduction> reduction, const std::vector<Slice>& slices);
 
-  // Moves what can be moved; true if anything was. An error is final: then abandon().
-  Result<bool> pump();
-  bool is_idle() const { return running_.empty(); }
-
-  // Before sleeping: asks every link that something waits for to wake us. False if there is news already.
-  bool arm();
-
-  std::vector<Reduction::Ticket> take_finished();
-  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
-  std::vector<Reduction::Ticket> abandon();
-
-  // Whom the oldest all-reduce waits for: every one of them must move before it can end.
-  std::vector<int> blocking_ranks() const;
-  bool waits_for_data_of(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_data; }
-  bool waits_for_room_at(int peer) const { return peers_[static_cast<std::size_t>(peer)].wants_room; }
-  std::uint64_t reduced_elements() const { return reduced_elements_; }
+  Result<bool> pump() override;
+  bool is_idle() const override { return running_.empty(); }
+  bool arm() override;
+  std::vector<Ticket> take_finished() override;
+  std::vector<Ticket> abandon() override;
+  std::vector<int> blocking_ranks() const override;
+  bool waits_for(int rank) const override {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.wants_data || peer.wants_room;
+  }
+  std::uint64_t reduced_elements() const override { return reduced_elements_; }
 
  private:
   struct Running {

@@ -291,16 +291,21 @@ void Mesh::leave() {
   }
 }
 
-void Mesh::sleep(int wake, Nanoseconds deadline) {
+std::vector<pollfd> Mesh::news(int wake, bool with_bell) const {
   std::vector<pollfd> descriptors{{wake, POLLIN, 0}, {epoll_, POLLIN, 0}};
-  if (bell_) descriptors.push_back({bell_->descriptor(), POLLIN, 0});
   for (const Peer& peer : peers_) {
     if (peer.data && peer.data->poll_events() != 0) {
       descriptors.push_back({peer.data->descriptor(), peer.data->poll_events(), 0});
     }
   }
+  if (bell_ && with_bell) descriptors.push_back({bell_->descriptor(), POLLIN, 0});
+  return descriptors;
+}
+
+void Mesh::sleep(int wake, Nanoseconds deadline) const {
+  auto descriptors = news(wake, true);
   wait_for(descriptors, deadline);
-  if (bell_ && descriptors[2].revents != 0) bell_->clear();
+  if (bell_ && descriptors.back().revents != 0) clear_bell();
 }
 
 bool Mesh::has_unsent() const {

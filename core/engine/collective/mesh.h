@@ -2,6 +2,8 @@
 // has left, who has failed, who waits for whom).
 #pragma once
 
+#include <poll.h>
+
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,8 +49,13 @@ class Mesh {
   void say_failed(const Error& error);
   void leave();
 
+  // What becomes ready when there is news: `wake` first, then the life lines and links, and the doorbell last if it is
+  // asked for, which is cleared once it was heard.
+  std::vector<pollfd> news(int wake, bool with_bell) const;
+  bool has_bell() const { return bell_ != nullptr; }
+  void clear_bell() const { bell_->clear(); }
   // Sleeps until there is news of any kind, `wake` is readable, or the deadline has passed.
-  void sleep(int wake, Nanoseconds deadline);
+  void sleep(int wake, Nanoseconds deadline) const;
   bool has_unsent() const;
   int local_peers() const;  // that are reached over shared memory
 

@@ -73,7 +73,8 @@ def main() -> None:
         def all_reduce(values: np.ndarray, result: np.ndarray, wire: str, algorithm: str) -> None:
             dtype = "int32" if values.dtype == np.int32 else "fp32"
             how = plans[algorithm].for_tensor(values.nbytes, world, choose)
-            group.wait(group.all_reduce(values.ctypes.data, result.ctypes.data, values.size, dtype, wire, **how))
+            memory = values.ctypes.data, result.ctypes.data, values.size
+            group.wait(group.all_reduce(*memory, dtype, wire, awaited=True, **how))
 
         serve(control, rank, all_reduce)
 

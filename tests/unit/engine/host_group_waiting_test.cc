@@ -1,0 +1,111 @@
+// Who waits works: callers drive the engine themselves, and leave to its thread what is not done when they go.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "host_groups.h"
+
+namespace netfold::engine {
+namespace {
+
+// How often a thread of this process has slept; -1 if there is none of that name.
+long sleeps_of(const std::string& thread) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream name(task.path() / "comm"), status(task.path() / "status");
+    std::string word;
+    if (!std::getline(name, word) || word != thread) continue;
+    while (status >> word) {
+      if (long count = 0; word == "voluntary_ctxt_switches:" && status >> count) return count;
+    }
+  }
+  return -1;
+}
+
+std::optional<Error> reduce_awaited(HostGroup& group, std::vector<float>& tensor) {
+  const AllReduce request{.in = tensor.data(), .out = tensor.data(), .count = tensor.size()};
+  const auto ticket = group.submit_awaited(request, {});
+  return ticket ? finish(group, *ticket) : ticket.error();
+}
+
+TEST(HostGroupWaiting, WakesNoThreadForWhoWaits) {
+  constexpr int kTimes = 2000;
+  Groups groups = open_all(2);
+  auto tensors = gradients(2, 100);
+  const auto reduce_often = [&](std::size_t rank) {
+    for (int i = 0; i < kTimes; ++i) ASSERT_FALSE(reduce_awaited(*groups[rank], tensors[rank]));
+  };
+  const long before = sleeps_of("nf-rank-0");
+  ASSERT_GE(before, 0);
+  auto other = std::async(std::launch::async, [&] { reduce_often(1); });
+  reduce_often(0);
+  other.get();
+  EXPECT_LT(sleeps_of("nf-rank-0") - before, kTimes / 10);
+}
+
+class Waiting : public testing::TestWithParam<bool> {
+ protected:
+  HostGroupOptions options() const { return {.shm = GetParam()}; }
+};
+
+TEST_P(Waiting, TheThreadGoesOnWithWhatACallerLeaves) {
+  for (int time = 0; time < 20; ++time) {
+    Groups groups = open_all(2, options());
+    auto tensors = gradients(2, 300'000);
+    const AllReduce request{.in = tensors[0].data(), .out = tensors[0].data(), .count = tensors[0].size()};
+    const auto ticket = *groups[0]->submit_awaited(request, {});
+    ASSERT_FALSE(groups[0]->wait(ticket, time * kMillisecond / 10));
+    ASSERT_FALSE(reduce_awaited(*groups[1], tensors[1]));
+    const auto completion = groups[0]->next_completion(20 * kSecond);
+    ASSERT_TRUE(completion);
+    EXPECT_FALSE(completion->error);
+    EXPECT_EQ(tensors[0], tensors[1]);
+  }
+}
+
+TEST_P(Waiting, ManyWaitAtOnceBesideTheThread) {
+  constexpr std::size_t kWaiters = 3, kEach = 40;
+  Groups groups = open_all(2, options());
+  std::vector<std::vector<std::vector<float>>> tensors(2);
+  std::vector<std::vector<HostGroup::Ticket>> tickets(2);
+  for (std::size_t t = 0; t < kWaiters * kEach; ++t) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      auto& tensor = tensors[rank].emplace_back(t * 997 % 20'000, static_cast<float>(rank + t));
+      const AllReduce request{.in = tensor.data(), .out = tensor.data(), .count = tensor.size()};
+      const bool is_awaited = t % 2 == 0;
+      tickets[rank].push_back(
+          *(is_awaited ? groups[rank]->submit_awaited(request, {}) : groups[rank]->submit(request, {})));
+    }
+  }
+  std::vector<std::future<void>> waiting;
+  for (std::size_t waiter = 0; waiter < 2 * kWaiters; ++waiter) {
+    waiting.push_back(std::async(std::launch::async, [&, rank = waiter % 2, first = waiter / 2] {
+      for (std::size_t t = first; t < tickets[rank].size(); t += kWaiters) {
+        const auto error = finish(*groups[rank], tickets[rank][t]);
+        ASSERT_FALSE(error) << error->message;
+        ASSERT_THAT(tensors[rank][t], testing::Each(static_cast<float>(1 + 2 * t))) << "all-reduce " << t;
+      }
+    }));
+  }
+  for (auto& each : waiting) each.get();
+}
+
+TEST_P(Waiting, ClosingEndsAWait) {
+  Groups groups = open_all(2, options());
+  std::vector<float> tensor(1000, 1);
+  auto waiting = std::async(std::launch::async, [&] { return reduce_awaited(*groups[0], tensor); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const Nanoseconds closed = now();
+  groups[0]->close();
+  EXPECT_TRUE(waiting.get());
+  EXPECT_LT(now() - closed, 5 * kSecond);
+  EXPECT_THAT(tensor, testing::Each(1.0F));
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, Waiting, testing::Bool(),
+                         [](const auto& given) { return given.param ? "Shm" : "Tcp"; });
+
+}  // namespace
+}  // namespace netfold::engine
