@@ -40,8 +40,12 @@ class EngineCalls {
   std::uint64_t submit(std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
                        const std::string& wire, bool average, const engine::CollectiveOptions& how = {},
                        bool is_awaited = false) {
-    const engine::AllReduce request{reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count,
-                                    element_type_of(type), format_of(wire), average};
+    const engine::AllReduce request{reinterpret_cast<const void*>(in),
+                                    reinterpret_cast<void*>(out),
+                                    count,
+                                    element_type_of(type),
+                                    format_of(wire),
+                                    average};
     const auto ticket = is_awaited ? engine_->submit_awaited(request, how) : engine_->submit(request, how);
     if (!ticket) raise(ticket.error());
     return *ticket;

@@ -132,8 +132,7 @@ nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, 
   how.group = options->group;
   if (options->between != nullptr) how.between = options->between;
   how.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
-  const auto submitted =
-      is_awaited ? group->engine->submit_awaited(request, how) : group->engine->submit(request, how);
+  const auto submitted = is_awaited ? group->engine->submit_awaited(request, how) : group->engine->submit(request, how);
   if (!submitted) return failed(error, submitted.error());
   *ticket = *submitted;
   return NF_OK;

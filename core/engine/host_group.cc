@@ -38,21 +38,23 @@ Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
 }
 
-// While it lasts, a caller drives or is about to.
-class Turn {
+}  // namespace
+
+// While it lasts, a caller drives or is about to. The last to go wakes the thread if anything is left to do.
+class HostGroup::Turn {
  public:
-  explicit Turn(std::atomic<int>& callers) : callers_(callers) { ++callers_; }
+  explicit Turn(HostGroup& group) : group_(group) { ++group_.callers_; }
   ~Turn() {
-    --callers_;
-    callers_.notify_all();
+    const bool is_last = --group_.callers_ == 0;
+    group_.callers_.notify_all();
+    const bool is_left = group_.has_work_ || group_.has_submissions_;
+    if (is_last && is_left && !group_.options_.inline_progress) group_.thread_wakeup_.wake();
   }
   Turn(const Turn&) = delete;
 
  private:
-  std::atomic<int>& callers_;
+  HostGroup& group_;
 };
-
-}  // namespace
 
 Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
   if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
@@ -163,7 +165,7 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
 template <class Take>
 std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
   const Nanoseconds deadline = now() + timeout;
-  std::optional<Turn> turn(std::in_place, callers_);
+  std::optional<Turn> turn(std::in_place, *this);
   for (;;) {
     if (auto taken = take(0)) return taken;
     if (is_closing_) return turn.reset(), take(deadline - now());
@@ -179,12 +181,9 @@ std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
       return turn.reset(), take(deadline - now());
     }
     const bool has_moved = step();
+    has_work_ = !is_idle() || mesh_->has_unsent();
     auto taken = take(0);
-    if (taken || time_ >= deadline) {
-      const bool is_left = !is_idle() || has_submissions_ || mesh_->has_unsent();
-      if (is_left && !options_.inline_progress) thread_wakeup_.wake();
-      return taken;
-    }
+    if (taken || time_ >= deadline) return taken;
     if (has_moved) continue;
     if (auto sleep = look_around(deadline)) {
       wait_for(sleep->descriptors, sleep->until);
@@ -268,7 +267,8 @@ std::optional<Error> HostGroup::error() const {
 void HostGroup::run() {
   set_up_thread(fmt::format("nf-rank-{}", options_.rank), options_.core);
   for (std::optional<Sleep> slept; !is_closing_;) {
-    for (int callers = callers_; callers > 0; callers = callers_) callers_.wait(callers);
+    stand_aside();
+    if (is_closing_) break;  // it may have taken the call that woke us
     std::optional<Sleep> sleep;
     {
       const std::lock_guard driving(driving_);
@@ -282,6 +282,22 @@ void HostGroup::run() {
     slept = std::move(sleep);
   }
   cpu_s_ = thread_cpu_s();
+}
+
+// While callers drive. They wake us if they leave something to do; a life line's news is first of all theirs.
+void HostGroup::stand_aside() {
+  for (bool has_news = false; !is_closing_;) {
+    const int callers = callers_;
+    if (callers == 0) return;
+    if (has_news) {
+      callers_.wait(callers);
+      continue;
+    }
+    std::array<pollfd, 2> descriptors{{{thread_wakeup_.descriptor(), POLLIN, 0}, {mesh_->life_lines(), POLLIN, 0}}};
+    wait_for(descriptors, kNever);
+    thread_wakeup_.clear();
+    has_news = descriptors[1].revents != 0;
+  }
 }
 
 // True if anything moved. An error fails the group.

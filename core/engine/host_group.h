@@ -81,6 +81,8 @@ class HostGroup final : public Engine {
 
   Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& options);
   void run();
+  void stand_aside();
+  class Turn;
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
   void send_out();
@@ -97,7 +99,9 @@ class HostGroup final : public Engine {
   bool is_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   bool look_again();
   void take_submissions();
-  bool is_idle() const { return std::ranges::all_of(runners_, [](const Runner* each) { return each->is_idle(); }); }
+  bool is_idle() const {
+    return std::ranges::all_of(runners_, [](const Runner* each) { return each->is_idle(); });
+  }
   bool waits_for(int rank) const;
   std::vector<int> blocking_ranks() const;
   std::vector<Ticket> take_finished();
@@ -115,6 +119,7 @@ class HostGroup final : public Engine {
   std::string address_;
   Wakeup thread_wakeup_, caller_wakeup_;  // one each: who clears one must not take news from the other
   std::atomic<int> callers_ = 0;          // that drive or are about to: the thread stands aside
+  std::atomic<bool> has_work_ = false;    // when a caller last looked
   std::mutex joining_;
 
   // Of whoever drives: the holder of driving_, which calls that begin or end it hold too.
@@ -129,7 +134,7 @@ class HostGroup final : public Engine {
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
   int thread_yields_ = 0, caller_yields_ = 0, vain_yields_ = 0;  // before sleeping
-  double cpu_s_ = 0;                  // of the progress thread
+  double cpu_s_ = 0;                                             // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

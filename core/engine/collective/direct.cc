@@ -196,25 +196,48 @@ schedule::Segment DirectExecutor::segment_of(const Chunk& chunk, int rank) const
 void DirectExecutor::contribute() {
   const std::uint64_t number = own().contributed;
   const Chunk& chunk = this->chunk(number);
-  Operation& operation = *chunk.of;
+  const Operation& operation = *chunk.of;
   const MessageHeader note{.terms = operation.terms, .offset = chunk.first, .count = chunk.count};
   std::memcpy(arena_->chunk_note(rank_, number), &note, sizeof note);
 
-  const std::size_t element_bytes = numbers::size_bytes(operation.request.type);
-  const auto* const in = static_cast<const std::byte*>(operation.request.in) + chunk.first * element_bytes;
-  std::byte* const to = arena_->contribution(rank_, number);
-  if (!operation.saved.bytes) {
-    numbers::encode(operation.wire, operation.request.type, in, chunk.count, to);
+  const schedule::Segment own = segment_of(chunk, rank_);
+  const std::size_t behind = own.offset + own.count;
+  if (folds_as_it_lies(chunk)) {
+    contribute(chunk, {0, own.offset});
+    contribute(chunk, {behind, chunk.count - behind});
+    save(chunk, own);
   } else {
-    std::byte* const saved = operation.saved.bytes.get() + chunk.first * element_bytes;
-    for (std::size_t done = 0; done < chunk.count; done += kTile) {  // read once, while it is in the first cache
-      const std::size_t tile = std::min(kTile, chunk.count - done);
-      numbers::encode(operation.wire, operation.request.type, in + done * element_bytes, tile,
-                      to + numbers::encoded_bytes(operation.wire, done));
-      streaming_copy(saved + done * element_bytes, in + done * element_bytes, tile * element_bytes);
-    }
+    contribute(chunk, {0, chunk.count});
   }
-  ++own().contributed;
+  ++this->own().contributed;
+}
+
+// Nobody else sums our segment: where a tensor is its own encoding, we need not write that part for ourselves.
+bool DirectExecutor::folds_as_it_lies(const Chunk& chunk) const {
+  return !chunk.is_small && numbers::is_same(chunk.of->request.type, chunk.of->request.format);
+}
+
+void DirectExecutor::contribute(const Chunk& chunk, schedule::Segment segment) {
+  const Operation& operation = *chunk.of;
+  std::byte* const to = arena_->contribution(rank_, own().contributed);
+  for (std::size_t done = 0; done < segment.count; done += kTile) {
+    const schedule::Segment tile{segment.offset + done, std::min(kTile, segment.count - done)};
+    numbers::encode(operation.wire, operation.request.type, input(chunk, tile.offset), tile.count,
+                    to + numbers::encoded_bytes(operation.wire, tile.offset));
+    save(chunk, tile);  // read once, while it is in the first cache
+  }
+}
+
+const std::byte* DirectExecutor::input(const Chunk& chunk, std::size_t element) {
+  const AllReduce& request = chunk.of->request;
+  return static_cast<const std::byte*>(request.in) + (chunk.first + element) * numbers::size_bytes(request.type);
+}
+
+void DirectExecutor::save(const Chunk& chunk, schedule::Segment segment) {
+  if (!chunk.of->saved.bytes) return;
+  const std::size_t element_bytes = numbers::size_bytes(chunk.of->request.type);
+  streaming_copy(chunk.of->saved.bytes.get() + (chunk.first + segment.offset) * element_bytes,
+                 input(chunk, segment.offset), segment.count * element_bytes);
 }
 
 Result<void> DirectExecutor::fold() {
@@ -250,6 +273,10 @@ Result<void> DirectExecutor::sum(const Chunk& chunk, schedule::Segment segment, 
   if (segment.count == 0) return {};
   const numbers::WireFormat wire = chunk.of->wire;
   for (int rank = 0; rank < world_; ++rank) {
+    if (rank == rank_ && folds_as_it_lies(chunk)) {
+      payloads_[static_cast<std::size_t>(rank)] = input(chunk, segment.offset);
+      continue;
+    }
     const std::byte* const from =
         arena_->contribution(rank, own().folded) + numbers::encoded_bytes(wire, segment.offset);
     if (!numbers::is_well_formed(wire, from, segment.count)) {

@@ -80,6 +80,10 @@ class DirectExecutor final : public Runner {
   bool is_small(std::uint64_t number) const;
 
   void contribute();
+  void contribute(const Chunk& chunk, schedule::Segment segment);
+  bool folds_as_it_lies(const Chunk& chunk) const;
+  static const std::byte* input(const Chunk& chunk, std::size_t element);
+  static void save(const Chunk& chunk, schedule::Segment segment);
   Result<void> fold();
   void take();
   Result<void> check_notes(const Chunk& chunk) const;

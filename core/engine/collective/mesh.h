@@ -52,6 +52,7 @@ class Mesh {
   // What becomes ready when there is news: `wake` first, then the life lines and links, and the doorbell last if it is
   // asked for, which is cleared once it was heard.
   std::vector<pollfd> news(int wake, bool with_bell) const;
+  int life_lines() const { return epoll_; }
   bool has_bell() const { return bell_ != nullptr; }
   void clear_bell() const { bell_->clear(); }
   // Sleeps until there is news of any kind, `wake` is readable, or the deadline has passed.
