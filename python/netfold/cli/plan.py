@@ -249,3 +249,97 @@ def calibrate(
             print_json(envelope("plan calibrate", {"ranks": ranks, "link": link, "repeat": repeat}, [found.told()]))
         else:
             report.show_calibration(found)
+
+
+@plan_app.command()
+def export(
+    cluster: Annotated[Path, typer.Argument(help="A cluster file.")],
+    out: Annotated[Path, typer.Option(help="The folder of the files.")] = Path("out/export"),
+    formats: Annotated[
+        str, typer.Option("--format", help="goal, chakra, htsim, hpcc, graphml; several, with commas.")
+    ] = "goal,chakra",
+    algorithm: Annotated[str, typer.Option(help="Of the all-reduce.")] = "ring",
+    size_bytes: Annotated[int, typer.Option(min=4, help="Bytes of fp32 of the all-reduce.")] = 1 << 20,
+    model: Annotated[str, typer.Option(help="Of the step: as `netfold plan`'s.")] = "resnet50",
+    batch: Annotated[int, typer.Option(min=1, help="Samples a worker and step.")] = 64,
+    json: Json = False,
+) -> None:
+    """Write an all-reduce, a step and the network for other simulators: LogGOPSim, ASTRA-sim, csg-htsim, ns-3."""
+    with sentences():
+        from rich.console import Console
+
+        from netfold.bench.report import envelope, print_json
+        from netfold.plan.cluster import spec
+        from netfold.plan.export import command
+        from netfold.plan.models.zoo import model_of
+        from netfold.plan.step.collectives import contenders
+
+        read = spec.read(cluster)
+        chosen = contenders(read, read.graph(), [algorithm])
+        if not chosen:
+            raise UsageError(f"--algorithm {algorithm} cannot run on {read.name}")
+        wanted = [each for each in formats.split(",") if each]
+        written = command.export(out, wanted, read, model_of(model), batch, chosen[0], size_bytes // 4)
+        if json:
+            parameters = {"cluster": read.name, "algorithm": algorithm, "size_bytes": size_bytes}
+            print_json(envelope("plan export", parameters, [{"file": str(each)} for each in written]))
+        else:
+            Console().print(f"written: {len(written)} files in {out.resolve()}", highlight=False, soft_wrap=True)
+
+
+@plan_app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A sweep file (YAML): a cluster, and what of it to vary.")],
+    scheduler: Annotated[str, typer.Option(help="Of a Dask cluster, as tcp://head:8786; none: this machine.")] = "",
+    workers: Annotated[int, typer.Option(min=0, help="Processes on this machine; 0: one a core.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Results, a line of JSON a design.", show_default="beside the file, .results.jsonl"),
+    ] = None,
+    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/sweep.html"),
+    picture: Annotated[Path | None, typer.Option(help="Draw price against speed (.png, .svg, .pdf).")] = None,
+    json: Json = False,
+) -> None:
+    """Plan every combination of what a file varies, in parallel. Interrupted, the same command goes on."""
+    with sentences():
+        from rich.console import Console
+
+        from netfold.bench.report import envelope, print_json
+        from netfold.plan.report import charts
+        from netfold.plan.report import sweep as report
+        from netfold.plan.sweep import designs
+        from netfold.plan.sweep.results import Notebook
+
+        charts.check_picture(picture)
+        read = designs.read(file)
+        notebook = Notebook(out or file.with_suffix(".results.jsonl"))
+        _run_sweep(read, notebook, scheduler, workers)
+        wanted = {design.key for design in read.designs()}
+        results = [result for key, result in notebook.kept.items() if key in wanted]
+        report.write(page, results, file.stem)
+        if picture is not None:
+            report.draw(picture, results)
+        if json:
+            parameters = {"file": str(file), "designs": len(read), "results_file": str(notebook.path)}
+            print_json(envelope("plan sweep", parameters, results))
+            return
+        report.show(Console(), results)
+        for each in filter(None, (page, picture, notebook.path)):
+            Console().print(f"written: {each.resolve()}", highlight=False, soft_wrap=True)
+
+
+def _run_sweep(read: Any, notebook: Any, scheduler: str, workers: int) -> None:
+    from netfold.bench.screen import weighted_bar
+    from netfold.plan.sweep import run
+
+    missing = run.lacking(read, notebook)
+    if not missing:
+        return
+    total = len(missing) + len(notebook.kept)
+    try:
+        with run.client(scheduler, workers) as connected, weighted_bar(total, len(notebook.kept)) as tell:
+            run.run(missing, notebook, connected, lambda result: tell(result.get("algorithm", "cannot be"), 1))
+    except KeyboardInterrupt:
+        kept = len(notebook.kept)
+        typer.echo(f"netfold: {kept} of {total} designs are kept; the same command goes on from there", err=True)
+        raise

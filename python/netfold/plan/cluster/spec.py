@@ -145,7 +145,11 @@ def read(path: Path) -> Cluster:
         except ValueError as error:
             raise UsageError(str(error)) from None
         return _checked(Cluster(path.stem, "graph", {}, 0.0, 0.0, graph_read=graph))
-    text = Text(path)
+    return from_text(Text(path))
+
+
+def from_text(text: Text) -> Cluster:
+    """What a cluster file's text says. Raises UsageError."""
     if not isinstance(text.content, dict):
         raise text.error((), "write what the cluster is: fabric:, servers:, compute:; see docs/plan.md")
     text.check("cluster.schema.json")
@@ -178,7 +182,7 @@ def _cluster(text: Text) -> Cluster:
         sizes = _sizes(text, kind, told)
     folding = told.get("folding", {})
     at = folding.get("at", ())
-    software, prices = content.get("software", {}), dict(content.get("prices", {}))
+    software, prices = content.get("software", {}), _prices(text, content.get("prices", {}))
     cluster = Cluster(
         name=content.get("name", text.path.stem),
         kind=kind,
@@ -204,6 +208,14 @@ def _cluster(text: Text) -> Cluster:
         raise text.error(("fabric",), str(error).removeprefix(f"{cluster.name}: ")) from None
     _check_ranks(text, cluster.ranks, workers)
     return cluster
+
+
+def _prices(text: Text, told: Any) -> dict[str, Any]:
+    if isinstance(told, str):
+        file = Text(text.path.parent / told)
+        file.check("prices.schema.json")
+        told = file.content
+    return dict(told)
 
 
 def _halves(text: Text) -> Topology:

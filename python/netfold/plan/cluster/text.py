@@ -12,17 +12,18 @@ import yaml
 from netfold.lab.errors import UsageError
 from netfold.topology.file import Loader
 
+FOLDER = Path(__file__).parent
 Place = tuple[str | int, ...]  # keys and indices from the top
 
 
 class Text:
     """A file's content, and the line of each of its values."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises UsageError where it cannot be read, or is no YAML."""
+    def __init__(self, path: Path, source: str | None = None) -> None:
+        """`source`: the text, where it is not in the file. Raises UsageError where it cannot be read, or is no YAML."""
         self.path = path
         try:
-            loader = Loader(path.read_text(encoding="utf-8"))
+            loader = Loader(path.read_text(encoding="utf-8") if source is None else source)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -66,7 +67,10 @@ class Text:
 
 @cache
 def _schema(name: str) -> dict[str, Any]:
-    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+    found = json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    if name == "cluster.schema.json":
+        found["$defs"]["prices"] = _schema("prices.schema.json")
+    return found
 
 
 def _deepest(error: Any) -> Any:

@@ -72,3 +72,26 @@ def draw_lines(
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
+
+
+def draw_points(named: Mapping[str, Line], x: str, y: str, path: Path, line: str) -> None:
+    """A file of points, a colour a name; the one called `line` is drawn as a line. Raises OSError."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=SIZE_INCHES)
+    for colour, (name, points) in zip(COLOURS * len(named), named.items(), strict=False):
+        xs, ys = zip(*points, strict=True)
+        if name == line:
+            axes.step(xs, ys, "k-", where="post", label=name, linewidth=1)
+        else:
+            axes.scatter(xs, ys, s=18, color=colour, label=name, alpha=0.8)
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)

@@ -1,0 +1,1 @@
+"""Plans for other people's simulators, so that they can check ours."""

@@ -1,0 +1,126 @@
+"""A sweep file: a cluster, and what of it to vary. Every combination is a design.
+
+cluster: eflops.yaml              # or what such a file holds
+model: resnet50
+batch: 64
+prices: prices.yaml               # or what such a file holds
+vary:
+  fabric.rate_gbit_s: [25, 50, 100]
+  servers.nics: [1, 2, 4]
+  fabric:                         # whole parts, too; more particular names are set after less particular ones
+    - {kind: bigraph, sub_nodes: 4, switches: 16}
+    - {kind: leaf-spine, leaves: 4, spines: 2, ports_per_leaf: 16}
+  batch: [32, 64]
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import netfold
+from netfold.plan.cluster.text import Text
+
+OF_JOB = ("model", "layers", "width", "batch")  # varied by these names, not within the cluster
+DEFAULTS: dict[str, Any] = {"model": "resnet50", "layers": 20, "width": 2048, "batch": 64}
+
+
+@dataclass(frozen=True)
+class Design:
+    """`varied`: what makes it differ from the others; `cluster`: a cluster file's content; `folder`: where files that
+    it names are."""
+
+    varied: dict[str, Any]
+    cluster: dict[str, Any]
+    job: dict[str, Any]
+    algorithms: tuple[str, ...]
+    seeds: int
+    folder: str
+
+    @property
+    def key(self) -> str:
+        """The same for the same design, planned by the same netfold."""
+        told = [netfold.__version__, self.cluster, self.job, self.algorithms, self.seeds]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep file, read."""
+
+    path: Path
+    base: dict[str, Any]
+    job: dict[str, Any]
+    vary: dict[str, list[Any]]
+    algorithms: tuple[str, ...]
+    seeds: int
+
+    def __len__(self) -> int:
+        count = 1
+        for values in self.vary.values():
+            count *= len(values)
+        return count
+
+    def designs(self) -> Iterator[Design]:
+        """Every combination, the last name varied fastest."""
+        for values in itertools.product(*self.vary.values()):
+            varied = dict(zip(self.vary, values, strict=True))
+            cluster, job = copy.deepcopy(self.base), dict(self.job)
+            for name in sorted(varied, key=lambda each: each.count(".")):
+                if name in OF_JOB:
+                    job[name] = varied[name]
+                else:
+                    _put(cluster, name.split("."), varied[name])
+            yield Design(varied, cluster, job, self.algorithms, self.seeds, str(self.path.parent))
+
+
+def _put(content: dict[str, Any], names: list[str], value: Any) -> None:
+    """Set a part; null takes it away."""
+    for name in names[:-1]:
+        content = content.setdefault(name, {})
+    if value is None:
+        content.pop(names[-1], None)
+    else:
+        content[names[-1]] = copy.deepcopy(value)
+
+
+def read(path: Path) -> Sweep:
+    """Raises UsageError naming the file, the line and what is wrong."""
+    text = Text(path)
+    if not isinstance(text.content, dict):
+        raise text.error((), "write cluster: and vary:; see docs/plan.md")
+    text.check(str(Path(__file__).parent / "sweep.schema.json"))
+    content = text.content
+    base = content["cluster"]
+    if isinstance(base, str):
+        base = Text(path.parent / base).content
+        if not isinstance(base, dict):
+            raise text.error(("cluster",), f"{content['cluster']} is no cluster file")
+    base = copy.deepcopy(base)
+    if "prices" in content:
+        base["prices"] = content["prices"]
+    sections = ("name", "fabric", "servers", "compute", "software", "prices", "ranks", *OF_JOB)
+    for name in content["vary"]:
+        if name.split(".")[0] not in sections:
+            raise text.error(("vary", name), f"varies nothing: names begin with {', '.join(sections)}")
+    return Sweep(
+        path,
+        base,
+        DEFAULTS | {name: content[name] for name in OF_JOB if name in content},
+        content["vary"],
+        tuple(content.get("algorithms", ())),
+        content.get("seeds", 1),
+    )
+
+
+def text_of(design: Design) -> Text:
+    """A design's cluster as a file's text, whose lines errors can name."""
+    return Text(Path(design.folder) / "design", yaml.safe_dump(design.cluster, sort_keys=False))

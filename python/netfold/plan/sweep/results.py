@@ -1,0 +1,78 @@
+"""Results of a sweep: a line of JSON a design, appended as they come; and which designs nobody beats.
+
+A line that was cut off in the middle, by a crash or a full disk, is dropped when the file is read, and the design done
+again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class Notebook:
+    """The file. One process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where it cannot be read."""
+        self.path = path
+        self.kept: dict[str, dict[str, Any]] = {}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = [line for line in text.splitlines(keepends=True) if _result(line) is not None]
+        for line in whole:
+            result = _result(line)
+            assert result is not None
+            self.kept[result["key"]] = result
+        if "".join(whole) != text:
+            self._rewrite("".join(whole))
+
+    def _rewrite(self, text: str) -> None:
+        new = self.path.with_name(f"{self.path.name}.new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(self.path)
+
+    def add(self, result: dict[str, Any]) -> None:
+        """Append, and make sure it is on the disk. Raises OSError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.kept[result["key"]] = result
+
+
+def _result(line: str) -> dict[str, Any] | None:
+    if not line.endswith("\n"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "key" in found else None
+
+
+def possible(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that could be planned."""
+    return [one for one in results if "error" not in one]
+
+
+def front(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of those with a price: where none is both cheaper and faster, cheapest first."""
+    priced = [one for one in possible(results) if one["price"]]
+    best: list[dict[str, Any]] = []
+    for one in sorted(priced, key=lambda each: (each["price"], -each["samples_s"])):
+        if not best or one["samples_s"] > best[-1]["samples_s"]:
+            best.append(one)
+    return best
+
+
+def per_second(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Most samples a second first."""
+    return sorted(possible(results), key=lambda one: -one["samples_s"])
+
+
+def per_price(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Most samples a second for its price first."""
+    return sorted((one for one in possible(results) if one["price"]), key=lambda one: -one["samples_s"] / one["price"])
