@@ -104,8 +104,12 @@ def test_the_command_writes_everything(tmp_path: Path) -> None:
     )
     told = json.loads(ended.stdout)
     assert told["command"] == "plan"
-    assert {one["kind"] for one in told["results"]} == {"algorithm", "bottleneck", "change"}
+    assert {one["kind"] for one in told["results"]} == {"algorithm", "placement", "bottleneck", "change"}
     assert told["results"][0]["algorithm"] == "hdrm"
+    places = {one["algorithm"]: one for one in told["results"] if one["kind"] == "placement"}
+    hdrm, halving = (places[name] for name in ("hdrm", "halving-doubling"))
+    assert hdrm["time_s_anywhere"] == pytest.approx(hdrm["time_s_as_listed"])
+    assert halving["time_s_anywhere"] > 1.3 * halving["time_s_as_listed"]
     assert "Network</button>" in page.read_text()
     assert picture.stat().st_size > 10_000
     with table.open() as file:

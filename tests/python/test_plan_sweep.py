@@ -68,10 +68,13 @@ def test_whole_parts_can_vary_and_null_takes_away(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "cluster: {fabric: {kind: star, ports: 4, folding: {at: all}}}\n"
+        "prices: {nic: 1}\n"
         "vary:\n  fabric.folding: [null, {at: leaves}]\n  fabric: [{kind: bigraph, sub_nodes: 1, switches: 4}]\n"
+        "  together: [{fabric.rate_gbit_s: 200, prices.nic: 2}]\n"
     )
     first, second = (each.cluster["fabric"] for each in designs.read(path).designs())
-    assert first == {"kind": "bigraph", "sub_nodes": 1, "switches": 4}
+    assert first == {"kind": "bigraph", "sub_nodes": 1, "switches": 4, "rate_gbit_s": 200}
+    assert {each.cluster["prices"]["nic"] for each in designs.read(path).designs()} == {2}
     assert second == first | {"folding": {"at": "leaves"}}
 
 

@@ -68,8 +68,22 @@ def outcome_row(one: Outcome, best: Outcome) -> list[str]:
 
 
 OUTCOME_HEADS = ("algorithm", "step, ms", "exposed, ms", "all-reduces, ms", "of the best")
+PLACEMENT_HEADS = ("algorithm", "as listed, ms", "anywhere, ms", "the place of ranks gains")
 LIMIT_HEADS = ("what", "busiest", "in use", "step if twice as fast, ms", "gain")
 CHANGE_HEADS = ("change", "best algorithm", "step, ms", "gain", "price", "samples a second and 1000 of price")
+
+
+def placement_rows(told: Answer) -> list[list[str]]:
+    """What the place of ranks does."""
+    return [
+        [
+            each.contender.name,
+            milliseconds(each.as_listed_s),
+            milliseconds(each.anywhere_s),
+            gain(each.anywhere_s, each.as_listed_s),
+        ]
+        for each in told.placements
+    ]
 
 
 def limit_rows(told: Answer) -> list[list[str]]:
@@ -131,6 +145,11 @@ def entries(told: Answer) -> list[dict[str, Any]]:
         for one in told.outcomes
     ]
     found += [
+        {"kind": "placement", "algorithm": each.contender.algorithm, "format": each.contender.wire, "size_bytes": size}
+        | {"time_s_as_listed": each.as_listed_s, "time_s_anywhere": each.anywhere_s}
+        for each in told.placements
+    ]
+    found += [
         {"kind": "bottleneck", "resource": each.role, "busiest": each.name, "busy": each.busy}
         | {"time_s_if_twice_as_fast": each.step_s}
         for each in told.limits
@@ -151,6 +170,7 @@ def show(console: Any, told: Answer) -> None:
         console.print(sentence, highlight=False)
     tables = (
         ("Algorithms", OUTCOME_HEADS, [outcome_row(one, told.best) for one in told.outcomes]),
+        ("Where ranks sit: all gradients in one all-reduce", PLACEMENT_HEADS, placement_rows(told)),
         ("What limits the step", LIMIT_HEADS, limit_rows(told)),
         ("What changes would bring", CHANGE_HEADS, change_rows(told)),
     )
@@ -286,6 +306,7 @@ def write_report(path: Path, told: Answer) -> None:
             [f"Worker 0 with {told.best.contender.name}. Hover for layers and buckets."],
             [_gantt(told)],
         ),
+        Section("Placement", _ABOUT_PLACEMENT, tables=[Table(PLACEMENT_HEADS, placement_rows(told))]),
         Section("Bottleneck", _ABOUT_LIMITS, tables=[Table(LIMIT_HEADS, limit_rows(told))]),
         Section("Changes", _ABOUT_CHANGES, [gains], tables=[Table(CHANGE_HEADS, changed)]),
         Section("Network", _ABOUT_NETWORK, _pictures(told)),
@@ -294,6 +315,10 @@ def write_report(path: Path, told: Answer) -> None:
     write_page(path, Page(f"{told.cluster.name}: {told.model.name}", summary(told), facts, sections))
 
 
+_ABOUT_PLACEMENT = [
+    "All gradients in one all-reduce, ranks as the file lists them (side by side where it does not), and anywhere, "
+    "as a scheduler hands them out. HDRM finds its partners wherever they are (NETFOLD_TOPOLOGY)."
+]
 _ABOUT_LIMITS = [
     "Each kind of resource was made twice as fast, everything else left as it is. Where several in a row are equally "
     "fast, one of them alone brings nothing: see `every link`."

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from netfold.algorithms import IN_NETWORK
 from netfold.lab.errors import UsageError
@@ -18,6 +21,7 @@ from netfold.plan.step.timeline import Timeline, timeline
 
 LEADING = 2  # algorithms that are tried again on what is changed, beside those that a change may favour
 ON_CHANGES = ("hdrm", "hierarchical", IN_NETWORK)
+SHUFFLES = 3
 FASTER = 2.0  # how many times as fast a resource is made, to see what it limits
 NOTHING = 0.005  # less than this part of a step is no gain
 COMPUTATION, MESSAGES = "computation", "the time a message takes in software"
@@ -32,6 +36,16 @@ class Outcome:
 
     contender: Contender
     timeline: Timeline
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All gradients in one all-reduce: ranks where the file has them (neighbours side by side, where it says nothing),
+    and anywhere, as a scheduler hands them out: the median of some shuffles."""
+
+    contender: Contender
+    as_listed_s: float
+    anywhere_s: float
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,7 @@ class Answer:
     batch: int
     workers: int
     outcomes: tuple[Outcome, ...]
+    placements: tuple[Placement, ...]
     limits: tuple[Limit, ...]
     changes: tuple[Change, ...]
     price: float | None
@@ -112,6 +127,8 @@ def answer(
         raise UsageError(f"{cluster.name} has one worker: nothing is exchanged")
     tell("comparing algorithms")
     found = outcomes(cluster, net, model, batch, wanted)
+    tell("placing ranks anywhere")
+    placed = [_placed(net, one.contender, 4 * model.parameters) for one in found]
     tell("looking for the bottleneck")
     limits = _limits(cluster, net, model, batch, found[0])
     changed = []
@@ -121,7 +138,24 @@ def answer(
         best = outcomes(other, net_of(other), model, batch, wanted or (*leading, *ON_CHANGES))[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))
     changed.sort(key=lambda one: one.timeline.total_s)
-    return Answer(cluster, model, batch, net.world, tuple(found), tuple(limits), tuple(changed), price_of(cluster))
+    return Answer(
+        cluster, model, batch, net.world, tuple(found), tuple(placed), tuple(limits), tuple(changed), price_of(cluster)
+    )
+
+
+def _placed(net: Net, contender: Contender, size_bytes: int) -> Placement:
+    """HDRM's partners follow the ranks to their places (NETFOLD_TOPOLOGY), so they are where they would be."""
+    count = size_bytes // 4
+    as_listed = net.simulate(contender, count)["time_s"]
+    times = []
+    for seed in range(SHUFFLES):
+        order = [int(at) for at in np.random.default_rng(seed).permutation(net.world)]
+        options = dict(contender.options)
+        if contender.algorithm == "hdrm":
+            options["order"] = [order.index(at) for at in range(net.world)]
+        shuffled = Net(net.graph, net.software, tuple(order))
+        times.append(shuffled.simulate(replace(contender, options=tuple(options.items())), count)["time_s"])
+    return Placement(contender, as_listed, statistics.median(times))
 
 
 def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome) -> list[Limit]:

@@ -11,6 +11,9 @@ vary:
     - {kind: bigraph, sub_nodes: 4, switches: 16}
     - {kind: leaf-spine, leaves: 4, spines: 2, ports_per_leaf: 16}
   batch: [32, 64]
+  together:                       # names that change with each other
+    - {fabric.rate_gbit_s: 100, prices.nic: 700}
+    - {fabric.rate_gbit_s: 200, prices.nic: 1200}
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import yaml
 import netfold
 from netfold.plan.cluster.text import Text
 
+TOGETHER = "together"
 OF_JOB = ("model", "layers", "width", "batch")  # varied by these names, not within the cluster
 DEFAULTS: dict[str, Any] = {"model": "resnet50", "layers": 20, "width": 2048, "batch": 64}
 
@@ -72,7 +76,9 @@ class Sweep:
     def designs(self) -> Iterator[Design]:
         """Every combination, the last name varied fastest."""
         for values in itertools.product(*self.vary.values()):
-            varied = dict(zip(self.vary, values, strict=True))
+            varied: dict[str, Any] = {}
+            for name, value in zip(self.vary, values, strict=True):
+                varied |= value if name == TOGETHER else {name: value}
             cluster, job = copy.deepcopy(self.base), dict(self.job)
             for name in sorted(varied, key=lambda each: each.count(".")):
                 if name in OF_JOB:
@@ -106,11 +112,15 @@ def read(path: Path) -> Sweep:
             raise text.error(("cluster",), f"{content['cluster']} is no cluster file")
     base = copy.deepcopy(base)
     if "prices" in content:
-        base["prices"] = content["prices"]
+        told = content["prices"]
+        base["prices"] = Text(path.parent / told).content if isinstance(told, str) else told
     sections = ("name", "fabric", "servers", "compute", "software", "prices", "ranks", *OF_JOB)
-    for name in content["vary"]:
-        if name.split(".")[0] not in sections:
-            raise text.error(("vary", name), f"varies nothing: names begin with {', '.join(sections)}")
+    for name, values in content["vary"].items():
+        if name == TOGETHER and not all(isinstance(value, dict) for value in values):
+            raise text.error(("vary", name), "is a list of names and values")
+        for each in [key for value in values for key in value] if name == TOGETHER else [name]:
+            if each.split(".")[0] not in sections:
+                raise text.error(("vary", name), f"{each} varies nothing: names begin with {', '.join(sections)}")
     return Sweep(
         path,
         base,
