@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <unordered_map>
 
 #include "schedule/algorithms.h"
 
@@ -24,25 +26,39 @@ Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request
                                                                                     : "ring"));
 }
 
-Result<Steps> make_hdrm(const Request& request, const Team& team, int place) {
+// The places that hdrm gives to the members of a team.
+struct Mapped {
+  Team team;
+  std::vector<int> place_of;  // by the member's place in the team as it was
+};
+
+Result<Mapped> map_to_bigraph(const Request& request, const Team& team) {
   const auto mapping = rank_mapping(request.sub_nodes, request.switches);
   if (!mapping) return tl::unexpected(mapping.error());
+  const auto reject = [](const std::string& why) { return tl::unexpected(cannot("hdrm", why).error()); };
   if (static_cast<int>(mapping->size()) != team.size()) {
-    return cannot("hdrm", fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes,
-                                      request.switches, team.size()));
+    return reject(fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes, request.switches,
+                              team.size()));
   }
-  const std::vector<int> order = request.order.empty() ? team.ranks : request.order;
-  if (!std::ranges::is_permutation(order, team.ranks)) {
-    return cannot("hdrm", fmt::format("'order' must name each of the {} ranks once", team.size()));
+  const std::vector<int>& order = request.order.empty() ? team.ranks : request.order;
+  std::unordered_map<int, std::size_t> place_before;
+  for (std::size_t place = 0; place < team.ranks.size(); ++place) place_before[team.ranks[place]] = place;
+  Mapped mapped{team, std::vector<int>(team.ranks.size(), -1)};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto found = place_before.find(order[i]);
+    if (order.size() != mapping->size() || found == place_before.end() || mapped.place_of[found->second] >= 0) {
+      return reject(fmt::format("'order' must name each of the {} ranks once", team.size()));
+    }
+    // The rank at physical position i takes place mapping[i]: in every step partners are on links of their own.
+    mapped.team.ranks[static_cast<std::size_t>((*mapping)[i])] = order[i];
+    mapped.place_of[found->second] = (*mapping)[i];
   }
-  // The rank at physical position i takes place mapping[i]: in every step partners are on links of their own.
-  Team mapped = team;
-  int own_place = 0;
-  for (std::size_t i = 0; i < mapping->size(); ++i) {
-    mapped.ranks[static_cast<std::size_t>((*mapping)[i])] = order[i];
-    if (order[i] == team.ranks[static_cast<std::size_t>(place)]) own_place = (*mapping)[i];
-  }
-  return all_reduce_only("hdrm", request, halving_doubling(mapped, own_place, request.count, request.align));
+  return mapped;
+}
+
+Result<Steps> make_hdrm(const Request& request, const Mapped& mapped, int place) {
+  const int own_place = mapped.place_of[static_cast<std::size_t>(place)];
+  return all_reduce_only("hdrm", request, halving_doubling(mapped.team, own_place, request.count, request.align));
 }
 
 // Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.
@@ -91,7 +107,11 @@ constexpr std::array<Algorithm, 11> kAlgorithms{{
        return all_reduce_only("halving-doubling", r, halving_doubling(team, place, r.count, r.align));
      }},
     {{"hdrm", "halving-doubling with ranks mapped to a BiGraph, one connection a link (eflops V-B, Algorithm 1)"},
-     [](const Request& r, const Team& team, int place) { return make_hdrm(r, team, place); }},
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       const auto mapped = map_to_bigraph(r, team);
+       if (!mapped) return tl::unexpected(mapped.error());
+       return make_hdrm(r, *mapped, place);
+     }},
     {{"recursive-doubling", "partners at distance 1, 2, 4, ... swap everything: log n steps, for small tensors"},
      [](const Request& r, const Team& team, int place) {
        return all_reduce_only("recursive-doubling", r, recursive_doubling(team, place, r.count));
@@ -170,17 +190,34 @@ void add_step(Steps& steps, Step step) {
 }
 
 Result<Steps> make(std::string_view algorithm, const Request& request) {
-  if (request.world < 1 || request.rank < 0 || request.rank >= request.world) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {} of a world of {}: ranks are 0 to world - 1, and a "
-                                                         "world has one rank or more",
-                                                         request.rank, request.world));
+  const auto all = make_all(algorithm, request);
+  if (!all) return tl::unexpected(all.error());
+  return (*all)(request.rank);
+}
+
+Result<ByRank> make_all(std::string_view algorithm, const Request& request) {
+  if (request.world < 1) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("a world of {}: it has one rank or more", request.world));
   }
   if (request.root < 0 || request.root >= request.world) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("root {} is no rank of a world of {}", request.root, request.world));
   }
   if (request.align < 1) return fail(ErrorCode::kInvalidArgument, "segments are aligned to one element or more");
-  return make_on(algorithm, request, Team::of(request.world), request.rank);
+  const auto team = std::make_shared<Team>(Team::of(request.world));
+  std::shared_ptr<Mapped> mapped;
+  if (algorithm == "hdrm") {
+    auto made = map_to_bigraph(request, *team);
+    if (!made) return tl::unexpected(made.error());
+    mapped = std::make_shared<Mapped>(std::move(*made));
+  }
+  return [=, name = std::string(algorithm)](int rank) -> Result<Steps> {
+    if (rank < 0 || rank >= request.world) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("rank {} of a world of {}: ranks are 0 to world - 1", rank, request.world));
+    }
+    return mapped ? make_hdrm(request, *mapped, rank) : make_on(name, request, *team, rank);
+  };
 }
 
 const char* usual(std::size_t size_bytes, int world, bool share_memory) {

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,6 +68,10 @@ struct Request {
 
 // kInvalidArgument if the algorithm is unknown, or cannot serve this request; the message names what can.
 Result<Steps> make(std::string_view algorithm, const Request& request);
+
+// The schedules of all ranks, whatever `request.rank` is: what they have in common (hdrm's mapping) is made once.
+using ByRank = std::function<Result<Steps>(int rank)>;
+Result<ByRank> make_all(std::string_view algorithm, const Request& request);
 
 struct AlgorithmInfo {
   const char* name;

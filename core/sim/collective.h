@@ -7,8 +7,6 @@
 //                pieces that it was folded or stored from are in. What the runtime does elsewhere
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -30,7 +28,7 @@ struct Timing {
   std::size_t piece_count = 16384;  // kPieces: elements
 };
 
-using Schedules = std::function<Result<schedule::Steps>(int rank)>;
+using Schedules = schedule::ByRank;
 
 // kInvalidArgument naming the rank, its step and its peer where a send has no receive, a receive no send, or both do
 // not agree on the count.

@@ -16,13 +16,16 @@ struct Question {
   schedule::Request request;  // of no rank in particular
   Timing timing;
   Placement placement;
+  bool symmetry = true;   // use it where it is exact (symmetry.h)
+  bool transfers = true;  // the answer says when each began and ended; simulated one by one then
 };
 
 struct Answer {
   double time_s = 0;
   std::vector<double> bits_by_resource;
-  Workload workload;                   // what was simulated
-  std::vector<double> start_s, end_s;  // by its tasks
+  Workload workload;                   // `transfers`: what was simulated
+  std::vector<double> start_s, end_s;  // `transfers`: by its tasks
+  std::size_t kinds = 0;               // of steps, where symmetry was used
   std::size_t solves = 0, rates_given = 0;
 };
 
