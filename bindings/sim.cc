@@ -185,6 +185,14 @@ nb::dict transfers_of(const Answer& answer) {
   transfers["is_folded"] = column<std::uint8_t>(which, [&](int i) { return task(i).is_folded; });
   transfers["start_s"] = column<double>(which, [&](int i) { return answer.start_s[static_cast<std::size_t>(i)]; });
   transfers["end_s"] = column<double>(which, [&](int i) { return answer.end_s[static_cast<std::size_t>(i)]; });
+  std::vector<int> path_first{0}, path;
+  for (const int i : which) {
+    const Path& taken = answer.paths[static_cast<std::size_t>(i)];
+    path.insert(path.end(), taken.resources.begin(), taken.resources.end());
+    path_first.push_back(static_cast<int>(path.size()));
+  }
+  transfers["path_first"] = as_array(std::move(path_first));
+  transfers["path"] = as_array(std::move(path));
   return transfers;
 }
 
@@ -358,5 +366,6 @@ void bind_sim(nb::module_& module) {
       "symmetry: simulate steps that are alike once, where that is exact; `kinds` says how many there were.\n"
       "element_bits: of an element on the wire, headers and all. fold_root: the node where an in-network fold ends.\n"
       "Returns time_s, bits_by_resource and, if asked for, transfers: arrays sender, receiver, step, size_bits,\n"
-      "is_folded, start_s, end_s. Raises ValueError for what cannot be.");
+      "is_folded, start_s, end_s, and path_first, path: transfer i took the resources path[path_first[i]:path_first[i\n"
+      "+ 1]]. Raises ValueError for what cannot be.");
 }

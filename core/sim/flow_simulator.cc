@@ -45,7 +45,6 @@ class Run {
       }
       share();
     }
-    result_.time_s = now_;
     return std::move(result_);
   }
 
@@ -161,7 +160,7 @@ class Run {
   }
 
   void end(int task) {
-    result_.end_s[index(task)] = now_;
+    result_.end_s[index(task)] = result_.time_s = now_;
     for (const int later : workload_.needed_by(task)) {
       if (--waits_[index(later)] == 0) release(later);
     }

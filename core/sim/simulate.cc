@@ -33,9 +33,14 @@ Result<Answer> simulate(const Topology& topology, const Question& question) {
   }
   auto workload = workload_of(world, *schedules, question.timing);
   if (!workload) return tl::unexpected(workload.error());
-  auto flows = network->simulate(*workload);
-  if (!flows) return tl::unexpected(flows.error());
   Answer answer;
+  if (question.transfers) answer.paths.resize(workload->tasks.size());
+  auto flows = simulate_flows(network->capacities(), *workload, [&](const Workload& all, int task, Path& path) {
+    auto found = network->path_of(all, task, path);
+    if (question.transfers) answer.paths[static_cast<std::size_t>(task)] = path;
+    return found;
+  });
+  if (!flows) return tl::unexpected(flows.error());
   answer.time_s = flows->time_s;
   answer.bits_by_resource = std::move(flows->bits_by_resource);
   if (question.transfers) {

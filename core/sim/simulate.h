@@ -25,6 +25,7 @@ struct Answer {
   std::vector<double> bits_by_resource;
   Workload workload;                   // `transfers`: what was simulated
   std::vector<double> start_s, end_s;  // `transfers`: by its tasks
+  std::vector<Path> paths;             // `transfers`: by its tasks
   std::size_t kinds = 0;               // of steps, where symmetry was used
   std::size_t solves = 0, rates_given = 0;
 };

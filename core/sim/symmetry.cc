@@ -91,6 +91,7 @@ Result<std::optional<AlikeResult>> simulate_alike(int world, const Schedules& sc
     if (!steps) return tl::unexpected(steps.error());
     if (!kinds.add(*steps)) return std::nullopt;
   }
+  if (kinds.all().size() == kinds.steps()) return std::nullopt;  // nothing is alike
   AlikeResult result;
   result.steps = kinds.steps();
   Timing of_one = timing;

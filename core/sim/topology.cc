@@ -84,13 +84,13 @@ Result<void> Topology::check() const {
     if (link.resource < 0 || link.resource >= static_cast<int>(resources_.size())) {
       return wrong(fmt::format("a link is on resource {}, and there are {}", link.resource, resources_.size()));
     }
-    const std::string name = name_of_resource(link.resource);
-    if (link.from == link.to) return wrong(fmt::format("{}: a link leads to another node", name));
+    const auto name = [&] { return name_of_resource(link.resource); };
+    if (link.from == link.to) return wrong(fmt::format("{}: a link leads to another node", name()));
     if (!(link.latency_s >= 0) || !std::isfinite(link.latency_s)) {
-      return wrong(fmt::format("{} has a latency of {} s: it is 0 or more", name, link.latency_s));
+      return wrong(fmt::format("{} has a latency of {} s: it is 0 or more", name(), link.latency_s));
     }
     if (!(link.cost > 0) || !std::isfinite(link.cost)) {
-      return wrong(fmt::format("{} has a cost of {}: it is above 0", name, link.cost));
+      return wrong(fmt::format("{} has a cost of {}: it is above 0", name(), link.cost));
     }
   }
   for (const auto& [ends, links] : paths_) {
