@@ -202,7 +202,7 @@ nb::dict simulate_for_python(const Topology& topology, const std::string& algori
                              const std::string& spread, bool rehash, std::uint64_t seed, std::optional<int> fold_root,
                              const std::string& collective, int root, int sub_nodes, int switches,
                              const std::vector<int>& order, int group, const std::string& between, std::size_t align,
-                             bool symmetry, bool transfers) {
+                             bool symmetry, const std::vector<std::uint64_t>& seeds, bool transfers) {
   const auto all = static_cast<int>(topology.hosts().size());
   Question question;
   question.algorithm = algorithm;
@@ -223,12 +223,23 @@ nb::dict simulate_for_python(const Topology& topology, const std::string& algori
   question.transfers = transfers;
   if (!(element_bits > 0)) throw nb::value_error("an element takes more than 0 bits on the wire");
   if (!(step_latency_s >= 0)) throw nb::value_error("a step's latency is 0 s or more");
-  auto answer = [&] {
+  std::vector<double> times;
+  auto answer = [&]() -> Result<Answer> {
     const nb::gil_scoped_release release;
-    return simulate(topology, question);
+    auto simulation = Simulation::make(topology, question);
+    if (!simulation) return tl::unexpected(simulation.error());
+    if (seeds.empty()) return simulation->run(seed);
+    Result<Answer> last;
+    for (const std::uint64_t each : seeds) {
+      last = simulation->run(each);
+      if (!last) break;
+      times.push_back(last->time_s);
+    }
+    return last;
   }();
   Answer found = value_or_raise(std::move(answer));
   nb::dict result;
+  if (!seeds.empty()) result["time_s_by_seed"] = as_array(std::move(times));
   result["time_s"] = found.time_s;
   result["bits_by_resource"] = as_array(std::move(found.bits_by_resource));
   result["kinds"] = found.kinds;
@@ -358,12 +369,14 @@ void bind_sim(nb::module_& module) {
       "element_bits"_a = 32.0, "start"_a = "runtime", "step_latency_s"_a = 0.0, "piece_count"_a = 16384,
       "hosts"_a = std::vector<int>{}, "spread"_a = "hash", "rehash"_a = false, "seed"_a = 0, "fold_root"_a = nb::none(),
       "collective"_a = "all-reduce", "root"_a = 0, "sub_nodes"_a = 0, "switches"_a = 0, "order"_a = std::vector<int>{},
-      "group"_a = 0, "between"_a = "ring", "align"_a = 1, "symmetry"_a = true, "transfers"_a = false,
+      "group"_a = 0, "between"_a = "ring", "align"_a = 1, "symmetry"_a = true, "seeds"_a = std::vector<std::uint64_t>{},
+      "transfers"_a = false,
       "A collective of `count` elements on a topology, by the runtime's own schedules. hosts: the host of each rank\n"
       "(none: rank r on host r). start: when a transfer may start: lock-step, own-receive, rendezvous, pieces (of\n"
       "piece_count elements), or runtime: as this project's runtime does it. step_latency_s: before each transfer.\n"
       "spread: where routes are equally short, hash chooses (seed; rehash: anew for each transfer) or destination.\n"
       "symmetry: simulate steps that are alike once, where that is exact; `kinds` says how many there were.\n"
+      "seeds: simulate with one after the other, and give time_s_by_seed; the rest is of the last.\n"
       "element_bits: of an element on the wire, headers and all. fold_root: the node where an in-network fold ends.\n"
       "Returns time_s, bits_by_resource and, if asked for, transfers: arrays sender, receiver, step, size_bits,\n"
       "is_folded, start_s, end_s, and path_first, path: transfer i took the resources path[path_first[i]:path_first[i\n"

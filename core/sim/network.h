@@ -30,6 +30,7 @@ class Network {
   // kInvalidArgument: the topology is wrong, too small, or a host has two ranks.
   static Result<Network> make(const Topology& topology, int world, Placement placement);
 
+  void set_seed(std::uint64_t seed) { routing_.set_seed(seed); }
   std::vector<double> capacities() const;
   Result<void> path_of(const Workload& workload, int task, Path& path);
   Result<FlowResult> simulate(const Workload& workload);

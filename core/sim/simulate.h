@@ -1,6 +1,7 @@
 // A collective on a network, from its name to its time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "schedule/schedule.h"
 #include "sim/collective.h"
 #include "sim/network.h"
+#include "sim/symmetry.h"
 
 namespace netfold::sim {
 
@@ -28,6 +30,25 @@ struct Answer {
   std::vector<Path> paths;             // `transfers`: by its tasks
   std::size_t kinds = 0;               // of steps, where symmetry was used
   std::size_t solves = 0, rates_given = 0;
+};
+
+// A question whose schedules are made, to be answered with one seed after the other.
+class Simulation {
+ public:
+  // `topology` must outlive it.
+  static Result<Simulation> make(const Topology& topology, Question question);
+
+  Result<Answer> run(std::uint64_t seed);
+
+ private:
+  Simulation(Question question, Network network) : question_(std::move(question)), network_(std::move(network)) {}
+  Result<void> make_workload();
+
+  Question question_;
+  Network network_;
+  schedule::ByRank schedules_;
+  std::optional<std::vector<Kind>> kinds_;
+  std::optional<Workload> workload_;
 };
 
 Result<Answer> simulate(const Topology& topology, const Question& question);

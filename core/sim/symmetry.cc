@@ -18,13 +18,13 @@ bool are_alike(const schedule::Step& one, const schedule::Step& other) {
 }
 
 // Steps of one kind so far, and what each rank does in them.
-struct Kind {
+struct Alike {
   std::size_t steps = 0;
   std::vector<schedule::Step> by_rank;
 };
 
 // Sorts steps into kinds, rank by rank: a kind splits where a rank does different things in steps of it.
-class Kinds {
+class Sorter {
  public:
   // False: the rank has another number of steps than those before it.
   bool add(const schedule::Steps& steps) {
@@ -44,7 +44,7 @@ class Kinds {
         kinds_[index(kind_of_[at])].by_rank.push_back(steps[at]);
         choices.push_back(kind_of_[at]);
       } else {
-        Kind split{0, kinds_[index(kind_of_[at])].by_rank};
+        Alike split{0, kinds_[index(kind_of_[at])].by_rank};
         split.by_rank.back() = steps[at];
         kinds_.push_back(std::move(split));
         choices.push_back(static_cast<int>(kinds_.size()) - 1);
@@ -54,7 +54,7 @@ class Kinds {
     return true;
   }
 
-  const std::vector<Kind>& all() const { return kinds_; }
+  const std::vector<Alike>& all() const { return kinds_; }
   std::size_t steps() const { return kind_of_.size(); }
 
  private:
@@ -66,7 +66,7 @@ class Kinds {
 
   bool is_first_ = true;
   std::vector<int> kind_of_;  // by step
-  std::vector<Kind> kinds_;
+  std::vector<Alike> kinds_;
 };
 
 // Whether everybody ends a step of this kind at one time, so that all begin the next together.
@@ -82,35 +82,41 @@ bool ends_at_once(const Workload& workload, const FlowResult& flows, int world) 
 
 }  // namespace
 
-Result<std::optional<AlikeResult>> simulate_alike(int world, const Schedules& schedules, const Timing& timing,
-                                                  const Simulate& simulate) {
+Result<std::optional<std::vector<Kind>>> kinds_of(int world, const Schedules& schedules, const Timing& timing) {
   if (timing.start == Start::kPieces) return std::nullopt;
-  Kinds kinds;
+  Sorter sorter;
   for (int rank = 0; rank < world; ++rank) {
     const auto steps = schedules(rank);
     if (!steps) return tl::unexpected(steps.error());
-    if (!kinds.add(*steps)) return std::nullopt;
+    if (!sorter.add(*steps)) return std::nullopt;
   }
-  if (kinds.all().size() == kinds.steps()) return std::nullopt;  // nothing is alike
-  AlikeResult result;
-  result.steps = kinds.steps();
+  if (sorter.all().size() == sorter.steps()) return std::nullopt;
   Timing of_one = timing;
   of_one.start = Start::kRendezvous;
-  for (const Kind& kind : kinds.all()) {
-    const auto workload = workload_of(
-        world, [&](int rank) -> Result<schedule::Steps> { return schedule::Steps{kind.by_rank[index(rank)]}; }, of_one);
+  std::vector<Kind> kinds;
+  for (const Alike& alike : sorter.all()) {
+    auto workload = workload_of(
+        world, [&](int rank) -> Result<schedule::Steps> { return schedule::Steps{alike.by_rank[index(rank)]}; }, of_one);
     // Sends and receives that do not meet in one step, or meet nowhere: the whole says which.
     if (!workload || (workload->tasks.size() == 1 && workload->tasks.front().is_in_network)) return std::nullopt;
-    const auto flows = simulate(*workload);
+    kinds.push_back({alike.steps, std::move(*workload)});
+  }
+  return kinds;
+}
+
+Result<std::optional<AlikeResult>> simulate_alike(int world, const std::vector<Kind>& kinds, Start start,
+                                                  const Simulate& simulate) {
+  AlikeResult result;
+  for (const Kind& kind : kinds) {
+    const auto flows = simulate(kind.workload);
     if (!flows) return tl::unexpected(flows.error());
-    if (timing.start != Start::kLockStep && !ends_at_once(*workload, *flows, world)) return std::nullopt;
+    if (start != Start::kLockStep && !ends_at_once(kind.workload, *flows, world)) return std::nullopt;
     const auto times = static_cast<double>(kind.steps);
     result.time_s += times * flows->time_s;
     result.bits_by_resource.resize(flows->bits_by_resource.size(), 0);
     for (std::size_t i = 0; i < flows->bits_by_resource.size(); ++i) {
       result.bits_by_resource[i] += times * flows->bits_by_resource[i];
     }
-    ++result.kinds;
     result.solves += flows->solves;
     result.rates_given += flows->rates_given;
   }

@@ -6,7 +6,7 @@
 //
 // One step after the other is what happens in lock-step by definition. It is also what happens if a rank begins a step
 // when its own step before has ended, so long as every step ends at one time for all: then all begin the next together.
-// Where steps do not, or pieces overtake, there is no symmetry to use, and `simulate_alike` says so by giving nothing.
+// Where steps do not, or pieces overtake, there is no symmetry to use, and these functions say so by giving nothing.
 #pragma once
 
 #include <optional>
@@ -17,16 +17,24 @@
 
 namespace netfold::sim {
 
+// What everybody does in steps of one kind, and how many of them there are.
+struct Kind {
+  std::size_t steps = 0;
+  Workload workload;
+};
+
 struct AlikeResult {
   double time_s = 0;
   std::vector<double> bits_by_resource;
-  std::size_t steps = 0, kinds = 0;  // of steps
   std::size_t solves = 0, rates_given = 0;
 };
 
 using Simulate = std::function<Result<FlowResult>(const Workload&)>;
 
-Result<std::optional<AlikeResult>> simulate_alike(int world, const Schedules& schedules, const Timing& timing,
+// Nothing: no two steps are alike, or they are not the same for all.
+Result<std::optional<std::vector<Kind>>> kinds_of(int world, const Schedules& schedules, const Timing& timing);
+
+Result<std::optional<AlikeResult>> simulate_alike(int world, const std::vector<Kind>& kinds, Start start,
                                                   const Simulate& simulate);
 
 }  // namespace netfold::sim
