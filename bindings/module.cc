@@ -10,4 +10,5 @@ NB_MODULE(_core, module) {
   bind_agent(module);
   bind_schedule(module);
   bind_sim(module);
+  bind_packets(module);
 }

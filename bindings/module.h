@@ -10,3 +10,4 @@ void bind_host_group(nanobind::module_& module);
 void bind_agent(nanobind::module_& module);
 void bind_schedule(nanobind::module_& module);
 void bind_sim(nanobind::module_& module);
+void bind_packets(nanobind::module_& module);

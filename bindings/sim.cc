@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "module.h"
+#include "sim.h"
 #include "sim/builders.h"
 #include "sim/max_min.h"
 #include "sim/network.h"
@@ -25,32 +26,6 @@ template <class T>
 using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int, nb::c_contig, nb::device::cpu>;
 
-template <class T>
-T value_or_raise(Result<T> result) {
-  if (!result) throw nb::value_error(result.error().message.c_str());
-  return std::move(*result);
-}
-
-void check_or_raise(Result<void> result) {
-  if (!result) throw nb::value_error(result.error().message.c_str());
-}
-
-// The vector's memory becomes the array's.
-template <class T>
-nb::object as_array(std::vector<T> values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
-
-template <class T, class List, class Get>
-nb::object column(const List& list, Get get) {
-  std::vector<T> values;
-  values.reserve(list.size());
-  for (const auto& each : list) values.push_back(static_cast<T>(get(each)));
-  return as_array(std::move(values));
-}
-
 const char* name_of(NodeKind kind) {
   switch (kind) {
     case NodeKind::kHost: return "host";
@@ -58,12 +33,6 @@ const char* name_of(NodeKind kind) {
     case NodeKind::kOther: return "other";
   }
   return "unknown";
-}
-
-Spread spread_named(const std::string& name) {
-  if (name == "hash") return Spread::kHash;
-  if (name == "destination") return Spread::kDestination;
-  throw nb::value_error(("'" + name + "' is no way to spread flows: hash or destination").c_str());
 }
 
 void check_node(const Topology& topology, int node) {

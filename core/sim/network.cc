@@ -63,62 +63,66 @@ std::vector<double> Network::capacities() const {
   return capacities;
 }
 
+Result<std::vector<int>> Network::links_of(const Workload& workload, int task) {
+  const Task& sent = workload.tasks[index(task)];
+  const std::uint64_t flow = placement_.rehash ? static_cast<std::uint64_t>(task) + 1 : 0;
+  std::vector<int> links;
+  auto found = routing_.append_path(placement_.hosts[index(sent.sender)], placement_.hosts[index(sent.receiver)], flow,
+                                    links);
+  if (!found) return tl::unexpected(found.error());
+  return links;
+}
+
 Result<void> Network::path_of(const Workload& workload, int task, Path& path) {
   const Task& sent = workload.tasks[index(task)];
-  if (sent.is_in_network) return fold_tree(path);
-  links_.clear();
-  const std::uint64_t flow = placement_.rehash ? static_cast<std::uint64_t>(task) + 1 : 0;
-  const int receiver = placement_.hosts[index(sent.receiver)];
-  auto found = routing_.append_path(placement_.hosts[index(sent.sender)], receiver, flow, links_);
-  if (!found) return found;
-  for (const int number : links_) {
+  if (sent.is_in_network) {
+    auto tree = fold_tree();
+    if (!tree) return tl::unexpected(tree.error());
+    path = std::move(tree->path);
+    return {};
+  }
+  const auto links = links_of(workload, task);
+  if (!links) return tl::unexpected(links.error());
+  for (const int number : *links) {
     const Link& link = topology_->links()[index(number)];
     path.latency_s += link.latency_s;
     if (std::isfinite(topology_->resources()[index(link.resource)].capacity_bit_s)) {
       path.resources.push_back(link.resource);
     }
   }
-  const int reducer = topology_->nodes()[index(topology_->hosts()[index(receiver)])].fold_resource;
+  const int receiver = topology_->hosts()[index(placement_.hosts[index(sent.receiver)])];
+  const int reducer = topology_->nodes()[index(receiver)].fold_resource;
   if (sent.is_folded && reducer != kNone) path.resources.push_back(reducer);
   return {};
 }
 
-Result<void> Network::fold_tree(Path& path) {
-  if (placement_.root) {
-    auto tree = tree_to(*placement_.root);
-    if (!tree) return tl::unexpected(tree.error());
-    path = std::move(*tree);
-    return {};
-  }
+Result<FoldTree> Network::fold_tree() {
+  if (placement_.root) return tree_to(*placement_.root);
   double best = std::numeric_limits<double>::infinity();
+  FoldTree chosen;
   for (std::size_t node = 0; node < topology_->nodes().size(); ++node) {
     const Node& candidate = topology_->nodes()[node];
     if (candidate.kind == NodeKind::kHost || candidate.fold_resource == kNone) continue;
     auto tree = tree_to(static_cast<int>(node));
-    if (!tree) return tl::unexpected(tree.error());
+    if (!tree) return tree;
     std::map<int, int> times;
-    for (const int resource : tree->resources) ++times[resource];
+    for (const int resource : tree->path.resources) ++times[resource];
     double slowest = 0;
     for (const auto& [resource, count] : times) {
       slowest = std::max(slowest, count / topology_->resources()[index(resource)].capacity_bit_s);
     }
     if (slowest < best) {
       best = slowest;
-      path = std::move(*tree);
+      chosen = std::move(*tree);
     }
   }
-  if (std::isfinite(best)) return {};
+  if (std::isfinite(best)) return chosen;
   return wrong("no switch of this topology folds: give one a fold rate, or take another algorithm");
 }
 
-Result<Path> Network::tree_to(int root) {
-  struct Way {
-    int operands = 0;              // that reach the node from below
-    int up = kNone, down = kNone;  // links
-    double latency_s = 0;          // to the root and back
-    int depth = 0;
-  };
-  std::map<int, Way> tree{{root, {}}};
+Result<FoldTree> Network::tree_to(int root) {
+  FoldTree made{{{root, {}}}, {}};
+  auto& tree = made.ways;
   const auto links = [&](int number) -> const Link& { return topology_->links()[index(number)]; };
   // Grows the tree by the links of `node`'s way to the root.
   const auto grow = [&](int host) -> Result<void> {
@@ -140,7 +144,7 @@ Result<Path> Network::tree_to(int root) {
         return wrong(fmt::format("sums cannot come back from {} to {}: there is no link",
                                  topology_->nodes()[index(above)].name, topology_->nodes()[index(below)].name));
       }
-      const Way& parent = tree[above];
+      const FoldTree::Way& parent = tree[above];
       tree[below] = {0, *link, *down, parent.latency_s + links(*link).latency_s + links(*down).latency_s,
                      parent.depth + 1};
     }
@@ -154,14 +158,14 @@ Result<Path> Network::tree_to(int root) {
   std::vector<std::pair<int, int>> deepest_first;
   for (const auto& [node, way] : tree) deepest_first.push_back({-way.depth, node});
   std::ranges::sort(deepest_first);
-  Path path;
+  Path& path = made.path;
   const auto take = [&](int resource, int times) {
     if (std::isfinite(topology_->resources()[index(resource)].capacity_bit_s)) {
       path.resources.insert(path.resources.end(), index(times), resource);
     }
   };
   for (const auto& [negative_depth, node] : deepest_first) {
-    const Way& way = tree[node];
+    const FoldTree::Way& way = tree[node];
     const Node& told = topology_->nodes()[index(node)];
     const bool folds = told.kind != NodeKind::kHost && told.fold_resource != kNone;
     if (folds) take(told.fold_resource, way.operands);
@@ -172,7 +176,7 @@ Result<Path> Network::tree_to(int root) {
     take(links(way.up).resource, sent);
     take(links(way.down).resource, sent);
   }
-  return path;
+  return made;
 }
 
 Result<FlowResult> Network::simulate(const Workload& workload) {

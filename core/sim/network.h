@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -25,6 +26,18 @@ struct Placement {
   std::optional<int> root = {};  // node at which a fold in the network ends; none: the best one
 };
 
+// How a fold in the network goes: of each node of the tree, the links to its parent and back.
+struct FoldTree {
+  struct Way {
+    int operands = 0;              // that reach the node from below
+    int up = kNone, down = kNone;  // kNone: the root
+    double latency_s = 0;          // to the root and back
+    int depth = 0;
+  };
+  std::map<int, Way> ways;  // by node
+  Path path;                // of the one flow that it is
+};
+
 class Network {
  public:
   // kInvalidArgument: the topology is wrong, too small, or a host has two ranks.
@@ -33,17 +46,22 @@ class Network {
   void set_seed(std::uint64_t seed) { routing_.set_seed(seed); }
   std::vector<double> capacities() const;
   Result<void> path_of(const Workload& workload, int task, Path& path);
+  // The links of a transfer, in order.
+  Result<std::vector<int>> links_of(const Workload& workload, int task);
+  // To the root that was asked for, or the one that takes the least time.
+  Result<FoldTree> fold_tree();
+  const Topology& topology() const { return *topology_; }
+  const Placement& placement() const { return placement_; }
+  Routing& routing() { return routing_; }
   Result<FlowResult> simulate(const Workload& workload);
 
  private:
   Network(const Topology& topology, Placement placement);
-  Result<void> fold_tree(Path& path);
-  Result<Path> tree_to(int root);
+  Result<FoldTree> tree_to(int root);
 
   const Topology* topology_;
   Placement placement_;
   Routing routing_;
-  std::vector<int> links_;
 };
 
 }  // namespace netfold::sim

@@ -75,21 +75,23 @@ const std::vector<int>& Routing::ways_to(int node, int goal) {
   return found->second;
 }
 
-const std::vector<int>& Routing::next_links(int node, int host) {
+std::span<const int> Routing::next_links(int node, int host) {
   const Goal goal = goals_[index(host)];
-  if (node == goal.node && goal.last_link != kNone) {
-    return ways_to(node, topology_.hosts()[index(host)]);
-  }
-  return ways_to(node, goal.node);
+  const bool is_last = node == goal.node && goal.last_link != kNone;
+  const auto& all = ways_to(node, is_last ? topology_.hosts()[index(host)] : goal.node);
+  if (spread_ == Spread::kHash || all.size() < 2) return all;
+  return std::span(all).subspan(by_destination(all, host), 1);
+}
+
+std::size_t Routing::by_destination(const std::vector<int>& links, int to_host) const {
+  const int attached = goals_[index(to_host)].node;
+  const int number = ordinal_[index(attached)] == kNone ? to_host : ordinal_[index(attached)];
+  return index(number) % links.size();
 }
 
 int Routing::pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) const {
   if (links.size() == 1) return links.front();
-  if (spread_ == Spread::kDestination) {
-    const int attached = goals_[index(to_host)].node;
-    const int number = ordinal_[index(attached)] == kNone ? to_host : ordinal_[index(attached)];
-    return links[index(number) % links.size()];
-  }
+  if (spread_ == Spread::kDestination) return links[by_destination(links, to_host)];
   Prng hash(seed_ ^ (index(node) << 42));
   for (const std::uint64_t word : {index(from_host), index(to_host), std::size_t{flow}})
     hash = Prng(hash.next() ^ word);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -27,8 +28,8 @@ class Routing {
   // where there is no way; the error names both hosts.
   Result<void> append_path(int from_host, int to_host, std::uint64_t flow, std::vector<int>& links);
 
-  // The links by which `node` forwards what goes to `host`; more than one where a rule chooses.
-  const std::vector<int>& next_links(int node, int host);
+  // The links by which `node` may forward what goes to `host`; more than one where a hash chooses.
+  std::span<const int> next_links(int node, int host);
 
   // The same for any node that is gone to.
   const std::vector<int>& ways_to(int node, int goal);
@@ -42,6 +43,7 @@ class Routing {
   };
 
   const std::vector<double>& distances_to(int node);
+  std::size_t by_destination(const std::vector<int>& links, int to_host) const;
   int pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) const;
 
   const Topology& topology_;
