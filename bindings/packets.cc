@@ -177,14 +177,16 @@ void bind_packets(nb::module_& module) {
   module.def("simulate_workload", &simulate_workload_for_python, "topology"_a, "workload"_a, nb::kw_only(),
              "hosts"_a = std::vector<int>{}, "spread"_a = "hash", "rehash"_a = false, "seed"_a = 0,
              "Any workload as flows. Returns time_s, bits_by_resource, transfers.");
-  module.def("simulate_packets", &simulate_packets_for_python, "topology"_a, "workload"_a, nb::kw_only(),
-             "hosts"_a = std::vector<int>{}, "spread"_a = "hash", "rehash"_a = false, "seed"_a = 0,
-             "packet_bytes"_a = 4096.0, "cut_through"_a = false, "fair_queues"_a = true, "pause_bytes"_a = 100e3,
-             "resume_bytes"_a = 80e3, "priorities"_a = "one", "priority_count"_a = 2, "slots"_a = 256,
-             "The same as packets, with buffers that pause links (PFC). priorities: one for all, by the half of a\n"
-             "BiGraph that the sender is in, or one more at each cable between switches (of priority_count). Returns time_s, packets,\n"
-             "pauses, buffer_max_bytes, transfers (end_s is NaN for those that never ended), is_deadlocked and waiting:\n"
-             "a circle of buffers, each with a flow whose packets wait there for the next.");
+  module.def(
+      "simulate_packets", &simulate_packets_for_python, "topology"_a, "workload"_a, nb::kw_only(),
+      "hosts"_a = std::vector<int>{}, "spread"_a = "hash", "rehash"_a = false, "seed"_a = 0, "packet_bytes"_a = 4096.0,
+      "cut_through"_a = false, "fair_queues"_a = true, "pause_bytes"_a = 100e3, "resume_bytes"_a = 80e3,
+      "priorities"_a = "one", "priority_count"_a = 2, "slots"_a = 256,
+      "The same as packets, with buffers that pause links (PFC). priorities: one for all, by the half of a\n"
+      "BiGraph that the sender is in, or one more at each cable between switches (of priority_count). Returns time_s, "
+      "packets,\n"
+      "pauses, buffer_max_bytes, transfers (end_s is NaN for those that never ended), is_deadlocked and waiting:\n"
+      "a circle of buffers, each with a flow whose packets wait there for the next.");
   module.def("check_deadlock", &check_for_python, "topology"_a, nb::kw_only(), "spread"_a = "hash",
              "priorities"_a = "one", "priority_count"_a = 2, "flows"_a = std::vector<std::pair<int, int>>{},
              "Whether buffers may wait for each other in a circle: by all routes between all hosts, or of `flows`\n"

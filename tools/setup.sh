@@ -36,6 +36,7 @@ test|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
 test|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
 test|command mpirun|openmpi-bin|openmpi|openmpi
 test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
+test|header simgrid/s4u.hpp|libsimgrid-dev|simgrid-devel|simgrid
 test|command ip|iproute2|iproute|iproute2
 test|command nft|nftables|nftables|nftables
 test|command ethtool|ethtool|ethtool|ethtool

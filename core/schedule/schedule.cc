@@ -37,8 +37,8 @@ Result<Mapped> map_to_bigraph(const Request& request, const Team& team) {
   if (!mapping) return tl::unexpected(mapping.error());
   const auto reject = [](const std::string& why) { return tl::unexpected(cannot("hdrm", why).error()); };
   if (static_cast<int>(mapping->size()) != team.size()) {
-    return reject(fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes, request.switches,
-                              team.size()));
+    return reject(
+        fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes, request.switches, team.size()));
   }
   const std::vector<int>& order = request.order.empty() ? team.ranks : request.order;
   std::unordered_map<int, std::size_t> place_before;

@@ -65,8 +65,9 @@ class Reader {
       line_ = waiting.front().line;
       const auto& [from, to, tag] = key;
       const bool is_send = workload_.tasks[static_cast<std::size_t>(waiting.front().task)].is_transfer();
-      return wrong(is_send ? fmt::format("rank {} never receives what rank {} sends it with tag {}", to, from, tag)
-                           : fmt::format("rank {} waits for rank {}, which sends it nothing with tag {}", to, from, tag));
+      return wrong(is_send
+                       ? fmt::format("rank {} never receives what rank {} sends it with tag {}", to, from, tag)
+                       : fmt::format("rank {} waits for rank {}, which sends it nothing with tag {}", to, from, tag));
     }
     if (auto done = workload_.finish(); !done) return tl::unexpected(done.error());
     return std::move(workload_);
@@ -171,8 +172,8 @@ class Reader {
     const Waiting other = waiting.front();
     waiting.erase(waiting.begin());
     if (other.size_bytes != size_bytes) {
-      return wrong(fmt::format("{} bytes meet {} of line {}: both ends say alike", size_bytes, other.size_bytes,
-                               other.line));
+      return wrong(
+          fmt::format("{} bytes meet {} of line {}: both ends say alike", size_bytes, other.size_bytes, other.line));
     }
     workload_.require(sends ? other.task : own, sends ? own : other.task);
     return name(label, own);

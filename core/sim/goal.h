@@ -10,8 +10,8 @@
 //   l1: recv 65536b from 0 tag 3
 //   }
 //
-// A send meets the first receive of its tag there that no earlier one has met; it does not wait for it. `requires` waits
-// for the end of an operation, `irequires` for its start.
+// A send meets the first receive of its tag there that no earlier one has met; it does not wait for it. `requires`
+// waits for the end of an operation, `irequires` for its start.
 #pragma once
 
 #include <string_view>

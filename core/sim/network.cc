@@ -67,8 +67,8 @@ Result<std::vector<int>> Network::links_of(const Workload& workload, int task) {
   const Task& sent = workload.tasks[index(task)];
   const std::uint64_t flow = placement_.rehash ? static_cast<std::uint64_t>(task) + 1 : 0;
   std::vector<int> links;
-  auto found = routing_.append_path(placement_.hosts[index(sent.sender)], placement_.hosts[index(sent.receiver)], flow,
-                                    links);
+  auto found =
+      routing_.append_path(placement_.hosts[index(sent.sender)], placement_.hosts[index(sent.receiver)], flow, links);
   if (!found) return tl::unexpected(found.error());
   return links;
 }

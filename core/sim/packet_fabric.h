@@ -1,5 +1,5 @@
-// Ports, queues, buffers and pauses: packets on their way over links (packet_simulator.h has the words). Flows are given
-// their links and bytes; whoever drives the fabric is told of every packet that arrives, and of timers it set.
+// Ports, queues, buffers and pauses: packets on their way over links (packet_simulator.h has the words). Flows are
+// given their links and bytes; whoever drives the fabric is told of every packet that arrives, and of timers it set.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ class Fabric {
     bool is_paused = false;
   };
   struct Port {
-    std::vector<Queue> queues;        // by priority
+    std::vector<Queue> queues;         // by priority
     std::vector<double> buffer_bytes;  // by priority, at the far end
-    std::vector<char> pauses;         // whether that buffer pauses this port
+    std::vector<char> pauses;          // whether that buffer pauses this port
     int next_priority = 0;
     bool is_busy = false;
   };

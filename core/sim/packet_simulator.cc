@@ -51,8 +51,12 @@ Result<void> check(const Topology& topology, const PacketSettings& settings) {
 class Run {
  public:
   Run(Network& network, const Workload& workload, const PacketSettings& settings)
-      : network_(network), workload_(workload), settings_(settings), fabric_(network.topology(), settings),
-        waits_(workload.tasks.size()), queues_(index(workload.queues)) {
+      : network_(network),
+        workload_(workload),
+        settings_(settings),
+        fabric_(network.topology(), settings),
+        waits_(workload.tasks.size()),
+        queues_(index(workload.queues), kNone) {
     result_.start_s.assign(workload.tasks.size(), kNever);
     result_.end_s.assign(workload.tasks.size(), kNever);
   }
@@ -81,10 +85,11 @@ class Run {
   }
 
  private:
-  struct Flow {
+  struct Part {
     int task;
     double left_bytes;
   };
+  using Flow = std::deque<Part>;  // what it carries, one task after the other
   // A node of a fold's tree: what its children have sent, and where sums go.
   struct Folding {
     int up = kNone;           // flow to the parent
@@ -101,9 +106,7 @@ class Run {
   };
 
   // Timers are tasks that start, and chunks that are folded.
-  void release(int task) {
-    fabric_.set_timer(fabric_.now_s() + workload_.tasks[index(task)].delay_s, task);
-  }
+  void release(int task) { fabric_.set_timer(fabric_.now_s() + workload_.tasks[index(task)].delay_s, task); }
 
   void expired(int timer) {
     const int tasks = static_cast<int>(workload_.tasks.size());
@@ -119,42 +122,37 @@ class Run {
     auto links = network_.links_of(workload_, task);
     if (!links) return give_up(links.error());
     if (links->empty()) return end(task);
-    const int from = host_of(started.sender), to = host_of(started.receiver);
+    // Tasks of a queue are one flow, and packets of a flow do not overtake each other.
+    int own = kNone;
+    int& flow = started.queue == Task::kNobody ? own : queues_[index(started.queue)];
+    if (flow == kNone) flow = add_flow(std::move(*links), host_of(started.sender), host_of(started.receiver));
     const double size_bytes = std::ceil(started.size_bits / kBitsPerByte);
-    const int flow = add_flow(std::move(*links), from, to, {task, size_bytes});
-    const int queue = started.queue;
-    if (queue != Task::kNobody) {
-      queues_[index(queue)].push_back(flow);
-      if (queues_[index(queue)].size() > 1) return;
-    }
+    flows_[index(flow)].push_back({task, size_bytes});
     fabric_.offer(flow, size_bytes);
   }
 
-  int add_flow(std::vector<int> links, int from, int to, Flow flow) {
+  int add_flow(std::vector<int> links, int from, int to) {
     std::vector<int> priorities;
     for (std::size_t hop = 0; hop < links.size(); ++hop) {
       priorities.push_back(settings_.priorities.of(from, static_cast<int>(hop)));
     }
     const int number = fabric_.add_flow(std::move(links), std::move(priorities), from, to);
-    flows_.resize(index(number) + 1, {Task::kNobody, 0});
-    flows_[index(number)] = flow;
+    flows_.resize(index(number) + 1);
     return number;
   }
 
   void arrived(int flow, double size_bytes) {
     if (const auto edge = edges_.find(flow); edge != edges_.end()) return chunk_arrived(edge->second, size_bytes);
-    Flow& got = flows_[index(flow)];
-    got.left_bytes -= size_bytes;
-    if (got.left_bytes >= 0.5) return;
-    const int queue = workload_.tasks[index(got.task)].queue;
-    if (queue != Task::kNobody) {
-      queues_[index(queue)].pop_front();
-      if (!queues_[index(queue)].empty()) {
-        const int next = queues_[index(queue)].front();
-        fabric_.offer(next, flows_[index(next)].left_bytes);
-      }
+    while (size_bytes > 0 && !flows_[index(flow)].empty()) {
+      Part& got = flows_[index(flow)].front();
+      const double taken = std::min(size_bytes, got.left_bytes);
+      got.left_bytes -= taken;
+      size_bytes -= taken;
+      if (got.left_bytes >= 0.5) return;
+      const int task = got.task;
+      flows_[index(flow)].pop_front();
+      end(task);
     }
-    end(got.task);
   }
 
   void end(int task) {
@@ -175,7 +173,8 @@ class Run {
     const auto tree = network_.fold_tree();
     if (!tree) return give_up(tree.error());
     fold_task_ = task;
-    chunks_ = static_cast<int>(std::ceil(workload_.tasks[index(task)].size_bits / kBitsPerByte / settings_.packet_bytes));
+    chunks_ =
+        static_cast<int>(std::ceil(workload_.tasks[index(task)].size_bits / kBitsPerByte / settings_.packet_bytes));
     const Topology& topology = network_.topology();
     for (const auto& [node, way] : tree->ways) {
       const Node& told = topology.nodes()[index(node)];
@@ -194,9 +193,9 @@ class Run {
       }
       if (way.up == kNone) continue;
       const int above = topology.links()[index(way.up)].to;
-      folding.up = add_flow({way.up}, 0, 0, {task, 0});
+      folding.up = add_flow({way.up}, 0, 0);
       edges_[folding.up] = {above, true};
-      const int down = add_flow({way.down}, 0, 0, {task, 0});
+      const int down = add_flow({way.down}, 0, 0);
       edges_[down] = {node, false};
       folding_[above].downs.push_back(down);
     }
@@ -243,7 +242,7 @@ class Run {
   Fabric fabric_;
   PacketResult result_;
   std::vector<int> waits_;
-  std::vector<std::deque<int>> queues_;
+  std::vector<int> queues_;  // their flows
   std::vector<Flow> flows_;
   std::map<int, Folding> folding_;  // by node
   std::map<int, Edge> edges_;       // by flow

@@ -12,8 +12,8 @@
 // A fold in the network goes up a tree of folding switches and down again (network.h), a packet of each worker into a
 // slot. A worker has packets of `slots` slots on their way, no more.
 //
-// Nothing happens by time-outs: if packets are left and no event is, they wait for each other. That is the deadlock, and
-// the result says which links they wait for.
+// Nothing happens by time-outs: if packets are left and no event is, they wait for each other. That is the deadlock,
+// and the result says which links they wait for.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ struct PacketSettings {
   double packet_bytes = 4096;
   double header_bytes = 64;  // cut-through sends on after them
   bool cut_through = false;
-  bool fair_queues = true;      // flows in turn; else as they came
-  double pause_bytes = 100e3;   // of a buffer of one priority of one link
+  bool fair_queues = true;     // flows in turn; else as they came
+  double pause_bytes = 100e3;  // of a buffer of one priority of one link
   double resume_bytes = 80e3;
   Priorities priorities;
   int slots = 256;

@@ -96,7 +96,8 @@ Result<std::optional<std::vector<Kind>>> kinds_of(int world, const Schedules& sc
   std::vector<Kind> kinds;
   for (const Alike& alike : sorter.all()) {
     auto workload = workload_of(
-        world, [&](int rank) -> Result<schedule::Steps> { return schedule::Steps{alike.by_rank[index(rank)]}; }, of_one);
+        world, [&](int rank) -> Result<schedule::Steps> { return schedule::Steps{alike.by_rank[index(rank)]}; },
+        of_one);
     // Sends and receives that do not meet in one step, or meet nowhere: the whole says which.
     if (!workload || (workload->tasks.size() == 1 && workload->tasks.front().is_in_network)) return std::nullopt;
     kinds.push_back({alike.steps, std::move(*workload)});

@@ -31,7 +31,8 @@ PYTHON_MAY_IMPORT = {
     "bench": {"torch", "lab", "schedules", "chooser", "topology"},
     "demo": {"torch", "bench", "lab"},
     "plan": {"bench", "lab", "schedules", "chooser", "topology"},
-    "cli": {"torch", "bench", "lab", "demo", "plan", "schedules", "chooser", "topology"},
+    "simulate": {"lab", "plan"},
+    "cli": {"torch", "bench", "lab", "demo", "plan", "simulate", "schedules", "chooser", "topology"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames"}

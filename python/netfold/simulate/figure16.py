@@ -3,8 +3,8 @@
 What the paper leaves open, and what is taken here:
 - Four sub-nodes a switch, as its own platform has (section VI): a 4xN BiGraph, and a fat tree whose leaves have four
   hosts and four uplinks, the same bandwidth in each layer (section IV-B).
-- Ranks are placed in order, server by server. Servers are plugged into the halves of a BiGraph by turns, as in Figure 11,
-  where each switch is split into one of either half.
+- Ranks are placed in order, server by server. Servers are plugged into the halves of a BiGraph by turns: in Figure 11
+  each switch is split into one of either half.
 - Routes are hashed anew for each seed: over the spines, and within a half of a BiGraph over the other half. A
   connection keeps its route while the all-reduce lasts.
 - Halving-doubling as in its reference [39] (Thakur et al.): the farthest partner first, with half of the tensor;

@@ -1,0 +1,282 @@
+"""`netfold simulate`: collectives in virtual time, on networks of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netfold.lab.errors import UsageError
+from netfold.lab.guard import sentences
+
+EXAMPLES = """
+Examples:
+
+  netfold simulate --topology bigraph:16x64 --algorithm hdrm,halving-doubling,ring --size-bytes 268435456
+
+  netfold simulate --topology star:8 --fold-gbit-s 800 --algorithm in-network,ring --size-bytes 16777216
+
+  netfold simulate --topology leaf-spine:8x4x8 --algorithm ring --start own-receive --trace ring.json
+
+  netfold simulate --topology bigraph:2x4 --spread hash --check-deadlock
+
+  netfold simulate fig16 --picture fig16.png
+"""
+
+simulate_app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+GIGA = 1e9
+
+
+def register(app: typer.Typer) -> None:
+    """Add `simulate` to the program."""
+    app.add_typer(simulate_app, name="simulate")
+
+
+@simulate_app.callback()
+def simulate(
+    context: typer.Context,
+    topology: Annotated[
+        str,
+        typer.Option(
+            help="A cluster file, or star:HOSTS, bigraph:MxN, fat-tree:MxN, leaf-spine:LEAVESxSPINESxHOSTS, "
+            "torus:ROWSxCOLUMNSxHOSTS, dragonfly:GROUPSxROUTERSxHOSTS."
+        ),
+    ] = "",
+    algorithm: Annotated[str, typer.Option(help="Which to time, with commas (`netfold schedule list`).")] = "ring",
+    size_bytes: Annotated[int, typer.Option(min=4, help="Of the tensor, in fp32.")] = 1 << 26,
+    rate_gbit_s: Annotated[float, typer.Option(min=1e-6, help="Of every cable; a file has its own.")] = 100.0,
+    latency_us: Annotated[float, typer.Option(min=0, help="Of every cable; a file has its own.")] = 0.5,
+    step_latency_us: Annotated[
+        float | None, typer.Option(min=0, help="Before each transfer: software and cards. None: 0, or the file's.")
+    ] = None,
+    start: Annotated[
+        str, typer.Option(help="When a transfer may start: lock-step, own-receive, rendezvous, pieces, runtime.")
+    ] = "runtime",
+    spread: Annotated[str, typer.Option(help="Routes of equal cost: hash or destination; none: as is usual.")] = "",
+    rehash: Annotated[bool, typer.Option(help="Hash each transfer, not each connection.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
+    fold_gbit_s: Annotated[float, typer.Option(min=0, help="Operands a second that switches fold; 0: none.")] = 0.0,
+    element_bits: Annotated[float, typer.Option(min=1, help="Of an element on the wire, headers and all.")] = 32.0,
+    group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
+    goal: Annotated[Path | None, typer.Option(help="Simulate this GOAL text instead of an algorithm.")] = None,
+    packets: Annotated[bool, typer.Option(help="Simulate packets as well (small worlds), cut-through.")] = False,
+    trace: Annotated[Path | None, typer.Option(help="Write every transfer for Perfetto (ui.perfetto.dev).")] = None,
+    check_deadlock: Annotated[bool, typer.Option(help="Prove or refute that buffers may wait in a circle.")] = False,
+    json: Json = False,
+) -> None:
+    """How long a collective takes on a network, and what is busiest there."""
+    if context.invoked_subcommand is not None:
+        return
+    with sentences():
+        from netfold.simulate import networks
+
+        if not topology:
+            raise UsageError("which network? --topology names it, as bigraph:4x16; see `netfold simulate --help`")
+        try:
+            network = networks.find(topology, rate_gbit_s * GIGA, latency_us * 1e-6, fold_gbit_s * GIGA)
+            if spread:
+                network.spread = spread
+            parameters = {"topology": topology, "spread": network.spread, "workers": network.world}
+            if check_deadlock:
+                _deadlock(network, parameters, json)
+                return
+            if goal is not None:
+                _goal(network, goal, parameters, json)
+                return
+            latency = network.step_latency_s if step_latency_us is None else step_latency_us * 1e-6
+            shared = {
+                "count": -(-size_bytes // 4),
+                "start": start,
+                "step_latency_s": latency or 0.0,
+                "element_bits": element_bits,
+                "group": group,
+                "rehash": rehash,
+            }
+            parameters |= {"size_bytes": size_bytes, "seeds": seeds, **shared}
+            names = [name.strip() for name in algorithm.split(",") if name.strip()]
+            _collectives(network, names, shared, seeds, packets, trace, parameters, json)
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}") from None
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
+def _collectives(
+    network: Any,
+    names: list[str],
+    shared: dict[str, Any],
+    seeds: int,
+    packets: bool,
+    trace: Path | None,
+    parameters: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from netfold.bench.report import envelope, print_json
+    from netfold.simulate import run
+
+    results = []
+    with _progress("simulating", len(names)) as advance:
+        for name in names:
+            question = run.Question(algorithm=name, **shared)
+            result = run.simulate(network, question, seeds) | {"size_bytes": parameters["size_bytes"]}
+            if packets:
+                found = run.packets(network, question, cut_through=True, priorities="hop", priority_count=4)
+                result["packets"] = {key: found[key] for key in ("time_s", "packets", "pauses", "is_deadlocked")}
+            results.append(result)
+            advance()
+    if trace is not None:
+        import json
+
+        trace.write_text(json.dumps(run.trace(network, run.Question(algorithm=names[0], **shared))) + "\n")
+    if as_json:
+        print_json(envelope("simulate", parameters, results))
+        return
+    _print_results(results, f"{parameters['size_bytes']} bytes on {network.name}, {network.world} workers")
+    if trace is not None:
+        typer.echo(f"written: {trace} (open it in ui.perfetto.dev)")
+
+
+def _print_results(results: list[dict[str, Any]], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title)
+    for column in ("algorithm", "median", "95% of seeds", "packets", "busiest, of the time"):
+        table.add_column(column)
+    for result in results:
+        packets = result.get("packets")
+        table.add_row(
+            result["algorithm"],
+            f"{result['time_s_median'] * 1e6:.1f} us",
+            f"{result['time_s_p95'] * 1e6:.1f} us" if len(result["time_s"]) > 1 else "",
+            "" if packets is None else f"{packets['time_s'] * 1e6:.1f} us",
+            ", ".join(f"{one['resource']} {one['busy']:.0%}" for one in result["busiest"][:2]),
+        )
+    Console().print(table)
+
+
+def _goal(network: Any, path: Path, parameters: dict[str, Any], as_json: bool) -> None:
+    from netfold import _core
+    from netfold.bench.report import envelope, print_json
+
+    try:
+        workload = _core.Workload.goal(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    found = _core.simulate_workload(network.topology, workload, hosts=network.hosts, spread=network.spread)
+    if as_json:
+        result = {"system": "netfold", "algorithm": path.name, "time_s": [found["time_s"]]}
+        result["time_s_median"] = found["time_s"]
+        print_json(envelope("simulate", parameters | {"goal": str(path)}, [result]))
+        return
+    typer.echo(f"{path} on {network.name}: {found['time_s'] * 1e6:.3f} us")
+
+
+def _deadlock(network: Any, parameters: dict[str, Any], as_json: bool) -> None:
+    from netfold.bench.report import envelope, print_json
+    from netfold.simulate import deadlock
+
+    found = list(deadlock.rules(network))
+    if as_json:
+        print_json(envelope("simulate", parameters | {"check_deadlock": True}, found))
+        return
+    for one in found:
+        typer.echo(deadlock.sentence(one))
+
+
+@simulate_app.command()
+def fig16(
+    nodes: Annotated[str, typer.Option(help="Sizes, with commas; powers of two from 64.")] = "64,128,256,512,1024",
+    seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
+    step_latency_us: Annotated[float, typer.Option(min=0, help="Of every step, of all.")] = 7.1,
+    near: Annotated[bool, typer.Option(help="Halving-doubling with the nearest partner first.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
+    json: Json = False,
+) -> None:
+    """Figure 16 of the EFLOPS paper: fat trees and BiGraphs, ring, halving-doubling and HDRM, 64 to 1024 nodes."""
+    with sentences():
+        from netfold.bench.report import envelope, print_json
+        from netfold.simulate import figure16
+
+        try:
+            sizes = tuple(int(number) for number in nodes.split(","))
+        except ValueError:
+            raise UsageError(f"--nodes are numbers with commas, not '{nodes}'") from None
+        if strange := [size for size in sizes if size < 64 or size & (size - 1)]:
+            raise UsageError(f"--nodes are powers of two from 64, not {strange[0]}")
+        with _progress("simulating", len(sizes) * len(figure16.SIZES_BYTES) * len(figure16.LINES)) as advance:
+            found = figure16.points(sizes, seeds, step_latency_us * 1e-6, near, advance)
+        checks = list(figure16.check(found))
+        if picture is not None:
+            try:
+                figure16.draw(found, picture)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+        if json:
+            parameters = {"nodes": list(sizes), "seeds": seeds, "step_latency_us": step_latency_us, "near": near}
+            published = [{"statement": text, "holds": holds} for text, holds in checks]
+            print_json(envelope("simulate fig16", parameters, figure16.rows(found)) | {"published": published})
+            return
+        _print_figure(found, checks)
+        if picture is not None:
+            typer.echo(f"written: {picture}")
+
+
+def _print_figure(found: list[Any], checks: list[tuple[str, bool]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from netfold.simulate import figure16
+
+    for size in figure16.SIZES_BYTES:
+        sizes = sorted({one.nodes for one in found})
+        table = Table(title=f"{size >> 10} KiB: microseconds, median of the seeds")
+        for column in ("network", "algorithm", *(str(number) for number in sizes)):
+            table.add_column(column)
+        for kind, algorithm in figure16.LINES:
+            own = {
+                p.nodes: p.median_s for p in found if (p.topology, p.algorithm, p.size_bytes) == (kind, algorithm, size)
+            }
+            table.add_row(kind, algorithm, *(f"{own[number] * 1e6:.0f}" for number in sizes))
+        Console().print(table)
+    for text, holds in checks:
+        typer.echo(f"{'holds' if holds else 'DIFFERS'}: {text}")
+
+
+@simulate_app.command()
+def bench(
+    workers: Annotated[int, typer.Option(min=64, help="Of the comparison with SimGrid; a power of two.")] = 1024,
+    large: Annotated[int, typer.Option(min=0, help="Workers of one HDRM of ours alone; 0: none.")] = 65536,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 3,
+    json: Json = False,
+) -> None:
+    """How long simulating takes, with SimGrid on the same flows in the same run, and how far times are apart."""
+    with sentences():
+        from netfold.bench.report import envelope, print_json
+        from netfold.simulate import peer
+
+        with _progress("simulating", peer.cases(large)) as advance:
+            results = peer.compare(workers, large, repeat, advance)
+        if json:
+            print_json(envelope("simulate bench", {"workers": workers, "large": large, "repeat": repeat}, results))
+            return
+        for result in results:
+            typer.echo(peer.sentence(result))
+
+
+def _progress(what: str, total: int) -> Any:
+    """A context whose value is called after each of `total`; shown on standard error where that is a terminal."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    @contextmanager
+    def shown() -> Any:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda: progress.advance(task)
+
+    return shown()
