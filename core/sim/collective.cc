@@ -6,14 +6,11 @@
 #include <map>
 #include <unordered_map>
 
+#include "sim/index.h"
 #include "sim/matching.h"
 
 namespace netfold::sim {
 namespace {
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 Task task_of(const Message& message, std::size_t count, const Timing& timing) {
   Task task;

@@ -6,12 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 // What waits for what, each with a flow that shows it.
 class Dependencies {

@@ -4,15 +4,9 @@
 #include <cassert>
 #include <limits>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
-namespace {
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
-
-}  // namespace
-
 FairShare::FairShare(std::vector<double> capacities_bit_s) {
   for (const double capacity : capacities_bit_s) resources_.push_back({capacity, {}});
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "sim/fair_share.h"
+#include "sim/index.h"
 
 namespace netfold::sim {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 constexpr double kNotYet = std::numeric_limits<double>::quiet_NaN();
 // Ends that fall so close together (of the time since the start) are one event: they differ by rounding alone.
 constexpr double kSameTime = 1e-13;
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 class Run {
  public:

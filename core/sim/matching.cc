@@ -4,12 +4,10 @@
 
 #include <algorithm>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 tl::unexpected<Error> wrong(int rank, std::string what) {
   return fail(ErrorCode::kInvalidArgument, std::move(what), rank);

@@ -7,12 +7,10 @@
 #include <map>
 #include <numeric>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 tl::unexpected<Error> wrong(std::string what) {
   return fail(ErrorCode::kInvalidArgument, std::move(what));

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
 
 constexpr double kBitsPerByte = 8;
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "sim/index.h"
 #include "sim/packet_fabric.h"
 
 namespace netfold::sim {
@@ -15,10 +16,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
 constexpr double kBitsPerByte = 8;
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 tl::unexpected<Error> wrong(std::string what) {
   return fail(ErrorCode::kInvalidArgument, std::move(what));

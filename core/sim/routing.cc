@@ -7,16 +7,13 @@
 #include <queue>
 
 #include "base/prng.h"
+#include "sim/index.h"
 
 namespace netfold::sim {
 namespace {
 
 constexpr double kFar = std::numeric_limits<double>::infinity();
 constexpr double kSameCost = 1e-9;  // costs that are sums of the same parts in another order
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 }  // namespace
 

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
 
 constexpr double kSameTime = 1e-12;  // of a step's time: what rounding makes of equal ends
-
-std::size_t index(int number) {
-  return static_cast<std::size_t>(number);
-}
 
 bool are_alike(const schedule::Step& one, const schedule::Step& other) {
   return std::ranges::equal(one, other, [](const schedule::Transfer& a, const schedule::Transfer& b) {

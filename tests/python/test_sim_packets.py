@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def figure_7(sub_nodes: int) -> tuple[Any, list[tuple[int, int]]]:
         for port in range(sub_nodes):
             sender, receiver = first * sub_nodes + port, last * sub_nodes + port
             nodes = [hosts[sender], first, turn, last, hosts[receiver]]
-            topology.set_path(sender, receiver, [between[ends] for ends in zip(nodes, nodes[1:], strict=False)])
+            topology.set_path(sender, receiver, [between[ends] for ends in pairwise(nodes)])
             flows.append((sender, receiver))
     return topology, flows
 
