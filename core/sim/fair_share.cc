@@ -7,6 +7,7 @@
 #include "sim/index.h"
 
 namespace netfold::sim {
+
 FairShare::FairShare(std::vector<double> capacities_bit_s) {
   for (const double capacity : capacities_bit_s) resources_.push_back({capacity, {}});
 }
