@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <charconv>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -16,9 +19,47 @@ constexpr int kStartMaxMs = 5000;
 constexpr const char* kIndex =
     "Counters of a Netfold switch.\n/metrics      for Prometheus\n/stats.json   the same as JSON, for `netfold top`\n";
 
+constexpr int kOk = 200, kBadRequest = 400, kForbidden = 403, kConflict = 409;
+constexpr std::size_t kPortsMax = 64;
+
+// "all", "none", or numbers with commas between them.
+std::optional<std::uint64_t> ports_of(const std::string& text) {
+  if (text == "all") return ~std::uint64_t{0};
+  if (text == "none") return 0;
+  std::uint64_t ports = 0;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    std::uint64_t port = kPortsMax;
+    const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), port);
+    if (failed != std::errc() || end != word.data() + word.size() || port >= kPortsMax) return std::nullopt;
+    ports |= std::uint64_t{1} << port;
+  }
+  return text.empty() ? std::nullopt : std::optional(ports);
+}
+
+// ?ports=0,1,2&adds=float: what is not named stays as it is. Only who is on this machine may change anything.
+std::pair<int, std::string> change_folding(engine::SwitchServer& server, const httplib::Request& request) {
+  if (request.remote_addr != request.local_addr && request.remote_addr.rfind("127.", 0) != 0) {
+    return {kForbidden, "only a program on the switch's own machine may change what it folds"};
+  }
+  engine::FoldingChange change;
+  if (request.has_param("ports")) {
+    change.ports = ports_of(request.get_param_value("ports"));
+    if (!change.ports) return {kBadRequest, "ports: all, none, or numbers from 0 to 63 with commas"};
+  }
+  if (request.has_param("adds")) {
+    const std::string adds = request.get_param_value("adds");
+    if (adds != "float" && adds != "int") return {kBadRequest, "adds: float or int"};
+    change.adds_floats = adds == "float";
+  }
+  if (!change.ports && !change.adds_floats) return {kBadRequest, "name ports, adds, or both"};
+  if (!server.configure(change)) return {kConflict, "this is no switch of frames: start it with --dpdk"};
+  return {kOk, "changed"};
+}
+
 class HttpMetrics final : public Metrics {
  public:
-  explicit HttpMetrics(const engine::SwitchServer& server) {
+  explicit HttpMetrics(engine::SwitchServer& server) {
     http_.new_task_queue = [] { return new httplib::ThreadPool(2); };
     http_.set_read_timeout(2);
     http_.set_write_timeout(2);
@@ -33,6 +74,11 @@ class HttpMetrics final : public Metrics {
     });
     http_.Get("/stats.json", [&server](const httplib::Request&, httplib::Response& response) {
       response.set_content(engine::to_json(server.stats()).dump() + "\n", "application/json");
+    });
+    http_.Post("/folding", [&server](const httplib::Request& request, httplib::Response& response) {
+      const auto [status, text] = change_folding(server, request);
+      response.status = status;
+      response.set_content(text + "\n", "text/plain");
     });
     http_.Get("/",
               [](const httplib::Request&, httplib::Response& response) { response.set_content(kIndex, "text/plain"); });
@@ -72,7 +118,7 @@ class HttpMetrics final : public Metrics {
 
 }  // namespace
 
-Result<std::unique_ptr<Metrics>> Metrics::start(link::Address at, const engine::SwitchServer& server) {
+Result<std::unique_ptr<Metrics>> Metrics::start(link::Address at, engine::SwitchServer& server) {
   auto metrics = std::make_unique<HttpMetrics>(server);
   if (metrics->begin(at)) return metrics;
   return fail(ErrorCode::kSystem, fmt::format("cannot serve metrics at {}: another program has this port, or no "

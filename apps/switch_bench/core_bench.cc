@@ -13,6 +13,7 @@ constexpr std::uint16_t kPlainType = 0x88b6;  // for experiments (IEEE 802)
 constexpr std::uint64_t kFirstStation = 0x0200'0000'0200;
 constexpr double kDisturbedTimes = 8;  // a round so much longer than its frames take was not ours alone
 constexpr std::size_t kSamplesMax = 1u << 20;
+constexpr std::uint32_t kWindowAtRate = 64;  // chunks: workers that hold back before a queue is full
 
 frames::MacAddress station(link::PortNumber port) {
   return {kFirstStation + port};
@@ -45,7 +46,7 @@ CoreBench::CoreBench(link::FrameDevices& devices, std::uint16_t thread, frames::
   dialects.push_back(std::move(dialect));
   pipeline_ = std::make_unique<frames::Pipeline>(devices.pool(), std::move(ports), addresses, std::move(dialects));
   for (link::PortNumber port = 0; port < devices.ports(); ++port) addresses.learn(station(port), port, 0);
-  if (options_.rate_gbit_s > 0) options_.window = std::max(options_.window, 512u);
+  if (options_.rate_gbit_s > 0) options_.window = std::max(options_.window, kWindowAtRate);
 }
 
 CoreBench::~CoreBench() {
@@ -82,7 +83,7 @@ void CoreBench::begin_job() {
   job_ = std::make_unique<engine::FrameJob>(gradients_->admission(), 0);
   dialect_->place(shape.lease.job, job_.get(), devices_.pool());
   next_chunk_ = shape.lease.first_chunk;
-  pending_.assign(options_.window, {shape.lease.world, 0, std::vector<bool>(shape.lease.world, true)});
+  pending_.assign(options_.window, {0, shape.lease.world, 0, std::vector<bool>(shape.lease.world, true)});
   undone_ = 0;
   ++result_.jobs;
 }
@@ -109,7 +110,7 @@ void CoreBench::run_closed_loop() {
       continue;
     }
     while (!job_ends && pending_[next_chunk_ % options_.window].results == world) {
-      pending_[next_chunk_ % options_.window] = {0, clock_, std::vector<bool>(world)};
+      pending_[next_chunk_ % options_.window] = {next_chunk_, 0, clock_, std::vector<bool>(world)};
       ++undone_;
       for (std::uint16_t worker = 0; worker < world; ++worker) {
         offer(worker, next_chunk_);
@@ -151,7 +152,7 @@ void CoreBench::run_at_rate() {
           ++result_.refused_frames;
           break;
         }
-        pending = {0, 0, std::vector<bool>(world)};
+        pending = {chunk, 0, 0, std::vector<bool>(world)};
         ++undone_;
       }
       pending.offered_at = due_of(frame);
@@ -290,7 +291,7 @@ void CoreBench::on_answer(std::uint16_t worker, const link::OutgoingFrame& frame
     default: ++result_.wrong_sums; return;
   }
   ++result_.results_checked;
-  if (pending.has_result[worker]) return;  // asked for twice
+  if (pending.chunk != answer.chunk || pending.has_result[worker]) return;  // asked for twice
   pending.has_result[worker] = true;
   const std::uint16_t world = gradients_->shape().lease.world;
   if (++pending.results < world) return;

@@ -64,6 +64,7 @@ class CoreBench {
 
  private:
   struct Pending {
+    std::uint32_t chunk = 0;
     std::uint32_t results = 0;     // that have come back
     std::uint64_t offered_at = 0;  // by the pipeline's clock
     std::vector<bool> has_result;  // by worker

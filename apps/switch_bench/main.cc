@@ -164,7 +164,7 @@ int run(Options& options) {
   auto devices = link::open_dpdk(dpdk);
   if (!devices) {
     fmt::print(stderr, "netfold bench switch: {}\n", devices.error().message);
-    return 1;
+    return devices.error().code == ErrorCode::kInvalidArgument ? 2 : 1;
   }
   Json json;
   apps::BenchOptions bench = options.bench;

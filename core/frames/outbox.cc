@@ -55,6 +55,7 @@ Outbox::Way Outbox::forward(MacAddress to, const link::Frame& frame) {
 
 bool Outbox::flush() {
   bool is_empty = true;
+  queued_ = 0;
   for (std::size_t output = 0; output < outputs_.size(); ++output) {
     std::vector<link::OutgoingFrame>& queue = queues_[output];
     if (queue.empty()) continue;

@@ -29,6 +29,7 @@ class Outbox {
     std::vector<link::OutgoingFrame>& queue = queues_[port];
     if (queue.size() >= kBacklogMost) return drop(port, frame);
     queue.push_back(frame);
+    ++queued_;
   }
   // The same whole frame to several ports: takes over one reference to it, and adds those it needs.
   void send(std::span<const link::PortNumber> ports, const link::Frame& whole);
@@ -42,8 +43,9 @@ class Outbox {
     send(static_cast<link::PortNumber>(ports_ + thread), {frame, {}});
   }
 
-  // Gives the ports what is queued; called by the pipeline after each burst. True if nothing is left over.
+  // Gives the ports what is queued; called by the pipeline after a burst. True if nothing is left over.
   bool flush();
+  std::size_t queued() const { return queued_; }  // since the last flush
 
   // Dialects ask it before they fold: settings().folds(port), settings().adds_floats.
   const Settings& settings() const { return *settings_; }
@@ -65,6 +67,7 @@ class Outbox {
   std::size_t ports_;
   std::vector<link::Port*> outputs_;  // the ports, then the peers; null: not there
   const MacTable& addresses_;
+  std::size_t queued_ = 0;
   Nanoseconds now_ = 0;
   Settings own_settings_;  // where nobody gave any
   const Settings* settings_ = &own_settings_;

@@ -27,6 +27,7 @@ std::size_t Pipeline::pump(Nanoseconds now) {
   std::size_t frames = 0;
   for (const link::PortNumber port : ports_.receiving) frames += receive(*ports_.all[port]);
   if (ports_.inbox != nullptr) frames += receive(*ports_.inbox);
+  outbox_.flush();
   if (now - time_told_ >= kTimeStep) on_time();
   return frames;
 }
@@ -39,7 +40,7 @@ std::size_t Pipeline::receive(link::Port& from) {
   if (count > 0) {
     for (const auto& dialect : dialects_) dialect->on_burst_end(outbox_);
   }
-  outbox_.flush();
+  if (outbox_.queued() >= kBurst) outbox_.flush();
   return count;
 }
 

@@ -2,8 +2,9 @@
 //
 //   receive -> parse -> learn -> offer to the dialects -> (fold) -> forward what is nobody's -> send
 //
-// No thread and no clock: a thread drives it over DPDK ports, tests over ports in memory. After each burst of at most
-// kBurst frames everything is sent, so no frame waits for more than one burst of another kind.
+// No thread and no clock: a thread drives it over DPDK ports, tests over ports in memory. Ports are read in turn, a
+// burst of at most kBurst frames from each, and everything is sent when a burst's worth is queued or all ports were
+// read: no frame waits for more than a burst of another kind.
 #pragma once
 
 #include <array>

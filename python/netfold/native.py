@@ -11,6 +11,7 @@ from typing import NoReturn
 
 SWITCH = "bin/netfold-switch"
 AGENT = "bin/netfold-agent"
+SWITCH_BENCH = "bin/netfold-switch-bench"
 C_LIBRARY = "lib/libnetfold.so"
 C_HEADER = "include/netfold.h"
 MPI_LIBRARY = "lib/libnetfold-mpi.so"
@@ -18,6 +19,7 @@ MPI_LIBRARY = "lib/libnetfold-mpi.so"
 _BUILT = {
     SWITCH: "apps/netfold-switch",
     AGENT: "apps/netfold-agent",
+    SWITCH_BENCH: "apps/netfold-switch-bench",
     C_LIBRARY: "bindings/c/libnetfold.so",
     MPI_LIBRARY: "bindings/mpi/libnetfold-mpi.so",
 }
@@ -34,7 +36,7 @@ def find(what: str) -> Path | None:
         places += sorted(builds, key=lambda place: place.stat().st_mtime, reverse=True)
     if what == C_HEADER:
         places.append(source.parents[1] / "core" / what)
-    is_program = what in (SWITCH, AGENT)
+    is_program = what in (SWITCH, AGENT, SWITCH_BENCH)
     if is_program and (on_path := shutil.which(Path(what).name)):
         places.append(Path(on_path))
     return next((place for place in places if os.access(place, os.X_OK if is_program else os.R_OK)), None)

@@ -5,22 +5,13 @@
 // NETFOLD_FUZZ_PACKETS sets how many (default 300,000), NETFOLD_FUZZ_SEED which.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <numeric>
-
-#include "protocol/world.h"
+#include "fuzz/right_sums.h"
 
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kWorld = 3;
 constexpr std::uint16_t kStrangerPort = 5000;
 constexpr std::size_t kPacketsARound = 500;
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 class Stranger {
  public:
@@ -89,25 +80,6 @@ class Stranger {
   std::unique_ptr<link::Link> link_;
   Prng prng_;
 };
-
-// One all-reduce of small whole numbers, whose sum is exact in any order.
-void expect_a_right_sum(World& world, Prng& prng) {
-  std::vector<std::vector<float>> tensors(kWorld, std::vector<float>(1 + prng.below(2000)));
-  std::vector<float> expected(tensors[0].size());
-  for (auto& tensor : tensors) {
-    for (std::size_t i = 0; i < tensor.size(); ++i) {
-      tensor[i] = static_cast<float>(prng.below(1000));
-      expected[i] += tensor[i];
-    }
-  }
-  for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
-    auto& tensor = tensors[rank];
-    world.submit(rank, {tensor.data(), tensor.data(), tensor.size(), numbers::ElementType::kFp32,
-                        numbers::Format::kFp32, false});
-  }
-  ASSERT_TRUE(world.run(1000 * kSecond));
-  for (const auto& tensor : tensors) ASSERT_EQ(tensor, expected);
-}
 
 // Tagged or not, through the sockets' switch or the frame switch.
 class PacketsFuzz : public testing::TestWithParam<std::tuple<bool, bool>> {};

@@ -73,6 +73,22 @@ std::uint64_t FrameSwitch::drops(engine::DropReason reason) const {
   return sum;
 }
 
+bool FrameSwitch::every_frame_has_one_fate() const {
+  std::uint64_t received = 0, fates = 0, passed_on = 0;
+  for (const Thread& thread : threads_) {
+    for (link::PortNumber port = 0; port < kPorts; ++port) {
+      const frames::PortCounters& it = thread.pipeline->counters(port);
+      received += it.received.get();
+      passed_on += it.handed_over.get();  // and counted again where they went
+      fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get();
+      for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kIpHeader); ++flaw) {
+        fates += it.flaws[flaw].get();
+      }
+    }
+  }
+  return received > 0 && passed_on > 0 && received == fates;
+}
+
 void FrameSwitch::take_datagrams(Thread& thread) {
   for (const link::Incoming& datagram : thread.link->receive(SIZE_MAX)) {
     std::vector<std::byte> frame(frames::kUdpFrameBytes);

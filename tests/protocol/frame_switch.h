@@ -25,6 +25,7 @@ class FrameSwitch {
 
   engine::FrameJob& job(std::uint16_t shard) { return *threads_[shard].job; }
   std::uint64_t drops(engine::DropReason reason) const;
+  bool every_frame_has_one_fate() const;
   link::MemoryPool& pool() { return pool_; }
   link::MemoryPort& port(link::PortNumber number) { return *ports_[number]; }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -17,17 +18,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kOtherMemoryBytes = std::size_t{96} << 20;  // rings, queues, DPDK's own, without huge pages
+constexpr std::size_t kOtherMemoryBytes = std::size_t{64} << 20;  // rings, queues, DPDK's own
 
-std::size_t free_huge_pages() {
-  std::size_t free_pages = 0;
+std::size_t free_huge_bytes() {
+  std::size_t free_bytes = 0;
   std::error_code ignored;
   for (const auto& size : fs::directory_iterator("/sys/kernel/mm/hugepages", ignored)) {
     std::ifstream file(size.path() / "free_hugepages");
-    std::size_t here = 0;
-    if (file >> here) free_pages += here;
+    std::size_t pages = 0, kib = 0;
+    if (std::sscanf(size.path().filename().c_str(), "hugepages-%zukB", &kib) == 1 && file >> pages) {
+      free_bytes += pages * kib << 10;
+    }
   }
-  return free_pages;
+  return free_bytes;
 }
 
 std::string full_pci_address(const std::string& port) {
@@ -91,11 +94,14 @@ Result<std::string> device_string(const std::string& port, std::size_t number) {
 
 Result<void> start_eal(const DpdkOptions& options, const std::vector<std::string>& devices) {
   const bool has_pci = std::any_of(devices.begin(), devices.end(), is_pci_address);
-  const bool has_huge_pages = free_huge_pages() > 0;
+  const std::size_t wanted_bytes = options.devices.buffers * (options.devices.room_bytes + 384) + kOtherMemoryBytes;
+  const bool has_huge_pages = free_huge_bytes() >= wanted_bytes;
   if (has_pci && !has_huge_pages) {
-    return fail(ErrorCode::kSystem,
-                "physical NICs need huge pages, and this machine has none free: as root, `echo 1024 > "
-                "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` reserves 2 GB");
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("physical NICs need huge pages: {} MB for these buffers, and {} MB are free; as root, `echo "
+                    "1024 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` reserves 2 GB",
+                    wanted_bytes >> 20, free_huge_bytes() >> 20));
   }
   // One lcore that may run anywhere: the switch's threads are its own, and register themselves.
   std::vector<std::string> words{"netfold", "--no-telemetry", "--log-level=*:error",
@@ -103,12 +109,12 @@ Result<void> start_eal(const DpdkOptions& options, const std::vector<std::string
   if (has_huge_pages) {
     words.push_back("--in-memory");
   } else {
-    const std::size_t bytes = options.devices.buffers * (options.devices.room_bytes + 384) + kOtherMemoryBytes;
-    words.insert(words.end(), {"--no-shconf", "--no-huge", "-m", fmt::format("{}", (bytes >> 20) + 1)});
+    words.insert(words.end(), {"--no-shconf", "--no-huge", "-m", fmt::format("{}", (wanted_bytes >> 20) + 1)});
     if (options.on_notice) {
       options.on_notice(
-          "no huge pages are free: ordinary memory is used, which costs some speed (`echo 512 > "
-          "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` as root reserves 1 GB)");
+          fmt::format("ordinary memory is used, which costs some speed: {} MB of huge pages are wanted, {} MB are free "
+                      "(`echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages` as root reserves 1 GB)",
+                      wanted_bytes >> 20, free_huge_bytes() >> 20));
     }
   }
   if (has_pci) {

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from netfold.lab import names
-from netfold.lab.cluster import Lab, enter
+from netfold.lab.cluster import Lab
+from netfold.lab.frame_star import FrameStar
+from netfold.lab.netns import enter
 from netfold.lab.shaping import Traffic
 
 
@@ -34,6 +36,9 @@ class Site(Protocol):
 
     def switch_address(self) -> str:
         """The switch box's address."""
+
+    def running_switch(self) -> str | None:
+        """Where a switch listens that is part of the network itself; None: one has to be started."""
 
     def namespace(self, rank: int) -> str | None:
         """The network namespace of a rank, where it has one of its own."""
@@ -71,6 +76,10 @@ class LabSite:
     def switch_address(self) -> str:
         """The switch box's address in the lab."""
         return names.switch_address()
+
+    def running_switch(self) -> str | None:
+        """In a star whose middle folds."""
+        return self._lab.fabric.running_switch() if isinstance(self._lab.fabric, FrameStar) else None
 
     def namespace(self, rank: int) -> str | None:
         """The worker's namespace."""
@@ -114,6 +123,10 @@ class LocalSite:
     def switch_address(self) -> str:
         """Loopback."""
         return "127.0.0.1"
+
+    def running_switch(self) -> str | None:
+        """None."""
+        return None
 
     def namespace(self, rank: int) -> str | None:
         """The machine's own."""

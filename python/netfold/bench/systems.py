@@ -171,11 +171,14 @@ class Netfold:
         return wanted
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
-        """The switch first; the ranks once it says where it listens."""
-        ready = control.with_suffix(".switch")
-        bind = f"{site.switch_address()}:{self._port}"
-        switch, address = start_switch(self.name, site, bind, ready, log, timeout_s)
-        started = [switch]
+        """The switch first, unless it is there; the ranks once it says where it listens."""
+        started: list[subprocess.Popen] = []
+        address = site.running_switch()
+        if address is None:
+            ready = control.with_suffix(".switch")
+            bind = f"{site.switch_address()}:{self._port}"
+            switch, address = start_switch(self.name, site, bind, ready, log, timeout_s)
+            started.append(switch)
         try:
             module = [sys.executable, "-m", "netfold.bench.workers.netfold", str(control), address, "bench"]
             for rank in range(site.world):

@@ -7,7 +7,20 @@ import sys
 
 import typer
 
-COMMANDS = ("demo", "switch", "agent", "top", "bench", "lab", "schedule", "plan", "simulate", "mpi", "doctor")
+COMMANDS = (
+    "demo",
+    "switch",
+    "agent",
+    "top",
+    "configure",
+    "bench",
+    "lab",
+    "schedule",
+    "plan",
+    "simulate",
+    "mpi",
+    "doctor",
+)
 
 app = typer.Typer(name="netfold", no_args_is_help=True, add_completion=False, help=__import__("netfold").__doc__)
 

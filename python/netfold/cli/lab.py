@@ -14,7 +14,7 @@ import typer
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
-from netfold.lab.spec import STAR, Faults, spec_of
+from netfold.lab.spec import SOCKETS, STAR, Faults, spec_of
 
 lab_app = typer.Typer(no_args_is_help=True, help="Emulated clusters on this machine: namespaces and shaped links.")
 
@@ -31,6 +31,10 @@ Rate = Annotated[
 ]
 SwitchRate = Annotated[
     float, typer.Option("--switch-rate-mbit-s", help="Rate of the switch box's link; 0: not shaped.")
+]
+SwitchKind = Annotated[
+    str,
+    typer.Option("--switch", help="Star: sockets (a box beside a bridge folds) or dpdk (the switch itself folds)."),
 ]
 Mtu = Annotated[int, typer.Option(help="MTU of every link in bytes.")]
 Burst = Annotated[
@@ -65,6 +69,7 @@ def up(
     shape: Shape = "",
     rate_mbit_s: Rate = None,
     switch_rate_mbit_s: SwitchRate = 0.0,
+    switch: SwitchKind = SOCKETS,
     mtu: Mtu = 1500,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
@@ -80,7 +85,7 @@ def up(
 
     with sentences():
         faults = Faults(loss, duplicate, reorder)
-        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "faults": faults}
+        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "faults": faults, "switch": switch}
         spec = spec_of(fabric, shape, workers, rate_mbit_s, burst_bytes, latency_ms, **more)
         lab_id = lab or names.new_lab_id()
         if not names.LAB_ID.match(lab_id):
@@ -203,6 +208,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the gradients, and of the faults by netfold.")] = 1,
     mtu: Mtu = 1500,
     switch_rate_mbit_s: SwitchRate = 0.0,
+    switch: SwitchKind = SOCKETS,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
     timeout_s: Annotated[float, typer.Option(help="The longest any step may take, in seconds.")] = 60.0,
@@ -230,7 +236,7 @@ def run(
         _check_plots(out, links_out, is_star, bool(against) and algorithm != "none")
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
-        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu}
+        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "switch": switch}
         labs = [spec_of(fabric, shape, n, rate_mbit_s, burst_bytes, latency_ms, **more) for n in counts]
         plan = comparison.Plan(
             sizes,

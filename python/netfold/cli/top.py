@@ -6,6 +6,7 @@ import http.client
 import json
 import math
 import time
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -129,7 +130,8 @@ def screen(stats: dict[str, Any]) -> Group:
         f"out {link['sent_packets_s']:,.0f} packets/s; {stats['jobs_finished']} jobs finished, "
         f"{stats['jobs_failed']} failed, {stats['joins_refused']} joins refused"
     )
-    return Group(head, _job_table(stats["jobs"]), _drop_table(stats))
+    frames = _frame_tables(stats["frames"]) if "frames" in stats else []
+    return Group(head, _job_table(stats["jobs"]), _drop_table(stats), *frames)
 
 
 def _job_table(jobs: list[dict[str, Any]]) -> Table:
@@ -176,6 +178,43 @@ def _drop_table(stats: dict[str, Any]) -> Table:
     if not counted:
         table.add_row("nothing was dropped", "", "", style="dim")
     return table
+
+
+# Of a port, in this order; drops are what is left, where they are not 0.
+PORT_COLUMNS = ("received_frames", "sent_frames", "taken", "forwarded", "flooded", "filtered", "handed_over")
+PORT_DROPS = ("missed_frames", "receive_errors", "dropped_by_dialect", "dropped_port_full")
+
+
+def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:
+    ports = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("port", "", "folds", *(name.replace("_", "\n") for name in PORT_COLUMNS)):
+        ports.add_column(column, justify="right" if column not in ("port", "") else "left")
+    ports.add_column("dropped, and flaws")
+    for number, port in enumerate(frames["ports"]):
+        lost = [name for name in port if name.startswith("flaw_") or name in PORT_DROPS]
+        told = ", ".join(
+            f"{name.removeprefix('flaw_').replace('_', ' ')} {port[name]:,}" for name in lost if port[name]
+        )
+        state = ("" if port["up"] else "down", "yes" if port["folds"] else "no")
+        ports.add_row(Text(f"{number} {port['name']}"), *state, *(f"{port[name]:,}" for name in PORT_COLUMNS), told)
+    known = frames["addresses"]
+    registers = Text(
+        f"AGG_MODE {frames['AGG_MODE']}, AGG_PORT_CFG {frames['AGG_PORT_CFG']}; {known['known']:,} of "
+        f"{known['capacity']:,} addresses known, {known['moved']:,} moved, {known['pushed_out']:,} pushed out"
+    )
+    dialects = Table(box=None, pad_edge=False, header_style="bold")
+    dialects.add_column("dialect")
+    dialects.add_column("counted")
+    for dialect in frames["dialects"]:
+        counted = ((name, count) for name, count in dialect.items() if name != "name" and count)
+        dialects.add_row(
+            dialect["name"], ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counted) or "nothing"
+        )
+    return [ports, registers, dialects]
+
+
+def _told(counters: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counters if count)
 
 
 def _duration(seconds: float) -> str:

@@ -14,16 +14,13 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from netfold.lab import faults, names, netns, processes, shaping, state
 from netfold.lab.errors import LabError
+from netfold.lab.frame_star import FrameStar
 from netfold.lab.guard import undisturbed
+from netfold.lab.netns import enter
 from netfold.lab.routed import Routed
-from netfold.lab.spec import Faults, LabSpec
+from netfold.lab.spec import DPDK, Faults, LabSpec
 from netfold.lab.star import Star
 from netfold.topology import file as topology_file
-
-
-def enter(namespace: str) -> list[str]:
-    """The words to put before a command so that it runs in a namespace (nsenter execs: the process id is its own)."""
-    return ["nsenter", f"--net={netns.DIRECTORY / namespace}", "--"]
 
 
 class Lab:
@@ -36,7 +33,8 @@ class Lab:
         self._keep = keep
         self._held = held
         wiring = spec.wiring()
-        self.fabric = Routed(spec, self.lab_id, wiring) if wiring else Star(spec, self.lab_id)
+        star = FrameStar if spec.switch == DPDK else Star
+        self.fabric = Routed(spec, self.lab_id, wiring) if wiring else star(spec, self.lab_id)
         self._sockets: dict[str, IPRoute] = {}
 
     @property
@@ -98,6 +96,8 @@ class Lab:
             self.fabric.build(self._sockets)
         except (NetlinkError, OSError) as error:
             raise LabError(f"the lab's network could not be built: {error}; run `netfold doctor`") from error
+        if isinstance(self.fabric, FrameStar):
+            self.fabric.start(self.directory)
         if self.spec.faults:
             self.set_offloads(False)
             self.set_faults(self.spec.faults)
@@ -150,6 +150,8 @@ class Lab:
             with contextlib.suppress(Exception):
                 ipr.close()
         self._sockets.clear()
+        if isinstance(self.fabric, FrameStar):
+            self.fabric.stop()
         remove(self.lab_id)
 
 

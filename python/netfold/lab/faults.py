@@ -102,8 +102,8 @@ def set_rules(fabric_command: Sequence[str], ports: Sequence[str], faults: Fault
     run_tool(fabric_command, "nft", "-f", "-", stdin=rules + (ruleset(ports, faults) if faults else ""))
 
 
-def offloads(node_command: Sequence[str], interface: str, on: bool) -> None:
-    """Whether a sender may hand the link packets longer than its MTU."""
+def offloads(node_command: Sequence[str], interface: str, on: bool, checksums: bool = False) -> None:
+    """Whether a sender may hand the link packets longer than its MTU, and with `checksums` also ones without."""
     word = "on" if on else "off"
-    features = ("gso", word, "tso", word, "tx-udp-segmentation", word)
+    features = ("gso", word, "tso", word, "tx-udp-segmentation", word, *(("tx", word) if checksums else ()))
     run_tool(node_command, "ethtool", "-K", interface, *features)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 
-from netfold.lab.cluster import Lab, enter
+from netfold.lab.cluster import Lab
 from netfold.lab.errors import LabError
 from netfold.lab.faults import run_tool
+from netfold.lab.netns import enter
 from netfold.lab.routed import Routed
 
 TABLE = "netfold_flows"

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 from netfold.lab import names, netns, state, userns
-from netfold.lab.cluster import enter, remove
+from netfold.lab.cluster import remove
 from netfold.lab.errors import LabError, UsageError
+from netfold.lab.netns import enter
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0

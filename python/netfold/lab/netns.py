@@ -38,6 +38,11 @@ def create(names: Iterable[str]) -> None:
         raise LabError(f"a network namespace could not be made: {done.stderr.strip()}; run `netfold doctor`")
 
 
+def enter(namespace: str) -> list[str]:
+    """The words to put before a command so that it runs in a namespace (nsenter execs: the process id is its own)."""
+    return ["nsenter", f"--net={DIRECTORY / namespace}", "--"]
+
+
 def open_socket(name: str) -> IPRoute:
     """A netlink socket that speaks to a namespace, wherever this process is."""
     netns.pushns(name)

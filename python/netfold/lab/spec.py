@@ -13,6 +13,7 @@ from netfold.topology.wiring import BIGRAPH, FAT_TREE, KINDS, Wiring
 WORKERS_MAX = 200
 STAR = "star"
 FABRICS = (STAR, *KINDS)
+SOCKETS, DPDK = "sockets", "dpdk"  # what folds in the middle of a star: a box beside the bridge, or the fabric itself
 # Rate in Mbit/s, burst in bytes, latency in ms. Where dozens of workers and switches share a machine's cores, slow
 # links leave them idle. The deep queue of a switch stands for the lossless networks that BiGraphs are built of.
 LINKS = {STAR: (200.0, 131072, 20.0), BIGRAPH: (10.0, 16384, 1000.0), FAT_TREE: (10.0, 16384, 1000.0)}
@@ -54,6 +55,7 @@ class LabSpec:
     faults: Faults = field(default_factory=Faults)
     fabric: str = STAR
     shape: tuple[int, int] = (0, 0)
+    switch: str = SOCKETS
 
     def __post_init__(self) -> None:
         self._check_fabric()
@@ -73,6 +75,10 @@ class LabSpec:
             raise UsageError(f"--fabric is one of {', '.join(FABRICS)}, not {self.fabric}")
         if (self.fabric == STAR) != (self.shape == (0, 0)):
             raise UsageError("--shape (as 4x8: sub-nodes x switches) goes with --fabric bigraph or fat-tree")
+        if self.switch not in (SOCKETS, DPDK):
+            raise UsageError(f"--switch is {SOCKETS} or {DPDK}, not {self.switch}")
+        if self.switch == DPDK and (self.fabric != STAR or self.faults):
+            raise UsageError("--switch dpdk is for --fabric star, and faults there by netfold (--faults-by netfold)")
         if (wiring := self.wiring()) is None:
             return
         if self.workers != wiring.workers:

@@ -1,0 +1,185 @@
+"""`netfold bench switch`: what one core of the frame switch folds, memory to memory, every sum checked.
+
+The program netfold-switch-bench measures; a generator and the switch take turns on each core, and only the switch's
+turns count. So the figure is the switch's own, whatever the generator costs, and no NIC is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from netfold import native
+from netfold.bench.report import envelope, print_json
+from netfold.lab.errors import LabError, UsageError
+from netfold.lab.guard import sentences
+
+PAYLOAD_BYTES = 1464  # 366 fp32 gradients
+GRADIENTS = {
+    "fp32": 366,
+    "int32": 366,
+    "fp16": 732,
+    "bf16": 732,
+    "bfp": 1376,
+}  # that fill it; bfp: 86 blocks of 17 bytes
+FIRST_SUMS = ("frames_s_per_core", "folded_gbit_s_per_core", "gradients_s_per_core", "gradient_frames", "chunks")
+
+
+def arguments_of(options: dict[str, Any]) -> list[str]:
+    """Words for the program: an option that is false or None is left out."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [option, str(value)]
+    return words
+
+
+def measure(workers: int, wire: str, gradients: int, options: dict[str, Any]) -> dict[str, Any]:
+    """One run of the program: its JSON object. Raises LabError with what it said, where it failed."""
+    program = native.find(native.SWITCH_BENCH)
+    if program is None:
+        raise LabError(native.not_built(native.SWITCH_BENCH))
+    given = {"workers": workers, "format": wire, "gradients": gradients, **options}
+    done = subprocess.run([program, *arguments_of(given)], capture_output=True, text=True, check=False)
+    said = done.stderr.strip().splitlines()
+    if not done.stdout:
+        sentence = (said or ["it said nothing"])[-1].removeprefix("netfold bench switch: ")
+        raise (UsageError if done.returncode == 2 else LabError)(sentence)
+    return json.loads(done.stdout) | {"notices": said}
+
+
+def result_of(measured: dict[str, Any], workers: int, wire: str, gradients: int) -> dict[str, Any]:
+    """What is reported of a run: the mean core, its cores, and whether everything was right."""
+    cores = measured["cores"]
+    mean = {name: sum(core[name] for core in cores) / len(cores) for name in FIRST_SUMS}
+    return {
+        "system": "netfold",
+        "algorithm": "in-network",
+        "format": wire,
+        "workers": workers,
+        "gradients": gradients,
+        "size_bytes": measured["frame_bytes"],
+        **mean,
+        "ns_per_frame": 1e9 / mean["frames_s_per_core"] if mean["frames_s_per_core"] else None,
+        "lossless_gbit_s": measured.get("lossless_gbit_s"),
+        "right": measured["right"],
+        "buffers_leaked": measured["buffers_leaked"],
+        "cores": cores,
+    }
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """For people; n/a where this machine cannot say."""
+    return "n/a" if value is None else f"{value:,.{digits}f}"
+
+
+def row_of(one: dict[str, Any]) -> dict[str, str]:
+    """What people see of a run, by column."""
+    first = one["cores"][0]
+    wrong = sum(core["wrong_sums"] for core in one["cores"])
+    checked = sum(core["results_checked"] for core in one["cores"])
+    row = {
+        "workers": str(one["workers"]),
+        "format": one["format"],
+        "bytes": str(one["size_bytes"]),
+        "Gbit/s": number(one["folded_gbit_s_per_core"]),
+        "Mframes/s": number(one["frames_s_per_core"] / 1e6, 2),
+        "ns": number(one["ns_per_frame"]),
+        "cycles": number(first["cycles_per_frame"]),
+        "instr.": number(first["instructions_per_frame"]),
+    }
+    if one["lossless_gbit_s"] is not None:
+        row["lossless Gbit/s"] = number(one["lossless_gbit_s"])
+    for name, title in (("latency_us", "p50/p99 us"), ("plain_delay_us", "plain p50/p99 us")):
+        if name in first:
+            row[title] = f"{number(first[name]['p50'])}/{number(first[name]['p99'])}"
+    if "plain_frames_lost" in first:
+        row["plain lost"] = str(sum(core["plain_frames_lost"] for core in one["cores"]))
+    return row | {"sums": f"{checked / 1e6:,.1f} M right" if one["right"] else f"{wrong:,} WRONG"}
+
+
+def table_of(results: list[dict[str, Any]]) -> Table:
+    """What people see: a row a run."""
+    table = Table(title="folded by one core of the switch, memory to memory; ns, cycles and instructions a frame")
+    rows = [row_of(one) for one in results]
+    for name in rows[0]:
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def numbers_in(text: str, option: str, most: int) -> list[int]:
+    """Whole numbers with commas between them."""
+    try:
+        values = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} takes whole numbers with commas, not {text}") from None
+    for value in values:
+        if not 1 <= value <= most:
+            raise UsageError(f"{option} is from 1 to {most}, not {value}")
+    return values
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `netfold bench`."""
+
+    @app.command("switch")
+    def switch(
+        workers: Annotated[str, typer.Option(help="Workers, each at a port; several runs, with commas.")] = "8",
+        device: Annotated[str, typer.Option(help="ring: ports in memory.")] = "ring",
+        wire: Annotated[str, typer.Option("--format", help="fp32, bfp, ...; several, with commas.")] = "fp32",
+        gradients: Annotated[int, typer.Option(min=0, help="A frame; 0: those that fill 1464 bytes.")] = 0,
+        window: Annotated[int, typer.Option(help="Chunks in flight, a power of two.")] = 16,
+        threads: Annotated[int, typer.Option(help="Cores at once, each with queues and slots of its own.")] = 1,
+        cores: Annotated[str, typer.Option(help="Which, such as 0,1; none: any.")] = "",
+        rate_gbit_s: Annotated[float, typer.Option(help="Of gradients offered; 0: as fast as they are taken.")] = 0.0,
+        search: Annotated[bool, typer.Option("--search", help="Find the highest rate that loses nothing.")] = False,
+        plain: Annotated[float, typer.Option(help="Share of plain frames, that are only forwarded.")] = 0.0,
+        plain_bytes: Annotated[int, typer.Option(help="Their size.")] = 512,
+        frames: Annotated[float, typer.Option(help="Gradient frames, at least; 1e9 makes a soak.")] = 4e6,
+        chunks_a_job: Annotated[
+            int, typer.Option(help="Then the job goes and another of another size comes; 0: one job.")
+        ] = 0,
+        faults: Annotated[str, typer.Option(help="As loss=0.01,duplicate=0.01,reorder=0.05: on the way in.")] = "",
+        queue_frames: Annotated[int, typer.Option(help="That a port's queue holds.")] = 512,
+        buffers: Annotated[int, typer.Option(help="Frame buffers, all together.")] = 16384,
+        seed: Annotated[int, typer.Option(help="Of gradients, faults and jobs.")] = 1,
+        as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """Measure what one core of the frame switch folds, memory to memory, with every sum checked."""
+        with sentences():
+            worlds = numbers_in(workers, "--workers", 64)
+            wires = wire.split(",")
+            for name in wires:
+                if name not in GRADIENTS:
+                    raise UsageError(f"--format is of {', '.join(GRADIENTS)}, not {name}")
+            options = {
+                "device": device, "window": window, "threads": threads, "cores": cores or None, "plain": plain,
+                "rate_gbit_s": rate_gbit_s, "search": search, "plain_bytes": plain_bytes, "frames": int(frames),
+                "chunks_a_job": chunks_a_job, "faults": faults or None, "queue_frames": queue_frames,
+                "buffers": buffers, "seed": seed,
+            }  # fmt: skip
+            results, notices = [], {}
+            screen = Console(stderr=True)
+            for world in worlds:
+                for name in wires:
+                    with screen.status(f"{world} workers, {name}"):
+                        measured = measure(world, name, gradients or GRADIENTS[name], options)
+                    notices.update(dict.fromkeys(measured["notices"]))
+                    results.append(result_of(measured, world, name, gradients or GRADIENTS[name]))
+            for notice in notices:
+                screen.print(notice, style="dim", highlight=False)
+            if as_json:
+                print_json(envelope("bench switch", {"workers": worlds, "format": wires, **options}, results))
+            else:
+                Console().print(table_of(results))
+            if not all(one["right"] for one in results):
+                raise LabError("something was wrong: a sum, a counter that does not add up, or a buffer not given back")

@@ -1,0 +1,219 @@
+"""The switch of Ethernet frames as a user meets it: real workers through DPDK ports, plain traffic beside them, and the
+measurement of one core."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frame_ranks import __file__ as RANK_PROGRAM
+from lab_commands import LabCommands
+from netfold import _core, native
+
+WORLD = 3
+PROGRAM = native.find(native.SWITCH)
+BENCH = native.find(native.SWITCH_BENCH)
+
+
+def has_dpdk() -> bool:
+    """Whether the programs were built with it: they say so where not."""
+    if PROGRAM is None or BENCH is None:
+        return False
+    words = [PROGRAM, "--dpdk", "--port", "none0", "--bind", "127.0.0.1"]
+    return "without DPDK" not in subprocess.run(words, capture_output=True, text=True, check=False).stderr
+
+
+pytestmark = pytest.mark.skipif(not has_dpdk(), reason="this Netfold was built without DPDK")
+STREAM = """
+import socket, sys
+if sys.argv[1] == "receive":
+    with socket.create_server(("", 9998)) as server:
+        server.settimeout(20)
+        print("listening", flush=True)
+        connection, _ = server.accept()
+        total = 0
+        while data := connection.recv(1 << 16):
+            total += len(data)
+        print(total)
+else:
+    with socket.create_connection((sys.argv[1], 9998), timeout=20) as connection:
+        connection.sendall(bytes(3_000_000))
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCommands]:
+    commands = LabCommands(tmp_path_factory.mktemp("lab"))
+    commands.run("up", "--workers", str(WORLD), "--rate-mbit-s", "0", "--switch", "dpdk")
+    yield commands
+    commands.run("down", check=False)
+
+
+def on_every_worker(lab: LabCommands, job: str, *more: str) -> list[str]:
+    """The rank program on each worker of the lab; what each said."""
+    words = [sys.executable, RANK_PROGRAM]
+    ranks = [
+        lab.start("exec", f"w{rank}", "--", *words, str(rank), str(WORLD), "10.77.0.1:7171", job, *more)
+        for rank in range(WORLD)
+    ]
+    said = []
+    for rank in ranks:
+        out, errors = rank.communicate(timeout=60)
+        assert rank.returncode in (0, 9), errors
+        said.append(out.strip())
+    return said
+
+
+def through_sockets() -> str:
+    """The digest of the same all-reduces through the switch of sockets."""
+    switch = _core.Switch("127.0.0.1:0")
+    try:
+        words = [sys.executable, RANK_PROGRAM]
+        ranks = [
+            subprocess.Popen([*words, str(rank), str(WORLD), switch.address, "same"], stdout=subprocess.PIPE, text=True)
+            for rank in range(WORLD)
+        ]
+        said = {rank.communicate(timeout=60)[0].strip() for rank in ranks}
+    finally:
+        switch.close()
+    assert len(said) == 1
+    return said.pop()
+
+
+@pytest.mark.namespaces
+def test_workers_get_the_bits_of_the_sockets_switch(lab: LabCommands) -> None:
+    assert set(on_every_worker(lab, "bits")) == {through_sockets()}
+
+
+@pytest.mark.namespaces
+def test_plain_traffic_is_forwarded_between_workers(lab: LabCommands) -> None:
+    receiving = lab.start("exec", "w1", "--", sys.executable, "-c", STREAM, "receive")
+    assert receiving.stdout is not None
+    assert receiving.stdout.readline() == "listening\n"
+    lab.run("exec", "w0", "--", sys.executable, "-c", STREAM, "10.77.0.11")
+    assert receiving.communicate(timeout=30)[0].strip() == "3000000"
+
+
+@pytest.mark.namespaces
+def test_a_worker_that_dies_is_named(lab: LabCommands) -> None:
+    said = on_every_worker(lab, "death", "die")
+    assert [one.splitlines()[1:] for one in said] == [["peer_failed 2"], ["peer_failed 2"], []]
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Iterator[str]:
+    """A switch of three ports in memory, with nobody at them; where it serves its counters."""
+    assert PROGRAM is not None
+    words = ["--dpdk", *["--port", "ring"] * 3, "--bind", "127.0.0.1", "--port", "0", "--buffers", "4096"]
+    with subprocess.Popen([PROGRAM, *words, "--metrics", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as switch:
+        assert switch.stdout is not None
+        line = switch.stdout.readline()
+        yield line.removeprefix("metrics on http://").removesuffix("/metrics\n")
+        switch.terminate()
+        assert switch.wait(timeout=20) == 0
+
+
+def netfold(*arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "netfold.cli", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def frames_of(metrics: str) -> dict:
+    done = netfold("top", "--metrics", metrics, "--interval-s", "0.1", "--json")
+    return json.loads(done.stdout)["results"][0]["frames"]
+
+
+def test_what_folds_is_changed_while_it_runs(metrics: str) -> None:
+    assert (frames_of(metrics)["AGG_MODE"], frames_of(metrics)["AGG_PORT_CFG"]) == (0, "0x18000007")
+    assert netfold("configure", "--metrics", metrics, "--ports", "0,2", "--adds", "float").stdout == "changed\n"
+    after = frames_of(metrics)
+    assert (after["AGG_MODE"], after["AGG_PORT_CFG"]) == (1, "0x10000005")
+    assert [port["folds"] for port in after["ports"]] == [1, 0, 1]
+    table = netfold("top", "--metrics", metrics, "--interval-s", "0.1", "--once").stdout
+    assert "AGG_PORT_CFG 0x10000005" in table and "nf0" not in table and "ring" in table
+    for words, sentence in ((("--ports", "0,x"), "ports: all, none, or numbers"), (("--adds", "both"), "float or int")):
+        done = netfold("configure", "--metrics", metrics, *words)
+        assert done.returncode == 2 and sentence in done.stderr
+
+
+@pytest.mark.namespaces
+def test_faults_of_the_kernel_are_refused(tmp_path: Path) -> None:
+    done = LabCommands(tmp_path).run("up", "--switch", "dpdk", "--loss", "0.1", check=False)
+    assert done.returncode == 2
+    assert "--faults-by netfold" in done.stderr
+
+
+def bench(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "netfold.cli", "bench", "switch", *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def test_one_core_is_measured_and_every_sum_checked() -> None:
+    report = json.loads(bench("--workers", "2,8", "--format", "fp32,bfp", "--frames", "40000", "--json").stdout)
+    assert report["command"] == "bench switch"
+    assert [(one["workers"], one["format"]) for one in report["results"]] == [
+        (2, "fp32"),
+        (2, "bfp"),
+        (8, "fp32"),
+        (8, "bfp"),
+    ]
+    for one in report["results"]:
+        core = one["cores"][0]
+        assert one["right"] and one["buffers_leaked"] == 0
+        assert core["results_checked"] == core["gradient_frames"] >= 40000
+        assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0
+
+
+# A week in an hour, in its short form: faults, jobs of all sizes that come and go, plain frames beside them.
+def test_faults_and_changing_jobs_leave_nothing_wrong_and_nothing_behind() -> None:
+    arguments = ("--frames", "300000", "--chunks-a-job", "500", "--plain", "0.2", "--json")
+    faults = "loss=0.01,duplicate=0.02,reorder=0.02"
+    result = json.loads(bench("--faults", faults, *arguments).stdout)["results"][0]
+    core = result["cores"][0]
+    assert result["right"] and result["buffers_leaked"] == 0
+    assert core["wrong_sums"] == 0 and core["counters_add_up"]
+    assert core["jobs"] > 50 and core["faults_injected"] > 5000 and core["resent"] > 1000
+    assert core["plain_frames_lost"] == 0 and core["plain_frames"] > 10000
+
+
+def test_the_highest_lossless_rate_is_found() -> None:
+    result = json.loads(bench("--search", "--frames", "20000", "--plain", "0.5", "--json").stdout)["results"][0]
+    assert result["lossless_gbit_s"] > 0
+    assert result["cores"][0]["latency_us"]["p99"] >= result["cores"][0]["latency_us"]["p50"] > 0
+
+
+def test_wrong_usage_is_explained() -> None:
+    for words, sentence in (
+        (("--format", "fp13"), "--format is of fp32"),
+        (("--window", "3"), "--window 3: it must be a power of two"),
+        (("--workers", "0"), "--workers is from 1 to 64"),
+        (("--device", "nosuch0"), "neither a PCI address"),
+    ):
+        done = bench(*words, check=False)
+        assert done.returncode == 2, done.stderr
+        assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--dpdk"], "name each with --port"),
+        (["--port", "eth7"], "to switch frames of this device, give --dpdk too"),
+        (["--dpdk", "--port", "eth7"], "--dpdk needs --bind"),
+        (["--dpdk", "--port", "nosuch0", "--bind", "127.0.0.1"], "nor an interface of this machine"),
+        (["--dpdk", "--port", "ffff:ff:1f.7", "--bind", "127.0.0.1"], "no PCI device at"),
+        (["--dpdk", "--port", "lo", "--bind", "127.0.0.1", "--pcap", "x"], "--pcap is for the switch of sockets"),
+    ],
+)
+def test_the_program_says_what_is_wrong(words: list[str], sentence: str) -> None:
+    assert PROGRAM is not None
+    done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2, done.stderr
+    assert sentence in done.stderr
