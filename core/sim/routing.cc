@@ -86,9 +86,10 @@ std::size_t Routing::by_destination(const std::vector<int>& links, int to_host) 
   return index(number) % links.size();
 }
 
-int Routing::pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) const {
+int Routing::pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) {
   if (links.size() == 1) return links.front();
   if (spread_ == Spread::kDestination) return links[by_destination(links, to_host)];
+  has_hashed_ = true;
   Prng hash(seed_ ^ (index(node) << 42));
   for (const std::uint64_t word : {index(from_host), index(to_host), std::size_t{flow}})
     hash = Prng(hash.next() ^ word);

@@ -35,6 +35,7 @@ class Routing {
   const std::vector<int>& ways_to(int node, int goal);
 
   void set_seed(std::uint64_t seed) { seed_ = seed; }
+  bool has_hashed() const { return has_hashed_; }  // another seed may give other routes
 
  private:
   struct Goal {  // the node that paths to a host are looked up for, and the links from there to it
@@ -44,11 +45,12 @@ class Routing {
 
   const std::vector<double>& distances_to(int node);
   std::size_t by_destination(const std::vector<int>& links, int to_host) const;
-  int pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) const;
+  int pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow);
 
   const Topology& topology_;
   Spread spread_;
   std::uint64_t seed_;
+  bool has_hashed_ = false;
   std::vector<Goal> goals_;   // by host
   std::vector<int> ordinal_;  // of a node among those of its kind that hosts are plugged into
   std::unordered_map<int, std::vector<double>> distances_;

@@ -39,6 +39,7 @@ class Simulation {
   static Result<Simulation> make(const Topology& topology, Question question);
 
   Result<Answer> run(std::uint64_t seed);
+  bool depends_on_seed() { return network_.routing().has_hashed(); }  // so far
 
  private:
   Simulation(Question question, Network network) : question_(std::move(question)), network_(std::move(network)) {}

@@ -35,7 +35,7 @@ PYTHON_MAY_IMPORT = {
     "cli": {"torch", "bench", "lab", "demo", "plan", "simulate", "schedules", "chooser", "topology"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
-PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames"}
+PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames", "sim"}
 IMPURE_HEADERS = re.compile(
     r"(sys|netinet|arpa|linux)/.*|poll\.h|unistd\.h|netdb\.h|time\.h|httplib\.h"
     r"|ctime|chrono|thread|mutex|condition_variable|future|fstream|iostream|random"

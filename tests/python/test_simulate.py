@@ -93,9 +93,11 @@ def test_wrong_usage_is_a_sentence(arguments: tuple[str, ...], said: str) -> Non
     assert said in " ".join(run(*arguments, status=2).split())
 
 
-def test_figure_16_in_short(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [(), ("--farthest",)])
+def test_figure_16_in_short(order: tuple[str, ...], tmp_path: Path) -> None:
     picture = tmp_path / "fig16.png"
-    report = json.loads(run("fig16", "--nodes", "64,256,1024", "--seeds", "3", "--picture", str(picture), "--json"))
+    arguments = ("--nodes", "64,256,1024", "--seeds", "3", "--picture", str(picture), "--json")
+    report = json.loads(run("fig16", *arguments, *order))
     assert all(statement["holds"] for statement in report["published"]), report["published"]
     assert picture.stat().st_size > 10_000
     hdrm = {

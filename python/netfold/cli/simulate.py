@@ -191,7 +191,7 @@ def fig16(
     nodes: Annotated[str, typer.Option(help="Sizes, with commas; powers of two from 64.")] = "64,128,256,512,1024",
     seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
     step_latency_us: Annotated[float, typer.Option(min=0, help="Of every step, of all.")] = 7.1,
-    near: Annotated[bool, typer.Option(help="Halving-doubling with the nearest partner first.")] = False,
+    farthest: Annotated[bool, typer.Option(help="Halving-doubling with the farthest partner first.")] = False,
     picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
     json: Json = False,
 ) -> None:
@@ -207,7 +207,7 @@ def fig16(
         if strange := [size for size in sizes if size < 64 or size & (size - 1)]:
             raise UsageError(f"--nodes are powers of two from 64, not {strange[0]}")
         with _progress("simulating", len(sizes) * len(figure16.SIZES_BYTES) * len(figure16.LINES)) as advance:
-            found = figure16.points(sizes, seeds, step_latency_us * 1e-6, near, advance)
+            found = figure16.points(sizes, seeds, step_latency_us * 1e-6, farthest, advance)
         checks = list(figure16.check(found))
         if picture is not None:
             try:
@@ -215,7 +215,12 @@ def fig16(
             except ValueError as error:
                 raise UsageError(str(error)) from None
         if json:
-            parameters = {"nodes": list(sizes), "seeds": seeds, "step_latency_us": step_latency_us, "near": near}
+            parameters = {
+                "nodes": list(sizes),
+                "seeds": seeds,
+                "step_latency_us": step_latency_us,
+                "farthest": farthest,
+            }
             published = [{"statement": text, "holds": holds} for text, holds in checks]
             print_json(envelope("simulate fig16", parameters, figure16.rows(found)) | {"published": published})
             return
@@ -232,7 +237,7 @@ def _print_figure(found: list[Any], checks: list[tuple[str, bool]]) -> None:
 
     for size in figure16.SIZES_BYTES:
         sizes = sorted({one.nodes for one in found})
-        table = Table(title=f"{size >> 10} KiB: microseconds, median of the seeds")
+        table = Table(title=f"{figure16.named(size)}: microseconds, median of the seeds")
         for column in ("network", "algorithm", *(str(number) for number in sizes)):
             table.add_column(column)
         for kind, algorithm in figure16.LINES:

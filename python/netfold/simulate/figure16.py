@@ -7,8 +7,8 @@ What the paper leaves open, and what is taken here:
   each switch is split into one of either half.
 - Routes are hashed anew for each seed: over the spines, and within a half of a BiGraph over the other half. A
   connection keeps its route while the all-reduce lasts.
-- Halving-doubling as in its reference [39] (Thakur et al.): the farthest partner first, with half of the tensor;
-  "near" is the order of its Figure 9.
+- Halving-doubling takes the nearest partner first, as in the paper's Figure 9, or the farthest, as in its reference
+  [39] (Thakur et al.).
 - Steps are in lock-step, each with one and the same latency; transfers share links by max-min fairness.
 """
 
@@ -63,14 +63,14 @@ def points(
     nodes: tuple[int, ...] = NODES,
     seeds: int = SEEDS,
     step_latency_s: float = STEP_LATENCY_S,
-    near: bool = False,
+    farthest: bool = False,
     on_point: Callable[[], None] = lambda: None,
 ) -> list[Point]:
-    """Every point of the figure, in parallel. `near`: halving-doubling with the nearest partner first."""
+    """Every point of the figure, in parallel. `farthest`: halving-doubling with the farthest partner first."""
     cases = [(kind, algorithm, size, n) for n in nodes for size in SIZES_BYTES for kind, algorithm in LINES]
 
     def one(case: tuple[str, str, int, int]) -> Point:
-        found = _point(*case, seeds, step_latency_s, near)
+        found = _point(*case, seeds, step_latency_s, farthest)
         on_point()
         return found
 
@@ -79,7 +79,7 @@ def points(
 
 
 def _point(
-    kind: str, algorithm: str, size_bytes: int, nodes: int, seeds: int, step_latency_s: float, near: bool
+    kind: str, algorithm: str, size_bytes: int, nodes: int, seeds: int, step_latency_s: float, farthest: bool
 ) -> Point:
     from netfold import _core
 
@@ -89,7 +89,7 @@ def _point(
     else:
         topology = _core.Topology.leaf_spine(switches, SUB_NODES, SUB_NODES, rate_bit_s=RATE_BIT_S)
     hosts = by_turns(switches) if (kind, algorithm) in ((BIGRAPH, HD), (BIGRAPH, RING)) else []
-    schedule = FARTHEST_FIRST if algorithm == HD and not near else algorithm
+    schedule = FARTHEST_FIRST if algorithm == HD and farthest else algorithm
     found = _core.simulate(
         topology,
         schedule,
@@ -110,6 +110,11 @@ def by_turns(switches: int) -> list[int]:
     return [switch * SUB_NODES + port for switch in order for port in range(SUB_NODES)]
 
 
+def named(size_bytes: int) -> str:
+    """As people call it."""
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
+
+
 def check(found: list[Point]) -> Iterator[tuple[str, bool]]:
     """Each published statement, and whether these points agree."""
     by_case = {(one.topology, one.algorithm, one.size_bytes, one.nodes): one.median_s for one in found}
@@ -120,16 +125,16 @@ def check(found: list[Point]) -> Iterator[tuple[str, bool]]:
     for size, order in PUBLISHED_ORDER.items():
         for nodes in sorted({one.nodes for one in found}):
             ours = sorted(order, key=lambda name: by_case[BIGRAPH, name, size, nodes])
-            text = f"BiGraph, {size >> 10} KiB, {nodes} nodes: {' < '.join(order)}"
+            text = f"BiGraph, {named(size)}, {nodes} nodes: {' < '.join(order)}"
             yield text, tuple(ours) == order
             hosts = [by_case[FAT_TREE, name, size, nodes] for name in order if name != HDRM]
             rest = " < ".join(name for name in order if name != HDRM)
-            yield f"fat tree, {size >> 10} KiB, {nodes} nodes: {rest}", hosts == sorted(hosts)
+            yield f"fat tree, {named(size)}, {nodes} nodes: {rest}", hosts == sorted(hosts)
     largest = max(one.nodes for one in found)
     for algorithm in (HD, RING):
         for size in SIZES_BYTES:
             on = {kind: by_case[kind, algorithm, size, largest] for kind in (BIGRAPH, FAT_TREE)}
-            text = f"{algorithm}, {size >> 10} KiB, {largest} nodes: not slower on BiGraph than on the fat tree"
+            text = f"{algorithm}, {named(size)}, {largest} nodes: not slower on BiGraph than on the fat tree"
             yield text, on[BIGRAPH] <= on[FAT_TREE] * (1 + 1e-9)
 
 
@@ -154,7 +159,7 @@ def draw(found: list[Point], path: Path) -> None:
         published = [(n, s) for (_, _, of, n), s in PUBLISHED_S.items() if of == size]
         if published:
             axes.plot(*zip(*published, strict=True), "k*", markersize=12, label="published (HDRM)")
-        axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds", title=f"{size >> 10} KiB")
+        axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds", title=named(size))
         axes.set_xticks(sorted({p.nodes for p in found}), [str(n) for n in sorted({p.nodes for p in found})])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
