@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=${1:-$(nproc)}
-programs=(test_wire test_jobs test_protocol test_fuzz)
+programs=(test_wire test_jobs test_frames test_protocol test_fuzz)
 export NETFOLD_FUZZ_PACKETS=${NETFOLD_FUZZ_PACKETS:-10000000}
 export ASAN_OPTIONS=handle_abort=1 UBSAN_OPTIONS=print_stacktrace=1
 

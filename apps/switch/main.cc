@@ -52,6 +52,7 @@ int run(apps::SwitchOptions options) {
   apps::allow_many_descriptors();
 
   options.server.log = log_line;
+  if (options.frames) options.frames->plane.log = log_line;
   const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();
   auto server = engine::SwitchServer::start(std::move(options.server), data_plane_of(options.frames));
   if (!server) return complain(server.error());

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "engine/log_throttle.h"
 #include "engine/mailbox.h"
 #include "engine/netfold_dialect.h"
 #include "engine/thread_setup.h"
@@ -106,7 +107,7 @@ class FrameThread {
 class FramePlane final : public DataPlane {
  public:
   FramePlane(FramePlaneOptions options, std::unique_ptr<link::FrameDevices> devices, OnMismatch on_mismatch)
-      : options_(std::move(options)), devices_(std::move(devices)), addresses_(options_.addresses) {
+      : options_(std::move(options)), log_(options_.log), devices_(std::move(devices)), addresses_(options_.addresses) {
     for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
       udp_ports_.push_back(static_cast<std::uint16_t>(options_.first_port + thread));
     }
@@ -190,14 +191,23 @@ class FramePlane final : public DataPlane {
 
   void watch() {
     set_up_thread("nf-links", kAnyCore);
+    FrameStats before;
     std::unique_lock lock(watch_mutex_);
     while (!stopping_) {
       devices_->watch_links();
+      if (options_.log) {
+        FrameStats stats = frame_stats();
+        tell(before, stats);
+        before = std::move(stats);
+      }
       watch_wakeup_.wait_for(lock, std::chrono::nanoseconds(kLinkWatch), [this] { return stopping_; });
     }
   }
 
+  void tell(const FrameStats& before, const FrameStats& after);
+
   FramePlaneOptions options_;
+  LogThrottle log_;
   std::unique_ptr<link::FrameDevices> devices_;
   frames::MacTable addresses_;
   frames::Settings settings_;
@@ -294,6 +304,30 @@ FrameStats FramePlane::frame_stats() const {
                     {"moved", addresses_.moved()},
                     {"pushed_out", addresses_.pushed_out()}}};
   return all;
+}
+
+// Ports that went down or came up, and what was dropped since the last look, by reason: a line a port, throttled.
+void FramePlane::tell(const FrameStats& before, const FrameStats& after) {
+  const Nanoseconds at = now();
+  for (std::size_t number = 0; number < after.ports.size() && before.ports.size() == after.ports.size(); ++number) {
+    const auto& was = before.ports[number].counters;
+    const auto& is = after.ports[number].counters;
+    std::string dropped;
+    for (std::size_t i = 0; i < is.size(); ++i) {
+      const std::string& name = is[i].first;
+      if (is[i].second == was[i].second) continue;
+      if (name == "up") {
+        log_.line(jobs::LogLevel::kWarning,
+                  fmt::format("port {} ({}) {}", number, after.ports[number].name,
+                              is[i].second != 0 ? "is up" : "went down: what must come through it waits"),
+                  at);
+      } else if (name.rfind("flaw_", 0) == 0 || name.rfind("dropped_", 0) == 0 || name == "missed_frames") {
+        dropped += fmt::format("{}{} {}", dropped.empty() ? "" : ", ", name, is[i].second - was[i].second);
+      }
+    }
+    if (dropped.empty()) continue;
+    log_.line(jobs::LogLevel::kWarning, fmt::format("port {} ({}): {}", number, after.ports[number].name, dropped), at);
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "frames/dialect.h"
 #include "frames/headers.h"
 #include "frames/mac_table.h"
+#include "jobs/job_table.h"
 #include "link/frame_devices.h"
 
 namespace netfold::engine {
@@ -33,6 +34,9 @@ struct FramePlaneOptions {
   bool always_polls = false;  // else a thread with nothing to do sleeps for moments
   frames::ParseOptions parse;
   frames::MacTableOptions addresses;
+  // Told once a second, at most, what changed at a port: it went down, frames were dropped and why. From a thread of
+  // the plane's own.
+  std::function<void(jobs::LogLevel, const std::string&)> log;
   // Dialects besides Netfold's own, of folding thread `thread` (or frames::kNoFolding), in the order they are asked.
   std::vector<std::function<std::unique_ptr<frames::Dialect>(std::uint16_t thread)>> dialects;
 };

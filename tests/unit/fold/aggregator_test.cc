@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ using wire::Header;
 using wire::Kind;
 
 // What the aggregator sent, in order.
-class Recorder final : public Outbox {
+class Recorder : public Outbox {
  public:
   struct Sent {
     int to;  // rank, or -1 for all
@@ -203,6 +204,60 @@ TEST_F(AggregatorTest, HandlesWorldsOfManyWords) {
   EXPECT_EQ(outbox_.take()[0].header.worker, 0);
   EXPECT_EQ(contribute(0, 0, {1}), Verdict::kFolded);
   EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{200});
+}
+
+// Payloads stay with whoever lends them, results lie where the outbox gives room.
+class LendingOutbox final : public Recorder {
+ public:
+  void result_to_all(std::uint32_t place, std::span<const std::byte> packet) override {
+    folded_places.push_back(place);
+    Recorder::result_to_all(place, packet);
+  }
+  std::byte* room_for_result(std::uint32_t, std::size_t size_bytes) override {
+    if (!has_room) return nullptr;
+    rooms.emplace_back(size_bytes);
+    return rooms.back().data();
+  }
+  bool has_room = true;
+  std::list<std::vector<std::byte>> rooms;
+  std::vector<std::uint32_t> folded_places;
+};
+
+class LendingTest : public AggregatorTest {
+ protected:
+  LendingTest() { aggregator_ = std::make_unique<Aggregator>(lease_, 0, Payloads::kLent); }
+  Verdict lend(std::uint16_t rank, std::uint32_t chunk, const std::vector<float>& elements) {
+    const Header header{.kind = Kind::kContribution,
+                        .format = Format::kFp32,
+                        .worker = rank,
+                        .slot = lease_.slot_of(chunk),
+                        .count = static_cast<std::uint16_t>(elements.size()),
+                        .chunk = chunk};
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, lender_);
+  }
+  LendingOutbox lender_;
+};
+
+TEST_F(LendingTest, FoldsFromWherePayloadsLie) {
+  std::vector<float> first{1, 2};
+  const std::vector<float> second{10, 20};
+  EXPECT_EQ(lend(0, 1, first), Verdict::kKept);
+  first = {5, 6};  // nobody does that; it shows that nothing was copied
+  EXPECT_EQ(lend(1, 1, second), Verdict::kFolded);
+  EXPECT_EQ(lender_.take()[0].elements, (std::vector<float>{15, 26}));
+  EXPECT_EQ(lender_.folded_places, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(lender_.rooms.size(), 1u);
+}
+
+TEST_F(LendingTest, WithoutRoomTheLastContributionComesAgain) {
+  const std::vector<float> one{1}, two{2};
+  lender_.has_room = false;
+  EXPECT_EQ(lend(0, 0, one), Verdict::kKept);
+  EXPECT_EQ(lend(1, 0, two), Verdict::kNoRoom);
+  EXPECT_TRUE(lender_.take().empty());
+  lender_.has_room = true;
+  EXPECT_EQ(lend(1, 0, two), Verdict::kFolded);
+  EXPECT_EQ(lender_.take()[0].elements, std::vector<float>{3});
 }
 
 }  // namespace
