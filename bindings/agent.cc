@@ -28,19 +28,20 @@ void bind_group(nb::module_& module) {
       .def(
           "__init__",
           [](PyAgentHostGroup* self, const std::string& agent, int rank, int world, const std::string& listen,
-             double timeout_s, bool shm, const std::string& secret) {
+             double timeout_s, bool shm, int tcp_streams, const std::string& secret) {
             auto opened = without_lock([&] {
               return AgentClient::open(agent, {.rank = rank,
                                                .world = world,
                                                .listen = listen,
                                                .timeout_s = timeout_s,
                                                .shm = shm,
+                                               .tcp_streams = tcp_streams,
                                                .secret = secret});
             });
             new (self) PyAgentHostGroup(std::move(*opened));
           },
           "agent"_a, "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0,
-          "shm"_a = true, "secret"_a = "",
+          "shm"_a = true, "tcp_streams"_a = 1, "secret"_a = "",
           "agent: the socket of a running one, a path or @name. The rest as HostGroup's.")
       .def_prop_ro(
           "address", [](const PyAgentHostGroup& self) { return to_python(self.engine().opened()["address"]); },

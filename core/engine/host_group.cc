@@ -8,6 +8,8 @@
 #include <array>
 #include <thread>
 
+#include "link/tcp/tcp_stream.h"
+
 namespace netfold::engine {
 namespace {
 
@@ -61,10 +63,15 @@ Result<std::unique_ptr<HostGroup>> HostGroup::open(HostGroupOptions options) {
     return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("rank {} of a world of {}: ranks are 0 to world - 1",
                                                                   options.rank, options.world));
   }
+  if (options.tcp_streams < 1 || options.tcp_streams > link::kTcpStreamsMax) {
+    return netfold::fail(ErrorCode::kInvalidArgument,
+                         fmt::format("{} TCP streams to a rank: 1 to {}", options.tcp_streams, link::kTcpStreamsMax));
+  }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
   auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, jobs::Secret::from(options.secret));
   if (!mesh) return tl::unexpected(mesh.error());
+  (*mesh)->set_tcp_streams(options.tcp_streams);
   return std::unique_ptr<HostGroup>(new HostGroup(std::move(options), std::move(*mesh)));
 }
 

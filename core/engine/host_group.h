@@ -29,6 +29,7 @@ struct HostGroupOptions {
   double timeout_s = 30;                     // to connect, and for an all-reduce to make progress
   int core = kAnyCore;                       // of the progress thread
   bool shm = true;                           // between ranks of one machine
+  int tcp_streams = 1;                       // connections to each rank of another
   bool inline_progress = false;              // no thread: next_completion() drives the collectives too
   std::function<void()> on_completion = {};  // called each time there is a completion to take
   std::string secret = {};                   // that all ranks must prove to know; "": none

@@ -5,11 +5,14 @@
 // One thread uses a link. Nothing here blocks.
 #pragma once
 
+#include <poll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace netfold::link {
 
@@ -39,9 +42,8 @@ class StreamLink {
   // Before its user sleeps: from now on the peer wakes it when there is data, or room. True if there is some already,
   // and it must not sleep.
   virtual bool arm(bool for_data, bool for_room) = 0;
-  // What to poll besides; -1 if waking comes some other way.
-  virtual int descriptor() const { return -1; }
-  virtual short poll_events() const { return 0; }
+  // What to poll besides; nothing if waking comes some other way.
+  virtual void add_polls(std::vector<pollfd>&) const {}
 
   // Nothing will ever come again, in words; what has come can still be read.
   virtual const std::optional<std::string>& ended() const = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "jobs/fields.h"
+#include "link/tcp/tcp_stream.h"
 
 namespace netfold::engine {
 namespace {
@@ -21,7 +22,8 @@ tl::unexpected<Error> wrong(const std::string& problem) {
 
 json to_json(const HostGroupOptions& options) {
   return {{"rank", options.rank},           {"world", options.world}, {"listen", options.listen},
-          {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"secret", options.secret}};
+          {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"tcp_streams", options.tcp_streams},
+          {"secret", options.secret}};
 }
 
 Result<HostGroupOptions> host_group_options(const json& message) {
@@ -32,6 +34,7 @@ Result<HostGroupOptions> host_group_options(const json& message) {
   options.listen = fields.text("listen", kTextMax);
   options.timeout_s = fields.real("timeout_s", kSecondsMin, kSecondsMax);
   options.shm = fields.boolean("shm");
+  options.tcp_streams = fields.integer<int>("tcp_streams", 1, link::kTcpStreamsMax);
   options.secret = fields.text("secret", kTextMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;

@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
@@ -155,6 +155,24 @@ Result<int> open_connection(link::Address address, const HandshakeOptions& optio
   }
 }
 
+Result<std::unique_ptr<link::StreamLink>> open_data(link::Address address, const std::string& proof,
+                                                    const HandshakeOptions& options) {
+  std::vector<std::unique_ptr<Socket>> sockets;
+  for (int index = 0; index < options.tcp_streams; ++index) {
+    const auto opened = open_connection(address, options);
+    if (!opened) return tl::unexpected(opened.error());
+    sockets.push_back(std::make_unique<Socket>(*opened));
+    json first = hello(options, "data");
+    first["proof"] = proof;
+    first["index"] = index;
+    first["of"] = options.tcp_streams;
+    if (const auto sent = send_line(*opened, first); !sent) return tl::unexpected(sent.error());
+  }
+  std::vector<int> descriptors;
+  for (const auto& socket : sockets) descriptors.push_back(socket->release());
+  return link::tcp_stream(descriptors);
+}
+
 Result<PeerLinks> connect_links(int rank, link::Address address, const HandshakeOptions& options) {
   const auto opened = open_connection(address, options);
   if (!opened) return tl::unexpected(opened.error());
@@ -186,7 +204,7 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
                             options.rank),
                 rank);
   }
-  PeerLinks links{rank, -1, nullptr, nullptr, {}};
+  PeerLinks links{.rank = rank};
   if (door && field(*answer, "shm", false)) {
     const auto segment = link::ShmSegment::open(door->take());
     auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
@@ -198,15 +216,7 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   verdict["proof"] = proof_for("ask", pair, options);
   if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
   if (!links.data) {
-    const auto data = open_connection(address, options);
-    if (!data) return tl::unexpected(data.error());
-    json first = hello(options, "data");
-    first["proof"] = proof_for("data", pair, options);
-    if (const auto sent = send_line(*data, first); !sent) {
-      close(*data);
-      return tl::unexpected(sent.error());
-    }
-    auto stream = link::tcp_stream(*data);
+    auto stream = open_data(address, proof_for("data", pair, options), options);
     if (!stream) return tl::unexpected(stream.error());
     links.data = std::move(*stream);
   }
@@ -240,7 +250,11 @@ Result<PeerLinks> answer_control(int rank, const json& message, Socket& control,
   if (!verdict) return about(rank, options, verdict.error());
   if (!is_proven(*verdict, proof_for("ask", pair, options))) return PeerLinks{};
   if (!field(*verdict, "shm", false)) data.reset(), bell.reset();
-  return PeerLinks{rank, control.release(), std::move(data), std::move(bell), proof_for("data", pair, options)};
+  return PeerLinks{.rank = rank,
+                   .control = control.release(),
+                   .data = std::move(data),
+                   .bell = std::move(bell),
+                   .proof = proof_for("data", pair, options)};
 }
 
 }  // namespace
@@ -270,9 +284,10 @@ Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
   if (!message) return PeerLinks{};
   const int rank = field(*message, "rank", kNoRank);
   if (field(*message, "kind", std::string()) == "data") {
-    auto stream = link::tcp_stream(socket.release());
-    if (!stream) return tl::unexpected(stream.error());
-    return PeerLinks{rank, -1, std::move(*stream), nullptr, field(*message, "proof", std::string())};
+    const int index = field(*message, "index", 0), of = field(*message, "of", 0);
+    if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return PeerLinks{};
+    return PeerLinks{
+        .rank = rank, .connection = {socket.release(), index, of}, .proof = field(*message, "proof", std::string())};
   }
   if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
     [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));

@@ -14,6 +14,7 @@
 
 #include "engine/wakeup.h"
 #include "link/shm/handover.h"
+#include "link/tcp/tcp_stream.h"
 
 namespace netfold::engine {
 namespace {
@@ -29,6 +30,10 @@ std::size_t ring_bytes_for(int world) {
 
 std::string line_of(const json& message) {
   return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+tl::unexpected<Error> two_say_that_they_are(int rank) {
+  return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
 }
 
 }  // namespace
@@ -51,6 +56,11 @@ Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secr
       standings_(static_cast<std::size_t>(world)) {}
 
 Mesh::~Mesh() {
+  for (const Peer& peer : peers_) {
+    for (const int descriptor : peer.connections) {
+      if (descriptor >= 0) close(descriptor);
+    }
+  }
   close(listener_);
   close(epoll_);
 }
@@ -58,7 +68,8 @@ Mesh::~Mesh() {
 Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
   if (wants_shm_) bell_ = link::Doorbell::create();
-  const HandshakeOptions options{rank_, world_, bell_, secret_, ring_bytes_for(world_), deadline, keep_going};
+  const HandshakeOptions options{rank_,        world_,   bell_,     secret_, ring_bytes_for(world_),
+                                 tcp_streams_, deadline, keep_going};
   // Downwards first: rank 0 answers at once, so nobody waits in a circle.
   for (int lower = 0; lower < rank_; ++lower) {
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
@@ -95,20 +106,41 @@ Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
 Result<void> Mesh::take(PeerLinks links) {
   if (links.rank < 0 || links.rank >= world_ || links.rank == rank_) {
     if (links.control >= 0) close(links.control);
+    if (links.connection.descriptor >= 0) close(links.connection.descriptor);
     return {};  // a stranger
   }
   Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
-  if (links.control < 0 && (!peer.control || peer.proof != links.proof)) return {};  // nor is this that rank's
-  if ((links.control >= 0 && peer.control) || (links.data && peer.data)) {
-    if (links.control >= 0) close(links.control);
-    return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", links.rank), links.rank);
+  if (links.connection.descriptor >= 0) return take_connection(peer, links);
+  if (peer.control) {
+    close(links.control);
+    return two_say_that_they_are(links.rank);
   }
-  if (links.control >= 0) {
-    peer.control = std::make_unique<ControlSocket>(links.control);
-    peer.proof = std::move(links.proof);
+  peer.control = std::make_unique<ControlSocket>(links.control);
+  peer.proof = std::move(links.proof);
+  peer.data = std::move(links.data);
+  peer.bell = std::move(links.bell);
+  return {};
+}
+
+// One of those that carry a peer's data; with the last of them they become a link.
+Result<void> Mesh::take_connection(Peer& peer, const PeerLinks& links) {
+  const auto [descriptor, index, of] = links.connection;
+  auto& waiting = peer.connections;
+  if (!peer.control || peer.proof != links.proof) {  // not that rank's
+    close(descriptor);
+    return {};
   }
-  if (links.data) peer.data = std::move(links.data);
-  if (links.bell) peer.bell = std::move(links.bell);
+  if (waiting.empty()) waiting.resize(static_cast<std::size_t>(of), -1);
+  const bool is_expected = !peer.data && waiting.size() == static_cast<std::size_t>(of);
+  if (!is_expected || waiting[static_cast<std::size_t>(index)] >= 0) {
+    close(descriptor);
+    return two_say_that_they_are(links.rank);
+  }
+  waiting[static_cast<std::size_t>(index)] = descriptor;
+  if (std::ranges::count(waiting, -1) > 0) return {};
+  auto stream = link::tcp_stream(std::exchange(waiting, {}));
+  if (!stream) return tl::unexpected(stream.error());
+  peer.data = std::move(*stream);
   return {};
 }
 
@@ -294,9 +326,7 @@ void Mesh::leave() {
 std::vector<pollfd> Mesh::news(int wake, bool with_bell) const {
   std::vector<pollfd> descriptors{{wake, POLLIN, 0}, {epoll_, POLLIN, 0}};
   for (const Peer& peer : peers_) {
-    if (peer.data && peer.data->poll_events() != 0) {
-      descriptors.push_back({peer.data->descriptor(), peer.data->poll_events(), 0});
-    }
+    if (peer.data) peer.data->add_polls(descriptors);
   }
   if (bell_ && with_bell) descriptors.push_back({bell_->descriptor(), POLLIN, 0});
   return descriptors;

@@ -25,6 +25,8 @@ class Mesh {
   ~Mesh();
 
   link::Address address() const { return local_address_of(listener_); }
+  // TCP connections to each lower rank on another machine, 1 to link::kTcpStreamsMax; before connect().
+  void set_tcp_streams(int streams) { tcp_streams_ = streams; }
   // To all others, whose addresses are given by rank.
   Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                        const std::function<bool()>& keep_going);
@@ -64,6 +66,7 @@ class Mesh {
   struct Peer {
     std::unique_ptr<ControlSocket> control;
     std::unique_ptr<link::StreamLink> data;
+    std::vector<int> connections;  // that are to become it; -1: has not come
     std::shared_ptr<link::Doorbell> bell;
     std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
     std::string door, token;     // where it takes memory (link::Door), if so
@@ -74,6 +77,7 @@ class Mesh {
   Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secret> secret);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
+  Result<void> take_connection(Peer& peer, const PeerLinks& links);
   int missing_rank() const;
   Result<void> hear(int rank, std::string_view line);
   void tell(int rank, const std::string& line);
@@ -85,6 +89,7 @@ class Mesh {
   int rank_, world_;
   int listener_, epoll_;
   bool wants_shm_;
+  int tcp_streams_ = 1;
   std::optional<jobs::Secret> secret_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;

@@ -5,8 +5,11 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +19,8 @@ namespace netfold::link {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;  // each direction
+constexpr std::uint64_t kStripeBytes = std::uint64_t{64} << 10;
+constexpr std::size_t kPiecesMax = 8;  // stripes that a system call moves
 constexpr std::size_t kWorthReading = std::size_t{64}
                                       << 10;  // with less than this at hand the kernel is asked for more
 
@@ -28,13 +33,66 @@ struct Buffer {
   std::size_t free() const { return memory->size_bytes() - used(); }
   std::byte* first_used() const { return memory->data() + tail % memory->size_bytes(); }
   std::byte* first_free() const { return memory->data() + head % memory->size_bytes(); }
+  std::byte* at(std::uint64_t position) const { return memory->data() + position % memory->size_bytes(); }
+};
+
+// One connection's share of the positions of a direction.
+class Share {
+ public:
+  Share(std::size_t index, std::size_t shares)
+      : next_(index * kStripeBytes), skip_(shares == 1 ? 0 : (shares - 1) * kStripeBytes) {}
+
+  std::uint64_t next() const { return next_; }  // every byte of ours before it has been moved
+
+  // Ours before `end`, at most kPiecesMax stripes.
+  std::span<const iovec> pieces(const Buffer& buffer, std::uint64_t end) {
+    std::size_t count = 0;
+    for (std::uint64_t from = next_; from < end && count < pieces_.size(); ++count) {
+      const std::uint64_t to = skip_ == 0 ? end : std::min(end, from / kStripeBytes * kStripeBytes + kStripeBytes);
+      pieces_[count] = {buffer.at(from), to - from};
+      from = to % kStripeBytes == 0 ? to + skip_ : to;
+    }
+    return std::span(pieces_).first(count);
+  }
+
+  void advance(std::uint64_t bytes) {
+    if (skip_ == 0) {
+      next_ += bytes;
+      return;
+    }
+    while (bytes > 0) {
+      const std::uint64_t step = std::min(bytes, kStripeBytes - next_ % kStripeBytes);
+      bytes -= step;
+      next_ += step;
+      if (next_ % kStripeBytes == 0) next_ += skip_;
+    }
+  }
+
+ private:
+  std::uint64_t next_;
+  std::uint64_t skip_;  // from the end of a stripe to our next one; 0: all is ours
+  std::array<iovec, kPiecesMax> pieces_{};
+};
+
+struct Connection {
+  int descriptor;
+  Share sends, receives;
+  bool is_open = true;  // for reading
 };
 
 class TcpStream final : public StreamLink {
  public:
-  TcpStream(int descriptor, std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in)
-      : descriptor_(descriptor), out_{std::move(out)}, in_{std::move(in)} {}
-  ~TcpStream() override { close(descriptor_); }
+  TcpStream(const std::vector<int>& descriptors, std::unique_ptr<MirroredMemory> out,
+            std::unique_ptr<MirroredMemory> in)
+      : out_{std::move(out)}, in_{std::move(in)} {
+    for (std::size_t i = 0; i < descriptors.size(); ++i) {
+      const Share share(i, descriptors.size());
+      connections_.push_back({descriptors[i], share, share});
+    }
+  }
+  ~TcpStream() override {
+    for (const Connection& each : connections_) close(each.descriptor);
+  }
 
   std::span<std::byte> writable() override {
     if (out_.free() == 0) send_some();
@@ -51,14 +109,18 @@ class TcpStream final : public StreamLink {
   void flush() override { send_some(); }
   bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
 
-  // What wakes is the descriptor. Data that came since readable() was called last shows there too.
+  // What wakes is the descriptors. Data that came since readable() was called last shows there too.
   bool arm(bool for_data, bool for_room) override {
     is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
     return for_room && out_.free() == out_.memory->size_bytes();
   }
-  int descriptor() const override { return descriptor_; }
-  short poll_events() const override {
-    return static_cast<short>((is_armed_for_data_ ? POLLIN : 0) | (out_.used() > 0 && !is_broken_ ? POLLOUT : 0));
+  void add_polls(std::vector<pollfd>& polls) const override {
+    for (const Connection& each : connections_) {
+      const bool may_receive = each.is_open && each.receives.next() < in_.tail + in_.memory->size_bytes();
+      const auto events = static_cast<short>((is_armed_for_data_ && may_receive ? POLLIN : 0) |
+                                             (each.sends.next() < out_.head && !is_broken_ ? POLLOUT : 0));
+      if (events != 0) polls.push_back({each.descriptor, events, 0});
+    }
   }
 
   const std::optional<std::string>& ended() const override { return ended_; }
@@ -67,30 +129,59 @@ class TcpStream final : public StreamLink {
 
  private:
   void send_some() {
-    while (out_.used() > 0 && !is_broken_) {
-      const ssize_t sent = ::send(descriptor_, out_.first_used(), out_.used(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      if (sent < 0) return lose(errno);
-      out_.tail += static_cast<std::size_t>(sent);
-      stats_.sent_bytes += static_cast<std::size_t>(sent);
+    for (Connection& each : connections_) {
+      while (each.sends.next() < out_.head && !is_broken_) {
+        msghdr message = message_of(each.sends.pieces(out_, out_.head));
+        const ssize_t sent = sendmsg(each.descriptor, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+        if (sent < 0) return lose(errno);
+        each.sends.advance(static_cast<std::uint64_t>(sent));
+        stats_.sent_bytes += static_cast<std::size_t>(sent);
+      }
+    }
+    out_.tail = std::min(out_.head, behind(&Connection::sends));
+  }
+
+  // One piece from each: what is left over is fetched when this has been worked on, while it is in the cache.
+  void receive_some() {
+    const std::uint64_t end = in_.tail + in_.memory->size_bytes();
+    for (Connection& each : connections_) {
+      if (each.is_open && each.receives.next() < end && !is_broken_) receive_from(each, end);
+    }
+    in_.head = std::min(end, behind(&Connection::receives));
+    // A connection that was closed ends the stream once its byte is the next.
+    for (const Connection& each : connections_) {
+      if (!each.is_open && each.receives.next() == in_.head && !ended_) ended_ = "closed its connection";
     }
   }
 
-  void receive_some() {
-    while (in_.free() > 0) {
-      const ssize_t got = recv(descriptor_, in_.first_free(), in_.free(), 0);
+  void receive_from(Connection& from, std::uint64_t end) {
+    for (;;) {
+      msghdr message = message_of(from.receives.pieces(in_, end));
+      const ssize_t got = recvmsg(from.descriptor, &message, 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       if (got < 0) return lose(errno);
-      if (got == 0) {
-        ended_ = "closed its connection";
-        return;
-      }
-      in_.head += static_cast<std::size_t>(got);
+      from.is_open = got > 0;
+      from.receives.advance(static_cast<std::uint64_t>(got));
       stats_.received_bytes += static_cast<std::size_t>(got);
-      return;  // what is left over is fetched when this has been worked on, while it is in the cache
+      return;
     }
+  }
+
+  static msghdr message_of(std::span<const iovec> pieces) {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(pieces.data());
+    message.msg_iovlen = pieces.size();
+    return message;
+  }
+
+  // Up to here every connection has moved its part.
+  std::uint64_t behind(Share Connection::*share) const {
+    std::uint64_t least = UINT64_MAX;
+    for (const Connection& each : connections_) least = std::min(least, (each.*share).next());
+    return least;
   }
 
   void lose(int error) {
@@ -98,7 +189,7 @@ class TcpStream final : public StreamLink {
     ended_ = std::string("lost its connection: ") + std::strerror(error);
   }
 
-  int descriptor_;
+  std::vector<Connection> connections_;
   Buffer out_, in_;
   bool is_armed_for_data_ = false, is_broken_ = false;
   std::optional<std::string> ended_;
@@ -107,13 +198,15 @@ class TcpStream final : public StreamLink {
 
 }  // namespace
 
-Result<std::unique_ptr<StreamLink>> tcp_stream(int descriptor) {
+Result<std::unique_ptr<StreamLink>> tcp_stream(const std::vector<int>& descriptors) {
   const int on = 1;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  for (const int descriptor : descriptors) {
+    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  }
   auto out = MirroredMemory::allocate(kBufferBytes), in = MirroredMemory::allocate(kBufferBytes);
-  if (out && in) return std::make_unique<TcpStream>(descriptor, std::move(out), std::move(in));
-  close(descriptor);
+  if (out && in) return std::make_unique<TcpStream>(descriptors, std::move(out), std::move(in));
+  for (const int descriptor : descriptors) close(descriptor);
   return fail(ErrorCode::kSystem, std::string("cannot map buffers for a connection: ") + std::strerror(errno));
 }
 

@@ -1,14 +1,21 @@
-// A TCP connection as a stream link: a buffer for each direction, moved to and from the kernel in large pieces.
+// TCP connections as one stream link: a buffer for each direction, moved to and from the kernel in large pieces.
+//
+// With several connections the bytes are dealt out to them in stripes, in turn: which connection carries a byte follows
+// from its position alone, so nothing is added to the stream and nothing is sorted. Each connection is a flow of its
+// own to whatever spreads flows: paths of a network, queues of a card, cores of a kernel.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "link/stream_link.h"
 
 namespace netfold::link {
 
-// Takes over a connected socket (and closes it in the end, also on failure).
-Result<std::unique_ptr<StreamLink>> tcp_stream(int descriptor);
+constexpr int kTcpStreamsMax = 16;
+
+// Takes over connected sockets (and closes them in the end, also on failure), in the same order at both ends.
+Result<std::unique_ptr<StreamLink>> tcp_stream(const std::vector<int>& descriptors);
 
 }  // namespace netfold::link

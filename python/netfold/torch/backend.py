@@ -312,7 +312,12 @@ def _host_client(
     def listen() -> tuple[Any, str]:
         host = reachable_host(opts.store)
         group = placement.host_group(
-            rank, size, listen=settings.bind or f"{host}:0", timeout_s=timeout_s, secret=agreement.secret
+            rank,
+            size,
+            listen=settings.bind or f"{host}:0",
+            timeout_s=timeout_s,
+            tcp_streams=settings.tcp_streams,
+            secret=agreement.secret,
         )
         return group, advertised(group.address, host)
 

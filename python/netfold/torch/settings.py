@@ -17,6 +17,7 @@ from netfold.placement import AGENT, CALLER, ENGINES, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 WINDOW_PACKETS_MAX = 16384
+TCP_STREAMS_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Settings:
     engine: str
     agent: str
     cores: tuple[int, ...]
+    tcp_streams: int
     window: int
     faults: str
     pcap: str
@@ -111,9 +113,13 @@ def _ranks(value: Any) -> int:
 
 
 def _engine(value: Any) -> str:
-    if _text(value) not in ENGINES:
-        raise ValueError(f"choose one of {', '.join(ENGINES)}")
-    return _text(value)
+    return _one_of(ENGINES, value)
+
+
+def _streams(value: Any) -> int:
+    if _text(value) not in map(str, range(1, TCP_STREAMS_MAX + 1)):
+        raise ValueError(f"give a number of connections, 1 to {TCP_STREAMS_MAX}")
+    return int(_text(value))
 
 
 def _format(value: Any) -> str:
@@ -192,6 +198,7 @@ TABLE = (
     Setting("engine", "NETFOLD_ENGINE", THREAD, _engine, "who folds: the caller, a thread, or an agent's process"),
     Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; with none, one of its own"),
     Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' engines are pinned to"),
+    Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),

@@ -167,6 +167,7 @@ TEST_P(HostGroupOver, AllReducesBetweenTwoPlacesAndSixteenBitTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Links, HostGroupOver,
                          testing::Values(Setting{"Shm", {}}, Setting{"Tcp", {.shm = false}},
+                                         Setting{"TcpThree", {.shm = false, .tcp_streams = 3}},
                                          Setting{"Inline", {.inline_progress = true}},
                                          Setting{"InlineTcp", {.shm = false, .inline_progress = true}}),
                          [](const auto& setting) { return setting.param.name; });

@@ -50,7 +50,10 @@ def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
     meeting, link, host, rank_text, world_text, timeout_text = words
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
     placement = Placement(os.environ.get("NETFOLD_ENGINE", THREAD), os.environ.get("NETFOLD_AGENT", ""), (), rank)
-    group = placement.host_group(rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm")
+    streams = int(os.environ.get("NETFOLD_TCP_STREAMS", "1"))
+    group = placement.host_group(
+        rank, world, listen=f"{host}:0", timeout_s=timeout_s, shm=link == "shm", tcp_streams=streams
+    )
     try:
         addresses = meet(Path(meeting), group.address, rank, world, timeout_s)
         if topology := os.environ.get("NETFOLD_TOPOLOGY"):
