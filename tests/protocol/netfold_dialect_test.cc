@@ -1,0 +1,178 @@
+// Netfold's dialect at the ports of a switch, frame by frame: what workers behind tags, buffers that others read, ports
+// that do not fold and jobs that go must not change.
+#include "engine/netfold_dialect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "frames/pipeline.h"
+#include "link/frame_memory.h"
+
+namespace netfold::engine {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint32_t kSwitchIp = 0x0a00'0001, kWorkerIp = 0x0a00'0010;
+constexpr std::uint16_t kSwitchUdp = 7172, kWorkerUdp = 40000;
+constexpr frames::MacAddress kSwitchMac{0x0200'0000'0001}, kWorkerMac{0x0200'0000'0010};
+
+class NetfoldDialectTest : public testing::Test {
+ protected:
+  NetfoldDialectTest() {
+    Admission admission;
+    admission.lease.job = 1;
+    admission.lease.epoch = 5;
+    admission.lease.world = 2;
+    admission.lease.slots = 4;
+    for (std::uint16_t rank = 0; rank < 2; ++rank) {
+      admission.workers.push_back({kWorkerIp + rank, static_cast<std::uint16_t>(kWorkerUdp + rank)});
+    }
+    job_ = std::make_unique<FrameJob>(admission, 0);
+    auto dialect = std::make_unique<NetfoldDialect>(NetfoldDialect::Options{kSwitchIp, {kSwitchUdp}, 0, 8},
+                                                    [this](auto, auto, auto, auto) { ++mismatches_; });
+    dialect_ = dialect.get();
+    dialect_->place(1, job_.get(), pool_);
+    std::vector<std::unique_ptr<frames::Dialect>> dialects;
+    dialects.push_back(std::move(dialect));
+    frames::PipelinePorts ports;
+    for (link::PortNumber number = 0; number < 3; ++number) {
+      ports_.push_back(std::make_unique<link::MemoryPort>(pool_, number));
+      ports.all.push_back(ports_.back().get());
+      ports.receiving.push_back(number);
+    }
+    pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(ports), addresses_, std::move(dialects));
+    pipeline_->outbox().set_settings(settings_);
+  }
+
+  Bytes contribution(std::uint16_t rank, std::uint32_t chunk, std::vector<float> elements) const {
+    wire::Header header = job_->admission.lease.header(wire::Kind::kContribution, rank, chunk);
+    header.format = numbers::Format::kFp32;
+    header.count = static_cast<std::uint16_t>(elements.size());
+    const wire::HeaderBytes head = wire::emit(header);
+    const auto payload = std::as_bytes(std::span(elements));
+    Bytes frame(frames::kUdpFrameBytes);
+    frames::write_udp_headers({kSwitchMac,
+                               {kWorkerMac.number + rank},
+                               kSwitchIp,
+                               kWorkerIp + rank,
+                               kSwitchUdp,
+                               static_cast<std::uint16_t>(kWorkerUdp + rank),
+                               head.size() + payload.size()},
+                              frame.data());
+    frame.insert(frame.end(), head.begin(), head.end());
+    frame.insert(frame.end(), payload.begin(), payload.end());
+    return frame;
+  }
+  static Bytes tagged(Bytes frame, unsigned vlan) {
+    const std::byte tag[]{std::byte{0x81}, std::byte{0}, static_cast<std::byte>(vlan >> 8),
+                          static_cast<std::byte>(vlan)};
+    frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
+    return frame;
+  }
+  void arrive(link::PortNumber port, const Bytes& frame) {
+    ports_[port]->arrive(frame);
+    pipeline_->pump(now_ += kMicrosecond);
+  }
+  // The elements of the one result that left by `port`.
+  std::vector<float> result_at(link::PortNumber port, unsigned vlan = 0) {
+    auto sent = ports_[port]->fetch();
+    if (sent.size() != 1) return {};
+    frames::ParsedFrame parsed;
+    const link::Frame frame{nullptr, sent[0].data(), static_cast<std::uint32_t>(sent[0].size()), 0, false, false};
+    EXPECT_EQ(frames::parse(frame, {}, parsed), frames::Flaw::kNone);
+    EXPECT_EQ(parsed.from, kSwitchMac);
+    EXPECT_EQ(parsed.to.number, kWorkerMac.number + port);
+    EXPECT_EQ(parsed.ip.to, kWorkerIp + port);
+    EXPECT_EQ(parsed.udp.to, kWorkerUdp + port);
+    EXPECT_EQ(parsed.vlan, vlan);
+    wire::Packet packet;
+    EXPECT_EQ(wire::parse(parsed.payload(), packet), wire::ParseError::kNone);
+    EXPECT_EQ(packet.header.kind, wire::Kind::kResult);
+    std::vector<float> elements(packet.payload.size() / sizeof(float));
+    std::memcpy(elements.data(), packet.payload.data(), packet.payload.size());
+    return elements;
+  }
+
+  link::MemoryPool pool_;
+  frames::MacTable addresses_;
+  frames::Settings settings_;
+  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
+  std::unique_ptr<FrameJob> job_;
+  NetfoldDialect* dialect_ = nullptr;
+  std::unique_ptr<frames::Pipeline> pipeline_;
+  Nanoseconds now_ = kSecond;
+  int mismatches_ = 0;
+};
+
+TEST_F(NetfoldDialectTest, WorkersBehindTagsAreAnsweredBehindTheirTags) {
+  arrive(0, contribution(0, 0, {1, 2}));
+  arrive(1, tagged(contribution(1, 0, {10, 20}), 42));
+  EXPECT_EQ(result_at(0), (std::vector<float>{11, 22}));
+  EXPECT_EQ(result_at(1, 42), (std::vector<float>{11, 22}));
+  EXPECT_EQ(pool_.in_use(), 1u) << "the kept result alone";
+}
+
+TEST_F(NetfoldDialectTest, ABufferThatOthersReadIsLeftAsItIs) {
+  const Bytes frame = contribution(0, 0, {1});
+  link::Frame shared = pool_.allocate();
+  std::copy(frame.begin(), frame.end(), shared.bytes);
+  shared.size_bytes = static_cast<std::uint32_t>(frame.size());
+  shared.port = 0;
+  shared.is_shared = true;
+  pool_.retain(shared.buffer, 1);  // the other reader
+  frames::ParsedFrame parsed;
+  ASSERT_EQ(frames::parse(shared, {}, parsed), frames::Flaw::kNone);
+  EXPECT_EQ(dialect_->offer(parsed, pipeline_->outbox()), frames::Answer::kTaken);
+  EXPECT_TRUE(std::equal(frame.begin(), frame.end(), shared.bytes));
+  arrive(1, contribution(1, 0, {2}));
+  EXPECT_EQ(result_at(0), std::vector<float>{3});
+  EXPECT_TRUE(pool_.is_sole(shared.buffer)) << "the dialect gave its own reference back";
+  pool_.release({&shared.buffer, 1});
+}
+
+TEST_F(NetfoldDialectTest, WhereAPortDoesNotFoldGradientsAreForwarded) {
+  settings_.folding_ports = 0b101;
+  const Bytes frame = contribution(1, 0, {2});
+  arrive(1, frame);
+  EXPECT_THAT(ports_[0]->fetch(), testing::ElementsAre(frame));
+  EXPECT_EQ(job_->counters.contributions.get(), 0u);
+  settings_.folding_ports = 0b111;
+  arrive(1, frame);
+  EXPECT_EQ(job_->counters.contributions.get(), 1u);
+  const frames::Registers registers = frames::registers_of(settings_, 3);
+  EXPECT_EQ(registers.agg_port_cfg, 3u << 27 | 7u);
+  EXPECT_EQ(registers.agg_mode, 0u);
+}
+
+TEST_F(NetfoldDialectTest, AJobThatGoesGivesItsBuffersBack) {
+  arrive(0, contribution(0, 0, {1}));
+  arrive(1, contribution(1, 0, {2}));
+  arrive(0, contribution(0, 4, {1}));
+  EXPECT_EQ(pool_.in_use(), 2u) << "a kept result, a contribution that waits";
+  dialect_->place(1, nullptr, pool_);
+  EXPECT_EQ(pool_.in_use(), 0u);
+  arrive(0, contribution(0, 8, {1}));
+  EXPECT_EQ(dialect_->drops(DropReason::kUnknownJob), 1u);
+  EXPECT_EQ(pool_.in_use(), 0u);
+}
+
+TEST_F(NetfoldDialectTest, StrangersAndDuplicatesLeaveNothing) {
+  arrive(0, contribution(0, 0, {1}));
+  Bytes duplicate = contribution(0, 0, {1000});
+  arrive(0, duplicate);
+  Bytes forged = contribution(1, 0, {1000});
+  forged[frames::kEthernetBytes + 15] ^= std::byte{64};  // another sender's address; its checksum is mended
+  frames::write_u16(&forged[24], 0);
+  frames::write_u16(&forged[24], static_cast<std::uint16_t>(~frames::checksum({&forged[14], frames::kIpv4Bytes})));
+  arrive(1, forged);
+  EXPECT_EQ(dialect_->drops(DropReason::kDuplicate), 1u);
+  EXPECT_EQ(dialect_->drops(DropReason::kStranger), 1u);
+  EXPECT_EQ(pool_.in_use(), 1u);
+  arrive(1, contribution(1, 0, {2}));
+  EXPECT_EQ(result_at(1), std::vector<float>{3});
+  EXPECT_EQ(mismatches_, 0);
+}
+
+}  // namespace
+}  // namespace netfold::engine
