@@ -36,6 +36,20 @@ def build(kind: str, sizes: dict[str, int], rate_bit_s: float, latency_s: float,
     return graph
 
 
+def cables(kind: str, sizes: dict[str, int]) -> int:
+    """About how many a fabric of one of KINDS has, ports among them."""
+    ports = sizes.get("ports_per_switch", 1)
+    if kind in ("bigraph", "fat-tree"):
+        return sizes["switches"] * (sizes["switches"] // 4 + sizes["sub_nodes"])
+    if kind == "leaf-spine":
+        return sizes["leaves"] * (sizes["spines"] + sizes["ports_per_leaf"])
+    if kind == "torus2d":
+        return sizes["rows"] * sizes["columns"] * (2 + ports)
+    if kind == "dragonfly":
+        return sizes["groups"] * (sizes["routers"] * (sizes["routers"] + ports) + sizes["groups"])
+    return sizes["ports"]
+
+
 def from_topology(made: Any, uplink_bit_s: float = 0.0) -> Graph:
     """The simulator's topology as a graph."""
     graph = Graph()

@@ -27,6 +27,7 @@ PCIE_GBIT_S = 100.0  # PCIe 3.0 x16
 UPI_GBIT_S = 28.0  # between devices of two sockets: papers/eflops_server.py
 HEADERS = 94  # bytes of a frame that are no payload: preamble, gap, checksum, Ethernet, IPv4, TCP with timestamps
 LATENCY_OF_STEP_US = 10.0
+CABLES_MAX = 2_000_000  # what fits in a few gigabytes
 SIZES = {
     "star": ("ports",),
     "bigraph": ("sub_nodes", "switches"),
@@ -235,7 +236,10 @@ def _sizes(text: Text, kind: str, told: dict[str, Any]) -> dict[str, int]:
     for name in known:
         if name in told and not isinstance(told[name], int):
             raise text.error(("fabric", name), f"is how many, not {told[name]!r}")
-    return {name: told[name] for name in known if name in told}
+    sizes = {name: told[name] for name in known if name in told}
+    if (count := fabric.cables(kind, sizes)) > CABLES_MAX:
+        raise text.error(("fabric",), f"has {count:,} cables; {CABLES_MAX:,} at most can be planned here")
+    return sizes
 
 
 def _listed(text: Text, told: dict[str, Any], rate: float, latency: float) -> Graph:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,11 +60,22 @@ class Text:
         """Hold the content to a schema of this folder. Raises UsageError for what comes first in the file."""
         from jsonschema import Draft202012Validator
 
+        for place, value in _numbers((), self.content):
+            if not math.isfinite(value):
+                raise self.error(place, f"is a number, not {value}")
         found = list(Draft202012Validator(_schema(schema)).iter_errors(self.content))
         if found:
             errors = [_deepest(error) for error in found]
             first = min(errors, key=lambda each: self._lines.get(tuple(each.absolute_path), 0))
             raise self.error(_place(first), _sentence(first))
+
+
+def _numbers(place: Place, value: Any) -> Iterator[tuple[Place, float]]:
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers((*place, key), each)
 
 
 @cache

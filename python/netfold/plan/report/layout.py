@@ -87,4 +87,9 @@ def server_places(graph: Graph) -> Places:
     for role, row in rows.items():
         for number, at in enumerate(row):
             found[at] = ((number + 0.5) * width / len(row), heights.get(role, 0.0))
+    bridge_of = {link.source: link.target for link in graph.links if graph.nodes[link.target].role == "PCIe switch"}
+    for bridge in rows.get("PCIe switch", []):
+        cards = [at for at in rows.get("NIC", []) if bridge_of.get(at) == bridge]
+        for number, at in enumerate(cards):
+            found[at] = found[bridge][0] + 2.0 * (number - (len(cards) - 1) / 2), heights["NIC"]
     return found if any(node.kind in (HOST, OTHER) for node in graph.nodes if node.role == "GPU") else {}
