@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,17 @@ def test_what_is_wrong_in_nccls_file_is_named(tmp_path: Path, text: str) -> None
     (tmp_path / "server.xml").write_text(text)
     with pytest.raises(ValueError, match=r"server\.xml"):
         importers.nccl(tmp_path / "server.xml", 1e9, "nic")
+
+
+def test_deadlocks_are_proved_or_shown(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("fabric: {kind: bigraph, sub_nodes: 2, switches: 4}\n")
+    command = [sys.executable, "-c", "from netfold.cli import main; main()", "plan", "--check-deadlock", str(path)]
+    command += ["--spread", "hash"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    one, *others = ended.stdout.splitlines()
+    assert one.startswith("one priority: may deadlock")
+    assert any("free of deadlock" in each for each in others)
 
 
 def test_parts_are_counted(tmp_path: Path) -> None:

@@ -165,6 +165,30 @@ def _closed_forms(
         Console().print(f"written: {written.resolve()}", highlight=False, soft_wrap=True)
 
 
+@plan_app.command(name="check-deadlock")
+def check_deadlock(
+    cluster: Annotated[Path, typer.Argument(help="A cluster file, HPCC topology.txt or GraphML.")],
+    spread: Annotated[str, typer.Option(help="Routes of equal cost: hash or destination; none: the file's.")] = "",
+    json: Json = False,
+) -> None:
+    """Prove or refute that the buffers of a lossless network may wait for each other in a circle."""
+    with sentences():
+        from netfold.bench.report import envelope, print_json
+        from netfold.simulate import deadlock, networks
+
+        network = networks.read(cluster)
+        network.spread = spread or network.spread
+        try:
+            found = list(deadlock.rules(network))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if json:
+            print_json(envelope("plan check-deadlock", {"cluster": str(cluster), "spread": network.spread}, found))
+        else:
+            for one in found:
+                typer.echo(deadlock.sentence(one))
+
+
 @plan_app.command()
 def papers(
     out: Annotated[Path, typer.Option(help="The folder of the pages.")] = Path("docs/papers"),

@@ -45,7 +45,7 @@ PAPERS = (
             eflops_system.section_vii_d,
         ),
         "Table II compares with other vendors' systems; Figure 15a is an in-house application whose sizes are not "
-        "told. Figure 16 is simulated, not modelled.",
+        "told. Figure 16 is simulated: `netfold simulate fig16`.",
     ),
     Paper(
         "smart-nic",

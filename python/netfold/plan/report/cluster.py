@@ -11,7 +11,7 @@ from netfold.plan.report import charts, layout, network
 from netfold.plan.report.page import Page, Section, Table, write_page
 from netfold.plan.report.trace import trace
 from netfold.plan.step.answer import COMPUTATION, Answer, Limit, Outcome, gain
-from netfold.plan.step.collectives import Net, net_of
+from netfold.plan.step.collectives import LARGE_WORLD, Net, net_of
 from netfold.topology.file import Topology
 from netfold.topology.file import write as write_topology
 
@@ -330,6 +330,14 @@ _ABOUT_NETWORK = [
 ]
 
 
+def net_start(told: Answer) -> str:
+    """In words."""
+    start = told.cluster.software.start
+    if start == "runtime" and told.workers > LARGE_WORLD:
+        return f"in lock-step: beyond {LARGE_WORLD} workers steps that are alike are simulated once"
+    return start
+
+
 def assumptions(told: Answer) -> list[list[str]]:
     """Every constant that went in."""
     cluster, software = told.cluster, told.cluster.software
@@ -342,6 +350,6 @@ def assumptions(told: Answer) -> list[list[str]]:
         ["packets", f"{software.header_bytes} bytes of headers to {software.mtu} of payload"],
         ["buckets", f"{software.bucket_bytes / 2**20:.3g} MiB"],
         ["numbers on the wire", software.wire],
-        ["when transfers start", software.start],
+        ["when transfers start", net_start(told)],
         ["fabric", ", ".join([cluster.kind, *(f"{key} {size}" for key, size in cluster.sizes.items())])],
     ]

@@ -16,7 +16,7 @@ from netfold.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold.plan.cluster.spec import Cluster
 from netfold.plan.models.layers import Model
 from netfold.plan.step import changes
-from netfold.plan.step.collectives import Contender, Net, contenders, net_of
+from netfold.plan.step.collectives import LARGE_WORLD, Contender, Net, contenders, net_of
 from netfold.plan.step.timeline import Timeline, timeline
 
 LEADING = 2  # algorithms that are tried again on what is changed, beside those that a change may favour
@@ -148,7 +148,7 @@ def _placed(net: Net, contender: Contender, size_bytes: int) -> Placement:
     count = size_bytes // 4
     as_listed = net.simulate(contender, count)["time_s"]
     times = []
-    for seed in range(SHUFFLES):
+    for seed in range(SHUFFLES if net.world <= LARGE_WORLD else 1):
         order = [int(at) for at in np.random.default_rng(seed).permutation(net.world)]
         options = dict(contender.options)
         if contender.algorithm == "hdrm":

@@ -19,6 +19,7 @@ FP32_BYTES = 4
 ELEMENTS_MIN = 1 << 8
 PIECES = 256  # of a tensor, at most: finer ones change times by less than a per cent
 PIECE_MIN = 1 << 14
+LARGE_WORLD = 128  # beyond it steps are simulated in lock-step, alike ones once, and what lives by pieces is left out
 DIRECT_MAX = 64  # ranks, beyond which everybody with everybody is too many flows to be of use
 COMPARED = ("ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
 
@@ -56,6 +57,12 @@ class Net:
         """Workers."""
         return len(self.graph.hosts)
 
+    @property
+    def start(self) -> str:
+        """When transfers start: as the file says; in large worlds in lock-step, where it says nothing."""
+        is_large = self.world > LARGE_WORLD and self.software.start == "runtime"
+        return "lock-step" if is_large else self.software.start
+
     def simulate(self, contender: Contender, count: int, seed: int = 0, transfers: bool = False) -> dict[str, Any]:
         """One all-reduce of `count` elements. Raises ValueError for what cannot be."""
         from netfold import _core
@@ -66,7 +73,7 @@ class Net:
             count,
             hosts=list(self.ranks),
             element_bits=self.software.element_bits(contender.wire),
-            start=self.software.start,
+            start=self.start,
             step_latency_s=self.software.step_latency_s,
             piece_count=max(PIECE_MIN, count // PIECES),
             spread=self.graph.spread,
@@ -114,13 +121,15 @@ def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = ()) -> li
             options = {"sub_nodes": shape[0], "switches": shape[1]}
         elif name == "hierarchical":
             group = cluster.layout.gpus if cluster.layout else 1
-            if not 1 < group < world:
+            if not 1 < group < world or (not wanted and world > LARGE_WORLD):
                 continue
             options = {"group": group}
         elif name == IN_NETWORK:
             if not any(node.kind == SWITCH and node.fold_bit_s for node in graph.nodes):
                 continue
-        elif name == "direct" and world > DIRECT_MAX:
+        elif (name == "double-binary-tree" and not wanted and world > LARGE_WORLD) or (
+            name == "direct" and world > DIRECT_MAX
+        ):
             continue
         found.append(Contender(name, wire, tuple(options.items())))
     return found
