@@ -210,9 +210,8 @@ Result<Priorities> by_half(const Topology& topology) {
   }
   Priorities priorities{2, false, {}};
   for (const int host : topology.hosts()) {
-    const auto& up = topology.links_from(host);
-    const int attached = up.empty() ? kNone : half[index(topology.links()[index(up.front())].to)];
-    priorities.of_host.push_back(std::max(0, attached));
+    const int attached = topology.switch_of(host);
+    priorities.of_host.push_back(attached == kNone ? 0 : std::max(0, half[index(attached)]));
   }
   return priorities;
 }

@@ -18,7 +18,7 @@ constexpr double kSameCost = 1e-9;  // costs that are sums of the same parts in 
 }  // namespace
 
 Routing::Routing(const Topology& topology, Spread spread, std::uint64_t seed)
-    : topology_(topology), spread_(spread), seed_(seed), ordinal_(topology.nodes().size(), kNone) {
+    : topology_(topology), spread_(spread), seed_(seed) {
   // A host with a single cable is reached over its switch: distances are kept by switch, not by host.
   for (const int host : topology.hosts()) {
     const auto& in = topology.links_to(host);
@@ -26,9 +26,14 @@ Routing::Routing(const Topology& topology, Spread spread, std::uint64_t seed)
     const bool has_switch = before != kNone && topology.nodes()[index(before)].kind != NodeKind::kHost;
     goals_.push_back(has_switch ? Goal{before, in.front()} : Goal{host, kNone});
   }
+  std::vector<int> ordinal(topology.nodes().size(), kNone);
   int next = 0;
   for (std::size_t node = 0; node < topology.nodes().size(); ++node) {
-    if (topology.nodes()[node].kind == NodeKind::kSwitch) ordinal_[node] = next++;
+    if (topology.nodes()[node].kind == NodeKind::kSwitch) ordinal[node] = next++;
+  }
+  for (std::size_t host = 0; host < topology.hosts().size(); ++host) {
+    const int attached = topology.switch_of(topology.hosts()[host]);
+    number_.push_back(attached == kNone ? static_cast<int>(host) : ordinal[index(attached)]);
   }
 }
 
@@ -81,9 +86,7 @@ std::span<const int> Routing::next_links(int node, int host) {
 }
 
 std::size_t Routing::by_destination(const std::vector<int>& links, int to_host) const {
-  const int attached = goals_[index(to_host)].node;
-  const int number = ordinal_[index(attached)] == kNone ? to_host : ordinal_[index(attached)];
-  return index(number) % links.size();
+  return index(number_[index(to_host)]) % links.size();
 }
 
 int Routing::pick(const std::vector<int>& links, int node, int from_host, int to_host, std::uint64_t flow) {

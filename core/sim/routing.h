@@ -51,8 +51,8 @@ class Routing {
   Spread spread_;
   std::uint64_t seed_;
   bool has_hashed_ = false;
-  std::vector<Goal> goals_;   // by host
-  std::vector<int> ordinal_;  // of a node among those of its kind that hosts are plugged into
+  std::vector<Goal> goals_;  // by host
+  std::vector<int> number_;  // by host: of its switch among the switches; of the host itself where it has none
   std::unordered_map<int, std::vector<double>> distances_;
   std::unordered_map<std::uint64_t, std::vector<int>> ways_;
 };

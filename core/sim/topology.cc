@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 
 int Topology::add_node(NodeKind kind, std::string name) {
@@ -108,6 +110,22 @@ Result<void> Topology::check() const {
     }
   }
   return {};
+}
+
+int Topology::switch_of(int host_node) const {
+  std::vector<bool> seen(nodes_.size());
+  std::vector<int> near{host_node};  // grows as it is read: breadth first
+  for (std::size_t at = 0; at < near.size(); ++at) {
+    for (const int link : links_from(near[at])) {
+      const int other = links_[index(link)].to;
+      const NodeKind kind = nodes_[index(other)].kind;
+      if (kind == NodeKind::kSwitch) return other;
+      if (kind == NodeKind::kHost || seen[index(other)]) continue;
+      seen[index(other)] = true;
+      near.push_back(other);
+    }
+  }
+  return kNone;
 }
 
 }  // namespace netfold::sim

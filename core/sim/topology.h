@@ -66,6 +66,9 @@ class Topology {
 
   std::string name_of_resource(int resource) const;
 
+  // The switch that a host is plugged into, be it by way of cards, PCIe switches and sockets: the nearest; kNone: none.
+  int switch_of(int host_node) const;
+
  private:
   std::vector<Node> nodes_;
   std::vector<Link> links_;

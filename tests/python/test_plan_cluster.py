@@ -192,6 +192,31 @@ def test_deadlocks_are_proved_or_shown(tmp_path: Path) -> None:
     assert any("free of deadlock" in each for each in others)
 
 
+def test_servers_do_not_change_which_half_a_worker_is_in(tmp_path: Path) -> None:
+    from netfold.simulate import deadlock, networks
+
+    fabric = "fabric: {kind: bigraph, sub_nodes: 4, switches: 8, spread: hash}\n"
+    found = {}
+    for name, servers in (("ports", ""), ("servers", "servers: {gpus: 4, nics: 4}\n")):
+        (tmp_path / f"{name}.yaml").write_text(fabric + servers)
+        rules = deadlock.rules(networks.read(tmp_path / f"{name}.yaml"))
+        found[name] = {each["rule"]: each["is_free"] for each in rules}
+    assert found["servers"] == found["ports"]
+    assert found["servers"]["half"]
+
+
+def test_a_bigraphs_routes_are_fixed_by_the_destinations_switch(tmp_path: Path) -> None:
+    text = "fabric: {kind: bigraph, sub_nodes: 4, switches: 8}\nservers: {gpus: 4, nics: 4}\n"
+    graph = cluster(tmp_path, text).graph()
+    made = graph.topology()
+    middles = {
+        graph.nodes[graph.links[at].target].name
+        for gpu in range(4, 8)  # all of one server, at one switch of the same half
+        for at in made.path(0, gpu, spread="destination")[3:4]
+    }
+    assert len(middles) == 1
+
+
 def test_parts_are_counted(tmp_path: Path) -> None:
     found = count_of(spec.read(CLUSTERS / "eflops.yaml"))
     assert found == {
