@@ -116,6 +116,7 @@ nb::dict simulate_workload_for_python(const Topology& topology, const Workload& 
                                       const std::string& spread, bool rehash, std::uint64_t seed) {
   Network network = value_or_raise(Network::make(topology, world_of(workload, hosts, topology),
                                                  {hosts, spread_named(spread), rehash, seed, std::nullopt}));
+  network.set_goes_on(no_signal_came);
   auto flows = [&] {
     const nb::gil_scoped_release release;
     return network.simulate(workload);
@@ -134,6 +135,7 @@ nb::dict simulate_packets_for_python(const Topology& topology, const Workload& w
                                      const std::string& priorities, int priority_count, int slots) {
   Network network = value_or_raise(Network::make(topology, world_of(workload, hosts, topology),
                                                  {hosts, spread_named(spread), rehash, seed, std::nullopt}));
+  network.set_goes_on(no_signal_came);
   PacketSettings settings;
   settings.packet_bytes = packet_bytes;
   settings.cut_through = cut_through;

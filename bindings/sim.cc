@@ -188,6 +188,7 @@ nb::dict simulate_for_python(const Topology& topology, const std::string& algori
                       .between = between};
   question.timing = {value_or_raise(start_named(start, algorithm)), element_bits, step_latency_s, piece_count};
   question.placement = {hosts, spread_named(spread), rehash, seed, fold_root};
+  question.goes_on = no_signal_came;
   question.symmetry = symmetry;
   question.transfers = transfers;
   if (!(element_bits > 0)) throw nb::value_error("an element takes more than 0 bits on the wire");

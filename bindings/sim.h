@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "errors.h"
 #include "sim/routing.h"
 
 namespace nb = nanobind;
@@ -16,6 +17,7 @@ namespace netfold::sim {
 
 template <class T>
 T value_or_raise(Result<T> result) {
+  if (!result && PyErr_Occurred()) throw nb::python_error();  // a signal came, and its handler raised
   if (!result) throw nb::value_error(result.error().message.c_str());
   return std::move(*result);
 }

@@ -17,9 +17,10 @@ constexpr double kSameTime = 1e-13;
 
 class Run {
  public:
-  Run(const std::vector<double>& capacities, const Workload& workload, const PathOf& path_of)
+  Run(const std::vector<double>& capacities, const Workload& workload, const PathOf& path_of, const GoesOn& goes_on)
       : workload_(workload),
         path_of_(path_of),
+        goes_on_(goes_on),
         fair_(capacities),
         waits_(workload.tasks.size()),
         queues_(index(workload.queues)) {
@@ -39,6 +40,9 @@ class Run {
       while (!events_.empty() && events_.front().at_s <= until) {
         const Event event = pop();
         if (auto done = handle(event); !done) return tl::unexpected(done.error());
+        if (++handled_ % kEventsBetweenQuestions == 0 && goes_on_ && !goes_on_()) {
+          return fail(ErrorCode::kTimeout, "the simulation was interrupted");
+        }
       }
       share();
     }
@@ -181,6 +185,7 @@ class Run {
 
   const Workload& workload_;
   const PathOf& path_of_;
+  const GoesOn& goes_on_;
   FairShare fair_;
   FlowResult result_;
   std::vector<int> waits_;
@@ -190,13 +195,14 @@ class Run {
   std::vector<std::deque<int>> queues_;  // of flows, the first one on its way
   std::vector<int> free_;
   double now_ = 0;
+  std::size_t handled_ = 0;  // events
 };
 
 }  // namespace
 
 Result<FlowResult> simulate_flows(const std::vector<double>& capacities_bit_s, const Workload& workload,
-                                  const PathOf& path_of) {
-  return Run(capacities_bit_s, workload, path_of).to_the_end();
+                                  const PathOf& path_of, const GoesOn& goes_on) {
+  return Run(capacities_bit_s, workload, path_of, goes_on).to_the_end();
 }
 
 }  // namespace netfold::sim

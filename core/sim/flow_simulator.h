@@ -19,6 +19,10 @@ struct Path {
   std::vector<int> resources;  // a resource named k times is taken k times
   double latency_s = 0;
 };
+// Asked from time to time; false ends a simulation with an error.
+using GoesOn = std::function<bool()>;
+constexpr std::size_t kEventsBetweenQuestions = 1 << 14;
+
 // Asked once a transfer, when it starts.
 using PathOf = std::function<Result<void>(const Workload& workload, int task, Path& path)>;
 
@@ -29,8 +33,8 @@ struct FlowResult {
   std::size_t solves = 0, rates_given = 0;  // work done: times that rates were computed, rates computed
 };
 
-// Errors are those of `path_of`.
+// Errors are those of `path_of`, and kTimeout where it was not to go on.
 Result<FlowResult> simulate_flows(const std::vector<double>& capacities_bit_s, const Workload& workload,
-                                  const PathOf& path_of);
+                                  const PathOf& path_of, const GoesOn& goes_on = {});
 
 }  // namespace netfold::sim

@@ -178,8 +178,9 @@ Result<FoldTree> Network::tree_to(int root) {
 }
 
 Result<FlowResult> Network::simulate(const Workload& workload) {
-  return simulate_flows(capacities(), workload,
-                        [this](const Workload& all, int task, Path& path) { return path_of(all, task, path); });
+  return simulate_flows(
+      capacities(), workload, [this](const Workload& all, int task, Path& path) { return path_of(all, task, path); },
+      goes_on_);
 }
 
 }  // namespace netfold::sim

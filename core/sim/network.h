@@ -43,6 +43,8 @@ class Network {
   // kInvalidArgument: the topology is wrong, too small, or a host has two ranks.
   static Result<Network> make(const Topology& topology, int world, Placement placement);
 
+  void set_goes_on(GoesOn goes_on) { goes_on_ = std::move(goes_on); }
+  const GoesOn& goes_on() const { return goes_on_; }
   void set_seed(std::uint64_t seed) { routing_.set_seed(seed); }
   std::vector<double> capacities() const;
   Result<void> path_of(const Workload& workload, int task, Path& path);
@@ -62,6 +64,7 @@ class Network {
   const Topology* topology_;
   Placement placement_;
   Routing routing_;
+  GoesOn goes_on_;
 };
 
 }  // namespace netfold::sim

@@ -48,11 +48,14 @@ void Fabric::push(double at_s, Kind kind, int which, int priority_or_link) {
   std::push_heap(events_.begin(), events_.end(), later);
 }
 
-bool Fabric::run(const std::function<void(int, double)>& arrived, const std::function<void(int)>& expired) {
+bool Fabric::run(const std::function<void(int, double)>& arrived, const std::function<void(int)>& expired,
+                 const GoesOn& goes_on) {
+  std::size_t handled = 0;
   while (!events_.empty() && packets_sent_ <= settings_.packets_max) {
     std::pop_heap(events_.begin(), events_.end(), later);
     const Event event = events_.back();
     events_.pop_back();
+    if (++handled % kEventsBetweenQuestions == 0 && goes_on && !goes_on()) return false;
     now_s_ = event.at_s;
     switch (event.kind) {
       case Kind::kTimer: expired(event.which); break;

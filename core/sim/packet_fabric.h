@@ -21,9 +21,10 @@ class Fabric {
   void offer(int flow, double size_bytes);  // more to send, in packets; those of a flow arrive in order
   void set_timer(double at_s, int id);
 
-  // Until nothing happens any more, or `packets_max` is passed (false). `arrived` gets the flow of each packet at its
-  // last link's end, `expired` the timer's id.
-  bool run(const std::function<void(int flow, double size_bytes)>& arrived, const std::function<void(int id)>& expired);
+  // Until nothing happens any more, or `packets_max` is passed or it is not to go on (false). `arrived` gets the flow
+  // of each packet at its last link's end, `expired` the timer's id.
+  bool run(const std::function<void(int flow, double size_bytes)>& arrived, const std::function<void(int id)>& expired,
+           const GoesOn& goes_on);
 
   double now_s() const { return now_s_; }
   std::size_t packets() const { return packets_sent_; }

@@ -64,8 +64,11 @@ class Run {
       if (waits_[task] == 0) release(static_cast<int>(task));
     }
     const bool ended = fabric_.run([this](int flow, double size_bytes) { arrived(flow, size_bytes); },
-                                   [this](int timer) { expired(timer); });
+                                   [this](int timer) { expired(timer); }, network_.goes_on());
     if (error_) return tl::unexpected(*error_);
+    if (!ended && fabric_.packets() <= settings_.packets_max) {
+      return fail(ErrorCode::kTimeout, "the simulation was interrupted");
+    }
     if (!ended) {
       return wrong(fmt::format("more than {} packets: take a smaller tensor, larger packets, or simulate flows",
                                settings_.packets_max));

@@ -6,6 +6,7 @@ Result<Simulation> Simulation::make(const Topology& topology, Question question)
   const int world = question.request.world;
   auto network = Network::make(topology, world, question.placement);
   if (!network) return tl::unexpected(network.error());
+  network->set_goes_on(question.goes_on);
   auto schedules = schedule::make_all(question.algorithm, question.request);
   if (!schedules) return tl::unexpected(schedules.error());
   Simulation made(std::move(question), std::move(*network));
@@ -45,11 +46,14 @@ Result<Answer> Simulation::run(std::uint64_t seed) {
   }
   if (auto made = make_workload(); !made) return tl::unexpected(made.error());
   if (question_.transfers) answer.paths.resize(workload_->tasks.size());
-  auto flows = simulate_flows(network_.capacities(), *workload_, [&](const Workload& all, int task, Path& path) {
-    auto found = network_.path_of(all, task, path);
-    if (question_.transfers) answer.paths[static_cast<std::size_t>(task)] = path;
-    return found;
-  });
+  auto flows = simulate_flows(
+      network_.capacities(), *workload_,
+      [&](const Workload& all, int task, Path& path) {
+        auto found = network_.path_of(all, task, path);
+        if (question_.transfers) answer.paths[static_cast<std::size_t>(task)] = path;
+        return found;
+      },
+      network_.goes_on());
   if (!flows) return tl::unexpected(flows.error());
   answer.time_s = flows->time_s;
   answer.bits_by_resource = std::move(flows->bits_by_resource);

@@ -18,6 +18,7 @@ struct Question {
   schedule::Request request;  // of no rank in particular
   Timing timing;
   Placement placement;
+  GoesOn goes_on = {};
   bool symmetry = true;   // use it where it is exact (symmetry.h)
   bool transfers = true;  // the answer says when each began and ended; simulated one by one then
 };

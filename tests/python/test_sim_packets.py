@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from itertools import pairwise
 from typing import Any
 
@@ -153,3 +154,16 @@ def test_settings_that_make_no_sense_are_errors() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             _core.simulate_packets(star, pair, **settings)
+
+
+def test_a_long_simulation_can_be_interrupted() -> None:
+    bigraph = _core.Topology.bigraph(8, 32, **CABLE)
+    long = _core.Workload.collective("hdrm", 256, 1 << 28, start="lock-step", sub_nodes=8, switches=32)
+    previous = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _core.simulate_packets(bigraph, long)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

@@ -271,6 +271,28 @@ def bench(
             typer.echo(peer.sentence(result))
 
 
+@simulate_app.command()
+def apart(
+    start: Annotated[str, typer.Option(help="When a transfer may start: lock-step, own-receive, ...")] = "lock-step",
+    json: Json = False,
+) -> None:
+    """How far packets and flows are apart, 16 to 256 workers: with what flows assume, and with each of it left out."""
+    with sentences():
+        from netfold.bench.report import envelope, print_json
+        from netfold.simulate import apart as both
+
+        try:
+            with _progress("simulating", sum(1 for _ in both.cases())) as advance:
+                results = both.measure(start, advance)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if json:
+            print_json(envelope("simulate apart", {"start": start}, results))
+            return
+        for line in both.sentences(results):
+            typer.echo(line)
+
+
 def _progress(what: str, total: int) -> Any:
     """A context whose value is called after each of `total`; shown on standard error where that is a terminal."""
     from contextlib import contextmanager
