@@ -155,6 +155,14 @@ int run(Options& options) {
     fmt::print(stderr, "netfold bench switch: --window {}: it must be a power of two\n", options.bench.window);
     return 2;
   }
+  if (options.device != "ring") {
+    fmt::print(
+        stderr,
+        "netfold bench switch: --device {}: the generator is at the other end of its ports, which only `ring` has "
+        "in this process; `netfold lab run --switch dpdk` measures through devices of the kernel\n",
+        options.device);
+    return 2;
+  }
   link::DpdkOptions dpdk;
   dpdk.devices.ports.assign(options.bench.workers, options.device);
   dpdk.devices.threads = dpdk.devices.receivers = options.threads;
