@@ -45,6 +45,11 @@ Result<void> check(const Topology& topology, const PacketSettings& settings) {
   return {};
 }
 
+tl::unexpected<Error> too_many(const PacketSettings& settings) {
+  return wrong(fmt::format("more than {} packets: take a smaller tensor, larger packets, or simulate flows",
+                           settings.packets_max));
+}
+
 class Run {
  public:
   Run(Network& network, const Workload& workload, const PacketSettings& settings)
@@ -69,10 +74,7 @@ class Run {
     if (!ended && fabric_.packets() <= settings_.packets_max) {
       return fail(ErrorCode::kTimeout, "the simulation was interrupted");
     }
-    if (!ended) {
-      return wrong(fmt::format("more than {} packets: take a smaller tensor, larger packets, or simulate flows",
-                               settings_.packets_max));
-    }
+    if (!ended) return too_many(settings_);
     result_.packets = fabric_.packets();
     result_.pauses = fabric_.pauses();
     result_.buffer_max_bytes = fabric_.buffer_max_bytes();
@@ -255,6 +257,9 @@ class Run {
 
 Result<PacketResult> simulate_packets(Network& network, const Workload& workload, const PacketSettings& settings) {
   if (auto checked = check(network.topology(), settings); !checked) return tl::unexpected(checked.error());
+  double packets = 0;
+  for (const Task& task : workload.tasks) packets += task.size_bits / kBitsPerByte / settings.packet_bytes;
+  if (packets > static_cast<double>(settings.packets_max)) return too_many(settings);
   return Run(network, workload, settings).to_the_end();
 }
 

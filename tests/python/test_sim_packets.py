@@ -156,9 +156,15 @@ def test_settings_that_make_no_sense_are_errors() -> None:
             _core.simulate_packets(star, pair, **settings)
 
 
+def test_what_would_take_hours_is_an_error_at_once() -> None:
+    star, pair = _core.Topology.star(2, **CABLE), _core.Workload.flows([(0, 1)], 1e13)
+    with pytest.raises(ValueError, match="more than 100000000 packets"):
+        _core.simulate_packets(star, pair)
+
+
 def test_a_long_simulation_can_be_interrupted() -> None:
     bigraph = _core.Topology.bigraph(8, 32, **CABLE)
-    long = _core.Workload.collective("hdrm", 256, 1 << 28, start="lock-step", sub_nodes=8, switches=32)
+    long = _core.Workload.collective("hdrm", 256, 1 << 26, start="lock-step", sub_nodes=8, switches=32)
     previous = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
