@@ -1,0 +1,47 @@
+// A Verilated module with its clock. In each cycle: drive the inputs, settle() to see what the module answers in this
+// cycle, then edge().
+#pragma once
+
+#include <memory>
+
+#include <verilated.h>
+
+namespace netfold::rtl {
+
+template <class Model>
+class Clocked {
+ public:
+  Clocked() : context_(std::make_unique<VerilatedContext>()), model_(std::make_unique<Model>(context_.get())) {
+    model_->rst_ni = 0;
+    for (int i = 0; i < 4; ++i) cycle();
+    model_->rst_ni = 1;
+  }
+  ~Clocked() { model_->final(); }
+  Clocked(Clocked&&) = default;
+  Clocked& operator=(Clocked&&) = default;
+
+  Model* operator->() { return model_.get(); }
+
+  void settle() {
+    model_->clk_i = 0;
+    model_->eval();
+  }
+  void edge() {
+    model_->clk_i = 1;
+    model_->eval();
+    ++cycles_;
+  }
+  void cycle() {
+    settle();
+    edge();
+  }
+  std::uint64_t cycles() const { return cycles_; }
+  VerilatedContext& context() { return *context_; }
+
+ private:
+  std::unique_ptr<VerilatedContext> context_;
+  std::unique_ptr<Model> model_;
+  std::uint64_t cycles_ = 0;
+};
+
+}  // namespace netfold::rtl

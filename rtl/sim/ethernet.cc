@@ -1,0 +1,60 @@
+#include "ethernet.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace netfold::rtl {
+
+Ethernet::Ethernet(std::vector<Device>& devices, const EthernetOptions& options)
+    : devices_(devices), options_(options), prng_(options.seed), ports_(devices.size()) {}
+
+double Ethernet::wire_cycles(const Frame& frame) const {
+  if (options_.bytes_per_cycle <= 0) return 0;
+  const std::size_t bytes = std::max(frame.size() + kEthernetOverheadBytes, kEthernetFrameBytesMin);
+  return static_cast<double>(bytes) / options_.bytes_per_cycle;
+}
+
+void Ethernet::step() {
+  const auto now = static_cast<double>(cycle_);
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    Port& port = ports_[i];
+    while (!port.crossing.empty() && port.crossing.front().due <= cycle_ && port.fed_at <= now) {
+      port.fed_at = std::max(port.fed_at, now - 1) + wire_cycles(port.crossing.front().frame);
+      devices_[i].deliver(std::move(port.crossing.front().frame));
+      port.crossing.pop_front();
+    }
+    devices_[i].step(port.free_at <= now);
+    if (auto frame = devices_[i].sent()) {
+      // The beats took their time already; what the wire needs beyond that the next frame waits for.
+      const double beats = static_cast<double>(frame->size()) / static_cast<double>(kBeatBytes);
+      port.free_at = std::max(port.free_at, now + 1 - beats) + wire_cycles(*frame);
+      cross(i, std::move(*frame));
+    }
+  }
+  ++cycle_;
+}
+
+void Ethernet::cross(std::size_t from, Frame frame) {
+  std::size_t to = from;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const Address address = address_of_rank(static_cast<unsigned>(i));
+    if (std::memcmp(frame.data(), address.data(), address.size()) == 0) to = i;
+  }
+  if (prng_.chance(options_.loss)) return;
+  if (prng_.chance(options_.damage)) {
+    const std::size_t bit = prng_.below(frame.size() * 8);
+    frame[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+  }
+  if (prng_.chance(options_.duplicate)) schedule(to, frame, options_.latency + static_cast<unsigned>(prng_.below(200)));
+  const bool waits = prng_.chance(options_.reorder);
+  schedule(to, std::move(frame), options_.latency + (waits ? static_cast<unsigned>(prng_.below(400)) : 0));
+}
+
+void Ethernet::schedule(std::size_t to, Frame frame, unsigned delay) {
+  auto& crossing = ports_[to].crossing;
+  const std::uint64_t due = cycle_ + delay;
+  const auto later = std::find_if(crossing.begin(), crossing.end(), [&](const Crossing& each) { return each.due > due; });
+  crossing.insert(later, {due, std::move(frame)});
+}
+
+}  // namespace netfold::rtl

@@ -1,0 +1,199 @@
+// The receiving half of the link: frames are checked, whole ones in order become beats, and what is wrong is dropped
+// and counted by reason. Payload is written on trial while a frame comes in, and forgotten if its end disappoints.
+//
+// It says what it waits for every `AckEvery` frames, `AckDelay` cycles after a frame that was not, at once about a gap
+// or a duplicate, and every `AckPeriod` cycles whatever happens. With it goes how many frames its memory has room for.
+module link_receive
+  import link_pkg::*;
+#(
+  parameter int unsigned DataWidth    = 256,
+  parameter int unsigned PayloadBeats = 44,
+  parameter int unsigned Depth        = 1024,  // beats of memory, a power of two
+  parameter int unsigned AckEvery     = 8,
+  parameter int unsigned AckDelay     = 256,
+  parameter int unsigned AckPeriod    = 4096
+) (
+  input  logic                 clk_i,
+  input  logic                 rst_ni,
+
+  input  identity_t            identity_i,
+
+  input  logic                 s_tvalid_i,  // taken at once, always
+  input  logic [DataWidth-1:0] s_tdata_i,
+  input  logic                 s_tlast_i,
+  input  logic                 s_tuser_i,   // with the last beat: the MAC found the frame damaged
+
+  output logic                 m_tvalid_o,
+  input  logic                 m_tready_i,
+  output logic [DataWidth-1:0] m_tdata_o,
+  output logic                 m_tlast_o,   // of a chunk
+
+  output logic                 heard_valid_o,
+  output ack_t                 heard_o,
+  output logic                 say_valid_o,
+  input  logic                 say_ready_i,
+  output ack_t                 say_o,
+
+  output receive_events_t      events_o
+);
+
+  localparam int unsigned FreeWidth  = $clog2(Depth + 1);
+  localparam int unsigned FrameShift = $clog2(PayloadBeats);  // beats a frame takes at most, rounded up
+  localparam int unsigned CountWidth = $clog2(AckEvery + 1);
+  localparam int unsigned TimerWidth = $clog2(AckPeriod + 1);
+
+  // --- A frame as it comes: header, then payload ---
+  header_t     arriving;
+  covered_t    header_q;
+  logic        in_payload_q, ours, is_next, accept_q, overflow_q, crc_beat, push, push_ready, starts;
+  logic [7:0]  index_q;
+  logic [31:0] crc_q, crc_next, crc_final, crc_said_q;
+  logic        ended_q, damaged_q;
+  logic [31:0] expected_q, expected_next;
+
+  assign arriving = s_tdata_i[$bits(header_t)-1:0];
+
+  logic unused_source;
+  assign unused_source = ^arriving.source;
+
+  assign starts   = s_tvalid_i && !in_payload_q;
+  assign ours     = arriving.is.ether_type == EtherType && arriving.is.ring == identity_i.ring &&
+                    arriving.is.epoch == identity_i.epoch && arriving.destination == identity_i.address;
+  assign is_next  = arriving.is.kind == KindData && arriving.is.sequence_ == expected_next && arriving.is.beats != 8'd0;
+  assign crc_beat = s_tvalid_i && in_payload_q && index_q < header_q.beats;
+  assign push     = crc_beat && accept_q;
+
+  crc32 #(
+    .Width(DataWidth)
+  ) u_crc_payload (
+    .crc_i (crc_q),
+    .data_i(s_tdata_i),
+    .crc_o (crc_next)
+  );
+
+  logic ours_q;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      in_payload_q <= 1'b0;
+      accept_q     <= 1'b0;
+      overflow_q   <= 1'b0;
+      ended_q      <= 1'b0;
+    end else begin
+      ended_q <= s_tvalid_i && s_tlast_i;
+      if (s_tvalid_i) in_payload_q <= !s_tlast_i;
+      if (starts) begin
+        accept_q   <= ours && is_next;
+        overflow_q <= 1'b0;
+      end else if (push && !push_ready) begin
+        overflow_q <= 1'b1;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (starts) begin
+      header_q   <= arriving.is;
+      crc_said_q <= arriving.crc;
+      ours_q     <= ours;
+      index_q    <= '0;
+      crc_q      <= '1;
+    end else if (crc_beat) begin
+      index_q <= index_q + 8'd1;
+      crc_q   <= crc_next;
+    end
+    damaged_q <= s_tuser_i;
+  end
+
+  // --- Its end, a cycle later: what is it worth? ---
+  logic is_whole, is_intact, is_data, is_ack, commit, rollback, is_ahead, is_duplicate;
+
+  crc32 #(
+    .Width(128)
+  ) u_crc_header (
+    .crc_i (crc_q),
+    .data_i(header_q),
+    .crc_o (crc_final)
+  );
+
+  assign is_whole      = index_q == header_q.beats;
+  assign is_intact     = is_whole && crc_said_q == ~crc_final && !damaged_q;
+  assign is_data       = ended_q && ours_q && is_intact && header_q.kind == KindData;
+  assign is_ack        = ended_q && ours_q && is_intact && header_q.kind == KindAck;
+  assign commit        = is_data && accept_q && !overflow_q;
+  assign rollback      = ended_q && accept_q && !commit;
+  assign is_ahead      = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) > 0;
+  assign is_duplicate  = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) < 0;
+  assign expected_next = expected_q + 32'(commit);
+
+  assign heard_valid_o    = is_ack;
+  assign heard_o.gap      = header_q.flags[0];
+  assign heard_o.expected = header_q.sequence_;
+  assign heard_o.limit    = header_q.limit;
+
+  assign events_o.received       = commit;
+  assign events_o.acknowledged   = is_ack;
+  assign events_o.drop_foreign   = ended_q && !ours_q;
+  assign events_o.drop_length    = ended_q && ours_q && !is_whole;
+  assign events_o.drop_crc       = ended_q && ours_q && is_whole && !is_intact;
+  assign events_o.drop_gap       = is_ahead;
+  assign events_o.drop_duplicate = is_duplicate;
+  assign events_o.drop_full      = is_data && accept_q && overflow_q;
+
+  // --- The memory ---
+  logic [FreeWidth-1:0] free;
+
+  frame_fifo #(
+    .Width(DataWidth + 1),
+    .Depth(Depth)
+  ) u_memory (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i (push),
+    .s_ready_o (push_ready),
+    .s_data_i  ({header_q.flags[0] && index_q == header_q.beats - 8'd1, s_tdata_i}),
+    .commit_i  (commit),
+    .rollback_i(rollback),
+    .m_valid_o (m_tvalid_o),
+    .m_ready_i (m_tready_i),
+    .m_data_o  ({m_tlast_o, m_tdata_o}),
+    .free_o    (free)
+  );
+
+  // --- What to say ---
+  logic [CountWidth-1:0] unsaid_q;  // frames
+  logic [TimerWidth-1:0] silence_q;
+  logic                  say_q, gap_q;
+
+  assign say_valid_o    = say_q;
+  assign say_o.gap      = gap_q;
+  assign say_o.expected = expected_q;
+  assign say_o.limit    = expected_q + 32'(free >> FrameShift);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      expected_q <= '0;
+      unsaid_q   <= '0;
+      silence_q  <= '0;
+      say_q      <= 1'b0;
+      gap_q      <= 1'b0;
+    end else begin
+      expected_q <= expected_next;
+      if (say_valid_o && say_ready_i) begin
+        unsaid_q  <= CountWidth'(commit);
+        silence_q <= '0;
+        say_q     <= is_ahead || is_duplicate;
+        gap_q     <= is_ahead;
+      end else begin
+        if (commit && unsaid_q != CountWidth'(AckEvery)) unsaid_q <= unsaid_q + 1'b1;
+        if (silence_q != TimerWidth'(AckPeriod)) silence_q <= silence_q + 1'b1;
+        if (unsaid_q == CountWidth'(AckEvery) || silence_q == TimerWidth'(AckPeriod) || is_ahead || is_duplicate ||
+            (unsaid_q != '0 && silence_q >= TimerWidth'(AckDelay))) begin
+          say_q <= 1'b1;
+        end
+        if (is_ahead) gap_q <= 1'b1;
+      end
+    end
+  end
+
+endmodule
