@@ -1,12 +1,16 @@
-"""Where what was built lies: the programs of switch and agent, the libraries for C and MPI programs, the header."""
+"""Where what was built lies: the programs of switch and agent, the libraries for C and MPI programs, the header, the
+simulated NIC."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
 import sysconfig
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 SWITCH = "bin/netfold-switch"
@@ -40,6 +44,24 @@ def find(what: str) -> Path | None:
     if is_program and (on_path := shutil.which(Path(what).name)):
         places.append(Path(on_path))
     return next((place for place in places if os.access(place, os.X_OK if is_program else os.R_OK)), None)
+
+
+@cache
+def simulated_nic(block: int, mantissa: int) -> ModuleType:
+    """The extension with a Verilated smart NIC of this bfp shape: the one of the source tree that was built last. Raises
+    RuntimeError that says how to build it."""
+    builds = Path(__file__).resolve().parents[2] / "build"
+    found = sorted(builds.glob(f"rtl-l*-b{block}-m{mantissa}/rtl/sim/_rtl*.so"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise RuntimeError(
+            f"netfold: NETFOLD_ENGINE=rtl needs the simulated NIC, in the source tree: `netfold rtl build --block {block} "
+            f"--mantissa {mantissa}`"
+        )
+    spec = importlib.util.spec_from_file_location("_rtl", found[-1])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def not_built(what: str) -> str:

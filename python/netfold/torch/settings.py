@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import Backend
 
 from netfold.algorithms import AUTO, IN_NETWORK, bigraph_of, choices
 from netfold.log import LEVELS
-from netfold.placement import AGENT, CALLER, ENGINES, THREAD
+from netfold.placement import AGENT, CALLER, ENGINES, RTL, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 WINDOW_PACKETS_MAX = 16384
@@ -195,7 +195,7 @@ TABLE = (
     ),
     Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "bound on every wait; with none, the group's timeout"),
     Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "bound on reaching the switch"),
-    Setting("engine", "NETFOLD_ENGINE", THREAD, _engine, "who folds: the caller, a thread, or an agent's process"),
+    Setting("engine", "NETFOLD_ENGINE", THREAD, _engine, "who folds: the caller, a thread, an agent's process, or rtl, a simulated NIC"),
     Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; with none, one of its own"),
     Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' engines are pinned to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
@@ -259,6 +259,7 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
         else:
             merged[setting.name] = setting.default
     _settle_topology(merged)
+    _settle_nic(merged)
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
         if is_in_vain and merged["algorithm"] not in ("", IN_NETWORK):
@@ -278,6 +279,18 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             "the other to agent"
         )
     return settings
+
+
+def _settle_nic(merged: dict[str, Any]) -> None:
+    """NICs fold in a ring, and know no switch."""
+    if merged["engine"] != RTL:
+        return
+    if merged["algorithm"] not in ("", "ring") or merged["switch"]:
+        raise ValueError(
+            "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or take "
+            "another engine"
+        )
+    merged["algorithm"] = "ring"
 
 
 def _settle_topology(merged: dict[str, Any]) -> None:

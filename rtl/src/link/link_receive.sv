@@ -10,8 +10,8 @@ module link_receive
   parameter int unsigned PayloadBeats = 44,
   parameter int unsigned Depth        = 1024,  // beats of memory, a power of two
   parameter int unsigned AckEvery     = 8,
-  parameter int unsigned AckDelay     = 256,
-  parameter int unsigned AckPeriod    = 4096
+  parameter int unsigned AckDelay     = 2048,
+  parameter int unsigned AckPeriod    = 8192
 ) (
   input  logic                 clk_i,
   input  logic                 rst_ni,

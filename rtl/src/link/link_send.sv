@@ -35,6 +35,7 @@ module link_send
   output logic [DataWidth-1:0] m_tdata_o,
   output logic                 m_tlast_o,
 
+  output logic                 idle_o,         // every frame was acknowledged, and none is being gathered
   output send_events_t         events_o
 );
 
@@ -43,7 +44,7 @@ module link_send
 
   logic [31:0]           head, base, crc, release_to, crc_final;
   logic [7:0]            beats;
-  logic                  ends_chunk, release_frames;
+  logic                  ends_chunk, release_frames, gathers_none;
   logic [DataWidth-1:0]  payload;
 
   logic [31:0]           next_q;        // the frame to send next
@@ -62,9 +63,9 @@ module link_send
   header_t               data_header, ack_header;
 
   replay_buffer #(
-    .DataWidth   (DataWidth),
-    .PayloadBeats(PayloadBeats),
-    .Slots       (Slots)
+    .DataWidth     (DataWidth),
+    .PayloadBeats  (PayloadBeats),
+    .Slots         (Slots)
   ) u_replay (
     .clk_i,
     .rst_ni,
@@ -72,17 +73,18 @@ module link_send
     .s_tready_o,
     .s_tdata_i,
     .s_tlast_i,
-    .head_o      (head),
-    .base_o      (base),
-    .release_i   (release_frames),
-    .release_to_i(release_to),
-    .slot_i      (next_q[SlotWidth-1:0]),
-    .beats_o     (beats),
-    .ends_chunk_o(ends_chunk),
-    .crc_o       (crc),
-    .read_i      (read),
-    .read_index_i(index_q),
-    .read_data_o (payload)
+    .gathers_none_o(gathers_none),
+    .head_o        (head),
+    .base_o        (base),
+    .release_i     (release_frames),
+    .release_to_i  (release_to),
+    .slot_i        (next_q[SlotWidth-1:0]),
+    .beats_o       (beats),
+    .ends_chunk_o  (ends_chunk),
+    .crc_o         (crc),
+    .read_i        (read),
+    .read_index_i  (index_q),
+    .read_data_o   (payload)
   );
 
   // --- Headers ---
@@ -116,6 +118,7 @@ module link_send
   );
 
   // --- What goes next ---
+  assign idle_o      = gathers_none && head == base;
   assign has_frame   = next_q != head;
   assign may_send    = $signed(limit_q - next_q) > 0;
   assign start_ack   = !sending_q && say_valid_i;

@@ -16,6 +16,7 @@ module replay_buffer #(
   input  logic [DataWidth-1:0]  s_tdata_i,
   input  logic                  s_tlast_i,   // ends a frame and a chunk
 
+  output logic                  gathers_none_o,
   output logic [31:0]           head_o,      // number of the first frame that is not whole
   output logic [31:0]           base_o,      // number of the oldest frame kept
   input  logic                  release_i,
@@ -80,6 +81,7 @@ module replay_buffer #(
     if (read_i) read_data_o <= memory[{slot_i, read_index_i}];
   end
 
+  assign gathers_none_o = index_q == '0;
   assign head_o       = head_q;
   assign base_o       = base_q;
   assign beats_o      = frames[slot_i].beats;

@@ -94,7 +94,7 @@ module netfold_nic
   link_pkg::send_events_t  send_events;
   link_pkg::receive_events_t receive_events;
   link_pkg::ack_t          heard, say;
-  logic                    heard_valid, say_valid, say_ready;
+  logic                    heard_valid, say_valid, say_ready, link_idle;
   logic                    left_valid, left_ready, left_last, right_valid, right_ready, right_last;
   logic [DataWidth-1:0]    left_data, right_data;
 
@@ -141,6 +141,7 @@ module netfold_nic
     .busy_i            (busy),
     .resetting_i       (resetting),
     .reason_i          (reason),
+    .link_idle_i       (link_idle),
     .count_i           (count)
   );
 
@@ -300,6 +301,7 @@ module netfold_nic
     .m_tready_i   (m_eth_tready_i),
     .m_tdata_o    (m_eth_tdata_o),
     .m_tlast_o    (m_eth_tlast_o),
+    .idle_o       (link_idle),
     .events_o     (send_events)
   );
 

@@ -50,6 +50,7 @@ module nic_registers
   input  logic                    busy_i,
   input  logic                    resetting_i,
   input  status_e                 reason_i,
+  input  logic                    link_idle_i,
   input  logic [Counters-1:0]     count_i       // events, one bit a counter
 );
 
@@ -178,7 +179,7 @@ module nic_registers
           OffsetVersion:                rdata_q <= Version;
           OffsetShape:                  rdata_q <= {11'd0, HasBfp, 4'(Mantissa), 8'(Block), 8'(Lanes)};
           OffsetControl:                rdata_q <= {30'd0, ring_q.bfp, enable_q};
-          OffsetStatus:                 rdata_q <= {25'd0, reason_i, resetting_i, busy_i, failed_i, ready_i};
+          OffsetStatus:                 rdata_q <= {24'd0, link_idle_i, reason_i, resetting_i, busy_i, failed_i, ready_i};
           OffsetRing:                   rdata_q <= {18'd0, ring_q.size, 2'd0, ring_q.position};
           OffsetIdentity:               rdata_q <= {8'd0, identity_q.epoch, identity_q.ring};
           OffsetRequestTimeout:         rdata_q <= request_timeout_q;

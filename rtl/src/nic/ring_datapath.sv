@@ -224,6 +224,20 @@ module ring_datapath
   assign left_tready_o = arrival_valid && wire_ready && (!arrival.forwards || forward_ready);
   assign arrival_taken = left_tvalid_i && left_tready_o && left_tlast_i;
 
+  // An FP32 chunk ends with its last beat, not before and not after.
+  logic [15:0] beats_q;
+  logic        mismatch_fp32;
+
+  assign mismatch_fp32 = left_tvalid_i && left_tready_o && left_tlast_i != (beats_q == arrival.beats - 16'd1);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      beats_q <= '0;
+    end else if (left_tvalid_i && left_tready_o) begin
+      beats_q <= left_tlast_i ? '0 : beats_q + 16'd1;
+    end
+  end
+
   // --- The sums ---
   logic                 adder_ready, sum_valid, sum_ready, sum_last, local_adder_ready, encode_ready;
   logic                 store_arrived_ready, arrived_folds;
@@ -402,20 +416,6 @@ module ring_datapath
 
     logic unused_command;
     assign unused_command = ^{command_valid, command_beats};
-  end
-
-  // An FP32 chunk ends with its last beat, not before and not after.
-  logic [15:0] beats_q;
-  logic        mismatch_fp32;
-
-  assign mismatch_fp32 = left_tvalid_i && left_tready_o && left_tlast_i != (beats_q == arrival.beats - 16'd1);
-
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      beats_q <= '0;
-    end else if (left_tvalid_i && left_tready_o) begin
-      beats_q <= left_tlast_i ? '0 : beats_q + 16'd1;
-    end
   end
 
   // --- To the right neighbour ---

@@ -1,0 +1,58 @@
+"""The C++ simulations of the hardware: built for one shape each, then called for one JSON object a run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netfold.rtl.places import BUILD, ROOT, RtlError, call, tool
+
+BUILD_TIMEOUT_S = 1800.0
+RUN_TIMEOUT_S = 3600.0
+PROGRAM = "rtl/sim/netfold-rtl"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a device is built for: FP32 numbers a beat, elements a block, bits of a mantissa."""
+
+    lanes: int = 8
+    block: int = 16
+    mantissa: int = 7
+
+    @property
+    def name(self) -> str:
+        """As build folders are called."""
+        return f"rtl-l{self.lanes}-b{self.block}-m{self.mantissa}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it is built."""
+        return BUILD / self.name
+
+
+def build(shape: Shape, targets: tuple[str, ...] = ("netfold-rtl",)) -> Path:
+    """Build what changed and return the folder; the first time takes minutes. Raises RtlError."""
+    cmake, ninja = tool("cmake", "cmake"), tool("ninja", "ninja")
+    shape.folder.mkdir(parents=True, exist_ok=True)
+    with (shape.folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests and commands of one tree share it
+        configure = [cmake, "-S", str(ROOT), "-B", str(shape.folder), "-G", "Ninja", "-DNETFOLD_RTL=ON"]
+        configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DNETFOLD_RTL_LANES={shape.lanes}"]
+        configure += [f"-DNETFOLD_RTL_BLOCK={shape.block}", f"-DNETFOLD_RTL_MANTISSA={shape.mantissa}"]
+        if not (shape.folder / "build.ninja").exists():
+            call(configure, BUILD_TIMEOUT_S)
+        call([ninja, "-C", str(shape.folder), *targets], BUILD_TIMEOUT_S)
+    return shape.folder
+
+
+def run(shape: Shape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> dict[str, Any]:
+    """One run of netfold-rtl, which must have been built. Raises RtlError."""
+    program = shape.folder / PROGRAM
+    if not program.exists():
+        raise RtlError(f"{program.name} is not built for {shape}: netfold rtl build")
+    return json.loads(call([str(program), *arguments], timeout_s))

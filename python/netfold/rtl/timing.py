@@ -1,0 +1,82 @@
+"""How long an all-reduce must take: the analytical model of ai-smart-nic IV-C, in cycles of this device.
+
+T_AR is the longest of three times: R elements go round the ring in 2(N - 1) steps of R / N over a link of which the
+share alpha is payload, and beta numbers travel in the room of one; the adders take 2(N - 1) R / N at a beat a cycle; host
+memory is read and written once, at a beat a cycle each. On top comes the fill latency: the last frame is gathered, sent,
+checked and written when all others are. Where the link is faster than the adders, these are a chunk behind as well: the
+first was sent before anything came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netfold.rtl.simulation import Shape
+
+UNIT = 16  # elements: segments are cut there, or at blocks where these are larger
+ELEMENT_BYTES = 4
+PAYLOAD_BYTES = 1408  # of a frame
+ACK_EVERY = 8  # frames
+CHUNK_BYTES = 16384  # of FP32
+ETHERNET_BYTES, ETHERNET_BYTES_MIN = 24, 84  # around a frame, and the shortest with it
+# Cycles beside those of frames and chunks: the plan 40, the host 80, a hop's queues and adders 30.
+FIXED_CYCLES = 150
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Cycles: `model` is T_AR; `fill` comes on top of it."""
+
+    ring: float
+    add: float
+    memory: float
+    fill: float
+
+    @property
+    def model(self) -> float:
+        """T_AR."""
+        return max(self.ring, self.add, self.memory)
+
+    @property
+    def total(self) -> float:
+        """What a run should take."""
+        return self.model + self.fill
+
+
+def compression(shape: Shape, bfp: bool) -> float:
+    """beta: FP32 bytes for a byte on the wire."""
+    block_bytes = 1 + shape.block * (shape.mantissa + 1) / 8
+    return ELEMENT_BYTES * shape.block / block_bytes if bfp else 1.0
+
+
+def payload_share(shape: Shape, bytes_per_cycle: float) -> float:
+    """alpha: of a port's bytes, those that carry numbers. Frames have a beat of header, every eighth is acknowledged."""
+    beat = ELEMENT_BYTES * shape.lanes
+    if bytes_per_cycle <= 0:  # beats follow each other; an acknowledgement is one
+        beats = PAYLOAD_BYTES / beat
+        return beats / (beats + 1 + 1 / ACK_EVERY)
+    frame = PAYLOAD_BYTES + beat + ETHERNET_BYTES
+    return PAYLOAD_BYTES / (frame + max(beat + ETHERNET_BYTES, ETHERNET_BYTES_MIN) / ACK_EVERY)
+
+
+def predict(
+    shape: Shape, world: int, count: int, bfp: bool, bytes_per_cycle: float, latency_cycles: int = 20
+) -> Prediction:
+    """T_AR and the fill latency of `count` elements on `world` devices; `bytes_per_cycle` of a port, 0 for a beat."""
+    unit = max(UNIT, shape.block) if bfp else UNIT
+    beat = ELEMENT_BYTES * shape.lanes
+    rate = bytes_per_cycle if bytes_per_cycle > 0 else beat
+    units = -(-count // unit)
+    segment = -(-units // world) * unit  # elements; R / N
+    steps = 2 * (world - 1)
+    alpha, beta = payload_share(shape, bytes_per_cycle), compression(shape, bfp)
+    pieces = -(-segment // (CHUNK_BYTES // ELEMENT_BYTES))
+    chunk = segment / pieces
+    frame_elements = min(PAYLOAD_BYTES * beta / ELEMENT_BYTES, chunk)
+    frame = frame_elements / shape.lanes + frame_elements * ELEMENT_BYTES / (beta * rate)
+    ring = steps * segment * ELEMENT_BYTES / (alpha * rate * beta)
+    add, memory = steps * segment / shape.lanes, world * segment / shape.lanes
+    hop = frame + latency_cycles + FIXED_CYCLES / 5
+    waits = max(0.0, hop - chunk * max(ring, add) / (steps * segment)) * steps  # chunks shorter than a hop takes
+    behind = chunk / shape.lanes if ring < max(add, memory) else 0.0
+    return Prediction(ring, add, memory, FIXED_CYCLES + frame + latency_cycles + behind + waits)
