@@ -48,14 +48,14 @@ def find(what: str) -> Path | None:
 
 @cache
 def simulated_nic(block: int, mantissa: int) -> ModuleType:
-    """The extension with a Verilated smart NIC of this bfp shape: the one of the source tree that was built last. Raises
-    RuntimeError that says how to build it."""
+    """The extension with a Verilated smart NIC of this bfp shape: the one of the source tree that was built last.
+    Raises RuntimeError that says how to build it."""
     builds = Path(__file__).resolve().parents[2] / "build"
     found = sorted(builds.glob(f"rtl-l*-b{block}-m{mantissa}/rtl/sim/_rtl*.so"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise RuntimeError(
-            f"netfold: NETFOLD_ENGINE=rtl needs the simulated NIC, in the source tree: `netfold rtl build --block {block} "
-            f"--mantissa {mantissa}`"
+            "netfold: NETFOLD_ENGINE=rtl needs the simulated NIC, in the source tree: "
+            f"`netfold rtl build --block {block} --mantissa {mantissa}`"
         )
     spec = importlib.util.spec_from_file_location("_rtl", found[-1])
     assert spec is not None and spec.loader is not None

@@ -18,7 +18,8 @@ class Placement:
     process starts its own), `cores` those that engines of this machine's workers may use (none: any), `bfp` the block
     and mantissa that a simulated NIC is built for.
 
-    Raises RuntimeError where an own agent cannot start, or no such NIC was built. `release` it when the engines are closed.
+    Raises RuntimeError where an own agent cannot start, or no such NIC was built. `release` it when the engines are
+    closed.
     """
 
     def __init__(

@@ -40,7 +40,8 @@ module stream_fifo_formal (
       if (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)) assert (s_ready);
       // Induction starts anywhere: what is inside is what the scoreboard saw going in.
       if (followed && out == follow_i && m_valid) assert (m_data == data);
-      if (followed && !(out == follow_i && m_valid)) assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);
+      if (followed && !(out == follow_i && m_valid))
+        assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);
     end
   end
 

@@ -1,5 +1,5 @@
-// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from rtl/registers.toml:
-// change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.
+// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from
+// rtl/registers.toml: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.
 #pragma once
 
 #define NETFOLD_NIC_MAP_VERSION 0x00010000u

@@ -106,8 +106,8 @@ void Device::join(const RingPlace& place) {
         place.ring << NETFOLD_NIC_IDENTITY_RING_SHIFT | place.epoch << NETFOLD_NIC_IDENTITY_EPOCH_SHIFT);
   write(NETFOLD_NIC_REQUEST_TIMEOUT, place.request_timeout);
   write(NETFOLD_NIC_LINK_TIMEOUT, place.link_timeout);
-  write(NETFOLD_NIC_CONTROL,
-        1u << NETFOLD_NIC_CONTROL_ENABLE_SHIFT | (place.bfp ? 1u : 0u) << NETFOLD_NIC_CONTROL_BFP_SHIFT);
+  write(NETFOLD_NIC_CONTROL, 1u << NETFOLD_NIC_CONTROL_ENABLE_SHIFT | (place.bfp ? 1u : 0u)
+                                                                          << NETFOLD_NIC_CONTROL_BFP_SHIFT);
 }
 
 bool Device::post(const float* source, float* destination, std::uint32_t count, std::uint16_t tag) {

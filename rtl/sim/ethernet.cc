@@ -53,7 +53,8 @@ void Ethernet::cross(std::size_t from, Frame frame) {
 void Ethernet::schedule(std::size_t to, Frame frame, unsigned delay) {
   auto& crossing = ports_[to].crossing;
   const std::uint64_t due = cycle_ + delay;
-  const auto later = std::find_if(crossing.begin(), crossing.end(), [&](const Crossing& each) { return each.due > due; });
+  const auto later =
+      std::find_if(crossing.begin(), crossing.end(), [&](const Crossing& each) { return each.due > due; });
   crossing.insert(later, {due, std::move(frame)});
 }
 

@@ -21,16 +21,21 @@ using numbers::Format;
 
 constexpr unsigned kTurnCycles = 64;          // between two looks at the link
 constexpr std::uint64_t kQuietCycles = 1024;  // without a frame: the others need the core more
-constexpr std::uint64_t kSettleCycles = 16384;  // after the last frame, so that acknowledgements go: two periods of them
+constexpr std::uint64_t kSettleCycles =
+    16384;  // after the last frame, so that acknowledgements go: two periods of them
 constexpr Nanoseconds kNap = kMillisecond;
-constexpr Nanoseconds kLinger = 2 * kSecond;  // when leaving, for neighbours that miss a frame
-constexpr std::uint32_t kLinkTimeoutCycles = 100000;     // neighbours' clocks are processes: they run by fits and starts
-constexpr std::uint32_t kRequestTimeout = 0xffffffff;    // the time here decides, not the number of cycles
+constexpr Nanoseconds kLinger = 2 * kSecond;           // when leaving, for neighbours that miss a frame
+constexpr std::uint32_t kLinkTimeoutCycles = 100000;   // neighbours' clocks are processes: they run by fits and starts
+constexpr std::uint32_t kRequestTimeout = 0xffffffff;  // the time here decides, not the number of cycles
 constexpr double kDeviceHz = 200e6;
 
 // Tickets of both kinds, from one row of numbers.
-std::uint64_t own_ticket(std::uint64_t number) { return 2 * number; }
-std::uint64_t host_ticket(std::uint64_t number) { return 2 * number + 1; }
+std::uint64_t own_ticket(std::uint64_t number) {
+  return 2 * number;
+}
+std::uint64_t host_ticket(std::uint64_t number) {
+  return 2 * number + 1;
+}
 
 }  // namespace
 
@@ -51,7 +56,8 @@ Result<std::unique_ptr<Group>> Group::open(GroupOptions options) {
   engine::HostGroupOptions host = group->options_.host;
   Group* const self = group.get();
   host.on_completion = [self] {
-    while (const auto one = self->host_->next_completion(0)) self->completions_.add({host_ticket(one->ticket)}, one->error);
+    while (const auto one = self->host_->next_completion(0))
+      self->completions_.add({host_ticket(one->ticket)}, one->error);
   };
   auto opened = engine::HostGroup::open(std::move(host));
   if (!opened) return tl::unexpected(opened.error());

@@ -42,8 +42,8 @@ class Group final : public engine::Engine {
   }
   std::optional<engine::Completion> next_completion(Nanoseconds timeout) override { return completions_.next(timeout); }
   void close(std::optional<Error> error = std::nullopt) override;
-  // The host group's, and of the NIC: nic_cycles (in which requests were on their way), nic_wall_s that these took here,
-  // nic_cycles_per_s, nic_time_200_mhz_s, nic_requests.
+  // The host group's, and of the NIC: nic_cycles (in which requests were on their way), nic_wall_s that these took
+  // here, nic_cycles_per_s, nic_time_200_mhz_s, nic_requests.
   nlohmann::json counters() const override;
 
  private:

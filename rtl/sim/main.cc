@@ -3,9 +3,10 @@
 #include <cstdio>
 #include <exception>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+#include "failures.h"
 #include "modules.h"
 #include "rings.h"
 
@@ -68,12 +69,15 @@ int main(int argc, char** argv) {
   one->add_option("--loss", ring.ethernet.loss);
   one->add_option("--seed", ring.seed);
 
+  auto* const failures = app.add_subcommand("failures", "Requests that cannot finish.");
+
   CLI11_PARSE(app, argc, argv);
   try {
     nlohmann::json result;
     if (*modules) result = run_module(module);
     if (*rings) result = run_rings(runs, world_max, count_max, loss, seed);
     if (*one) result = bench_ring(ring);
+    if (*failures) result = {{"cases", run_failures()}};
     fmt::print("{}\n", result.dump());
   } catch (const std::exception& error) {
     fmt::print(stderr, "netfold-rtl: {}\n", error.what());

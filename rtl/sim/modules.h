@@ -10,8 +10,8 @@
 namespace netfold::rtl {
 
 struct ModuleRun {
-  std::string module;         // "fold", "encode" or "decode"
-  std::uint64_t values = 0;   // numbers that go in
+  std::string module;        // "fold", "encode" or "decode"
+  std::uint64_t values = 0;  // numbers that go in
   std::uint64_t seed = 1;
   double idle = 0, stall = 0;  // probabilities that a cycle gives nothing, or takes nothing
 };

@@ -16,18 +16,13 @@ struct Counter {
   const char* name;
   std::uint32_t offset;
 };
-constexpr Counter kCounters[] = {{"frames_sent", NETFOLD_NIC_FRAMES_SENT},
-                                 {"frames_resent", NETFOLD_NIC_FRAMES_RESENT},
-                                 {"acks_sent", NETFOLD_NIC_ACKS_SENT},
-                                 {"link_timeouts", NETFOLD_NIC_LINK_TIMEOUTS},
-                                 {"cycles_paused", NETFOLD_NIC_CYCLES_PAUSED},
-                                 {"drops_crc", NETFOLD_NIC_DROPS_CRC},
-                                 {"drops_foreign", NETFOLD_NIC_DROPS_FOREIGN},
-                                 {"drops_length", NETFOLD_NIC_DROPS_LENGTH},
-                                 {"drops_gap", NETFOLD_NIC_DROPS_GAP},
-                                 {"drops_duplicate", NETFOLD_NIC_DROPS_DUPLICATE},
-                                 {"drops_full", NETFOLD_NIC_DROPS_FULL},
-                                 {"beats_folded", NETFOLD_NIC_BEATS_FOLDED}};
+constexpr Counter kCounters[] = {
+    {"frames_sent", NETFOLD_NIC_FRAMES_SENT},     {"frames_resent", NETFOLD_NIC_FRAMES_RESENT},
+    {"acks_sent", NETFOLD_NIC_ACKS_SENT},         {"link_timeouts", NETFOLD_NIC_LINK_TIMEOUTS},
+    {"cycles_paused", NETFOLD_NIC_CYCLES_PAUSED}, {"drops_crc", NETFOLD_NIC_DROPS_CRC},
+    {"drops_foreign", NETFOLD_NIC_DROPS_FOREIGN}, {"drops_length", NETFOLD_NIC_DROPS_LENGTH},
+    {"drops_gap", NETFOLD_NIC_DROPS_GAP},         {"drops_duplicate", NETFOLD_NIC_DROPS_DUPLICATE},
+    {"drops_full", NETFOLD_NIC_DROPS_FULL},       {"beats_folded", NETFOLD_NIC_BEATS_FOLDED}};
 
 // Gradients: normal-looking numbers of very different sizes, some zeros and subnormals, seldom an infinity or NaN.
 std::vector<float> gradients(Prng& prng, std::uint32_t count) {
@@ -148,8 +143,8 @@ nlohmann::json run_rings(unsigned runs, unsigned world_max, std::uint32_t count_
       sums[name] = sums.value(name, std::uint64_t{0}) + count.get<std::uint64_t>();
     }
   }
-  return {{"runs", runs},       {"requests", requests}, {"bfp_runs", bfp_runs}, {"differences", differences},
-          {"failed", failed},   {"cycles", cycles},     {"worlds", worlds},     {"counters", sums}};
+  return {{"runs", runs},     {"requests", requests}, {"bfp_runs", bfp_runs}, {"differences", differences},
+          {"failed", failed}, {"cycles", cycles},     {"worlds", worlds},     {"counters", sums}};
 }
 
 }  // namespace netfold::rtl

@@ -24,6 +24,7 @@ PYTHON_FOLDER = ROOT / "python" / "netfold"
 # What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
 PYTHON_MAY_IMPORT = {
     "topology": set(),
+    "rtl": set(),
     "schedules": set(),
     "lab": {"topology"},
     "chooser": {"schedules"},
@@ -32,7 +33,7 @@ PYTHON_MAY_IMPORT = {
     "demo": {"torch", "bench", "lab"},
     "plan": {"bench", "lab", "schedules", "chooser", "topology"},
     "simulate": {"lab", "plan"},
-    "cli": {"torch", "bench", "lab", "demo", "plan", "simulate", "schedules", "chooser", "topology"},
+    "cli": {"torch", "bench", "lab", "demo", "plan", "simulate", "schedules", "chooser", "topology", "rtl"},
 }
 # Protocol code does no I/O and reads no clock: packets and the time are handed to it.
 PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames", "sim"}

@@ -18,6 +18,7 @@ COMMANDS = (
     "schedule",
     "plan",
     "simulate",
+    "rtl",
     "mpi",
     "doctor",
 )

@@ -1,4 +1,4 @@
-"""Formal proofs by k-induction: each harness in rtl/formal says what its module promises, for ever and for any input."""
+"""Formal proofs by k-induction: each harness in rtl/formal says what its module promises, for ever, for any input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The register map: read from rtl/registers.toml, written as a SystemVerilog package, a C header and a page of the docs."""
+"""The register map: read from rtl/registers.toml, written as a SystemVerilog package, a C header and a page."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def package(registers: Map) -> str:
     ]
     lines += ["", "  // Which counter counts what."]
     lines += [
-        f"  localparam int unsigned Count{_camel(register.name)} = {i};" for i, register in enumerate(registers.counters)
+        f"  localparam int unsigned Count{_camel(register.name)} = {i};"
+        for i, register in enumerate(registers.counters)
     ]
     return "\n".join([*lines, "", "endpackage", ""])
 
@@ -116,8 +117,8 @@ def package(registers: Map) -> str:
 def header(registers: Map) -> str:
     """The C header."""
     lines = [
-        "// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from rtl/registers.toml:",
-        "// change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.",
+        "// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from",
+        "// rtl/registers.toml: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.",
         "#pragma once",
         "",
         f"#define NETFOLD_NIC_MAP_VERSION 0x{registers.version:08x}u",
@@ -148,8 +149,8 @@ def page(registers: Map) -> str:
     lines = [
         "# Registers of the smart NIC",
         "",
-        "Written by `netfold rtl registers` from [registers.toml](../../rtl/registers.toml), as are the SystemVerilog",
-        "package and the [C header](../../rtl/include/netfold_nic.h). AXI-Lite, 32 bits, 4 KiB; what is not listed reads",
+        "Written by `netfold rtl registers` from [registers.toml](../../rtl/registers.toml), as are the package and",
+        " the [C header](../../rtl/include/netfold_nic.h). AXI-Lite, 32 bits, 4 KiB; what is not listed reads",
         f"0. Version {registers.version >> 16}.{registers.version & 0xFFFF}.",
         "",
         "| offset | register | access | at reset | what |",

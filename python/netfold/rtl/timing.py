@@ -1,10 +1,10 @@
 """How long an all-reduce must take: the analytical model of ai-smart-nic IV-C, in cycles of this device.
 
 T_AR is the longest of three times: R elements go round the ring in 2(N - 1) steps of R / N over a link of which the
-share alpha is payload, and beta numbers travel in the room of one; the adders take 2(N - 1) R / N at a beat a cycle; host
-memory is read and written once, at a beat a cycle each. On top comes the fill latency: the last frame is gathered, sent,
-checked and written when all others are. Where the link is faster than the adders, these are a chunk behind as well: the
-first was sent before anything came.
+share alpha is payload, and beta numbers travel in the room of one; the adders take 2(N - 1) R / N at a beat a cycle;
+host memory is read and written once, at a beat a cycle each. On top comes the fill latency: the last frame is gathered,
+sent, checked and written when all others are. Where the link is faster than the adders, these are a chunk behind as
+well: the first was sent before anything came.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def compression(shape: Shape, bfp: bool) -> float:
 
 
 def payload_share(shape: Shape, bytes_per_cycle: float) -> float:
-    """alpha: of a port's bytes, those that carry numbers. Frames have a beat of header, every eighth is acknowledged."""
+    """alpha: of a port's bytes, those that carry numbers. A frame has a beat of header, every eighth is answered."""
     beat = ELEMENT_BYTES * shape.lanes
     if bytes_per_cycle <= 0:  # beats follow each other; an acknowledgement is one
         beats = PAYLOAD_BYTES / beat

@@ -28,10 +28,9 @@ module bfp_decode #(
 
   localparam int unsigned BlocksPerBeat = Lanes > Block ? Lanes / Block : 1;
 
-  logic                          piece_valid, piece_ready, piece_last, valid, ready, last;
+  logic                          piece_valid, piece_ready, piece_last;
   logic [8*BlocksPerBeat-1:0]    exponent;
   logic [(Mantissa+1)*Lanes-1:0] mantissa;
-  logic [32*Lanes-1:0]           data;
 
   bfp_unpacker #(
     .Lanes     (Lanes),
@@ -69,24 +68,11 @@ module bfp_decode #(
     .s_exponent_i(exponent),
     .s_mantissa_i(mantissa),
     .s_tuser_i   (piece_last),
-    .m_tvalid_o  (valid),
-    .m_tready_i  (ready),
-    .m_tdata_o   (data),
-    .m_tuser_o   (last),
+    .m_tvalid_o,
+    .m_tready_i,
+    .m_tdata_o,
+    .m_tuser_o   (m_tlast_o),
     .malformed_o
-  );
-
-  stream_skid #(
-    .Width(32 * Lanes + 1)
-  ) u_skid (
-    .clk_i,
-    .rst_ni,
-    .s_valid_i(valid),
-    .s_ready_o(ready),
-    .s_data_i ({last, data}),
-    .m_valid_o(m_tvalid_o),
-    .m_ready_i(m_tready_i),
-    .m_data_o ({m_tlast_o, m_tdata_o})
   );
 
 endmodule

@@ -45,7 +45,7 @@ module bfp_decoder #(
   end
 
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_lane
-    logic [7:0]            shared, shared1_q;
+    logic [7:0]            shared, lowest1_q;  // exponents: the block's, and that of a mantissa of one
     logic [Q-1:0]          q, magnitude, magnitude1_q;
     logic [Q-2:0]          fraction;
     logic                  sign1_q, is_zero1_q, is_nan1_q;
@@ -66,7 +66,7 @@ module bfp_decoder #(
       if (en) begin
         magnitude1_q <= magnitude;
         place1_q     <= place;
-        shared1_q    <= shared;
+        lowest1_q    <= shared - 8'(Mantissa - 1);
         sign1_q      <= q[Q-1];
         is_zero1_q   <= shared == 8'd0 || q == '0;
         is_nan1_q    <= shared == 8'hff || (shared != 8'd0 && shared < 8'(Mantissa));
@@ -84,7 +84,7 @@ module bfp_decoder #(
           number2_q[32*lane +: 32] <= '0;
         end else begin
           number2_q[32*lane +: 32] <= {
-            sign1_q, shared1_q - 8'(Mantissa - 1) + 8'(place1_q), fraction, {(23 - Mantissa){1'b0}}
+            sign1_q, lowest1_q + 8'(place1_q), fraction, {(23 - Mantissa){1'b0}}
           };
         end
       end

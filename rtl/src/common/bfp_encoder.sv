@@ -1,5 +1,5 @@
 // Block floating point, from numbers to pieces: a beat of `Lanes` FP32 numbers becomes the exponents and mantissas that
-// it adds to the blocks on the wire. The number format is docs/hardware/formats.md, bit for bit.
+// it adds to the blocks on the wire. The number format is that of core/numbers/reference.cc, bit for bit.
 //
 // Two stages find the largest exponent of a beat. Where a block is several beats, these wait in a queue until its last
 // one has been seen. Two more stages shift and round. With a block a beat the latency is four cycles.

@@ -33,7 +33,7 @@ module bfp_packer #(
   logic [LevelWidth-1:0]               piece_bytes, level_q, level_kept, level_next;
   logic [8*(BeatBytes+PieceBytes)-1:0] bytes_q, bytes_kept, placed;
   logic [1:0]                          ends_q, ends_kept, ends_next;  // the first, the second beat ends a chunk
-  logic                                is_full, out_ready, give, take;
+  logic                                is_full, give, take;
 
   // A piece: the exponents of the blocks that begin here, and mantissas.
   if (BlocksPerBeat > 1) begin : gen_blocks
@@ -49,7 +49,7 @@ module bfp_packer #(
 
   // What is given leaves a rest; what is taken is put behind that. The end of a chunk fills its beat up.
   assign is_full    = level_q >= LevelWidth'(BeatBytes);
-  assign give       = is_full && out_ready;
+  assign give       = is_full && m_tready_i;
   assign s_tready_o = !is_full || give;
   assign take       = s_tvalid_i && s_tready_o;
 
@@ -94,17 +94,8 @@ module bfp_packer #(
     end
   end
 
-  stream_skid #(
-    .Width(8 * BeatBytes + 1)
-  ) u_skid (
-    .clk_i,
-    .rst_ni,
-    .s_valid_i(is_full),
-    .s_ready_o(out_ready),
-    .s_data_i ({ends_q[0], bytes_q[8*BeatBytes-1:0]}),
-    .m_valid_o(m_tvalid_o),
-    .m_ready_i(m_tready_i),
-    .m_data_o ({m_tlast_o, m_tdata_o})
-  );
+  assign m_tvalid_o = is_full;
+  assign m_tdata_o  = bytes_q[8*BeatBytes-1:0];
+  assign m_tlast_o  = ends_q[0];
 
 endmodule

@@ -35,6 +35,7 @@ module bfp_unpacker #(
   localparam int unsigned PieceBytes    = BlocksPerBeat + MantissaBytes;
   localparam int unsigned BlockBytes    = PieceBytes / BlocksPerBeat;
   localparam int unsigned LevelWidth    = $clog2(BeatBytes + PieceBytes + 1);
+  localparam int unsigned PlaceWidth    = $clog2(PieceBytes + 1);  // of where a beat is put
   localparam int unsigned IndexWidth    = BeatsPerBlock > 1 ? $clog2(BeatsPerBlock) : 1;
 
   logic [8*(BeatBytes+PieceBytes)-1:0] bytes_q, bytes_kept, placed;
@@ -79,7 +80,7 @@ module bfp_unpacker #(
 
   assign s_tready_o = level_kept <= LevelWidth'(PieceBytes) && (!ended_q || give_last);
   assign take       = s_tvalid_i && s_tready_o;
-  assign placed     = (8*(BeatBytes+PieceBytes))'(s_tdata_i) << {level_kept, 3'b000};
+  assign placed     = (8*(BeatBytes+PieceBytes))'(s_tdata_i) << {level_kept[PlaceWidth-1:0], 3'b000};
 
   assign command_ready_o = left_q == '0 || give_last;
   // Too short: the end is here, and less than a piece is left. Too long: all is given before the end came.

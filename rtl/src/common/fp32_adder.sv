@@ -195,49 +195,47 @@ module fp32_adder #(
   logic [26:0] shifted;
   logic [22:0] fraction7_q;
   logic        guard7_q, sticky7_q;
-  logic [8:0]  exponent7_q;  // 0 where there is no leading one
-  logic        sign7_q;
-  special_t    special7_q;
+  logic [7:0]  exponent7_q;  // 0 where there is no leading one
+  logic        sign7_q, is_beyond;
 
   assign shifted = sum6_q[26:0] << shift6_q;
 
+  // What is infinite, or will be, or is no number, leaves here as it must come out: nothing is rounded then.
   always_ff @(posedge clk_i) begin
     if (en_i) begin
       if (sum6_q[27]) begin
         fraction7_q <= sum6_q[26:4];
         guard7_q    <= sum6_q[3];
         sticky7_q   <= |sum6_q[2:0];
-        exponent7_q <= {1'b0, exponent6_q} + 9'd1;
+        exponent7_q <= exponent6_q + 8'd1;
       end else begin
         fraction7_q <= shifted[25:3];
         guard7_q    <= shifted[2];
         sticky7_q   <= |shifted[1:0];
-        exponent7_q <= shifted[26] ? {1'b0, exponent6_q} - {4'd0, shift6_q} : 9'd0;
+        exponent7_q <= shifted[26] ? exponent6_q - {3'd0, shift6_q} : 8'd0;
       end
-      sign7_q    <= sign6_q;
-      special7_q <= special6_q;
+      sign7_q <= sign6_q;
+      if (is_beyond) begin
+        fraction7_q <= {special6_q.is_nan, 22'd0};
+        guard7_q    <= 1'b0;
+        exponent7_q <= 8'hff;
+        sign7_q     <= special6_q.is_inf || special6_q.is_nan ? special6_q.inf_sign && !special6_q.is_nan : sign6_q;
+      end
     end
   end
 
+  assign is_beyond = special6_q.is_nan || special6_q.is_inf || (sum6_q[27] && exponent6_q == 8'd254);
+
   // --- 8: rounded; a carry out of the fraction raises the exponent, up to infinity ---
   logic        round_up;
-  logic [31:0] magnitude, sum8_q;  // {exponent, fraction}; bit 31: beyond
+  logic [30:0] magnitude;
+  logic [31:0] sum8_q;
 
   assign round_up  = guard7_q && (sticky7_q || fraction7_q[0]);
-  assign magnitude = {exponent7_q, fraction7_q} + 32'(round_up);
+  assign magnitude = {exponent7_q, fraction7_q} + 31'(round_up);
 
   always_ff @(posedge clk_i) begin
-    if (en_i) begin
-      if (special7_q.is_nan) begin
-        sum8_q <= 32'h7fc00000;
-      end else if (special7_q.is_inf) begin
-        sum8_q <= {special7_q.inf_sign, 8'hff, 23'd0};
-      end else if (magnitude[31] || magnitude[30:23] == 8'hff) begin
-        sum8_q <= {sign7_q, 8'hff, 23'd0};
-      end else begin
-        sum8_q <= flushed({sign7_q, magnitude[30:0]});
-      end
-    end
+    if (en_i) sum8_q <= flushed({sign7_q, magnitude});
   end
 
   assign sum_o = sum8_q;

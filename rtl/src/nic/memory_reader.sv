@@ -34,20 +34,21 @@ module memory_reader
 
   localparam int unsigned LaneBits   = $clog2(Lanes);
   localparam int unsigned FreeWidth  = $clog2(FifoDepth + 1);
-  localparam int unsigned BurstElements = BurstBeats * Lanes;
+  localparam logic [15:0] BurstElements = 16'(BurstBeats * Lanes);
+  localparam logic [15:0] BeatElements  = 16'(Lanes);
 
   // --- Asking: one burst after the other ---
   logic [63:0]          address_q;
-  logic [31:0]          elements_q;
+  logic [15:0]          elements_q;
   logic                 asking_q, data_ready, asked, is_last_burst, fifo_valid, fifo_ready;
   logic [FreeWidth-1:0] free_q, due_q, burst_beats;  // due: beats asked for that have not come
-  logic [31:0]          burst_elements;
+  logic [15:0]          burst_elements;
   logic                 ask_space, next_valid, next_taken;
   logic [63:0]          next_address;
-  logic [31:0]          next_elements;
+  logic [15:0]          next_elements;
 
   stream_queue #(
-    .Width(96),
+    .Width(80),
     .Depth(4)
   ) u_asks (
     .clk_i,
@@ -62,13 +63,13 @@ module memory_reader
 
   assign is_last_burst  = elements_q <= BurstElements;
   assign burst_elements = is_last_burst ? elements_q : BurstElements;
-  assign burst_beats    = FreeWidth'((burst_elements + Lanes - 1) >> LaneBits);
+  assign burst_beats    = FreeWidth'((burst_elements + BeatElements - 16'd1) >> LaneBits);
 
   assign chunk_ready_o     = ask_space && data_ready;
   assign next_taken        = !asking_q || (asked && is_last_burst);
   assign command_valid_o   = asking_q && !drain_i && free_q >= burst_beats;
   assign command_address_o = address_q;
-  assign command_bytes_o   = 16'(burst_elements << 2);
+  assign command_bytes_o   = burst_elements << 2;
   assign asked             = command_valid_o && command_ready_i;
   assign idle_o            = due_q == '0;
 
@@ -89,7 +90,7 @@ module memory_reader
       address_q  <= next_address;
       elements_q <= next_elements;
     end else if (asked) begin
-      address_q  <= address_q + 64'(BurstElements * 4);
+      address_q  <= address_q + 64'(4 * BurstBeats * Lanes);
       elements_q <= elements_q - burst_elements;
     end
   end
@@ -118,7 +119,7 @@ module memory_reader
 
   // --- Beats of a chunk ---
   typedef struct packed {
-    logic [31:0] elements;
+    logic [15:0] elements;
     logic [15:0] beats;
     logic        folds;
   } part_t;
@@ -126,7 +127,7 @@ module memory_reader
   part_t       part;
   logic        part_valid, part_ends;
   logic [15:0] index_q;
-  logic [31:0] elements_left_q, left;
+  logic [15:0] elements_left_q, left;
   logic        is_padding;
 
   stream_queue #(
@@ -153,7 +154,7 @@ module memory_reader
 
   always_comb begin
     for (int unsigned lane = 0; lane < Lanes; lane++) begin
-      m_tdata_o[32*lane +: 32] = lane < left ? fifo_data[32*lane +: 32] : 32'd0;
+      m_tdata_o[32*lane +: 32] = 16'(lane) < left ? fifo_data[32*lane +: 32] : 32'd0;
     end
   end
 
@@ -163,7 +164,7 @@ module memory_reader
       elements_left_q <= '0;
     end else if (m_tvalid_o && m_tready_i) begin
       index_q         <= m_tlast_o ? '0 : index_q + 16'd1;
-      elements_left_q <= left > Lanes ? left - Lanes : '0;
+      elements_left_q <= left > BeatElements ? left - BeatElements : '0;
     end
   end
 

@@ -38,19 +38,20 @@ module memory_writer
 
   localparam int unsigned LaneBits      = $clog2(Lanes);
   localparam int unsigned LevelWidth    = $clog2(FifoDepth + 2);
-  localparam int unsigned BurstElements = BurstBeats * Lanes;
+  localparam logic [15:0] BurstElements = 16'(BurstBeats * Lanes);
+  localparam logic [15:0] BeatElements  = 16'(Lanes);
   localparam int unsigned BurstWidth    = $clog2(BurstBeats + 1);
   localparam int unsigned ConfirmWidth  = 8;  // bursts on their way are fewer than half of what this counts
   localparam int unsigned EndsDepth     = 8;
 
   // --- In: padding is dropped ---
-  logic [31:0] in_elements, in_left_q, in_left;
+  logic [15:0] in_elements, in_left_q, in_left;
   logic        in_valid, in_ready, in_starts_q, is_padding, in_moves, fifo_space, chunk_in_ready, chunk_out_ready;
 
   assign chunk_ready_o = chunk_in_ready && chunk_out_ready;
 
   stream_queue #(
-    .Width(32),
+    .Width(16),
     .Depth(4)
   ) u_in_chunks (
     .clk_i,
@@ -75,7 +76,7 @@ module memory_writer
       in_left_q   <= '0;
     end else if (in_moves) begin
       in_starts_q <= s_tlast_i;
-      in_left_q   <= in_left > Lanes ? in_left - Lanes : '0;
+      in_left_q   <= in_left > BeatElements ? in_left - BeatElements : '0;
     end
   end
 
@@ -99,12 +100,12 @@ module memory_writer
 
   // --- Out: bursts ---
   logic [63:0]             address_q;
-  logic [31:0]             elements_q;
+  logic [15:0]             elements_q;
   logic                    ends_q, next_valid, next_taken, next_ends;
   logic [63:0]             next_address;
-  logic [31:0]             next_elements;
+  logic [15:0]             next_elements;
   logic                    out_valid_q, out_taken, beat, is_last_burst, begin_burst, command_space, end_space, ends;
-  logic [31:0]             burst_elements;
+  logic [15:0]             burst_elements;
   logic [BurstWidth-1:0]   burst_beats, sending_beats, index_q;
   logic [LaneBits-1:0]     tail;        // elements in the last beat of the burst, 0: all
   logic [LevelWidth-1:0]   reserved_q;  // beats in the FIFO that belong to bursts that have begun
@@ -114,7 +115,7 @@ module memory_writer
 
   assign is_last_burst  = elements_q <= BurstElements;
   assign burst_elements = is_last_burst ? elements_q : BurstElements;
-  assign burst_beats    = BurstWidth'((burst_elements + Lanes - 1) >> LaneBits);
+  assign burst_beats    = BurstWidth'((burst_elements + BeatElements - 16'd1) >> LaneBits);
   assign beat           = m_tvalid_o && m_tready_i;
   assign begin_burst    = out_valid_q && elements_q != '0 && !drain_i && command_space &&
                           begun_q - confirmed_q < (1 << (ConfirmWidth - 1)) &&
@@ -124,7 +125,7 @@ module memory_writer
   assign next_taken     = !out_valid_q || out_taken;
 
   stream_queue #(
-    .Width(97),
+    .Width(81),
     .Depth(4)
   ) u_out_chunks (
     .clk_i,
@@ -218,7 +219,7 @@ module memory_writer
       elements_q <= next_elements;
       ends_q     <= next_ends;
     end else if (begin_burst) begin
-      address_q  <= address_q + 64'(BurstElements * 4);
+      address_q  <= address_q + 64'(4 * BurstBeats * Lanes);
       elements_q <= elements_q - burst_elements;
     end
   end

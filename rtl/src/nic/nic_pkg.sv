@@ -29,7 +29,7 @@ package nic_pkg;
   // A chunk of host memory. Beats beyond the elements are padding: read as zeros, never written.
   typedef struct packed {
     logic [63:0] address;
-    logic [31:0] elements;
+    logic [15:0] elements;
     logic [15:0] beats;
     logic        flag;      // read: these are added to what arrives, else sent as they are; write: a request ends here
   } chunk_t;
@@ -55,7 +55,7 @@ package nic_pkg;
     step_e       step;
     logic [63:0] source;
     logic [63:0] destination;
-    logic [31:0] elements;     // without padding
+    logic [15:0] elements;     // without padding
     logic [15:0] beats;        // with it
   } operation_t;
 

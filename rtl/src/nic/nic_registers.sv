@@ -179,7 +179,9 @@ module nic_registers
           OffsetVersion:                rdata_q <= Version;
           OffsetShape:                  rdata_q <= {11'd0, HasBfp, 4'(Mantissa), 8'(Block), 8'(Lanes)};
           OffsetControl:                rdata_q <= {30'd0, ring_q.bfp, enable_q};
-          OffsetStatus:                 rdata_q <= {24'd0, link_idle_i, reason_i, resetting_i, busy_i, failed_i, ready_i};
+          OffsetStatus: begin
+            rdata_q <= {24'd0, link_idle_i, reason_i, resetting_i, busy_i, failed_i, ready_i};
+          end
           OffsetRing:                   rdata_q <= {18'd0, ring_q.size, 2'd0, ring_q.position};
           OffsetIdentity:               rdata_q <= {8'd0, identity_q.epoch, identity_q.ring};
           OffsetRequestTimeout:         rdata_q <= request_timeout_q;

@@ -39,8 +39,8 @@ module ring_plan
   typedef enum logic [2:0] {StateIdle, StateDivide, StateLocate, StateMeasure, StateOffer, StateEnd} state_e;
 
   // A number of units as elements, elements as units.
-  function automatic logic [32:0] elements_of(units_t units, logic bfp);
-    return bfp ? 33'(units) << UnitBfpBits : 33'(units) << UnitFp32Bits;
+  function automatic logic [32:0] elements_of(units_t amount, logic bfp);
+    return bfp ? 33'(amount) << UnitBfpBits : 33'(amount) << UnitFp32Bits;
   endfunction
 
   function automatic units_t units_of(logic [31:0] elements, logic bfp);
@@ -170,7 +170,7 @@ module ring_plan
         operation_q.step        <= step;
         operation_q.source      <= request_q.source + {29'd0, start_element, 2'b00};
         operation_q.destination <= request_q.destination + {29'd0, start_element, 2'b00};
-        operation_q.elements    <= chunk_elements < rest ? chunk_elements[31:0] : rest[31:0];
+        operation_q.elements    <= chunk_elements < rest ? chunk_elements[15:0] : rest[15:0];
         operation_q.beats       <= 16'(chunk_elements >> LaneBits);
       end
       StateOffer: begin

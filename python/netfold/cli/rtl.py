@@ -1,0 +1,258 @@
+"""`netfold rtl`: the hardware of rtl/, simulated, measured, proved, linted and synthesised."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+EXAMPLES = """
+Examples:
+
+  netfold rtl bench --lanes 16
+
+  netfold rtl test --values 10000000 --rings 1000
+
+  netfold rtl train --format bfp --workers 4
+
+  netfold rtl report --gbit-s 40
+"""
+
+Lanes = Annotated[int, typer.Option(help="FP32 numbers a beat: 8 (40G) or 16 (100G).")]
+Block = Annotated[int, typer.Option(help="Elements that share an exponent.")]
+Mantissa = Annotated[int, typer.Option(help="Bits of a mantissa without its sign.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command and those below it."""
+    rtl = typer.Typer(help="The smart NIC in hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
+    for command in (build, test, bench, train, report, lint, prove, registers):
+        rtl.command()(command)
+    app.add_typer(rtl, name="rtl", no_args_is_help=True)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    from netfold.rtl.places import RtlError
+
+    try:
+        yield
+    except (RtlError, RuntimeError) as error:
+        typer.echo(f"netfold rtl: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is being done."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update
+
+
+def _shape(lanes: int, block: int, mantissa: int) -> Any:
+    from netfold.rtl.simulation import Shape
+
+    if lanes not in (8, 16) or block not in (8, 16, 32, 64, 128) or not 2 <= mantissa <= 7:
+        raise typer.BadParameter("lanes are 8 or 16, a block is 8 to 128 (a power of two), a mantissa 2 to 7 bits")
+    return Shape(lanes, block, mantissa)
+
+
+def _finish(
+    command: str, parameters: dict[str, Any], results: list[dict[str, Any]], as_json: bool, failed: bool
+) -> None:
+    from netfold.bench.report import envelope, print_json
+
+    if as_json:
+        print_json(envelope(f"rtl {command}", parameters, results))
+    elif results:
+        _show(results)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show(results: list[dict[str, Any]]) -> None:
+    """A table for rows of the same keys."""
+    from rich.console import Console
+    from rich.table import Table
+
+    tables: dict[tuple[str, ...], Table] = {}
+    for row in results:
+        simple = {key: value for key, value in row.items() if not isinstance(value, dict | list)}
+        if tuple(simple) not in tables:
+            tables[tuple(simple)] = Table(*simple)
+        tables[tuple(simple)].add_row(*(f"{v:.5g}" if isinstance(v, float) else str(v) for v in simple.values()))
+    for table in tables.values():
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def build(lanes: Lanes = 8, block: Block = 16, mantissa: Mantissa = 7) -> None:
+    """Build the simulations of one shape: netfold-rtl, and the engine behind NETFOLD_ENGINE=rtl. Minutes at first."""
+    from netfold.rtl import simulation
+
+    with _errors(), _progress() as progress:
+        shape = _shape(lanes, block, mantissa)
+        progress(f"building {shape.name}")
+        typer.echo(f"built: {simulation.build(shape, ('netfold-rtl', '_rtl'))}")
+
+
+def test(
+    values: Annotated[int, typer.Option(min=1, help="Numbers for each arithmetic module.")] = 100_000,
+    rings: Annotated[int, typer.Option(min=0, help="Random ring runs.")] = 20,
+    world_max: Annotated[int, typer.Option(min=2, max=32, help="Devices of the largest ring.")] = 8,
+    count_max: Annotated[int, typer.Option(min=1, help="Elements of the largest request.")] = 20_000,
+    loss: Annotated[float, typer.Option(min=0, max=0.5, help="Largest loss (damage, repetition, delay).")] = 0.05,
+    seed: Annotated[int, typer.Option(help="Repeats a campaign.")] = 1,
+    lanes: Lanes = 8,
+    block: Block = 16,
+    mantissa: Mantissa = 7,
+    as_json: AsJson = False,
+) -> None:
+    """Fuzz modules against the reference kernels, and rings with loss against the software's. Fails at a difference."""
+    from netfold.rtl import bench as measurements
+    from netfold.rtl import simulation
+
+    shape = _shape(lanes, block, mantissa)
+    with _errors(), _progress() as progress:
+        progress(f"building {shape.name}")
+        simulation.build(shape)
+        results = measurements.modules(shape, values, seed, 0.2, progress)
+        if rings:
+            progress(f"{rings} rings")
+            options = [f"--runs={rings}", f"--world-max={world_max}", f"--count-max={count_max}", f"--loss={loss}"]
+            results.append({"module": "rings", **simulation.run(shape, "rings", *options, f"--seed={seed}")})
+    failed = any(result["differences"] or result.get("failed") for result in results)
+    parameters = {"values": values, "rings": rings, "world_max": world_max, "count_max": count_max, "loss": loss}
+    _finish("test", {**parameters, "seed": seed, "lanes": lanes}, results, as_json, failed)
+
+
+def bench(
+    worlds: Annotated[str, typer.Option(help="Rings to time, by size.")] = "2,3,4,5,6,7,8",
+    count: Annotated[int, typer.Option(min=1, help="Elements of the all-reduce.")] = 262_144,
+    link_bytes_per_cycle: Annotated[
+        float, typer.Option(min=0, help="Rate of a slow link, to see what bfp gains; 0: a quarter of a beat.")
+    ] = 0,
+    values: Annotated[int, typer.Option(min=1, help="Numbers for each module.")] = 0,
+    lanes: Lanes = 8,
+    block: Block = 16,
+    mantissa: Mantissa = 7,
+    as_json: AsJson = False,
+) -> None:
+    """Time modules (beats a cycle, latency) and all-reduces (cycles, beside the paper's model IV-C)."""
+    from netfold.rtl import bench as measurements
+    from netfold.rtl import simulation
+
+    shape = _shape(lanes, block, mantissa)
+    slow = link_bytes_per_cycle or float(lanes)
+    sizes = [int(world) for world in worlds.split(",")]
+    if any(not 2 <= world <= 32 for world in sizes):
+        raise typer.BadParameter("a ring has 2 to 32 devices")
+    with _errors(), _progress() as progress:
+        progress(f"building {shape.name}")
+        simulation.build(shape)
+        results = measurements.modules(shape, values or 100_000 * lanes, 1, 0.0, progress)
+        for world in sizes:
+            for rate in (0.0, slow):
+                pair = [measurements.all_reduce(shape, world, count, bfp, rate, progress) for bfp in (False, True)]
+                for timed in pair:
+                    timed["speedup"] = pair[0]["cycles"] / timed["cycles"]
+                results += pair
+        results.append(measurements.requests_in_flight(shape, sizes[-1], count // 8, 8, progress))
+    failed = any(result["differences"] or result.get("failed") for result in results)
+    _finish("bench", {"worlds": sizes, "count": count, "lanes": lanes}, results, as_json, failed)
+
+
+def train(
+    workers: Annotated[int, typer.Option(min=2, max=32, help="Ranks, each with a NIC.")] = 4,
+    format_: Annotated[str, typer.Option("--format", help="fp32 or bfp.")] = "bfp",
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 40,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures a rank and step.")] = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Train the digits classifier through simulated NICs, and in software: fails unless the parameters are the same."""
+    from netfold.bench import nic_training
+    from netfold.rtl import simulation
+
+    if format_ not in ("fp32", "bfp"):
+        raise typer.BadParameter("NICs speak fp32 and bfp")
+    with _errors(), _progress() as progress:
+        progress("building")
+        simulation.build(simulation.Shape(), ("_rtl",))
+        progress(f"training {workers} workers for {steps} steps, twice")
+        result = nic_training.compare(format_, workers, steps, batch)
+    parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
+    _finish("train", parameters, [result], as_json, not result["same"])
+
+
+def report(
+    gbit_s: Annotated[int, typer.Option(help="40, 100 or 400; 0: all three.")] = 0,
+    fmax: Annotated[bool, typer.Option(help="Place and route modules for an ECP5, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Synthesise with yosys: LUT, FF, RAM and DSP by module, beside Table I of ai-smart-nic. Minutes at first."""
+    from netfold.rtl import report as area
+    from netfold.rtl import timing_closure
+
+    wanted = [gbit_s] if gbit_s else list(area.DEVICES)
+    if any(rate not in area.DEVICES for rate in wanted):
+        raise typer.BadParameter("devices are for 40, 100 and 400 Gbit/s")
+    results: list[dict[str, Any]] = []
+    with _errors(), _progress() as progress:
+        for rate in wanted:
+            progress(f"synthesising for {rate} Gbit/s")
+            found = area.device(rate)
+            for group in area.GROUPS:
+                rows = [*sorted(found.modules[group].items()), ("all", found.total(group))]
+                results += [{"gbit_s": rate, "group": group, "module": name, **vars(row)} for name, row in rows]
+            fifos = area.fifo_bits(found.lanes) * found.ports
+            results.append({"gbit_s": rate, "fifo_bits": fifos, "fifo_m20k": fifos / area.M20K_BITS})
+        if fmax:
+            for module in timing_closure.MODULES:
+                progress(f"placing {module}")
+                results.append({"module": module, "ecp5_mhz": timing_closure.fmax_mhz(module)})
+    results += [
+        {"paper": name, "alms": alms, "m20ks": rams, "dsps": dsps} for name, (alms, rams, dsps) in area.PAPER.items()
+    ]
+    _finish("report", {"gbit_s": wanted}, results, as_json, False)
+
+
+def lint() -> None:
+    """Verilator -Wall, verible and slang: nothing to say, or failure."""
+    from netfold.rtl.lint import LINTERS
+
+    with _errors():
+        for name, run in LINTERS.items():
+            run()
+            typer.echo(f"{name}: clean")
+
+
+def prove(
+    harness: Annotated[list[str] | None, typer.Argument(help="Which; all if none is named.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove FIFOs, skid buffer, queue and replay buffer by induction."""
+    from netfold.rtl import prove as proofs
+
+    names = harness or proofs.harnesses()
+    unknown = set(names) - set(proofs.harnesses())
+    if unknown:
+        raise typer.BadParameter(f"no proof is called {', '.join(sorted(unknown))}: {', '.join(proofs.harnesses())}")
+    with _errors(), _progress() as progress:
+        results = []
+        for name in names:
+            progress(name)
+            results.append(vars(proofs.prove(name)))
+    _finish("prove", {"harnesses": names}, results, as_json, False)
+
+
+def registers() -> None:
+    """Write the register map's package, C header and page from rtl/registers.toml."""
+    from netfold.rtl import registers as register_map
+
+    changed = register_map.write()
+    typer.echo("\n".join(f"written: {path}" for path in changed) or "all are as they must be")

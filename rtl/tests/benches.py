@@ -1,0 +1,96 @@
+"""What the tests of all devices share: building a module with its parameters, and driving its streams.
+
+A test file is both: cocotb tests, which run inside the simulator, once for each pair of PAUSES, and pytest tests, which
+build and start it. A seed that is printed repeats a run: SEED=17 pytest rtl/tests/...
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+from cocotb_tools.runner import get_runner
+
+from netfold.rtl.places import BUILD, RTL, environment, sources
+
+HERE = Path(__file__).resolve().parent
+CYCLES_MAX = 20000  # that a test may wait for anything
+# Probabilities that a cycle gives nothing, and that it takes nothing.
+PAUSES = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.4), (0.4, 0.4)]
+
+
+def simulate(top: str, test_file: str, **parameters: int) -> None:
+    """Build `top` and run the cocotb tests of `test_file`."""
+    values = [f"{name}{value}" for name, value in sorted(parameters.items())]
+    folder = BUILD / "cocotb" / "-".join([top, *values])
+    os.environ.update(environment())  # the runner takes its tools from here
+    runner = get_runner("verilator")
+    runner.build(
+        sources=[RTL / name for name in sources()],
+        hdl_toplevel=top,
+        parameters=parameters,
+        build_dir=folder,
+        build_args=["-Wno-fatal", "-O1"],
+    )
+    path = os.pathsep.join([str(HERE), str(Path(test_file).parent), str(RTL.parent / "python")])
+    seed = os.environ.get("SEED", str(random.randrange(1 << 30)))
+    print(f"SEED={seed}")
+    extra = {"SEED": seed, "PYTHONPATH": path}
+    runner.test(hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra)
+
+
+def chance() -> random.Random:
+    """This run's randomness."""
+    return random.Random(int(os.environ["SEED"]))
+
+
+async def start(dut: Any, **inputs: int) -> None:
+    """Clock and reset; other inputs begin as given."""
+    for name, value in inputs.items():
+        getattr(dut, name).value = value
+    dut.rst_ni.value = 0
+    cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
+    for _ in range(4):
+        await RisingEdge(dut.clk_i)
+    dut.rst_ni.value = 1
+
+
+async def give(dut: Any, rng: random.Random, idle: float, beats: list[dict[str, int]], valid: str, ready: str) -> None:
+    """Offer beats (values by signal) one by one, with idle cycles between, each until it is taken."""
+    for beat in beats:
+        while rng.random() < idle:
+            await RisingEdge(dut.clk_i)
+        for name, value in beat.items():
+            getattr(dut, name).value = value
+        getattr(dut, valid).value = 1
+        await RisingEdge(dut.clk_i)
+        while not getattr(dut, ready).value:
+            await RisingEdge(dut.clk_i)
+        getattr(dut, valid).value = 0
+
+
+async def take(
+    dut: Any, rng: random.Random, stall: float, count: int, valid: str, ready: str, read: Callable[[], Any]
+) -> list[Any]:
+    """Take so many beats, what `read` makes of each. Fails if they do not come."""
+    taken: list[Any] = []
+    for _ in range(CYCLES_MAX):
+        getattr(dut, ready).value = int(rng.random() >= stall)
+        await RisingEdge(dut.clk_i)
+        if getattr(dut, valid).value and getattr(dut, ready).value:
+            taken.append(read())
+            if len(taken) == count:
+                getattr(dut, ready).value = 0
+                return taken
+    raise AssertionError(f"{len(taken)} of {count} beats came in {CYCLES_MAX} cycles")
+
+
+def number(signal: Any) -> int:
+    """A signal as an unsigned number."""
+    return signal.value.to_unsigned()

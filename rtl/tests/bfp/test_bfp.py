@@ -1,0 +1,102 @@
+"""Encoder and decoder against netfold.encode and netfold.decode, for blocks of several beats and several to a beat."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import cocotb
+import numpy as np
+import pytest
+
+import netfold
+from benches import PAUSES, chance, give, number, simulate, start, take
+
+CHUNKS = 12
+SHAPES = [(16, 8, 4), (8, 32, 3)]  # lanes, block, mantissa
+
+
+def shape() -> tuple[int, int, int]:
+    """Lanes, block and mantissa of this simulation."""
+    lanes, block, mantissa = os.environ["SHAPE"].split(",")
+    return int(lanes), int(block), int(mantissa)
+
+
+def numbers(rng: Any, block: int) -> np.ndarray:
+    """Whole blocks: numbers of alike and of wild size, some zeros, infinities and NaN."""
+    unit = max(block, 16)
+    count = unit * rng.randrange(1, 12)
+    draw = np.random.default_rng(rng.getrandbits(32))
+    scale = np.exp2(np.repeat(draw.integers(-140, 120, count // block), block) + draw.integers(-9, 1, count))
+    values = (draw.standard_normal(count) * scale).astype(np.float32)
+    values[draw.random(count) < 0.05] = 0
+    values[draw.random(count) < 0.003] = np.inf
+    return values
+
+
+def beats_of(data: bytes, lanes: int) -> list[dict[str, int]]:
+    """Whole beats, filled up with zeros, the last one marked."""
+    size = 4 * lanes
+    parts = [data[at : at + size].ljust(size, b"\0") for at in range(0, len(data), size)]
+    return [
+        {"s_tdata_i": int.from_bytes(part, "little"), "s_tlast_i": int(i == len(parts) - 1)}
+        for i, part in enumerate(parts)
+    ]
+
+
+def reader(dut: Any, lanes: int) -> Any:
+    """What a beat that is taken holds."""
+    return lambda: (number(dut.m_tdata_o).to_bytes(4 * lanes, "little"), int(dut.m_tlast_o.value))
+
+
+def expected_beats(data: bytes, lanes: int) -> list[tuple[bytes, int]]:
+    """As `reader` sees them."""
+    return [(beat["s_tdata_i"].to_bytes(4 * lanes, "little"), beat["s_tlast_i"]) for beat in beats_of(data, lanes)]
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "encode")
+@cocotb.parametrize((("idle", "stall"), PAUSES))
+async def encodes(dut: Any, idle: float, stall: float) -> None:
+    """Bytes of the wire, padding included."""
+    rng = chance()
+    lanes, block, mantissa = shape()
+    await start(dut, s_tvalid_i=0, m_tready_i=0)
+    chunks = [numbers(rng, block) for _ in range(CHUNKS)]
+    wires = [bytes(netfold.encode(chunk, block, mantissa)) for chunk in chunks]
+    given = [beat for chunk in chunks for beat in beats_of(chunk.tobytes(), lanes)]
+    cocotb.start_soon(give(dut, rng, idle, given, "s_tvalid_i", "s_tready_o"))
+    wanted = [beat for wire in wires for beat in expected_beats(wire, lanes)]
+    taken = await take(dut, rng, stall, len(wanted), "m_tvalid_o", "m_tready_i", reader(dut, lanes))
+    assert taken == wanted
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "decode")
+@cocotb.parametrize((("idle", "stall"), PAUSES))
+async def decodes(dut: Any, idle: float, stall: float) -> None:
+    """Numbers, bit for bit; a chunk that ends too soon is reported."""
+    rng = chance()
+    lanes, block, mantissa = shape()
+    await start(dut, s_tvalid_i=0, m_tready_i=0, command_valid_i=0)
+    chunks = [numbers(rng, block) for _ in range(CHUNKS)]
+    wires = [netfold.encode(chunk, block, mantissa) for chunk in chunks]
+    given = [beat for wire in wires for beat in beats_of(bytes(wire), lanes)]
+    commands = [{"command_beats_i": chunk.size // lanes} for chunk in chunks]
+    cocotb.start_soon(give(dut, rng, idle, commands, "command_valid_i", "command_ready_o"))
+    cocotb.start_soon(give(dut, rng, idle, given, "s_tvalid_i", "s_tready_o"))
+    sums = [netfold.decode(wire, chunk.size, block, mantissa) for wire, chunk in zip(wires, chunks, strict=True)]
+    wanted = np.concatenate(sums)
+    taken = await take(dut, rng, stall, wanted.size // lanes, "m_tvalid_o", "m_tready_i", reader(dut, lanes))
+    found = np.frombuffer(b"".join(data for data, _ in taken), dtype=np.float32)
+    same = (found.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(found) & np.isnan(wanted))
+    assert same.all()
+    assert sum(last for _, last in taken) == CHUNKS
+    assert not dut.mismatch_o.value
+
+
+@pytest.mark.parametrize("lanes, block, mantissa", SHAPES)
+@pytest.mark.parametrize("device", ["encode", "decode"])
+def test_bfp(device: str, lanes: int, block: int, mantissa: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shape, every pause."""
+    monkeypatch.setenv("DEVICE", device)
+    monkeypatch.setenv("SHAPE", f"{lanes},{block},{mantissa}")
+    simulate(f"bfp_{device}", __file__, Lanes=lanes, Block=block, Mantissa=mantissa)

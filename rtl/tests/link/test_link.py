@@ -1,0 +1,194 @@
+"""Both halves of the link against frames written here byte by byte: checksums, numbers, replay, pause, and every reason
+to drop."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+
+from benches import chance, give, number, simulate, start, take
+
+BEAT = 32  # bytes
+PAYLOAD_BEATS = 44
+OWN, RIGHT, LEFT = (bytes([2, 0, 0, 0, 0, last]) for last in (1, 2, 3))
+RING, EPOCH = 0x1234, 0x56
+DATA, ACK = 1, 2
+IDENTITY = int.from_bytes(OWN + bytes([EPOCH]) + struct.pack("<H", RING), "little")
+NEIGHBOURS = int.from_bytes(LEFT + RIGHT, "little")
+# Events of link_receive, from the lowest bit.
+EVENTS = ("received", "foreign", "length", "crc", "duplicate", "gap", "full", "acknowledged")
+
+
+@dataclass
+class Frame:
+    """A frame of the link; see docs/hardware/link.md."""
+
+    kind: int
+    number: int
+    payload: bytes = b""
+    flags: int = 0
+    limit: int = 0
+    to: bytes = OWN
+    ring: int = RING
+    epoch: int = EPOCH
+
+    def bytes(self) -> bytes:
+        """With its checksum, over the payload and then bytes 12 to 27 of the header."""
+        beats = len(self.payload) // BEAT
+        covered = struct.pack(
+            "<2sBBHBBII", b"\x88\xb5", self.kind, self.flags, self.ring, self.epoch, beats, self.number, self.limit
+        )
+        crc = zlib.crc32(covered, zlib.crc32(self.payload))
+        return self.to + LEFT + covered + struct.pack("<I", crc) + self.payload
+
+
+def parsed(data: bytes) -> Frame:
+    """A frame that was sent. Fails where it is not what `bytes` would write, addresses of the sender apart."""
+    ether, kind, flags, ring, epoch, beats, sequence, limit = struct.unpack("<2sBBHBBII", data[12:28])
+    frame = Frame(kind, sequence, data[BEAT:], flags, limit, data[:6], ring, epoch)
+    assert ether == b"\x88\xb5" and len(frame.payload) == beats * BEAT
+    assert data[6:12] == OWN and data[28:32] == frame.bytes()[28:32]
+    return frame
+
+
+async def receive(dut: Any, data: bytes) -> None:
+    """Frames come without pause, and are never made to wait."""
+    for at in range(0, len(data), BEAT):
+        dut.s_tvalid_i.value = 1
+        dut.s_tdata_i.value = int.from_bytes(data[at : at + BEAT].ljust(BEAT, b"\0"), "little")
+        dut.s_tlast_i.value = int(at + BEAT >= len(data))
+        await RisingEdge(dut.clk_i)
+    dut.s_tvalid_i.value = 0
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "receive")
+async def receives(dut: Any) -> None:
+    """Frames in order become beats; all others are dropped for the reason that they were sent for."""
+    rng = chance()
+    await start(dut, identity_i=IDENTITY, s_tvalid_i=0, s_tuser_i=0, m_tready_i=1, say_ready_i=1)
+    counted = dict.fromkeys(EVENTS, 0)
+    beats: list[bytes] = []
+    said: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            await RisingEdge(dut.clk_i)
+            for bit, name in enumerate(EVENTS):
+                counted[name] += number(dut.events_o) >> bit & 1
+            if dut.m_tvalid_o.value:
+                beats.append(number(dut.m_tdata_o).to_bytes(BEAT, "little"))
+            if dut.say_valid_o.value:
+                said.append(number(dut.say_o))  # gap, expected, limit
+
+    cocotb.start_soon(watch())
+    expected, wanted, sent = 0, dict.fromkeys(EVENTS, 0), []
+    for _ in range(120):
+        payload = rng.randbytes(BEAT * rng.randrange(1, PAYLOAD_BEATS + 1))
+        good = Frame(DATA, expected, payload, rng.randrange(2))
+        reason = rng.choice(EVENTS)
+        data = good.bytes()
+        if reason == "received":
+            expected, sent = expected + 1, [*sent, payload]
+        elif reason == "foreign":
+            data = Frame(DATA, expected, payload, **rng.choice([{"ring": 7}, {"epoch": 7}, {"to": RIGHT}])).bytes()
+        elif reason == "length" and len(payload) > BEAT:
+            data = data[:-BEAT]
+        elif reason == "crc":
+            at = rng.choice([*range(19, 32), *range(32, len(data))])
+            data = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+            reason = "length" if at == 19 and data[19] > len(payload) // BEAT else "crc"
+        elif reason == "duplicate" and expected > 0:
+            data = Frame(DATA, rng.randrange(expected), payload).bytes()
+        elif reason == "gap":
+            data = Frame(DATA, expected + rng.randrange(1, 9), payload).bytes()
+        elif reason == "acknowledged":
+            data = Frame(ACK, 5, limit=9).bytes()
+        else:
+            continue
+        wanted[reason] += 1
+        await receive(dut, data)
+        for _ in range(rng.choice([0, 0, 3])):
+            await RisingEdge(dut.clk_i)
+    for _ in range(100):
+        await RisingEdge(dut.clk_i)
+    assert counted == wanted
+    assert b"".join(beats) == b"".join(sent)
+    assert said[-1] >> 32 & 0xFFFFFFFF <= expected
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "send")
+async def sends(dut: Any) -> None:
+    """Chunks become frames; after a gap is reported, or in silence, they come again; beyond the limit nothing goes."""
+    rng = chance()
+    await start(
+        dut, identity_i=IDENTITY, neighbours_i=NEIGHBOURS, timeout_i=3000, s_tvalid_i=0, heard_valid_i=0,
+        say_valid_i=0, m_tready_i=1,
+    )  # fmt: skip
+    chunks = [rng.randbytes(BEAT * rng.randrange(1, 100)) for _ in range(6)]
+    beats = [
+        {"s_tdata_i": int.from_bytes(chunk[at : at + BEAT], "little"), "s_tlast_i": int(at + BEAT == len(chunk))}
+        for chunk in chunks
+        for at in range(0, len(chunk), BEAT)
+    ]
+    size = PAYLOAD_BEATS * BEAT
+    frames = [
+        Frame(DATA, 0, chunk[at : at + size], int(at + size >= len(chunk)), to=RIGHT)
+        for chunk in chunks
+        for at in range(0, len(chunk), size)
+    ]
+    for sequence, frame in enumerate(frames):
+        frame.number = sequence
+    cocotb.start_soon(give(dut, rng, 0.2, beats, "s_tvalid_i", "s_tready_o"))
+
+    async def next_frame() -> Frame:
+        data = b""
+        while True:
+            read = lambda: (number(dut.m_tdata_o).to_bytes(BEAT, "little"), int(dut.m_tlast_o.value))  # noqa: E731
+            ((beat, last),) = await take(dut, rng, 0.2, 1, "m_tvalid_o", "m_tready_i", read)
+            data += beat
+            if last:
+                return parsed(data)
+
+    async def hear(expected: int, limit: int, gap: int = 0) -> None:
+        dut.heard_i.value = gap << 64 | expected << 32 | limit
+        dut.heard_valid_i.value = 1
+        await RisingEdge(dut.clk_i)
+        dut.heard_valid_i.value = 0
+
+    first = min(4, len(frames) - 1)  # FirstLimit
+    assert [await next_frame() for _ in range(first)] == frames[:first]
+    for _ in range(300):  # the limit is reached
+        dut.m_tready_i.value = 1
+        await RisingEdge(dut.clk_i)
+        assert not dut.m_tvalid_o.value
+    await hear(1, first, gap=1)
+    assert [await next_frame() for _ in range(first - 1)] == frames[1:first]
+    assert [await next_frame() for _ in range(first - 1)] == frames[1:first]  # silence
+    await hear(first, 100)
+    assert [await next_frame() for _ in frames[first:]] == frames[first:]
+    dut.say_i.value = 1 << 64 | 77 << 32 | 99
+    dut.say_valid_i.value = 1
+    while not dut.say_ready_o.value:
+        await RisingEdge(dut.clk_i)
+    await RisingEdge(dut.clk_i)
+    dut.say_valid_i.value = 0
+    assert await next_frame() == Frame(ACK, 77, b"", 1, 99, LEFT)
+    await hear(len(frames), 100)
+    for _ in range(5):
+        await RisingEdge(dut.clk_i)
+    assert dut.idle_o.value
+
+
+@pytest.mark.parametrize("device", ["receive", "send"])
+def test_link(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each half by itself."""
+    monkeypatch.setenv("DEVICE", device)
+    extra = {"Slots": 16, "FirstLimit": 4} if device == "send" else {"Depth": 1024}
+    simulate(f"link_{device}", __file__, DataWidth=8 * BEAT, PayloadBeats=PAYLOAD_BEATS, **extra)
