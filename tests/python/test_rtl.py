@@ -129,9 +129,9 @@ def _late(rank: int) -> str:
 
 
 def test_a_nic_whose_neighbour_is_silent_gives_up(built: simulation.Shape) -> None:
-    environment = {"NETFOLD_ENGINE": "rtl", "NETFOLD_TIMEOUT_S": "2"}
+    environment = {"NETFOLD_ENGINE": "rtl", "NETFOLD_ALGORITHM": "ring", "NETFOLD_TIMEOUT_S": "2"}
     outcomes = run_ranks(_late, environment=environment, timeout_s=40)
-    assert "ring of NICs" in str(outcomes[0].value), outcomes
+    assert "nothing came through the ring of NICs" in str(outcomes[0].value), outcomes
 
 
 def test_settings_of_the_engine() -> None:

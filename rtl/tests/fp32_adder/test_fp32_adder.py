@@ -64,8 +64,8 @@ async def adds(dut: Any, idle: float, stall: float) -> None:
     assert wrong.size == 0, f"{a[wrong[0]]:08x} + {b[wrong[0]]:08x} gave {found[wrong[0]]:08x}"
 
 
-@pytest.mark.parametrize("subnormals", [0, 1])
+@pytest.mark.parametrize("subnormals", [0])
 def test_adder(subnormals: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to treat subnormals, every pause."""
+    """Every pause; campaigns run the one with subnormals."""
     monkeypatch.setenv("SUBNORMALS", str(subnormals))
     simulate("fp32_adder_array", __file__, Lanes=LANES, Subnormals=subnormals)
