@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <verilated.h>
+#if VM_COVERAGE
+#include <verilated_cov.h>
+#endif
 
 namespace netfold::rtl {
 
@@ -16,11 +20,20 @@ class Clocked {
     for (int i = 0; i < 4; ++i) cycle();
     model_->rst_ni = 1;
   }
-  ~Clocked() { model_->final(); }
+  ~Clocked() {
+    if (!model_) return;
+    model_->final();
+#if VM_COVERAGE
+    static int files = 0;  // one a module, in the current folder: `netfold rtl coverage` adds them up
+    context_->coveragep()->write(("coverage-" + std::to_string(files++) + ".dat").c_str());
+#endif
+  }
   Clocked(Clocked&&) = default;
   Clocked& operator=(Clocked&&) = default;
 
-  Model* operator->() { return model_.get(); }
+  Model* operator->() {
+    return model_.get();
+  }
 
   void settle() {
     model_->clk_i = 0;
@@ -35,8 +48,12 @@ class Clocked {
     settle();
     edge();
   }
-  std::uint64_t cycles() const { return cycles_; }
-  VerilatedContext& context() { return *context_; }
+  std::uint64_t cycles() const {
+    return cycles_;
+  }
+  VerilatedContext& context() {
+    return *context_;
+  }
 
  private:
   std::unique_ptr<VerilatedContext> context_;

@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def register(app: typer.Typer) -> None:
     """Add the command and those below it."""
     rtl = typer.Typer(help="The smart NIC in hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
-    for command in (build, test, bench, train, report, lint, prove, registers):
+    for command in (build, test, bench, train, coverage, report, lint, prove, registers):
         rtl.command()(command)
     app.add_typer(rtl, name="rtl", no_args_is_help=True)
 
@@ -187,6 +187,18 @@ def train(
         result = nic_training.compare(format_, workers, steps, batch)
     parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
     _finish("train", parameters, [result], as_json, not result["same"])
+
+
+def coverage(
+    runs: Annotated[int, typer.Option(min=1, help="Random rings.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Run modules, rings and failures, and say which share of each source's lines and bits they reached."""
+    from netfold.rtl import coverage as reached
+
+    with _errors(), _progress() as progress:
+        results = reached.measure(runs, progress)
+    _finish("coverage", {"runs": runs}, results, as_json, False)
 
 
 def report(

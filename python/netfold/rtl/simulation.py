@@ -23,11 +23,12 @@ class Shape:
     lanes: int = 8
     block: int = 16
     mantissa: int = 7
+    covers: bool = False  # counts which lines and bits of the sources were reached
 
     @property
     def name(self) -> str:
         """As build folders are called."""
-        return f"rtl-l{self.lanes}-b{self.block}-m{self.mantissa}"
+        return f"rtl-l{self.lanes}-b{self.block}-m{self.mantissa}" + ("-coverage" if self.covers else "")
 
     @property
     def folder(self) -> Path:
@@ -44,15 +45,17 @@ def build(shape: Shape, targets: tuple[str, ...] = ("netfold-rtl",)) -> Path:
         configure = [cmake, "-S", str(ROOT), "-B", str(shape.folder), "-G", "Ninja", "-DNETFOLD_RTL=ON"]
         configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DNETFOLD_RTL_LANES={shape.lanes}"]
         configure += [f"-DNETFOLD_RTL_BLOCK={shape.block}", f"-DNETFOLD_RTL_MANTISSA={shape.mantissa}"]
+        if shape.covers:
+            configure.append("-DNETFOLD_RTL_FLAGS=--coverage-line;--coverage-toggle")
         if not (shape.folder / "build.ninja").exists():
             call(configure, BUILD_TIMEOUT_S)
         call([ninja, "-C", str(shape.folder), *targets], BUILD_TIMEOUT_S)
     return shape.folder
 
 
-def run(shape: Shape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> dict[str, Any]:
-    """One run of netfold-rtl, which must have been built. Raises RtlError."""
+def run(shape: Shape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S, where: Path = ROOT) -> dict[str, Any]:
+    """One run of netfold-rtl, which must have been built, in the folder `where`. Raises RtlError."""
     program = shape.folder / PROGRAM
     if not program.exists():
         raise RtlError(f"{program.name} is not built for {shape}: netfold rtl build")
-    return json.loads(call([str(program), *arguments], timeout_s))
+    return json.loads(call([str(program), *arguments], timeout_s, where))
