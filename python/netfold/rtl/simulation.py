@@ -43,6 +43,7 @@ def build(shape: Shape, targets: tuple[str, ...] = ("netfold-rtl",)) -> Path:
     with (shape.folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests and commands of one tree share it
         configure = [cmake, "-S", str(ROOT), "-B", str(shape.folder), "-G", "Ninja", "-DNETFOLD_RTL=ON"]
+        configure.append("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g0 -DNDEBUG")  # models and devices have -O2
         configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DNETFOLD_RTL_LANES={shape.lanes}"]
         configure += [f"-DNETFOLD_RTL_BLOCK={shape.block}", f"-DNETFOLD_RTL_MANTISSA={shape.mantissa}"]
         if shape.covers:
