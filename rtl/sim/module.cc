@@ -23,7 +23,7 @@ NB_MODULE(_rtl, module) {
       .def(
           "__init__",
           [](PyGroup* self, int rank, int world, const std::string& listen, double timeout_s, int core, bool shm,
-             const std::string& secret, const std::string& faults) {
+             int tcp_streams, const std::string& secret, const std::string& faults) {
             netfold::rtl::GroupOptions options;
             options.host = {.rank = rank,
                             .world = world,
@@ -31,6 +31,7 @@ NB_MODULE(_rtl, module) {
                             .timeout_s = timeout_s,
                             .core = core,
                             .shm = shm,
+                            .tcp_streams = tcp_streams,
                             .secret = secret};
             options.faults = faults;
             auto opened = netfold::rtl::Group::open(std::move(options));
@@ -38,7 +39,7 @@ NB_MODULE(_rtl, module) {
             new (self) PyGroup(std::move(*opened));
           },
           "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0, "core"_a = -1,
-          "shm"_a = true, "secret"_a = "", "faults"_a = "",
+          "shm"_a = true, "tcp_streams"_a = 1, "secret"_a = "", "faults"_a = "",
           "As netfold._core.HostGroup; FP32 all-reduces by the ring, in fp32 or bfp, run in the NIC. faults: of the\n"
           "frames between NICs, \"loss=0.01,seed=7\".")
       .def_prop_ro(
