@@ -1,0 +1,87 @@
+#include "wire/aggregation_header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "wire/bytes.h"
+
+namespace netfold::wire::roce {
+namespace {
+
+constexpr std::size_t kMagicAt = 0, kVersionFormatAt = 2, kFlagsAt = 3, kJobAt = 4, kEpochAt = 6, kRankAt = 8,
+                      kBlockAt = 10, kMantissaAt = 11, kMessageAt = 12, kLengthAt = 16;
+static_assert(kLengthAt + 4 == kAggregationBytes);
+static_assert(kFirstRoom == 1004 && kMessageRoom == 131052 && kWindowPackets == 512);
+constexpr std::size_t kLengthMultiple = 4;  // so no packet of a message has a pad
+
+AggregationError check(const AggregationHeader& header) {
+  if ((header.flags & ~kEndsTensor) != 0) return AggregationError::kFlags;
+  if (header.format == numbers::Format::kBfp) {
+    if (!numbers::is_valid({header.block, header.mantissa})) return AggregationError::kShape;
+  } else if (header.block != 0 || header.mantissa != 0) {
+    return AggregationError::kShape;
+  }
+  const bool fits = header.length_bytes > kFirstRoom && header.length_bytes <= kMessageRoom;
+  return fits && header.length_bytes % kLengthMultiple == 0 ? AggregationError::kNone : AggregationError::kLength;
+}
+
+}  // namespace
+
+std::size_t AggregationHeader::payload_bytes(std::uint32_t index) const {
+  if (index == 0) return kFirstRoom;
+  return std::min(kPathMtu, kAggregationBytes + length_bytes - index * kPathMtu);
+}
+
+AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header) {
+  if (payload.size() < kAggregationBytes) return AggregationError::kForeign;
+  if (get_big<std::uint16_t>(payload, kMagicAt) != kAggregationMagic) return AggregationError::kForeign;
+  const auto version_format = static_cast<unsigned>(payload[kVersionFormatAt]);
+  if (version_format >> 4 != kAggregationVersion) return AggregationError::kForeign;
+  if ((version_format & 0xf) > static_cast<unsigned>(numbers::Format::kBfp)) return AggregationError::kFormat;
+  header.format = static_cast<numbers::Format>(version_format & 0xf);
+  header.flags = static_cast<std::uint8_t>(payload[kFlagsAt]);
+  header.job = get_big<std::uint16_t>(payload, kJobAt);
+  header.epoch = get_big<std::uint16_t>(payload, kEpochAt);
+  header.rank = get_big<std::uint16_t>(payload, kRankAt);
+  header.block = static_cast<std::uint8_t>(payload[kBlockAt]);
+  header.mantissa = static_cast<std::uint8_t>(payload[kMantissaAt]);
+  header.message = get_big<std::uint32_t>(payload, kMessageAt);
+  header.length_bytes = get_big<std::uint32_t>(payload, kLengthAt);
+  return check(header);
+}
+
+std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header) {
+  std::array<std::byte, kAggregationBytes> bytes;
+  put_big(std::span<std::byte>(bytes), kMagicAt, kAggregationMagic);
+  bytes[kVersionFormatAt] = static_cast<std::byte>(kAggregationVersion << 4 | static_cast<unsigned>(header.format));
+  bytes[kFlagsAt] = static_cast<std::byte>(header.flags);
+  put_big(std::span<std::byte>(bytes), kJobAt, header.job);
+  put_big(std::span<std::byte>(bytes), kEpochAt, header.epoch);
+  put_big(std::span<std::byte>(bytes), kRankAt, header.rank);
+  bytes[kBlockAt] = static_cast<std::byte>(header.block);
+  bytes[kMantissaAt] = static_cast<std::byte>(header.mantissa);
+  put_big(std::span<std::byte>(bytes), kMessageAt, header.message);
+  put_big(std::span<std::byte>(bytes), kLengthAt, header.length_bytes);
+  return bytes;
+}
+
+std::string to_string(const AggregationHeader& header) {
+  return fmt::format("job {} epoch {} rank {} message {} {} bytes of {}{}", header.job, header.epoch, header.rank,
+                     header.message, header.length_bytes, numbers::name_of(header.format),
+                     (header.flags & kEndsTensor) != 0 ? " end of tensor" : "");
+}
+
+const char* name_of(AggregationError error) {
+  switch (error) {
+    case AggregationError::kNone: return "none";
+    case AggregationError::kForeign: return "foreign";
+    case AggregationError::kFormat: return "format";
+    case AggregationError::kFlags: return "flags";
+    case AggregationError::kShape: return "shape";
+    case AggregationError::kLength: return "length";
+  }
+  return "unknown";
+}
+
+}  // namespace netfold::wire::roce

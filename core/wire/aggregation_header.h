@@ -1,0 +1,64 @@
+// What a message of a RoCE connection must begin with to be folded: NetReduce's 20 bytes between transport and
+// gradients.
+//
+//   0        2        3        4        6        8       10       11       12               16               20
+//   +--------+--------+--------+--------+--------+--------+--------+--------+----------------+----------------+
+//   | magic  |ver|fmt |  flags |  job   | epoch  |  rank  | block  |mantissa|    message     |     length     |
+//   +--------+--------+--------+--------+--------+--------+--------+--------+----------------+----------------+
+// It lies in the Write First packet alone, which so has 1004 bytes of gradients where the others have 1024
+// (allreduce-switch, Table IV; the paper leaves its fields open). Numbers are in network byte order.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "numbers/format.h"
+#include "wire/roce.h"
+
+namespace netfold::wire::roce {
+
+constexpr std::size_t kAggregationBytes = 20;
+constexpr std::uint16_t kAggregationMagic = 0x4e46;
+constexpr std::uint8_t kAggregationVersion = 1;
+constexpr std::uint32_t kMessagePackets = 128;                               // at most, in one message
+constexpr std::uint32_t kWindowMessages = 4;                                 // at most, of one worker on their way
+constexpr std::uint32_t kWindowPackets = kMessagePackets * kWindowMessages;  // 512: the switch's buffers
+constexpr std::size_t kFirstRoom = kPathMtu - kAggregationBytes;             // 1004
+constexpr std::size_t kMessageRoom = kMessagePackets * kPathMtu - kAggregationBytes;  // 131052 bytes of gradients
+
+enum AggregationFlag : std::uint8_t {
+  kEndsTensor = 1,  // workers that disagree on a length find out here
+};
+
+struct AggregationHeader {
+  numbers::Format format = numbers::Format::kNone;  // kNone: fp32 or int32, as the switch is set
+  std::uint8_t flags = 0;
+  std::uint16_t job = 0, epoch = 0, rank = 0;
+  std::uint8_t block = 0, mantissa = 0;  // of bfp; 0 otherwise
+  std::uint32_t message = 0;             // number within the epoch: the first is 0
+  std::uint32_t length_bytes = 0;        // gradients in this message, a multiple of 4
+
+  bool operator==(const AggregationHeader&) const = default;
+
+  std::uint32_t packets() const {
+    return static_cast<std::uint32_t>((kAggregationBytes + length_bytes + kPathMtu - 1) / kPathMtu);
+  }
+  // Bytes of gradients in packet `index` of the message.
+  std::size_t payload_bytes(std::uint32_t index) const;
+};
+
+// kForeign: not ours, to be forwarded. The others are ours and wrong.
+enum class AggregationError : std::uint8_t { kNone, kForeign, kFormat, kFlags, kShape, kLength };
+
+// `payload` is that of a Write First. A message has two packets at least: one that fits into one packet would travel as
+// a Write Only, which no switch folds.
+AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header);
+std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header);
+
+std::string to_string(const AggregationHeader& header);
+const char* name_of(AggregationError error);
+
+}  // namespace netfold::wire::roce

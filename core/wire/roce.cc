@@ -1,0 +1,227 @@
+#include "wire/roce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "wire/bytes.h"
+#include "wire/crc32.h"
+
+namespace netfold::wire::roce {
+namespace {
+
+// Where each field starts, counted from the GRH.
+constexpr std::size_t kVersionAt = 0, kLengthAt = 4, kNextHeaderAt = 6, kHopLimitAt = 7, kFromAt = 8, kToAt = 24;
+constexpr std::size_t kOpcodeAt = kGrhBytes, kFlagsAt = kGrhBytes + 1, kPartitionAt = kGrhBytes + 2,
+                      kVariantAt = kGrhBytes + 4, kQueuePairAt = kGrhBytes + 5, kAckAt = kGrhBytes + 8,
+                      kPsnAt = kGrhBytes + 9;
+static_assert(kToAt + sizeof(Gid) == kGrhBytes && kPsnAt + 3 == kGrhBytes + kBthBytes);
+static_assert(kEthernetBytes + kGrhBytes + kBthBytes == 66 &&
+              kEthernetBytes + kGrhBytes + kBthBytes + kRethBytes == 82);
+
+constexpr unsigned kIpVersion = 6;
+constexpr std::byte kNextHeader{0x1b};  // InfiniBand's transport header follows
+constexpr std::byte kAllOnes{0xff};
+// The CRC of eight bytes of ones: the local routing header that RoCE does not have.
+constexpr std::uint32_t kMissingRoutingHeader = ~std::uint32_t{0xdebb20e3};
+
+std::size_t pad_bytes(std::size_t payload_bytes) {
+  return (4 - payload_bytes % 4) % 4;
+}
+
+bool is_known(std::uint8_t opcode) {
+  const bool is_a_write = opcode >= static_cast<std::uint8_t>(Opcode::kWriteFirst) &&
+                          opcode <= static_cast<std::uint8_t>(Opcode::kWriteOnlyImmediate);
+  return is_a_write || opcode == static_cast<std::uint8_t>(Opcode::kAcknowledge);
+}
+
+void parse_extensions(std::span<const std::byte> bytes, Header& header) {
+  std::size_t at = kGrhBytes + kBthBytes;
+  if (has_reth(header.opcode)) {
+    header.address = get_big<std::uint64_t>(bytes, at);
+    header.key = get_big<std::uint32_t>(bytes, at + 8);
+    header.length_bytes = get_big<std::uint32_t>(bytes, at + 12);
+    at += kRethBytes;
+  }
+  if (has_immediate(header.opcode)) header.immediate = get_big<std::uint32_t>(bytes, at);
+  if (header.opcode == Opcode::kAcknowledge) {
+    header.syndrome = get_big<std::uint8_t>(bytes, at);
+    header.messages = get_big<std::uint32_t, 3>(bytes, at + 1);
+  }
+}
+
+}  // namespace
+
+bool is_write(Opcode opcode) {
+  return opcode != Opcode::kAcknowledge;
+}
+
+bool has_reth(Opcode opcode) {
+  return opcode == Opcode::kWriteFirst || opcode == Opcode::kWriteOnly || opcode == Opcode::kWriteOnlyImmediate;
+}
+
+bool has_immediate(Opcode opcode) {
+  return opcode == Opcode::kWriteLastImmediate || opcode == Opcode::kWriteOnlyImmediate;
+}
+
+bool ends_message(Opcode opcode) {
+  return is_write(opcode) && opcode != Opcode::kWriteFirst && opcode != Opcode::kWriteMiddle;
+}
+
+std::size_t header_bytes(Opcode opcode) {
+  return kGrhBytes + kBthBytes + (has_reth(opcode) ? kRethBytes : 0) + (has_immediate(opcode) ? kImmediateBytes : 0) +
+         (opcode == Opcode::kAcknowledge ? kAethBytes : 0);
+}
+
+ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
+  if (bytes.size() < kGrhBytes + kBthBytes + kIcrcBytes) return ParseError::kShort;
+  const auto first_word = get_big<std::uint32_t>(bytes, kVersionAt);
+  if (first_word >> 28 != kIpVersion || bytes[kNextHeaderAt] != kNextHeader) return ParseError::kVersion;
+  const std::size_t size_bytes = kGrhBytes + get_big<std::uint16_t>(bytes, kLengthAt);
+  if (size_bytes > bytes.size() || size_bytes < kGrhBytes + kBthBytes + kIcrcBytes) return ParseError::kLength;
+  packet.packet = bytes.first(size_bytes);
+  const auto flags = static_cast<unsigned>(bytes[kFlagsAt]);
+  if ((flags & 0xf) != 0) return ParseError::kVersion;  // of the transport header
+  if (!is_known(static_cast<std::uint8_t>(bytes[kOpcodeAt]))) return ParseError::kOpcode;
+
+  Header& header = packet.header;
+  header.opcode = static_cast<Opcode>(bytes[kOpcodeAt]);
+  packet.payload_at = header_bytes(header.opcode);
+  const std::size_t pad = flags >> 4 & 3;
+  if (size_bytes < packet.payload_at + pad + kIcrcBytes) return ParseError::kShort;
+  packet.payload = bytes.subspan(packet.payload_at, size_bytes - packet.payload_at - pad - kIcrcBytes);
+  if (pad_bytes(packet.payload.size()) != pad) return ParseError::kLength;
+
+  header.traffic_class = static_cast<std::uint8_t>(first_word >> 20 & 0xff);
+  header.flow_label = first_word & 0xfffff;
+  header.hop_limit = get_big<std::uint8_t>(bytes, kHopLimitAt);
+  std::memcpy(header.from.data(), bytes.data() + kFromAt, header.from.size());
+  std::memcpy(header.to.data(), bytes.data() + kToAt, header.to.size());
+  header.is_solicited = (flags & 0x80) != 0;
+  header.partition = get_big<std::uint16_t>(bytes, kPartitionAt);
+  header.queue_pair = get_big<std::uint32_t, 3>(bytes, kQueuePairAt);
+  header.wants_ack = (static_cast<unsigned>(bytes[kAckAt]) & 0x80) != 0;
+  header.psn = get_big<std::uint32_t, 3>(bytes, kPsnAt);
+  parse_extensions(bytes, header);
+  return ParseError::kNone;
+}
+
+std::uint32_t icrc(std::span<const std::byte> bytes) {
+  std::array<std::byte, kGrhBytes + kBthBytes> head;
+  assert(bytes.size() >= head.size());
+  std::memcpy(head.data(), bytes.data(), head.size());
+  head[kVersionAt] |= std::byte{0x0f};  // the traffic class and, below, the flow label
+  head[kVersionAt + 1] = head[kVersionAt + 2] = head[kVersionAt + 3] = kAllOnes;
+  head[kHopLimitAt] = kAllOnes;
+  head[kVariantAt] = kAllOnes;
+  return crc32(bytes.subspan(head.size()), crc32(head, kMissingRoutingHeader));
+}
+
+bool icrc_is_right(std::span<const std::byte> packet) {
+  const std::uint32_t right = icrc(packet.first(packet.size() - kIcrcBytes));
+  const auto there = packet.last(kIcrcBytes);
+  for (std::size_t i = 0; i < kIcrcBytes; ++i) {
+    if (static_cast<std::uint8_t>(there[i]) != (right >> (8 * i) & 0xff)) return false;
+  }
+  return true;
+}
+
+void seal(std::span<std::byte> packet) {
+  const std::uint32_t right = icrc(packet.first(packet.size() - kIcrcBytes));
+  for (std::size_t i = 0; i < kIcrcBytes; ++i) {
+    packet[packet.size() - kIcrcBytes + i] = static_cast<std::byte>(right >> (8 * i) & 0xff);
+  }
+}
+
+std::size_t packet_bytes(Opcode opcode, std::size_t payload_bytes) {
+  return header_bytes(opcode) + payload_bytes + pad_bytes(payload_bytes) + kIcrcBytes;
+}
+
+std::size_t emit(const Header& header, std::size_t payload_bytes, std::span<std::byte> out) {
+  const std::size_t head_bytes = header_bytes(header.opcode);
+  const std::size_t transport_bytes = packet_bytes(header.opcode, payload_bytes) - kGrhBytes;
+  assert(out.size() >= head_bytes && header.psn <= kPsnMask && header.queue_pair <= kQueuePairMask);
+  put_big(out, kVersionAt, kIpVersion << 28 | std::uint32_t{header.traffic_class} << 20 | header.flow_label);
+  put_big(out, kLengthAt, static_cast<std::uint16_t>(transport_bytes));
+  out[kNextHeaderAt] = kNextHeader;
+  put_big(out, kHopLimitAt, header.hop_limit);
+  std::memcpy(out.data() + kFromAt, header.from.data(), header.from.size());
+  std::memcpy(out.data() + kToAt, header.to.data(), header.to.size());
+
+  out[kOpcodeAt] = static_cast<std::byte>(header.opcode);
+  constexpr unsigned kMigrated = 0x40;  // the state of a connection that has one path
+  out[kFlagsAt] =
+      static_cast<std::byte>((header.is_solicited ? 0x80u : 0u) | kMigrated | pad_bytes(payload_bytes) << 4);
+  put_big(out, kPartitionAt, header.partition);
+  put_big(out, kVariantAt, header.queue_pair);  // the byte before the queue pair's three is reserved, and 0
+  put_big(out, kAckAt, (header.wants_ack ? 0x80000000u : 0u) | header.psn);
+
+  std::size_t at = kGrhBytes + kBthBytes;
+  if (has_reth(header.opcode)) {
+    put_big(out, at, header.address);
+    put_big(out, at + 8, header.key);
+    put_big(out, at + 12, header.length_bytes);
+    at += kRethBytes;
+  }
+  if (has_immediate(header.opcode)) put_big(out, at, header.immediate);
+  if (header.opcode == Opcode::kAcknowledge) {
+    put_big(out, at, std::uint32_t{header.syndrome} << 24 | (header.messages & 0xffffff));
+  }
+  return head_bytes;
+}
+
+void emit_ethernet(std::uint64_t to, std::uint64_t from, std::span<std::byte> out) {
+  put_big<std::uint64_t, 6>(out, 0, to);
+  put_big<std::uint64_t, 6>(out, 6, from);
+  put_big(out, 12, kEtherType);
+}
+
+std::string to_string(const Header& header) {
+  std::string text =
+      fmt::format("{} {} -> {} qp {:#x} psn {}{}", name_of(header.opcode), to_string(header.from), to_string(header.to),
+                  header.queue_pair, header.psn, header.wants_ack ? " wants an answer" : "");
+  if (has_reth(header.opcode)) {
+    text += fmt::format(" {} bytes to {:#x} key {:#x}", header.length_bytes, header.address, header.key);
+  }
+  if (has_immediate(header.opcode)) text += fmt::format(" immediate {:#x}", header.immediate);
+  if (header.opcode == Opcode::kAcknowledge) {
+    text += fmt::format(" syndrome {:#x} after {} messages", header.syndrome, header.messages);
+  }
+  return text;
+}
+
+std::string to_string(const Gid& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < gid.size(); ++i) {
+    text += fmt::format("{}{:02x}", i > 0 && i % 2 == 0 ? ":" : "", gid[i]);
+  }
+  return text;
+}
+
+const char* name_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kWriteFirst: return "write first";
+    case Opcode::kWriteMiddle: return "write middle";
+    case Opcode::kWriteLast: return "write last";
+    case Opcode::kWriteLastImmediate: return "write last with immediate";
+    case Opcode::kWriteOnly: return "write only";
+    case Opcode::kWriteOnlyImmediate: return "write only with immediate";
+    case Opcode::kAcknowledge: return "acknowledge";
+  }
+  return "unknown";
+}
+
+const char* name_of(ParseError error) {
+  switch (error) {
+    case ParseError::kNone: return "none";
+    case ParseError::kShort: return "short";
+    case ParseError::kVersion: return "version";
+    case ParseError::kOpcode: return "opcode";
+    case ParseError::kLength: return "length";
+  }
+  return "unknown";
+}
+
+}  // namespace netfold::wire::roce

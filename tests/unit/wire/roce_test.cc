@@ -1,0 +1,217 @@
+// RoCE v1 packets are what the specification and two captured frames say, and nothing else is taken for one.
+#include "wire/roce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "wire/aggregation_header.h"
+#include "wire/crc32.h"
+
+namespace netfold::wire::roce {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Captured from hardware, without FCS.
+const std::string kWriteOnlyFrame =
+    "7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f000002"
+    "0a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb";
+const std::string kAckFrame =
+    "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f00000200000000000000000000ffff0f000002"
+    "1140ffff0000010900a788c00000000525f0c038";
+
+Bytes from_hex(const std::string& text) {
+  Bytes bytes;
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+Bytes packet_of(const Header& header, std::span<const std::byte> payload) {
+  Bytes bytes(packet_bytes(header.opcode, payload.size()));
+  const std::size_t at = emit(header, payload.size(), bytes);
+  std::copy(payload.begin(), payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  seal(bytes);
+  return bytes;
+}
+
+TEST(Roce, ReadsAndWritesTheGoldenFrames) {
+  for (const std::string& text : {kWriteOnlyFrame, kAckFrame}) {
+    const Bytes frame = from_hex(text);
+    const auto bytes = std::span(frame).subspan(kEthernetBytes);
+    Packet packet;
+    ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
+    EXPECT_TRUE(icrc_is_right(packet.packet));
+    EXPECT_EQ(packet.packet.size(), bytes.size());
+    EXPECT_EQ(packet_of(packet.header, packet.payload), Bytes(bytes.begin(), bytes.end()));
+  }
+}
+
+TEST(Roce, NamesTheFieldsOfTheGoldenFrames) {
+  Packet write, ack;
+  const Bytes write_frame = from_hex(kWriteOnlyFrame), ack_frame = from_hex(kAckFrame);
+  ASSERT_EQ(parse(std::span(write_frame).subspan(kEthernetBytes), write), ParseError::kNone);
+  ASSERT_EQ(parse(std::span(ack_frame).subspan(kEthernetBytes), ack), ParseError::kNone);
+  EXPECT_EQ(write.header.opcode, Opcode::kWriteOnly);
+  EXPECT_EQ(write.header.queue_pair, 0x10au);
+  EXPECT_EQ(write.header.psn, 0xa788bcu);
+  EXPECT_EQ(write.header.address, 0x55d4c0726000u);
+  EXPECT_EQ(write.header.key, 0x47b3u);
+  EXPECT_EQ(write.header.length_bytes, 5u);
+  EXPECT_EQ(write.payload.size(), 5u);
+  EXPECT_TRUE(write.header.wants_ack);
+  EXPECT_EQ(ack.header.psn, 0xa788c0u);
+  EXPECT_EQ(ack.header.syndrome, 0);
+  EXPECT_EQ(ack.header.messages, 5u);
+  EXPECT_THAT(to_string(write.header), testing::HasSubstr("write only"));
+}
+
+TEST(Roce, IcrcIgnoresWhatRoutersChangeAndNothingElse) {
+  Bytes frame = from_hex(kWriteOnlyFrame);
+  const auto packet = std::span(frame).subspan(kEthernetBytes);
+  const std::vector<std::size_t> changeable{1, 2, 3, 7, kGrhBytes + 4};  // and the low nibble of byte 0
+  for (std::size_t at = 0; at < packet.size(); ++at) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      packet[at] ^= static_cast<std::byte>(1u << bit);
+      const bool may = std::count(changeable.begin(), changeable.end(), at) > 0 || (at == 0 && bit < 4);
+      EXPECT_EQ(icrc_is_right(packet), may) << "byte " << at << " bit " << bit;
+      packet[at] ^= static_cast<std::byte>(1u << bit);
+    }
+  }
+}
+
+TEST(Roce, ReadsWhatItWrites) {
+  Prng prng(8915);
+  constexpr std::array kOpcodes{Opcode::kWriteFirst,         Opcode::kWriteMiddle, Opcode::kWriteLast,
+                                Opcode::kWriteLastImmediate, Opcode::kWriteOnly,   Opcode::kWriteOnlyImmediate,
+                                Opcode::kAcknowledge};
+  for (int i = 0; i < 2000; ++i) {
+    Header header;
+    header.opcode = kOpcodes[prng.below(kOpcodes.size())];
+    for (auto* gid : {&header.from, &header.to}) {
+      for (std::uint8_t& byte : *gid) byte = static_cast<std::uint8_t>(prng.next());
+    }
+    header.traffic_class = static_cast<std::uint8_t>(prng.next());
+    header.flow_label = static_cast<std::uint32_t>(prng.below(1 << 20));
+    header.hop_limit = static_cast<std::uint8_t>(prng.next());
+    header.is_solicited = prng.chance(0.5);
+    header.wants_ack = prng.chance(0.5);
+    header.partition = static_cast<std::uint16_t>(prng.next());
+    header.queue_pair = static_cast<std::uint32_t>(prng.below(1 << 24));
+    header.psn = static_cast<std::uint32_t>(prng.below(1 << 24));
+    if (has_reth(header.opcode)) {
+      header.address = prng.next();
+      header.key = static_cast<std::uint32_t>(prng.next());
+      header.length_bytes = static_cast<std::uint32_t>(prng.next());
+    }
+    if (has_immediate(header.opcode)) header.immediate = static_cast<std::uint32_t>(prng.next());
+    if (header.opcode == Opcode::kAcknowledge) {
+      header.syndrome = static_cast<std::uint8_t>(prng.next());
+      header.messages = static_cast<std::uint32_t>(prng.below(1 << 24));
+    }
+    Bytes payload(header.opcode == Opcode::kAcknowledge ? 0 : prng.below(kPathMtu + 1));
+    for (std::byte& byte : payload) byte = static_cast<std::byte>(prng.next());
+    Bytes bytes = packet_of(header, payload);
+    const std::size_t size_bytes = bytes.size();
+    bytes.resize(size_bytes + prng.below(20));  // an Ethernet frame may be padded
+    Packet packet;
+    ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
+    ASSERT_EQ(packet.header, header);
+    ASSERT_EQ(packet.packet.size(), size_bytes);
+    ASSERT_TRUE(icrc_is_right(packet.packet));
+    ASSERT_EQ(Bytes(packet.payload.begin(), packet.payload.end()), payload);
+  }
+}
+
+TEST(Roce, RefusesWhatItCannotRead) {
+  const Bytes right = packet_of({.opcode = Opcode::kWriteFirst}, Bytes(64));
+  const auto read = [](const Bytes& bytes) {
+    Packet packet;
+    return parse(bytes, packet);
+  };
+  ASSERT_EQ(read(right), ParseError::kNone);
+  for (std::size_t size_bytes = 0; size_bytes < right.size(); ++size_bytes) {
+    EXPECT_NE(read(Bytes(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(size_bytes))), ParseError::kNone);
+  }
+  const auto with = [&](std::size_t at, std::uint8_t value) {
+    Bytes bytes = right;
+    bytes[at] = std::byte{value};
+    return read(bytes);
+  };
+  EXPECT_EQ(with(0, 0x40), ParseError::kVersion);
+  EXPECT_EQ(with(6, 0x11), ParseError::kVersion);
+  EXPECT_EQ(with(kGrhBytes, 0x04), ParseError::kOpcode);  // a send
+  EXPECT_EQ(with(5, 0x5f), ParseError::kLength);          // 63 bytes of payload, and no pad
+  EXPECT_EQ(with(4, 0xff), ParseError::kLength);
+  EXPECT_EQ(with(5, 0x08), ParseError::kLength);
+}
+
+TEST(Aggregation, HasTheBytesOfTheDiagram) {
+  const AggregationHeader header{.format = numbers::Format::kBfp,
+                                 .flags = kEndsTensor,
+                                 .job = 0x1234,
+                                 .epoch = 0x5678,
+                                 .rank = 7,
+                                 .block = 16,
+                                 .mantissa = 7,
+                                 .message = 0x9abcdef0,
+                                 .length_bytes = 0x1f000};
+  const auto bytes = emit(header);
+  const Bytes expected = from_hex(
+      "4e4615011234567800071007"
+      "9abcdef00001f000");
+  EXPECT_EQ(Bytes(bytes.begin(), bytes.end()), expected);
+  AggregationHeader read;
+  ASSERT_EQ(parse(bytes, read), AggregationError::kNone);
+  EXPECT_EQ(read, header);
+}
+
+TEST(Aggregation, KnowsItsPackets) {
+  const AggregationHeader full{.length_bytes = static_cast<std::uint32_t>(kMessageRoom)};
+  EXPECT_EQ(full.packets(), 128u);
+  for (std::uint32_t length_bytes = kFirstRoom + 4; length_bytes <= kMessageRoom; length_bytes += 4) {
+    const AggregationHeader header{.length_bytes = length_bytes};
+    std::size_t sum = 0;
+    for (std::uint32_t index = 0; index < header.packets(); ++index) sum += header.payload_bytes(index);
+    ASSERT_EQ(sum, length_bytes);
+    ASSERT_GE(header.packets(), 2u);
+  }
+}
+
+TEST(Aggregation, RefusesWhatHasNoMeaning) {
+  const auto error_of = [](AggregationHeader header) {
+    AggregationHeader read;
+    return parse(emit(header), read);
+  };
+  const AggregationHeader right{.format = numbers::Format::kFp32, .length_bytes = 4096};
+  EXPECT_EQ(error_of(right), AggregationError::kNone);
+  AggregationHeader wrong = right;
+  wrong.flags = 2;
+  EXPECT_EQ(error_of(wrong), AggregationError::kFlags);
+  wrong = right;
+  wrong.block = 16;
+  EXPECT_EQ(error_of(wrong), AggregationError::kShape);
+  wrong = right;
+  wrong.format = numbers::Format::kBfp;
+  EXPECT_EQ(error_of(wrong), AggregationError::kShape);
+  for (const std::size_t length_bytes : {std::size_t{0}, kFirstRoom, std::size_t{4097}, kMessageRoom + 4}) {
+    wrong = right;
+    wrong.length_bytes = static_cast<std::uint32_t>(length_bytes);
+    EXPECT_EQ(error_of(wrong), AggregationError::kLength) << length_bytes;
+  }
+  auto bytes = emit(right);
+  bytes[2] = std::byte{0x1f};
+  AggregationHeader read;
+  EXPECT_EQ(parse(bytes, read), AggregationError::kFormat);
+  bytes[0] = std::byte{0};
+  EXPECT_EQ(parse(bytes, read), AggregationError::kForeign);
+  EXPECT_EQ(parse(std::span(bytes).first(19), read), AggregationError::kForeign);
+}
+
+}  // namespace
+}  // namespace netfold::wire::roce
