@@ -16,7 +16,7 @@ static_assert(kFirstRoom == 1004 && kMessageRoom == 131052 && kWindowPackets == 
 constexpr std::size_t kLengthMultiple = 4;  // so no packet of a message has a pad
 
 AggregationError check(const AggregationHeader& header) {
-  if ((header.flags & ~kEndsTensor) != 0) return AggregationError::kFlags;
+  if ((header.flags & ~(kEndsTensor | kSummed)) != 0) return AggregationError::kFlags;
   if (header.format == numbers::Format::kBfp) {
     if (!numbers::is_valid({header.block, header.mantissa})) return AggregationError::kShape;
   } else if (header.block != 0 || header.mantissa != 0) {
@@ -66,10 +66,23 @@ std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header) {
   return bytes;
 }
 
+void mark_as_sum(std::span<std::byte> packet) {
+  put_big(packet, 0, (get_big<std::uint32_t>(packet, 0) & ~std::uint32_t{0xfffff}) | kSummedFlowLabel);
+  const auto opcode = static_cast<Opcode>(packet[kGrhBytes]);
+  const std::size_t behind_transport = kGrhBytes + kBthBytes;
+  if (opcode == Opcode::kWriteFirst) {
+    packet[behind_transport + kRethBytes + kFlagsAt] |= std::byte{kSummed};
+  } else if (has_immediate(opcode)) {
+    const std::size_t at = behind_transport + (has_reth(opcode) ? kRethBytes : 0);
+    put_big(packet, at, get_big<std::uint32_t>(packet, at) | kSummedImmediate);
+  }
+}
+
 std::string to_string(const AggregationHeader& header) {
   return fmt::format("job {} epoch {} rank {} message {} {} bytes of {}{}", header.job, header.epoch, header.rank,
                      header.message, header.length_bytes, numbers::name_of(header.format),
-                     (header.flags & kEndsTensor) != 0 ? " end of tensor" : "");
+                     (header.flags & kEndsTensor) != 0 ? " end of tensor" : "") +
+         ((header.flags & kSummed) != 0 ? " summed" : "");
 }
 
 const char* name_of(AggregationError error) {

@@ -31,7 +31,16 @@ constexpr std::size_t kMessageRoom = kMessagePackets * kPathMtu - kAggregationBy
 
 enum AggregationFlag : std::uint8_t {
   kEndsTensor = 1,  // workers that disagree on a length find out here
+  kSummed = 2,      // set by the switch: these are sums
 };
+
+// A frame that a switch has not folded looks like one that it has, and must never be taken for one: a switch that does
+// not fold here, or has just lost its memory, forwards it. So the switch marks sums: kSummed in the aggregation header,
+// the flow label of every packet's GRH (which the ICRC leaves out), the highest bit of immediate data.
+constexpr std::uint32_t kSummedFlowLabel = 0x04e46;
+constexpr std::uint32_t kSummedImmediate = 0x80000000;
+// Marks a packet (from its GRH on); its ICRC is then to be written anew.
+void mark_as_sum(std::span<std::byte> packet);
 
 struct AggregationHeader {
   numbers::Format format = numbers::Format::kNone;  // kNone: fp32 or int32, as the switch is set

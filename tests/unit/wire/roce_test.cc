@@ -191,7 +191,7 @@ TEST(Aggregation, RefusesWhatHasNoMeaning) {
   const AggregationHeader right{.format = numbers::Format::kFp32, .length_bytes = 4096};
   EXPECT_EQ(error_of(right), AggregationError::kNone);
   AggregationHeader wrong = right;
-  wrong.flags = 2;
+  wrong.flags = 4;
   EXPECT_EQ(error_of(wrong), AggregationError::kFlags);
   wrong = right;
   wrong.block = 16;

@@ -1,0 +1,144 @@
+#include "frames/roce_dialect.h"
+
+#include <algorithm>
+
+namespace netfold::frames {
+namespace {
+
+namespace roce = wire::roce;
+
+// The most elements that 1024 bytes hold: bfp with a mantissa of two bits takes 3/8 of a byte for each.
+constexpr std::size_t kElementsMax = roce::kPathMtu * 8 / 3;
+constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;
+
+bool is_newer(std::uint16_t epoch, std::uint16_t than) {
+  return static_cast<std::int16_t>(epoch - than) > 0;
+}
+
+}  // namespace
+
+RoceDialect::RoceDialect(const AggregationSettings& settings, RoceOptions options)
+    : settings_(settings), options_(options), folder_(kElementsMax, AggregationConfig::kPortsMax) {
+  jobs_.reserve(options.jobs_max);
+}
+
+Answer RoceDialect::offer(const ParsedFrame& frame, Outbox& outbox) {
+  if (frame.ether_type != kRoceType) return Answer::kNotMine;
+  const RoceVerdict verdict = judge(frame, outbox);
+  verdicts_[static_cast<std::size_t>(verdict)].add(1);
+  switch (verdict) {
+    case RoceVerdict::kForwarded: return Answer::kNotMine;
+    case RoceVerdict::kKept:
+    case RoceVerdict::kFolded:
+    case RoceVerdict::kAnswered: return Answer::kTaken;
+    default: return Answer::kDropped;
+  }
+}
+
+RoceVerdict RoceDialect::judge(const ParsedFrame& parsed, Outbox& outbox) {
+  RoceFrame frame{parsed, {}};
+  switch (roce::parse(parsed.content(), frame.packet)) {
+    case roce::ParseError::kNone: break;
+    case roce::ParseError::kOpcode: return RoceVerdict::kForwarded;
+    default: return RoceVerdict::kMalformed;
+  }
+  switch (frame.packet.header.opcode) {
+    case roce::Opcode::kWriteFirst: {
+      roce::AggregationHeader header;
+      const roce::AggregationError error = roce::parse(frame.packet.payload, header);
+      if (error == roce::AggregationError::kForeign) return RoceVerdict::kForwarded;
+      if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
+      if (error != roce::AggregationError::kNone) return RoceVerdict::kBadHeader;
+      return on_first(frame, header, outbox);
+    }
+    case roce::Opcode::kWriteMiddle:
+    case roce::Opcode::kWriteLast:
+    case roce::Opcode::kWriteLastImmediate: {
+      RoceJob* const job = job_of_connection(frame);
+      if (job == nullptr) return RoceVerdict::kForwarded;
+      if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
+      if (held_frames() >= options_.held_frames_max) return RoceVerdict::kNoRoom;
+      return job->on_later(frame, folder_, outbox);
+    }
+    default: return RoceVerdict::kForwarded;
+  }
+}
+
+RoceVerdict RoceDialect::on_first(const RoceFrame& frame, const roce::AggregationHeader& header, Outbox& outbox) {
+  RoceJob* job = job_named(header.job);
+  if (job == nullptr || is_newer(header.epoch, job->epoch())) {
+    const AggregationConfig config = settings_.of(header.job);
+    if (!config.has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
+    if (job != nullptr) {
+      forget(*job, outbox);
+    } else if (jobs_.size() >= options_.jobs_max) {
+      return RoceVerdict::kNoJob;
+    }
+    jobs_.push_back(std::make_unique<RoceJob>(header.job, header.epoch, config));
+    job = jobs_.back().get();
+    epochs_.add(1);
+  }
+  if (!job->config().has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
+  if (header.epoch != job->epoch()) return RoceVerdict::kStaleEpoch;
+  if (held_frames() >= options_.held_frames_max) return RoceVerdict::kNoRoom;
+  for (const auto& other : jobs_) {  // a connection is one job's
+    if (other.get() == job) continue;
+    other->forget_connection(frame.frame.frame.port, frame.frame.to.number, frame.packet.header.queue_pair);
+  }
+  const std::uint64_t restarts = job->restarts();
+  const RoceVerdict verdict = job->on_first(frame, header, folder_, outbox);
+  restarts_.add(job->restarts() - restarts);
+  return verdict;
+}
+
+RoceJob* RoceDialect::job_of_connection(const RoceFrame& frame) {
+  for (const auto& job : jobs_) {
+    if (job->has_connection(frame.frame.frame.port, frame.frame.to.number, frame.packet.header.queue_pair)) {
+      return job.get();
+    }
+  }
+  return nullptr;
+}
+
+RoceJob* RoceDialect::job_named(std::uint16_t number) {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [=](const auto& job) { return job->job() == number; });
+  return found == jobs_.end() ? nullptr : found->get();
+}
+
+void RoceDialect::forget(RoceJob& gone, Outbox& outbox) {
+  gone.release_all(outbox);
+  std::erase_if(jobs_, [&](const auto& job) { return job.get() == &gone; });
+}
+
+std::size_t RoceDialect::held_frames() const {
+  std::size_t frames = 0;
+  for (const auto& job : jobs_) frames += job->held_frames();
+  return frames;
+}
+
+void RoceDialect::on_time(Nanoseconds now, Outbox& outbox) {
+  if (now - swept_ < kSweepPeriod) return;
+  swept_ = now;
+  for (std::size_t i = jobs_.size(); i-- > 0;) {
+    aged_.add(jobs_[i]->release_old(now - options_.age_max, outbox));
+    if (now - jobs_[i]->last_frame() > options_.idle_max) forget(*jobs_[i], outbox);
+  }
+}
+
+void RoceDialect::drain(Outbox& outbox) {
+  while (!jobs_.empty()) forget(*jobs_.back(), outbox);
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> RoceDialect::counts() const {
+  std::vector<std::pair<std::string, std::uint64_t>> all;
+  for (std::size_t i = 0; i < verdicts_.size(); ++i) {
+    const auto verdict = static_cast<RoceVerdict>(i);
+    all.emplace_back(std::string(is_drop(verdict) ? "drop_" : "") + name_of(verdict), verdicts_[i].get());
+  }
+  all.emplace_back("aged", aged_.get());
+  all.emplace_back("restarted_connections", restarts_.get());
+  all.emplace_back("epochs", epochs_.get());
+  return all;
+}
+
+}  // namespace netfold::frames

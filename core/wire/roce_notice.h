@@ -1,0 +1,39 @@
+// What a RoCE worker is told by the switch itself, beside the connection: whom a packet that it sent again waits for.
+// An Ethernet frame of its own type, which reaches a process with a packet socket and no RDMA NIC. Our own addition.
+//
+//   | Ethernet 14 (type 0x88b5) | magic 2 | ver, kind 1 | 0 | job 2 | epoch 2 | rank 2 | packet 2 | message 4 | padding
+//   |
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace netfold::wire::roce {
+
+constexpr std::uint16_t kNoticeEtherType = 0x88b5;             // IEEE 802: local experiments
+constexpr std::uint64_t kSwitchAddress = 0x02'4e'46'00'00'01;  // locally administered; nobody answers there
+constexpr std::size_t kNoticeBytes = 16;
+constexpr std::size_t kNoticeFrameBytes = 60;  // the shortest frame, without FCS
+
+struct Notice {
+  enum class Kind : std::uint8_t {
+    kWaiting = 0,   // your packet is here; of the ranks whose is not, `rank` has been silent for longest
+    kMismatch = 1,  // your message and that of `rank` differ in format or length
+    kUnknown = 2,   // no message is known that the packet with the PSN `message` belongs to: its first was lost
+  };
+  Kind kind = Kind::kWaiting;
+  std::uint16_t job = 0, epoch = 0, rank = 0;
+  std::uint16_t packet = 0;  // of the message: 0 to 127
+  std::uint32_t message = 0;
+
+  bool operator==(const Notice&) const = default;
+};
+
+// Of the bytes behind the Ethernet header; empty if they are no notice.
+std::optional<Notice> parse_notice(std::span<const std::byte> bytes);
+std::array<std::byte, kNoticeFrameBytes> emit_frame(const Notice& notice, std::uint64_t to);
+
+}  // namespace netfold::wire::roce

@@ -1,0 +1,220 @@
+// The fold of RoCE workers is right however the network misbehaves: frames lost, doubled, reordered and held back at
+// will, sequence numbers that wrap, connections that begin anew. Every case replays from its seed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "protocol/roce_world.h"
+#include "support/plain_fold.h"
+
+namespace netfold::tests {
+namespace {
+
+constexpr Nanoseconds kHour = 3600 * kSecond;
+
+std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
+  std::vector<std::vector<float>> tensors(world, std::vector<float>(count));
+  for (auto& tensor : tensors) {
+    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
+  }
+  return tensors;
+}
+
+engine::AllReduce in_place(std::vector<float>& tensor, numbers::Format format = numbers::Format::kFp32) {
+  return {tensor.data(), tensor.data(), tensor.size(), numbers::ElementType::kFp32, format, false};
+}
+
+struct Case {
+  RoceWorldOptions options;
+  std::size_t tensors = 2;
+  std::size_t count_max = 20000;
+};
+
+// Several tensors of odd sizes in flight at once, in every job; every rank must end with the bits of the plain fold.
+void expect_right_sums(RoceWorld& world, const RoceWorldOptions& options, std::size_t tensor_count,
+                       std::size_t count_max, Prng& prng) {
+  std::vector<std::vector<std::vector<float>>> tensors;
+  std::vector<std::vector<float>> expected;
+  for (std::size_t t = 0; t < tensor_count * options.jobs; ++t) {
+    tensors.push_back(random_tensors(options.world, 1 + prng.below(count_max), prng));
+    expected.push_back(plain_fold(tensors.back(), 0, options.world));
+  }
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::size_t first = t % options.jobs * options.world;
+    for (std::uint16_t rank = 0; rank < options.world; ++rank) world.submit(first + rank, in_place(tensors[t][rank]));
+  }
+  ASSERT_TRUE(world.run(kHour)) << "not done within an hour of virtual time";
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    for (std::uint16_t rank = 0; rank < options.world; ++rank) {
+      ASSERT_EQ(0, std::memcmp(tensors[t][rank].data(), expected[t].data(), expected[t].size() * sizeof(float)))
+          << "tensor " << t << " on rank " << rank;
+    }
+  }
+}
+
+void expect_right_sums(const Case& test) {
+  SCOPED_TRACE(testing::Message() << "seed " << test.options.seed << " world " << test.options.world << " jobs "
+                                  << test.options.jobs);
+  RoceWorld world(test.options);
+  Prng prng(test.options.seed);
+  expect_right_sums(world, test.options, test.tensors, test.count_max, prng);
+  EXPECT_EQ(world.dialect().held_frames(), 0u);
+  EXPECT_EQ(world.pool().in_use(), 0u);
+}
+
+TEST(Roce, FoldsOnACleanNetworkAndSendsEachFrameOnce) {
+  for (const std::uint16_t world : {2, 3, 4, 5, 8, 16}) {
+    RoceWorldOptions options{.world = world, .seed = world};
+    RoceWorld network(options);
+    Prng prng(world);
+    expect_right_sums(network, options, 2, 100000, prng);
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(network.channel(rank).counters()["resent_writes"], 0) << "rank " << rank << " of " << world;
+    }
+    EXPECT_EQ(network.dialect().count(frames::RoceVerdict::kAnswered), 0u);
+  }
+}
+
+TEST(Roce, IsRightWhateverTheNetworkDoes) {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Prng prng(seed);
+    Case test;
+    test.options.seed = seed;
+    test.options.world = static_cast<std::uint16_t>(2 + prng.below(7));
+    test.options.jobs = static_cast<std::uint16_t>(1 + prng.below(2));
+    test.options.window_packets = static_cast<std::uint32_t>(4 + prng.below(509));
+    test.options.first_psn = prng.chance(0.5) ? static_cast<std::uint32_t>(prng.below(1 << 24))
+                                              : 0xffffff - static_cast<std::uint32_t>(prng.below(40));
+    test.count_max = prng.chance(0.2) ? 150000 : 4000;
+    test.options.faults = {.loss = prng.unit() * 0.1,
+                           .duplicate = prng.unit() * 0.1,
+                           .reorder = prng.unit() * 0.2,
+                           .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
+    expect_right_sums(test);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Roce, IsRightAtOnePercentLossWithEightWorkers) {
+  Case test;
+  test.options = {.world = 8, .faults = {.loss = 0.01}, .seed = 8};
+  test.count_max = 300000;
+  expect_right_sums(test);
+}
+
+TEST(Roce, SequenceNumbersWrap) {
+  for (const std::uint32_t first_psn : {0xffffffu, 0xfffffeu, 0xffff80u, 0xfffe01u, 0x7ffff0u}) {
+    expect_right_sums({.options = {.world = 3,
+                                   .first_psn = first_psn,
+                                   .faults = {.loss = 0.03, .duplicate = 0.05, .reorder = 0.05},
+                                   .seed = first_psn},
+                       .count_max = 200000});
+  }
+}
+
+TEST(Roce, EveryFormatGivesTheSameBitsOnEveryRank) {
+  for (const auto format : {numbers::Format::kBfp, numbers::Format::kFp16, numbers::Format::kBf16}) {
+    RoceWorldOptions options{.world = 5, .faults = {.loss = 0.03, .duplicate = 0.03}, .seed = 9};
+    for (const numbers::BfpShape shape : {numbers::BfpShape{16, 7}, {8, 2}, {128, 5}}) {
+      options.bfp = shape;
+      RoceWorld world(options);
+      Prng prng(9);
+      auto tensors = random_tensors(5, 130001, prng);
+      for (std::uint16_t rank = 0; rank < 5; ++rank) world.submit(rank, in_place(tensors[rank], format));
+      ASSERT_TRUE(world.run(kHour));
+      for (std::uint16_t rank = 1; rank < 5; ++rank) {
+        ASSERT_EQ(0, std::memcmp(tensors[0].data(), tensors[rank].data(), tensors[0].size() * sizeof(float)));
+      }
+    }
+  }
+}
+
+TEST(Roce, IntegersWrap) {
+  RoceWorld world({.world = 3, .seed = 3});
+  std::vector<std::vector<std::int32_t>> tensors(3, std::vector<std::int32_t>(40000, 0x7fffffff));
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    world.submit(rank, {tensors[rank].data(), tensors[rank].data(), tensors[rank].size(), numbers::ElementType::kInt32,
+                        numbers::Format::kInt32, false});
+  }
+  ASSERT_TRUE(world.run(kHour));
+  EXPECT_EQ(tensors[2], std::vector<std::int32_t>(40000, static_cast<std::int32_t>(3u * 0x7fffffffu)));
+}
+
+TEST(Roce, AJobBeginsAnewInTheNextEpoch) {
+  RoceWorldOptions options{.world = 4, .faults = {.loss = 0.05, .duplicate = 0.1, .reorder = 0.1}, .seed = 21};
+  RoceWorld world(options);
+  Prng prng(21);
+  for (std::uint16_t epoch = 1; epoch <= 5; ++epoch) {
+    auto tensors = random_tensors(4, 200000, prng);
+    for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(rank, in_place(tensors[rank]));
+    for (std::uint64_t steps = prng.below(40); steps > 0; --steps) world.run(kMicrosecond);
+    world.restart_job(0, static_cast<std::uint16_t>(epoch + 1));  // in the middle
+    expect_right_sums(world, options, 2, 50000, prng);
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+  }
+  EXPECT_EQ(world.pool().in_use(), 0u);
+}
+
+TEST(Roce, AMissingWorkerIsNamedItsPeersBuffersAreFreedAndTensorsAreAsTheyWere) {
+  RoceWorldOptions options{.world = 3, .roce = {.age_max = 2 * kSecond}, .seed = 4};
+  RoceWorld world(options);
+  Prng prng(4);
+  auto tensors = random_tensors(3, 400000, prng);
+  const auto before = tensors;
+  for (std::uint16_t rank = 0; rank < 3; ++rank) world.submit(rank, in_place(tensors[rank]));
+  for (int i = 0; i < 3; ++i) ASSERT_FALSE(world.run(kMicrosecond));
+  world.stop_worker(2);
+  ASSERT_FALSE(world.run(1500 * kMillisecond));
+  EXPECT_GT(world.dialect().held_frames(), 0u);
+  for (const std::size_t rank : {0, 1}) {
+    const auto error = world.stream(rank).overdue(world.time(), kSecond);
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->rank, 2) << error->message;
+    EXPECT_EQ(world.stream(rank).abandon().size(), 1u);
+    EXPECT_EQ(tensors[rank], before[rank]);
+    world.stop_worker(rank);
+  }
+  world.restart_job(0, 2);
+  expect_right_sums(world, options, 2, 50000, prng);
+  EXPECT_EQ(world.pool().in_use(), 0u);
+}
+
+TEST(Roce, WorkersThatDisagreeAreToldBoth) {
+  RoceWorld world({.world = 2, .seed = 5});
+  std::vector<float> a(5000, 1.0f), b(9000, 2.0f);
+  world.submit(0, in_place(a));
+  world.submit(1, in_place(b));
+  EXPECT_FALSE(world.run(kSecond));
+  const auto& error = world.stream(1).failure() ? world.stream(1).failure() : world.stream(0).failure();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code, ErrorCode::kMismatch);
+  EXPECT_THAT(error->message, testing::HasSubstr("rank 1"));
+  EXPECT_THAT(error->message, testing::HasSubstr("rank 0"));
+  EXPECT_GT(world.dialect().count(frames::RoceVerdict::kMismatch), 0u);
+}
+
+// Ports are given to a job while another one folds, and taken away again.
+TEST(Roce, PortsChangeWhileAnotherJobFolds) {
+  RoceWorldOptions options{.world = 4, .jobs = 2, .faults = {.loss = 0.02}, .seed = 6};
+  RoceWorld world(options);
+  Prng prng(6);
+  auto running = random_tensors(4, 300000, prng);
+  const auto expected = plain_fold(running, 0, 4);
+  for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(rank, in_place(running[rank]));
+  for (int i = 0; i < 10; ++i) world.run(kMicrosecond);
+  ASSERT_TRUE(world.settings().set(1, {0xf, true}));   // the other job's ports: wrong ones for a while
+  ASSERT_TRUE(world.settings().set(1, {0xf0, true}));  // and right again
+  world.settings().set({0x3, false});
+  auto other = random_tensors(4, 100000, prng);
+  const auto other_expected = plain_fold(other, 0, 4);
+  for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(4 + rank, in_place(other[rank]));
+  ASSERT_TRUE(world.run(kHour));
+  for (std::uint16_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(0, std::memcmp(running[rank].data(), expected.data(), expected.size() * sizeof(float)));
+    EXPECT_EQ(0, std::memcmp(other[rank].data(), other_expected.data(), other_expected.size() * sizeof(float)));
+  }
+}
+
+}  // namespace
+}  // namespace netfold::tests

@@ -1,0 +1,135 @@
+#include "protocol/roce_world.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace netfold::tests {
+namespace {
+
+constexpr std::uint16_t kSwitchPort = 0, kFirstWorkerPort = 1000;
+
+}  // namespace
+
+RoceWorld::RoceWorld(RoceWorldOptions options)
+    : options_(options), prng_(options.seed), wire_(network_.open(kSwitchPort)) {
+  const std::size_t workers = std::size_t{options.world} * options.jobs;
+  assert(workers <= frames::AggregationConfig::kPortsMax);
+  frames::PipelinePorts all;
+  for (link::PortNumber port = 0; port < workers; ++port) {
+    ports_.push_back(std::make_unique<link::MemoryPort>(pool_, port));
+    all.all.push_back(ports_.back().get());
+    all.receiving.push_back(port);
+  }
+  std::vector<std::unique_ptr<frames::Dialect>> dialects;
+  dialects.push_back(std::make_unique<frames::RoceDialect>(settings_, options.roce));
+  dialect_ = static_cast<frames::RoceDialect*>(dialects.back().get());
+  pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+  workers_.resize(workers);
+  for (std::uint16_t job = 0; job < options.jobs; ++job) {
+    const std::uint32_t ports = ((1u << options.world) - 1) << (job * options.world);
+    [[maybe_unused]] const auto set = settings_.set(job, {ports, true});
+    assert(set);
+    open_job(job, 1);
+  }
+}
+
+void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
+  const std::size_t first = std::size_t{job} * options_.world;
+  for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
+    const auto place = static_cast<std::uint16_t>(kFirstWorkerPort + first + rank);
+    link::Faults faults = options_.faults;
+    faults.seed = prng_.next();
+    auto cable = link::inject_faults(network_.open(place), faults, [this] { return time_; });
+    engine::PacketChannelOptions channel;
+    channel.mac = 0x020000000000 + place;
+    channel.queue_pair = next_queue_pair_;
+    channel.first_psn = rank == 0 ? options_.first_psn : static_cast<std::uint32_t>(prng_.below(1 << 24));
+    channel.key = static_cast<std::uint32_t>(prng_.next());
+    channel.sender.window_packets = options_.window_packets;
+    next_queue_pair_ += 2;
+    Worker& worker = workers_[first + rank];
+    worker.stream.reset();
+    worker.channel = std::make_unique<engine::PacketChannel>(std::move(cable), channel);
+    worker.stream = std::make_unique<engine::RoceStream>(
+        engine::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp}, *worker.channel);
+  }
+  for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
+    const auto& right = workers_[first + (rank + 1) % options_.world].channel->card();
+    const auto& left = workers_[first + (rank + options_.world - 1) % options_.world].channel->card();
+    [[maybe_unused]] const auto connected = workers_[first + rank].channel->connect(right, left);
+    assert(connected);
+  }
+}
+
+void RoceWorld::restart_job(std::uint16_t job, std::uint16_t epoch) {
+  for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
+    Worker& worker = workers_[std::size_t{job} * options_.world + rank];
+    worker.stream->abandon();
+    worker.stream.reset();
+    worker.channel.reset();
+    worker.is_stopped = false;
+  }
+  open_job(job, epoch);
+}
+
+void RoceWorld::submit(std::size_t worker, const engine::AllReduce& request) {
+  workers_[worker].stream->submit(1, request, time_);
+}
+
+bool RoceWorld::is_done() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.is_stopped || worker.stream->is_idle(); });
+}
+
+bool RoceWorld::step_switch() {
+  bool has_moved = false;
+  for (const link::Incoming& frame : wire_->receive(1u << 20)) {
+    ports_[static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)]->arrive(frame.bytes);
+    has_moved = true;
+  }
+  while (pipeline_->pump(time_) > 0) has_moved = true;
+  for (std::size_t port = 0; port < ports_.size(); ++port) {
+    for (const auto& frame : ports_[port]->fetch()) {
+      const link::Outgoing out{{0, static_cast<std::uint16_t>(kFirstWorkerPort + port)}, frame, {}, {}};
+      wire_->send(std::span(&out, 1));
+      has_moved = true;
+    }
+  }
+  return has_moved;
+}
+
+bool RoceWorld::step() {
+  bool has_moved = step_switch();
+  for (Worker& worker : workers_) {
+    if (worker.is_stopped) continue;
+    const std::uint64_t received = worker.channel->link().stats().received_packets;
+    const std::uint64_t sent = worker.channel->link().stats().sent_packets;
+    [[maybe_unused]] const auto pumped = worker.channel->pump(time_);
+    assert(pumped);
+    while (worker.stream->step(time_)) {
+      if (!worker.channel->pump(time_)) return has_moved;
+    }
+    has_moved |= worker.channel->link().stats().received_packets != received ||
+                 worker.channel->link().stats().sent_packets != sent;
+  }
+  return has_moved;
+}
+
+bool RoceWorld::run(Nanoseconds limit) {
+  const Nanoseconds end = time_ + limit;
+  while (!is_done()) {
+    if (time_ >= end) return false;
+    if (step()) {
+      time_ += kMicrosecond;
+      continue;
+    }
+    Nanoseconds deadline = time_ + kMillisecond;
+    for (const Worker& worker : workers_) {
+      if (!worker.is_stopped) deadline = std::min(deadline, worker.channel->deadline());
+    }
+    time_ = std::max(time_ + kMicrosecond, deadline);
+  }
+  return true;
+}
+
+}  // namespace netfold::tests
