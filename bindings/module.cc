@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   bind_host_group(module);
   bind_agent(module);
   bind_schedule(module);
+  bind_frames(module);
   bind_sim(module);
   bind_packets(module);
 }

@@ -13,7 +13,7 @@ namespace netfold::link {
 namespace {
 
 constexpr std::uint32_t kPcapMagicNanoseconds = 0xa1b23c4d;
-constexpr std::uint32_t kLinkTypeRawIp = 101;
+enum class LinkType : std::uint32_t { kEthernet = 1, kRawIp = 101 };
 constexpr std::size_t kIpUdpBytes = 28;
 
 void put16(std::span<std::byte> bytes, std::size_t at, std::size_t value) {
@@ -48,14 +48,14 @@ std::array<std::byte, kIpUdpBytes> ip_udp_header(Address from, Address to, std::
 
 class PcapWriter final : public Link {
  public:
-  PcapWriter(std::unique_ptr<Link> inner, std::FILE* file, Address local)
-      : inner_(std::move(inner)), file_(file), local_(local) {
+  PcapWriter(std::unique_ptr<Link> inner, std::FILE* file, LinkType type, Address local)
+      : inner_(std::move(inner)), file_(file), type_(type), local_(local) {
     local_.port = inner_->local_address().port;
-    struct {
+    const struct {
       std::uint32_t magic = kPcapMagicNanoseconds;
       std::uint16_t major = 2, minor = 4;
-      std::uint32_t zone = 0, accuracy = 0, longest = 65535, type = kLinkTypeRawIp;
-    } const header;
+      std::uint32_t zone = 0, accuracy = 0, longest = 65535, link_type;
+    } header{.link_type = static_cast<std::uint32_t>(type)};
     put(&header, sizeof header);
   }
   ~PcapWriter() override {
@@ -83,15 +83,16 @@ class PcapWriter final : public Link {
  private:
   void write(Address from, Address to, const std::array<std::span<const std::byte>, 3>& pieces) {
     if (file_ == nullptr) return;
+    const std::size_t head_bytes = type_ == LinkType::kRawIp ? kIpUdpBytes : 0;
     std::size_t payload_bytes = 0;
     for (const auto piece : pieces) payload_bytes += piece.size();
     const auto time = std::chrono::system_clock::now().time_since_epoch().count();
-    const auto length = static_cast<std::uint32_t>(kIpUdpBytes + payload_bytes);
+    const auto length = static_cast<std::uint32_t>(head_bytes + payload_bytes);
     const std::array<std::uint32_t, 4> record{static_cast<std::uint32_t>(time / kSecond),
                                               static_cast<std::uint32_t>(time % kSecond), length, length};
     put(record.data(), sizeof record);
     const auto header = ip_udp_header(from, to, payload_bytes);
-    put(header.data(), header.size());
+    put(header.data(), head_bytes);
     for (const auto piece : pieces) put(piece.data(), piece.size());
   }
 
@@ -104,17 +105,27 @@ class PcapWriter final : public Link {
 
   std::unique_ptr<Link> inner_;
   std::FILE* file_;
+  LinkType type_;
   Address local_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Link>> capture(std::unique_ptr<Link> inner, const std::string& path, Address local) {
+Result<std::unique_ptr<Link>> write_to(const std::string& path, std::unique_ptr<Link> inner, LinkType type,
+                                       Address local) {
   std::FILE* const file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) {
     return fail(ErrorCode::kSystem, fmt::format("cannot write the capture file {}: {}", path, std::strerror(errno)));
   }
-  return std::make_unique<PcapWriter>(std::move(inner), file, local);
+  return std::make_unique<PcapWriter>(std::move(inner), file, type, local);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> capture(std::unique_ptr<Link> inner, const std::string& path, Address local) {
+  return write_to(path, std::move(inner), LinkType::kRawIp, local);
+}
+
+Result<std::unique_ptr<Link>> capture_frames(std::unique_ptr<Link> inner, const std::string& path) {
+  return write_to(path, std::move(inner), LinkType::kEthernet, {});
 }
 
 }  // namespace netfold::link

@@ -38,6 +38,7 @@ class RoceStream {
   // that the channel should be pumped again.
   bool step(Nanoseconds now);
   bool is_idle() const { return operations_.empty(); }
+  bool is_acknowledged() const { return channel_.acknowledged() == posted_; }
 
   std::vector<Ticket> take_finished() { return std::exchange(finished_, {}); }
   // Puts every unfinished tensor back as it was and returns their tickets, oldest first.

@@ -1,0 +1,231 @@
+// The switch of frames for Python: one at interfaces of the kernel, one that is fed raw frames by hand, RoCE workers.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/kernel_switch.h"
+#include "engine/roce/roce_client.h"
+#include "engine_calls.h"
+#include "frames/pcie_dialect.h"
+#include "frames/pipeline.h"
+#include "frames/roce_dialect.h"
+#include "link/frame_memory.h"
+#include "module.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+namespace netfold {
+namespace {
+
+using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+nb::dict to_dict(const Counts& counts) {
+  nb::dict result;
+  for (const auto& [name, count] : counts) result[name.c_str()] = count;
+  return result;
+}
+
+frames::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is_float) {
+  frames::AggregationConfig config{0, is_float};
+  for (const int port : ports) {
+    if (port < 0 || port >= static_cast<int>(frames::AggregationConfig::kPortsMax)) {
+      throw nb::value_error("ports that fold are numbered 0 to 25");
+    }
+    config.ports |= 1u << port;
+  }
+  if (config.ports == 0) throw nb::value_error("at least one port must fold");
+  return config;
+}
+
+// A switch over ports in memory: a frame in, frames out, time by hand. What hardware is compared with.
+class FramePipeline {
+ public:
+  FramePipeline(int ports, double age_s) {
+    if (ports < 1 || ports > static_cast<int>(frames::AggregationConfig::kPortsMax)) {
+      throw nb::value_error("1 to 26 ports");
+    }
+    settings_.set({(1u << ports) - 1, true});
+    frames::PipelinePorts all;
+    for (int number = 0; number < ports; ++number) {
+      ports_.push_back(std::make_unique<link::MemoryPort>(pool_, static_cast<link::PortNumber>(number)));
+      all.all.push_back(ports_.back().get());
+      all.receiving.push_back(static_cast<link::PortNumber>(number));
+    }
+    std::vector<std::unique_ptr<frames::Dialect>> dialects;
+    dialects.push_back(
+        std::make_unique<frames::RoceDialect>(settings_, frames::RoceOptions{.age_max = from_seconds(age_s)}));
+    dialects.push_back(std::make_unique<frames::PcieDialect>());
+    pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+  }
+
+  std::vector<std::tuple<int, nb::bytes>> offer(int port, const nb::bytes& frame, double time_s) {
+    if (port < 0 || port >= static_cast<int>(ports_.size())) throw nb::index_error("no such port");
+    const auto* const bytes = reinterpret_cast<const std::byte*>(frame.c_str());
+    ports_[static_cast<std::size_t>(port)]->arrive({bytes, frame.size()});
+    return pump(time_s);
+  }
+  std::vector<std::tuple<int, nb::bytes>> pump(double time_s) {
+    while (pipeline_->pump(from_seconds(time_s)) > 0) {
+    }
+    std::vector<std::tuple<int, nb::bytes>> out;
+    for (std::size_t port = 0; port < ports_.size(); ++port) {
+      for (const auto& frame : ports_[port]->fetch()) {
+        out.emplace_back(static_cast<int>(port), nb::bytes(frame.data(), frame.size()));
+      }
+    }
+    return out;
+  }
+  void configure(const std::vector<int>& ports, bool is_float, int job) {
+    const frames::AggregationConfig config = config_of_ports(ports, is_float);
+    if (job < 0) return settings_.set(config);
+    if (const auto set = settings_.set(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
+  }
+  std::tuple<std::uint32_t, std::uint32_t> registers() const {
+    const auto registers = frames::registers_of(settings_.defaults());
+    return {registers.mode, registers.port_cfg};
+  }
+  void set_registers(std::uint32_t mode, std::uint32_t port_cfg) {
+    const auto config = frames::config_of({mode, port_cfg});
+    if (!config) raise(config.error());
+    settings_.set(*config);
+  }
+  nb::dict counts() const {
+    Counts all;
+    for (const auto& dialect : pipeline_->dialects()) {
+      for (const auto& [name, count] : dialect->counts()) {
+        all.emplace_back(std::string(dialect->name()) + "_" + name, count);
+      }
+    }
+    all.emplace_back("buffers_in_use", pool_.in_use());
+    return to_dict(all);
+  }
+
+ private:
+  link::MemoryPool pool_;
+  frames::AggregationSettings settings_;
+  frames::MacTable addresses_;
+  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
+  std::unique_ptr<frames::Pipeline> pipeline_;
+};
+
+class PyFrameSwitch {
+ public:
+  PyFrameSwitch(const std::vector<std::string>& interfaces, const std::vector<int>& ports, bool is_float) {
+    std::vector<int> all = ports;
+    if (all.empty()) {
+      for (std::size_t port = 0; port < interfaces.size(); ++port) all.push_back(static_cast<int>(port));
+    }
+    auto opened = engine::KernelSwitch::open(interfaces, config_of_ports(all, is_float));
+    if (!opened) raise(opened.error());
+    switch_ = std::move(*opened);
+  }
+  void configure(const std::vector<int>& ports, bool is_float, int job) {
+    const frames::AggregationConfig config = config_of_ports(ports, is_float);
+    if (job < 0) return running().settings().set(config);
+    if (const auto set = running().settings().set(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
+  }
+  nb::dict counts() { return to_dict(running().counts()); }
+  void close() {
+    const nb::gil_scoped_release release;
+    switch_.reset();
+  }
+
+ private:
+  engine::KernelSwitch& running() {
+    if (!switch_) throw nb::value_error("the switch is closed");
+    return *switch_;
+  }
+
+  std::unique_ptr<engine::KernelSwitch> switch_;
+};
+
+class PyRoceClient : public EngineCalls<engine::RoceClient> {
+ public:
+  using EngineCalls::EngineCalls;
+};
+
+void bind_pipeline(nb::module_& module) {
+  nb::class_<FramePipeline>(
+      module, "FramePipeline",
+      "A switch that folds frames, over ports in memory: raw Ethernet frames in and out, and time "
+      "as it is told. Deterministic: the same frames at the same times give the same frames.")
+      .def(nb::init<int, double>(), "ports"_a, nb::kw_only(), "age_s"_a = 10.0,
+           "All ports fold, in fp32 where a message does not say. age_s: how long a contribution waits for the others.")
+      .def("offer", &FramePipeline::offer, "port"_a, "frame"_a, "time_s"_a = 0.0,
+           "A frame (without FCS) comes in at a port; returns what goes out: (port, frame), by port.")
+      .def("pump", &FramePipeline::pump, "time_s"_a, "Time goes on though nothing comes.")
+      .def("configure", &FramePipeline::configure, "ports"_a, nb::kw_only(), "is_float"_a = true, "job"_a = -1,
+           "Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.")
+      .def_prop_ro("registers", &FramePipeline::registers, "(AGG_MODE, AGG_PORT_CFG).")
+      .def("set_registers", &FramePipeline::set_registers, "agg_mode"_a, "agg_port_cfg"_a,
+           "The same, written; NetfoldError if they contradict themselves.")
+      .def("counts", &FramePipeline::counts, "Counters by name; drops as drop_<reason>.");
+}
+
+void bind_frame_switch(nb::module_& module) {
+  nb::class_<PyFrameSwitch>(module, "FrameSwitch",
+                            "A switch that folds frames between interfaces of this machine (RoCE v1, PCIe over "
+                            "Ethernet), on a thread of its own; needs CAP_NET_RAW.")
+      .def(nb::init<const std::vector<std::string>&, const std::vector<int>&, bool>(), "interfaces"_a, nb::kw_only(),
+           "ports"_a = std::vector<int>{}, "is_float"_a = true,
+           "Port numbers are places in `interfaces`; those in `ports` fold (empty: all).")
+      .def("configure", &PyFrameSwitch::configure, "ports"_a, nb::kw_only(), "is_float"_a = true, "job"_a = -1,
+           "Which ports fold, from the next epoch of `job` (-1: of all jobs without an exception) on.")
+      .def("counts", &PyFrameSwitch::counts, "Counters by name.")
+      .def("close", &PyFrameSwitch::close, "Stops; idempotent.");
+}
+
+void bind_roce_client(nb::module_& module) {
+  nb::class_<PyRoceClient> bound(module, "RoceClient",
+                                 "A worker that all-reduces over RoCE v1 through a folding switch.");
+  bound
+      .def(
+          "__init__",
+          [](PyRoceClient* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
+             std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window, std::uint32_t first_psn,
+             int block, int mantissa, const std::string& faults, const std::string& pcap, int core) {
+            engine::RoceClientOptions options;
+            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
+            options.device = device;
+            options.uses_verbs = verbs;
+            options.first_psn = first_psn;
+            options.timeout_s = timeout_s;
+            options.window_packets = window;
+            options.faults = faults;
+            options.pcap_path = pcap;
+            options.core = core;
+            auto opened = engine::RoceClient::open(std::move(options));
+            if (!opened) raise(opened.error());
+            new (self) PyRoceClient(std::move(*opened));
+          },
+          "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
+          "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = 0, "block"_a = 16, "mantissa"_a = 7, "faults"_a = "",
+          "pcap"_a = "", "core"_a = -1,
+          "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
+          "at most 512.\nRaises NetfoldError.")
+      .def_prop_ro(
+          "card", [](const PyRoceClient& self) { return self.engine().card(); },
+          "What the others must know of this worker, as text.")
+      .def(
+          "connect",
+          [](PyRoceClient& self, const std::vector<std::string>& cards) {
+            without_lock([&] { return self.engine().connect(cards); });
+          },
+          "cards"_a, "The cards of all ranks, by rank; once, before the first all_reduce.");
+  bind_all_reduce(bound);
+  bind_waiting(bound, "Packets, retransmissions and reasons, of this worker.");
+}
+
+}  // namespace
+}  // namespace netfold
+
+void bind_frames(nb::module_& module) {
+  netfold::bind_pipeline(module);
+  netfold::bind_frame_switch(module);
+  netfold::bind_roce_client(module);
+}

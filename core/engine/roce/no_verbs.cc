@@ -1,0 +1,12 @@
+#include "engine/roce/verbs_channel.h"
+
+namespace netfold::engine {
+
+Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string&) {
+  return fail(
+      ErrorCode::kSystem,
+      "this build has no libibverbs: install it (Debian: libibverbs-dev) and build again, or go through a packet "
+      "socket");
+}
+
+}  // namespace netfold::engine

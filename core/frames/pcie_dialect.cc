@@ -1,0 +1,180 @@
+#include "frames/pcie_dialect.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "wire/bytes.h"
+#include "wire/roce_notice.h"
+
+namespace netfold::frames {
+namespace {
+
+namespace pcie = wire::pcie;
+
+constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;
+constexpr std::size_t kChunkAt = 14;  // in the cover; wire/pcie.h
+
+std::int32_t distance(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b);
+}
+
+std::uint64_t all_ranks(std::uint16_t world) {
+  return world == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << world) - 1;
+}
+
+}  // namespace
+
+const char* name_of(PcieVerdict verdict) {
+  constexpr std::array<const char*, static_cast<std::size_t>(PcieVerdict::kCount)> names{
+      "kept",  "folded",   "answered", "duplicate", "sum",  "malformed",
+      "epoch", "mismatch", "stale",    "ahead",     "jobs", "buffers"};
+  return verdict < PcieVerdict::kCount ? names[static_cast<std::size_t>(verdict)] : "unknown";
+}
+
+PcieDialect::Job::Job(const pcie::Write& first, MacAddress its_host, const PcieOptions& options)
+    : number(first.job),
+      epoch(first.epoch),
+      world(first.world),
+      format(first.format),
+      host(its_host),
+      slots(options.slots),
+      data(std::size_t{options.slots} * first.world * pcie::kDataBytes),
+      sums(std::size_t{options.slots} * pcie::kDataBytes) {}
+
+PcieDialect::PcieDialect(PcieOptions options)
+    : options_(options), folder_(pcie::kElements, options.world_max), fold_inputs_(options.world_max) {
+  assert(std::has_single_bit(options.slots) && options.world_max <= 64);
+}
+
+std::uint16_t PcieDialect::thread_of(const ParsedFrame& frame, std::uint16_t threads) const {
+  const auto content = frame.content();
+  if (content.size() < pcie::kPacketBytes) return 0;
+  return static_cast<std::uint16_t>(wire::get_big<std::uint32_t>(content, kChunkAt) % threads);
+}
+
+Answer PcieDialect::offer(const ParsedFrame& frame, Outbox& outbox) {
+  if (frame.ether_type != pcie::kEtherType) return Answer::kNotMine;
+  const PcieVerdict verdict = judge(frame, outbox);
+  verdicts_[static_cast<std::size_t>(verdict)].add(1);
+  return verdict == PcieVerdict::kMalformed ? Answer::kDropped : Answer::kForward;
+}
+
+PcieVerdict PcieDialect::judge(const ParsedFrame& frame, Outbox& outbox) {
+  pcie::Write write;
+  std::span<const std::byte> data;
+  if (pcie::parse(frame.content(), write, data) != pcie::ParseError::kNone) return PcieVerdict::kMalformed;
+  if (write.kind == pcie::Kind::kSum) return PcieVerdict::kSum;
+  PcieVerdict refusal = PcieVerdict::kNoJob;
+  Job* const job = job_of(write, frame.to, refusal);
+  if (job == nullptr) return refusal;
+  job->last_write = outbox.now();
+  return contribute(*job, write, data, outbox);
+}
+
+PcieDialect::Job* PcieDialect::job_of(const pcie::Write& write, MacAddress host, PcieVerdict& refusal) {
+  const auto found =
+      std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) { return job->number == write.job; });
+  if (found != jobs_.end()) {
+    Job& job = **found;
+    if (job.epoch == write.epoch) {
+      const bool agrees = job.world == write.world && job.format == write.format && job.host == host;
+      if (!agrees) refusal = PcieVerdict::kMismatch;
+      return agrees ? &job : nullptr;
+    }
+    if (static_cast<std::int16_t>(write.epoch - job.epoch) < 0) {
+      refusal = PcieVerdict::kStaleEpoch;
+      return nullptr;
+    }
+    jobs_.erase(found);
+  }
+  if (jobs_.size() >= options_.jobs_max || write.world > options_.world_max) return nullptr;
+  jobs_.push_back(std::make_unique<Job>(write, host, options_));
+  return jobs_.back().get();
+}
+
+PcieVerdict PcieDialect::contribute(Job& job, const pcie::Write& write, std::span<const std::byte> data,
+                                    Outbox& outbox) {
+  const std::uint32_t index = write.chunk & (options_.slots - 1);
+  Slot& slot = job.slots[index];
+  if (slot.has_sum && slot.sum_of == write.chunk) {
+    return deliver(job, index, outbox) ? PcieVerdict::kAnswered : PcieVerdict::kNoBuffer;
+  }
+  if (slot.has_sum && distance(write.chunk, slot.sum_of) < 0) return PcieVerdict::kStale;
+  if (slot.arrived != 0 && slot.chunk != write.chunk) {
+    return distance(write.chunk, slot.chunk) < 0 ? PcieVerdict::kStale : PcieVerdict::kAhead;
+  }
+  const std::uint64_t rank = std::uint64_t{1} << write.rank;
+  if ((slot.arrived & rank) != 0) return PcieVerdict::kDuplicate;
+  if (slot.arrived == 0) {
+    slot.chunk = write.chunk;
+    slot.first_at = outbox.now();
+    slot.sum_address = write.sum_address;
+  } else if (slot.sum_address != write.sum_address) {
+    return PcieVerdict::kMismatch;
+  }
+  std::byte* const gathered = job.data.data() + std::size_t{index} * job.world * pcie::kDataBytes;
+  std::memcpy(gathered + write.rank * pcie::kDataBytes, data.data(), pcie::kDataBytes);
+  slot.arrived |= rank;
+  if (slot.arrived != all_ranks(job.world)) return PcieVerdict::kKept;
+
+  for (std::size_t each = 0; each < job.world; ++each) fold_inputs_[each] = gathered + each * pcie::kDataBytes;
+  folder_.fold({job.format}, std::span(fold_inputs_).first(job.world), pcie::kElements,
+               job.sums.data() + index * pcie::kDataBytes);
+  slot.arrived = 0;
+  slot.has_sum = true;
+  slot.sum_of = write.chunk;
+  return deliver(job, index, outbox) ? PcieVerdict::kFolded : PcieVerdict::kNoBuffer;
+}
+
+bool PcieDialect::deliver(Job& job, std::uint32_t index, Outbox& outbox) {
+  link::Frame frame = outbox.pool().allocate();
+  if (frame.buffer == nullptr) return false;  // a write that comes again will ask for it
+  const Slot& slot = job.slots[index];
+  job.host.write(frame.bytes);
+  MacAddress{wire::roce::kSwitchAddress}.write(frame.bytes + MacAddress::kBytes);
+  write_u16(frame.bytes + 2 * MacAddress::kBytes, pcie::kEtherType);
+  pcie::Write sum;
+  sum.kind = pcie::Kind::kSum;
+  sum.format = job.format;
+  sum.job = job.number;
+  sum.epoch = job.epoch;
+  sum.rank = pcie::kSwitchRank;
+  sum.world = job.world;
+  sum.sequence = job.sequence++;
+  sum.chunk = slot.sum_of;
+  sum.sum_address = sum.address = slot.sum_address;
+  const auto data = pcie::emit(sum, {frame.bytes + pcie::kEthernetBytes, pcie::kPacketBytes});
+  std::memcpy(data.data(), job.sums.data() + index * pcie::kDataBytes, pcie::kDataBytes);
+  frame.size_bytes = pcie::kFrameBytes;
+  frame.port = link::kNoPort;
+  outbox.forward(job.host, frame);
+  return true;
+}
+
+void PcieDialect::on_time(Nanoseconds now, Outbox&) {
+  if (now - swept_ < kSweepPeriod) return;
+  swept_ = now;
+  std::erase_if(jobs_, [&](const auto& job) { return now - job->last_write > options_.idle_max; });
+  for (const auto& job : jobs_) {
+    for (Slot& slot : job->slots) {
+      if (slot.arrived == 0 || now - slot.first_at < options_.age_max) continue;
+      slot.arrived = 0;
+      aged_.add(1);
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> PcieDialect::counts() const {
+  std::vector<std::pair<std::string, std::uint64_t>> all;
+  for (std::size_t i = 0; i < verdicts_.size(); ++i) {
+    const auto verdict = static_cast<PcieVerdict>(i);
+    const bool is_unfolded = verdict >= PcieVerdict::kMalformed;
+    all.emplace_back(std::string(is_unfolded ? "drop_" : "") + name_of(verdict), verdicts_[i].get());
+  }
+  all.emplace_back("aged", aged_.get());
+  return all;
+}
+
+}  // namespace netfold::frames

@@ -1,0 +1,101 @@
+// PCIe over Ethernet as a dialect: every write goes on to its host unmodified, as the bridges' own reliability wants
+// it, and the switch folds what passes. The sum is delivered to the host as one more write.
+//
+// Each write names its chunk; a job has kSlots of them at a time, chunk c in slot c mod kSlots. A slot gathers one
+// chunk, known by its number, in a copy of each worker's 128 bytes. The sum of the slot's last chunk is kept: a write
+// that comes again because its host missed something is answered with the sum as well. What cannot be folded (a worker
+// runs further ahead than the slots reach, or a frame is damaged) still reaches the host, which can add it up itself:
+// nothing is lost but the saving, and it is counted. Source: dpdk-switch, section 4.2.2 (case 2).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/counter.h"
+#include "frames/dialect.h"
+#include "numbers/fold.h"
+#include "wire/pcie.h"
+
+namespace netfold::frames {
+
+struct PcieOptions {
+  std::size_t jobs_max = 8;
+  std::uint32_t slots = 1024;  // a power of two
+  std::uint16_t world_max = 64;
+  Nanoseconds age_max = 10 * kSecond;    // a chunk that has waited so long is given up
+  Nanoseconds idle_max = 120 * kSecond;  // a job that sends nothing for so long is forgotten
+};
+
+// What became of a write. All but kMalformed go on to the host.
+enum class PcieVerdict : std::uint8_t {
+  kKept,
+  kFolded,     // the write that completed its chunk
+  kAnswered,   // it came again: the kept sum was delivered again
+  kDuplicate,  // it came again, and others are missing
+  kSum,        // another switch's: passes
+  kMalformed,
+  kStaleEpoch,
+  kMismatch,  // workers disagree about world, format, host or sum address
+  kStale,     // the slot has gone on
+  kAhead,     // the slot still gathers an earlier chunk
+  kNoJob,     // too many jobs, or too many workers in one
+  kNoBuffer,  // none for the sum
+  kCount,
+};
+const char* name_of(PcieVerdict verdict);
+
+class PcieDialect final : public Dialect {
+ public:
+  explicit PcieDialect(PcieOptions options = {});
+
+  Answer offer(const ParsedFrame& frame, Outbox& outbox) override;
+  void on_time(Nanoseconds now, Outbox& outbox) override;
+  bool recognises(const ParsedFrame& frame) const override { return frame.ether_type == wire::pcie::kEtherType; }
+  // Chunks of one host are shared out; every thread has slots of its own for those that are its.
+  std::uint16_t thread_of(const ParsedFrame& frame, std::uint16_t threads) const override;
+  void drain(Outbox&) override { jobs_.clear(); }
+  const char* name() const override { return "pcie"; }
+  std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
+  std::uint64_t count(PcieVerdict verdict) const { return verdicts_[static_cast<std::size_t>(verdict)].get(); }
+
+ private:
+  struct Slot {
+    std::uint64_t arrived = 0;  // ranks
+    std::uint32_t chunk = 0;    // that is gathered, if any rank has arrived
+    std::uint32_t sum_of = 0;   // chunk
+    bool has_sum = false;
+    std::uint64_t sum_address = 0;
+    Nanoseconds first_at = 0;
+  };
+  struct Job {
+    Job(const wire::pcie::Write& first, MacAddress host, const PcieOptions& options);
+
+    std::uint16_t number, epoch, world;
+    numbers::Format format;
+    MacAddress host;
+    std::uint32_t sequence = 0;  // of the sums
+    Nanoseconds last_write = 0;
+    std::vector<Slot> slots;
+    std::vector<std::byte> data;  // slots x world x 128 bytes
+    std::vector<std::byte> sums;  // slots x 128 bytes
+  };
+
+  PcieVerdict judge(const ParsedFrame& frame, Outbox& outbox);
+  PcieVerdict contribute(Job& job, const wire::pcie::Write& write, std::span<const std::byte> data, Outbox& outbox);
+  bool deliver(Job& job, std::uint32_t index, Outbox& outbox);
+  Job* job_of(const wire::pcie::Write& write, MacAddress host, PcieVerdict& verdict);
+
+  PcieOptions options_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+  numbers::Folder folder_;
+  std::vector<const std::byte*> fold_inputs_;
+  Nanoseconds swept_ = 0;
+  std::array<Counter, static_cast<std::size_t>(PcieVerdict::kCount)> verdicts_;
+  Counter aged_;
+};
+
+}  // namespace netfold::frames

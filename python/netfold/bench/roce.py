@@ -1,0 +1,199 @@
+"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE v1, through a switch of frames on emulated links."""
+
+from __future__ import annotations
+
+import json as json_module
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from netfold.bench.screen import progress_bar
+from netfold.bench.screen import show as show_results
+from netfold.lab import names, processes
+from netfold.lab.cables import Cables
+from netfold.lab.errors import LabError, UsageError
+from netfold.lab.guard import sentences
+
+ELEMENT_BYTES = 4
+SUMMED = ("sent_writes", "resent_writes", "naks", "timeouts", "duplicate_writes", "writes_not_summed", "bad_icrcs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    workers: int = 8
+    size_bytes: int = 4 << 20
+    format: str = "fp32"
+    loss: float = 0.0
+    rate_mbit_s: float = 0.0
+    window: int = 128
+    repeat: int = 3
+    seed: int = 1
+    timeout_s: float = 60.0
+
+    @property
+    def count(self) -> int:
+        """Elements of a tensor."""
+        return self.size_bytes // ELEMENT_BYTES
+
+    def check(self) -> None:
+        """Raises UsageError where it makes no sense."""
+        if not 2 <= self.workers <= 26:
+            raise UsageError(f"--workers is 2 to 26, not {self.workers}: they write to each other in a ring")
+        if self.count < 1 or self.size_bytes % ELEMENT_BYTES:
+            raise UsageError(f"--size-bytes is a multiple of {ELEMENT_BYTES}, not {self.size_bytes}")
+        if self.format not in ("fp32", "int32", "bfp", "fp16", "bf16"):
+            raise UsageError(f"--format is fp32, bfp, fp16, bf16 or int32, not {self.format}")
+        if not 0 <= self.loss < 0.5:
+            raise UsageError(f"--loss is a probability below 0.5, not {self.loss}")
+
+
+class Process:
+    """A worker or the switch in its namespace, spoken to line by line."""
+
+    def __init__(self, kind: str, namespace: str, options: dict[str, Any], log: Path, timeout_s: float) -> None:
+        module = [sys.executable, "-m", "netfold.bench.workers.roce", kind, json_module.dumps(options)]
+        enter = ["ip", "netns", "exec", namespace]
+        self._name, self._log, self._timeout_s = kind, log, timeout_s
+        with log.open("wb") as errors:
+            self.child = subprocess.Popen(
+                [*enter, *module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+
+    def tell(self, value: Any) -> None:
+        """One line to it."""
+        assert self.child.stdin
+        try:
+            print(json_module.dumps(value), file=self.child.stdin, flush=True)
+        except BrokenPipeError:
+            self._fail()
+
+    def hear(self) -> Any:
+        """The next line from it; it is ended if there is none in time."""
+        assert self.child.stdout
+        timer = threading.Timer(self._timeout_s, self.child.kill)
+        timer.start()
+        try:
+            line = self.child.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            self._fail()
+        return json_module.loads(line)
+
+    def _fail(self) -> None:
+        self.child.wait(self._timeout_s)
+        last = self._log.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+        raise LabError(f"the {self._name} ended: {last[0]}")
+
+    def end(self) -> None:
+        """Let it finish by itself; bounded."""
+        assert self.child.stdin
+        self.child.stdin.close()
+
+
+def expected_sum(plan: Plan) -> np.ndarray:
+    """What every rank must end with, folded in software."""
+    import netfold
+    from netfold.bench.workers.roce import elements
+
+    dtype = "int32" if plan.format == "int32" else "fp32"
+    return netfold.fold([elements(plan.seed, rank, plan.count, dtype) for rank in range(plan.workers)], plan.format)
+
+
+def start(plan: Plan, cables: Cables, folder: Path, pcap: Path | None) -> tuple[Process, list[Process]]:
+    """The switch and the workers, connected to each other. What was started is the cables' to end."""
+    limit_s = plan.timeout_s + 10
+    switch = Process("switch", cables.fabric, {"interfaces": cables.ports}, folder / "switch.log", limit_s)
+    switch.hear()
+    workers = []
+    for rank in range(plan.workers):
+        client: dict[str, Any] = {"timeout_s": plan.timeout_s, "window": plan.window}
+        if plan.loss:
+            client["faults"] = f"loss={plan.loss},seed={plan.seed * 1000 + rank}"
+        if pcap is not None and rank == 0:
+            client["pcap"] = str(pcap)
+        options = {"interface": names.INTERFACE, "rank": rank, "world": plan.workers, "count": plan.count}
+        options |= {"format": plan.format, "seed": plan.seed, "client": client}
+        workers.append(Process("worker", cables.worker(rank), options, folder / f"{rank}.log", limit_s))
+    cards = [worker.hear() for worker in workers]
+    for worker in workers:
+        worker.tell(cards)
+    for worker in workers:
+        worker.hear()
+    return switch, workers
+
+
+def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
+    """One entry of results: times, whether all bits were those of the software fold, counters of both sides."""
+    right = zlib.crc32(expected_sum(plan).view(np.uint8))
+    times_s, wrong, answers = [], 0, []
+    with tempfile.TemporaryDirectory() as folder, Cables(plan.workers, plan.rate_mbit_s) as cables:
+        switch, workers = start(plan, cables, Path(folder), pcap)
+        for run in range(plan.repeat + 1):  # the first one warms up
+            for worker in workers:
+                worker.tell("go")
+            answers = [worker.hear() for worker in workers]
+            wrong += sum(answer["crc32"] != right for answer in answers)
+            if run > 0:
+                times_s.append(max(answer["time_s"] for answer in answers))
+            tell(f"all-reduce {run}")
+        switch.tell("counters")
+        counts = {name: count for name, count in switch.hear().items() if count}
+        for process in (*workers, switch):
+            process.end()
+        processes.end_children([process.child for process in (*workers, switch)], 5.0)
+    return {
+        "system": "netfold",
+        "algorithm": "in-network",
+        "dialect": "roce",
+        "format": plan.format,
+        "size_bytes": plan.size_bytes,
+        "time_s": times_s,
+        "time_s_median": statistics.median(times_s),
+        "ranks_with_wrong_bits": wrong,
+        "workers_counters": {name: sum(answer["counters"][name] for answer in answers) for name in SUMMED},
+        "switch_counters": counts,
+    }
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `netfold bench`."""
+    default = Plan()
+
+    @app.command("roce")
+    def roce(
+        workers: Annotated[int, typer.Option(help="RoCE endpoints, each in a namespace of its own.")] = default.workers,
+        size_bytes: Annotated[int, typer.Option(help="Bytes of gradients, before encoding.")] = default.size_bytes,
+        wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = default.format,
+        loss: Annotated[float, typer.Option(help="Share of frames lost each way, by seed.")] = default.loss,
+        rate_mbit_s: Annotated[float, typer.Option(help="Of every link; 0: as fast as it goes.")] = default.rate_mbit_s,
+        window: Annotated[int, typer.Option(help="Packets of a worker in flight, at most 512.")] = default.window,
+        repeat: Annotated[int, typer.Option(help="Timed repetitions, after one warm-up.")] = default.repeat,
+        seed: Annotated[int, typer.Option(help="Of gradients and losses.")] = default.seed,
+        timeout_s: Annotated[float, typer.Option(help="The longest wait for progress.")] = default.timeout_s,
+        pcap: Annotated[Path | None, typer.Option(help="A capture of rank 0's frames, for Wireshark.")] = None,
+        json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """All-reduce between RoCE v1 endpoints through a switch that folds their frames, and check every bit.
+
+        Endpoints are processes with packet sockets in network namespaces; so is the switch. Needs root.
+        """
+        plan = Plan(workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s)
+        with sentences():
+            plan.check()
+            with progress_bar(plan.repeat + 1) as tell:
+                entry = measure(plan, tell, pcap)
+            show_results("bench roce", f"{workers} RoCE workers", asdict(plan), [entry], json)
+            if entry["ranks_with_wrong_bits"]:
+                raise LabError(f"{entry['ranks_with_wrong_bits']} results differ from the software fold")

@@ -1,0 +1,63 @@
+"""A RoCE worker of a measurement, or its switch, driven by lines: JSON in on standard input, JSON out on standard output.
+
+`python -m netfold.bench.workers.roce worker OPTIONS`: prints its card, reads all cards, then one all-reduce for each line.
+`python -m netfold.bench.workers.roce switch OPTIONS`: says that it folds, then its counters for each line.
+OPTIONS is one JSON object. Both end when standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+
+from netfold import _core
+
+DTYPES = {"fp32": np.float32, "int32": np.int32}
+
+
+def elements(seed: int, rank: int, count: int, dtype: str) -> np.ndarray:
+    """A rank's gradients: the same wherever they are made."""
+    random = np.random.default_rng([seed, rank])
+    if dtype == "int32":
+        return random.integers(-(2**31), 2**31, count, np.int32)
+    return random.standard_normal(count, np.float32)
+
+
+def say(value: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(value), flush=True)
+
+
+def serve_worker(options: dict[str, Any]) -> None:
+    """All-reduce as often as asked."""
+    dtype = "int32" if options["format"] == "int32" else "fp32"
+    values = elements(options["seed"], options["rank"], options["count"], dtype)
+    sums = np.zeros_like(values)
+    client = _core.RoceClient(options["interface"], options["rank"], options["world"], **options["client"])
+    say(client.card)
+    client.connect(json.loads(sys.stdin.readline()))
+    say("connected")
+    for _ in sys.stdin:
+        sums.fill(0)
+        begun = time.monotonic()
+        client.wait(client.all_reduce(values.ctypes.data, sums.ctypes.data, len(values), dtype, options["format"]))
+        say({"time_s": time.monotonic() - begun, "crc32": zlib.crc32(sums.view(np.uint8)), "counters": client.stats()})
+    client.close()
+
+
+def serve_switch(options: dict[str, Any]) -> None:
+    """Fold until told to end."""
+    switch = _core.FrameSwitch(options["interfaces"], is_float=True)
+    say("folding")
+    for _ in sys.stdin:
+        say(switch.counts())
+    switch.close()
+
+
+if __name__ == "__main__":
+    {"worker": serve_worker, "switch": serve_switch}[sys.argv[1]](json.loads(sys.argv[2]))
