@@ -11,6 +11,8 @@ namespace {
 namespace roce = wire::roce;
 
 constexpr std::uint32_t kDoublingsMax = 10;
+constexpr std::uint32_t kMeasured = 64;  // round trips of a period
+constexpr Nanoseconds kRoundTrips = 3;   // of silence are a time-out
 constexpr std::uint32_t kAskEvery = 16;  // packets; an acknowledgement is asked for at a message's end too
 
 roce::Opcode opcode_of(std::uint32_t index, std::uint32_t packets) {
@@ -127,15 +129,14 @@ void RoceSender::on_answer(const roce::Header& header, Nanoseconds now) {
 void RoceSender::acknowledge(Position up_to, Nanoseconds now) {
   if (up_to <= base_) return;
   const Sent& last = at(up_to - 1);
-  if (!last.was_resent) {  // Karn: an ambiguous round trip is no measurement
-    const Nanoseconds round_trip = now - last.at;
-    variation_ = round_trip_ == 0 ? round_trip / 2 : variation_ + (std::abs(round_trip - round_trip_) - variation_) / 4;
-    round_trip_ = round_trip_ == 0 ? round_trip : round_trip_ + (round_trip - round_trip_) / 8;
-    stats_.round_trip = round_trip_;
-  }
+  if (!last.was_resent) measure(now - last.at);  // Karn: an ambiguous round trip is no measurement
   base_ = up_to;
   silences_ = 0;
   timer_ = now + timeout();
+  recover_most_ = base_ < recover_to_ ? std::min<std::uint64_t>(2 * recover_most_, kRing) : 1;
+  for (Position again = base_; again < std::min(recover_to_, base_ + recover_most_); ++again) {
+    queue_unless_recent(again, now);
+  }
   while (!messages_.empty() && messages_.front().first + messages_.front().packets <= base_) {
     messages_.pop_front();
     ++acknowledged_;
@@ -147,10 +148,8 @@ void RoceSender::on_unknown(std::uint32_t psn, Nanoseconds now) {
   if (!position) return;
   ++stats_.unknown;
   // Each once in a while: where the switch refuses the first packet, the others must not chase each other.
-  for (const Position again : {std::max(message_of(*position).first, base_), *position}) {
-    const bool is_on_its_way = at(again).was_resent && now - at(again).at < options_.timeout_min;
-    if (!is_on_its_way) queue(again);
-  }
+  queue_unless_recent(std::max(message_of(*position).first, base_), now);
+  queue_unless_recent(*position, now);
 }
 
 void RoceSender::on_time(Nanoseconds now) {
@@ -158,6 +157,8 @@ void RoceSender::on_time(Nanoseconds now) {
   ++stats_.timeouts;
   const Position oldest = std::uint64_t{1} << std::min(silences_, kDoublingsMax);
   for (Position position = base_; position < std::min(next_, base_ + oldest); ++position) queue(position);
+  recover_to_ = next_;
+  recover_most_ = oldest;
   ++silences_;
   timer_ = now + timeout();
 }
@@ -168,9 +169,24 @@ void RoceSender::queue(Position position) {
   again_.push_back(position);
 }
 
+void RoceSender::queue_unless_recent(Position position, Nanoseconds now) {
+  const bool is_on_its_way = at(position).was_resent && now - at(position).at < options_.timeout_min;
+  if (!is_on_its_way) queue(position);
+}
+
+void RoceSender::measure(Nanoseconds round_trip) {
+  shortest_ = std::min(shortest_, round_trip);
+  if (round_trip_ == 0 || shortest_ < round_trip_) round_trip_ = shortest_;
+  stats_.round_trip = round_trip_;
+  if (++measured_ < kMeasured) return;
+  round_trip_ = shortest_;
+  shortest_ = kNever;
+  measured_ = 0;
+}
+
 Nanoseconds RoceSender::timeout() const {
   const Nanoseconds once =
-      round_trip_ == 0 ? options_.timeout_start : std::max(options_.timeout_min, round_trip_ + 4 * variation_);
+      round_trip_ == 0 ? options_.timeout_start : std::max(options_.timeout_min, kRoundTrips * round_trip_);
   return std::min(options_.timeout_max, once << std::min(silences_, kDoublingsMax));
 }
 

@@ -6,9 +6,10 @@
 //
 // What is acknowledged here is not the contribution but the sum: the switch lets a packet through only when all
 // workers' are there. So silence is mostly another worker that computes, and after a time-out the oldest packet alone
-// is sent again, then two, four, ... . A receiver that is selective names each packet it misses; one that is not names
-// the first, and everything from there on is sent again. A switch that has lost a Write First names the packets it
-// could not place.
+// is sent again, then two, four, ... ; once it is answered, twice as many of those sent before with each answer. For
+// the same reason the time-out goes by the shortest round trip of late, not by the usual one. A receiver that is
+// selective names each packet it misses; one that is not names the first, and everything from there on is sent again. A
+// switch that has lost a Write First names the packets it could not place.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct RoceSenderOptions {
 
 struct RoceSenderStats {
   std::uint64_t sent_packets = 0, resent_packets = 0, timeouts = 0, naks = 0, unknown = 0;
-  Nanoseconds round_trip = 0;  // smoothed; it includes waiting for the other workers
+  Nanoseconds round_trip = 0;  // the shortest of late; longer ones include waiting for other workers
 };
 
 class RoceSender {
@@ -79,7 +80,9 @@ class RoceSender {
   std::size_t write(Position position, std::span<std::byte> frame) const;
   const Message& message_of(Position position) const;
   void queue(Position position);
+  void queue_unless_recent(Position position, Nanoseconds now);
   void acknowledge(Position up_to, Nanoseconds now);
+  void measure(Nanoseconds round_trip);
   Nanoseconds timeout() const;
 
   RoceCard self_, peer_;
@@ -89,8 +92,13 @@ class RoceSender {
   std::deque<Position> again_;
   Position base_ = 0, next_ = 0, end_ = 0;
   std::uint64_t posted_ = 0, acknowledged_ = 0;
-  Nanoseconds timer_ = kNever, round_trip_ = 0, variation_ = 0;
+  Nanoseconds timer_ = kNever;
+  Nanoseconds round_trip_ = 0;     // the shortest of late
+  Nanoseconds shortest_ = kNever;  // of this period
+  std::uint32_t measured_ = 0;     // in this period
   std::uint32_t silences_ = 0;
+  Position recover_to_ = 0;  // what was sent before the last time-out
+  std::uint64_t recover_most_ = 1;
   std::optional<std::uint8_t> refusal_;
   RoceSenderStats stats_;
 };

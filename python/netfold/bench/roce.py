@@ -1,7 +1,8 @@
-"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE v1, through a switch of frames on emulated links."""
+"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE v1, through a switch of frames."""
 
 from __future__ import annotations
 
+import contextlib
 import json as json_module
 import statistics
 import subprocess
@@ -15,15 +16,18 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from netfold.bench.report import envelope, print_json
 from netfold.bench.screen import progress_bar
-from netfold.bench.screen import show as show_results
 from netfold.lab import names, processes
 from netfold.lab.cables import Cables
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
 
 ELEMENT_BYTES = 4
+END_TIMEOUT_S = 5.0
 SUMMED = ("sent_writes", "resent_writes", "naks", "timeouts", "duplicate_writes", "writes_not_summed", "bad_icrcs")
 
 
@@ -97,9 +101,14 @@ class Process:
         raise LabError(f"the {self._name} ended: {last[0]}")
 
     def end(self) -> None:
-        """Let it finish by itself; bounded."""
+        """Nothing more will be asked of it."""
         assert self.child.stdin
         self.child.stdin.close()
+
+    def wait(self) -> None:
+        """Until it has finished by itself; bounded."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(END_TIMEOUT_S)
 
 
 def expected_sum(plan: Plan) -> np.ndarray:
@@ -150,9 +159,12 @@ def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
             tell(f"all-reduce {run}")
         switch.tell("counters")
         counts = {name: count for name, count in switch.hear().items() if count}
-        for process in (*workers, switch):
-            process.end()
-        processes.end_children([process.child for process in (*workers, switch)], 5.0)
+        for group in (workers, [switch]):  # workers settle what is under way among themselves, through the switch
+            for process in group:
+                process.end()
+            for process in group:
+                process.wait()
+        processes.end_children([process.child for process in (*workers, switch)])
     return {
         "system": "netfold",
         "algorithm": "in-network",
@@ -165,6 +177,18 @@ def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
         "workers_counters": {name: sum(answer["counters"][name] for answer in answers) for name in SUMMED},
         "switch_counters": counts,
     }
+
+
+def show(entry: dict[str, Any], workers: int) -> None:
+    """One line of what was measured, and what both sides counted."""
+    table = Table(title=f"{workers} RoCE workers, {entry['size_bytes']} bytes of {entry['format']}")
+    for heading in ("median", "wrong ranks", "writes", "sent again", "folded", "answered again"):
+        table.add_column(heading, justify="right")
+    counted, folded = entry["workers_counters"], entry["switch_counters"]
+    row = [f"{entry['time_s_median'] * 1e3:.1f} ms", entry["ranks_with_wrong_bits"], counted["sent_writes"]]
+    row += [counted["resent_writes"], folded.get("roce_v1_folded", 0), folded.get("roce_v1_answered", 0)]
+    table.add_row(*map(str, row))
+    Console().print(table)
 
 
 def register(app: typer.Typer) -> None:
@@ -194,6 +218,9 @@ def register(app: typer.Typer) -> None:
             plan.check()
             with progress_bar(plan.repeat + 1) as tell:
                 entry = measure(plan, tell, pcap)
-            show_results("bench roce", f"{workers} RoCE workers", asdict(plan), [entry], json)
+            if json:
+                print_json(envelope("bench roce", asdict(plan), [entry]))
+            else:
+                show(entry, workers)
             if entry["ranks_with_wrong_bits"]:
                 raise LabError(f"{entry['ranks_with_wrong_bits']} results differ from the software fold")

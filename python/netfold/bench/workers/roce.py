@@ -1,6 +1,6 @@
-"""A RoCE worker of a measurement, or its switch, driven by lines: JSON in on standard input, JSON out on standard output.
+"""A RoCE worker of a measurement, or its switch, driven by lines of JSON on standard input, which it answers in JSON.
 
-`python -m netfold.bench.workers.roce worker OPTIONS`: prints its card, reads all cards, then one all-reduce for each line.
+`python -m netfold.bench.workers.roce worker OPTIONS`: says its card, reads all cards, then an all-reduce for each line.
 `python -m netfold.bench.workers.roce switch OPTIONS`: says that it folds, then its counters for each line.
 OPTIONS is one JSON object. Both end when standard input does.
 """

@@ -1,0 +1,105 @@
+"""RoCE v1 frames made and checked by scapy and zlib alone: what the core is held to, without a line of it."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from scapy.contrib.roce import AETH, BTH, GRH
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+ETHERNET, GRH_BYTES, TRANSPORT, RETH = 14, 40, 12, 16
+FIRST, MIDDLE, LAST, LAST_IMMEDIATE, ONLY, ACKNOWLEDGE = 6, 7, 8, 9, 10, 17
+PATH_MTU, AGGREGATION = 1024, 20
+SUMMED_LABEL, SUMMED_FLAG, SUMMED_IMMEDIATE = 0x04E46, 2, 0x80000000
+
+
+def icrc(packet: bytes) -> bytes:
+    """The ICRC of a packet from its GRH on, without its last four bytes: the InfiniBand specification, 7.8.1, word by
+    word."""
+    head = bytearray(packet[: GRH_BYTES + TRANSPORT])
+    head[0] |= 0x0F  # traffic class and flow label
+    head[1:4] = b"\xff" * 3
+    head[7] = 0xFF  # hop limit
+    head[GRH_BYTES + 4] = 0xFF  # FECN, BECN and what is reserved
+    return struct.pack("<I", zlib.crc32(b"\xff" * 8 + bytes(head) + packet[GRH_BYTES + TRANSPORT :]))
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Who writes to whom."""
+
+    source: str
+    destination: str
+    queue_pair: int = 0x123
+    source_gid: int = 0xFE80 << 112 | 1
+    destination_gid: int = 0xFE80 << 112 | 2
+
+    def frame(self, opcode: int, psn: int, body: bytes, ack_request: bool = False, ethernet: int = 0x8915) -> bytes:
+        """A whole frame; `body` is all between BTH and ICRC."""
+        padding = -len(body) % 4
+        transport = bytes(BTH(opcode=opcode, migreq=1, padcount=padding, dqpn=self.queue_pair, ackreq=ack_request))
+        transport = transport[:9] + psn.to_bytes(3, "big")  # scapy would add an ICRC of RoCE v2
+        length = len(transport) + len(body) + padding + 4
+        grh = GRH(flowlabel=0, paylen=length, nexthdr=0x1B, hoplmt=1, sgid=self.source_gid, dgid=self.destination_gid)
+        packet = bytes(grh) + transport + body + bytes(padding)
+        ether = Ether(dst=self.destination, src=self.source, type=ethernet)
+        return bytes(ether / Raw(packet + icrc(packet)))
+
+    def message(self, psn: int, header: bytes, elements: bytes, immediate: int | None = None) -> list[bytes]:
+        """The frames of one message: a write of header and elements, cut at 1024 bytes."""
+        whole = header + elements
+        parts = [whole[at : at + PATH_MTU] for at in range(0, len(whole), PATH_MTU)]
+        frames = []
+        for index, part in enumerate(parts):
+            opcode = FIRST if index == 0 else MIDDLE
+            before = struct.pack("!QII", 0x1000, 0x77, len(whole)) if index == 0 else b""
+            if index == len(parts) - 1:
+                opcode = LAST if immediate is None else LAST_IMMEDIATE
+                before = b"" if immediate is None else struct.pack("!I", immediate)
+            frames.append(self.frame(opcode, (psn + index) & 0xFFFFFF, before + part, opcode in (LAST, LAST_IMMEDIATE)))
+        return frames
+
+
+def aggregation_header(
+    rank: int, message: int, length: int, job: int = 1, epoch: int = 1, fmt: int = 0, flags: int = 0
+) -> bytes:
+    """The 20 bytes in a Write First."""
+    return struct.pack("!HBBHHHBBII", 0x4E46, 1 << 4 | fmt, flags, job, epoch, rank, 0, 0, message, length)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A frame as scapy reads it."""
+
+    destination: str
+    opcode: int
+    queue_pair: int
+    psn: int
+    flow_label: int
+    body: bytes
+
+
+def read(frame: bytes) -> Read:
+    """Dissect a frame, and check all lengths and the ICRC on the way."""
+    ether = Ether(frame)
+    assert ether.type == 0x8915
+    grh = ether[GRH]
+    packet = frame[ETHERNET : ETHERNET + GRH_BYTES + grh.paylen]
+    assert grh.ipver == 6 and grh.nexthdr == 0x1B
+    assert packet[-4:] == icrc(packet[:-4]), "ICRC"
+    transport = BTH(packet[GRH_BYTES:])
+    assert transport.version == 0
+    body = packet[GRH_BYTES + TRANSPORT : len(packet) - 4 - transport.padcount]
+    if transport.opcode == ACKNOWLEDGE:
+        assert len(bytes(AETH(body))) >= len(body) == 4
+    return Read(ether.dst, transport.opcode, transport.dqpn, transport.psn, grh.flowlabel, body)
+
+
+def elements_of(frame: Read, index: int) -> bytes:
+    """The gradients in packet `index` of a message."""
+    if index == 0:
+        return frame.body[RETH + AGGREGATION :]
+    return frame.body[4:] if frame.opcode == LAST_IMMEDIATE else frame.body

@@ -1,0 +1,358 @@
+"""RoCE v1 through the switch, frame by frame: against frames of scapy, and whole jobs over packet sockets."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import netfold
+from netfold import _core
+from netfold.bench import roce as bench
+from netfold.errors import NetfoldError
+from roce_frames import (
+    ACKNOWLEDGE,
+    ETHERNET,
+    FIRST,
+    ONLY,
+    RETH,
+    SUMMED_FLAG,
+    SUMMED_IMMEDIATE,
+    SUMMED_LABEL,
+    Connection,
+    aggregation_header,
+    elements_of,
+    icrc,
+    read,
+)
+
+GOLDEN = {  # captured from hardware, without FCS
+    "write only": (
+        "7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f000002"
+        "0a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb"
+    ),
+    "acknowledge": (
+        "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f00000200000000000000000000ffff0f000002"
+        "1140ffff0000010900a788c00000000525f0c038"
+    ),
+}
+FP32, INT32 = 1, 4
+FIRST_ROOM = 1004
+
+
+def mac(rank: int) -> str:
+    return f"02:00:00:00:00:{rank + 1:02x}"
+
+
+class Ring:
+    """Workers at ports 0, 1, ... of a switch, each writing to the next; the switch knows where they are."""
+
+    def __init__(self, world: int, **options: float) -> None:
+        self.world = world
+        self.switch = _core.FramePipeline(world, **options)
+        self.connections = [
+            Connection(mac(rank), mac((rank + 1) % world), 0x200 + rank, rank + 1, (rank + 1) % world + 1)
+            for rank in range(world)
+        ]
+        for rank, connection in enumerate(self.connections):
+            # Said to itself: the address is learnt, and nobody else hears it.
+            to_itself = Connection(connection.source, connection.source)
+            assert self.switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
+
+    def offer(self, rank: int, frame: bytes, time_s: float = 0.0) -> list[tuple[int, bytes]]:
+        return self.switch.offer(rank, frame, time_s)
+
+    def counts(self) -> dict[str, int]:
+        return {name: count for name, count in self.switch.counts().items() if count}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_icrc_of_the_tests_is_that_of_hardware(name: str) -> None:
+    frame = bytes.fromhex(GOLDEN[name])
+    assert icrc(frame[ETHERNET:-4]) == frame[-4:]
+    read(frame)
+
+
+@hypothesis.given(
+    world=st.integers(2, 8),
+    sizes=st.lists(st.integers(FIRST_ROOM // 4 + 1, 2500), min_size=1, max_size=7),
+    first_psn=st.one_of(st.integers(0, 2**24 - 1), st.integers(2**24 - 9, 2**24 - 1)),
+    fmt=st.sampled_from([0, FP32, INT32]),
+    immediate=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+@hypothesis.settings(max_examples=40)
+def test_every_worker_gets_the_fold_under_its_own_headers(
+    world: int, sizes: list[int], first_psn: int, fmt: int, immediate: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    ring = Ring(world)
+    psns = [(first_psn + 1000 * rank) & 0xFFFFFF for rank in range(world)]
+    for message, count in enumerate(sizes):
+        if fmt == INT32:
+            values = random.integers(-(2**31), 2**31, (world, count), np.int32)
+            expected = netfold.fold(list(values), "int32")
+        else:
+            values = random.standard_normal((world, count), np.float32)
+            expected = netfold.fold(list(values))
+        sent = [
+            ring.connections[rank].message(
+                psns[rank],
+                aggregation_header(rank, message, 4 * count, fmt=fmt),
+                values[rank].tobytes(),
+                message if immediate else None,
+            )
+            for rank in range(world)
+        ]
+        sums: dict[int, list[bytes]] = {rank: [] for rank in range(world)}
+        order = [(rank, index) for rank in range(world) for index in range(len(sent[0]))]
+        random.shuffle(order)
+        order.sort(key=lambda place: place[1] > 0)  # a message's first packet opens it
+        for rank, index in order:
+            for port, frame in ring.offer(rank, sent[rank][index]):
+                sums[port].append(frame)
+        for rank in range(world):
+            received = sorted(
+                (read(frame) for frame in sums[(rank + 1) % world]), key=lambda r: r.psn - psns[rank] & 0xFFFFFF
+            )
+            assert [one.psn for one in received] == [(psns[rank] + i) & 0xFFFFFF for i in range(len(sent[rank]))]
+            assert b"".join(elements_of(one, i) for i, one in enumerate(received)) == expected.tobytes()
+            for one, original in zip(received, map(read, sent[rank]), strict=True):
+                assert (one.destination, one.opcode, one.queue_pair) == (
+                    mac((rank + 1) % world),
+                    original.opcode,
+                    0x200 + rank,
+                )
+                assert one.flow_label == SUMMED_LABEL
+            assert received[0].body[:RETH] == read(sent[rank][0]).body[:RETH]
+            assert received[0].body[RETH + 3] == SUMMED_FLAG
+            if immediate:
+                assert struct.unpack("!I", received[-1].body[:4])[0] == message | SUMMED_IMMEDIATE
+        psns = [(psn + len(sent[0])) & 0xFFFFFF for psn in psns]
+    assert ring.switch.counts()["buffers_in_use"] == 0
+
+
+def two_messages(ring: Ring, count: int = 600) -> tuple[list[list[bytes]], np.ndarray]:
+    """One message of each of two workers, of 3 packets, and their sum."""
+    values = np.arange(2 * count, dtype=np.float32).reshape(2, count)
+    sent = [
+        ring.connections[rank].message(7, aggregation_header(rank, 0, 4 * count, fmt=FP32), values[rank].tobytes())
+        for rank in range(2)
+    ]
+    return sent, values[0] + values[1]
+
+
+def test_what_comes_again_is_answered_with_the_kept_sum() -> None:
+    ring = Ring(2)
+    sent, total = two_messages(ring)
+    for frame in sent[0]:
+        assert ring.offer(0, frame) == []
+    waiting = ring.offer(0, sent[0][1])  # the other worker's is not here
+    assert [port for port, _ in waiting] == [0]
+    assert struct.unpack("!HBBHHHHI", waiting[0][1][ETHERNET : ETHERNET + 16]) == (0x4E46, 0x10, 0, 1, 1, 1, 1, 0)
+    for frame in sent[1]:
+        assert sorted(port for port, _ in ring.offer(1, frame)) == [0, 1]
+    again = ring.offer(0, sent[0][1])
+    assert [port for port, _ in again] == [1]
+    assert elements_of(read(again[0][1]), 1) == total.tobytes()[FIRST_ROOM : FIRST_ROOM + 1024]
+    assert ring.counts() == {
+        "roce_v1_forwarded": 2,
+        "roce_v1_kept": 3,
+        "roce_v1_waiting": 1,
+        "roce_v1_folded": 3,
+        "roce_v1_answered": 1,
+        "roce_v1_epochs": 1,
+    }
+
+
+def test_table_six_forwards_what_is_not_for_folding() -> None:
+    ring = Ring(2)
+    connection = ring.connections[0]
+    plain = [
+        connection.frame(FIRST, 5, struct.pack("!QII", 0, 0, 2048) + bytes(1024)),  # no aggregation header
+        connection.frame(7, 6, bytes(1024)),  # of a queue pair that does not fold
+        connection.frame(8, 7, bytes(64)),
+        connection.frame(ONLY, 8, struct.pack("!QII", 0, 0, 100) + aggregation_header(0, 0, 80) + bytes(80)),
+        connection.frame(0x04, 9, b"a send"),
+        connection.frame(0x00, 9, b"not RoCE", ethernet=0x0101),
+    ]
+    for frame in plain:
+        assert ring.offer(0, frame) == [(1, frame)]
+
+
+def damaged(frame: bytes, at: int, value: int = 0xFF) -> bytes:
+    """With another byte, and the ICRC that belongs to it."""
+    changed = bytearray(frame)
+    changed[at] ^= value
+    packet = bytes(changed[ETHERNET:-4])
+    return bytes(changed[:ETHERNET]) + packet + icrc(packet)
+
+
+def test_what_is_wrong_is_dropped_under_its_name() -> None:
+    ring = Ring(2)
+    sent, _ = two_messages(ring)
+    first, middle, last = sent[0]
+    wrong_icrc = middle[:100] + bytes([middle[100] ^ 1]) + middle[101:]
+    assert ring.offer(0, first) == []
+    aggregation = ETHERNET + 40 + 12 + RETH
+    cases = {
+        "icrc": wrong_icrc,
+        "malformed": middle[:80],
+        "header": damaged(first, aggregation + 3),
+        "epoch": damaged(first, aggregation + 7, 1),  # epoch 0
+        "rank": damaged(first, aggregation + 9, 1),
+        "spoofed": damaged(middle, 11),  # another source address
+        "order": damaged(first, aggregation + 15, 9),
+        "shape": damaged(last, ETHERNET + 40, 8 ^ 7),  # a Middle that is too short
+    }
+    for reason, frame in cases.items():
+        assert ring.offer(0, frame) == [], reason
+        assert ring.counts()[f"roce_v1_drop_{reason}"] == 1, ring.counts()
+    stray = ring.connections[0].frame(7, 400, bytes(1024))
+    notice = ring.offer(0, stray)  # told which one it was
+    assert notice[0][0] == 0 and notice[0][1][12:14] == b"\x88\xb5"
+    assert ring.counts()["roce_v1_drop_psn"] == 1
+
+
+def test_contributions_of_a_dead_worker_are_released() -> None:
+    ring = Ring(2, age_s=2.0)
+    sent, _ = two_messages(ring)
+    for frame in sent[0]:
+        ring.offer(0, frame, 1.0)
+    assert ring.switch.counts()["buffers_in_use"] == 3
+    ring.switch.pump(2.5)
+    assert ring.switch.counts()["buffers_in_use"] == 3
+    ring.switch.pump(3.5)
+    assert ring.switch.counts()["buffers_in_use"] == 0
+    assert ring.counts()["roce_v1_aged"] == 3
+    for rank in (1, 0):  # both come again: nothing is lost but time
+        answers = [answer for frame in sent[rank] for answer in ring.offer(rank, frame, 4.0)]
+    assert len(answers) == 6
+
+
+def test_the_registers_are_a_view_of_the_configuration() -> None:
+    switch = _core.FramePipeline(8)
+    assert switch.registers == (1, 8 << 27 | 0xFF)
+    switch.set_registers(0, 4 << 27 | 0xF0)  # the paper's example: ports 5 to 8
+    assert switch.registers == (0, 4 << 27 | 0xF0)
+    switch.configure([0, 1, 2], is_float=True)
+    assert switch.registers == (1, 3 << 27 | 0x7)
+    for mode, ports in ((0, 3 << 27 | 0xF0), (2, 4 << 27 | 0xF0), (0, 4 << 27 | 1 << 26 | 0xF0), (0, 0)):
+        with pytest.raises(NetfoldError):
+            switch.set_registers(mode, ports)
+
+
+def test_integers_where_the_switch_is_set_so() -> None:
+    ring = Ring(2)
+    ring.switch.set_registers(0, 2 << 27 | 0x3)
+    values = np.array([[2**31 - 1] * 300, [1] * 300], np.int32)
+    answers = []
+    for rank in range(2):
+        frames = ring.connections[rank].message(0, aggregation_header(rank, 0, 1200), values[rank].tobytes())
+        answers = [answer for frame in frames for answer in ring.offer(rank, frame)]
+    first = next(read(frame) for port, frame in answers if port == 0)
+    assert elements_of(first, 0) == np.full(251, -(2**31), np.int32).tobytes()
+
+
+def is_sum(frame: bytes) -> bool:
+    """Marked by the switch; a frame that is damaged so that it is no longer for folding passes as it is."""
+    return int.from_bytes(frame[ETHERNET + 1 : ETHERNET + 4], "big") & 0xFFFFF == SUMMED_LABEL
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(max_examples=100)
+def test_hostile_bytes_change_no_sum(data: st.DataObject) -> None:
+    ring = Ring(2)
+    sent, total = two_messages(ring)
+    received = bytearray(total.nbytes)
+    for index in range(3):
+        for rank in range(2):
+            frame = bytearray(sent[rank][index])
+            for at in data.draw(st.lists(st.integers(12, len(frame) - 1), min_size=1, max_size=4)):
+                frame[at] ^= data.draw(st.integers(1, 255))
+            cut = data.draw(st.integers(0, len(frame)))
+            hostile = bytes(frame[:cut]) if data.draw(st.booleans()) else bytes(frame)
+            for port, answer in ring.offer(rank, hostile) + ring.offer(rank, sent[rank][index]):
+                if port == 0 and answer[12:14] == b"\x89\x15" and is_sum(answer):
+                    at = 0 if index == 0 else FIRST_ROOM + (index - 1) * 1024
+                    part = elements_of(read(answer), index)
+                    received[at : at + len(part)] = part
+    assert bytes(received) == total.tobytes()
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(tmp_path: Path) -> None:
+    capture = tmp_path / "rank0.pcap"
+    plan = bench.Plan(workers=8, size_bytes=400_000, loss=0.01, repeat=1, timeout_s=30)
+    entry = bench.measure(plan, lambda what: None, capture)
+    assert entry["ranks_with_wrong_bits"] == 0
+    assert entry["workers_counters"]["resent_writes"] > 0
+    assert entry["switch_counters"]["roce_v1_answered"] > 0
+    if shutil.which("tshark") is None:
+        pytest.skip("no tshark")
+    assert frames_marked_by_tshark(capture) == ""
+    from scapy.utils import RawPcapReader
+
+    frames = [frame for frame, _ in RawPcapReader(str(capture)) if frame[12:14] == b"\x89\x15"]
+    assert len(frames) > 200
+    for frame in frames:
+        read(frame)  # tshark does not check the ICRC; this does
+
+
+def frames_marked_by_tshark(capture: Path) -> str:
+    """Frames that tshark calls malformed or wrong."""
+    marks = "_ws.malformed || _ws.expert.severity >= 0x600000"
+    done = subprocess.run(
+        ["tshark", "-r", str(capture), "-Y", marks], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def program() -> typer.Typer:
+    """The command as `netfold bench` has it."""
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    bench.register(app)
+    return app
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.parametrize("wire", ["bfp", "int32"])
+def test_the_command_checks_every_bit(wire: str) -> None:
+    words = ["roce", "--workers", "3", "--size-bytes", "100000", "--format", wire, "--repeat", "1", "--json"]
+    done = CliRunner().invoke(program(), words)
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["results"][0]["ranks_with_wrong_bits"] == 0
+    assert report["results"][0]["dialect"] == "roce"
+
+
+@pytest.mark.parametrize("words", [["--workers", "1"], ["--size-bytes", "3"], ["--format", "fp8"], ["--loss", "0.9"]])
+def test_wrong_usage_says_so(words: list[str]) -> None:
+    assert CliRunner().invoke(program(), ["roce", *words]).exit_code == 2
+
+
+def test_errors_of_a_worker_say_what_to_do() -> None:
+    with pytest.raises(NetfoldError, match="nosuch0"):
+        _core.RoceClient("nosuch0", 0, 2)
+    with pytest.raises(NetfoldError, match="two at least"):
+        _core.RoceClient("lo", 0, 1)
+
+
+def test_a_machine_without_an_rdma_device_says_so() -> None:
+    if list(Path("/sys/class/infiniband").glob("*")):
+        pytest.skip("this machine has one")
+    with pytest.raises(NetfoldError, match=r"no RDMA device|libibverbs"):
+        _core.RoceClient("", 0, 2, verbs=True)
