@@ -38,6 +38,7 @@ class RoceWorld {
 
   engine::RoceStream& stream(std::size_t worker) { return *workers_[worker].stream; }
   engine::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
+  session::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
   frames::RoceDialect& dialect() { return *dialect_; }
   frames::AggregationSettings& settings() { return settings_; }
   link::MemoryPort& port(std::size_t number) { return *ports_[number]; }

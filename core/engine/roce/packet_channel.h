@@ -34,6 +34,7 @@ class PacketChannel final : public MessageChannel {
   Result<void> connect(const session::RoceWorkerCard& right, const session::RoceWorkerCard& left) override;
 
   link::Link& link() { return *link_; }
+  session::RoceEndpoint& endpoint() { return *endpoint_; }  // from connect() on
 
  private:
   static constexpr std::size_t kSendMost = 64;

@@ -1,0 +1,211 @@
+// Case 2: every write reaches its host unmodified, the switch delivers the fold of each chunk once all are in, and what
+// comes late, twice, damaged or too early changes no sum.
+#include "frames/pcie_dialect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "base/prng.h"
+#include "frames/pipeline.h"
+#include "link/frame_memory.h"
+#include "support/plain_fold.h"
+
+namespace netfold::frames {
+namespace {
+
+namespace pcie = wire::pcie;
+using Bytes = std::vector<std::byte>;
+
+constexpr std::uint64_t kHost = 0x020000000001, kFirstWorker = 0x020000000010;
+
+class PcieTest : public testing::Test {
+ protected:
+  // Port 0 is the host's, worker r sits at port r + 1.
+  void open(std::uint16_t world, PcieOptions options = {}) {
+    world_ = world;
+    std::vector<std::unique_ptr<Dialect>> dialects;
+    dialects.push_back(std::make_unique<PcieDialect>(options));
+    dialect_ = static_cast<PcieDialect*>(dialects.back().get());
+    PipelinePorts all;
+    for (link::PortNumber port = 0; port <= world; ++port) {
+      ports_.push_back(std::make_unique<link::MemoryPort>(pool_, port));
+      all.all.push_back(ports_.back().get());
+      all.receiving.push_back(port);
+    }
+    pipeline_ = std::make_unique<Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+    Bytes hello(60);
+    MacAddress{kHost}.write(hello.data());
+    MacAddress{kHost}.write(hello.data() + 6);
+    arrive(0, hello);  // the switch learns where the host is
+  }
+
+  pcie::Write write_of(std::uint16_t rank, std::uint32_t chunk) const {
+    return {.job = 3,
+            .epoch = 1,
+            .rank = rank,
+            .world = world_,
+            .sequence = chunk,
+            .chunk = chunk,
+            .sum_address = 0x10000 + std::uint64_t{chunk} * pcie::kDataBytes,
+            .requester = static_cast<std::uint16_t>(0x100 + rank),
+            .address = (std::uint64_t{rank} << 32) + chunk * pcie::kDataBytes};
+  }
+  Bytes frame_of(const pcie::Write& write, const std::vector<float>& elements) const {
+    Bytes frame(pcie::kFrameBytes);
+    MacAddress{kHost}.write(frame.data());
+    MacAddress{kFirstWorker + write.rank}.write(frame.data() + 6);
+    write_u16(frame.data() + 12, pcie::kEtherType);
+    const auto data = pcie::emit(write, std::span(frame).subspan(pcie::kEthernetBytes));
+    std::memcpy(data.data(), elements.data(), data.size());
+    return frame;
+  }
+  // What then goes to the host.
+  std::vector<Bytes> arrive(link::PortNumber port, const Bytes& frame) {
+    ports_[port]->arrive(frame);
+    while (pipeline_->pump(time_) > 0) {
+    }
+    return ports_[0]->fetch();
+  }
+  static std::vector<float> random_elements(Prng& prng) {
+    std::vector<float> elements(pcie::kElements);
+    for (float& x : elements) x = static_cast<float>(prng.unit() - 0.5) * static_cast<float>(1 << prng.below(20));
+    return elements;
+  }
+
+  std::uint16_t world_ = 0;
+  Nanoseconds time_ = kSecond;
+  link::MemoryPool pool_;
+  MacTable addresses_;
+  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
+  PcieDialect* dialect_ = nullptr;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+TEST_F(PcieTest, FoldsWhatPassesAndForwardsItUnmodified) {
+  open(5, {.slots = 16});
+  Prng prng(5);
+  for (std::uint32_t chunk = 0; chunk < 200; ++chunk) {
+    std::vector<std::vector<float>> elements;
+    for (std::uint16_t rank = 0; rank < world_; ++rank) elements.push_back(random_elements(prng));
+    const std::vector<float> sum = tests::plain_fold(elements, 0, world_);
+    for (std::uint16_t i = 0; i < world_; ++i) {
+      const auto rank = static_cast<std::uint16_t>((i + chunk) % world_);
+      const Bytes sent = frame_of(write_of(rank, chunk), elements[rank]);
+      const auto received = arrive(static_cast<link::PortNumber>(rank + 1), sent);
+      ASSERT_EQ(received.size(), i + 1u == world_ ? 2u : 1u);
+      ASSERT_EQ(received.size() == 1 ? received[0] : (received[0] == sent ? received[0] : received[1]), sent);
+      if (received.size() == 1) continue;
+      const Bytes& answer = received[0] == sent ? received[1] : received[0];
+      pcie::Write write;
+      std::span<const std::byte> data;
+      ASSERT_EQ(pcie::parse(std::span(answer).subspan(pcie::kEthernetBytes), write, data), pcie::ParseError::kNone);
+      EXPECT_EQ(write.kind, pcie::Kind::kSum);
+      EXPECT_EQ(write.address, 0x10000 + std::uint64_t{chunk} * pcie::kDataBytes);
+      EXPECT_EQ(write.sequence, chunk);
+      ASSERT_EQ(0, std::memcmp(data.data(), sum.data(), data.size()));
+    }
+  }
+  EXPECT_EQ(dialect_->count(PcieVerdict::kFolded), 200u);
+  EXPECT_EQ(pool_.in_use(), 0u);
+}
+
+// Chunks in any order within the slots, writes sent twice, some of them late: the host gets every write, and right
+// sums.
+TEST_F(PcieTest, IsRightWhateverComesTwiceOrLate) {
+  open(3, {.slots = 64});
+  Prng prng(7);
+  std::map<std::uint32_t, std::vector<float>> sums;
+  std::vector<Bytes> late;
+  std::uint64_t checked = 0;
+  const auto deliver = [&](const Bytes& frame) {
+    const auto rank = static_cast<link::PortNumber>(static_cast<unsigned>(frame[11]) & 15);
+    std::size_t unmodified = 0;
+    for (const Bytes& received : arrive(static_cast<link::PortNumber>(rank + 1), frame)) {
+      unmodified += received == frame ? 1 : 0;
+      pcie::Write write;
+      std::span<const std::byte> data;
+      ASSERT_EQ(pcie::parse(std::span(received).subspan(pcie::kEthernetBytes), write, data), pcie::ParseError::kNone);
+      if (write.kind != pcie::Kind::kSum) continue;
+      ++checked;
+      ASSERT_EQ(0, std::memcmp(data.data(), sums[write.chunk].data(), data.size()));
+    }
+    ASSERT_EQ(unmodified, 1u);
+  };
+  for (std::uint32_t first = 0; first < 2000; first += 40) {
+    std::vector<Bytes> frames;
+    for (std::uint32_t chunk = first; chunk < first + 40; ++chunk) {
+      std::vector<std::vector<float>> elements;
+      for (std::uint16_t rank = 0; rank < 3; ++rank) {
+        elements.push_back(random_elements(prng));
+        frames.push_back(frame_of(write_of(rank, chunk), elements.back()));
+        if (prng.chance(0.2)) frames.push_back(frames.back());
+        if (prng.chance(0.1)) late.push_back(frames.back());
+      }
+      sums[chunk] = tests::plain_fold(elements, 0, 3);
+    }
+    for (std::size_t i = frames.size(); i > 1; --i) std::swap(frames[i - 1], frames[prng.below(i)]);
+    for (const Bytes& frame : frames) deliver(frame);
+    for (; late.size() > 30; late.erase(late.begin())) deliver(late.front());
+  }
+  EXPECT_EQ(dialect_->count(PcieVerdict::kFolded), 2000u);
+  EXPECT_EQ(checked, 2000 + dialect_->count(PcieVerdict::kAnswered));
+  EXPECT_GT(dialect_->count(PcieVerdict::kStale), 0u);
+  EXPECT_GT(dialect_->count(PcieVerdict::kAnswered), 0u);
+}
+
+TEST_F(PcieTest, CountsWhatItCannotFoldAndForwardsIt) {
+  open(2, {.jobs_max = 1, .slots = 4});
+  const std::vector<float> ones(pcie::kElements, 1.0f);
+  const auto verdict_of = [&](const pcie::Write& write) {
+    std::array<std::uint64_t, static_cast<std::size_t>(PcieVerdict::kCount)> before{};
+    for (std::size_t i = 0; i < before.size(); ++i) before[i] = dialect_->count(static_cast<PcieVerdict>(i));
+    EXPECT_GE(arrive(1, frame_of(write, ones)).size(), 1u);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (dialect_->count(static_cast<PcieVerdict>(i)) != before[i]) return static_cast<PcieVerdict>(i);
+    }
+    return PcieVerdict::kCount;
+  };
+  EXPECT_EQ(verdict_of(write_of(0, 8)), PcieVerdict::kKept);
+  EXPECT_EQ(verdict_of(write_of(0, 8)), PcieVerdict::kDuplicate);
+  EXPECT_EQ(verdict_of(write_of(0, 12)), PcieVerdict::kAhead);
+  EXPECT_EQ(verdict_of(write_of(0, 4)), PcieVerdict::kStale);
+  pcie::Write other = write_of(1, 8);
+  other.sum_address += 4;
+  EXPECT_EQ(verdict_of(other), PcieVerdict::kMismatch);
+  other = write_of(1, 8);
+  other.job = 9;
+  EXPECT_EQ(verdict_of(other), PcieVerdict::kNoJob);
+  other = write_of(1, 8);
+  other.epoch = 0;
+  EXPECT_EQ(verdict_of(other), PcieVerdict::kStaleEpoch);
+  other = write_of(0, 8);
+  other.kind = pcie::Kind::kSum;
+  other.rank = pcie::kSwitchRank;
+  EXPECT_EQ(verdict_of(other), PcieVerdict::kSum);
+  other = write_of(0, 8);
+  other.epoch = 2;  // its workers have begun anew
+  EXPECT_EQ(verdict_of(other), PcieVerdict::kKept);
+  EXPECT_EQ(verdict_of(write_of(0, 8)), PcieVerdict::kStaleEpoch);
+  Bytes cut = frame_of(write_of(0, 9), ones);
+  cut.resize(100);
+  EXPECT_TRUE(arrive(1, cut).empty());
+  EXPECT_EQ(dialect_->count(PcieVerdict::kMalformed), 1u);
+}
+
+TEST_F(PcieTest, GivesUpAChunkOfADeadWorker) {
+  open(2, {.slots = 4, .age_max = 2 * kSecond});
+  const std::vector<float> ones(pcie::kElements, 1.0f);
+  arrive(1, frame_of(write_of(0, 0), ones));
+  time_ += 3 * kSecond;
+  arrive(1, frame_of(write_of(0, 1), ones));
+  time_ += kMillisecond;
+  arrive(1, frame_of(write_of(0, 4), ones));  // the slot of chunk 0 is free
+  EXPECT_EQ(dialect_->count(PcieVerdict::kKept), 3u);
+  EXPECT_EQ(dialect_->count(PcieVerdict::kAhead), 0u);
+}
+
+}  // namespace
+}  // namespace netfold::frames
