@@ -185,8 +185,8 @@ class PcieWorkload final : public Workload {
 // One message a round; workers write to each other in a ring.
 class RoceWorkload final : public Workload {
  public:
-  explicit RoceWorkload(std::uint16_t workers)
-      : workers_(workers), elements_(workers, std::vector<float>(kElements)), settings_({(1u << workers) - 1, true}) {
+  explicit RoceWorkload(std::uint16_t workers) : workers_(workers), elements_(workers, std::vector<float>(kElements)) {
+    settings_.folding_ports = (1u << workers) - 1;  // not the host's
     Prng prng(1024);
     fill(elements_, prng);
     sums_ = sum(elements_);
@@ -197,7 +197,7 @@ class RoceWorkload final : public Workload {
     ++message_;
     psn_ = (psn_ + kPackets) & roce::kPsnMask;
   }
-  std::unique_ptr<frames::Dialect> dialect() const override { return std::make_unique<frames::RoceDialect>(settings_); }
+  std::unique_ptr<frames::Dialect> dialect() const override { return std::make_unique<frames::RoceDialect>(by_job_); }
 
   std::size_t write(std::uint16_t worker, std::uint32_t index, std::byte* at) override {
     roce::Header header;
@@ -252,7 +252,8 @@ class RoceWorkload final : public Workload {
   std::uint32_t message_ = 0, psn_ = 0;
   std::vector<std::vector<float>> elements_;
   std::vector<float> sums_;
-  frames::AggregationSettings settings_;
+  frames::Settings settings_;
+  frames::AggregationSettings by_job_{settings_};
 };
 
 // One pipeline and the queues around it. Port 0 is the host's, where there is one.

@@ -49,7 +49,7 @@ class FramePipeline {
     if (ports < 1 || ports > static_cast<int>(frames::AggregationConfig::kPortsMax)) {
       throw nb::value_error("1 to 26 ports");
     }
-    settings_.set({(1u << ports) - 1, true});
+    settings_.adds_floats = true;
     frames::PipelinePorts all;
     for (int number = 0; number < ports; ++number) {
       ports_.push_back(std::make_unique<link::MemoryPort>(pool_, static_cast<link::PortNumber>(number)));
@@ -58,7 +58,7 @@ class FramePipeline {
     }
     std::vector<std::unique_ptr<frames::Dialect>> dialects;
     dialects.push_back(
-        std::make_unique<frames::RoceDialect>(settings_, frames::RoceOptions{.age_max = from_seconds(age_s)}));
+        std::make_unique<frames::RoceDialect>(by_job_, frames::RoceOptions{.age_max = from_seconds(age_s)}));
     dialects.push_back(std::make_unique<frames::PcieDialect>());
     pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
   }
@@ -82,17 +82,19 @@ class FramePipeline {
   }
   void configure(const std::vector<int>& ports, bool is_float, int job) {
     const frames::AggregationConfig config = config_of_ports(ports, is_float);
-    if (job < 0) return settings_.set(config);
-    if (const auto set = settings_.set(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
+    if (job < 0) {
+      settings_.folding_ports = config.ports;
+      settings_.adds_floats = config.is_float;
+    } else if (const auto set = by_job_.set(static_cast<std::uint16_t>(job), config); !set) {
+      raise(set.error());
+    }
   }
   std::tuple<std::uint32_t, std::uint32_t> registers() const {
-    const auto registers = frames::registers_of(settings_.defaults());
-    return {registers.mode, registers.port_cfg};
+    const auto registers = frames::registers_of(settings_, ports_.size());
+    return {registers.agg_mode, registers.agg_port_cfg};
   }
   void set_registers(std::uint32_t mode, std::uint32_t port_cfg) {
-    const auto config = frames::config_of({mode, port_cfg});
-    if (!config) raise(config.error());
-    settings_.set(*config);
+    if (const auto set = frames::set_registers({mode, port_cfg}, settings_); !set) raise(set.error());
   }
   nb::dict counts() const {
     Counts all;
@@ -107,7 +109,8 @@ class FramePipeline {
 
  private:
   link::MemoryPool pool_;
-  frames::AggregationSettings settings_;
+  frames::Settings settings_;
+  frames::AggregationSettings by_job_{settings_};
   frames::MacTable addresses_;
   std::vector<std::unique_ptr<link::MemoryPort>> ports_;
   std::unique_ptr<frames::Pipeline> pipeline_;
@@ -126,8 +129,8 @@ class PyFrameSwitch {
   }
   void configure(const std::vector<int>& ports, bool is_float, int job) {
     const frames::AggregationConfig config = config_of_ports(ports, is_float);
-    if (job < 0) return running().settings().set(config);
-    if (const auto set = running().settings().set(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
+    if (job < 0) return running().configure(config);
+    if (const auto set = running().configure(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
   }
   nb::dict counts() { return to_dict(running().counts()); }
   void close() {

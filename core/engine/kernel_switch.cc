@@ -21,8 +21,9 @@ constexpr Nanoseconds kRest = kMillisecond;  // the dialects are told the time s
 
 class KernelSwitch::Thread {
  public:
-  Thread(std::vector<std::unique_ptr<link::PacketSocket>> sockets, frames::AggregationConfig config)
-      : settings(config) {
+  Thread(std::vector<std::unique_ptr<link::PacketSocket>> sockets, frames::AggregationConfig config) {
+    settings.folding_ports = config.ports;
+    settings.adds_floats = config.is_float;
     frames::PipelinePorts all;
     for (auto& socket : sockets) {
       const auto number = static_cast<link::PortNumber>(ports_.size());
@@ -33,7 +34,7 @@ class KernelSwitch::Thread {
     }
     polled_.push_back({wakeup_.descriptor(), POLLIN, 0});
     std::vector<std::unique_ptr<frames::Dialect>> dialects;
-    dialects.push_back(std::make_unique<frames::RoceDialect>(settings));
+    dialects.push_back(std::make_unique<frames::RoceDialect>(by_job));
     dialects.push_back(std::make_unique<frames::PcieDialect>());
     pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
     thread_ = std::thread([this] { run(); });
@@ -64,7 +65,8 @@ class KernelSwitch::Thread {
     return all;
   }
 
-  frames::AggregationSettings settings;
+  frames::Settings settings;
+  frames::AggregationSettings by_job{settings};
 
  private:
   void run() {
@@ -98,8 +100,13 @@ Result<std::unique_ptr<KernelSwitch>> KernelSwitch::open(const std::vector<std::
 KernelSwitch::KernelSwitch(std::unique_ptr<Thread> thread) : thread_(std::move(thread)) {}
 KernelSwitch::~KernelSwitch() = default;
 
-frames::AggregationSettings& KernelSwitch::settings() {
-  return thread_->settings;
+void KernelSwitch::configure(frames::AggregationConfig config) {
+  thread_->settings.folding_ports = config.ports;
+  thread_->settings.adds_floats = config.is_float;
+}
+
+Result<void> KernelSwitch::configure(std::uint16_t job, frames::AggregationConfig config) {
+  return thread_->by_job.set(job, config);
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> KernelSwitch::counts() const {

@@ -19,7 +19,8 @@ class KernelSwitch {
                                                     frames::AggregationConfig config);
   ~KernelSwitch();  // stops
 
-  frames::AggregationSettings& settings();
+  void configure(frames::AggregationConfig config);  // of all jobs without an exception
+  Result<void> configure(std::uint16_t job, frames::AggregationConfig config);
   // By name: "port<n>_<counter>", "<dialect>_<counter>".
   std::vector<std::pair<std::string, std::uint64_t>> counts() const;
 

@@ -2,29 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace netfold::frames {
 namespace {
 
 constexpr std::uint32_t kPortBits = (1u << AggregationConfig::kPortsMax) - 1;
-constexpr int kNumberAt = 27;
+constexpr int kNumberAt = 27;  // of the ports, in AGG_PORT_CFG
+constexpr int kJobAt = 32;     // in an exception, above its ports and kIsFloat
 constexpr std::uint64_t kIsFloat = std::uint64_t{1} << 31, kIsUsed = std::uint64_t{1} << 48;
-constexpr int kJobAt = 32;
+constexpr std::uint64_t kKeyBits = kIsUsed | std::uint64_t{0xffff} << kJobAt;
 
 std::uint64_t key_of(std::uint16_t job) {
   return kIsUsed | std::uint64_t{job} << kJobAt;
 }
-constexpr std::uint64_t kKeyBits = kIsUsed | std::uint64_t{0xffff} << kJobAt;
 
 }  // namespace
 
-AggregationRegisters registers_of(const AggregationConfig& config) {
-  return {config.is_float ? 1u : 0u, static_cast<std::uint32_t>(config.workers()) << kNumberAt | config.ports};
-}
-
-Result<AggregationConfig> config_of(const AggregationRegisters& registers) {
-  const std::uint32_t ports = registers.port_cfg & kPortBits;
-  const auto number = static_cast<int>(registers.port_cfg >> kNumberAt);
-  if (registers.mode > 1 || (registers.port_cfg >> AggregationConfig::kPortsMax & 1) != 0) {
+Result<void> set_registers(const Registers& registers, Settings& settings) {
+  const std::uint32_t ports = registers.agg_port_cfg & kPortBits;
+  const auto number = static_cast<int>(registers.agg_port_cfg >> kNumberAt);
+  if (registers.agg_mode > 1 || (registers.agg_port_cfg >> AggregationConfig::kPortsMax & 1) != 0) {
     return fail(ErrorCode::kInvalidArgument, "reserved bits of AGG_MODE and AGG_PORT_CFG must be 0");
   }
   if (ports == 0 || std::popcount(ports) != number) {
@@ -32,25 +30,18 @@ Result<AggregationConfig> config_of(const AggregationRegisters& registers) {
                 fmt::format("AGG_PORT_CFG says {} ports and enables {}: the number must be that of the bits, and not 0",
                             number, std::popcount(ports)));
   }
-  return AggregationConfig{ports, registers.mode == 1};
-}
-
-AggregationSettings::AggregationSettings(AggregationConfig config) : default_(pack(config)) {}
-
-std::uint64_t AggregationSettings::pack(AggregationConfig config) {
-  return (config.ports & kPortBits) | (config.is_float ? kIsFloat : 0);
-}
-
-AggregationConfig AggregationSettings::unpack(std::uint64_t packed) {
-  return {static_cast<std::uint32_t>(packed & kPortBits), (packed & kIsFloat) != 0};
+  settings.folding_ports.store(ports);
+  settings.adds_floats.store(registers.agg_mode == 1);
+  return {};
 }
 
 Result<void> AggregationSettings::set(std::uint16_t job, AggregationConfig config) {
-  for (const bool is_to_be_free : {false, true}) {  // the job's own place first
+  const std::uint64_t packed = key_of(job) | (config.ports & kPortBits) | (config.is_float ? kIsFloat : 0);
+  for (const bool takes_free : {false, true}) {  // the job's own place first
     for (auto& exception : exceptions_) {
       std::uint64_t there = exception.load();
-      const bool is_wanted = is_to_be_free ? there == 0 : (there & kKeyBits) == key_of(job);
-      if (is_wanted && exception.compare_exchange_strong(there, key_of(job) | pack(config))) return {};
+      const bool is_wanted = takes_free ? there == 0 : (there & kKeyBits) == key_of(job);
+      if (is_wanted && exception.compare_exchange_strong(there, packed)) return {};
     }
   }
   return fail(ErrorCode::kRefused,
@@ -63,12 +54,14 @@ void AggregationSettings::forget(std::uint16_t job) {
   }
 }
 
-AggregationConfig AggregationSettings::of(std::uint16_t job) const {
+AggregationConfig AggregationSettings::of(std::uint16_t job, std::size_t ports) const {
+  const std::uint32_t there = ports >= AggregationConfig::kPortsMax ? kPortBits : (1u << ports) - 1;
   for (const auto& exception : exceptions_) {
-    const std::uint64_t there = exception.load();
-    if ((there & kKeyBits) == key_of(job)) return unpack(there);
+    const std::uint64_t packed = exception.load();
+    if ((packed & kKeyBits) != key_of(job)) continue;
+    return {static_cast<std::uint32_t>(packed) & there, (packed & kIsFloat) != 0};
   }
-  return defaults();
+  return {static_cast<std::uint32_t>(defaults_.folding_ports.load()) & there, defaults_.adds_floats.load()};
 }
 
 }  // namespace netfold::frames

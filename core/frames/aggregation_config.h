@@ -1,14 +1,14 @@
-// Which ports fold, and how numbers are added where a message does not say: the switch's online configuration for RoCE,
-// and the two registers of allreduce-switch (Table VII) as a view of it.
+// Which ports fold a job of RoCE workers, and how numbers are added where a message does not say: the switch's settings
+// (settings.h), as one job sees them when an epoch begins, with exceptions by job.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <optional>
 
 #include "base/result.h"
+#include "frames/settings.h"
 #include "link/frame_port.h"
 
 namespace netfold::frames {
@@ -16,45 +16,34 @@ namespace netfold::frames {
 struct AggregationConfig {
   static constexpr std::uint32_t kPortsMax = 26;  // the register's bits
 
-  std::uint32_t ports = 0xff;  // bit p: port p folds
-  bool is_float = false;       // fp32, else int32; for messages whose header names no format
+  std::uint32_t ports = 0;  // bit p: port p folds
+  bool is_float = false;    // fp32, else int32; for messages whose header names no format
 
   bool operator==(const AggregationConfig&) const = default;
   bool has(link::PortNumber port) const { return port < kPortsMax && (ports >> port & 1) != 0; }
   int workers() const { return std::popcount(ports); }
 };
 
-// AGG_MODE {31'h0, agg_mode} and AGG_PORT_CFG {agg_port_num 5, 1'b0, agg_port_en 26}.
-struct AggregationRegisters {
-  std::uint32_t mode = 0;
-  std::uint32_t port_cfg = 0;
-
-  bool operator==(const AggregationRegisters&) const = default;
-};
-AggregationRegisters registers_of(const AggregationConfig& config);
 // kInvalidArgument where reserved bits are set, no port is enabled, or the number of ports is not that of their bits.
-Result<AggregationConfig> config_of(const AggregationRegisters& registers);
+Result<void> set_registers(const Registers& registers, Settings& settings);
 
-// What is in force: a default, and exceptions by job. Any thread sets it; the dialect reads it when an epoch of a job
-// begins, so a change never touches frames on their way.
+// The settings, and exceptions by job. Any thread sets them; the dialect reads them when an epoch of a job begins, so a
+// change never touches frames on their way.
 class AggregationSettings {
  public:
   static constexpr std::size_t kExceptionsMax = 64;
 
-  explicit AggregationSettings(AggregationConfig config = {});
+  // `defaults` must outlive this.
+  explicit AggregationSettings(const Settings& defaults) : defaults_(defaults) {}
 
-  void set(AggregationConfig config) { default_.store(pack(config)); }
   // kRefused where kExceptionsMax jobs have one already.
   Result<void> set(std::uint16_t job, AggregationConfig config);
   void forget(std::uint16_t job);
-  AggregationConfig of(std::uint16_t job) const;
-  AggregationConfig defaults() const { return unpack(default_.load()); }
+  // Of a switch with so many ports.
+  AggregationConfig of(std::uint16_t job, std::size_t ports) const;
 
  private:
-  static std::uint64_t pack(AggregationConfig config);
-  static AggregationConfig unpack(std::uint64_t packed);
-
-  std::atomic<std::uint64_t> default_;
+  const Settings& defaults_;
   std::array<std::atomic<std::uint64_t>, kExceptionsMax> exceptions_{};  // 0: free
 };
 

@@ -67,7 +67,7 @@ RoceVerdict RoceDialect::judge(const ParsedFrame& parsed, Outbox& outbox) {
 RoceVerdict RoceDialect::on_first(const RoceFrame& frame, const roce::AggregationHeader& header, Outbox& outbox) {
   RoceJob* job = job_named(header.job);
   if (job == nullptr || is_newer(header.epoch, job->epoch())) {
-    const AggregationConfig config = settings_.of(header.job);
+    const AggregationConfig config = settings_.of(header.job, outbox.ports());
     if (!config.has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
     if (job != nullptr) {
       forget(*job, outbox);

@@ -205,7 +205,7 @@ TEST(Roce, PortsChangeWhileAnotherJobFolds) {
   for (int i = 0; i < 10; ++i) world.run(kMicrosecond);
   ASSERT_TRUE(world.settings().set(1, {0xf, true}));   // the other job's ports: wrong ones for a while
   ASSERT_TRUE(world.settings().set(1, {0xf0, true}));  // and right again
-  world.settings().set({0x3, false});
+  world.defaults().folding_ports = 0x3;
   auto other = random_tensors(4, 100000, prng);
   const auto other_expected = plain_fold(other, 0, 4);
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(4 + rank, in_place(other[rank]));

@@ -40,6 +40,7 @@ class RoceWorld {
   engine::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
   session::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
   frames::RoceDialect& dialect() { return *dialect_; }
+  frames::Settings& defaults() { return defaults_; }
   frames::AggregationSettings& settings() { return settings_; }
   link::MemoryPort& port(std::size_t number) { return *ports_[number]; }
   link::MemoryPool& pool() { return pool_; }
@@ -65,7 +66,8 @@ class RoceWorld {
   link::MemoryNetwork network_;
   std::unique_ptr<link::Link> wire_;  // the switch's ends of all cables
   link::MemoryPool pool_;
-  frames::AggregationSettings settings_;
+  frames::Settings defaults_;
+  frames::AggregationSettings settings_{defaults_};
   frames::MacTable addresses_;
   std::vector<std::unique_ptr<link::MemoryPort>> ports_;
   frames::RoceDialect* dialect_ = nullptr;
