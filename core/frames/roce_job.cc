@@ -6,6 +6,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "wire/crc32.h"
+
 namespace netfold::frames {
 namespace {
 
@@ -14,6 +16,8 @@ using fold::PsnWindow;
 using roce::AggregationHeader;
 using roce::Notice;
 using roce::Opcode;
+
+const std::size_t kMiddleBytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu);
 
 std::int32_t distance(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b);
@@ -218,6 +222,7 @@ void RoceJob::complete(std::uint32_t index, numbers::WireFormat format, std::siz
   std::memset(sum_at(index) + folded_bytes, 0, payload_bytes - folded_bytes);
   place.has_sum = true;
   place.sum_of = place.message;
+  place.sum_check = wire::crc32({sum_at(index), payload_bytes});
   place.arrived = 0;
   ++columns_[index / PsnWindow::kColumnPackets].folded_packets;
   for (link::PortNumber port = 0; port < ports_; ++port) {
@@ -240,7 +245,11 @@ void RoceJob::send_sum(const Held& held, std::uint32_t index, std::size_t payloa
   std::memcpy(frame.bytes + held.elements_at, sum_at(index), payload_bytes);
   const std::span<std::byte> packet{frame.bytes + held.content_at, held.packet_bytes};
   roce::mark_as_sum(packet);
-  roce::seal(packet);
+  if (payload_bytes == roce::kPathMtu && held.packet_bytes == kMiddleBytes) {
+    roce::seal_middle(packet, places_[index].sum_check);
+  } else {
+    roce::seal(packet);
+  }
   frame.size_bytes = held.content_at + held.packet_bytes;
   frame.port = link::kNoPort;
   outbox.forward(held.to, frame);

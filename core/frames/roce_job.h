@@ -115,7 +115,8 @@ class RoceJob {
     std::uint32_t message = 0;  // that is gathered, if any port has arrived
     Nanoseconds first_at = 0;
     bool has_sum = false;
-    std::uint32_t sum_of = 0;  // message
+    std::uint32_t sum_of = 0;     // message
+    std::uint32_t sum_check = 0;  // CRC-32 of the kept sum
   };
   struct Held {
     link::Frame frame;

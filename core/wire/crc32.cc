@@ -56,11 +56,14 @@ bool everywhere() {
   return true;
 }
 
+constexpr Crc32 kByEight{"by eight", everywhere, by_eight};
+
 const std::vector<Crc32>& present() {
   static const std::vector<Crc32> all = [] {
     std::vector<Crc32> found;
-    if (const Crc32* clmul = crc32_clmul()) found.push_back(*clmul);
-    found.push_back({"by eight", everywhere, by_eight});
+    for (const Crc32* way : {crc32_vclmul(), crc32_clmul(), crc32_by_eight()}) {
+      if (way != nullptr) found.push_back(*way);
+    }
     found.push_back({"bit by bit", everywhere, bit_by_bit});
     return found;
   }();
@@ -75,6 +78,27 @@ const Crc32& fastest() {
 }
 
 }  // namespace
+
+Crc32Shift::Crc32Shift(std::size_t size_bytes) {
+  std::array<std::uint32_t, 32> of_bit;
+  for (std::size_t bit = 0; bit < of_bit.size(); ++bit) {
+    std::uint32_t state = std::uint32_t{1} << bit;
+    for (std::size_t i = 0; i < size_bytes; ++i) state = (state >> 8) ^ kTables[0][state & 0xff];
+    of_bit[bit] = state;
+  }
+  for (std::size_t place = 0; place < 4; ++place) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      tables_[place][byte] = 0;
+      for (std::size_t bit = 0; bit < 8; ++bit) {
+        if ((byte >> bit & 1) != 0) tables_[place][byte] ^= of_bit[8 * place + bit];
+      }
+    }
+  }
+}
+
+const Crc32* crc32_by_eight() {
+  return &kByEight;
+}
 
 std::span<const Crc32> all_crc32() {
   return present();

@@ -37,6 +37,21 @@ bool is_known(std::uint8_t opcode) {
   return is_a_write || opcode == static_cast<std::uint8_t>(Opcode::kAcknowledge);
 }
 
+// A packet's beginning as the ICRC sees it.
+std::span<const std::byte> ones_in(std::span<std::byte> head) {
+  head[kVersionAt] |= std::byte{0x0f};  // the traffic class and, below, the flow label
+  head[kVersionAt + 1] = head[kVersionAt + 2] = head[kVersionAt + 3] = kAllOnes;
+  head[kHopLimitAt] = kAllOnes;
+  head[kVariantAt] = kAllOnes;
+  return head;
+}
+
+void put_icrc(std::span<std::byte> packet, std::uint32_t check) {
+  for (std::size_t i = 0; i < kIcrcBytes; ++i) {
+    packet[packet.size() - kIcrcBytes + i] = static_cast<std::byte>(check >> (8 * i) & 0xff);
+  }
+}
+
 void parse_extensions(std::span<const std::byte> bytes, Header& header) {
   std::size_t at = kGrhBytes + kBthBytes;
   if (has_reth(header.opcode)) {
@@ -109,14 +124,11 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
 }
 
 std::uint32_t icrc(std::span<const std::byte> bytes) {
-  std::array<std::byte, kGrhBytes + kBthBytes> head;
-  assert(bytes.size() >= head.size());
+  assert(bytes.size() >= kGrhBytes + kBthBytes);
+  std::array<std::byte, 64> room;  // a little more than the headers: what carry-less multiplication takes at once
+  const auto head = std::span(room).first(std::min(room.size(), bytes.size()));
   std::memcpy(head.data(), bytes.data(), head.size());
-  head[kVersionAt] |= std::byte{0x0f};  // the traffic class and, below, the flow label
-  head[kVersionAt + 1] = head[kVersionAt + 2] = head[kVersionAt + 3] = kAllOnes;
-  head[kHopLimitAt] = kAllOnes;
-  head[kVariantAt] = kAllOnes;
-  return crc32(bytes.subspan(head.size()), crc32(head, kMissingRoutingHeader));
+  return crc32(bytes.subspan(head.size()), crc32(ones_in(head), kMissingRoutingHeader));
 }
 
 bool icrc_is_right(std::span<const std::byte> packet) {
@@ -129,10 +141,15 @@ bool icrc_is_right(std::span<const std::byte> packet) {
 }
 
 void seal(std::span<std::byte> packet) {
-  const std::uint32_t right = icrc(packet.first(packet.size() - kIcrcBytes));
-  for (std::size_t i = 0; i < kIcrcBytes; ++i) {
-    packet[packet.size() - kIcrcBytes + i] = static_cast<std::byte>(right >> (8 * i) & 0xff);
-  }
+  put_icrc(packet, icrc(packet.first(packet.size() - kIcrcBytes)));
+}
+
+void seal_middle(std::span<std::byte> packet, std::uint32_t payload_check) {
+  static const Crc32Shift shift(kPathMtu);
+  assert(packet.size() == packet_bytes(Opcode::kWriteMiddle, kPathMtu));
+  std::array<std::byte, kGrhBytes + kBthBytes> head;
+  std::memcpy(head.data(), packet.data(), head.size());
+  put_icrc(packet, shift(crc32(ones_in(head), kMissingRoutingHeader)) ^ payload_check);
 }
 
 std::size_t packet_bytes(Opcode opcode, std::size_t payload_bytes) {

@@ -91,6 +91,8 @@ std::uint32_t icrc(std::span<const std::byte> bytes);
 bool icrc_is_right(std::span<const std::byte> packet);
 // Writes the ICRC over the last four bytes of a packet.
 void seal(std::span<std::byte> packet);
+// The same for a packet without extensions (Write Middle) and with kPathMtu of payload, whose CRC-32 is known.
+void seal_middle(std::span<std::byte> packet, std::uint32_t payload_check);
 
 std::size_t packet_bytes(Opcode opcode, std::size_t payload_bytes);
 // Writes the headers of a packet with `payload_bytes` of payload; returns how long they are. The caller writes payload

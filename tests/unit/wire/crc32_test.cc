@@ -39,5 +39,18 @@ TEST(Crc32, IsTheSameHoweverItIsComputed) {
   }
 }
 
+TEST(Crc32, OfAnEndThatIsKnown) {
+  Prng prng(33);
+  std::vector<std::byte> bytes(1500);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng.next());
+  for (const std::size_t end_bytes : {0, 1, 4, 17, 1024}) {
+    const Crc32Shift shift(end_bytes);
+    for (const std::size_t begin_bytes : {0, 1, 52, 400}) {
+      const auto whole = std::span<const std::byte>(bytes).first(begin_bytes + end_bytes);
+      EXPECT_EQ(shift(crc32(whole.first(begin_bytes))) ^ crc32(whole.subspan(begin_bytes)), crc32(whole));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace netfold::wire
