@@ -10,6 +10,7 @@ namespace roce = wire::roce;
 // The most elements that 1024 bytes hold: bfp with a mantissa of two bits takes 3/8 of a byte for each.
 constexpr std::size_t kElementsMax = roce::kPathMtu * 8 / 3;
 constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;
+constexpr Nanoseconds kHandover = kSecond;
 
 bool is_newer(std::uint16_t epoch, std::uint16_t than) {
   return static_cast<std::int16_t>(epoch - than) > 0;
@@ -81,14 +82,24 @@ RoceVerdict RoceDialect::on_first(const RoceFrame& frame, const roce::Aggregatio
   if (!job->config().has(frame.frame.frame.port)) return RoceVerdict::kForwarded;
   if (header.epoch != job->epoch()) return RoceVerdict::kStaleEpoch;
   if (held_frames() >= options_.held_frames_max) return RoceVerdict::kNoRoom;
-  for (const auto& other : jobs_) {  // a connection is one job's
-    if (other.get() == job) continue;
-    other->forget_connection(frame.frame.frame.port, frame.frame.to.number, frame.packet.header.queue_pair);
-  }
+  if (is_of_another(*job, frame, outbox.now())) return RoceVerdict::kSpoofed;
   const std::uint64_t restarts = job->restarts();
   const RoceVerdict verdict = job->on_first(frame, header, folder_, outbox);
   restarts_.add(job->restarts() - restarts);
   return verdict;
+}
+
+// A connection is one job's, and another's only once that has been silent for a while.
+bool RoceDialect::is_of_another(const RoceJob& job, const RoceFrame& frame, Nanoseconds now) {
+  const link::PortNumber port = frame.frame.frame.port;
+  for (const auto& other : jobs_) {
+    if (other.get() == &job || !other->has_connection(port, frame.frame.to.number, frame.packet.header.queue_pair)) {
+      continue;
+    }
+    if (now - other->last_frame() < kHandover) return true;
+    other->forget_connection(port, frame.frame.to.number, frame.packet.header.queue_pair);
+  }
+  return false;
 }
 
 RoceJob* RoceDialect::job_of_connection(const RoceFrame& frame) {

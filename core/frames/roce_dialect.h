@@ -53,6 +53,7 @@ class RoceDialect final : public Dialect {
  private:
   RoceVerdict judge(const ParsedFrame& frame, Outbox& outbox);
   RoceVerdict on_first(const RoceFrame& frame, const wire::roce::AggregationHeader& header, Outbox& outbox);
+  bool is_of_another(const RoceJob& job, const RoceFrame& frame, Nanoseconds now);
   RoceJob* job_of_connection(const RoceFrame& frame);
   RoceJob* job_named(std::uint16_t job);
   void forget(RoceJob& job, Outbox& outbox);
