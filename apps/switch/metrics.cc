@@ -53,7 +53,13 @@ std::pair<int, std::string> change_folding(engine::SwitchServer& server, const h
     change.adds_floats = adds == "float";
   }
   if (!change.ports && !change.adds_floats) return {kBadRequest, "name ports, adds, or both"};
-  if (!server.configure(change)) return {kConflict, "this is no switch of frames: start it with --dpdk"};
+  if (request.has_param("job")) {
+    const std::string job = request.get_param_value("job");
+    const bool is_number = !job.empty() && job.size() <= 5 && job.find_first_not_of("0123456789") == std::string::npos;
+    if (!is_number || std::stoul(job) > UINT16_MAX) return {kBadRequest, "job: a number up to 65535"};
+    change.job = static_cast<std::uint16_t>(std::stoul(job));
+  }
+  if (const auto changed = server.configure(change); !changed) return {kConflict, changed.error().message};
   return {kOk, "changed"};
 }
 

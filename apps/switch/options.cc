@@ -65,6 +65,7 @@ constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, 
 
 struct Words {
   std::string bind = "0.0.0.0", secret_file, metrics, layout = "run-to-completion";
+  std::vector<std::string> dialects = {"roce", "pcie"};
   std::vector<std::string> ports;  // one is the control connections', if it is a number; the others are devices
   std::uint16_t port = kControlPort;
   bool dpdk = false, no_udp_checksum = false;
@@ -113,6 +114,13 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
          "LAYOUT")
       ->capture_default_str()
       ->check(CLI::IsMember({"run-to-completion", "per-port"}).description(""));
+  option("--dialects", words.dialects,
+         "With --dpdk: what is folded besides Netfold's own packets: roce (RoCE v1 of RDMA NICs), pcie "
+         "(PCIe over Ethernet), none",
+         "NAME,NAME")
+      ->delimiter(',')
+      ->default_str("roce,pcie")
+      ->check(CLI::IsMember({"roce", "pcie", "none"}).description(""));
   option("--buffers", words.frames.dpdk.devices.buffers, "With --dpdk: frame buffers, of 2 kB", "N")
       ->capture_default_str()
       ->check(range(1024, 1 << 24));
@@ -173,6 +181,12 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   plane.jobs_max = server.jobs_max;
   plane.layout = words.layout == "per-port" ? engine::Layout::kPerPort : engine::Layout::kRunToCompletion;
   plane.parse.check_udp = !words.no_udp_checksum;
+  const auto folds = [&](const char* dialect) { return std::ranges::count(words.dialects, dialect) > 0; };
+  if (folds("roce")) {
+    plane.roce.emplace();
+    plane.roce->held_frames_max = std::min<std::size_t>(plane.roce->held_frames_max, frames.dpdk.devices.buffers / 4);
+  }
+  if (folds("pcie")) plane.pcie.emplace();
   frames.dpdk.devices.threads = engine::threads_of(plane, frames.dpdk.devices.ports.size());
   frames.dpdk.devices.receivers = engine::receivers_of(plane);
   // What devices and threads keep for themselves is not the jobs'.

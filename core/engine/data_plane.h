@@ -69,7 +69,8 @@ struct FrameStats {
   NamedCounters addresses;                       // of the MAC table; an empty name: this is no switch of frames
   std::uint32_t agg_mode = 0, agg_port_cfg = 0;  // frames/settings.h
 };
-struct FoldingChange {  // what is not named stays as it is
+struct FoldingChange {               // what is not named stays as it is
+  std::optional<std::uint16_t> job;  // of RoCE workers: an exception for it, from its next epoch on; else for all
   std::optional<std::uint64_t> ports;
   std::optional<bool> adds_floats;
 };
@@ -93,7 +94,9 @@ class DataPlane {
   virtual link::LinkStats link_stats() const = 0;
   virtual FrameStats frame_stats() const { return {}; }
   // From the next frame on, from any thread. False: this is no switch of frames.
-  virtual bool configure(const FoldingChange&) { return false; }
+  virtual Result<void> configure(const FoldingChange&) {
+    return fail(ErrorCode::kInvalidArgument, "this is no switch of frames: start it with --dpdk");
+  }
 };
 
 }  // namespace netfold::engine

@@ -179,10 +179,16 @@ class FramePlane final : public DataPlane {
 
   FrameStats frame_stats() const override;
 
-  bool configure(const FoldingChange& change) override {
+  Result<void> configure(const FoldingChange& change) override {
+    if (change.job) {
+      frames::AggregationConfig config = by_job_.of(*change.job, devices_->ports());
+      if (change.ports) config.ports = static_cast<std::uint32_t>(*change.ports);
+      if (change.adds_floats) config.is_float = *change.adds_floats;
+      return by_job_.set(*change.job, config);
+    }
     if (change.ports) settings_.folding_ports.store(*change.ports, std::memory_order_relaxed);
     if (change.adds_floats) settings_.adds_floats.store(*change.adds_floats, std::memory_order_relaxed);
-    return true;
+    return {};
   }
 
  private:
@@ -211,6 +217,7 @@ class FramePlane final : public DataPlane {
   std::unique_ptr<link::FrameDevices> devices_;
   frames::MacTable addresses_;
   frames::Settings settings_;
+  frames::AggregationSettings by_job_{settings_};  // of RoCE jobs
   std::vector<std::uint16_t> udp_ports_;
   std::vector<std::unique_ptr<FrameThread>> threads_;                     // those that fold, then those of the ports
   mutable std::mutex mutex_;                                              // of jobs_: control and metrics threads
@@ -237,7 +244,8 @@ void FramePlane::start_thread(std::uint16_t thread, const OnMismatch& on_mismatc
       NetfoldDialect::Options{options_.ip, udp_ports_, pipeline.thread, options_.jobs_max}, on_mismatch);
   NetfoldDialect& dialect = *own;
   dialects.push_back(std::move(own));
-  for (const auto& make : options_.dialects) dialects.push_back(make(pipeline.thread));
+  if (options_.roce) dialects.push_back(std::make_unique<frames::RoceDialect>(by_job_, *options_.roce));
+  if (options_.pcie) dialects.push_back(std::make_unique<frames::PcieDialect>(*options_.pcie));
 
   auto made =
       std::make_unique<frames::Pipeline>(devices_->pool(), std::move(ports), addresses_, std::move(dialects), pipeline);

@@ -17,6 +17,8 @@
 #include "frames/dialect.h"
 #include "frames/headers.h"
 #include "frames/mac_table.h"
+#include "frames/pcie_dialect.h"
+#include "frames/roce_dialect.h"
 #include "jobs/job_table.h"
 #include "link/frame_devices.h"
 
@@ -37,8 +39,9 @@ struct FramePlaneOptions {
   // Told once a second, at most, what changed at a port: it went down, frames were dropped and why. From a thread of
   // the plane's own.
   std::function<void(jobs::LogLevel, const std::string&)> log;
-  // Dialects besides Netfold's own, of folding thread `thread` (or frames::kNoFolding), in the order they are asked.
-  std::vector<std::function<std::unique_ptr<frames::Dialect>(std::uint16_t thread)>> dialects;
+  // Dialects besides Netfold's own.
+  std::optional<frames::RoceOptions> roce;
+  std::optional<frames::PcieOptions> pcie;
 };
 
 // Threads that send, and receive queues a port, for FrameDeviceOptions.

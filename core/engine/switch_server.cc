@@ -101,7 +101,7 @@ class SwitchServer::Control {
   }
 
   link::Address address() const { return address_; }
-  bool configure(const FoldingChange& change) { return data_plane_->configure(change); }
+  Result<void> configure(const FoldingChange& change) { return data_plane_->configure(change); }
 
   SwitchStats stats() const {
     SwitchStats stats;
@@ -347,7 +347,7 @@ link::Address SwitchServer::address() const {
 SwitchStats SwitchServer::stats() const {
   return control_->stats();
 }
-bool SwitchServer::configure(const FoldingChange& change) {
+Result<void> SwitchServer::configure(const FoldingChange& change) {
   return control_->configure(change);
 }
 void SwitchServer::stop() {

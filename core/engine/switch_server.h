@@ -40,9 +40,9 @@ class SwitchServer {
   static Result<std::unique_ptr<SwitchServer>> start(SwitchServerOptions options, DataPlaneFactory factory = {});
   ~SwitchServer();  // stops
 
-  link::Address address() const;                // of the control port, as bound
-  SwitchStats stats() const;                    // from any thread
-  bool configure(const FoldingChange& change);  // from any thread; false: this is no switch of frames
+  link::Address address() const;                        // of the control port, as bound
+  SwitchStats stats() const;                            // from any thread
+  Result<void> configure(const FoldingChange& change);  // from any thread; an error where this switches no frames
   void stop();  // tells the workers, waits for them to hear it (bounded), joins the threads
 
  private:

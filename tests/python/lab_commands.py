@@ -67,11 +67,12 @@ class LabCommands:
             assert done.returncode == 0, done.stderr
         return done
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         """Start, in a process group of its own."""
         return subprocess.Popen(
             [*self._words, *arguments],
             env=self._environment,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

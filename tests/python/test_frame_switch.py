@@ -3,19 +3,26 @@ measurement of one core."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from frame_ranks import __file__ as RANK_PROGRAM
 from lab_commands import LabCommands
 from netfold import _core, native
+from netfold.bench.workers.roce import elements
+from netfold.lab import names
 
 WORLD = 3
+SEED, ROCE_JOB, ROCE_COUNT = 5, 9, 100_003
 PROGRAM = native.find(native.SWITCH)
 BENCH = native.find(native.SWITCH_BENCH)
 
@@ -100,6 +107,51 @@ def test_plain_traffic_is_forwarded_between_workers(lab: LabCommands) -> None:
 
 
 @pytest.mark.namespaces
+def test_roce_workers_fold_through_the_same_switch(lab: LabCommands) -> None:
+    where = ["--metrics", names.switch_metrics(), "--job", str(ROCE_JOB), "--ports", "0,1,2", "--adds", "float"]
+    lab.run("exec", "switch", "--", sys.executable, "-m", "netfold.cli", "configure", *where)
+    with contextlib.ExitStack() as stack:
+        ranks = [stack.enter_context(roce_worker(lab, rank)) for rank in range(WORLD)]
+        cards = [answer(rank) for rank in ranks]
+        for rank in ranks:
+            ask(rank, json.dumps(cards))
+        assert [answer(rank) for rank in ranks] == ["connected"] * WORLD
+        for rank in ranks:
+            ask(rank, "all-reduce")
+        sums = {answer(rank)["crc32"] for rank in ranks}
+    gradients = [elements(SEED, rank, ROCE_COUNT, "fp32") for rank in range(WORLD)]
+    assert sums == {zlib.crc32(_core.fold(gradients, "fp32").view(np.uint8))}
+
+
+@contextlib.contextmanager
+def roce_worker(lab: LabCommands, rank: int) -> Iterator[subprocess.Popen[str]]:
+    """A worker that all-reduces once for each line it is given; ends with the block."""
+    options = {"interface": names.INTERFACE, "rank": rank, "world": WORLD, "seed": SEED, "count": ROCE_COUNT}
+    more = {"format": "fp32", "client": {"job": ROCE_JOB, "timeout_s": 20.0}}
+    words = ["-m", "netfold.bench.workers.roce", "worker", json.dumps(options | more)]
+    process = lab.start("exec", f"w{rank}", "--", sys.executable, *words, stdin=subprocess.PIPE)
+    try:
+        yield process
+    finally:
+        process.communicate(timeout=30)
+
+
+def ask(process: subprocess.Popen[str], line: str) -> None:
+    """Give it one line."""
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[str]) -> Any:
+    """Its next line of JSON."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=30)[1]
+    return json.loads(line)
+
+
+@pytest.mark.namespaces
 def test_a_worker_that_dies_is_named(lab: LabCommands) -> None:
     said = on_every_worker(lab, "death", "die")
     assert [one.splitlines()[1:] for one in said] == [["peer_failed 2"], ["peer_failed 2"], []]
@@ -136,6 +188,9 @@ def test_what_folds_is_changed_while_it_runs(metrics: str) -> None:
     assert [port["folds"] for port in after["ports"]] == [1, 0, 1]
     table = netfold("top", "--metrics", metrics, "--interval-s", "0.1", "--once").stdout
     assert "AGG_PORT_CFG 0x10000005" in table and "nf0" not in table and "ring" in table
+    assert netfold("configure", "--metrics", metrics, "--job", "7", "--adds", "int").stdout == "changed\n"
+    assert frames_of(metrics)["AGG_MODE"] == 1  # of one job only
+    assert {each["name"] for each in frames_of(metrics)["dialects"]} == {"netfold", "roce_v1", "pcie"}
     for words, sentence in ((("--ports", "0,x"), "ports: all, none, or numbers"), (("--adds", "both"), "float or int")):
         done = netfold("configure", "--metrics", metrics, *words)
         assert done.returncode == 2 and sentence in done.stderr

@@ -21,6 +21,9 @@ def register(app: typer.Typer) -> None:
 def configure(
     ports: Annotated[str, typer.Option(help="Ports whose gradients are folded: 0,1,2 or all or none.")] = "",
     adds: Annotated[str, typer.Option(help="float or int: for dialects whose frames do not say what they carry.")] = "",
+    job: Annotated[
+        int, typer.Option(min=-1, max=65535, help="Only this job of RoCE workers, from its next epoch on; -1: all.")
+    ] = -1,
     metrics: Annotated[
         str, typer.Option(help="HOST:PORT that the switch serves its counters at.", metavar="HOST:PORT")
     ] = "127.0.0.1:9171",
@@ -33,6 +36,8 @@ def configure(
     wanted = {name: value for name, value in (("ports", ports), ("adds", adds)) if value}
     if not wanted:
         raise typer.BadParameter("give --ports, --adds, or both")
+    if job >= 0:
+        wanted["job"] = str(job)
     host, colon, port = metrics.rpartition(":")
     if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         raise typer.BadParameter(f"write HOST:PORT, not {metrics}", param_hint="--metrics")

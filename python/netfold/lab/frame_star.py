@@ -60,7 +60,7 @@ class FrameStar(Star):
         if program is None:
             raise LabError(native.not_built(native.SWITCH))
         devices = [word for port in self.ports() for word in ("--port", port)]
-        where = ["--bind", names.switch_address(), "--port", str(CONTROL_PORT)]
+        where = ["--bind", names.switch_address(), "--port", str(CONTROL_PORT), "--metrics", names.switch_metrics()]
         words = [*enter(self.switch), str(program), "--dpdk", *devices, *where]
         log = directory / "switch.log"
         with log.open("wb") as out:

@@ -41,6 +41,11 @@ def switch_address() -> str:
     return f"{NETWORK}.1"
 
 
+def switch_metrics() -> str:
+    """Where a switch of frames serves its counters, and takes `netfold configure`, seen from its own box."""
+    return f"{switch_address()}:9171"
+
+
 def worker_address(rank: int) -> str:
     """A worker's address in the lab."""
     return f"{NETWORK}.{10 + rank}"
