@@ -135,6 +135,7 @@ def _tell(
 def _closed_forms(
     model: Any, batch: int, nodes: str, algorithm: str, page: Path, picture: Path | None, json: bool
 ) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -155,9 +156,10 @@ def _closed_forms(
         parameters = {"model": model.name, "layers": len(model.layers), "batch": batch, "nodes": counts}
         print_json(envelope("plan", parameters | {"algorithm": wanted}, [point.entry() for point in points]))
         return
-    table = Table(title=f"{model.name}, batch {batch}: milliseconds of a step")
+    table = Table(title=f"{model.name}, batch {batch}: milliseconds of a step", box=SIMPLE_HEAD, padding=0)
     for head in told.HEADS:
-        table.add_column(head, justify="left" if head == "system" else "right", no_wrap=head == "system")
+        is_name = head == "system"
+        table.add_column(head.removesuffix(", ms"), justify="left" if is_name else "right", min_width=17 * is_name)
     for row in told.rows(points, sorted({counts[0], counts[-1]})):
         table.add_row(*row)
     Console().print(table)

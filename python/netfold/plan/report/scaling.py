@@ -11,7 +11,7 @@ from netfold.plan.report import charts
 from netfold.plan.report.page import Page, Section, Table, write_page
 
 IDEAL = "ideal"
-HEADS = ("system", "nodes", "step, ms", "forward", "backward", "update", "exposed", "times one node", "over baseline")
+HEADS = ("system", "nodes", "step, ms", "forward", "backward", "update", "exposed", "x 1 node", "x base")
 
 
 def rows(points: Sequence[Point], nodes: Sequence[int]) -> list[list[str]]:
