@@ -140,10 +140,21 @@ def test_settings_of_the_engine() -> None:
         load(None, {"NETFOLD_ENGINE": "rtl", "NETFOLD_ALGORITHM": "direct"})
 
 
+def _netfold(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "netfold", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=os.environ)
+
+
 def test_the_command(built: simulation.Shape) -> None:
-    program = Path(sys.executable).parent / "netfold"
-    command = [program, "rtl", "test", "--values", "5000", "--rings", "2", "--count-max", "500", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=os.environ)
+    done = _netfold("rtl", "test", "--values", "5000", "--rings", "2", "--count-max", "500", "--json")
+    assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
     assert [result["module"] for result in results] == ["fold", "encode", "decode", "rings"]
     assert all(result["differences"] == 0 for result in results)
+
+
+@pytest.mark.parametrize("worlds", ["1", "2,x", "33"])
+def test_a_ring_has_2_to_32_devices(worlds: str) -> None:
+    done = _netfold("rtl", "bench", "--worlds", worlds)
+    assert done.returncode == 2
+    assert "a ring has 2 to 32" in done.stderr

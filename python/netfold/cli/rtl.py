@@ -137,7 +137,7 @@ def bench(
     link_bytes_per_cycle: Annotated[
         float, typer.Option(min=0, help="Rate of a slow link, to see what bfp gains; 0: a quarter of a beat.")
     ] = 0,
-    values: Annotated[int, typer.Option(min=1, help="Numbers for each module.")] = 0,
+    values: Annotated[int, typer.Option(min=0, help="Numbers for each module; 0: 10^5 beats of them.")] = 0,
     lanes: Lanes = 8,
     block: Block = 16,
     mantissa: Mantissa = 7,
@@ -149,9 +149,9 @@ def bench(
 
     shape = _shape(lanes, block, mantissa)
     slow = link_bytes_per_cycle or float(lanes)
-    sizes = [int(world) for world in worlds.split(",")]
+    sizes = [int(world) if world.strip().isdecimal() else 0 for world in worlds.split(",")]
     if any(not 2 <= world <= 32 for world in sizes):
-        raise typer.BadParameter("a ring has 2 to 32 devices")
+        raise typer.BadParameter("numbers of devices with commas: a ring has 2 to 32", param_hint="--worlds")
     with _errors(), _progress() as progress:
         progress(f"building {shape.name}")
         simulation.build(shape)
