@@ -82,9 +82,7 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   };
   option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
   option("--port", words.ports,
-         "TCP port of control connections (7171; 0: the kernel picks), and with --dpdk a device, "
-         "once for each",
-         "PORT")
+         "Control connections' TCP port (7171; 0: any free one); with --dpdk also a device, once each", "PORT")
       ->take_all()
       ->allow_extra_args(false);
   option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
@@ -109,15 +107,11 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one a thread)", "PATH");
   app.add_flag("--dpdk", words.dpdk, "Be a switch of Ethernet frames over the devices that --port names");
   option("--layout", words.layout,
-         "With --dpdk: run-to-completion (a thread receives, folds and sends) or per-port (a "
-         "thread for each port, --threads that fold)",
-         "LAYOUT")
+         "With --dpdk: run-to-completion, or per-port (a thread a port, and --threads that fold)", "LAYOUT")
       ->capture_default_str()
       ->check(CLI::IsMember({"run-to-completion", "per-port"}).description(""));
   option("--dialects", words.dialects,
-         "With --dpdk: what is folded besides Netfold's own packets: roce (RoCE v1 of RDMA NICs), pcie "
-         "(PCIe over Ethernet), none",
-         "NAME,NAME")
+         "With --dpdk: what else is folded: roce (RoCE v1), pcie (PCIe over Ethernet), or none", "NAME,NAME")
       ->delimiter(',')
       ->default_str("roce,pcie")
       ->check(CLI::IsMember({"roce", "pcie", "none"}).description(""));
