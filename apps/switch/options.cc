@@ -82,7 +82,7 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   };
   option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
   option("--port", words.ports,
-         "Control connections' TCP port (7171; 0: any free one); with --dpdk also a device, once each", "PORT")
+         "Control connections' TCP port (7171; 0: any free one); with --dpdk a device, once each", "PORT")
       ->take_all()
       ->allow_extra_args(false);
   option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
