@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <map>
-#include <mutex>
 
+#include "engine/job_parts.h"
 #include "engine/shard.h"
 #include "engine/thread_setup.h"
 #include "link/pcap_writer.h"
@@ -16,46 +15,21 @@ namespace {
 
 class Shards final : public DataPlane {
  public:
-  explicit Shards(std::vector<std::unique_ptr<Shard>> shards) : shards_(std::move(shards)) {
+  explicit Shards(std::vector<std::unique_ptr<Shard>> shards)
+      : jobs_(static_cast<std::uint16_t>(shards.size()),
+              [this](std::uint16_t shard, std::uint16_t job, ShardJob* part) { shards_[shard]->place(job, part); }),
+        shards_(std::move(shards)) {
     for (const auto& shard : shards_) ports_.push_back(shard->path().link().local_address().port);
   }
 
   const std::vector<std::uint16_t>& udp_ports() const override { return ports_; }
 
-  void admit(Admission admission) override {
-    std::vector<std::unique_ptr<ShardJob>> parts;
-    for (std::uint16_t shard = 0; shard < shards_.size(); ++shard) {
-      parts.push_back(std::make_unique<ShardJob>(admission, shard));
-    }
-    const std::uint16_t id = admission.lease.job;
-    for (std::size_t shard = 0; shard < shards_.size(); ++shard) shards_[shard]->place(id, parts[shard].get());
-    const std::lock_guard lock(mutex_);
-    jobs_[id] = std::move(parts);
-  }
-
-  void evict(std::uint16_t job) override {
-    for (const auto& shard : shards_) shard->place(job, nullptr);
-    const std::lock_guard lock(mutex_);
-    jobs_.erase(job);
-  }
+  void admit(Admission admission) override { jobs_.admit(admission); }
+  void evict(std::uint16_t job) override { jobs_.evict(job); }
+  JobCounters counters(std::uint16_t job) const override { return jobs_.counters(job); }
 
   std::vector<std::uint64_t> drops() const override {
-    std::vector<std::uint64_t> sums(static_cast<std::size_t>(DropReason::kCount));
-    for (const auto& shard : shards_) {
-      for (std::size_t reason = 0; reason < sums.size(); ++reason) {
-        sums[reason] += shard->path().drops(static_cast<DropReason>(reason));
-      }
-    }
-    return sums;
-  }
-
-  JobCounters counters(std::uint16_t job) const override {
-    const std::lock_guard lock(mutex_);
-    JobCounters sum;
-    const auto found = jobs_.find(job);
-    if (found == jobs_.end()) return sum;
-    for (const auto& part : found->second) sum += part->snapshot();
-    return sum;
+    return sum_of_drops(shards_, [](const Shard& shard, DropReason reason) { return shard.path().drops(reason); });
   }
 
   link::LinkStats link_stats() const override {
@@ -73,10 +47,9 @@ class Shards final : public DataPlane {
   }
 
  private:
+  JobParts<ShardJob> jobs_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::uint16_t> ports_;
-  mutable std::mutex mutex_;                                              // of jobs_: control and metrics threads
-  std::map<std::uint16_t, std::vector<std::unique_ptr<ShardJob>>> jobs_;  // by id; one part a shard
 };
 
 Result<std::unique_ptr<link::Link>> open_link(const DataPlaneOptions& options, std::uint16_t shard) {

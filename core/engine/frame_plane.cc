@@ -8,10 +8,10 @@
 #include <atomic>
 #include <bit>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <thread>
 
+#include "engine/job_parts.h"
 #include "engine/log_throttle.h"
 #include "engine/mailbox.h"
 #include "engine/netfold_dialect.h"
@@ -107,7 +107,12 @@ class FrameThread {
 class FramePlane final : public DataPlane {
  public:
   FramePlane(FramePlaneOptions options, std::unique_ptr<link::FrameDevices> devices, OnMismatch on_mismatch)
-      : options_(std::move(options)), log_(options_.log), devices_(std::move(devices)), addresses_(options_.addresses) {
+      : options_(std::move(options)),
+        log_(options_.log),
+        devices_(std::move(devices)),
+        addresses_(options_.addresses),
+        jobs_(options_.threads,
+              [this](std::uint16_t thread, std::uint16_t job, FrameJob* part) { threads_[thread]->place(job, part); }) {
     for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
       udp_ports_.push_back(static_cast<std::uint16_t>(options_.first_port + thread));
     }
@@ -128,40 +133,13 @@ class FramePlane final : public DataPlane {
 
   const std::vector<std::uint16_t>& udp_ports() const override { return udp_ports_; }
 
-  void admit(Admission admission) override {
-    std::vector<std::unique_ptr<FrameJob>> parts;
-    const std::uint16_t id = admission.lease.job;
-    for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
-      parts.push_back(std::make_unique<FrameJob>(admission, thread));
-      threads_[thread]->place(id, parts.back().get());
-    }
-    const std::lock_guard lock(mutex_);
-    jobs_[id] = std::move(parts);
-  }
-
-  void evict(std::uint16_t job) override {
-    for (std::uint16_t thread = 0; thread < options_.threads; ++thread) threads_[thread]->place(job, nullptr);
-    const std::lock_guard lock(mutex_);
-    jobs_.erase(job);
-  }
+  void admit(Admission admission) override { jobs_.admit(admission); }
+  void evict(std::uint16_t job) override { jobs_.evict(job); }
+  JobCounters counters(std::uint16_t job) const override { return jobs_.counters(job); }
 
   std::vector<std::uint64_t> drops() const override {
-    std::vector<std::uint64_t> sums(static_cast<std::size_t>(DropReason::kCount));
-    for (const auto& thread : threads_) {
-      for (std::size_t reason = 0; reason < sums.size(); ++reason) {
-        sums[reason] += thread->dialect().drops(static_cast<DropReason>(reason));
-      }
-    }
-    return sums;
-  }
-
-  JobCounters counters(std::uint16_t job) const override {
-    const std::lock_guard lock(mutex_);
-    JobCounters sum;
-    const auto found = jobs_.find(job);
-    if (found == jobs_.end()) return sum;
-    for (const auto& part : found->second) sum += part->snapshot();
-    return sum;
+    return sum_of_drops(threads_,
+                        [](const FrameThread& thread, DropReason reason) { return thread.dialect().drops(reason); });
   }
 
   link::LinkStats link_stats() const override {
@@ -219,9 +197,8 @@ class FramePlane final : public DataPlane {
   frames::Settings settings_;
   frames::AggregationSettings by_job_{settings_};  // of RoCE jobs
   std::vector<std::uint16_t> udp_ports_;
-  std::vector<std::unique_ptr<FrameThread>> threads_;                     // those that fold, then those of the ports
-  mutable std::mutex mutex_;                                              // of jobs_: control and metrics threads
-  std::map<std::uint16_t, std::vector<std::unique_ptr<FrameJob>>> jobs_;  // by id; one part a folding thread
+  JobParts<FrameJob> jobs_;
+  std::vector<std::unique_ptr<FrameThread>> threads_;  // those that fold, then those of the ports
   std::mutex watch_mutex_;
   std::condition_variable watch_wakeup_;
   bool stopping_ = false;
