@@ -177,7 +177,12 @@ std::optional<Completion> HostGroup::drive(Take take, Nanoseconds timeout) {
     if (auto taken = take(0)) return taken;
     if (is_closing_) return turn.reset(), take(deadline - now());
     std::unique_lock lock(driving_, std::defer_lock);
-    if (callers_ > 1 ? !lock.try_lock() : (lock.lock(), false)) {  // somebody else drives; the thread only for a step
+    if (callers_ > 1) {
+      static_cast<void>(lock.try_lock());
+    } else {
+      lock.lock();  // from the thread, that keeps it for a step only
+    }
+    if (!lock) {  // another caller drives
       const Nanoseconds left = deadline - now();
       if (left <= 0) return std::nullopt;
       if (auto taken = take(std::min(left, kMillisecond))) return taken;

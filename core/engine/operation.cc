@@ -1,7 +1,6 @@
 #include "engine/operation.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cstring>
 
@@ -29,20 +28,6 @@ Operation::Extent Operation::extent(Position position) const {
   return {start, std::min(elements_per_chunk_, request_.count - start)};
 }
 
-// Elements are little-endian on the wire, so on such a machine the tensor is its own encoding where formats agree.
-bool Operation::travels_as_it_lies() const {
-  using numbers::ElementType;
-  using numbers::Format;
-  if constexpr (std::endian::native != std::endian::little) return false;
-  switch (request_.type) {
-    case ElementType::kFp32: return request_.format == Format::kFp32;
-    case ElementType::kFp16: return request_.format == Format::kFp16;
-    case ElementType::kBf16: return request_.format == Format::kBf16;
-    case ElementType::kInt32: return request_.format == Format::kInt32;
-  }
-  return false;
-}
-
 void Operation::describe(Position position, wire::Header& header) const {
   header.format = request_.format;
   header.count = static_cast<std::uint16_t>(extent(position).count);
@@ -53,7 +38,7 @@ std::span<const std::byte> Operation::payload(Position position, std::span<std::
   const Extent chunk = extent(position);
   const auto* const from = static_cast<const std::byte*>(request_.in) + offset_bytes(chunk);
   const std::size_t size_bytes = numbers::encoded_bytes(wire_, chunk.count);
-  if (travels_as_it_lies()) return {from, size_bytes};
+  if (numbers::is_same(request_.type, request_.format)) return {from, size_bytes};
   assert(room.size() >= size_bytes);
   numbers::encode(wire_, request_.type, from, chunk.count, room.data());
   return room.first(size_bytes);

@@ -56,7 +56,6 @@ class Operation {
   };
   Extent extent(Position position) const;
   std::size_t offset_bytes(const Extent& extent) const { return extent.first * numbers::size_bytes(request_.type); }
-  bool travels_as_it_lies() const;
 
   Ticket ticket_;
   AllReduce request_;

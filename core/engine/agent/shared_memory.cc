@@ -18,19 +18,6 @@ tl::unexpected<Error> system_error(const char* what) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) close(number_);
-}
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
-
-int Descriptor::release() {
-  return std::exchange(number_, -1);
-}
-
 Result<Descriptor> make_shared_memory(std::size_t size_bytes, bool is_fixed) {
   Descriptor memory(memfd_create("netfold-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int seals = F_SEAL_SHRINK | (is_fixed ? F_SEAL_GROW | F_SEAL_SEAL : 0);

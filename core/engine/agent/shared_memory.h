@@ -5,23 +5,11 @@
 #include <memory>
 
 #include "base/result.h"
+#include "link/descriptor.h"
 
 namespace netfold::engine {
 
-// A descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-
-  int get() const { return number_; }
-  int release();
-
- private:
-  int number_;
-};
+using link::Descriptor;
 
 // A memfd that nobody can shrink: memory that vanishes would kill whoever touches it. It may grow unless `is_fixed`.
 Result<Descriptor> make_shared_memory(std::size_t size_bytes, bool is_fixed);

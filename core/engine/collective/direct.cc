@@ -200,16 +200,16 @@ void DirectExecutor::contribute() {
   const MessageHeader note{.terms = operation.terms, .offset = chunk.first, .count = chunk.count};
   std::memcpy(arena_->chunk_note(rank_, number), &note, sizeof note);
 
-  const schedule::Segment own = segment_of(chunk, rank_);
-  const std::size_t behind = own.offset + own.count;
+  const schedule::Segment ours = segment_of(chunk, rank_);
+  const std::size_t behind = ours.offset + ours.count;
   if (folds_as_it_lies(chunk)) {
-    contribute(chunk, {0, own.offset});
+    contribute(chunk, {0, ours.offset});
     contribute(chunk, {behind, chunk.count - behind});
-    save(chunk, own);
+    save(chunk, ours);
   } else {
     contribute(chunk, {0, chunk.count});
   }
-  ++this->own().contributed;
+  ++own().contributed;
 }
 
 // Nobody else sums our segment: where a tensor is its own encoding, we need not write that part for ourselves.

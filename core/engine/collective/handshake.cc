@@ -24,6 +24,7 @@
 namespace netfold::engine {
 namespace {
 
+using link::Descriptor;
 using nlohmann::json;
 
 constexpr int kVersion = 3;
@@ -31,22 +32,6 @@ constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
-
-// A descriptor that is closed unless somebody takes it over.
-class Socket {
- public:
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return descriptor_; }
-  int release() { return std::exchange(descriptor_, -1); }
-
- private:
-  int descriptor_;
-};
 
 Result<void> send_line(int descriptor, const json& message) {
   const std::string line = message.dump() + "\n";  // far less than what a new connection takes at once
@@ -138,14 +123,14 @@ Result<void> check_world(int rank, const json& message, const HandshakeOptions& 
               rank);
 }
 
-Result<int> open_connection(link::Address address, const HandshakeOptions& options) {
+Result<Descriptor> open_connection(link::Address address, const HandshakeOptions& options) {
   for (;;) {
     int error = 0;
     if (const auto begun = begin_connect(address)) {
-      Socket socket(*begun);
+      Descriptor socket(*begun);
       if (const auto ready = wait_until_ready(*begun, POLLOUT, options); !ready) return tl::unexpected(ready.error());
       error = connect_result(*begun);
-      if (error == 0) return socket.release();
+      if (error == 0) return socket;
     }
     if (now() + kRetry >= options.deadline || (options.keep_going && !options.keep_going())) {
       return fail(ErrorCode::kTimeout, fmt::format("nobody answers at {}: {}", link::to_string(address),
@@ -157,26 +142,24 @@ Result<int> open_connection(link::Address address, const HandshakeOptions& optio
 
 Result<std::unique_ptr<link::StreamLink>> open_data(link::Address address, const std::string& proof,
                                                     const HandshakeOptions& options) {
-  std::vector<std::unique_ptr<Socket>> sockets;
+  std::vector<Descriptor> sockets;
   for (int index = 0; index < options.tcp_streams; ++index) {
-    const auto opened = open_connection(address, options);
+    auto opened = open_connection(address, options);
     if (!opened) return tl::unexpected(opened.error());
-    sockets.push_back(std::make_unique<Socket>(*opened));
     json first = hello(options, "data");
     first["proof"] = proof;
     first["index"] = index;
     first["of"] = options.tcp_streams;
-    if (const auto sent = send_line(*opened, first); !sent) return tl::unexpected(sent.error());
+    if (const auto sent = send_line(opened->get(), first); !sent) return tl::unexpected(sent.error());
+    sockets.push_back(std::move(*opened));
   }
-  std::vector<int> descriptors;
-  for (const auto& socket : sockets) descriptors.push_back(socket->release());
-  return link::tcp_stream(descriptors);
+  return link::tcp_stream(std::move(sockets));
 }
 
 Result<PeerLinks> connect_links(int rank, link::Address address, const HandshakeOptions& options) {
-  const auto opened = open_connection(address, options);
+  auto opened = open_connection(address, options);
   if (!opened) return tl::unexpected(opened.error());
-  Socket control(*opened);
+  Descriptor control = std::move(*opened);
   const auto door = options.bell ? link::Door::open() : nullptr;
   json own = hello(options, "control");
   own["to"] = rank;
@@ -233,7 +216,7 @@ std::unique_ptr<link::StreamLink> offer_memory(const json& message, std::shared_
   return link::shm_stream(*segment, true, std::move(bell));
 }
 
-Result<PeerLinks> answer_control(int rank, const json& message, Socket& control, const HandshakeOptions& options) {
+Result<PeerLinks> answer_control(int rank, const json& message, Descriptor& control, const HandshakeOptions& options) {
   std::shared_ptr<link::Doorbell> bell;
   if (options.bell) bell = link::Doorbell::find(field(message, "bell", std::string()));
   std::unique_ptr<link::StreamLink> data = bell ? offer_memory(message, bell, options) : nullptr;
@@ -277,7 +260,7 @@ Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOpt
 }
 
 Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
-  Socket socket(descriptor);
+  Descriptor socket(descriptor);
   HandshakeOptions hasty = options;
   hasty.deadline = std::min(options.deadline, now() + kStrangerTime);
   const auto message = receive_line(socket.get(), hasty);
@@ -287,7 +270,7 @@ Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
     const int index = field(*message, "index", 0), of = field(*message, "of", 0);
     if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return PeerLinks{};
     return PeerLinks{
-        .rank = rank, .connection = {socket.release(), index, of}, .proof = field(*message, "proof", std::string())};
+        .rank = rank, .connection = {std::move(socket), index, of}, .proof = field(*message, "proof", std::string())};
   }
   if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
     [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));

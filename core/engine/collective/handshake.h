@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "jobs/proofs.h"
+#include "link/descriptor.h"
 #include "link/link.h"
 #include "link/shm/shm_stream.h"
 #include "link/stream_link.h"
@@ -32,7 +33,7 @@ struct HandshakeOptions {
 
 // One of those that carry data.
 struct DataConnection {
-  int descriptor = -1;  // the caller's to close
+  link::Descriptor socket;
   int index = 0, of = 1;
 };
 

@@ -56,11 +56,6 @@ Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secr
       standings_(static_cast<std::size_t>(world)) {}
 
 Mesh::~Mesh() {
-  for (const Peer& peer : peers_) {
-    for (const int descriptor : peer.connections) {
-      if (descriptor >= 0) close(descriptor);
-    }
-  }
   close(listener_);
   close(epoll_);
 }
@@ -106,11 +101,10 @@ Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
 Result<void> Mesh::take(PeerLinks links) {
   if (links.rank < 0 || links.rank >= world_ || links.rank == rank_) {
     if (links.control >= 0) close(links.control);
-    if (links.connection.descriptor >= 0) close(links.connection.descriptor);
     return {};  // a stranger
   }
   Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
-  if (links.connection.descriptor >= 0) return take_connection(peer, links);
+  if (links.connection.socket.is_open()) return take_connection(peer, std::move(links));
   if (peer.control) {
     close(links.control);
     return two_say_that_they_are(links.rank);
@@ -123,21 +117,16 @@ Result<void> Mesh::take(PeerLinks links) {
 }
 
 // One of those that carry a peer's data; with the last of them they become a link.
-Result<void> Mesh::take_connection(Peer& peer, const PeerLinks& links) {
-  const auto [descriptor, index, of] = links.connection;
+Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
+  if (!peer.control || peer.proof != links.proof) return {};  // not that rank's
+  auto& [socket, index, of] = links.connection;
   auto& waiting = peer.connections;
-  if (!peer.control || peer.proof != links.proof) {  // not that rank's
-    close(descriptor);
-    return {};
-  }
-  if (waiting.empty()) waiting.resize(static_cast<std::size_t>(of), -1);
+  if (waiting.empty()) waiting.resize(static_cast<std::size_t>(of));
   const bool is_expected = !peer.data && waiting.size() == static_cast<std::size_t>(of);
-  if (!is_expected || waiting[static_cast<std::size_t>(index)] >= 0) {
-    close(descriptor);
-    return two_say_that_they_are(links.rank);
-  }
-  waiting[static_cast<std::size_t>(index)] = descriptor;
-  if (std::ranges::count(waiting, -1) > 0) return {};
+  const auto place = static_cast<std::size_t>(index);
+  if (!is_expected || waiting[place].is_open()) return two_say_that_they_are(links.rank);
+  waiting[place] = std::move(socket);
+  if (!std::ranges::all_of(waiting, &link::Descriptor::is_open)) return {};
   auto stream = link::tcp_stream(std::exchange(waiting, {}));
   if (!stream) return tl::unexpected(stream.error());
   peer.data = std::move(*stream);

@@ -66,7 +66,7 @@ class Mesh {
   struct Peer {
     std::unique_ptr<ControlSocket> control;
     std::unique_ptr<link::StreamLink> data;
-    std::vector<int> connections;  // that are to become it; -1: has not come
+    std::vector<link::Descriptor> connections;  // that are to become it; closed: has not come
     std::shared_ptr<link::Doorbell> bell;
     std::optional<bool> shares;  // a higher rank: whether it reaches all over shared memory; rank 0: whether all do
     std::string door, token;     // where it takes memory (link::Door), if so
@@ -77,7 +77,7 @@ class Mesh {
   Mesh(int rank, int world, int listener, bool shm, std::optional<jobs::Secret> secret);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
-  Result<void> take_connection(Peer& peer, const PeerLinks& links);
+  Result<void> take_connection(Peer& peer, PeerLinks links);
   int missing_rank() const;
   Result<void> hear(int rank, std::string_view line);
   void tell(int rank, const std::string& line);

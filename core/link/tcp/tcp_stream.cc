@@ -75,23 +75,19 @@ class Share {
 };
 
 struct Connection {
-  int descriptor;
+  Descriptor socket;
   Share sends, receives;
   bool is_open = true;  // for reading
 };
 
 class TcpStream final : public StreamLink {
  public:
-  TcpStream(const std::vector<int>& descriptors, std::unique_ptr<MirroredMemory> out,
-            std::unique_ptr<MirroredMemory> in)
+  TcpStream(std::vector<Descriptor> sockets, std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in)
       : out_{std::move(out)}, in_{std::move(in)} {
-    for (std::size_t i = 0; i < descriptors.size(); ++i) {
-      const Share share(i, descriptors.size());
-      connections_.push_back({descriptors[i], share, share});
+    for (std::size_t i = 0; i < sockets.size(); ++i) {
+      const Share share(i, sockets.size());
+      connections_.push_back({std::move(sockets[i]), share, share});
     }
-  }
-  ~TcpStream() override {
-    for (const Connection& each : connections_) close(each.descriptor);
   }
 
   std::span<std::byte> writable() override {
@@ -119,7 +115,7 @@ class TcpStream final : public StreamLink {
       const bool may_receive = each.is_open && each.receives.next() < in_.tail + in_.memory->size_bytes();
       const auto events = static_cast<short>((is_armed_for_data_ && may_receive ? POLLIN : 0) |
                                              (each.sends.next() < out_.head && !is_broken_ ? POLLOUT : 0));
-      if (events != 0) polls.push_back({each.descriptor, events, 0});
+      if (events != 0) polls.push_back({each.socket.get(), events, 0});
     }
   }
 
@@ -132,7 +128,7 @@ class TcpStream final : public StreamLink {
     for (Connection& each : connections_) {
       while (each.sends.next() < out_.head && !is_broken_) {
         msghdr message = message_of(each.sends.pieces(out_, out_.head));
-        const ssize_t sent = sendmsg(each.descriptor, &message, MSG_NOSIGNAL);
+        const ssize_t sent = sendmsg(each.socket.get(), &message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
         if (sent < 0) return lose(errno);
@@ -159,7 +155,7 @@ class TcpStream final : public StreamLink {
   void receive_from(Connection& from, std::uint64_t end) {
     for (;;) {
       msghdr message = message_of(from.receives.pieces(in_, end));
-      const ssize_t got = recvmsg(from.descriptor, &message, 0);
+      const ssize_t got = recvmsg(from.socket.get(), &message, 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       if (got < 0) return lose(errno);
@@ -198,15 +194,14 @@ class TcpStream final : public StreamLink {
 
 }  // namespace
 
-Result<std::unique_ptr<StreamLink>> tcp_stream(const std::vector<int>& descriptors) {
+Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets) {
   const int on = 1;
-  for (const int descriptor : descriptors) {
-    setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  for (const Descriptor& socket : sockets) {
+    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
   }
   auto out = MirroredMemory::allocate(kBufferBytes), in = MirroredMemory::allocate(kBufferBytes);
-  if (out && in) return std::make_unique<TcpStream>(descriptors, std::move(out), std::move(in));
-  for (const int descriptor : descriptors) close(descriptor);
+  if (out && in) return std::make_unique<TcpStream>(std::move(sockets), std::move(out), std::move(in));
   return fail(ErrorCode::kSystem, std::string("cannot map buffers for a connection: ") + std::strerror(errno));
 }
 

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "link/descriptor.h"
 #include "link/stream_link.h"
 
 namespace netfold::link {
 
 constexpr int kTcpStreamsMax = 16;
 
-// Takes over connected sockets (and closes them in the end, also on failure), in the same order at both ends.
-Result<std::unique_ptr<StreamLink>> tcp_stream(const std::vector<int>& descriptors);
+// Of connected sockets, in the same order at both ends.
+Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets);
 
 }  // namespace netfold::link

@@ -48,13 +48,13 @@ std::array<End, 2> pair_of(const std::string& kind) {
     ends[0].link = shm_stream(*segment, true, Doorbell::find(ends[1].bell->name()));
     ends[1].link = shm_stream(*found, false, Doorbell::find(ends[0].bell->name()));
   } else {
-    std::array<std::vector<int>, 2> descriptors;
+    std::array<std::vector<Descriptor>, 2> sockets;
     for (int stream = 0; stream < (kind == "Tcp" ? 1 : 5); ++stream) {
       std::array<int, 2> pair{};
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()), 0);
-      for (std::size_t i = 0; i < 2; ++i) descriptors[i].push_back(pair[i]);
+      for (std::size_t i = 0; i < 2; ++i) sockets[i].emplace_back(pair[i]);
     }
-    for (std::size_t i = 0; i < 2; ++i) ends[i].link = std::move(*tcp_stream(descriptors[i]));
+    for (std::size_t i = 0; i < 2; ++i) ends[i].link = std::move(*tcp_stream(std::move(sockets[i])));
   }
   return ends;
 }
