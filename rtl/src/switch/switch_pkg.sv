@@ -1,0 +1,84 @@
+// What the stages of the aggregation switch tell each other (docs/hardware/switch.md).
+package switch_pkg;
+
+  // RoCE opcodes of the reliable connection that are folded.
+  localparam logic [7:0] WriteFirst         = 8'h06;
+  localparam logic [7:0] WriteMiddle        = 8'h07;
+  localparam logic [7:0] WriteLast          = 8'h08;
+  localparam logic [7:0] WriteLastImmediate = 8'h09;
+
+  localparam int unsigned MessagePacketsMax = 128;
+  localparam int unsigned Columns           = 4;  // messages of one worker on their way
+
+  // A beat of a frame: byte 0 of the frame is the lowest of its first beat, every beat but the last is full.
+  typedef struct packed {
+    logic        error;  // with the last: the frame is damaged, and is to leave so
+    logic        last;
+    logic [2:0]  extra;  // of the last: valid bytes less one
+    logic [63:0] data;
+  } beat_t;
+
+  // What became of a RoCE frame: the names, the order and the numbers of the software's RoceVerdict (frames/roce_job.h).
+  typedef enum logic [4:0] {
+    VerdictForwarded, VerdictKept, VerdictFolded, VerdictAnswered, VerdictWaiting,  // good
+    VerdictMalformed, VerdictIcrc, VerdictHeader, VerdictEpoch, VerdictRank, VerdictSpoofed, VerdictOrder,
+    VerdictMismatch, VerdictPsn, VerdictShape, VerdictBlock, VerdictBusy, VerdictStale, VerdictJobs, VerdictRoom
+  } verdict_e;
+
+  // Formats of the aggregation header that are folded here (numbers/format.h).
+  localparam logic [3:0] FormatNone  = 4'd0;  // as AGG_MODE says
+  localparam logic [3:0] FormatFp32  = 4'd1;
+  localparam logic [3:0] FormatInt32 = 4'd4;
+  localparam logic [3:0] FormatBfp   = 4'd5;
+
+  // The aggregation header of a Write First, its numbers turned to little-endian (wire/aggregation_header.h).
+  typedef struct packed {
+    logic [31:0] length_bytes;
+    logic [31:0] message;
+    logic [7:0]  mantissa;
+    logic [7:0]  block;
+    logic [15:0] rank;
+    logic [15:0] epoch;
+    logic [15:0] job;
+    logic [7:0]  flags;
+    logic [3:0]  format;
+    logic [3:0]  version;
+  } aggregation_header_t;
+
+  // Addresses as 48-bit numbers: the first byte on the wire is the highest.
+  typedef struct packed {
+    logic [47:0] to;
+    logic [47:0] from;
+  } addresses_t;
+
+  // Decoder Information: what DEC_FSM found in a frame that may be folded. The frame itself is whole in the Proc. FIFO.
+  typedef struct packed {
+    addresses_t          addresses;
+    logic [255:0]        gids;           // SGID and DGID, as they lie
+    logic                tagged;         // one VLAN tag: everything from the GRH on lies four bytes later
+    logic [7:0]          opcode;
+    logic [23:0]         queue_pair;
+    logic [23:0]         psn;
+    logic [31:0]         reth_length;    // of a Write First
+    aggregation_header_t aggregation;    // of a Write First
+    logic [10:0]         payload_bytes;  // behind the transport's headers, as the GRH's length has it; no pad
+    logic                is_malformed;   // lengths that contradict each other, or a damaged frame
+    logic                icrc_is_right;
+    logic                is_first;
+  } frame_info_t;
+
+  // A connection that a port's worker folds over: what the Frame Analyzer matches later packets with.
+  typedef struct packed {
+    logic        is_bound;
+    logic [23:0] queue_pair;
+    logic [47:0] to;
+  } connection_t;
+
+  // What PROC_FSM does with a frame that may be folded, after the Aggregation Frame Handler has judged it.
+  typedef enum logic [1:0] {
+    RouteForward,  // to its destination, as it is
+    RouteFold,     // to the Aggregation Frame Handler
+    RouteDrop      // nowhere
+  } route_e;
+
+endpackage
