@@ -55,7 +55,7 @@ package switch_pkg;
   typedef struct packed {
     addresses_t          addresses;
     logic [255:0]        gids;           // SGID and DGID, as they lie
-    logic                tagged;         // one VLAN tag: everything from the GRH on lies four bytes later
+    logic                has_tag;        // one VLAN tag: everything from the GRH on lies four bytes later
     logic [7:0]          opcode;
     logic [23:0]         queue_pair;
     logic [23:0]         psn;
