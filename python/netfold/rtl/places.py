@@ -20,12 +20,16 @@ class RtlError(RuntimeError):
     """What could not be done with the hardware's sources, and what to do about it."""
 
 
-def sources() -> list[str]:
-    """The design's files relative to rtl/, packages first."""
-    found = sorted(path.relative_to(RTL).as_posix() for path in SOURCES.glob("*/*.sv"))
+def sources(folders: Sequence[str] = ("*",)) -> list[str]:
+    """The files of these folders, or of all, relative to rtl/: packages first, those that need another after it."""
+    found = sorted(path.relative_to(RTL).as_posix() for name in folders for path in SOURCES.glob(f"{name}/*.sv"))
     if not found:
         raise RtlError(f"{SOURCES} holds no sources: `netfold rtl` works in the source tree of Netfold")
-    return sorted(found, key=lambda name: not name.endswith("_pkg.sv"))
+
+    def order(name: str) -> tuple[bool, bool]:
+        return not name.endswith("_pkg.sv"), "_pkg::" in (RTL / name).read_text()
+
+    return sorted(found, key=order)
 
 
 def tool(name: str, package: str) -> str:

@@ -7,8 +7,12 @@ package switch_pkg;
   localparam logic [7:0] WriteLast          = 8'h08;
   localparam logic [7:0] WriteLastImmediate = 8'h09;
 
+  localparam int unsigned PortsMax          = 16;
+  localparam int unsigned ExceptionsMax     = 4;
   localparam int unsigned MessagePacketsMax = 128;
   localparam int unsigned Columns           = 4;  // messages of one worker on their way
+  localparam int unsigned FrameBytesMax     = 1526;  // 1518 and two tags, as the software's (frames/headers.h); no FCS
+  localparam int unsigned FrameBeatsMax     = 191;
 
   // A beat of a frame: byte 0 of the frame is the lowest of its first beat, every beat but the last is full.
   typedef struct packed {
@@ -17,6 +21,21 @@ package switch_pkg;
     logic [2:0]  extra;  // of the last: valid bytes less one
     logic [63:0] data;
   } beat_t;
+
+  // AGG_MODE and AGG_PORT_CFG, taken when an epoch of a job begins, and jobs that have their own.
+  typedef struct packed {
+    logic                is_used;
+    logic                is_float;
+    logic [15:0]         job;
+    logic [PortsMax-1:0] ports;
+  } exception_t;
+
+  typedef struct packed {
+    logic                           is_float;   // numbers whose format nobody names: fp32, else int32
+    logic [PortsMax-1:0]            ports;      // that fold
+    exception_t [ExceptionsMax-1:0] exceptions;
+    logic [31:0]                    age_limit;  // in 1024 cycles: how long a packet waits for those of other ports
+  } config_t;
 
   // What became of a RoCE frame: the names, the order and the numbers of the software's RoceVerdict (frames/roce_job.h).
   typedef enum logic [4:0] {
@@ -80,5 +99,25 @@ package switch_pkg;
     RouteFold,     // to the Aggregation Frame Handler
     RouteDrop      // nowhere
   } route_e;
+
+  // Numbers of more bytes than one, as they lie in a beat: the first is the highest.
+  function automatic logic [15:0] number_of_2(logic [15:0] lying);
+    return {lying[7:0], lying[15:8]};
+  endfunction
+
+  function automatic logic [31:0] number_of_4(logic [31:0] lying);
+    return {number_of_2(lying[15:0]), number_of_2(lying[31:16])};
+  endfunction
+
+  // What a Port Analyzer saw of a frame, for the counters.
+  typedef struct packed {
+    logic        ended;
+    logic [10:0] bytes;       // of the frame that ended
+    logic        damaged;     // the MAC, or too long
+    logic        runt;        // the others end here: shorter than its Ethernet header
+    logic        bad_source;  // from a group address, or from none
+    logic        oversize;
+    logic        filtered;    // for the bridge itself
+  } arrival_t;
 
 endpackage

@@ -1,0 +1,218 @@
+// Which port an address was last seen at: the forwarding table of all Port Analyzers. Buckets of four entries, found by
+// a CRC of the address. Finding and learning are pipelines of their own, each with its copy of the table; both serve the
+// ports in turn, one a cycle. An entry that nobody has sent from for `age_limit_i` ticks is unknown, and is removed by a
+// sweep that goes through all buckets once a tick. A sweep after reset clears them; nothing is known or learned before.
+module mac_table #(
+  parameter int unsigned Ports    = 8,
+  parameter int unsigned Entries  = 4096,  // a power of two, at least 64
+  parameter int unsigned TickBits = 28     // a tick is so many cycles: 1.3 s at 200 MHz
+) (
+  input  logic                   clk_i,
+  input  logic                   rst_ni,
+  input  logic                   clear_i,      // forget everything
+  input  logic [7:0]             age_limit_i,  // ticks, at most 254
+
+  // Where is this address? The answer comes three cycles after the question was taken.
+  input  logic [Ports-1:0]       find_valid_i,
+  output logic [Ports-1:0]       find_ready_o,
+  input  logic [Ports-1:0][47:0] find_address_i,
+  output logic [Ports-1:0]       found_valid_o,  // to whom the answer is
+  output logic [Ports-1:0]       found_ports_o,  // one bit; 0: unknown
+
+  // This port has heard from this address.
+  input  logic [Ports-1:0]       learn_valid_i,
+  output logic [Ports-1:0]       learn_ready_o,
+  input  logic [Ports-1:0][47:0] learn_address_i
+);
+
+  localparam int unsigned Ways        = 4;
+  localparam int unsigned BucketWidth = $clog2(Entries / Ways);
+  localparam int unsigned PortWidth   = $clog2(Ports);
+
+  typedef logic [BucketWidth-1:0] bucket_t;
+
+  typedef struct packed {
+    logic                 is_used;
+    logic [7:0]           seen;  // tick
+    logic [PortWidth-1:0] port;
+    logic [47:0]          address;
+  } entry_t;
+
+  function automatic logic [PortWidth-1:0] number_of(logic [Ports-1:0] one_hot);
+    number_of = '0;
+    for (int unsigned i = 0; i < Ports; i++) if (one_hot[i]) number_of |= PortWidth'(i);
+  endfunction
+
+  // --- Time ---
+  logic [TickBits-1:0] time_q;
+  logic [7:0]          tick_q;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      time_q <= '0;
+      tick_q <= '0;
+    end else begin
+      time_q <= time_q + 1'b1;
+      tick_q <= tick_q + 8'(&time_q);
+    end
+  end
+
+  // --- The table: a copy for each pipeline, written together ---
+  bucket_t           find_bucket, learn_bucket, write_bucket_q;
+  logic [Ways-1:0]   write_q;
+  entry_t            entry_q;
+  entry_t [Ways-1:0] found_q, known_q;
+
+  for (genvar way = 0; way < Ways; way++) begin : gen_way
+    logic [$bits(entry_t)-1:0] find_memory [Entries/Ways], learn_memory [Entries/Ways];
+
+    always_ff @(posedge clk_i) begin
+      if (write_q[way]) find_memory[write_bucket_q] <= entry_q;
+      found_q[way] <= find_memory[find_bucket];
+    end
+    always_ff @(posedge clk_i) begin
+      if (write_q[way]) learn_memory[write_bucket_q] <= entry_q;
+      known_q[way] <= learn_memory[learn_bucket];
+    end
+  end
+
+  // --- Finding: choose, read, compare ---
+  logic             is_clear_q;  // the sweep after reset is through
+  logic [Ports-1:0] asker1_q, asker2_q, asker3_q, ports_d, ports_q;
+  logic [47:0]      wanted_d, wanted1_q, wanted2_q;
+  logic [31:BucketWidth] unused_find_hash;
+
+  round_robin #(.Requests(Ports)) u_find (
+    .clk_i, .rst_ni, .request_i(find_valid_i), .take_i(|find_valid_i), .grant_o(find_ready_o)
+  );
+  crc32 #(.Width(48)) u_find_hash (.crc_i('0), .data_i(wanted1_q), .crc_o({unused_find_hash, find_bucket}));
+
+  assign found_valid_o = asker3_q;
+  assign found_ports_o = ports_q;
+
+  always_comb begin
+    wanted_d = '0;
+    for (int unsigned i = 0; i < Ports; i++) if (find_ready_o[i]) wanted_d |= find_address_i[i];
+    ports_d = '0;
+    for (int unsigned way = 0; way < Ways; way++) begin
+      if (is_clear_q && found_q[way].is_used && found_q[way].address == wanted2_q &&
+          8'(tick_q - found_q[way].seen) <= age_limit_i) begin
+        ports_d |= Ports'(1) << found_q[way].port;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      asker1_q <= '0;
+      asker2_q <= '0;
+      asker3_q <= '0;
+    end else begin
+      asker1_q <= find_ready_o;
+      asker2_q <= asker1_q;
+      asker3_q <= asker2_q;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    wanted1_q <= wanted_d;
+    wanted2_q <= wanted1_q;
+    ports_q   <= ports_d;
+  end
+
+  // --- Learning and sweeping: choose, read, decide, write ---
+  // What is read two cycles before a write of the same bucket is stale: who would, waits.
+  typedef struct packed {
+    logic                 is_sweep;
+    logic [PortWidth-1:0] port;
+    logic [47:0]          address;
+  } lesson_t;
+
+  lesson_t              lesson_d, lesson1_q, lesson2_q;
+  logic                 valid_d, valid1_q, valid2_q;
+  bucket_t              bucket2_q;
+  bucket_t              learn_hash;
+  logic [31:BucketWidth] unused_learn_hash;
+  logic [Ports-1:0]     learn_grant;
+  logic [BucketWidth:0] sweep_q;  // the next bucket to sweep; the highest bit: all are
+  logic [Ways-1:0]      write_d, is_its, is_old;
+  logic                 waits, is_sweeping;
+
+  round_robin #(.Requests(Ports)) u_learn (
+    .clk_i, .rst_ni, .request_i(learn_valid_i), .take_i(|learn_ready_o), .grant_o(learn_grant)
+  );
+  crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson1_q.address), .crc_o({unused_learn_hash, learn_hash}));
+
+  assign is_sweeping   = !sweep_q[BucketWidth];
+  assign learn_ready_o = waits || !is_clear_q ? '0 : learn_grant;
+  assign learn_bucket  = lesson1_q.is_sweep ? lesson1_q.address[BucketWidth-1:0] : learn_hash;
+  assign waits         = valid1_q && ((valid2_q && bucket2_q == learn_bucket) ||
+                                                (|write_q && write_bucket_q == learn_bucket));
+
+  always_comb begin
+    lesson_d.is_sweep = learn_ready_o == '0;
+    valid_d           = !lesson_d.is_sweep || is_sweeping;
+    lesson_d.port     = number_of(learn_grant);
+    lesson_d.address  = '0;
+    for (int unsigned i = 0; i < Ports; i++) if (learn_ready_o[i]) lesson_d.address |= learn_address_i[i];
+    if (lesson_d.is_sweep) lesson_d.address[BucketWidth-1:0] = sweep_q[BucketWidth-1:0];
+  end
+
+  // The address's own entry, else a free one, else the oldest.
+  always_comb begin
+    logic [$clog2(Ways)-1:0] victim;
+    logic [8:0]              age, age_most;
+    victim   = '0;
+    age_most = '0;
+    for (int unsigned way = 0; way < Ways; way++) begin
+      is_its[way] = known_q[way].is_used && known_q[way].address == lesson2_q.address;
+      is_old[way]  = !is_clear_q || 8'(tick_q - known_q[way].seen) > age_limit_i;
+      age          = known_q[way].is_used ? {1'b0, 8'(tick_q - known_q[way].seen)} : '1;
+      if (age > age_most) begin
+        age_most = age;
+        victim   = ($clog2(Ways))'(way);
+      end
+    end
+    if (!valid2_q) begin
+      write_d = '0;
+    end else if (lesson2_q.is_sweep) begin
+      write_d = is_old;
+    end else begin
+      write_d = |is_its ? is_its : Ways'(1) << victim;
+    end
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      valid1_q   <= 1'b0;
+      valid2_q   <= 1'b0;
+      write_q    <= '0;
+      sweep_q    <= '0;
+      is_clear_q <= 1'b0;
+    end else begin
+      if (!waits) valid1_q <= valid_d;
+      valid2_q <= valid1_q && !waits;
+      write_q  <= write_d;
+      if (clear_i) begin
+        is_clear_q <= 1'b0;
+        sweep_q    <= '0;
+      end else begin
+        if (!waits && lesson_d.is_sweep && is_sweeping) begin
+          sweep_q <= sweep_q + 1'b1;
+        end else if (&time_q) begin
+          sweep_q <= '0;
+        end
+        if (!is_sweeping && !valid1_q && !valid2_q) is_clear_q <= 1'b1;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (!waits) lesson1_q <= lesson_d;
+    lesson2_q      <= lesson1_q;
+    bucket2_q      <= learn_bucket;
+    write_bucket_q <= bucket2_q;
+    entry_q        <= lesson2_q.is_sweep ? '0 : {1'b1, tick_q, lesson2_q.port, lesson2_q.address};
+  end
+
+endmodule

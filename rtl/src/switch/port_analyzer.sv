@@ -1,0 +1,172 @@
+// The Port Learning Stage of one port (allreduce-switch, IV-B): reads the Ethernet header of each frame as it passes into
+// the Port FIFO, asks the forwarding table where it is to go, and hands both on together. A frame's sender is learned
+// when its last beat has come undamaged.
+//
+// MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete, and the one question that may be open must
+// have been answered. Nothing else makes the stream wait.
+module port_analyzer
+  import switch_pkg::*;
+#(
+  parameter int unsigned Ports     = 8,
+  parameter int unsigned FifoBeats = 512  // a frame analyzer may make some of a frame wait
+) (
+  input  logic             clk_i,
+  input  logic             rst_ni,
+
+  input  logic             s_valid_i,
+  output logic             s_ready_o,
+  input  beat_t            s_beat_i,
+
+  output logic             find_valid_o,
+  input  logic             find_ready_i,
+  output logic [47:0]      find_address_o,
+  input  logic             found_valid_i,
+  input  logic [Ports-1:0] found_ports_i,
+  output logic             learn_valid_o,
+  input  logic             learn_ready_i,
+  output logic [47:0]      learn_address_o,
+
+  // Frames, with their destination through all beats: known, one port (the frame's own too); unknown, all of them;
+  // ends here, none.
+  output logic             m_valid_o,
+  input  logic             m_ready_i,
+  output beat_t            m_beat_o,
+  output logic             m_is_known_o,
+  output logic [Ports-1:0] m_ports_o,
+
+  output arrival_t         arrival_o  // what to count
+);
+
+  localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
+  localparam logic [2:0]  ExtraMax   = 3'((FrameBytesMax - 1) % 8);
+
+  typedef struct packed {
+    logic             is_known;
+    logic [Ports-1:0] ports;
+  } destination_t;
+
+  logic [IndexWidth-1:0] index_q;  // of the beat
+  logic                  skips_q;  // what is left of a frame that is too long
+  logic [47:0]           to_q, from, learn_q;
+  logic [15:0]           from_high_q;
+  logic                  asks_q, waits_q, learns_q, is_good_q;
+  logic                  takes, is_first, is_analyzed, is_short, is_bad_source, is_reserved, is_good, is_too_long;
+  logic                  needs_find, fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
+  beat_t                 beat;
+  logic [$clog2(FifoBeats+2)-1:0] unused_level;
+  destination_t          destination_d, destination;
+
+  // --- MAC_ANA ---
+  assign is_first      = index_q == '0;
+  assign is_analyzed   = index_q == IndexWidth'(1) || (is_first && s_beat_i.last);
+  assign is_short      = is_first || (s_beat_i.last && s_beat_i.extra < 3'd5);  // than 14 bytes
+  assign from          = {from_high_q, number_of_4(s_beat_i.data[31:0])};
+  assign is_bad_source = from[40] || from == '0;
+  assign is_reserved   = to_q[47:4] == 44'h0180c200000;  // for the bridge itself (IEEE 802.1D, table 7-10)
+  assign needs_find    = !is_short && !is_bad_source && !to_q[40];
+  assign is_good       = is_analyzed ? !is_short && !is_bad_source : is_good_q;
+  assign is_too_long   = index_q == IndexWidth'(FrameBeatsMax - 1) && !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
+  assign takes         = s_valid_i && s_ready_o;
+  assign s_ready_o     = skips_q || (fifo_ready && !(is_first && asks_q) &&
+                                     !(is_analyzed && (waits_q || !destination_ready)));
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      index_q  <= '0;
+      skips_q  <= 1'b0;
+      asks_q   <= 1'b0;
+      waits_q  <= 1'b0;
+      learns_q <= 1'b0;
+    end else begin
+      if (takes) begin
+        skips_q <= !s_beat_i.last && (skips_q || is_too_long);
+        index_q <= s_beat_i.last ? '0 : index_q + IndexWidth'(!skips_q);
+      end
+      asks_q  <= (takes && is_analyzed && needs_find) || (asks_q && !find_ready_i);
+      waits_q <= (takes && is_analyzed && needs_find) || (waits_q && !found_valid_i);
+      // Who could not be learned before the next frame is learned by one of those.
+      if (takes && s_beat_i.last) begin
+        learns_q <= is_good && !s_beat_i.error && !skips_q && !is_too_long;
+      end else if (learn_ready_i || (takes && is_analyzed)) begin
+        learns_q <= 1'b0;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (takes && is_first) begin
+      to_q        <= {number_of_4(s_beat_i.data[31:0]), number_of_2(s_beat_i.data[47:32])};
+      from_high_q <= number_of_2(s_beat_i.data[63:48]);
+    end
+    if (takes && is_analyzed) begin
+      learn_q   <= from;
+      is_good_q <= is_good;
+    end
+  end
+
+  assign find_valid_o    = asks_q;
+  assign find_address_o  = to_q;
+  assign learn_valid_o   = learns_q;
+  assign learn_address_o = learn_q;
+
+  // --- The Port FIFO, and a destination for each frame in it ---
+  always_comb begin
+    destination_d    = '{is_known: |found_ports_i, ports: |found_ports_i ? found_ports_i : '1};
+    destination_push = found_valid_i;
+    if (takes && is_analyzed && !needs_find) begin
+      destination_d    = '{is_known: 1'b0, ports: is_good && !is_reserved ? '1 : '0};
+      destination_push = 1'b1;
+    end
+    beat = s_beat_i;
+    if (is_too_long) begin
+      beat.last  = 1'b1;
+      beat.error = 1'b1;
+    end
+  end
+
+  stream_fifo #(
+    .Width($bits(beat_t)),
+    .Depth(FifoBeats)
+  ) u_fifo (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(takes && !skips_q),
+    .s_ready_o(fifo_ready),
+    .s_data_i (beat),
+    .m_valid_o(fifo_valid),
+    .m_ready_i(m_ready_i && destination_valid),
+    .m_data_o (m_beat_o),
+    .level_o  (unused_level)
+  );
+
+  stream_queue #(
+    .Width($bits(destination_t)),
+    .Depth(32)
+  ) u_destinations (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(destination_push),
+    .s_ready_o(destination_ready),
+    .s_data_i (destination_d),
+    .m_valid_o(destination_valid),
+    .m_ready_i(fifo_valid && m_ready_i && m_beat_o.last),
+    .m_data_o (destination)
+  );
+
+  assign m_valid_o    = fifo_valid && destination_valid;
+  assign m_is_known_o = destination.is_known;
+  assign m_ports_o    = destination.ports;
+
+  // --- Counting ---
+  always_comb begin
+    arrival_o            = '0;
+    arrival_o.ended      = takes && s_beat_i.last;
+    arrival_o.bytes      = {index_q, s_beat_i.extra} + 11'd1;
+    arrival_o.damaged    = arrival_o.ended && s_beat_i.error;
+    arrival_o.oversize   = takes && !skips_q && is_too_long;
+    arrival_o.runt       = takes && is_analyzed && is_short;
+    arrival_o.bad_source = takes && is_analyzed && !is_short && is_bad_source;
+    arrival_o.filtered   = takes && is_analyzed && is_good && is_reserved;
+  end
+
+endmodule

@@ -1,0 +1,149 @@
+"""Frames into and out of a switch, in beats of eight bytes, as MACs give and take them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge, Timer
+from cocotb.utils import get_sim_time
+
+BEAT = 8
+FRAME_MIN = 60  # bytes that the shortest frame has on the wire, without its FCS
+FRAME_MAX = 1526
+AROUND = 24  # FCS, preamble and gap
+MAC_PS = 6400
+SWITCH_PS = 5000
+
+
+@dataclass
+class Sent:
+    """A frame that left: its bytes, whether it left as a damaged one, when its first beat did."""
+
+    frame: bytes
+    is_damaged: bool
+    time_ns: float
+
+
+@dataclass
+class Port:
+    """What one port still has to receive, as beats or None for a gap, and what it has sent."""
+
+    waiting: deque[tuple[int, int, int, int] | None] = field(default_factory=deque)
+    sent: list[Sent] = field(default_factory=list)
+    began_ns: list[float] = field(default_factory=list)  # of each received frame: when its first beat was taken
+    partial: bytes = b""
+    partial_ns: float = 0.0
+    stalls: float = 0.0  # probability that the MAC takes nothing, whole frames long
+    underruns: int = 0  # beats that a MAC would have missed within a frame
+
+
+def beats_of(frame: bytes, error: bool = False) -> list[tuple[int, int, int, int]]:
+    """(data, keep, last, error) of each beat."""
+    starts = range(0, len(frame), BEAT)
+    parts = [frame[at : at + BEAT] for at in starts]
+    return [
+        (int.from_bytes(part, "little"), (1 << len(part)) - 1, int(part is parts[-1]), int(error and part is parts[-1]))
+        for part in parts
+    ]
+
+
+class Bench:
+    """The MACs of all ports of `dut`. Receiving and sending have clocks of one frequency; `rng` draws their phases."""
+
+    def __init__(self, dut: Any, count: int, rng: random.Random) -> None:
+        """`dut`: a netfold_switch with `count` ports."""
+        self.dut, self.rng = dut, rng
+        self.ports = [Port() for _ in range(count)]
+
+    async def start(self) -> None:
+        """Clocks, and reset."""
+        dut = self.dut
+        for name in ("s_rx_tvalid_i", "m_tx_tready_i", "s_axil_awvalid_i", "s_axil_wvalid_i", "s_axil_arvalid_i"):
+            getattr(dut, name).value = 0
+        dut.s_axil_bready_i.value = dut.s_axil_rready_i.value = dut.spi_cs_ni.value = 1
+        dut.spi_sclk_i.value = dut.spi_mosi_i.value = 0
+        dut.rst_ni.value = 0
+        cocotb.start_soon(Clock(dut.clk_i, SWITCH_PS, "ps").start())
+        cocotb.start_soon(self._receive())
+        cocotb.start_soon(self._send())
+        for _ in range(10):
+            await RisingEdge(dut.clk_i)
+        dut.rst_ni.value = 1
+        for _ in range(10):
+            await RisingEdge(dut.clk_i)
+
+    def give(self, port: int, frame: bytes, error: bool = False, gap: bool = True) -> None:
+        """A frame arrives at a port, after those given before."""
+        waiting = self.ports[port].waiting
+        waiting.extend(beats_of(frame, error))
+        if gap:
+            padding = max(0, FRAME_MIN - len(frame)) + AROUND
+            waiting.extend([None] * (padding // BEAT))
+
+    async def idle(self, cycles_max: int = 20_000, quiet: int = 60) -> None:
+        """Until nothing has moved for a while. Fails where that does not come."""
+        still = sent = 0
+        for _ in range(cycles_max):
+            await RisingEdge(self.dut.clk_i)
+            before, sent = sent, sum(len(port.sent) * FRAME_MAX + len(port.partial) for port in self.ports)
+            still = still + 1 if sent == before and not any(port.waiting for port in self.ports) else 0
+            if still == quiet:
+                return
+        raise AssertionError("the switch does not come to rest")
+
+    async def _cycles(self, clock: str) -> AsyncIterator[float]:
+        """The middle of each cycle of the MACs' clock, where signals may be read and set: when it ends, in ns."""
+        signal, ones = getattr(self.dut, clock), (1 << len(self.ports)) - 1
+        await Timer(self.rng.randrange(1, MAC_PS), "ps")
+        while True:
+            signal.value = ones
+            await Timer(MAC_PS // 2, "ps")
+            signal.value = 0
+            yield get_sim_time("ns") + MAC_PS / 2000
+            await Timer(MAC_PS // 2, "ps")
+
+    async def _receive(self) -> None:
+        dut, names = self.dut, ("tvalid", "tdata", "tkeep", "tlast", "tuser")
+        begins = [True] * len(self.ports)
+        async for ends_ns in self._cycles("rx_clk_i"):
+            values = dict.fromkeys(names, 0)
+            for number, port in enumerate(self.ports):
+                beat = port.waiting.popleft() if port.waiting else None
+                if beat is None:
+                    continue
+                if begins[number]:
+                    port.began_ns.append(ends_ns)
+                begins[number] = bool(beat[2])
+                for name, value, width in zip(names, (1, *beat), (1, 64, 8, 1, 1), strict=True):
+                    values[name] |= value << width * number
+            for name, value in values.items():
+                getattr(dut, f"s_rx_{name}_i").value = value
+
+    async def _send(self) -> None:
+        dut = self.dut
+        async for ends_ns in self._cycles("tx_clk_i"):
+            valid, ready = int(dut.m_tx_tvalid_o.value), 0
+            data = int(dut.m_tx_tdata_o.value) if valid else 0
+            keep, last, user = (int(getattr(dut, f"m_tx_{name}_o").value) for name in ("tkeep", "tlast", "tuser"))
+            for number, port in enumerate(self.ports):
+                if port.partial:
+                    port.underruns += not valid >> number & 1
+                elif self.rng.random() < port.stalls:
+                    continue
+                ready |= 1 << number
+                if not valid >> number & 1:
+                    continue
+                if not port.partial:
+                    port.partial_ns = ends_ns
+                count = (keep >> 8 * number & 0xFF).bit_count()
+                port.partial += (data >> 64 * number & (1 << 64) - 1).to_bytes(BEAT, "little")[:count]
+                if last >> number & 1:
+                    port.sent.append(Sent(port.partial, bool(user >> number & 1), port.partial_ns))
+                    port.partial = b""
+            dut.m_tx_tready_i.value = ready
