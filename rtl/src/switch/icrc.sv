@@ -1,0 +1,121 @@
+// The invariant CRC of RoCE v1 frames as they pass, a beat a cycle: reflected CRC-32 over eight bytes of ones (the local
+// routing header that is not there) and the packet from its GRH on, in which what routers may change counts as ones:
+// traffic class, flow label, hop limit, and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1).
+//
+// A packet begins and ends within beats: at byte 14, or 18 behind a VLAN tag, and after two or six bytes of the last
+// beat, as all lengths are multiples of four. Bytes outside count as zeros, which a CRC can take back: the register
+// begins with what so many zeros turn into the right start, and is rolled back over those at the end.
+module icrc (
+  input  logic        clk_i,
+  input  logic        rst_ni,
+
+  input  logic        valid_i,
+  input  logic        first_i,        // of the frame
+  input  logic        has_tag_i,      // from the second beat on
+  input  logic [63:0] data_i,
+  input  logic        ends_i,         // what is covered ends in this beat,
+  input  logic        ends_at_six_i,  // with its sixth byte, else its second
+
+  // In the cycle after, until the next frame.
+  output logic [31:0] icrc_o,         // of what is covered; the lowest byte goes first
+  output logic        is_right_o      // what is covered ended with its own ICRC
+);
+
+  localparam logic [31:0] Polynomial = 32'hedb88320;
+  localparam logic [31:0] Start      = 32'hdebb20e3;  // the register behind eight bytes of ones
+  localparam logic [31:0] Residue    = 32'hdebb20e3;  // and behind any packet with its ICRC
+
+  typedef logic [31:0][31:0] matrix_t;
+
+  // The register behind so many zero bytes, and before them.
+  function automatic logic [31:0] forth(logic [31:0] register, int unsigned bytes);
+    for (int unsigned i = 0; i < 8 * bytes; i++) register = {1'b0, register[31:1]} ^ (register[0] ? Polynomial : '0);
+    return register;
+  endfunction
+
+  function automatic logic [31:0] back(logic [31:0] register, int unsigned bytes);
+    for (int unsigned i = 0; i < 8 * bytes; i++) begin
+      register = register[31] ? {register[30:0] ^ Polynomial[30:0], 1'b1} : {register[30:0], 1'b0};
+    end
+    return register;
+  endfunction
+
+  // The same as which bits each bit depends on.
+  function automatic matrix_t matrix_of_back(int unsigned bytes);
+    matrix_t     matrix;
+    logic [31:0] column;
+    for (int unsigned i = 0; i < 32; i++) begin
+      column = back(32'd1 << i, bytes);
+      for (int unsigned place = 0; place < 32; place++) matrix[place][i] = column[place];
+    end
+    return matrix;
+  endfunction
+
+  localparam matrix_t     BackTwo = matrix_of_back(2), BackSix = matrix_of_back(6);
+  localparam logic [31:0] StartPlain = back(Start, 6), StartTagged = back(Start, 2);
+  localparam logic [31:0] RightAtTwo = forth(Residue, 6), RightAtSix = forth(Residue, 2);
+
+  logic [3:0]  index_q;  // of the beat, up to eight: from there on all are alike
+  logic        ended_q, ended_at_six_q;
+  logic [31:0] crc_q, crc_in, crc_d;
+  logic [63:0] data;
+
+  // --- What counts of a beat ---
+  always_comb begin
+    data   = data_i;
+    crc_in = crc_q;
+    unique case (index_q)
+      4'd1: begin
+        data   = {8'hff, data_i[55:48] | 8'h0f, 48'd0};
+        crc_in = StartPlain;
+      end
+      4'd2: begin
+        data   = has_tag_i ? {data_i[63:48], 24'hffffff, data_i[23:16] | 8'h0f, 16'd0}
+                           : {data_i[63:48], 8'hff, data_i[39:16], 16'hffff};
+        crc_in = has_tag_i ? StartTagged : crc_q;
+      end
+      4'd3: if (has_tag_i) data[15:8] = '1;
+      4'd7: if (has_tag_i) data[55:48] = '1; else data[23:16] = '1;
+      default: ;
+    endcase
+    if (ends_i) data = ends_at_six_i ? {16'd0, data[47:0]} : {48'd0, data[15:0]};
+  end
+
+  crc32 #(.Width(64)) u_crc (.crc_i(crc_in), .data_i(data), .crc_o(crc_d));
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      index_q <= '0;
+      ended_q <= 1'b0;
+    end else if (valid_i) begin
+      if (first_i) begin
+        index_q <= 4'd1;
+        ended_q <= 1'b0;
+      end else begin
+        if (!index_q[3]) index_q <= index_q + 1'b1;
+        ended_q <= ended_q || ends_i;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (valid_i && (first_i || !ended_q)) begin
+      crc_q          <= crc_d;
+      ended_at_six_q <= ends_at_six_i;
+    end
+  end
+
+  // --- Its end ---
+  logic [31:0] at_two, at_six;
+
+  always_comb begin
+    for (int unsigned place = 0; place < 32; place++) begin
+      at_two[place] = ^(crc_q & BackSix[place]);
+      at_six[place] = ^(crc_q & BackTwo[place]);
+    end
+  end
+
+  assign icrc_o     = ended_at_six_q ? ~at_six : ~at_two;
+  assign is_right_o = ended_q && crc_q == (ended_at_six_q ? RightAtSix : RightAtTwo);
+
+endmodule
