@@ -38,7 +38,8 @@ def simulate(top: str, test_file: str, **parameters: int) -> None:
         build_dir=folder,
         build_args=["-Wno-fatal", "-O1"],
     )
-    path = os.pathsep.join([str(HERE), str(Path(test_file).parent), str(RTL.parent / "python")])
+    helpers = RTL.parent / "tests" / "python"
+    path = os.pathsep.join([str(HERE), str(Path(test_file).parent), str(RTL.parent / "python"), str(helpers)])
     seed = os.environ.get("SEED", str(random.randrange(1 << 30)))
     print(f"SEED={seed}")
     extra = {"SEED": seed, "PYTHONPATH": path}

@@ -123,20 +123,57 @@ module netfold_switch
     );
   end
 
-  // --- Forwarding: a queue from every port to every other ---
-  logic  [Ports-1:0]            first_q;
+  // --- Frame Parsing Stage ---
+  logic        [Ports-1:0]            on_valid, on_first, info_valid, destination_is_known, route_valid;
+  logic        [Ports-1:0]            fold_valid, fold_ready;
+  beat_t       [Ports-1:0]            on_beat, fold_beat;
+  logic        [Ports-1:0][Ports-1:0] on_ports, destination_ports;
+  frame_info_t [Ports-1:0]            info;
+  route_e      [Ports-1:0]            route;
+  connection_t [Ports-1:0][Jobs-1:0]  connections;
+  parsed_t   [Ports-1:0]            parsed;
+
+  for (genvar i = 0; i < Ports; i++) begin : gen_analyzer
+    frame_analyzer #(
+      .Ports(Ports),
+      .Port (i),
+      .Jobs (Jobs)
+    ) u_analyzer (
+      .clk_i,
+      .rst_ni,
+      .s_valid_i    (frame_valid[i]),
+      .s_ready_o    (frame_ready[i]),
+      .s_beat_i     (frame_beat[i]),
+      .s_is_known_i (frame_is_known[i]),
+      .s_ports_i    (frame_ports[i]),
+      .m_valid_o    (on_valid[i]),
+      .m_first_o    (on_first[i]),
+      .m_beat_o     (on_beat[i]),
+      .m_ports_o    (on_ports[i]),
+      .connections_i(connections[i]),
+      .info_valid_o (info_valid[i]),
+      .info_o       (info[i]),
+      .is_known_o   (destination_is_known[i]),
+      .ports_o      (destination_ports[i]),
+      .route_valid_i(route_valid[i]),
+      .route_i      (route[i]),
+      .fold_valid_o (fold_valid[i]),
+      .fold_ready_i (fold_ready[i]),
+      .fold_beat_o  (fold_beat[i]),
+      .abort_i      (1'b0),
+      .parsed_o   (parsed[i])
+    );
+  end
+
+  // --- Aggregation Stage ---
+  assign connections = '0;
+  assign route_valid = info_valid;
+  assign route       = {Ports{RouteForward}};
+  assign fold_ready  = '1;
+
+  // --- Output Stage: a queue from every port to every other, and an arbiter a port ---
   logic  [Ports-1:0][Ports-1:0] queue_valid, queue_ready, queue_dropped, queue_is_filling, queue_is_empty;  // out, in
   beat_t [Ports-1:0][Ports-1:0] queue_beat;
-
-  assign frame_ready = '1;
-
-  always_ff @(posedge clk_i or negedge rst_ni) begin
-    if (!rst_ni) begin
-      first_q <= '1;
-    end else begin
-      for (int unsigned i = 0; i < Ports; i++) if (frame_valid[i]) first_q[i] <= frame_beat[i].last;
-    end
-  end
 
   for (genvar out = 0; out < Ports; out++) begin : gen_out
     logic  tx_rst_n, out_valid, out_ready;
@@ -153,9 +190,9 @@ module netfold_switch
         frame_queue #(.Beats(QueueBeats)) u_queue (
           .clk_i,
           .rst_ni,
-          .s_valid_i   (frame_valid[in] && frame_ports[in][out]),
-          .s_first_i   (first_q[in]),
-          .s_beat_i    (frame_beat[in]),
+          .s_valid_i   (on_valid[in] && on_ports[in][out]),
+          .s_first_i   (on_first[in]),
+          .s_beat_i    (on_beat[in]),
           .dropped_o   (queue_dropped[out][in]),
           .m_valid_o   (queue_valid[out][in]),
           .m_ready_i   (queue_ready[out][in]),

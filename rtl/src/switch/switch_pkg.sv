@@ -1,6 +1,8 @@
 // What the stages of the aggregation switch tell each other (docs/hardware/switch.md).
 package switch_pkg;
 
+  localparam logic [15:0] RoceType = 16'h8915;
+
   // RoCE opcodes of the reliable connection that are folded.
   localparam logic [7:0] WriteFirst         = 8'h06;
   localparam logic [7:0] WriteMiddle        = 8'h07;
@@ -108,6 +110,29 @@ package switch_pkg;
   function automatic logic [31:0] number_of_4(logic [31:0] lying);
     return {number_of_2(lying[15:0]), number_of_2(lying[31:16])};
   endfunction
+
+  function automatic logic [47:0] address_of(logic [47:0] lying);
+    return {number_of_4(lying[31:0]), number_of_2(lying[47:32])};
+  endfunction
+
+  // What DEC_FSM decides about a frame. None of it: it goes on at once.
+  typedef struct packed {
+    logic is_candidate;   // it may be folded
+    logic is_first;       // a Write First, if so
+    logic has_tag;
+    logic is_runt;        // shorter than its tags: it ends here
+    logic is_overtagged;  // more than two tags: it ends here
+  } fate_t;
+
+  // What a Frame Analyzer did, for the counters.
+  typedef struct packed {
+    logic forwarded;   // to one port
+    logic flooded;
+    logic filtered;    // its destination is at its own port
+    logic runt;
+    logic overtagged;
+    logic no_room;     // for a frame that might be folded
+  } parsed_t;
 
   // What a Port Analyzer saw of a frame, for the counters.
   typedef struct packed {

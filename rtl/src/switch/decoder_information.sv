@@ -1,0 +1,129 @@
+// Decoder Information: what a frame that may be folded says of itself, collected as its beats go into the Proc. FIFO,
+// together with the check of its ICRC and its lengths. It is whole in the cycle after the frame's last beat, and stays
+// until the next frame.
+module decoder_information
+  import switch_pkg::*;
+(
+  input  logic        clk_i,
+  input  logic        rst_ni,
+  input  logic        valid_i,
+  input  beat_t       beat_i,
+  input  logic        has_tag_i,  // steady through a frame
+  output frame_info_t info_o
+);
+
+  localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
+  localparam logic [3:0]  IpVersion  = 4'd6;
+  localparam logic [7:0]  NextHeader = 8'h1b;
+  localparam logic [15:0] Least      = 16'd16;  // BTH and ICRC
+
+  logic [IndexWidth-1:0] index_q, index, end_q;  // of the beat; as if there were no tag; where the ICRC ends
+  logic                  ends_at_six_q, ends, ended_q, is_whole, is_contradictory_q, is_malformed_q, is_right;
+  logic [31:0]           high_q;
+  logic [63:0]           data;
+  logic [1:0]            pad_q;
+  logic [15:0]           length, length_q, extensions, payload;
+  logic [31:0]           unused_icrc;
+  frame_info_t           info_q;
+
+  // What lies in a frame behind its type lies four bytes later behind a tag.
+  assign data   = has_tag_i ? {beat_i.data[31:0], high_q} : beat_i.data;
+  assign index  = index_q - IndexWidth'(has_tag_i);
+  assign length = number_of_2(data[31:16]);
+
+  assign ends       = index_q == end_q && index_q > IndexWidth'(3);
+  assign is_whole   = ended_q || (ends && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
+  assign payload    = length_q - Least - extensions - 16'(pad_q);
+  assign extensions = info_q.is_first ? 16'd16 : info_q.opcode == WriteLastImmediate ? 16'd4 : 16'd0;
+
+  icrc u_icrc (
+    .clk_i,
+    .rst_ni,
+    .valid_i,
+    .first_i      (index_q == '0),
+    .has_tag_i,
+    .data_i       (beat_i.data),
+    .ends_i       (ends),
+    .ends_at_six_i(ends_at_six_q),
+    .icrc_o       (unused_icrc),
+    .is_right_o   (is_right)
+  );
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      index_q <= '0;
+      ended_q <= 1'b0;
+    end else if (valid_i) begin
+      index_q <= beat_i.last ? '0 : index_q + 1'b1;
+      ended_q <= !beat_i.last && (ended_q || ends);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (valid_i) begin
+      high_q         <= beat_i.data[63:32];
+      info_q.has_tag <= has_tag_i;
+      if (index_q == IndexWidth'(0)) begin
+        info_q.addresses.to          <= address_of(beat_i.data[47:0]);
+        info_q.addresses.from[47:32] <= number_of_2(beat_i.data[63:48]);
+      end
+      if (index_q == IndexWidth'(1)) info_q.addresses.from[31:0] <= number_of_4(beat_i.data[31:0]);
+      case (index)
+        IndexWidth'(1): is_contradictory_q <= data[55:52] != IpVersion;
+        IndexWidth'(2): begin
+          length_q           <= length;
+          ends_at_six_q      <= length[2] == has_tag_i;
+          end_q              <= IndexWidth'((length + 16'd53 + {13'd0, has_tag_i, 2'd0}) >> 3);
+          is_contradictory_q <= is_contradictory_q || data[39:32] != NextHeader || length[1:0] != '0 ||
+                                length > 16'(FrameBytesMax);
+          info_q.gids[15:0]  <= data[63:48];
+        end
+        IndexWidth'(3): info_q.gids[79:16] <= data;
+        IndexWidth'(4): info_q.gids[143:80] <= data;
+        IndexWidth'(5): info_q.gids[207:144] <= data;
+        IndexWidth'(6): begin
+          info_q.gids[255:208] <= data[47:0];
+          info_q.opcode        <= data[55:48];
+          info_q.is_first      <= data[55:48] == WriteFirst;
+          pad_q                <= data[61:60];
+          is_contradictory_q   <= is_contradictory_q || data[59:56] != '0;  // the version of the BTH
+        end
+        IndexWidth'(7): begin
+          info_q.queue_pair    <= {data[31:24], data[39:32], data[47:40]};
+          info_q.psn[23:16]    <= data[63:56];
+          info_q.payload_bytes <= payload[10:0];
+          is_contradictory_q   <= is_contradictory_q || payload[15];  // shorter than its headers
+        end
+        IndexWidth'(8): info_q.psn[15:0] <= number_of_2(data[15:0]);
+        IndexWidth'(9): info_q.reth_length[31:16] <= number_of_2(data[63:48]);
+        IndexWidth'(10): begin
+          info_q.reth_length[15:0]   <= number_of_2(data[15:0]);
+          info_q.aggregation.version <= data[39:36];
+          info_q.aggregation.format  <= data[35:32];
+          info_q.aggregation.flags   <= data[47:40];
+          info_q.aggregation.job     <= number_of_2(data[63:48]);
+        end
+        IndexWidth'(11): begin
+          info_q.aggregation.epoch          <= number_of_2(data[15:0]);
+          info_q.aggregation.rank           <= number_of_2(data[31:16]);
+          info_q.aggregation.block          <= data[39:32];
+          info_q.aggregation.mantissa       <= data[47:40];
+          info_q.aggregation.message[31:16] <= number_of_2(data[63:48]);
+        end
+        IndexWidth'(12): begin
+          info_q.aggregation.message[15:0] <= number_of_2(data[15:0]);
+          info_q.aggregation.length_bytes  <= number_of_4(data[47:16]);
+        end
+        default: ;
+      endcase
+      if (beat_i.last) is_malformed_q <= is_contradictory_q || beat_i.error || !is_whole;
+    end
+  end
+
+  always_comb begin
+    info_o               = info_q;
+    info_o.is_malformed  = is_malformed_q;
+    info_o.icrc_is_right = is_right;
+  end
+
+endmodule

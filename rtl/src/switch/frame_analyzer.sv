@@ -1,0 +1,243 @@
+// The first half of the Frame Parsing Stage of one port (allreduce-switch, IV-C, Fig. 11): tells what may be folded from
+// what is forwarded, and lets each have its way.
+//
+// DEC_FSM (frame_decoder) reads frames as they go into a short FIFO and decides about each; what waits behind the
+// decision is then cut through, or goes into the Proc. FIFO. PROC_FSM asks the Aggregation Frame Handler about every
+// frame that is whole there, and forwards, hands over or discards it. What it forwards goes out before later frames do:
+// a connection's packets stay in order.
+module frame_analyzer
+  import switch_pkg::*;
+#(
+  parameter int unsigned Ports     = 8,
+  parameter int unsigned Port      = 0,
+  parameter int unsigned Jobs      = 1,
+  parameter int unsigned ProcBeats = 1024  // of the Proc. FIFO: five of the longest frames
+) (
+  input  logic                   clk_i,
+  input  logic                   rst_ni,
+
+  // From the Port Analyzer; the destination stands through all beats.
+  input  logic                   s_valid_i,
+  output logic                   s_ready_o,
+  input  beat_t                  s_beat_i,
+  input  logic                   s_is_known_i,
+  input  logic [Ports-1:0]       s_ports_i,
+
+  // To the queues, which take a frame or drop it.
+  output logic                   m_valid_o,
+  output logic                   m_first_o,
+  output beat_t                  m_beat_o,
+  output logic [Ports-1:0]       m_ports_o,
+
+  // To the Aggregation Frame Handler: a question, then the frame.
+  input  connection_t [Jobs-1:0] connections_i,
+  output logic                   info_valid_o,
+  output frame_info_t            info_o,
+  output logic                   is_known_o,
+  output logic [Ports-1:0]       ports_o,
+  input  logic                   route_valid_i,
+  input  route_e                 route_i,
+  output logic                   fold_valid_o,
+  input  logic                   fold_ready_i,
+  output beat_t                  fold_beat_o,
+  input  logic                   abort_i,        // the handler is reset
+
+  output parsed_t              parsed_o
+);
+
+  typedef struct packed {
+    fate_t            fate;
+    logic             is_known;
+    logic [Ports-1:0] ports;
+  } decision_t;
+
+  // --- DEC_FSM ---
+  logic        take, decoder_ready, header_ready, head_valid, head_pop, decides, decision_ready, decision_valid;
+  logic        first_waits, unused_ready;
+  logic [3:0]  firsts_q;  // Write Firsts that are not judged
+  beat_t       head;
+  fate_t       fate;
+  decision_t   decision;
+
+  assign s_ready_o   = decoder_ready && header_ready && decision_ready;
+  assign take        = s_valid_i && s_ready_o;
+  assign first_waits = firsts_q != '0;
+
+  frame_decoder #(.Jobs(Jobs)) u_decoder (
+    .clk_i,
+    .rst_ni,
+    .ready_o      (decoder_ready),
+    .take_i       (take),
+    .beat_i       (s_beat_i),
+    .ends_here_i  (s_ports_i == '0),
+    .first_waits_i(first_waits),
+    .connections_i,
+    .decides_o    (decides),
+    .fate_o       (fate)
+  );
+
+  stream_queue #(
+    .Width($bits(beat_t)),
+    .Depth(32)
+  ) u_head (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(take),
+    .s_ready_o(header_ready),
+    .s_data_i (s_beat_i),
+    .m_valid_o(head_valid),
+    .m_ready_i(head_pop),
+    .m_data_o (head)
+  );
+
+  stream_queue #(
+    .Width($bits(decision_t)),
+    .Depth(32)
+  ) u_decisions (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(decides),
+    .s_ready_o(decision_ready),
+    .s_data_i ({fate, s_is_known_i, s_ports_i}),
+    .m_valid_o(decision_valid),
+    .m_ready_i(head_pop && head.last),
+    .m_data_o (decision)
+  );
+
+  // --- Behind the decision: on, or into the Proc. FIFO ---
+  typedef enum logic [1:0] {ProcJudge, ProcForward, ProcFold, ProcDrop} proc_e;
+
+  localparam int unsigned LevelWidth = $clog2(ProcBeats + 2);
+
+  proc_e                 proc_q;
+  logic                  begins_q, stores_q, stores, is_cut, is_cutting, has_room_q, push;
+  logic                  is_taken_q, is_whole_q, proc_valid, proc_ready, proc_first_q, is_known_q, sent_is_known_q;
+  logic [Ports-1:0]      ports_q, sent_ports_q;
+  logic [LevelWidth-1:0] level;
+  beat_t                 proc_beat;
+
+  assign is_cut     = !decision.fate.is_candidate;
+  assign is_cutting = decision_valid && is_cut && !begins_q;
+  // One that may be folded waits until the one before is judged; others, until a stored one has gone on.
+  assign head_pop   = head_valid && decision_valid && !(begins_q && (is_cut ? proc_q == ProcForward : is_taken_q));
+  assign stores     = begins_q ? has_room_q : stores_q;
+  assign push       = head_pop && !is_cut && stores;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      begins_q   <= 1'b1;
+      stores_q   <= 1'b0;
+      has_room_q <= 1'b0;
+      is_taken_q <= 1'b0;
+      is_whole_q <= 1'b0;
+      firsts_q   <= '0;
+    end else begin
+      if (head_pop) begin
+        begins_q <= head.last;
+        stores_q <= stores;
+      end
+      has_room_q <= level < LevelWidth'(ProcBeats - FrameBeatsMax);
+      is_taken_q <= push || (is_taken_q && !route_valid_i);
+      is_whole_q <= (push && head.last) || (is_whole_q && !route_valid_i);
+      firsts_q   <= firsts_q + 4'(decides && fate.is_candidate && fate.is_first) -
+                    4'(route_valid_i && info_o.is_first) - 4'(parsed_o.no_room && decision.fate.is_first);
+    end
+  end
+
+  decoder_information u_information (
+    .clk_i,
+    .rst_ni,
+    .valid_i  (push),
+    .beat_i   (head),
+    .has_tag_i(decision.fate.has_tag),
+    .info_o
+  );
+
+  stream_fifo #(
+    .Width($bits(beat_t)),
+    .Depth(ProcBeats)
+  ) u_proc (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(push),
+    .s_ready_o(unused_ready),  // there is room, or the frame is not stored
+    .s_data_i (head),
+    .m_valid_o(proc_valid),
+    .m_ready_i(proc_ready),
+    .m_data_o (proc_beat),
+    .level_o  (level)
+  );
+
+  // --- PROC_FSM ---
+  assign info_valid_o = is_whole_q && proc_q == ProcJudge;
+  assign is_known_o   = is_known_q;
+  assign ports_o      = ports_q;
+  assign fold_valid_o = proc_valid && proc_q == ProcFold;
+  assign fold_beat_o  = proc_beat;
+
+  always_comb begin
+    unique case (proc_q)
+      ProcForward: proc_ready = !is_cutting;
+      ProcFold:    proc_ready = fold_ready_i;
+      ProcDrop:    proc_ready = 1'b1;
+      default:     proc_ready = 1'b0;
+    endcase
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      proc_q       <= ProcJudge;
+      proc_first_q <= 1'b0;
+    end else if (proc_q == ProcJudge) begin
+      proc_first_q <= 1'b1;
+      if (route_valid_i) begin
+        unique case (route_i)
+          RouteForward: proc_q <= ProcForward;
+          RouteFold:    proc_q <= ProcFold;
+          default:      proc_q <= ProcDrop;
+        endcase
+      end
+    end else begin
+      if (abort_i && proc_q == ProcFold) proc_q <= ProcDrop;
+      if (proc_valid && proc_ready) begin
+        proc_first_q <= 1'b0;
+        if (proc_beat.last) proc_q <= ProcJudge;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (push && begins_q) begin
+      is_known_q <= decision.is_known;
+      ports_q    <= decision.ports;
+    end
+    if (proc_q == ProcJudge) begin
+      sent_is_known_q <= is_known_q;
+      sent_ports_q    <= ports_q;
+    end
+  end
+
+  // --- To the queues ---
+  logic             is_stored, is_known;
+  logic [Ports-1:0] ports, others;
+
+  assign is_stored = proc_q == ProcForward && !is_cutting;
+  assign is_known  = is_stored ? sent_is_known_q : decision.is_known;
+  assign ports     = is_stored ? sent_ports_q : decision.ports;
+  assign others    = ports & ~(Ports'(1) << Port);
+  assign m_valid_o = is_stored ? proc_valid : head_pop && is_cut;
+  assign m_first_o = is_stored ? proc_first_q : begins_q;
+  assign m_beat_o  = is_stored ? proc_beat : head;
+  assign m_ports_o = !is_stored && (decision.fate.is_runt || decision.fate.is_overtagged) ? '0 : others;
+
+  always_comb begin
+    parsed_o            = '0;
+    parsed_o.no_room    = head_pop && !is_cut && begins_q && !has_room_q;
+    parsed_o.forwarded  = m_valid_o && m_first_o && is_known && m_ports_o != '0;
+    parsed_o.flooded    = m_valid_o && m_first_o && !is_known && m_ports_o != '0;
+    parsed_o.filtered   = m_valid_o && m_first_o && is_known && others == '0;
+    parsed_o.runt       = head_pop && begins_q && decision.fate.is_runt;
+    parsed_o.overtagged = head_pop && begins_q && decision.fate.is_overtagged;
+  end
+
+endmodule

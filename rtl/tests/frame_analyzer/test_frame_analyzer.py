@@ -1,0 +1,258 @@
+"""Table VI: each kind of frame goes its way, whole and in order; what is told of those that may be folded is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections import deque
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from benches import CYCLES_MAX, chance, number, simulate, start
+from ethernet import BEAT
+from roce_frames import ACKNOWLEDGE, FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, Connection, aggregation_header
+
+PORTS = 4
+FORWARD, FOLD, DROP = range(3)
+# frame_info_t, from the highest bit.
+INFO = {
+    "to": 48, "from": 48, "gids": 256, "has_tag": 1, "opcode": 8, "queue_pair": 24, "psn": 24, "reth_length": 32,
+    "length": 32, "message": 32, "mantissa": 8, "block": 8, "rank": 16, "epoch": 16, "job": 16, "flags": 8,
+    "format": 4, "version": 4, "payload_bytes": 11, "is_malformed": 1, "icrc_is_right": 1, "is_first": 1,
+}  # fmt: skip
+OURS = Connection("02:00:00:00:00:01", "02:00:00:00:00:02", queue_pair=0xABCDEF)
+BOUND = 1 << 72 | OURS.queue_pair << 48 | int(OURS.destination.replace(":", ""), 16)
+
+
+@dataclasses.dataclass
+class Given:
+    """A frame, where it is to go by its address, and what is to become of it."""
+
+    frame: bytes
+    ports: int
+    is_known: bool
+    is_candidate: bool
+    error: bool = False
+    is_malformed: bool = False
+    icrc_is_right: bool = True
+
+
+def tagged(frame: bytes, tags: int) -> bytes:
+    """With so many VLAN tags."""
+    return frame[:12] + b"\x81\x00\x00\x07" * tags + frame[12:]
+
+
+def header_of(rng: Any, magic: bool = True) -> bytes:
+    """Of a Write First: RETH and aggregation header."""
+    header = aggregation_header(
+        rng.randrange(1 << 16), rng.getrandbits(32), rng.getrandbits(32), job=rng.getrandbits(16)
+    )
+    if not magic:
+        header = rng.choice([b"XX" + header[2:], header[:2] + b"\x20" + header[3:]])
+    return struct.pack("!QII", rng.getrandbits(64), 5, rng.getrandbits(32)) + header
+
+
+def draw(rng: Any) -> Given:
+    """A random frame of a random kind."""
+    kind = rng.choice(["other", "ack", "only", "first", "first", "foreign", "later", "later", "stranger", "short"])
+    psn, size = rng.getrandbits(24), 4 * rng.randrange(1, 40)
+    tags = rng.choice([0, 0, 0, 1, 1, 2])
+    is_candidate = kind in ("first", "later") and tags < 2
+    later = rng.choice([MIDDLE, LAST, LAST_IMMEDIATE])
+    stranger = dataclasses.replace(OURS, **rng.choice([{"queue_pair": 7}, {"destination": "02:00:00:00:00:03"}]))
+    body = rng.randbytes(size)
+    if kind == "other":
+        frame = OURS.frame(later, psn, body, ethernet=0x0800)[: rng.randrange(14, 100)]
+        frame = frame.ljust(18 if tags else 14, b"\0")
+    elif kind == "ack":
+        frame = OURS.frame(ACKNOWLEDGE, psn, bytes(4))
+    elif kind == "only":
+        frame = OURS.frame(ONLY, psn, body)
+    elif kind in ("first", "foreign"):
+        frame = OURS.frame(FIRST, psn, header_of(rng, kind == "first") + body)
+    elif kind == "later":
+        frame = OURS.frame(later, psn, body)
+    elif kind == "stranger":
+        frame = stranger.frame(later, psn, body)
+    else:
+        frame = OURS.frame(later, psn, body)[: rng.randrange(14, 60)]
+    given = Given(tagged(frame, tags), 0, rng.random() < 0.7, is_candidate, error=rng.random() < 0.05)
+    given.ports = 1 << rng.randrange(PORTS) if given.is_known else (1 << PORTS) - 1
+    if rng.random() < 0.05:
+        given.ports, given.is_known, given.is_candidate = 0, False, False
+    given.is_malformed = given.error
+    if is_candidate and rng.random() < 0.3:
+        damage(rng, given, 14 + 4 * tags)
+    return given
+
+
+def damage(rng: Any, given: Given, at: int) -> None:
+    """One flaw in a frame whose GRH begins at `at`."""
+    frame = bytearray(given.frame)
+    flaw = rng.choice(["crc", "crc", "version", "next", "length", "pad", "bth"])
+    if flaw == "crc":
+        frame[-rng.randrange(1, 8)] ^= 1 << rng.randrange(8)
+        given.icrc_is_right = False
+    elif flaw == "length":
+        frame[at + 4 : at + 6] = (int.from_bytes(frame[at + 4 : at + 6], "big") + rng.choice([4, 8, 400])).to_bytes(2)
+    elif flaw == "pad":
+        frame[at + 5] ^= rng.choice([1, 2, 3])
+    else:
+        frame[at + {"version": 0, "next": 6, "bth": 41}[flaw]] ^= {"version": 0x10, "next": 1, "bth": 1}[flaw]
+    given.is_malformed |= flaw != "crc"
+    given.frame = bytes(frame) + (bytes(rng.randrange(20)) if flaw == "crc" else b"")
+    if flaw == "crc":  # padding of the Ethernet frame lies behind the ICRC, so the last bytes are not the packet's
+        given.icrc_is_right = False
+
+
+def expected_info(given: Given) -> dict[str, int]:
+    """What DEC_FSM must have found."""
+    has_tag = given.frame[12:14] == b"\x81\x00"
+    frame = given.frame[:12] + given.frame[16:] if has_tag else given.frame
+    big = lambda at, size: int.from_bytes(frame[at : at + size], "big")  # noqa: E731
+    opcode = frame[54]
+    extension = {FIRST: 16, LAST_IMMEDIATE: 4}.get(opcode, 0)
+    found = {
+        "to": big(0, 6), "from": big(6, 6), "gids": int.from_bytes(frame[22:54], "little"), "has_tag": int(has_tag),
+        "opcode": opcode, "queue_pair": big(59, 3), "psn": big(63, 3), "is_malformed": int(given.is_malformed),
+        "is_first": int(opcode == FIRST),
+    }  # fmt: skip
+    if opcode == FIRST:
+        found |= {
+            "reth_length": big(78, 4), "version": frame[84] >> 4, "format": frame[84] & 15, "flags": frame[85],
+            "job": big(86, 2), "epoch": big(88, 2), "rank": big(90, 2), "block": frame[92], "mantissa": frame[93],
+            "message": big(94, 4), "length": big(98, 4),
+        }  # fmt: skip
+    if not given.is_malformed:
+        found |= {"payload_bytes": big(18, 2) - 16 - extension, "icrc_is_right": int(given.icrc_is_right)}
+    return found
+
+
+def read_info(value: int) -> dict[str, int]:
+    """The fields of a frame_info_t."""
+    found, at = {}, sum(INFO.values())
+    for name, width in INFO.items():
+        at -= width
+        found[name] = value >> at & (1 << width) - 1
+    return found
+
+
+class Handler:
+    """Stands for the Aggregation Frame Handler: answers after a while, as drawn, and keeps what it was given."""
+
+    def __init__(self, dut: Any, rng: Any, delay: int) -> None:
+        """`delay`: the most cycles to an answer."""
+        self.dut, self.rng, self.delay = dut, rng, delay
+        self.judged: list[tuple[dict[str, int], int, int]] = []  # information, ports, route
+        self.folded: list[bytes] = []
+
+    async def run(self) -> None:
+        """For ever."""
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk_i)
+            if not dut.info_valid_o.value:
+                continue
+            told = read_info(number(dut.info_o)), number(dut.ports_o)
+            for _ in range(self.rng.randrange(self.delay + 1)):
+                await RisingEdge(dut.clk_i)
+                assert dut.info_valid_o.value and told == (read_info(number(dut.info_o)), number(dut.ports_o))
+            route = DROP if told[0]["is_malformed"] else self.rng.choice([FORWARD, FOLD, DROP])
+            dut.route_valid_i.value, dut.route_i.value = 1, route
+            self.judged.append((*told, route))
+            await RisingEdge(dut.clk_i)
+            dut.route_valid_i.value = 0
+
+    async def take(self) -> None:
+        """The frames to fold: from the first beat on without a pause."""
+        frame, dut = b"", self.dut
+        while True:
+            await RisingEdge(dut.clk_i)
+            assert dut.fold_valid_o.value or not frame
+            if dut.fold_valid_o.value:
+                frame, last, _ = append(frame, number(dut.fold_beat_o))
+                if last:
+                    self.folded.append(frame)
+                    frame = b""
+
+
+def append(frame: bytes, beat: int) -> tuple[bytes, bool, bool]:
+    """The frame with one beat_t more, whether it was the last, and whether it says damaged."""
+    last = bool(beat >> 67 & 1)
+    size = (beat >> 64 & 7) + 1 if last else BEAT
+    return frame + (beat & (1 << 64) - 1).to_bytes(BEAT, "little")[:size], last, bool(beat >> 68 & 1)
+
+
+async def feed(dut: Any, rng: Any, idle: float, frames: list[Given]) -> None:
+    """All frames, beat by beat."""
+    for given in frames:
+        for at in range(0, len(given.frame), BEAT):
+            while rng.random() < idle:
+                dut.s_valid_i.value = 0
+                await RisingEdge(dut.clk_i)
+            part = given.frame[at : at + BEAT]
+            last = at + BEAT >= len(given.frame)
+            beat = int(last and given.error) << 68 | int(last) << 67 | (len(part) - 1 if last else 0) << 64
+            dut.s_beat_i.value = beat | int.from_bytes(part, "little")
+            dut.s_is_known_i.value, dut.s_ports_i.value, dut.s_valid_i.value = int(given.is_known), given.ports, 1
+            await RisingEdge(dut.clk_i)
+            while not dut.s_ready_o.value:
+                await RisingEdge(dut.clk_i)
+    dut.s_valid_i.value = 0
+
+
+@cocotb.test()
+@cocotb.parametrize((("idle", "delay"), [(0.0, 0), (0.0, 40), (0.3, 10)]))
+async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
+    """Random frames of all kinds."""
+    rng = chance()
+    await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, connections_i=BOUND)
+    frames = [draw(rng) for _ in range(150)]
+    handler = Handler(dut, rng, delay)
+    sent: deque[tuple[bytes, int, bool]] = deque()
+
+    async def collect() -> None:
+        frame, ports = b"", 0
+        while True:
+            await RisingEdge(dut.clk_i)
+            if dut.m_valid_o.value:
+                assert bool(dut.m_first_o.value) == (frame == b"")
+                assert not frame or ports == number(dut.m_ports_o)
+                ports = number(dut.m_ports_o)
+                frame, last, error = append(frame, number(dut.m_beat_o))
+                if last:
+                    if ports:
+                        sent.append((frame, ports, error))
+                    frame = b""
+
+    for task in (handler.run(), handler.take(), collect()):
+        cocotb.start_soon(task)
+    await feed(dut, rng, idle, frames)
+    candidates = [given for given in frames if given.is_candidate]
+    for _ in range(CYCLES_MAX):
+        await RisingEdge(dut.clk_i)
+        if len(handler.judged) == len(candidates):
+            break
+    for _ in range(300):
+        await RisingEdge(dut.clk_i)
+    assert len(handler.judged) == len(candidates)
+    forwarded, folded = [], []
+    for given, (info, ports, route) in zip(candidates, handler.judged, strict=True):
+        assert info | expected_info(given) == info, given
+        assert ports == given.ports
+        (forwarded if route == FORWARD else folded if route == FOLD else []).append(given)
+    assert handler.folded == [given.frame for given in folded]
+    others = (1 << PORTS) - 2  # it is port 0
+    straight = [given for given in frames if not given.is_candidate]
+    for expected in (straight, forwarded):  # each in its own order
+        wanted = [(given.frame, given.ports & others, given.error) for given in expected if given.ports & others]
+        of_those = {frame for frame, _, _ in wanted}
+        assert [one for one in sent if one[0] in of_those] == wanted
+    assert len(sent) == sum(bool(given.ports & others) for given in straight + forwarded)
+
+
+def test_frame_analyzer() -> None:
+    """Port 0 of four."""
+    simulate("frame_analyzer", __file__, Ports=PORTS)
