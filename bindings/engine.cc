@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/client.h"
+#include "engine/job_host.h"
 #include "engine/switch_server.h"
 #include "engine_calls.h"
 #include "module.h"
@@ -70,7 +71,7 @@ void bind_client(nb::module_& module) {
           [](PyClient* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
              std::uint16_t rank, const std::string& secret, bool require_auth, double timeout_s,
              double connect_timeout_s, std::uint32_t window, int block, int mantissa, int core,
-             const std::string& faults, const std::string& pcap) {
+             const std::string& faults, const std::string& pcap, bool hosted) {
             engine::ClientOptions options;
             options.switch_address = switch_address;
             options.job = job;
@@ -85,23 +86,82 @@ void bind_client(nb::module_& module) {
             options.core = core;
             options.faults = faults;
             options.pcap_path = pcap;
+            options.is_hosted = hosted;
             options.keep_going = &no_signal_came;
             auto joined = without_lock([&] { return Client::join(options); });
             new (self) PyClient(std::move(*joined));
           },
           "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
           "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
-          "core"_a = -1, "faults"_a = "", "pcap"_a = "",
+          "core"_a = -1, "faults"_a = "", "pcap"_a = "", "hosted"_a = false,
           "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,\n"
           "and gives up after connect_timeout_s if no switch answers there.\n"
           "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
           "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
-          "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.")
+          "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.\n"
+          "hosted: the job has a JobHost, wait for it too.")
       .def(
           "lease", [](const PyClient& self) { return to_python(engine::to_json(self.engine().lease())); },
           "What the switch granted: job and epoch numbers, slots, payload_bytes, ...");
   bind_all_reduce(bound);
   bind_waiting(bound, "Packets, bytes, retransmissions and the measured round trip so far.");
+}
+
+class PyJobHost {
+ public:
+  explicit PyJobHost(std::unique_ptr<engine::JobHost> host) : host_(std::move(host)) {}
+
+  std::uint64_t expect(std::size_t count, const std::string& wire) { return host_->expect(count, format_of(wire)); }
+  void wait(std::uint64_t ticket) { wait_hearing_signals(*host_, ticket); }
+  nb::dict stats() const {
+    const auto stats = host_->stats();
+    nb::dict result;
+    result["questions"] = stats.questions;
+    result["signals"] = stats.signals;
+    result["dropped_packets"] = stats.dropped_packets;
+    return result;
+  }
+  void close() {
+    const nb::gil_scoped_release release;
+    host_->close();
+  }
+
+ private:
+  std::unique_ptr<engine::JobHost> host_;
+};
+
+void bind_job_host(nb::module_& module) {
+  nb::class_<PyJobHost>(module, "JobHost",
+                        "The host of a job: told by the switch when its workers' tensors are folded. A switch of\n"
+                        "frames folds the workers' packets on their way to this host, which receives none of them.")
+      .def(
+          "__init__",
+          [](PyJobHost* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
+             const std::string& secret, bool require_auth, double timeout_s, double connect_timeout_s, int block,
+             int mantissa) {
+            engine::JoinOptions options;
+            options.switch_address = switch_address;
+            options.job = job;
+            options.world = world;
+            options.secret = secret;
+            options.require_auth = require_auth;
+            options.timeout_s = timeout_s;
+            options.connect_timeout_s = connect_timeout_s;
+            options.bfp = bfp_shape_of(block, mantissa);
+            options.keep_going = &no_signal_came;
+            auto joined = without_lock([&] { return engine::JobHost::join(options); });
+            new (self) PyJobHost(std::move(*joined));
+          },
+          "switch"_a, "job"_a, "world"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
+          "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "block"_a = 16, "mantissa"_a = 7,
+          "Joins `job` of `world` workers as its host, before the last of them does; blocks until all are there, at\n"
+          "most timeout_s. The other arguments are the workers' own (Client). Raises NetfoldError.")
+      .def("expect", &PyJobHost::expect, "count"_a, "wire"_a = "fp32",
+           "The next tensor that the workers submit has `count` elements; returns a ticket at once.")
+      .def("wait", &PyJobHost::wait, "ticket"_a,
+           "Blocks until the switch says that the tensor is folded; raises NetfoldError once the job is over.")
+      .def("stats", &PyJobHost::stats, "Questions asked, signals heard, foreign packets dropped.")
+      .def("close", &PyJobHost::close, "Leaves; the job goes on. Idempotent.");
 }
 
 void bind_switch(nb::module_& module) {
@@ -123,6 +183,7 @@ void bind_switch(nb::module_& module) {
 void bind_engine(nb::module_& module) {
   nb::set_leak_warnings(false);  // a process that ends in the middle of a job may leave its client to the kernel
   netfold::bind_client(module);
+  netfold::bind_job_host(module);
   netfold::bind_switch(module);
   module.attr("NetfoldError") = netfold::error_type();
 }

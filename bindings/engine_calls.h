@@ -30,6 +30,22 @@ auto without_lock(Call call) {
   raise(result.error());
 }
 
+// Until the ticket is done; raises its error.
+template <class Waited>
+void wait_hearing_signals(Waited& engine, std::uint64_t ticket) {
+  for (;;) {
+    const auto completion = [&] {
+      const nb::gil_scoped_release release;
+      return engine.wait(ticket, kSignalPeriod);
+    }();
+    if (completion) {
+      if (completion->error) raise(*completion->error);
+      return;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
 template <class Engine>
 class EngineCalls {
  public:
@@ -51,19 +67,7 @@ class EngineCalls {
     return *ticket;
   }
 
-  void wait(std::uint64_t ticket) {
-    for (;;) {
-      const auto completion = [&] {
-        const nb::gil_scoped_release release;
-        return engine_->wait(ticket, kSignalPeriod);
-      }();
-      if (completion) {
-        if (completion->error) raise(*completion->error);
-        return;
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-  }
+  void wait(std::uint64_t ticket) { wait_hearing_signals(*engine_, ticket); }
 
   std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
     const auto completion = [&] {

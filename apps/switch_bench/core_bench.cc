@@ -30,14 +30,18 @@ double Distribution::quantile(double q) {
 
 CoreBench::CoreBench(link::FrameDevices& devices, std::uint16_t thread, frames::MacTable& addresses,
                      const BenchOptions& options)
-    : devices_(devices), thread_(thread), options_(options), prng_(options.seed * 1000 + thread) {
+    : devices_(devices),
+      thread_(thread),
+      options_(options),
+      prng_(options.seed * 1000 + thread),
+      data_addresses_(kSwitchIp, kJobs) {
   frames::PipelinePorts ports;
   for (link::PortNumber number = 0; number < devices.ports(); ++number) {
     ports.all.push_back(&devices.port(number, thread));
     ports.receiving.push_back(number);
   }
   engine::NetfoldDialect::Options mine;
-  mine.ip = kSwitchIp;
+  mine.addresses = &data_addresses_;
   mine.ports = {static_cast<std::uint16_t>(kFirstUdpPort + thread)};  // as a queue behind RSS: only its own come here
   mine.jobs_max = kJobs;
   auto dialect = std::make_unique<engine::NetfoldDialect>(mine, [](auto, auto, auto, auto) {});

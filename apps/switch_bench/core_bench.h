@@ -89,6 +89,7 @@ class CoreBench {
   std::uint16_t thread_;
   BenchOptions options_;
   Prng prng_;
+  engine::DataAddresses data_addresses_;
   std::unique_ptr<Gradients> gradients_;
   engine::NetfoldDialect* dialect_ = nullptr;
   std::unique_ptr<engine::FrameJob> job_;

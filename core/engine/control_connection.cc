@@ -30,7 +30,7 @@ Result<void> check(const JoinOptions& options) {
   if (options.world < 1 || options.world > jobs::kWorldMax) {
     return wrong(fmt::format("a job of {} workers: it must have 1 to {}", options.world, jobs::kWorldMax));
   }
-  if (options.rank >= options.world) {
+  if (options.rank >= options.world && options.rank != jobs::kHostRank) {
     return wrong(fmt::format("rank {} in a job of {} workers: ranks are 0 to {}", options.rank, options.world,
                              options.world - 1));
   }
@@ -145,13 +145,12 @@ class ControlConnection::Joining {
 
   Error give_up_on(ControlConnection& connection) const {
     const auto missing = connection.side_.missing_ranks();
-    Error error{
-        ErrorCode::kTimeout,
-        fmt::format("ranks {} of job '{}' did not join the switch at {} within {:g} s: see whether all {} workers "
-                    "were started with this switch's address",
-                    fmt::join(missing, ", "), options_.job, options_.switch_address, options_.timeout_s,
-                    options_.world),
-        missing.empty() ? kNoRank : missing.front()};
+    const std::string who = missing.empty() ? "the host" : fmt::format("ranks {}", fmt::join(missing, ", "));
+    Error error{ErrorCode::kTimeout,
+                fmt::format("{} of job '{}' did not join the switch at {} within {:g} s: see whether all {} workers "
+                            "were started with this switch's address",
+                            who, options_.job, options_.switch_address, options_.timeout_s, options_.world),
+                missing.empty() ? kNoRank : missing.front()};
     if (connection.side_.state() == jobs::WorkerSide::State::kConnecting) {
       error =
           Error{ErrorCode::kSwitchFailed,
@@ -175,6 +174,7 @@ class ControlConnection::Joining {
     request.timeout_s = std::max(to_seconds(deadline_ - now()), jobs::kTimeoutSecondsMin);
     request.secret = jobs::Secret::from(options_.secret);
     request.require_auth = options_.require_auth;
+    request.is_hosted = options_.is_hosted;
     randombytes_buf(request.nonce.data(), request.nonce.size());
     return request;
   }
@@ -246,7 +246,8 @@ void ControlConnection::leave(const std::optional<Error>& error) {
 
 std::vector<link::Address> ControlConnection::shard_addresses() const {
   std::vector<link::Address> addresses;
-  for (const std::uint16_t port : side_.udp_ports()) addresses.push_back({switch_address_.ip, port});
+  const std::uint32_t ip = side_.data_ip().value_or(switch_address_.ip);
+  for (const std::uint16_t port : side_.udp_ports()) addresses.push_back({ip, port});
   return addresses;
 }
 

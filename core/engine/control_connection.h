@@ -22,8 +22,9 @@ struct JoinOptions {
   std::string switch_address;  // "host:port"
   std::string job;
   std::uint16_t world = 1;
-  std::uint16_t rank = 0;
+  std::uint16_t rank = 0;     // jobs::kHostRank: the job's host
   std::string secret;         // "": none
+  bool is_hosted = false;     // the job has a host: wait for it too
   bool require_auth = false;  // join only a switch that proves the secret and tags packets
   std::uint16_t udp_port = 0;
   std::uint32_t mtu = 1500;

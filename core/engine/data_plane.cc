@@ -94,6 +94,7 @@ JobCounters& JobCounters::operator+=(const JobCounters& other) {
   sent_bytes += other.sent_bytes;
   duplicates += other.duplicates;
   stale += other.stale;
+  signals += other.signals;
   return *this;
 }
 

@@ -40,7 +40,7 @@ const char* name_of(DropReason reason);
 
 struct JobCounters {
   std::uint64_t contributions = 0, folded_chunks = 0, results_sent = 0, results_resent = 0, missing_sent = 0,
-                probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0;
+                probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0, signals = 0;
 
   JobCounters& operator+=(const JobCounters& other);
 };
@@ -57,6 +57,13 @@ struct DataPlaneOptions {
 struct Admission {
   wire::Lease lease;
   std::vector<link::Address> workers;  // by rank: where its datagrams come from and go to
+  std::optional<link::Address> host;   // who is told when tensors are folded
+
+  // Where a packet of this header must come from; nothing if nobody of this job sends one like that.
+  std::optional<link::Address> sender_of(const wire::Header& header) const {
+    if (header.kind == wire::Kind::kAwait) return header.worker == wire::kSwitchWorker ? host : std::nullopt;
+    return header.worker < lease.world ? std::optional(workers[header.worker]) : std::nullopt;
+  }
 };
 
 // What a switch of frames counts besides: everything by name, so that a dialect may have counters of its own.
@@ -85,8 +92,10 @@ class DataPlane {
 
   virtual const std::vector<std::uint16_t>& udp_ports() const = 0;
   static std::size_t memory_bytes(const wire::Lease& lease);  // what admitting it would take, all shards together
-  virtual void admit(Admission admission) = 0;                // returns when every shard has it
-  virtual void evict(std::uint16_t job) = 0;                  // returns when no shard has it
+  // Packets addressed to a job's host are folded on their way there, where it sees them.
+  virtual bool folds_on_the_way() const { return false; }
+  virtual void admit(Admission admission) = 0;  // returns when every shard has it
+  virtual void evict(std::uint16_t job) = 0;    // returns when no shard has it
 
   // Snapshots, safe from any thread.
   virtual std::vector<std::uint64_t> drops() const = 0;       // by DropReason, all shards together

@@ -111,6 +111,7 @@ class FramePlane final : public DataPlane {
         log_(options_.log),
         devices_(std::move(devices)),
         addresses_(options_.addresses),
+        data_addresses_(options_.ip, options_.jobs_max),
         jobs_(options_.threads,
               [this](std::uint16_t thread, std::uint16_t job, FrameJob* part) { threads_[thread]->place(job, part); }) {
     for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
@@ -133,8 +134,15 @@ class FramePlane final : public DataPlane {
 
   const std::vector<std::uint16_t>& udp_ports() const override { return udp_ports_; }
 
-  void admit(Admission admission) override { jobs_.admit(admission); }
-  void evict(std::uint16_t job) override { jobs_.evict(job); }
+  bool folds_on_the_way() const override { return true; }
+  void admit(Admission admission) override {
+    data_addresses_.set(admission.lease.job, admission.host ? admission.host->ip : 0);
+    jobs_.admit(admission);
+  }
+  void evict(std::uint16_t job) override {
+    data_addresses_.set(job, 0);
+    jobs_.evict(job);
+  }
   JobCounters counters(std::uint16_t job) const override { return jobs_.counters(job); }
 
   std::vector<std::uint64_t> drops() const override {
@@ -194,6 +202,7 @@ class FramePlane final : public DataPlane {
   LogThrottle log_;
   std::unique_ptr<link::FrameDevices> devices_;
   frames::MacTable addresses_;
+  DataAddresses data_addresses_;
   frames::Settings settings_;
   frames::AggregationSettings by_job_{settings_};  // of RoCE jobs
   std::vector<std::uint16_t> udp_ports_;
@@ -218,7 +227,7 @@ void FramePlane::start_thread(std::uint16_t thread, const OnMismatch& on_mismatc
 
   std::vector<std::unique_ptr<frames::Dialect>> dialects;
   auto own = std::make_unique<NetfoldDialect>(
-      NetfoldDialect::Options{options_.ip, udp_ports_, pipeline.thread, options_.jobs_max}, on_mismatch);
+      NetfoldDialect::Options{&data_addresses_, udp_ports_, pipeline.thread, options_.jobs_max}, on_mismatch);
   NetfoldDialect& dialect = *own;
   dialects.push_back(std::move(own));
   if (options_.roce) dialects.push_back(std::make_unique<frames::RoceDialect>(by_job_, *options_.roce));

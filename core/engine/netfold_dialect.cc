@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace netfold::engine {
 namespace {
@@ -12,7 +13,7 @@ using frames::ParsedFrame;
 // A result's elements begin on a cache line of their own.
 constexpr std::size_t kResultAt = 64 - wire::kHeaderBytes;
 
-void release_all(std::vector<link::Frame>& held, link::BufferPool& pool) {
+void release_all(std::span<link::Frame> held, link::BufferPool& pool) {
   for (link::Frame& frame : held) {
     if (frame.buffer != nullptr) pool.release({&frame.buffer, 1});
     frame.buffer = nullptr;
@@ -74,9 +75,26 @@ class NetfoldDialect::JobOutbox final : public fold::Outbox {
     std::memcpy(copy.bytes + head_bytes, packet.data(), packet.size());
     copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
     outbox_.send(frame_.frame.port, {copy, {}});
-    if ((static_cast<unsigned>(packet[0]) & 0xf) == static_cast<unsigned>(wire::Kind::kMissing)) {
-      job_.counters.missing_sent.add(1);
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+  }
+
+  // Either this frame is the question, and its own answer, or an earlier one is kept to be it.
+  void complete(std::span<const std::byte> packet) override {
+    link::Frame signal = job_.signal;
+    std::uint16_t payload_at = job_.signal_payload_at;
+    if (signal.buffer != nullptr) {
+      job_.signal.buffer = nullptr;
+    } else {
+      frames::turn_into_answer(frame_, packet.size());
+      signal = frame_.frame;
+      payload_at = frame_.payload_at;
+      is_used_ = true;
     }
+    std::memcpy(signal.bytes + payload_at, packet.data(), packet.size());
+    signal.size_bytes = static_cast<std::uint32_t>(payload_at + packet.size());
+    outbox_.send(signal.port, {signal, {}});
+    job_.counters.signals.add(1);
+    job_.counters.sent_bytes.add(packet.size());
   }
 
   void mismatch(std::uint16_t rank, std::string what) override {
@@ -99,6 +117,12 @@ class NetfoldDialect::JobOutbox final : public fold::Outbox {
     is_turned_ = true;
   }
   bool is_used() const { return is_used_; }
+  // The host's question becomes the signal to be.
+  void keep_question() {
+    frames::turn_into_answer(frame_, frame_.payload_bytes);
+    job_.signal = frame_.frame;
+    job_.signal_payload_at = frame_.payload_at;
+  }
 
  private:
   NetfoldDialect& dialect_;
@@ -117,16 +141,20 @@ NetfoldDialect::NetfoldDialect(Options options, DataPlane::OnMismatch on_mismatc
     : options_(std::move(options)), on_mismatch_(std::move(on_mismatch)), desk_(options_.jobs_max) {}
 
 std::uint16_t NetfoldDialect::thread_for(const ParsedFrame& frame) const {
-  if (!frame.has_udp || frame.ip.to != options_.ip) return frames::kNoFolding;
+  if (!frame.has_udp) return frames::kNoFolding;
   for (std::size_t thread = 0; thread < options_.ports.size(); ++thread) {
-    if (options_.ports[thread] == frame.udp.to) return static_cast<std::uint16_t>(thread);
+    if (options_.ports[thread] != frame.udp.to) continue;
+    return options_.addresses->contains(frame.ip.to) ? static_cast<std::uint16_t>(thread) : frames::kNoFolding;
   }
   return frames::kNoFolding;
 }
 
 Answer NetfoldDialect::offer(const ParsedFrame& frame, frames::Outbox& outbox) {
   if (options_.thread == frames::kNoFolding || thread_for(frame) != options_.thread) return Answer::kNotMine;
-  if (!outbox.settings().folds(frame.frame.port)) return Answer::kNotMine;
+  // A host's port need not be one that folds.
+  if (!outbox.settings().folds(frame.frame.port) && !wire::is_kind(frame.payload(), wire::Kind::kAwait)) {
+    return Answer::kNotMine;
+  }
   if (frame.frame.is_shared) return offer_copy(frame, outbox);
   wire::Packet packet;
   auto* const job = static_cast<FrameJob*>(desk_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet));
@@ -146,8 +174,10 @@ Answer NetfoldDialect::offer(const ParsedFrame& frame, frames::Outbox& outbox) {
       head = nullptr;
     }
   }
+  if (header.kind == wire::Kind::kAwait) release_all({&job->signal, 1}, outbox.pool());  // only the last one counts
   const fold::Verdict verdict = job->aggregator.on_packet(packet, out);
   desk_.count(*job, verdict, frame.payload_bytes);
+  if (verdict == fold::Verdict::kAwaited) return out.keep_question(), Answer::kTaken;
   if (verdict == fold::Verdict::kKept || verdict == fold::Verdict::kFolded || out.is_used()) return Answer::kTaken;
   if (head != nullptr) head->buffer = nullptr;
   return Answer::kDropped;
@@ -174,6 +204,7 @@ void NetfoldDialect::place(std::uint16_t id, FrameJob* job, link::BufferPool& po
   if (auto* const before = static_cast<FrameJob*>(desk_.job(id)); before != nullptr) {
     release_all(before->heads, pool);
     release_all(before->results, pool);
+    release_all({&before->signal, 1}, pool);
     std::erase(placed_, id);
   }
   desk_.place(id, job);

@@ -5,7 +5,8 @@
 //
 // The switch's address belongs to a host behind one of its ports (the kernel's interface, where control connections
 // end): the dialect takes the packets for its UDP ports on their way there, and answers in that host's name. So it
-// needs neither ARP nor an address of its own.
+// needs neither ARP nor an address of its own. The same holds for packets addressed to a job's host (dpdk-switch,
+// section 4.2.1). What that host asks becomes, in the buffer it came in, the signal that its tensor is folded.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data_addresses.h"
 #include "engine/data_plane.h"
 #include "engine/packet_desk.h"
 #include "frames/dialect.h"
@@ -26,14 +28,16 @@ struct FrameJob : ShardJob {
 
   std::vector<link::Frame> heads;    // places x world: answers to be, in contributions' buffers; null: not here
   std::vector<link::Frame> results;  // by place: the kept result; null: none
+  link::Frame signal;                // to the host, when what it waits for is folded; null: it waits for nothing
+  std::uint16_t signal_payload_at = 0;
 };
 
 class NetfoldDialect final : public frames::Dialect {
  public:
   struct Options {
-    std::uint32_t ip = 0;              // of the switch, host byte order
-    std::vector<std::uint16_t> ports;  // UDP, one a folding thread
-    std::uint16_t thread = 0;          // which of them this is; frames::kNoFolding: only tells packets from others
+    const DataAddresses* addresses = nullptr;  // that data packets are for; of all threads
+    std::vector<std::uint16_t> ports;          // UDP, one a folding thread
+    std::uint16_t thread = 0;  // which of them this is; frames::kNoFolding: only tells packets from others
     std::uint16_t jobs_max = 64;
   };
   NetfoldDialect(Options options, DataPlane::OnMismatch on_mismatch);
@@ -50,8 +54,10 @@ class NetfoldDialect final : public frames::Dialect {
   void place(std::uint16_t id, FrameJob* job, link::BufferPool& pool);
   std::uint64_t drops(DropReason reason) const { return desk_.drops(reason); }
 
-  // Buffers that a job's slots hold at most, all threads together.
-  static std::size_t buffers_of(const wire::Lease& lease) { return std::size_t{lease.slots} * (lease.world + 1u); }
+  // Buffers that a job holds at most, all threads together.
+  static std::size_t buffers_of(const wire::Lease& lease) {
+    return std::size_t{lease.slots} * (lease.world + 1u) + lease.shards;
+  }
 
  private:
   class JobOutbox;

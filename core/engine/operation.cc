@@ -6,26 +6,31 @@
 
 namespace netfold::engine {
 
+ChunkPlan chunks_of(std::size_t elements, numbers::WireFormat format, const wire::Lease& lease) {
+  const std::size_t each = std::min<std::size_t>(numbers::elements_that_fit(format, lease.payload_bytes), UINT16_MAX);
+  assert(each > 0);
+  return {each, (elements + each - 1) / each};
+}
+
 Operation::Operation(Ticket ticket, const AllReduce& request, const wire::Lease& lease)
     : ticket_(ticket),
       request_(request),
       wire_(lease.wire_format(request.format)),
       world_(lease.world),
-      elements_per_chunk_(std::min<std::size_t>(numbers::elements_that_fit(wire_, lease.payload_bytes), UINT16_MAX)),
-      chunks_((request.count + elements_per_chunk_ - 1) / elements_per_chunk_) {
-  assert(numbers::can_travel_as(request.type, request.format) && elements_per_chunk_ > 0);
+      plan_(chunks_of(request.count, wire_, lease)) {
+  assert(numbers::can_travel_as(request.type, request.format));
 }
 
 void Operation::start(Position first, Room saved) {
   first_ = first;
   saved_ = std::move(saved);
-  is_stored_.assign(chunks_, false);
+  is_stored_.assign(plan_.chunks, false);
 }
 
 Operation::Extent Operation::extent(Position position) const {
   assert(position >= first_ && position < end());
-  const std::size_t start = (position - first_) * elements_per_chunk_;
-  return {start, std::min(elements_per_chunk_, request_.count - start)};
+  const std::size_t start = (position - first_) * plan_.elements_per_chunk;
+  return {start, std::min(plan_.elements_per_chunk, request_.count - start)};
 }
 
 void Operation::describe(Position position, wire::Header& header) const {

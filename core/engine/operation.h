@@ -19,6 +19,13 @@
 
 namespace netfold::engine {
 
+// A tensor's chunks, and how many elements each has but the last, which may have fewer.
+struct ChunkPlan {
+  std::size_t elements_per_chunk;
+  std::uint64_t chunks;
+};
+ChunkPlan chunks_of(std::size_t elements, numbers::WireFormat format, const wire::Lease& lease);
+
 class Operation {
  public:
   using Position = session::Window::Position;
@@ -27,9 +34,9 @@ class Operation {
   Operation(Ticket ticket, const AllReduce& request, const wire::Lease& lease);
 
   Ticket ticket() const { return ticket_; }
-  std::uint64_t chunks() const { return chunks_; }
+  std::uint64_t chunks() const { return plan_.chunks; }
   std::size_t elements() const { return request_.count; }
-  bool is_whole() const { return stored_ == chunks_; }
+  bool is_whole() const { return stored_ == plan_.chunks; }
   std::size_t saved_bytes() const {
     return request_.is_in_place() ? request_.count * numbers::size_bytes(request_.type) : 0;
   }
@@ -38,7 +45,7 @@ class Operation {
   void start(Position first, Room saved);
   Room take_saved() { return std::move(saved_); }
   Position first() const { return first_; }
-  Position end() const { return first_ + chunks_; }
+  Position end() const { return first_ + plan_.chunks; }
 
   // Fills format, flags and count of the header of a contribution.
   void describe(Position position, wire::Header& header) const;
@@ -61,8 +68,7 @@ class Operation {
   AllReduce request_;
   numbers::WireFormat wire_;
   std::uint16_t world_;
-  std::size_t elements_per_chunk_;
-  std::uint64_t chunks_;
+  ChunkPlan plan_;
   std::uint64_t stored_ = 0;
   Position first_ = 0;
   Room saved_;

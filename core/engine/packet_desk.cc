@@ -28,7 +28,7 @@ JobCounters ShardJob::snapshot() const {
   return {counters.contributions.get(),  counters.folded_chunks.get(), counters.results_sent.get(),
           counters.results_resent.get(), counters.missing_sent.get(),  counters.probes.get(),
           counters.received_bytes.get(), counters.sent_bytes.get(),    counters.duplicates.get(),
-          counters.stale.get()};
+          counters.stale.get(),          counters.signals.get()};
 }
 
 ShardJob* PacketDesk::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
@@ -47,8 +47,9 @@ ShardJob* PacketDesk::job_of(std::span<const std::byte> bytes, link::Address fro
   if (found == nullptr || found->has_failed) return drop(DropReason::kUnknownJob), nullptr;
   const wire::Lease& lease = found->admission.lease;
   if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
-  if (header.worker >= lease.world) return drop(DropReason::kUnknownWorker), nullptr;
-  if (!(found->admission.workers[header.worker] == from)) return drop(DropReason::kStranger), nullptr;
+  const std::optional<link::Address> sender = found->admission.sender_of(header);
+  if (!sender) return drop(DropReason::kUnknownWorker), nullptr;
+  if (!(*sender == from)) return drop(DropReason::kStranger), nullptr;
   const auto covered = bytes.first(bytes.size() - packet.tag.size());
   if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
     return drop(DropReason::kBadTag), nullptr;
@@ -61,7 +62,8 @@ void PacketDesk::count(ShardJob& job, fold::Verdict verdict, std::size_t size_by
   switch (verdict) {
     case fold::Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
     case fold::Verdict::kKept: job.counters.contributions.add(1); return;
-    case fold::Verdict::kAnswered: return;
+    case fold::Verdict::kAnswered:
+    case fold::Verdict::kAwaited: return;
     case fold::Verdict::kDuplicate: job.counters.duplicates.add(1); break;
     case fold::Verdict::kStaleChunk: job.counters.stale.add(1); break;
     default: break;

@@ -25,7 +25,7 @@ struct ShardJob {
   std::vector<std::span<const std::byte>> results;  // folded in this batch, for every worker
   struct {
     Counter contributions, folded_chunks, results_sent, results_resent, missing_sent, probes, received_bytes,
-        sent_bytes, duplicates, stale;
+        sent_bytes, duplicates, stale, signals;
   } counters;
 };
 

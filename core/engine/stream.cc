@@ -100,12 +100,8 @@ void Stream::receive(Nanoseconds now) {
 }
 
 bool Stream::is_ours(const link::Incoming& datagram, const wire::Packet& packet) const {
-  const wire::Header& header = packet.header;
-  if (header.job != lease_.job || header.epoch != lease_.epoch) return false;
-  if (header.slot != lease_.slot_of(header.chunk)) return false;
-  if (!(datagram.from == shards_[lease_.shard_of(header.chunk)])) return false;
-  const auto covered = datagram.bytes.first(datagram.bytes.size() - packet.tag.size());
-  return lease_.key ? wire::tag_is_right(*lease_.key, covered, packet.tag) : packet.tag.empty();
+  return datagram.from == shards_[lease_.shard_of(packet.header.chunk)] &&
+         wire::is_of_lease(lease_, packet, datagram.bytes);
 }
 
 void Stream::handle(const link::Incoming& datagram, Nanoseconds now) {

@@ -26,14 +26,12 @@ class SwitchPath::JobOutbox final : public fold::Outbox {
     path_.queue(job_, job_.admission.workers[worker], packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
-    if (path_.notices_.size() == kNoticesMost) return;  // probes ask again
-    Notice& notice = path_.notices_.emplace_back();
-    notice.to = job_.admission.workers[worker];
-    std::copy(packet.begin(), packet.end(), notice.bytes.begin());
-    notice.size_bytes = packet.size();
-    if ((static_cast<unsigned>(packet[0]) & 0xf) == static_cast<unsigned>(wire::Kind::kMissing)) {
-      job_.counters.missing_sent.add(1);
-    }
+    path_.queue_notice(job_.admission.workers[worker], packet);
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+  }
+  void complete(std::span<const std::byte> packet) override {
+    path_.queue_notice(*job_.admission.host, packet);
+    job_.counters.signals.add(1);
   }
   void mismatch(std::uint16_t rank, std::string what) override {
     job_.has_failed = true;
@@ -86,6 +84,14 @@ void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std:
   if (backlog_.size() == kBacklogMost) return;
   backlog_.push_back({worker, packet, {}, {}});
   job.counters.sent_bytes.add(packet.size());
+}
+
+void SwitchPath::queue_notice(link::Address to, std::span<const std::byte> packet) {
+  if (notices_.size() == kNoticesMost) return;  // whoever waits for it asks again
+  Notice& notice = notices_.emplace_back();
+  notice.to = to;
+  std::copy(packet.begin(), packet.end(), notice.bytes.begin());
+  notice.size_bytes = packet.size();
 }
 
 // Results first to the one worker, then to the next: equally long datagrams to one address cross the kernel as one.

@@ -36,6 +36,7 @@ class SwitchPath {
 
   void handle(const link::Incoming& datagram);
   void queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet);
+  void queue_notice(link::Address to, std::span<const std::byte> packet);
   void flush();
   void send_notices();
   void send_backlog();

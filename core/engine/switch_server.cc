@@ -52,6 +52,7 @@ jobs::SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane
   rules.memory_max_bytes = options.memory_max_bytes;
   rules.heartbeat = from_seconds(options.heartbeat_s);
   rules.udp_ports = data_plane.udp_ports();
+  rules.folds_on_the_way = data_plane.folds_on_the_way();
   rules.first_epoch = static_cast<std::uint16_t>(randombytes_uniform(65536));
   rules.memory_bytes = factory.memory_bytes;
   rules.random = [](std::span<std::byte> bytes) { randombytes_buf(bytes.data(), bytes.size()); };
@@ -287,6 +288,7 @@ class SwitchServer::Control {
     Admission admission;
     admission.lease = admit.lease;
     for (const jobs::Endpoint& worker : admit.workers) admission.workers.push_back({worker.ip, worker.port});
+    if (admit.host) admission.host = link::Address{admit.host->ip, admit.host->port};
     data_plane_->admit(std::move(admission));
   }
 

@@ -23,6 +23,7 @@ constexpr JobCounterName kJobCounters[] = {
     {"sent_bytes", "Bytes of UDP payload sent", &JobCounters::sent_bytes},
     {"duplicates", "Contributions dropped because they were here already", &JobCounters::duplicates},
     {"stale", "Contributions dropped because their chunk is over", &JobCounters::stale},
+    {"signals", "Signals to the job's host that tensors are folded", &JobCounters::signals},
 };
 
 struct LinkCounterName {

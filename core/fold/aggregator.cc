@@ -86,11 +86,12 @@ std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads
 
 Verdict Aggregator::on_packet(const wire::Packet& packet, Outbox& outbox) {
   const Header& header = packet.header;
-  assert(header.worker < lease_.world);
+  assert(header.worker < lease_.world || header.kind == Kind::kAwait);
   if (header.slot != lease_.slot_of(header.chunk) || lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
   switch (header.kind) {
     case Kind::kContribution: return on_contribution(packet, outbox);
     case Kind::kProbe: return on_probe(header, outbox);
+    case Kind::kAwait: return on_await(header, outbox);
     default: return Verdict::kBadKind;
   }
 }
@@ -166,6 +167,8 @@ void Aggregator::complete(std::uint32_t index, Outbox& outbox) {
   slot.arrived = 0;
   std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
   outbox.result_to_all(index, {packet, slot.result_bytes});
+  const bool is_awaited = awaited_left_ > 0 && static_cast<std::int32_t>(awaited_ - header.chunk) > 0;
+  if (is_awaited && --awaited_left_ == 0) tell_host(outbox);
 }
 
 Verdict Aggregator::on_probe(const Header& header, Outbox& outbox) {
@@ -181,6 +184,20 @@ Verdict Aggregator::on_probe(const Header& header, Outbox& outbox) {
   } else {
     send_notice(Kind::kMissing, header.worker, header.worker, header.chunk, outbox);
   }
+  return Verdict::kAnswered;
+}
+
+// Only the last question counts: a host that asks again has lost the answer, or wants to know something else.
+Verdict Aggregator::on_await(const Header& header, Outbox& outbox) {
+  awaited_ = header.chunk;
+  awaited_left_ = 0;
+  for (const Slot& slot : slots_) {
+    // A slot expects `chunk`, then every chunk lease_.slots later.
+    const auto distance = static_cast<std::int32_t>(awaited_ - slot.chunk);
+    if (distance > 0) awaited_left_ += (static_cast<std::uint32_t>(distance) + lease_.slots - 1) / lease_.slots;
+  }
+  if (awaited_left_ > 0) return Verdict::kAwaited;
+  tell_host(outbox);
   return Verdict::kAnswered;
 }
 
@@ -202,16 +219,13 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox
 }
 
 void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox) {
-  std::array<std::byte, wire::kHeaderBytes + wire::kTagBytes> packet;
-  const wire::HeaderBytes head = wire::emit(lease_.header(kind, about, chunk));
-  std::copy(head.begin(), head.end(), packet.begin());
-  std::size_t size_bytes = head.size();
-  if (lease_.key) {
-    const wire::Tag tag = wire::make_tag(*lease_.key, head, {});
-    std::copy(tag.begin(), tag.end(), packet.begin() + head.size());
-    size_bytes += tag.size();
-  }
-  outbox.notice(to, std::span(packet).first(size_bytes));
+  const wire::ShortPacket packet(lease_, kind, about, chunk);
+  outbox.notice(to, packet.bytes());
+}
+
+void Aggregator::tell_host(Outbox& outbox) {
+  const wire::ShortPacket packet(lease_, Kind::kComplete, wire::kSwitchWorker, awaited_);
+  outbox.complete(packet.bytes());
 }
 
 void Aggregator::report_mismatch(const Slot& slot, const Header& header, Outbox& outbox) {

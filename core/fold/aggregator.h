@@ -22,11 +22,12 @@
 
 namespace netfold::fold {
 
-// What became of a packet. The first three are good; every other one is a drop with that reason.
+// What became of a packet. The first four are good; every other one is a drop with that reason.
 enum class Verdict : std::uint8_t {
   kKept,            // a contribution, waiting for the others
   kFolded,          // the contribution that completed its chunk
-  kAnswered,        // a probe
+  kAnswered,        // a probe, or a host's question that could be answered at once
+  kAwaited,         // a host's question, answered when its chunks are folded
   kDuplicate,       // this rank's contribution to this chunk is here already, or the chunk is done
   kStaleChunk,      // the slot neither gathers nor keeps this chunk
   kMismatch,        // format, count or last flag differ from the first contribution's: outbox.mismatch was called
@@ -51,6 +52,8 @@ class Outbox {
   virtual std::byte* room_for_result(std::uint32_t /*place*/, std::size_t /*size_bytes*/) { return nullptr; }
   // A short packet (missing, waiting), to be copied.
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
+  // The answer to a host's last question, when it can be given; to be copied.
+  virtual void complete(std::span<const std::byte> packet) = 0;
   // The workers disagree; `rank` differs from `first_rank`.
   virtual void mismatch(std::uint16_t rank, std::string what) = 0;
 };
@@ -63,7 +66,8 @@ class Aggregator {
  public:
   Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads = Payloads::kCopied);
 
-  // The packet is of this job, epoch and of a rank below lease.world; its tag, if the job has a key, has been checked.
+  // The packet is of this job, epoch and of a rank below lease.world, or a question of the job's host; its tag, if the
+  // job has a key, has been checked.
   Verdict on_packet(const wire::Packet& packet, Outbox& outbox);
 
   // Places are this shard's slots, counted from 0.
@@ -85,9 +89,11 @@ class Aggregator {
 
   Verdict on_contribution(const wire::Packet& packet, Outbox& outbox);
   Verdict on_probe(const wire::Header& header, Outbox& outbox);
+  Verdict on_await(const wire::Header& header, Outbox& outbox);
   void look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Outbox& outbox);
   void complete(std::uint32_t index, Outbox& outbox);
   void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk, Outbox& outbox);
+  void tell_host(Outbox& outbox);
   void report_mismatch(const Slot& slot, const wire::Header& header, Outbox& outbox);
 
   const std::byte* keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload);
@@ -106,6 +112,8 @@ class Aggregator {
   std::vector<std::byte> payloads_;         // slots x world x payload stride; empty if they are lent
   std::vector<std::byte> results_;          // slots x result stride; empty if payloads are lent
   std::vector<std::uint32_t> gap_checked_;  // by worker: chunks before this one were looked at for gaps
+  std::uint32_t awaited_ = 0;               // the host waits for the chunks before this one
+  std::uint64_t awaited_left_ = 0;          // how many of them are not folded; 0: it waits for nothing
   numbers::Folder folder_;
 };
 

@@ -32,45 +32,48 @@ std::string mebibytes(std::size_t bytes) {
 
 }  // namespace
 
+std::string name_of_rank(std::uint16_t rank) {
+  return rank == kHostRank ? "the host" : fmt::format("rank {}", rank);
+}
+
 std::optional<Refused> check_secret(const SwitchRules& rules, const Nonce& nonce, const Join& join) {
   if (!rules.secret) return std::nullopt;
   if (!join.proof) {
     return refused(ErrorCode::kAuth,
-                   fmt::format("rank {} of job '{}' brought no proof of the switch's secret: give the workers the "
+                   fmt::format("{} of job '{}' brought no proof of the switch's secret: give the workers the "
                                "secret that the switch was started with",
-                               join.rank, join.job));
+                               name_of_rank(join.rank), join.job));
   }
   if (!equal_in_constant_time(*join.proof, rules.secret->join_proof(nonce, join))) {
     return refused(ErrorCode::kAuth,
-                   fmt::format("rank {} of job '{}' has another secret than the switch: give it the secret that the "
+                   fmt::format("{} of job '{}' has another secret than the switch: give it the secret that the "
                                "switch was started with",
-                               join.rank, join.job));
+                               name_of_rank(join.rank), join.job));
   }
   return std::nullopt;
 }
 
-std::optional<Refused> check_agreement(const Join& first, std::uint16_t first_rank, const Join& join) {
+std::optional<Refused> check_agreement(const Join& first, const Join& join) {
   const bool same_token = first.token.has_value() == join.token.has_value() &&
                           (!first.token || equal_in_constant_time(*first.token, *join.token));
   if (!same_token) {
     return refused(ErrorCode::kAuth,
-                   fmt::format("rank {} has another secret than the workers that joined job '{}' before it: give all "
+                   fmt::format("{} has another secret than the workers that joined job '{}' before it: give all "
                                "workers of a job the same secret, or name the job differently",
-                               join.rank, join.job));
+                               name_of_rank(join.rank), join.job));
   }
   if (first.world != join.world) {
     return refused(ErrorCode::kMismatch,
-                   fmt::format("rank {} says that job '{}' has {} workers, rank {} said {}: start all with the same "
+                   fmt::format("{} says that job '{}' has {} workers, {} said {}: start all with the same "
                                "world size",
-                               join.rank, join.job, join.world, first_rank, first.world));
+                               name_of_rank(join.rank), join.job, join.world, name_of_rank(first.rank), first.world));
   }
   if (first.bfp != join.bfp) {
-    return refused(
-        ErrorCode::kMismatch,
-        fmt::format("rank {} wants bfp<block {}, mantissa {}> in job '{}', rank {} wants <block {}, mantissa "
-                    "{}>: start all with the same shape",
-                    join.rank, join.bfp.block, join.bfp.mantissa, join.job, first_rank, first.bfp.block,
-                    first.bfp.mantissa));
+    return refused(ErrorCode::kMismatch,
+                   fmt::format("{} wants bfp<block {}, mantissa {}> in job '{}', {} wants <block {}, mantissa "
+                               "{}>: start all with the same shape",
+                               name_of_rank(join.rank), join.bfp.block, join.bfp.mantissa, join.job,
+                               name_of_rank(first.rank), first.bfp.block, first.bfp.mantissa));
   }
   return std::nullopt;
 }

@@ -25,6 +25,7 @@ struct SwitchRules {
   int heartbeats_missed_max = 4;
   Nanoseconds join_within = 10 * kSecond;  // a connection that has not joined by then is closed
   std::vector<std::uint16_t> udp_ports;    // one a shard
+  bool folds_on_the_way = false;           // workers of a job with a host address their packets to that
   std::uint16_t first_epoch = 0;           // random, so that a switch started anew takes no packet of its former life
   std::function<std::size_t(const wire::Lease&)> memory_bytes;
   std::function<void(std::span<std::byte>)> random;
@@ -38,7 +39,9 @@ struct SwitchRules {
 std::optional<Refused> check_secret(const SwitchRules& rules, const Nonce& nonce, const Join& join);
 
 // Nothing if `join` fits the job that `first` began.
-std::optional<Refused> check_agreement(const Join& first, std::uint16_t first_rank, const Join& join);
+std::optional<Refused> check_agreement(const Join& first, const Join& join);
+
+std::string name_of_rank(std::uint16_t rank);  // "rank 3", "the host"
 
 // Slots, shards and payload for these workers, in at most `memory_bytes`; key, job and epoch are left to the caller.
 // Slots are halved until they fit, down to a least number that still keeps a window moving.

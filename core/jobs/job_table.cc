@@ -67,7 +67,7 @@ void JobTable::on_violation(ConnectionId id, const std::string& what) {
   if (found == connections_.end()) return;
   const Connection connection = found->second;
   if (connection.job != 0) {
-    send(id, Failed{what, ErrorCode::kInvalidArgument, connection.rank});
+    send(id, Failed{what, ErrorCode::kInvalidArgument, connection.rank_to_tell()});
     close(id);
     return lose_member(connection, fmt::format("sent what is no control message ({})", what), connection.rank);
   }
@@ -101,8 +101,10 @@ void JobTable::on_time(Nanoseconds now) {
   }
   std::vector<JobKey> overdue;
   for (const auto& [key, job] : jobs_) {
-    const auto is_overdue = [&](const auto& member) { return now >= member.second.wait_until; };
-    if (!job.running && std::any_of(job.members.begin(), job.members.end(), is_overdue)) overdue.push_back(key);
+    if (job.running) continue;
+    bool is_overdue = false;
+    job.for_each_member([&](const Member& member) { is_overdue |= now >= member.wait_until; });
+    if (is_overdue) overdue.push_back(key);
   }
   for (const JobKey key : overdue) dissolve(key, now);
   if (next_tick_ != 0 && now >= next_tick_) {
@@ -142,13 +144,18 @@ void JobTable::handle_join(ConnectionId id, const Join& join, Nanoseconds now) {
   if (auto refusal = find_place(join, now, place)) return refuse(id, *refusal);
 
   Job& job = jobs_.at(place);
-  job.members[join.rank] = Member{id, Endpoint{connection.ip, join.udp_port}, join, now + from_seconds(join.timeout_s)};
+  Member member{id, Endpoint{connection.ip, join.udp_port}, join, now + from_seconds(join.timeout_s)};
+  if (join.is_host()) {
+    job.host = std::move(member);
+  } else {
+    job.members[join.rank] = std::move(member);
+  }
   job.presence_changed = true;
   connection.job = place;
   connection.rank = join.rank;
   log(LogLevel::kInfo,
       fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()));
-  if (job.members.size() == job.world()) {
+  if (job.is_whole()) {
     admit(place, now);
   } else {
     send_presence(job, id);
@@ -160,8 +167,12 @@ std::optional<Refused> JobTable::find_place(const Join& join, Nanoseconds now, J
   if (auto refusal = check_running_jobs(join)) return refusal;
   for (const auto& [key, job] : jobs_) {
     if (job.running || job.name != join.job) continue;
-    const auto& [first_rank, first] = *job.members.begin();
-    if (auto refusal = check_agreement(first.join, first_rank, join)) return refusal;
+    if (auto refusal = check_agreement(job.any().join, join)) return refusal;
+    if (join.is_host() && job.host) {
+      return Refused{
+          fmt::format("job '{}' has a host already, at {}: a job has one", join.job, ip_text(job.host->endpoint.ip)),
+          ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
+    }
     if (const auto taken = job.members.find(join.rank); taken != job.members.end()) {
       return Refused{fmt::format("rank {} of job '{}' has joined already, from {}: give every worker a rank of its own",
                                  join.rank, join.job, ip_text(taken->second.endpoint.ip)),
@@ -177,6 +188,11 @@ std::optional<Refused> JobTable::check_running_jobs(const Join& join) const {
   for (const auto& [key, job] : jobs_) {
     if (!job.running || job.name != join.job) continue;
     if (!job.left.empty() && !job.members.contains(join.rank)) continue;  // it ends, and this worker has left it
+    if (join.is_host()) {
+      return Refused{
+          fmt::format("job '{}' is running already: its host joins before the last of its workers does", join.job),
+          ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
+    }
     // A worker that died unseen is noticed within that time; until then the same job, started again, comes here.
     return Refused{fmt::format("job '{}' is running already, with rank {} in it: name this job differently, or wait "
                                "until that one has ended",
@@ -206,6 +222,11 @@ std::optional<Refused> JobTable::begin_job(const Join& join, Nanoseconds now, Jo
   return std::nullopt;
 }
 
+bool JobTable::Job::is_whole() const {
+  const auto wants_host = [](const auto& member) { return member.second.join.is_hosted; };
+  return members.size() == world() && (host || std::none_of(members.begin(), members.end(), wants_host));
+}
+
 void JobTable::admit(JobKey key, Nanoseconds now) {
   Job& job = jobs_.at(key);
   std::vector<const Join*> joins;
@@ -222,6 +243,7 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
     const Refused refused = refuse_for_memory(rules_, *joins.front(), grant, others_bytes, 0);
     return fail_job(key, Error{refused.code, refused.reason, refused.rank});
   }
+  if (job.host) action.host = job.host->endpoint;
   job.lease = grant.lease;
   job.memory_bytes = grant.memory_bytes;
   job.lease.job = free_job_id();
@@ -241,10 +263,12 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   if (rules_.tagged) job.lease.key = rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch);
   action.lease = job.lease;
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job
-  for (const auto& [rank, member] : job.members) {
+  job.for_each_member([&](const Member& member) {
+    admitted.data_ip.reset();
+    if (job.host && rules_.folds_on_the_way && !member.join.is_host()) admitted.data_ip = job.host->endpoint.ip;
     if (rules_.secret) admitted.proof = rules_.secret->admit_proof(member.join.nonce, admitted);
     send(member.connection, admitted);
-  }
+  });
   ++counters_.jobs_admitted;
   log(LogLevel::kInfo,
       fmt::format("job '{}' admitted as {} in epoch {}: {} workers, {} slots of {} bytes", job.name, job.lease.job,
@@ -274,26 +298,38 @@ void JobTable::handle_leave(ConnectionId id, const Leave& leave) {
 
 void JobTable::leave_cleanly(JobKey key, std::uint16_t rank) {
   Job& job = jobs_.at(key);
-  job.members.erase(rank);
   job.presence_changed = true;
-  if (job.running) {
-    job.left.insert(rank);
-    for (const auto& [other, member] : job.members) send(member.connection, Left{rank});
+  if (rank == kHostRank) {
+    job.host.reset();
+  } else {
+    job.members.erase(rank);
+    if (job.running) {
+      job.left.insert(rank);
+      job.for_each_member([&](const Member& member) { send(member.connection, Left{rank}); });
+    }
   }
   if (!job.members.empty()) return;
-  if (job.running) {
-    actions_.emplace_back(EvictJob{job.lease.job});
-    ++counters_.jobs_finished;
-    log(LogLevel::kInfo, fmt::format("job '{}' is over: all of its workers left", job.name));
-  }
+  if (job.running) return end_without_workers(key);
+  if (!job.host) jobs_.erase(key);
+}
+
+void JobTable::end_without_workers(JobKey key) {
+  const Job job = std::move(jobs_.at(key));
   jobs_.erase(key);
+  actions_.emplace_back(EvictJob{job.lease.job});
+  ++counters_.jobs_finished;
+  const std::string over = fmt::format("job '{}' is over: all of its workers left", job.name);
+  log(LogLevel::kInfo, over);
+  if (!job.host) return;
+  send(job.host->connection, Failed{over, ErrorCode::kPeerFailed, kNoRank});
+  close(job.host->connection);
 }
 
 // A member is gone without a clean leave. A forming job waits for the rank to come again; a running one has failed.
 void JobTable::lose_member(const Connection& connection, const std::string& why, int blamed) {
   Job& job = jobs_.at(connection.job);
   log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why));
-  if (!job.running) return leave_cleanly(connection.job, connection.rank);
+  if (!job.running || connection.rank == kHostRank) return leave_cleanly(connection.job, connection.rank);
   job.members.erase(connection.rank);
   fail_job(connection.job, Error{ErrorCode::kPeerFailed,
                                  fmt::format("rank {} of job '{}' {}", connection.rank, job.name, why), blamed});
@@ -303,10 +339,10 @@ void JobTable::lose_member(const Connection& connection, const std::string& why,
 void JobTable::fail_job(JobKey key, const Error& error) {
   const Job job = std::move(jobs_.at(key));
   jobs_.erase(key);
-  for (const auto& [rank, member] : job.members) {
+  job.for_each_member([&](const Member& member) {
     send(member.connection, Failed{error.message, error.code, error.rank});
     close(member.connection);
-  }
+  });
   if (!job.running) return;
   actions_.emplace_back(EvictJob{job.lease.job});
   ++counters_.jobs_failed;
@@ -317,14 +353,17 @@ void JobTable::fail_job(JobKey key, const Error& error) {
 void JobTable::dissolve(JobKey key, Nanoseconds now) {
   const Job& job = jobs_.at(key);
   const auto missing = missing_ranks(job.world(), job.members);
-  const auto impatient = std::find_if(job.members.begin(), job.members.end(),
-                                      [&](const auto& member) { return now >= member.second.wait_until; });
+  const Member* impatient = nullptr;
+  job.for_each_member([&](const Member& member) {
+    if (impatient == nullptr && now >= member.wait_until) impatient = &member;
+  });
   const std::string text = fmt::format(
-      "{} of job '{}' did not join within the {:g} s that rank {} waits: see whether all {} workers were "
+      "{} of job '{}' did not join within the {:g} s that {} waits: see whether all {} workers were "
       "started with this switch's address",
-      name_ranks(missing), job.name, impatient->second.join.timeout_s, impatient->first, job.world());
+      missing.empty() ? "the host" : name_ranks(missing), job.name, impatient->join.timeout_s,
+      name_of_rank(impatient->join.rank), job.world());
   log(LogLevel::kWarning, text);
-  fail_job(key, Error{ErrorCode::kTimeout, text, missing.front()});
+  fail_job(key, Error{ErrorCode::kTimeout, text, missing.empty() ? kNoRank : missing.front()});
 }
 
 // Once a heartbeat interval. A worker is dead after some intervals without a line; counting our own ticks, not time,
@@ -346,15 +385,16 @@ void JobTable::tick() {
     const std::string why =
         fmt::format("has been silent for {:g} s: see whether its process lives and its network works",
                     to_seconds(rules_.silence_max()));
-    send(id, Failed{fmt::format("this worker, {}, {}", describe(connection), why), ErrorCode::kPeerFailed,
-                    connection.rank});
+    send(id, Failed{fmt::format("this {}, {}, {}", connection.rank == kHostRank ? "host" : "worker",
+                                describe(connection), why),
+                    ErrorCode::kPeerFailed, connection.rank_to_tell()});
     close(id);
     lose_member(connection, why, connection.rank);
   }
   for (auto& [key, job] : jobs_) {
     if (job.running || !job.presence_changed) continue;
     job.presence_changed = false;
-    for (const auto& [rank, member] : job.members) send_presence(job, member.connection);
+    job.for_each_member([&](const Member& member) { send_presence(job, member.connection); });
   }
 }
 
@@ -406,7 +446,7 @@ double JobTable::retry_s_if_a_job_is_ending() const {
 
 std::string JobTable::describe(const Connection& connection) const {
   if (connection.job == 0) return fmt::format("a worker at {}", ip_text(connection.ip));
-  return fmt::format("rank {} of job '{}' at {}", connection.rank, jobs_.at(connection.job).name,
+  return fmt::format("{} of job '{}' at {}", name_of_rank(connection.rank), jobs_.at(connection.job).name,
                      ip_text(connection.ip));
 }
 
@@ -417,7 +457,7 @@ Nanoseconds JobTable::deadline() const {
   }
   for (const auto& [key, job] : jobs_) {
     if (job.running) continue;
-    for (const auto& [rank, member] : job.members) earliest = std::min(earliest, member.wait_until);
+    job.for_each_member([&](const Member& member) { earliest = std::min(earliest, member.wait_until); });
   }
   return earliest;
 }
@@ -437,6 +477,7 @@ std::vector<JobSummary> JobTable::jobs() const {
     summary.world = job.world();
     for (const auto& [rank, member] : job.members) summary.present.push_back(rank);
     summary.left.assign(job.left.begin(), job.left.end());
+    summary.has_host = job.host.has_value();
     summary.slots = job.lease.slots;
     summary.payload_bytes = job.lease.payload_bytes;
     summary.memory_bytes = job.memory_bytes;

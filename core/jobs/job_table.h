@@ -4,6 +4,9 @@
 // A job *forms* while its workers join and *runs* once all are there. The name of a job is taken by at most one forming
 // job, and by a running one as long as none of its workers has left: so the next life of a name may begin to form while
 // the last workers of the former one are still leaving.
+//
+// A job may have a *host*, which folds nothing but is told when tensors are folded (PROTOCOL.md): it joins while the
+// job forms, which waits for it if a worker says so, and goes on without one that is lost.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +42,7 @@ struct Endpoint {
 struct AdmitJob {
   wire::Lease lease;
   std::vector<Endpoint> workers;  // by rank
+  std::optional<Endpoint> host;
 };
 struct EvictJob {
   std::uint16_t job;
@@ -56,6 +60,7 @@ struct JobSummary {
   std::uint16_t job_id = 0, epoch = 0;  // of a running job
   std::uint16_t world = 0;
   std::vector<std::uint16_t> present, left;
+  bool has_host = false;
   std::uint32_t slots = 0;
   std::uint16_t payload_bytes = 0;
   std::size_t memory_bytes = 0;
@@ -94,9 +99,11 @@ class JobTable {
     std::uint32_t ip = 0;
     Nanoseconds join_by = 0;
     Nonce nonce = {};
-    JobKey job = 0;  // 0: not joined
-    std::uint16_t rank = 0;
-    int missed = 0;  // heartbeat intervals without a line
+    JobKey job = 0;          // 0: not joined
+    std::uint16_t rank = 0;  // kHostRank: the host
+    int missed = 0;          // heartbeat intervals without a line
+
+    int rank_to_tell() const { return rank == kHostRank ? kNoRank : rank; }
   };
   struct Member {
     ConnectionId connection = 0;
@@ -107,7 +114,8 @@ class JobTable {
   struct Job {
     std::string name;
     bool running = false;
-    std::map<std::uint16_t, Member> members;
+    std::map<std::uint16_t, Member> members;  // workers, by rank
+    std::optional<Member> host;
     std::set<std::uint16_t> left;
     bool presence_changed = false;  // tell the waiting workers at the next tick
     wire::Lease lease;              // of a forming job: what is reserved for it
@@ -115,6 +123,14 @@ class JobTable {
     Nanoseconds since = 0;
 
     std::uint16_t world() const { return lease.world; }
+    bool is_whole() const;
+    const Member& any() const { return members.empty() ? *host : members.begin()->second; }
+    // Workers by rank, then the host.
+    template <class Do>
+    void for_each_member(Do act) const {
+      for (const auto& [rank, member] : members) act(member);
+      if (host) act(*host);
+    }
   };
 
   void handle_join(ConnectionId id, const Join& join, Nanoseconds now);
@@ -124,6 +140,7 @@ class JobTable {
   void admit(JobKey key, Nanoseconds now);
   void handle_leave(ConnectionId id, const Leave& leave);
   void leave_cleanly(JobKey key, std::uint16_t rank);
+  void end_without_workers(JobKey key);
   void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
   void fail_job(JobKey key, const Error& error);
   void dissolve(JobKey key, Nanoseconds now);

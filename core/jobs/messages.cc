@@ -56,7 +56,7 @@ Message read_join(Fields& fields) {
     fields.complain<int>("job", fmt::format("must be 1 to {} printable ASCII characters", kJobNameBytesMax));
   }
   join.world = fields.integer<std::uint16_t>("world", 1, kWorldMax);
-  join.rank = fields.integer<std::uint16_t>("rank", 0, std::max(join.world, std::uint16_t{1}) - 1);
+  join.rank = fields.integer<std::uint16_t>("rank", kNoRank, std::max(join.world, std::uint16_t{1}) - 1);
   join.udp_port = fields.integer<std::uint16_t>("udp_port", 1, 65535);
   join.mtu = fields.integer<std::uint32_t>("mtu", kMtuMin, kMtuMax);
   join.bfp.block = fields.integer<std::uint8_t>("block", 0, 255);
@@ -70,6 +70,7 @@ Message read_join(Fields& fields) {
   join.nonce = fields.hex<Nonce>("nonce");
   join.proof = fields.optional_hex<Proof>("proof");
   join.token = fields.optional_hex<Proof>("token");
+  join.is_hosted = join.is_host() || (fields.has("hosted") && fields.boolean("hosted"));
   return join;
 }
 
@@ -86,6 +87,7 @@ Message read_admitted(Fields& fields) {
   admitted.udp_ports = fields.integers("udp_ports", 1, 65535, 256);
   admitted.tagged = fields.boolean("tagged");
   admitted.salt = fields.hex<Nonce>("salt");
+  if (fields.has("data_ip")) admitted.data_ip = fields.integer<std::uint32_t>("data_ip", 1, UINT32_MAX);
   admitted.proof = fields.optional_hex<Proof>("proof");
   if (!std::has_single_bit(admitted.slots)) fields.complain<int>("slots", "must be a power of two");
   if (admitted.payload_bytes % 4 != 0) fields.complain<int>("payload_bytes", "must be a multiple of 4");
@@ -152,7 +154,7 @@ struct Writer {
     json["version"] = m.version;
     json["job"] = m.job;
     json["world"] = m.world;
-    json["rank"] = m.rank;
+    json["rank"] = m.is_host() ? kNoRank : int{m.rank};
     json["udp_port"] = m.udp_port;
     json["mtu"] = m.mtu;
     json["block"] = m.bfp.block;
@@ -162,6 +164,7 @@ struct Writer {
     json["nonce"] = to_hex(m.nonce);
     if (m.proof) json["proof"] = to_hex(*m.proof);
     if (m.token) json["token"] = to_hex(*m.token);
+    if (m.is_hosted && !m.is_host()) json["hosted"] = true;
   }
   void operator()(const Waiting& m) { json["present"] = m.present; }
   void operator()(const Admitted& m) {
@@ -172,6 +175,7 @@ struct Writer {
     json["udp_ports"] = m.udp_ports;
     json["tagged"] = m.tagged;
     json["salt"] = to_hex(m.salt);
+    if (m.data_ip) json["data_ip"] = *m.data_ip;
     if (m.proof) json["proof"] = to_hex(*m.proof);
   }
   void operator()(const Refused& m) {

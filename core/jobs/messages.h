@@ -19,6 +19,7 @@ namespace netfold::jobs {
 constexpr std::uint16_t kControlVersion = 1;
 constexpr std::size_t kLineBytesMax = 65536;   // with its newline
 constexpr std::uint16_t kWorldMax = 1024;      // workers in one job
+constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds nothing; -1 on the wire
 constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
 constexpr std::size_t kReasonBytesMax = 1024;  // a longer reason is cut when it is sent
 constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any shape, with header and tag
@@ -54,7 +55,9 @@ struct Join {
   Nonce nonce = {};
   std::optional<Proof> proof;  // where the switch has a secret
   std::optional<Proof> token;  // where it has none: the job's first worker sets it
+  bool is_hosted = false;      // the job is not whole without its host; of a host itself always true
 
+  bool is_host() const { return rank == kHostRank; }
   bool operator==(const Join&) const = default;
 };
 
@@ -72,7 +75,8 @@ struct Admitted {
   std::vector<std::uint16_t> udp_ports;  // one a shard
   bool tagged = false;
   Nonce salt = {};
-  std::optional<Proof> proof;  // the switch's, where it has a secret
+  std::optional<Proof> proof;            // the switch's, where it has a secret
+  std::optional<std::uint32_t> data_ip;  // where data packets go if not to the switch: to the job's host
 
   // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
   // one, falls outside of what the slots expect.

@@ -70,6 +70,7 @@ Proof Secret::join_proof(const Nonce& switch_nonce, const Join& join) const {
         std::uint32_t{join.bfp.block}, std::uint32_t{join.bfp.mantissa}, join.window}) {
     hash.add(number);
   }
+  if (join.is_hosted) hash.add(1u);
   return hash.finish();
 }
 
@@ -89,6 +90,7 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
     hash.add(number);
   }
   for (const std::uint16_t port : admitted.udp_ports) hash.add(std::uint32_t{port});
+  if (admitted.data_ip) hash.add(*admitted.data_ip);
   return hash.finish();
 }
 

@@ -103,6 +103,7 @@ void WorkerSide::handle(const Hello& hello, Nanoseconds now) {
   join.window = request_.window;
   join.timeout_s = std::clamp(request_.timeout_s, kTimeoutSecondsMin, kTimeoutSecondsMax);
   join.nonce = request_.nonce;
+  join.is_hosted = request_.is_hosted || join.is_host();
   if (hello.auth) {
     join.proof = request_.secret->join_proof(hello.nonce, join);
   } else if (request_.secret) {
@@ -142,6 +143,7 @@ void WorkerSide::handle(const Admitted& admitted) {
   lease_.first_chunk = admitted.first_chunk();
   if (admitted.tagged) lease_.key = request_.secret->tag_key(admitted.salt, admitted.job_id, admitted.epoch);
   udp_ports_ = admitted.udp_ports;
+  data_ip_ = admitted.data_ip;
   state_ = State::kAdmitted;
 }
 

@@ -24,13 +24,14 @@ struct WorkerRequest {
   std::string switch_name;  // how errors call it: "host:port"
   std::string job;
   std::uint16_t world = 1;
-  std::uint16_t rank = 0;
+  std::uint16_t rank = 0;  // kHostRank: it is the job's host
   std::uint16_t udp_port = 0;
   std::uint32_t mtu = 1500;
   numbers::BfpShape bfp = {};
   std::uint32_t window = 0;
   double timeout_s = 30;
   std::optional<Secret> secret;
+  bool is_hosted = false;     // wait for the job's host too
   bool require_auth = false;  // refuse a switch that does not prove the secret and tag the packets
   Nonce nonce = {};           // random
 };
@@ -53,6 +54,7 @@ class WorkerSide {
   double retry_s() const { return retry_s_; }          // state kFailed: joining anew may help within this time
   const wire::Lease& lease() const { return lease_; }  // state kAdmitted, and after it
   const std::vector<std::uint16_t>& udp_ports() const { return udp_ports_; }
+  std::optional<std::uint32_t> data_ip() const { return data_ip_; }    // where data packets go, if not to the switch
   const std::set<std::uint16_t>& left_ranks() const { return left_; }  // they left cleanly and fold no more
   std::vector<std::uint16_t> missing_ranks() const;                    // while waiting
 
@@ -76,6 +78,7 @@ class WorkerSide {
   std::vector<std::uint16_t> present_;
   wire::Lease lease_;
   std::vector<std::uint16_t> udp_ports_;
+  std::optional<std::uint32_t> data_ip_;
   std::set<std::uint16_t> left_;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;

@@ -1,8 +1,11 @@
 // What the switch grants a job when it admits it: everything the data path of both sides needs to know.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "numbers/format.h"
 #include "wire/packet.h"
@@ -40,6 +43,34 @@ struct Lease {
             .chunk = chunk};
   }
   numbers::WireFormat wire_format(numbers::Format format) const { return {format, bfp}; }
+};
+
+// Whether a packet, which came as `bytes`, is of this job's epoch, with the slot and the tag it must have.
+inline bool is_of_lease(const Lease& lease, const Packet& packet, std::span<const std::byte> bytes) {
+  const Header& header = packet.header;
+  if (header.job != lease.job || header.epoch != lease.epoch) return false;
+  if (header.slot != lease.slot_of(header.chunk)) return false;
+  const auto covered = bytes.first(bytes.size() - packet.tag.size());
+  return lease.key ? tag_is_right(*lease.key, covered, packet.tag) : packet.tag.empty();
+}
+
+// A packet without elements, tagged if its job's are.
+class ShortPacket {
+ public:
+  ShortPacket(const Lease& lease, Kind kind, std::uint16_t worker, std::uint32_t chunk) {
+    const HeaderBytes head = emit(lease.header(kind, worker, chunk));
+    std::copy(head.begin(), head.end(), bytes_.begin());
+    if (!lease.key) return;
+    const Tag tag = make_tag(*lease.key, head, {});
+    std::copy(tag.begin(), tag.end(), bytes_.begin() + kHeaderBytes);
+    size_bytes_ += kTagBytes;
+  }
+
+  std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_bytes_); }
+
+ private:
+  std::array<std::byte, kHeaderBytes + kTagBytes> bytes_;
+  std::size_t size_bytes_ = kHeaderBytes;
 };
 
 }  // namespace netfold::wire

@@ -55,7 +55,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   const unsigned version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
   const unsigned format_flags = static_cast<unsigned>(bytes[kFormatFlagsAt]);
   if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
-  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kWaiting)) return ParseError::kKind;
+  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kComplete)) return ParseError::kKind;
   if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
   if ((format_flags & 0xf & ~(kTagged | kLast)) != 0) return ParseError::kFlags;
 
@@ -102,6 +102,8 @@ const char* name_of(Kind kind) {
     case Kind::kProbe: return "probe";
     case Kind::kMissing: return "missing";
     case Kind::kWaiting: return "waiting";
+    case Kind::kAwait: return "await";
+    case Kind::kComplete: return "complete";
   }
   return "unknown";
 }

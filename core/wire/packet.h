@@ -33,6 +33,8 @@ enum class Kind : std::uint8_t {
   kProbe = 2,         // worker to switch: where is the result of this chunk?
   kMissing = 3,       // switch to worker: your contribution to this chunk is not here, send it
   kWaiting = 4,       // switch to worker: yours is here; the lowest rank whose is not is `worker`
+  kAwait = 5,         // host to switch: tell me when all of this shard's chunks before this one are folded
+  kComplete = 6,      // switch to host: they are
 };
 
 enum Flag : std::uint8_t {
@@ -66,6 +68,11 @@ struct Packet {
   std::span<const std::byte> payload;
   std::span<const std::byte> tag;  // empty, or kTagBytes
 };
+
+// Looks at the kind alone, of a packet that need not be right.
+inline bool is_kind(std::span<const std::byte> bytes, Kind kind) {
+  return !bytes.empty() && (static_cast<unsigned>(bytes[0]) & 0xf) == static_cast<unsigned>(kind);
+}
 
 // Checks all that can be known without the job: fields in range and consistent, tag split off, a payload where there
 // must be one and none elsewhere. payload_length_is_right checks the rest once the job's bfp shape is known.

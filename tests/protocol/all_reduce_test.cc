@@ -95,6 +95,7 @@ TEST_P(AllReduce, IsRightWhateverTheNetworkDoes) {
     test.options.shards = static_cast<std::uint16_t>(1u << prng.below(3));
     test.options.payload_bytes = static_cast<std::uint16_t>(16 + 4 * prng.below(100));
     test.options.tagged = prng.chance(0.3);
+    test.options.host = prng.chance(0.5);
     test.options.first_chunk = static_cast<std::uint32_t>(prng.next());
     test.options.faults = {.loss = prng.unit() * 0.2,
                            .duplicate = prng.unit() * 0.2,
@@ -126,7 +127,8 @@ TEST_P(AllReduce, ChunkNumbersWrap) {
                                      .payload_bytes = 64,
                                      .first_chunk = first_chunk,
                                      .faults = {.loss = 0.05, .duplicate = 0.1, .reorder = 0.1},
-                                     .seed = first_chunk + shards}});
+                                     .seed = first_chunk + shards,
+                                     .host = true}});
     }
   }
 }

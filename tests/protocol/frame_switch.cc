@@ -4,7 +4,7 @@ namespace netfold::tests {
 namespace {
 
 constexpr frames::MacAddress kSwitchMac{0x0200'0000'0000};
-constexpr std::uint32_t kSwitchIp = 0x0a00'0001, kWorkersIp = 0;  // memory links know ports alone
+constexpr std::uint32_t kSwitchIp = FrameSwitch::kIp, kWorkersIp = 0;  // memory links know ports alone
 
 frames::MacAddress mac_of(link::Address worker) {
   return {0x0200'0100'0000u + worker.port};
@@ -17,7 +17,7 @@ FrameSwitch::FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port,
     : first_port_(first_port) {
   const std::uint16_t shards = admission.lease.shards;
   engine::NetfoldDialect::Options options;
-  options.ip = kSwitchIp;
+  options.addresses = &data_addresses_;
   std::vector<link::Port*> peers;
   for (link::PortNumber number = 0; number < kPorts; ++number) {
     ports_.push_back(std::make_unique<link::MemoryPort>(pool_, number));

@@ -15,6 +15,7 @@ namespace netfold::tests {
 class FrameSwitch {
  public:
   static constexpr link::PortNumber kPorts = 4;
+  static constexpr std::uint32_t kIp = 0x0a00'0001;
 
   // Shard t is at port first_port + t of the network.
   FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port, const engine::Admission& admission,
@@ -44,6 +45,7 @@ class FrameSwitch {
   std::uint16_t first_port_;
   link::MemoryPool pool_{SIZE_MAX, 4096};
   frames::MacTable addresses_;
+  engine::DataAddresses data_addresses_{kIp, 8};
   std::vector<std::unique_ptr<link::MemoryPort>> ports_;
   std::vector<Thread> threads_;
 };

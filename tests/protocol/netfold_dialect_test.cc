@@ -15,6 +15,8 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::uint32_t kSwitchIp = 0x0a00'0001, kWorkerIp = 0x0a00'0010;
 constexpr std::uint16_t kSwitchUdp = 7172, kWorkerUdp = 40000;
+constexpr std::uint32_t kHostIp = 0x0a00'0030;
+constexpr std::uint16_t kHostUdp = 50000;
 constexpr frames::MacAddress kSwitchMac{0x0200'0000'0001}, kWorkerMac{0x0200'0000'0010};
 
 class NetfoldDialectTest : public testing::Test {
@@ -28,8 +30,10 @@ class NetfoldDialectTest : public testing::Test {
     for (std::uint16_t rank = 0; rank < 2; ++rank) {
       admission.workers.push_back({kWorkerIp + rank, static_cast<std::uint16_t>(kWorkerUdp + rank)});
     }
+    admission.host = link::Address{kHostIp, kHostUdp};
+    data_addresses_.set(1, kHostIp);
     job_ = std::make_unique<FrameJob>(admission, 0);
-    auto dialect = std::make_unique<NetfoldDialect>(NetfoldDialect::Options{kSwitchIp, {kSwitchUdp}, 0, 8},
+    auto dialect = std::make_unique<NetfoldDialect>(NetfoldDialect::Options{&data_addresses_, {kSwitchUdp}, 0, 8},
                                                     [this](auto, auto, auto, auto) { ++mismatches_; });
     dialect_ = dialect.get();
     dialect_->place(1, job_.get(), pool_);
@@ -64,6 +68,37 @@ class NetfoldDialectTest : public testing::Test {
     frame.insert(frame.end(), payload.begin(), payload.end());
     return frame;
   }
+  // "Tell me when all chunks before this one are folded", from a host at port 2.
+  Bytes question(std::uint32_t ip, std::uint32_t chunk) const {
+    const wire::ShortPacket packet(job_->admission.lease, wire::Kind::kAwait, wire::kSwitchWorker, chunk);
+    Bytes frame(frames::kUdpFrameBytes);
+    frames::write_udp_headers(
+        {kSwitchMac, {kWorkerMac.number + 2}, kSwitchIp, ip, kSwitchUdp, kHostUdp, packet.bytes().size()},
+        frame.data());
+    frame.insert(frame.end(), packet.bytes().begin(), packet.bytes().end());
+    frame.resize(60);  // as Ethernet pads it
+    return frame;
+  }
+  static Bytes addressed_to_host(Bytes frame) {
+    frames::write_u32(&frame[frames::kEthernetBytes + 16], kHostIp);
+    frames::write_u16(&frame[24], 0);
+    frames::write_u16(&frame[24], static_cast<std::uint16_t>(~frames::checksum({&frame[14], frames::kIpv4Bytes})));
+    return frame;
+  }
+  void expect_signal(Bytes frame, std::uint32_t chunk) const {
+    frames::ParsedFrame parsed;
+    const link::Frame whole{nullptr, frame.data(), static_cast<std::uint32_t>(frame.size()), 0, false, false};
+    ASSERT_EQ(frames::parse(whole, {}, parsed), frames::Flaw::kNone);
+    EXPECT_EQ(parsed.to.number, kWorkerMac.number + 2);
+    EXPECT_EQ(parsed.ip.from, kSwitchIp);
+    EXPECT_EQ(parsed.ip.to, kHostIp);
+    EXPECT_EQ(parsed.udp.to, kHostUdp);
+    wire::Packet packet;
+    ASSERT_EQ(wire::parse(parsed.payload(), packet), wire::ParseError::kNone);
+    EXPECT_EQ(packet.header.kind, wire::Kind::kComplete);
+    EXPECT_EQ(packet.header.chunk, chunk);
+    EXPECT_TRUE(wire::is_of_lease(job_->admission.lease, packet, parsed.payload()));
+  }
   static Bytes tagged(Bytes frame, unsigned vlan) {
     const std::byte tag[]{std::byte{0x81}, std::byte{0}, static_cast<std::byte>(vlan >> 8),
                           static_cast<std::byte>(vlan)};
@@ -96,6 +131,7 @@ class NetfoldDialectTest : public testing::Test {
 
   link::MemoryPool pool_;
   frames::MacTable addresses_;
+  DataAddresses data_addresses_{kSwitchIp, 8};
   frames::Settings settings_;
   std::vector<std::unique_ptr<link::MemoryPort>> ports_;
   std::unique_ptr<FrameJob> job_;
@@ -143,6 +179,42 @@ TEST_F(NetfoldDialectTest, WhereAPortDoesNotFoldGradientsAreForwarded) {
   const frames::Registers registers = frames::registers_of(settings_, 3);
   EXPECT_EQ(registers.agg_port_cfg, 3u << 27 | 7u);
   EXPECT_EQ(registers.agg_mode, 0u);
+}
+
+// dpdk-switch, section 4.2.1: gradients are addressed to the host, which gets none of them but hears when they are
+// folded.
+TEST_F(NetfoldDialectTest, TheHostsQuestionBecomesTheSignal) {
+  settings_.folding_ports = 0b011;  // the host's need not fold
+  const auto ask = [&](std::uint32_t chunk) { return question(kHostIp, chunk); };
+  arrive(2, ask(2));
+  EXPECT_EQ(pool_.in_use(), 1u) << "kept until then";
+  arrive(2, ask(1));
+  EXPECT_EQ(pool_.in_use(), 1u) << "the last question alone";
+  arrive(0, addressed_to_host(contribution(0, 0, {1})));
+  EXPECT_THAT(ports_[2]->fetch(), testing::IsEmpty()) << "no gradient reaches the host";
+  arrive(1, addressed_to_host(contribution(1, 0, {2})));
+  EXPECT_EQ(pool_.in_use(), 1u) << "the kept result";
+  const auto signals = ports_[2]->fetch();
+  ASSERT_EQ(signals.size(), 1u);
+  expect_signal(signals[0], 1);
+  arrive(2, ask(1));
+  const auto again = ports_[2]->fetch();
+  ASSERT_EQ(again.size(), 1u);
+  expect_signal(again[0], 1);
+  EXPECT_EQ(job_->counters.signals.get(), 2u);
+  EXPECT_EQ(ports_[0]->fetch().size(), 1u);
+  arrive(2, ask(4));
+  dialect_->place(1, nullptr, pool_);
+  EXPECT_EQ(pool_.in_use(), 0u);
+}
+
+TEST_F(NetfoldDialectTest, NobodyElseAsksInTheHostsName) {
+  arrive(2, question(kHostIp + 1, 1));
+  EXPECT_EQ(dialect_->drops(DropReason::kStranger), 1u);
+  data_addresses_.set(1, 0);
+  const Bytes stray = addressed_to_host(contribution(0, 0, {1}));
+  arrive(0, stray);
+  EXPECT_THAT(ports_[2]->fetch(), testing::ElementsAre(stray)) << "a host of nobody's: plain traffic";
 }
 
 TEST_F(NetfoldDialectTest, AJobThatGoesGivesItsBuffersBack) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint16_t kJob = 3;
 constexpr std::uint16_t kSwitchPort = 1;
-constexpr std::uint16_t kWorkerPort = 1000;
+constexpr std::uint16_t kWorkerPort = 1000, kHostPort = 999;
 
 }  // namespace
 
@@ -22,7 +22,8 @@ World::World(WorldOptions options) {
   lease_.first_chunk = options.first_chunk;
   if (options.tagged) lease_.key = wire::TagKey{std::byte{7}, std::byte{9}};
 
-  engine::Admission admission{lease_, {}};
+  engine::Admission admission{lease_, {}, {}};
+  if (options.host) admission.host = link::Address{0, kHostPort};
   std::vector<link::Address> addresses;
   for (std::uint16_t rank = 0; rank < options.world; ++rank) {
     admission.workers.push_back({0, static_cast<std::uint16_t>(kWorkerPort + rank)});
@@ -48,11 +49,31 @@ World::World(WorldOptions options) {
     worker.stream = std::make_unique<engine::Stream>(lease_, rank, session::WindowOptions{}, *worker.link, addresses);
     workers_.push_back(std::move(worker));
   }
+  if (options.host) {
+    link::Faults faults = options.faults;
+    faults.seed = options.seed * 1000 + options.world;
+    host_link_ = link::inject_faults(network_.open(kHostPort), faults, [this] { return time_; });
+    host_ = std::make_unique<engine::HostPath>(lease_, *host_link_, addresses);
+  }
 }
 
 void World::submit(std::uint16_t rank, const engine::AllReduce& request) {
   Worker& worker = workers_[rank];
-  worker.stream->submit(std::make_unique<engine::Operation>(++worker.submitted, request, lease_), time_);
+  auto operation = std::make_unique<engine::Operation>(++worker.submitted, request, lease_);
+  if (host_ && rank == 0) {
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + operation->chunks());
+    host_->expect(ends_.size(), operation->chunks(), time_);
+  }
+  worker.stream->submit(std::move(operation), time_);
+}
+
+void World::pump_host() {
+  if (!host_) return;
+  host_->pump(time_);
+  signalled_ += host_->take_finished().size();
+  std::uint64_t folded = 0;
+  for (std::uint16_t shard = 0; shard < lease_.shards; ++shard) folded += job(shard).counters.folded_chunks.get();
+  if (signalled_ > 0 && folded < ends_[signalled_ - 1]) signals_too_early_ = true;
 }
 
 std::uint64_t World::drops(engine::DropReason reason) const {
@@ -62,6 +83,7 @@ std::uint64_t World::drops(engine::DropReason reason) const {
 }
 
 bool World::is_done() const {
+  if (signalled_ < ends_.size()) return false;
   return std::all_of(workers_.begin(), workers_.end(),
                      [](const Worker& worker) { return worker.is_stopped || worker.finished == worker.submitted; });
 }
@@ -69,7 +91,7 @@ bool World::is_done() const {
 // One round of everybody; true if packets moved.
 bool World::step() {
   const auto moved = [&] {
-    std::uint64_t sum = 0;
+    std::uint64_t sum = host_ ? host_link_->stats().sent_packets + host_link_->stats().received_packets : 0;
     for (const Worker& worker : workers_) {
       const link::LinkStats& stats = worker.link->stats();
       sum += stats.sent_packets + stats.received_packets;
@@ -83,6 +105,7 @@ bool World::step() {
     worker.finished += worker.stream->take_finished().size();
   }
   pump_switch();
+  pump_host();
   return moved() != before;
 }
 
@@ -99,7 +122,7 @@ bool World::run(Nanoseconds limit) {
       time_ += 10 * kMicrosecond;  // a round trip through this network
       continue;
     }
-    Nanoseconds next = kNever;
+    Nanoseconds next = host_ ? std::min(host_->deadline(), host_link_->deadline()) : kNever;
     for (const Worker& worker : workers_) {
       if (!worker.is_stopped) next = std::min(next, worker.stream->deadline());
     }
@@ -107,7 +130,7 @@ bool World::run(Nanoseconds limit) {
     if (next == kNever || next > end) return false;
     time_ = std::max(time_ + kMicrosecond, next);
   }
-  return true;
+  return !signals_too_early_;
 }
 
 }  // namespace netfold::tests

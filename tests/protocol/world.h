@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "engine/host_path.h"
 #include "engine/stream.h"
 #include "engine/switch_path.h"
 #include "link/fault_injector.h"
@@ -26,13 +27,15 @@ struct WorldOptions {
   link::Faults faults = {};
   std::uint64_t seed = 1;
   bool frames = false;  // through the frame switch, not the sockets'
+  bool host = false;    // the job has one, which expects every tensor that rank 0 submits
 };
 
 class World {
  public:
   explicit World(WorldOptions options);
 
-  // Runs until every submitted all-reduce is done on every rank, at most `limit` of virtual time. True if done.
+  // Runs until every submitted all-reduce is done on every rank and the host, if there is one, has heard of it, at most
+  // `limit` of virtual time. True if done, and no signal came before its tensor was folded.
   bool run(Nanoseconds limit);
   void pump_switch();
   void submit(std::uint16_t rank, const engine::AllReduce& request);
@@ -47,6 +50,8 @@ class World {
   Nanoseconds time() const { return time_; }
   std::size_t finished(std::uint16_t rank) const { return workers_[rank].finished; }
   const std::vector<std::string>& mismatches() const { return mismatches_; }
+  // Tensors that the host has heard of.
+  std::size_t signalled() const { return signalled_; }
   void stop_worker(std::uint16_t rank) { workers_[rank].is_stopped = true; }
 
  private:
@@ -57,6 +62,7 @@ class World {
     bool is_stopped = false;
   };
 
+  void pump_host();
   bool is_done() const;
   bool step();
 
@@ -67,6 +73,11 @@ class World {
   std::vector<std::unique_ptr<engine::SwitchPath>> shards_;  // these two, or frames_
   std::unique_ptr<FrameSwitch> frames_;
   std::vector<Worker> workers_;
+  std::unique_ptr<link::Link> host_link_;
+  std::unique_ptr<engine::HostPath> host_;
+  std::vector<std::uint64_t> ends_;  // of the tensors that the host expects, in chunks
+  std::size_t signalled_ = 0;
+  bool signals_too_early_ = false;
   std::vector<std::string> mismatches_;
 };
 

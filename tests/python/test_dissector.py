@@ -22,7 +22,7 @@ SWITCH_PORT, WORKER_PORT = 48620, 48621
 NO_WORKER = 0xFFFF
 TAG = bytes(range(0xA0, 0xB0))
 
-KINDS = {"contribution": 0, "result": 1, "probe": 2, "missing": 3, "waiting": 4}
+KINDS = {"contribution": 0, "result": 1, "probe": 2, "missing": 3, "waiting": 4, "await": 5, "complete": 6}
 FORMATS = {"none": 0, "fp32": 1, "fp16": 2, "bf16": 3, "int32": 4, "bfp": 5}
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make test installs it")
@@ -156,6 +156,8 @@ WELL_FORMED = {
     "probe": Packet("probe"),
     "missing": Packet("missing", worker=0, chunk=0),
     "waiting": Packet("waiting", worker=65534, tag=TAG),
+    "await": Packet("await", worker=NO_WORKER),
+    "complete": Packet("complete", worker=NO_WORKER, tag=TAG),
 }
 ELEMENTS = {
     "contribution-fp32": list(VALUES),
@@ -266,7 +268,7 @@ def test_the_number_of_elements_shown_is_a_preference(tmp_path: Path) -> None:
 
 MALFORMED = {
     "version": Packet("probe", version=2),
-    "kind": Packet(kind=5),
+    "kind": Packet(kind=7),
     "format": Packet(format=6, count=1, payload=bytes(4)),
     "flags": Packet("probe", other_flags=4),
     "length": Packet(format="fp32", count=2, payload=bytes(7)),

@@ -18,7 +18,8 @@ local VERSION = 1
 local NO_WORKER = 0xffff
 local SLOTS_MAX = 65536
 
-local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting" }
+local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete" }
+local OF_NO_WORKER = { [1] = true, [5] = true, [6] = true }
 local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
@@ -65,7 +66,7 @@ local problem = {
     flags = malformed("flags", "Unknown flags"),
     length = malformed("length", "The payload is not as long as its elements"),
     slot = malformed("slot", "Slot and chunk disagree"),
-    worker = malformed("worker", "A result names a worker"),
+    worker = malformed("worker", "A packet that concerns no single worker names one"),
     exponent = malformed("exponent", "The block's exponent lies between 0 and the mantissa's bits"),
     shape = ProtoExpert.new("netfold.shape", "The preferences' bfp shape does not fit", expert.group.ASSUMPTION,
         expert.severity.NOTE),
@@ -124,7 +125,7 @@ local function parse(tvb)
     if h.carries_elements ~= (h.count > 0) or h.format == BFP and not h.shape then return h, "length" end
     if h.payload_bytes ~= payload_bytes(h.format, h.count, h.shape) then return h, "length" end
     if not slot_is_right(h.slot, h.chunk) then return h, "slot" end
-    if h.kind == 1 and h.worker ~= NO_WORKER then return h, "worker" end
+    if OF_NO_WORKER[h.kind] and h.worker ~= NO_WORKER then return h, "worker" end
     return h, nil
 end
 

@@ -49,9 +49,13 @@ def in_network_wire_bytes(count: int, mtu: int, wire: str, block: int = 16, mant
 
 def ring_wire_bytes(gradient_bytes: int, mtu: int, world: int) -> int:
     """Bytes one worker sends in a ring over TCP, acknowledgements left out."""
-    data = 2 * (world - 1) * gradient_bytes // world
-    segments = -(-data // (mtu - IP_TCP))
-    return data + segments * (ETHERNET + IP_TCP)
+    return tcp_wire_bytes(2 * (world - 1) * gradient_bytes // world, mtu)
+
+
+def tcp_wire_bytes(data_bytes: int, mtu: int) -> int:
+    """Bytes of full TCP segments, acknowledgements left out."""
+    segments = -(-data_bytes // (mtu - IP_TCP))
+    return data_bytes + segments * (ETHERNET + IP_TCP)
 
 
 def seconds(wire_bytes: int, rate_mbit_s: float) -> float:

@@ -229,7 +229,7 @@ def check_lab(
     from netfold.bench.comparison import sizes_of
     from netfold.bench.report import envelope, print_json
     from netfold.bench.screen import progress_bar
-    from netfold.bench.train.command import prepare_lab
+    from netfold.lab import kept
     from netfold.plan.report import truth as report
     from netfold.plan.truth import check
 
@@ -240,7 +240,7 @@ def check_lab(
             raise UsageError(f"--shape: {error}") from None
         fabrics = tuple(dict.fromkeys(filter(None, fabric.split(","))))
         sizes = list(sizes_of(size_bytes).values())
-        prepare_lab()
+        kept.prepare()
         with progress_bar(check.steps(fabrics, sizes, repeat)) as tell:
             machine, cells = check.check(fabrics, parsed, rate_mbit_s, sizes, repeat, tell)
         if json:

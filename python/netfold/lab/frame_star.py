@@ -21,6 +21,12 @@ POLL_S = 0.05
 READY = "listening on "
 
 
+def device(number: int, interface: str) -> str:
+    """An interface as DPDK's driver for packet sockets opens it. Left to itself, that goes round the interface's queue,
+    and so round the link's rate."""
+    return f"net_af_packet{number},iface={interface},qdisc_bypass=0"
+
+
 class FrameStar(Star):
     """The namespaces and links of one star. All ports are in the switch's namespace, the last of them the way to that
     host's own interface, where control connections end."""
@@ -59,7 +65,7 @@ class FrameStar(Star):
         program = native.find(native.SWITCH)
         if program is None:
             raise LabError(native.not_built(native.SWITCH))
-        devices = [word for port in self.ports() for word in ("--port", port)]
+        devices = [word for number, port in enumerate(self.ports()) for word in ("--port", device(number, port))]
         where = ["--bind", names.switch_address(), "--port", str(CONTROL_PORT), "--metrics", names.switch_metrics()]
         words = [*enter(self.switch), str(program), "--dpdk", *devices, *where]
         log = directory / "switch.log"

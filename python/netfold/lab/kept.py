@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -112,3 +113,13 @@ def node_command(lab_id: str, node: str) -> list[str]:
         raise LabError(f"lab {lab_id} is gone; netfold lab down {lab_id}")
     spaces = ["--user", "--mount", "--net", "--pid", "--preserve-credentials"]
     return ["nsenter", f"--target={children[0]}", *spaces, "--", *enter(namespace)]
+
+
+def prepare() -> None:
+    """Before a command of `netfold` builds a lab: where this process may not, become one that may; clear away what
+    crashed ones left."""
+    if userns.lacking():
+        sweep()
+        userns.enter(sys.argv[1:], program="netfold.cli")
+    if not state.is_inside():
+        sweep()

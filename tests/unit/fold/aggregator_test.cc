@@ -18,8 +18,9 @@ using wire::Kind;
 // What the aggregator sent, in order.
 class Recorder : public Outbox {
  public:
+  static constexpr int kHost = -2;
   struct Sent {
-    int to;  // rank, or -1 for all
+    int to;  // rank, -1 for all, kHost
     Header header;
     std::vector<float> elements;
   };
@@ -29,6 +30,7 @@ class Recorder : public Outbox {
     record(worker, packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override { record(worker, packet); }
+  void complete(std::span<const std::byte> packet) override { record(kHost, packet); }
   void mismatch(std::uint16_t rank, std::string what) override { mismatches.emplace_back(rank, std::move(what)); }
 
   std::vector<Sent> take() { return std::exchange(sent_, {}); }
@@ -76,6 +78,25 @@ class AggregatorTest : public testing::Test {
     return aggregator_->on_packet({header, {}, {}}, outbox_);
   }
 
+  // The host asks for all chunks before this one.
+  Verdict await(std::uint32_t chunk) {
+    const Header header{
+        .kind = Kind::kAwait, .worker = wire::kSwitchWorker, .slot = lease_.slot_of(chunk), .chunk = chunk};
+    return aggregator_->on_packet({header, {}, {}}, outbox_);
+  }
+  // Whom the packets since the last call went to, the host's as the number of the chunk they name.
+  std::vector<std::uint32_t> signals() {
+    std::vector<std::uint32_t> chunks;
+    for (const auto& sent : outbox_.take()) {
+      if (sent.to != Recorder::kHost) continue;
+      EXPECT_EQ(sent.header.kind, Kind::kComplete);
+      EXPECT_EQ(sent.header.worker, wire::kSwitchWorker);
+      EXPECT_EQ(sent.header.slot, lease_.slot_of(sent.header.chunk));
+      chunks.push_back(sent.header.chunk);
+    }
+    return chunks;
+  }
+
   wire::Lease lease_;
   std::unique_ptr<Aggregator> aggregator_;
   Recorder outbox_;
@@ -98,6 +119,32 @@ TEST_F(AggregatorTest, AJobOfOneNeedsNoSpecialCase) {
   make();
   EXPECT_EQ(contribute(0, 0, {5}), Verdict::kFolded);
   EXPECT_EQ(outbox_.take()[0].elements, std::vector<float>{5});
+}
+
+TEST_F(AggregatorTest, AHostIsToldOnceAllBeforeItsChunkIsFolded) {
+  using testing::ElementsAre;
+  lease_.world = 1;
+  lease_.first_chunk = 0xffff'fffe;  // numbers wrap in the middle
+  make();
+  const auto chunk = [&](std::uint32_t number) { return lease_.first_chunk + number; };
+  EXPECT_EQ(await(chunk(0)), Verdict::kAnswered) << "nothing is before it";
+  EXPECT_THAT(signals(), ElementsAre(chunk(0)));
+  EXPECT_EQ(await(chunk(6)), Verdict::kAwaited);
+  for (const std::uint32_t number : {1u, 0u, 3u, 2u, 5u}) contribute(0, chunk(number), {1});
+  EXPECT_TRUE(signals().empty()) << "chunk 4 is missing";
+  contribute(0, chunk(4), {1});
+  EXPECT_THAT(signals(), ElementsAre(chunk(6)));
+  contribute(0, chunk(6), {1});
+  EXPECT_TRUE(signals().empty()) << "told once";
+  EXPECT_EQ(await(chunk(6)), Verdict::kAnswered) << "told again if it asks again";
+  EXPECT_EQ(await(chunk(4)), Verdict::kAnswered);
+  EXPECT_THAT(signals(), ElementsAre(chunk(6), chunk(4)));
+  EXPECT_EQ(await(chunk(9)), Verdict::kAwaited);
+  EXPECT_EQ(await(chunk(8)), Verdict::kAwaited) << "the last question counts";
+  contribute(0, chunk(7), {1});
+  EXPECT_THAT(signals(), ElementsAre(chunk(8)));
+  contribute(0, chunk(8), {1});
+  EXPECT_TRUE(signals().empty());
 }
 
 TEST_F(AggregatorTest, ADuplicateChangesNothing) {

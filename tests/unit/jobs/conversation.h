@@ -46,6 +46,11 @@ class Conversation {
     request.nonce[0] = static_cast<std::byte>(rank);
     return request;
   }
+  static WorkerRequest host(std::string job, std::uint16_t world) {
+    WorkerRequest request = worker(std::move(job), world, kHostRank);
+    request.udp_port = 5999;
+    return request;
+  }
 
   explicit Conversation(SwitchRules rules = plain_rules())
       : memory_max_bytes_(rules.memory_max_bytes), jobs_max_(rules.jobs_max), table_(std::move(rules)) {}
@@ -188,14 +193,14 @@ class Conversation {
     std::size_t memory = 0;
     for (const JobSummary& job : jobs) {
       memory += job.memory_bytes;
-      EXPECT_FALSE(job.present.empty()) << "a job of nobody";
+      EXPECT_FALSE(job.present.empty() && !job.has_host) << "a job of nobody";
       EXPECT_LE(job.present.size() + job.left.size(), job.world);
       if (job.running) {
         EXPECT_TRUE(running.insert(job.job_id).second);
         EXPECT_EQ(job.present.size() + job.left.size(), job.world) << "a running job accounts for every rank";
       } else {
         EXPECT_TRUE(forming.insert(job.name).second) << "two jobs of one name form";
-        EXPECT_LT(job.present.size(), job.world);
+        EXPECT_TRUE(job.present.size() < job.world || !job.has_host) << "a whole job does not wait";
       }
     }
     EXPECT_EQ(running, running_);

@@ -38,6 +38,7 @@ TEST(Messages, ComeBackAsTheyWent) {
   expect_round_trip(Hello{kControlVersion, nonce_of(9), false, false, 2});
   expect_round_trip(Join{kControlVersion, "train/a:1", 8, 7, 4791, 9000, {32, 5}, 1024, 12.5, nonce_of(3), proof, {}});
   expect_round_trip(Join{kControlVersion, "x", 1, 0, 1, 256, {8, 2}, 0, 0.001, nonce_of(3), {}, proof});
+  expect_round_trip(Join{kControlVersion, "h", 2, 1, 1, 256, {8, 2}, 0, 1, nonce_of(3), {}, proof, true});
   expect_round_trip(Waiting{{0, 5, 1023}});
   expect_round_trip(Waiting{});
   expect_round_trip(Admitted{65535, 65535, 65536, 8192, {1, 2, 3, 65535}, true, nonce_of(7), proof});
@@ -48,6 +49,13 @@ TEST(Messages, ComeBackAsTheyWent) {
   expect_round_trip(Failed{"rank 3 is gone", ErrorCode::kPeerFailed, 3});
   expect_round_trip(Leave{});
   expect_round_trip(Leave{true, "it broke", ErrorCode::kTimeout, 2});
+}
+
+TEST(Messages, OfAHostHaveNoRank) {
+  const Join join{kControlVersion, "train", 4, kHostRank, 4791, 1500, {}, 0, 30, nonce_of(1), {}, {}, true};
+  EXPECT_THAT(emit(join), HasSubstr("\"rank\":-1"));
+  expect_round_trip(join);
+  expect_round_trip(Admitted{1, 2, 512, 1456, {5, 6}, false, nonce_of(1), {}, 0x0a000001});
 }
 
 TEST(Messages, NameTheirTypeFirst) {
@@ -71,7 +79,7 @@ TEST(Messages, SayWhichFieldIsWrong) {
       {"\"world\":4", "\"world\":\"4\"", "'world'"},
       {"\"world\":4", "\"world\":18446744073709551615", "'world'"},
       {"\"rank\":3", "\"rank\":4", "'rank'"},
-      {"\"rank\":3", "\"rank\":-1", "'rank'"},
+      {"\"rank\":3", "\"rank\":-2", "'rank'"},
       {"\"udp_port\":4791", "\"udp_port\":0", "'udp_port'"},
       {"\"udp_port\":4791", "\"udp_port\":65536", "'udp_port'"},
       {"\"mtu\":1500", "\"mtu\":255", "'mtu'"},

@@ -61,6 +61,8 @@ class RandomLife {
     const auto world = static_cast<std::uint16_t>(random_.chance(0.05) ? 1 + random_.below(4) : job + 1);
     auto request = Conversation::worker(std::string(1, static_cast<char>('a' + job)), world,
                                         static_cast<std::uint16_t>(random_.below(world)));
+    if (random_.chance(0.1)) request.rank = kHostRank;
+    request.is_hosted = random_.chance(0.1);
     request.timeout_s = 0.5 + random_.unit() * 20;
     request.window = static_cast<std::uint32_t>(random_.below(1000));
     request.mtu = static_cast<std::uint32_t>(256 + random_.below(9000));

@@ -84,7 +84,7 @@ TEST(Packet, NamesWhatIsWrong) {
     return bytes;
   };
   EXPECT_EQ(error_of(with(0, 0x20)), ParseError::kVersion);
-  EXPECT_EQ(error_of(with(0, 0x15)), ParseError::kKind);
+  EXPECT_EQ(error_of(with(0, 0x17)), ParseError::kKind);
   EXPECT_EQ(error_of(with(1, 0x60)), ParseError::kFormat);
   EXPECT_EQ(error_of(with(1, 0x00)), ParseError::kFormat) << "elements without a format";
   EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kFlags);

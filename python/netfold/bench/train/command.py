@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +55,7 @@ def register(app: typer.Typer) -> None:
         from netfold.bench.train import pictures, placement, profile, profiles, results
         from netfold.bench.train.show import show
         from netfold.bench.train.variants import algorithms_of, variants_of
+        from netfold.lab import kept
 
         with sentences():
             if sweep_cores and (sweep_workers or model == "face"):
@@ -77,7 +77,7 @@ def register(app: typer.Typer) -> None:
                 )
                 for count in counts
             ]
-            prepare_lab()
+            kept.prepare()
             outcomes = []
             with progress_bar(sum(plan.steps() for plan in plans)) as progress:
                 for plan in plans:
@@ -90,14 +90,3 @@ def register(app: typer.Typer) -> None:
             if sweep_cores:
                 remarks.append(placement.best(entries))
             show(plans[-1], outcomes, entries, remarks, out, json)
-
-
-def prepare_lab() -> None:
-    """Where this process may not build a lab, become one that may; clear away what crashed ones left."""
-    from netfold.lab import kept, state, userns
-
-    if userns.lacking():
-        kept.sweep()
-        userns.enter(sys.argv[1:], program="netfold.cli")
-    if not state.is_inside():
-        kept.sweep()

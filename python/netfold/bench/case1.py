@@ -1,0 +1,310 @@
+"""`netfold bench case1`: gradients addressed to a host, folded by the switch on their way or summed by the host.
+
+Figure 10 of "An In-Network Parameter Aggregation using DPDK": a host, workers and the switch of frames between them, in
+a lab with links of one rate. The blue bars are sums made in an application on the host, the red ones those of the
+switch. Where the host sums, its link carries every worker's gradients, so the switch gains a factor of as many as there
+are workers, less what the two transports differ in overhead.
+"""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+import statistics
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from netfold.bench import bounds, tensors
+from netfold.bench.measure import SETTLE_S, Team
+from netfold.bench.report import envelope, print_json
+from netfold.bench.screen import progress_bar
+from netfold.bench.sites import LabSite, Site
+from netfold.bench.systems import spawn
+from netfold.lab import kept, processes
+from netfold.lab.cluster import Lab
+from netfold.lab.errors import LabError, UsageError
+from netfold.lab.guard import sentences
+from netfold.lab.shaping import Traffic
+from netfold.lab.spec import DPDK, LINKS, STAR, LabSpec
+
+MODEL_MB = {"GoogleNet": 24.7, "VGG 19": 80.2, "ResNet 50": 94.0, "ResNet 101": 170.0, "ResNet 152": 232.6}
+"""Gradients of the five models, dpdk-switch, Table 2."""
+
+PAPER_SPEEDUP = (2.2, 2.5)  # over the models, with three workers (Figure 10)
+SUM_PORT = 42000
+PLOT_SUFFIXES = (".png", ".svg")
+PLOT_INCHES = (7.5, 4.5)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured. `scale`: the fraction of the models' sizes that is summed."""
+
+    models: tuple[str, ...] = tuple(MODEL_MB)
+    workers: int = 3
+    scale: float = 0.1
+    rate_mbit_s: float = LINKS[STAR][0]
+    mtu: int = 1500
+    repeat: int = 3
+    format: str = "fp32"
+    seed: int = 1
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if unknown := [model for model in self.models if model not in MODEL_MB]:
+            raise UsageError(f"--models knows {', '.join(MODEL_MB)}, not {', '.join(unknown)}")
+        if not 0 < self.scale <= 1:
+            raise UsageError(f"--scale is above 0 and at most 1, not {self.scale}")
+        if self.repeat < 1:
+            raise UsageError(f"--repeat is at least 1, not {self.repeat}")
+        if self.format not in ("fp32", "int32"):
+            raise UsageError(f"--format is fp32 or int32, what a host's program would add, not {self.format}")
+        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
+            raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
+        self.lab()
+
+    def size_bytes(self, model: str) -> int:
+        """Of one worker's gradients, in whole elements."""
+        return max(1, round(MODEL_MB[model] * 1e6 * self.scale / tensors.ELEMENT_BYTES)) * tensors.ELEMENT_BYTES
+
+    def lab(self) -> LabSpec:
+        """The workers, one more for the host, and the switch of frames between them. Raises UsageError."""
+        return LabSpec(
+            workers=self.workers + 1,
+            rate_mbit_s=self.rate_mbit_s,
+            mtu=self.mtu,
+            switch=DPDK,
+        )
+
+
+class Case1System:
+    """Workers and a host that sum in one of the two ways."""
+
+    algorithms: tuple[str, ...] = ("",)
+
+    def __init__(self, name: str, plan: Plan, role: str, host_role: str) -> None:
+        self.name = self.key = name
+        self._plan = plan
+        self._roles = [role] * plan.workers + [host_role]
+
+    def wire(self, wanted: str) -> str:
+        """As it is in memory."""
+        return wanted
+
+    def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
+        """The workers, then the host."""
+        host = self._plan.workers
+        options = {"world": host, "timeout_s": timeout_s, "switch": site.running_switch()}
+        # Workers that hurry fill the queue before the host's link and lose what does not fit: paced, they sum faster.
+        options["pace_bytes_s"] = int(self._plan.rate_mbit_s * 1e6 / bounds.BITS / host)
+        words = json_module.dumps(options | {"host": site.address(host), "port": SUM_PORT})
+        started: list[subprocess.Popen] = []
+        try:
+            for rank, role in enumerate(self._roles):
+                module = [sys.executable, "-m", "netfold.bench.workers.case1", role, str(control), str(rank), words]
+                started.append(spawn([*site.command(rank), *module], site, log))
+        except BaseException:
+            processes.end_children(started)
+            raise
+        return started
+
+
+@dataclass
+class Bar:
+    """One bar of the figure: how one system summed one model's gradients."""
+
+    system: str
+    time_s: list[float] = field(default_factory=list)  # until the last worker had the sum
+    signal_s: list[float] = field(default_factory=list)  # until the host knew of it
+    host_cpu_s: list[float] = field(default_factory=list)
+    host_link: list[tuple[Traffic, Traffic]] = field(default_factory=list)  # up from the host, down to it
+    wrong_ranks: int = 0
+
+
+def sum_once(team: Team, bar: Bar, site: LabSite, right: str) -> None:
+    """One repetition. A time is the slowest worker's."""
+
+    def host_cpu_s() -> float:
+        return float(json_module.loads(team.ask("cpu")[-1].removeprefix("done ")))
+
+    cpu_before, before = host_cpu_s(), site.traffic()[-1]
+    *workers, host = team.run("sum", 1)
+    time.sleep(SETTLE_S)
+    after = site.traffic()[-1]
+    bar.time_s.append(max(elapsed for elapsed, _, _ in workers))
+    bar.signal_s.append(host[0])
+    bar.host_cpu_s.append(host_cpu_s() - cpu_before)
+    bar.host_link.append((after[0] - before[0], after[1] - before[1]))
+    bar.wrong_ranks += sum(digest != right for _, _, digest in workers)
+
+
+def digest_of(tensor: tensors.Tensor, wire: str) -> str:
+    """Of the sum as the software fold makes it, in the words of the ranks."""
+    import netfold
+
+    dtype = np.int32 if tensor.dtype == "int32" else np.float32
+    total = netfold.fold([np.fromfile(path, dtype) for path in tensor.inputs], wire)
+    return f"{zlib.crc32(total.view(np.uint8)):08x}"
+
+
+def measure(plan: Plan, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Every model by both systems, interleaved, in a lab of its own; entries of results."""
+    entries = []
+    systems = [
+        Case1System("netfold", plan, "folded", "folded-host"),
+        Case1System("host", plan, "summed", "summing-host"),
+    ]
+    with Lab(plan.lab()) as lab, ExitStack() as stack:
+        site = LabSite(lab)
+        tell("starting every rank")
+        teams = [stack.enter_context(Team(system, site, plan.timeout_s)) for system in systems]
+        for model in plan.models:
+            tensor = tensors.make(site.directory, model, plan.size_bytes(model), plan.format, plan.workers, plan.seed)
+            right = digest_of(tensor, plan.format)
+            for team in teams:  # the host is handed a worker's file, and does not read it
+                team.prepare(replace(tensor, inputs=[*tensor.inputs, tensor.inputs[0]]), plan.format)
+            bars = [Bar(system.name) for system in systems]
+            for repetition in range(plan.repeat + 1):
+                for team, bar in zip(teams, bars, strict=True):
+                    warm_up = Bar(bar.system)
+                    sum_once(team, bar if repetition else warm_up, site, right)
+                    bar.wrong_ranks += warm_up.wrong_ranks
+                    tell(f"{model}: {bar.system} {f'{repetition} of {plan.repeat}' if repetition else 'warm-up'}")
+            tensors.discard(tensor)
+            entries += entries_of(plan, model, tensor, bars)
+    return entries
+
+
+def entries_of(plan: Plan, model: str, tensor: tensors.Tensor, bars: Sequence[Bar]) -> list[dict[str, Any]]:
+    """One entry a bar; the ratio is the median of each round's own, so that drift between rounds cancels."""
+    entries = []
+    wire_bytes = {  # through the busiest link: a worker's, the host's
+        "netfold": bounds.in_network_wire_bytes(tensor.count, plan.mtu, plan.format),
+        "host": plan.workers * bounds.tcp_wire_bytes(tensor.size_bytes, plan.mtu),
+    }
+    for bar in bars:
+        up, down = (statistics.median(link[way].bytes for link in bar.host_link) for way in (0, 1))
+        entries.append(
+            {
+                "system": bar.system,
+                "algorithm": "in-network" if bar.system == "netfold" else "host-sum",
+                "format": plan.format,
+                "tensor": model,
+                "size_bytes": tensor.size_bytes,
+                "workers": plan.workers,
+                "time_s": bar.time_s,
+                "time_s_median": statistics.median(bar.time_s),
+                "host_signal_s_median": statistics.median(bar.signal_s),
+                "host_cpu_s_median": statistics.median(bar.host_cpu_s),
+                "host_sent_bytes": up,
+                "host_received_bytes": down,
+                "ranks_with_wrong_bits": bar.wrong_ranks,
+                "bound_s": bounds.seconds(wire_bytes[bar.system], plan.rate_mbit_s) if plan.rate_mbit_s else None,
+            }
+        )
+    ours, theirs = entries
+    ratios = [slow / fast for fast, slow in zip(ours["time_s"], theirs["time_s"], strict=True)]
+    ours["speedup_over_host"] = statistics.median(ratios)
+    ours["paper_speedup_over_host"] = list(PAPER_SPEEDUP)
+    return entries
+
+
+def show(entries: Sequence[dict[str, Any]], plan: Plan) -> None:
+    """A row a model."""
+    scale = "" if plan.scale == 1 else f" at {plan.scale:g} of their size"
+    table = Table(title=f"{plan.workers} workers and a host, {plan.rate_mbit_s:g} Mbit/s links; models{scale}")
+    for heading in ("model", "MB", "host sums", "switch folds", "faster", "host hears", "host's CPU", "host's link"):
+        table.add_column(heading, justify="right")
+    for ours, theirs in zip(entries[::2], entries[1::2], strict=True):
+        link = [(one["host_sent_bytes"] + one["host_received_bytes"]) / 1e6 for one in (theirs, ours)]
+        table.add_row(
+            ours["tensor"],
+            f"{ours['size_bytes'] / 1e6:.1f}",
+            f"{theirs['time_s_median'] * 1e3:.0f} ms",
+            f"{ours['time_s_median'] * 1e3:.0f} ms",
+            f"{ours['speedup_over_host']:.2f}x",
+            f"{ours['host_signal_s_median'] * 1e3:.0f} ms",
+            f"{theirs['host_cpu_s_median'] * 1e3:.0f}, {ours['host_cpu_s_median'] * 1e3:.0f} ms",
+            f"{link[0]:.1f}, {link[1]:.3f} MB",
+        )
+    Console().print(table)
+
+
+def draw(entries: Sequence[dict[str, Any]], path: Path) -> None:
+    """Figure 10: a pair of bars a model."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    models = [one["tensor"] for one in entries[::2]]
+    figure, axes = pyplot.subplots(figsize=PLOT_INCHES)
+    places, width = np.arange(len(models)), 0.38
+    for offset, color, label, which in ((-width / 2, "tab:blue", "host sums", 1), (width / 2, "tab:red", "switch", 0)):
+        axes.bar(places + offset, [one["time_s_median"] for one in entries[which::2]], width, color=color, label=label)
+    for place, ours in zip(places, entries[::2], strict=True):
+        text = f"{ours['speedup_over_host']:.2f}x"
+        axes.annotate(text, (place + width / 2, ours["time_s_median"]), ha="center", va="bottom")
+    axes.set_xticks(places, models)
+    axes.set_ylabel("aggregation time in s")
+    axes.legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `netfold bench`."""
+    usual = Plan()
+
+    @app.command("case1")
+    def case1(
+        models: Annotated[str, typer.Option(help="Of those of the paper's Table 2, with commas.")] = ",".join(MODEL_MB),
+        workers: Annotated[int, typer.Option(help="Besides the host, each in a namespace of its own.")] = usual.workers,
+        scale: Annotated[float, typer.Option(help="Fraction of the models' sizes.")] = usual.scale,
+        full: Annotated[bool, typer.Option("--full", help="The models' real sizes: --scale 1.")] = False,
+        rate_mbit_s: Annotated[float, typer.Option(help="Of every link; 0: as fast as it goes.")] = usual.rate_mbit_s,
+        mtu: Annotated[int, typer.Option(help="MTU of every link in bytes.")] = usual.mtu,
+        repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = usual.repeat,
+        wire: Annotated[str, typer.Option("--format", help="fp32 or int32.")] = usual.format,
+        seed: Annotated[int, typer.Option(help="Of the gradients.")] = usual.seed,
+        timeout_s: Annotated[float, typer.Option(help="The longest any step may take.")] = usual.timeout_s,
+        out: Annotated[Path | None, typer.Option(help="Where the bars go: .png or .svg.")] = None,
+        json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    ) -> None:
+        """Gradients for a host: folded by the switch on their way, beside a host that sums them itself.
+
+        A host and workers behind a switch of frames (DPDK, af_packet ports), in a lab. Once the workers address their
+        gradients to the host, the switch folds them, sends the sum to the workers and tells the host; once they send
+        them to the host over TCP, which sums and sends the sum back while more come in. Both take turns on the same
+        links, and every bit of every sum is checked.
+        """
+        with sentences():
+            named = tuple(filter(None, models.split(",")))
+            plan = Plan(named, workers, 1.0 if full else scale, rate_mbit_s, mtu, repeat, wire, seed, timeout_s)
+            if out and out.suffix not in PLOT_SUFFIXES:
+                raise UsageError(f"--out ends in {' or '.join(PLOT_SUFFIXES)}, not {out.suffix or 'nothing'}")
+            kept.prepare()
+            with progress_bar(len(plan.models) * 2 * (plan.repeat + 1)) as tell:
+                entries = measure(plan, tell)
+            if json:
+                print_json(envelope("bench case1", asdict(plan), entries))
+            else:
+                show(entries, plan)
+            if out:
+                draw(entries, out)
+            if wrong := sum(one["ranks_with_wrong_bits"] for one in entries):
+                raise LabError(f"{wrong} results differ from the software fold")
