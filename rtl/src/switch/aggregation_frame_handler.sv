@@ -1,0 +1,332 @@
+// A port's judgement of what may be folded: Fig. 12. A frame is whole and waits in the Proc. FIFO meanwhile; nothing
+// changes for a frame that is damaged. Checks and their order are those of the software switch
+// (core/frames/roce_dialect.cc, roce_job.cc), so that verdicts are.
+//
+//   Idle   what the connections say of the frame is noted
+//   Look   is it right?      Write First -> Table     later packet -> Ask
+//   Table  the Job Table is asked: epoch, rank, the message that others send
+//   Ask    the Aggregation Processor is asked: what is in the packet's place?
+//   Copy   the frame streams into the buffers
+// A later packet's answer comes four cycles after it is shown, if no other port's frame is judged at the same time.
+module aggregation_frame_handler
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned Jobs   = 1,
+  parameter bit          HasBfp = 1'b0,
+  localparam int unsigned PlaceAddressWidth  = PlaceWidth + $clog2(Jobs),
+  localparam int unsigned HeaderAddressWidth = PlaceAddressWidth + $clog2(HeaderBeats)
+) (
+  input  logic                          clk_i,
+  input  logic                          rst_ni,
+
+  // The Frame Analyzer.
+  input  logic                          info_valid_i,
+  input  frame_info_t                   info_i,
+  input  logic [3:0]                    to_i,         // port
+  input  logic                          is_known_i,
+  output logic                          route_valid_o,
+  output route_e                        route_o,
+  input  logic                          s_valid_i,
+  input  beat_t                         s_beat_i,
+  output connection_t [Jobs-1:0]        connections_o,
+  output verdict_e                      verdict_o,    // with route_valid_o
+
+  // The Job Table: held until it answers. It asks back for `facts_o` of the job that it has found.
+  output logic                          table_valid_o,
+  input  logic [JobWidth-1:0]           table_job_i,
+  output first_facts_t                  facts_o,
+  input  logic                          table_done_i,
+  input  verdict_e                      table_verdict_i,
+  input  logic                          table_binds_i,
+  input  logic [Jobs-1:0]               clear_i,      // a new epoch
+  input  logic [Jobs-1:0]               is_recent_i,  // the job's last frame is less than a handover old
+  input  logic [Jobs-1:0]               is_float_i,
+  input  logic [Jobs-1:0][7:0]          generation_i,
+  output logic [Jobs-1:0]               heard_o,      // a frame of the job, from its worker
+  output logic [Jobs-1:0]               seen_o,       // ... or from somebody else
+
+  // The Aggregation Processor.
+  output logic                          judge_valid_o,
+  output packet_t                       judge_o,
+  input  logic                          judge_done_i,
+  input  verdict_e                      judge_verdict_i,
+
+  // Buffers.
+  output logic                          header_write_o,
+  output logic [HeaderAddressWidth-1:0] header_address_o,
+  output logic                          repeat_write_o,
+  output logic [3:0]                    repeat_beat_o,
+  output logic [63:0]                   header_data_o,
+  output logic                          payload_write_o,
+  output logic [PlaceAddressWidth+6:0]  payload_address_o,
+  output logic [63:0]                   payload_data_o,
+  output logic                          is_awaited_o,
+  output logic [PlaceAddressWidth-1:0]  awaited_place_o,
+
+  // Frames that came again, and whose sum is kept.
+  output logic                          repeat_valid_o,  // its header begins to come
+  input  logic                          repeat_ready_i,
+  output packet_t                       repeat_o
+);
+
+  localparam int unsigned JobBits   = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam logic [31:0] LengthMin = 32'd1004, LengthMax = 32'd131052;
+
+  typedef enum logic [2:0] {Idle, Look, Table, Ask, Copy} state_e;
+
+  state_e                    state_q, state_d;
+  packet_t                   packet_q, packet_d;
+  logic [6:0]                packet_of_message;
+  logic [Jobs-1:0]           matches, is_same, is_found, is_ahead;
+  logic [Jobs-1:0][8:0]      place;
+  first_facts_t [Jobs-1:0]   facts;
+  logic [Jobs-1:0][31:0]     message;
+  shape_t [Jobs-1:0]         shape;
+  logic [1:0]                column;
+  logic                      is_mine_q, is_same_q, is_found_q;
+  logic [JobWidth-1:0]       job_q, job_d;      // of a later packet
+  logic [8:0]                place_q;
+  logic [7:0]                generation_q;  // when the connections were looked at
+  logic                      enters;        // a Write First is the found job's to judge
+  logic                      is_right_header;
+  verdict_e                  verdict;
+  shape_t                    shape_here;
+  logic                      ends, folds, repeats, is_splitting, has_begun;
+  meta_t                     meta;
+
+  for (genvar job = 0; job < Jobs; job++) begin : gen_job
+    logic is_judged;  // the Job Table's answer concerns this job
+
+    assign is_judged = table_done_i && table_job_i == JobWidth'(job) && state_q == Table;
+
+    aggregation_connection u_connection (
+      .clk_i,
+      .rst_ni,
+      .info_i,
+      .clear_i     (clear_i[job]),
+      .unbind_i    (enters && !is_judged && matches[job]),
+      .bind_i      (is_judged && table_binds_i),
+      .open_i      (is_judged && table_verdict_i == VerdictKept && facts[job].is_next),
+      .reopen_i    (is_judged && table_verdict_i == VerdictKept && !facts[job].is_next),
+      .connection_o(connections_o[job]),
+      .matches_o   (matches[job]),
+      .is_same_o   (is_same[job]),
+      .facts_o     (facts[job]),
+      .is_found_o  (is_found[job]),
+      .is_ahead_o  (is_ahead[job]),
+      .place_o     (place[job]),
+      .column_i    (column),
+      .message_o   (message[job]),
+      .shape_o     (shape[job])
+    );
+
+    // Whoever writes over a connection, its job is alive; whose addresses are others' is not heard.
+    assign heard_o[job] = (is_judged && table_binds_i) ||
+                          (state_q == Look && !info_i.is_first && job_q == JobWidth'(job) && is_mine_q &&
+                           !info_i.is_malformed && info_i.icrc_is_right && is_same_q);
+    assign seen_o[job]  = (is_judged && enters) ||
+                          (state_q == Look && !info_i.is_first && job_q == JobWidth'(job) && is_mine_q &&
+                           !info_i.is_malformed && info_i.icrc_is_right);
+  end
+
+  assign enters = table_done_i && state_q == Table && !facts_o.is_taken && table_verdict_i != VerdictForwarded &&
+                  table_verdict_i != VerdictEpoch && table_verdict_i != VerdictJobs;
+
+  // --- Idle: what is known of a later packet ---
+  always_comb begin
+    job_d = '0;
+    for (int unsigned job = 0; job < Jobs; job++) begin
+      if (matches[job]) job_d = JobWidth'(job);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == Idle) begin
+      job_q      <= job_d;
+      is_mine_q  <= |matches;
+      is_same_q  <= is_same[job_d[JobBits-1:0]];
+      is_found_q <= is_found[job_d[JobBits-1:0]];
+      place_q    <= place[job_d[JobBits-1:0]];
+      generation_q <= generation_i[job_d[JobBits-1:0]];
+    end
+  end
+
+  // --- Look ---
+  always_comb begin
+    is_right_header = (info_i.aggregation.flags & ~(FlagEndsTensor | FlagSummed)) == '0 &&
+                      info_i.aggregation.length_bytes > LengthMin && info_i.aggregation.length_bytes <= LengthMax &&
+                      info_i.aggregation.length_bytes[1:0] == '0;
+    unique case (info_i.aggregation.format)
+      FormatNone, FormatFp32, FormatInt32: begin
+        if ({info_i.aggregation.block, info_i.aggregation.mantissa} != '0) is_right_header = 1'b0;
+      end
+      FormatBfp: begin
+        if (!HasBfp || {info_i.aggregation.block, info_i.aggregation.mantissa} != {8'd16, 8'd7}) is_right_header = 1'b0;
+      end
+      default: is_right_header = 1'b0;
+    endcase
+  end
+
+  assign column            = place_q[8:7];
+  assign packet_of_message = place_q[6:0];
+  assign shape_here        = shape[job_q[JobBits-1:0]];
+
+  // The Job Table looks at the facts a cycle after it has named the job.
+  always_ff @(posedge clk_i) begin
+    facts_o          <= facts[table_job_i[JobBits-1:0]];
+    facts_o.is_bad   <= info_i.payload_bytes != 11'd1024 || info_i.aggregation.flags[1] ||
+                        info_i.reth_length != info_i.aggregation.length_bytes + 32'd20;
+    facts_o.is_taken <= 1'b0;
+    for (int unsigned job = 0; job < Jobs; job++) begin
+      if (matches[job] && is_recent_i[job] && table_job_i != JobWidth'(job)) facts_o.is_taken <= 1'b1;
+    end
+  end
+  assign table_valid_o = state_q == Table;
+
+  function automatic fold_e fold_of(logic [2:0] format, logic is_float);
+    if (format == FormatBfp[2:0]) return FoldBfp;
+    return format == FormatFp32[2:0] || (format == FormatNone[2:0] && is_float) ? FoldFp32 : FoldInt32;
+  endfunction
+
+  // What is asked of the processor.
+  always_comb begin
+    packet_d = packet_q;
+    if (state_q == Table) begin
+      packet_d.job     = table_job_i;
+      packet_d.generation = generation_i[table_job_i[JobBits-1:0]];
+      packet_d.place   = {info_i.aggregation.message[1:0], 7'd0};
+      packet_d.message = info_i.aggregation.message;
+      packet_d.words   = 9'(PacketWords - OwnWords);
+      packet_d.how     = fold_of(info_i.aggregation.format[2:0], is_float_i[table_job_i[JobBits-1:0]]);
+    end else begin
+      packet_d.job     = job_q;
+      packet_d.generation = generation_q;
+      packet_d.place   = place_q;
+      packet_d.message = message[job_q[JobBits-1:0]];
+      packet_d.words   = words_of(shape_here, packet_of_message);
+      packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]]);
+    end
+  end
+
+  // --- The states ---
+  assign judge_valid_o = state_q == Ask;
+  assign judge_o       = packet_q;
+
+  always_comb begin
+    state_d = state_q;
+    verdict = VerdictKept;
+    ends    = 1'b0;
+    unique case (state_q)
+      Idle: if (info_valid_i) state_d = Look;
+      Look: begin
+        ends = 1'b1;
+        if (info_i.is_malformed) begin
+          verdict = VerdictMalformed;
+        end else if (!info_i.is_first && !is_mine_q) begin
+          verdict = VerdictForwarded;
+        end else if (!info_i.icrc_is_right) begin
+          verdict = VerdictIcrc;
+        end else if (info_i.is_first && !is_right_header) begin
+          verdict = VerdictHeader;
+        end else if (info_i.is_first) begin
+          ends    = 1'b0;
+          state_d = Table;
+        end else if (!is_same_q) begin
+          verdict = VerdictSpoofed;
+        end else if (!is_found_q) begin
+          verdict = VerdictPsn;
+        end else if (!is_opcode_of(info_i.opcode, shape_here, packet_of_message) ||
+                     info_i.payload_bytes != {packet_d.words, 2'b00}) begin
+          verdict = VerdictShape;
+        end else begin
+          ends    = 1'b0;
+          state_d = Ask;
+        end
+      end
+      Table: begin
+        if (table_done_i) begin
+          verdict = table_verdict_i;
+          ends    = verdict != VerdictKept;
+          state_d = Ask;
+        end
+      end
+      Ask: begin
+        ends    = judge_done_i;
+        verdict = judge_verdict_i == VerdictAnswered && !repeat_ready_i ? VerdictRoom : judge_verdict_i;
+      end
+      Copy: if (!is_splitting) state_d = Idle;
+      default: state_d = Idle;
+    endcase
+    if (ends) state_d = folds || repeats ? Copy : Idle;
+  end
+
+  assign folds         = ends && state_q == Ask && (verdict == VerdictKept || verdict == VerdictFolded);
+  assign repeats       = ends && state_q == Ask && verdict == VerdictAnswered;
+  assign route_valid_o = ends;
+  assign verdict_o     = verdict;
+  always_comb begin
+    route_o = RouteDrop;
+    if (folds || repeats) route_o = RouteFold;
+    if (verdict == VerdictForwarded) route_o = RouteForward;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      state_q <= Idle;
+    end else begin
+      state_q <= state_d;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == Look || state_q == Table) packet_q <= packet_d;
+  end
+
+  // --- Copy ---
+  always_comb begin
+    meta.to         = to_i;
+    meta.is_known   = is_known_i;
+    meta.kind       = kind_of(info_i.opcode);
+    meta.has_tag    = info_i.has_tag;
+    meta.generation = packet_q.generation;
+    meta.message    = packet_q.message;
+  end
+
+  logic is_repeat_q;
+
+  frame_splitter #(
+    .HeaderAddressWidth(HeaderAddressWidth)
+  ) u_splitter (
+    .clk_i,
+    .rst_ni,
+    .start_i          (folds || repeats),
+    .place_i          (PlaceAddressWidth'({packet_q.job, packet_q.place})),
+    .is_repeat_i      (repeats),
+    .meta_i           (meta),
+    .words_i          (packet_q.words),
+    .is_busy_o        (is_splitting),
+    .has_begun_o      (has_begun),
+    .is_awaited_o,
+    .awaited_place_o,
+    .s_valid_i,
+    .s_beat_i,
+    .header_write_o,
+    .repeat_write_o,
+    .header_address_o,
+    .header_data_o,
+    .payload_write_o,
+    .payload_address_o,
+    .payload_data_o
+  );
+
+  // A frame that came again is told of once its header comes in step with those who read it.
+  assign repeat_beat_o  = header_address_o[3:0];
+  assign repeat_valid_o = has_begun && is_repeat_q;
+  assign repeat_o       = packet_q;
+
+  always_ff @(posedge clk_i) begin
+    if (ends) is_repeat_q <= repeats;
+  end
+
+endmodule

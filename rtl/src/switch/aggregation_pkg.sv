@@ -1,0 +1,113 @@
+// What the modules of the Aggregation Stage tell each other (docs/hardware/switch.md).
+package aggregation_pkg;
+
+  import switch_pkg::*;
+
+  localparam int unsigned JobWidth       = 4;                            // up to 16 jobs
+  localparam int unsigned Places         = Columns * MessagePacketsMax;  // of one job
+  localparam int unsigned PlaceWidth     = $clog2(Places);
+  localparam int unsigned HeaderBeats    = 16;  // kept of a frame: 14 at most, and what its builder must know (meta_t)
+  localparam int unsigned PayloadBeats   = 128;
+  localparam int unsigned PacketWords    = 256;  // 4 bytes each
+  localparam int unsigned OwnWords       = 5;    // of a Write First: the aggregation header
+  localparam logic [3:0]  MetaBeat       = 4'd15;
+  localparam logic [7:0]  FlagEndsTensor = 8'd1;
+  localparam logic [7:0]  FlagSummed     = 8'd2;
+
+  typedef enum logic [1:0] {FoldInt32, FoldFp32, FoldBfp} fold_e;
+
+  // What workers must agree on about a message.
+  typedef struct packed {
+    logic [15:0] words;   // the aggregation header's included
+    logic [2:0]  format;  // as in the aggregation header
+    logic        ends_tensor;
+  } shape_t;
+
+  // A packet of a message in its place. The generation is that of the job's epoch: what is queued may outlive one.
+  typedef struct packed {
+    logic [JobWidth-1:0]   job;
+    logic [7:0]            generation;
+    logic [PlaceWidth-1:0] place;
+    logic [31:0]           message;
+    logic [8:0]            words;  // of gradients
+    fold_e                 how;
+  } packet_t;
+
+  // Where a frame's gradients begin depends on this and on a VLAN tag.
+  typedef enum logic [1:0] {KindPlain, KindFirst, KindImmediate} kind_e;
+
+  // Beside a kept header.
+  typedef struct packed {
+    logic [3:0]  to;  // the port where the frame goes on
+    logic        is_known;
+    kind_e       kind;
+    logic        has_tag;
+    logic [7:0]  generation;
+    logic [31:0] message;
+  } meta_t;
+
+  // What a handler knows about a Write First from its own connection, for the job that the Job Table has found.
+  typedef struct packed {
+    logic     is_taken;     // another job's worker writes over this connection
+    logic     is_bad;       // lengths or flags
+    logic     has_other_rank;
+    logic     is_spoofed;
+    logic     is_next;      // the message to come; else `verdict` says what it is
+    verdict_e verdict;
+  } first_facts_t;
+
+  function automatic kind_e kind_of(logic [7:0] opcode);
+    unique case (opcode)
+      WriteFirst:         return KindFirst;
+      WriteLastImmediate: return KindImmediate;
+      default:            return KindPlain;
+    endcase
+  endfunction
+
+  // Headers are 66 bytes, 102 of a Write First, 70 with immediate data, and four more with a tag: full beats, and two
+  // bytes or six.
+  function automatic logic [3:0] header_beats(kind_e kind, logic has_tag);
+    unique case (kind)
+      KindFirst:     return 4'd12 + 4'(has_tag);
+      KindImmediate: return 4'd8 + 4'(has_tag);
+      default:       return 4'd8;
+    endcase
+  endfunction
+
+  function automatic logic header_ends_at_six(kind_e kind, logic has_tag);
+    return has_tag ^ (kind != KindPlain);
+  endfunction
+
+  function automatic shape_t shape_of(aggregation_header_t header);
+    return '{words: 16'(header.length_bytes >> 2) + 16'(OwnWords), format: header.format[2:0],
+             ends_tensor: header.flags[0]};
+  endfunction
+
+  function automatic logic [7:0] packets_of(shape_t shape);
+    return 8'((17'(shape.words) + 17'(PacketWords - 1)) >> 8);
+  endfunction
+
+  function automatic logic [6:0] last_of(shape_t shape);
+    return 7'((shape.words - 16'd1) >> 8);
+  endfunction
+
+  // Words of gradients in a packet of a message.
+  function automatic logic [8:0] words_of(shape_t shape, logic [6:0] packet);
+    if (packet == '0) return 9'(PacketWords - OwnWords);
+    if (packet == last_of(shape)) return 9'(8'(shape.words - 16'd1)) + 9'd1;
+    return 9'(PacketWords);
+  endfunction
+
+  function automatic logic is_opcode_of(logic [7:0] opcode, shape_t shape, logic [6:0] packet);
+    if (packet == '0) return opcode == WriteFirst;
+    if (packet == last_of(shape)) return opcode == WriteLast || opcode == WriteLastImmediate;
+    return opcode == WriteMiddle;
+  endfunction
+
+  // The oldest in a circle of 2^32 is behind by less than a half.
+  function automatic logic is_older(logic [31:0] a, logic [31:0] b);
+    logic [31:0] difference = a - b;
+    return difference[31];
+  endfunction
+
+endpackage

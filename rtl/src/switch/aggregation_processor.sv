@@ -1,0 +1,236 @@
+// Fig. 14: asks handlers in turn, counts who is in each place, and folds a place when all are: the payload buffers of
+// all ports are read in step, at a beat a cycle; the numbers go to their ranks' places, through the adder tree and into
+// the result buffer. One fold follows the other without a bubble.
+//
+// The gradients of the last port may still be on their way then: they come at a beat a cycle, so it is enough that
+// their first beat has come. A sum is told of when its first beat is there, and may be read at the same pace.
+module aggregation_processor
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned Ports = 8,
+  parameter int unsigned Jobs  = 1,
+  localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
+  localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats),
+  localparam int unsigned PortBits            = $clog2(Ports)
+) (
+  input  logic                                  clk_i,
+  input  logic                                  rst_ni,
+
+  input  logic                                  tick_i,
+  input  logic [31:0]                           age_limit_i,
+  output logic                                  aged_o,
+
+  // The Job Table.
+  input  logic [Jobs-1:0]                       clear_i,
+  output logic                                  cleared_o,
+  input  logic [Jobs-1:0][7:0]                  generation_i,
+  input  logic [Jobs-1:0][Ports-1:0]            ports_i,
+  input  logic [Jobs-1:0][Ports-1:0]            has_rank_i,
+  input  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_i,
+
+  // Handlers.
+  input  logic [Ports-1:0]                      valid_i,
+  input  packet_t [Ports-1:0]                   packet_i,
+  output logic [Ports-1:0]                      done_o,
+  output verdict_e                              verdict_o,
+  output logic [Ports-1:0]                      arrived_o,
+  input  logic [Ports-1:0]                      is_awaited_i,
+  input  logic [Ports-1:0][PlaceAddressWidth-1:0] awaited_place_i,
+
+  // Buffers: what is read of payloads comes two cycles later.
+  output logic                                  payload_read_o,
+  output logic [PayloadAddressWidth-1:0]        payload_address_o,
+  input  logic [Ports-1:0][63:0]                payload_data_i,
+  output logic                                  result_write_o,
+  output logic [PayloadAddressWidth-1:0]        result_address_o,
+  output logic [63:0]                           result_data_o,
+
+  // The Output Arbiter: a sum that is fresh; which sums are kept; the place that is being sent.
+  output logic                                  sum_valid_o,
+  output packet_t                               sum_o,
+  input  logic                                  sum_taken_i,
+  input  logic [PlaceAddressWidth-1:0]          tag_address_i,
+  output logic                                  tag_valid_o,
+  output logic [7:0]                            tag_generation_o,
+  output logic [31:0]                           tag_message_o,
+  input  logic                                  is_sending_i,
+  input  logic [PlaceAddressWidth-1:0]          sending_place_i
+);
+
+  localparam int unsigned ReadLatency = 2;
+  localparam int unsigned TreeLatency = 8 * $clog2(Ports);
+  localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
+  localparam int unsigned JobBits     = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam int unsigned SumsWidth   = $clog2(SumsMax + 1);
+
+  typedef struct packed {
+    logic                           is_valid;
+    logic                           is_first;
+    logic [JobBits-1:0]             job;
+    logic                           is_float;
+    logic [PayloadAddressWidth-1:0] address;
+  } beat_of_fold_t;
+
+  logic                         is_complete, queue_ready, head_valid;
+  packet_t                      completed, head, fold_q, made;
+  logic                         is_folding_q, starts, is_last, is_held;
+  logic [6:0]                   beat_q, last_beat;
+  logic [PlaceAddressWidth-1:0] head_place;
+  logic [SumsWidth-1:0]         sums_q, due_q;
+  logic                         made_ready, made_valid, is_begun, is_begun_ready;
+  beat_of_fold_t                reads, permutes, adds, writes;
+  logic [Ports-1:0][63:0]       of_rank, of_rank_q;
+
+  aggregation_status #(
+    .Ports(Ports),
+    .Jobs (Jobs)
+  ) u_status (
+    .clk_i,
+    .rst_ni,
+    .tick_i,
+    .age_limit_i,
+    .aged_o,
+    .clear_i,
+    .cleared_o,
+    .generation_i,
+    .ports_i,
+    .valid_i,
+    .packet_i,
+    .done_o,
+    .verdict_o,
+    .arrived_o,
+    .fold_valid_o    (is_complete),
+    .fold_ready_i    (queue_ready),
+    .fold_o          (completed),
+    .made_valid_i    (made_valid),
+    .made_ready_o    (made_ready),
+    .made_i          (made),
+    .sum_valid_o,
+    .sum_o,
+    .tag_address_i,
+    .tag_valid_o,
+    .tag_generation_o,
+    .tag_message_o
+  );
+
+  // --- Places that are complete, in their order ---
+  stream_queue #(
+    .Width($bits(packet_t)),
+    .Depth(8)
+  ) u_complete (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(is_complete),
+    .s_ready_o(queue_ready),
+    .s_data_i (completed),
+    .m_valid_o(head_valid),
+    .m_ready_i(starts),
+    .m_data_o (head)
+  );
+
+  // --- Reading ---
+  // A fold waits for the last frame's first words, for a sum of its place that is being sent, and where the Output
+  // Arbiter lags behind.
+  assign head_place = PlaceAddressWidth'({head.job, head.place});
+  always_comb begin
+    is_held = (is_sending_i && sending_place_i == head_place) || sums_q == SumsWidth'(SumsMax);
+    for (int unsigned port = 0; port < Ports; port++) begin
+      if (is_awaited_i[port] && awaited_place_i[port] == head_place) is_held = 1'b1;
+    end
+  end
+
+  assign last_beat  = 7'((fold_q.words - 9'd1) >> 1);
+  assign is_last    = is_folding_q && beat_q == last_beat;
+  assign starts     = head_valid && !is_held && (!is_folding_q || is_last);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_folding_q <= 1'b0;
+      sums_q       <= '0;
+    end else begin
+      is_folding_q <= starts || (is_folding_q && !is_last);
+      sums_q       <= sums_q + SumsWidth'(starts) - SumsWidth'(sum_taken_i);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    beat_q <= starts ? '0 : beat_q + 7'd1;
+    if (starts) fold_q <= head;
+  end
+
+  assign payload_read_o    = is_folding_q;
+  assign payload_address_o = {PlaceAddressWidth'({fold_q.job, fold_q.place}), beat_q};
+  assign reads             = '{is_valid: is_folding_q, is_first: beat_q == '0, job: fold_q.job[JobBits-1:0],
+                               is_float: fold_q.how == FoldFp32, address: payload_address_o};
+
+  // --- To their ranks' places ---
+  delay_line #(
+    .Width ($bits(beat_of_fold_t)),
+    .Cycles(ReadLatency)
+  ) u_reads (
+    .clk_i,
+    .data_i(reads),
+    .data_o(permutes)
+  );
+
+  always_comb begin
+    for (int unsigned rank = 0; rank < Ports; rank++) begin
+      of_rank[rank] = permutes.is_float ? {2{32'h8000_0000}} : '0;
+      if (has_rank_i[permutes.job][rank]) of_rank[rank] = payload_data_i[port_of_rank_i[permutes.job][rank]];
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    of_rank_q <= of_rank;
+    adds      <= permutes;
+  end
+
+  adder_tree #(
+    .Ranks(Ports),
+    .Lanes(2)
+  ) u_tree (
+    .clk_i,
+    .is_float_i(adds.is_float),
+    .numbers_i (of_rank_q),
+    .sum_o     (result_data_o)
+  );
+
+  delay_line #(
+    .Width ($bits(beat_of_fold_t)),
+    .Cycles(TreeLatency)
+  ) u_adds (
+    .clk_i,
+    .data_i(adds),
+    .data_o(writes)
+  );
+
+  assign result_write_o   = writes.is_valid;
+  assign result_address_o = writes.address;
+
+  // --- The sum is told of ---
+  stream_queue #(
+    .Width($bits(packet_t)),
+    .Depth(SumsMax)
+  ) u_begun (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(starts),
+    .s_ready_o(is_begun_ready),  // always: there are no more sums
+    .s_data_i (head),
+    .m_valid_o(is_begun),
+    .m_ready_i(made_valid && made_ready),
+    .m_data_o (made)
+  );
+
+  assign made_valid = is_begun && due_q != '0;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      due_q <= '0;
+    end else begin
+      due_q <= due_q + SumsWidth'(writes.is_valid && writes.is_first) - SumsWidth'(made_valid && made_ready);
+    end
+  end
+
+endmodule

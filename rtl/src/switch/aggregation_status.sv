@@ -1,0 +1,257 @@
+// The Aggregation Status Buffer, and its CHECK of Fig. 14: what is in each place, and what a packet comes to there. A
+// place gathers one message's packet at a time, known by the message's number, and knows which message's sum it keeps;
+// so what is late, doubled or from a former life never reaches a sum, and no column is ever cleared for the next
+// message. The law is RoceJob::contribute's.
+//
+// One question every two cycles: the buffer is read (A), the answer is given and the place written (B). Handlers are
+// asked in turn; the fold that has begun to fill its place goes first, the search for aged places last. The paper has a
+// Frame Status Buffer a port besides, which knows whether a frame has come, but not whether its sum has been made.
+module aggregation_status
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned Ports = 8,
+  parameter int unsigned Jobs  = 1,
+  localparam int unsigned AddressWidth = PlaceWidth + $clog2(Jobs)
+) (
+  input  logic                       clk_i,
+  input  logic                       rst_ni,
+
+  input  logic                       tick_i,        // 1024 cycles
+  input  logic [31:0]                age_limit_i,   // ticks
+  output logic                       aged_o,        // a place was released
+
+  // The Job Table.
+  input  logic [Jobs-1:0]            clear_i,
+  output logic                       cleared_o,
+  input  logic [Jobs-1:0][7:0]       generation_i,
+  input  logic [Jobs-1:0][Ports-1:0] ports_i,       // that fold
+
+  // Handlers.
+  input  logic [Ports-1:0]           valid_i,
+  input  packet_t [Ports-1:0]        packet_i,
+  output logic [Ports-1:0]           done_o,
+  output verdict_e                   verdict_o,
+  output logic [Ports-1:0]           arrived_o,     // with VerdictWaiting: who is here
+
+  // A place is complete: to be folded.
+  output logic                       fold_valid_o,
+  input  logic                       fold_ready_i,
+  output packet_t                    fold_o,
+
+  // Its sum comes into being.
+  input  logic                       made_valid_i,
+  output logic                       made_ready_o,
+  input  packet_t                    made_i,
+  output logic                       sum_valid_o,   // ... and may be sent, if its tag says so
+  output packet_t                    sum_o,
+
+  // Which sum a place keeps, a cycle after it is asked; none while it is being made.
+  input  logic [AddressWidth-1:0]    tag_address_i,
+  output logic                       tag_valid_o,
+  output logic [7:0]                 tag_generation_o,
+  output logic [31:0]                tag_message_o
+);
+
+  localparam int unsigned PortBits = $clog2(Ports);
+  localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
+
+  typedef enum logic [1:0] {AskJudge, AskMade, AskAge} ask_e;
+
+  typedef struct packed {
+    logic [Ports-1:0] arrived;   // all: it waits to be folded, or is
+    logic [31:0]      gathers;   // message
+    logic [31:0]      since;     // ticks
+    logic             has_sum;
+    logic [31:0]      sum_of;    // message
+  } place_t;
+
+  typedef struct packed {
+    logic        is_there;
+    logic [7:0]  generation;
+    logic [31:0] message;
+  } tag_t;
+
+  logic                    is_b_q, is_clearing_q, starts;
+  ask_e                    ask_q, ask_d;
+  packet_t                 packet_q, packet_d;
+  logic [PortBits-1:0]     turn, port_q;
+  logic                    any;
+  logic [AddressWidth-1:0] address_d, address_q, clear_q, clear_last_q, age_q;
+  place_t                  now, then_;
+  logic                    writes, is_current, is_old, completes;
+  logic [31:0]             ticks_q;
+  verdict_e                verdict;
+  tag_t                    tag;
+
+  // --- A: who asks? ---
+  round_robin #(
+    .Askers(Ports)
+  ) u_turns (
+    .asks_i (valid_i & ~done_o),
+    .last_i (port_q),
+    .any_o  (any),
+    .index_o(turn)
+  );
+
+  assign made_ready_o = !is_b_q && !is_clearing_q;
+  assign starts       = !is_b_q && !is_clearing_q;
+
+  always_comb begin
+    packet_d = packet_i[turn];
+    ask_d    = AskJudge;
+    if (made_valid_i) begin
+      packet_d = made_i;
+      ask_d    = AskMade;
+    end else if (!any || !fold_ready_i) begin
+      packet_d       = '0;
+      packet_d.job   = JobWidth'(age_q >> PlaceWidth);
+      packet_d.place = age_q[PlaceWidth-1:0];
+      ask_d          = AskAge;
+    end
+  end
+  assign address_d = AddressWidth'({packet_d.job, packet_d.place});
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_b_q  <= 1'b0;
+      port_q  <= '0;
+      age_q   <= '0;
+      ticks_q <= '0;
+    end else begin
+      is_b_q <= starts;
+      if (starts && ask_d == AskJudge) port_q <= turn;
+      if (starts && ask_d == AskAge) age_q <= age_q + 1'b1;
+      if (tick_i) ticks_q <= ticks_q + 32'd1;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    ask_q     <= ask_d;
+    packet_q  <= packet_d;
+    address_q <= address_d;
+  end
+
+  simple_dual_port_ram #(
+    .Width($bits(place_t)),
+    .Depth(Jobs * Places)
+  ) u_places (
+    .clk_i,
+    .write_i        (writes || is_clearing_q),
+    .write_address_i(is_clearing_q ? clear_q : address_q),
+    .write_data_i   (is_clearing_q ? '0 : then_),
+    .read_i         (starts),
+    .read_address_i (address_d),
+    .read_data_o    (now)
+  );
+
+  // --- B: the answer ---
+  assign is_current = packet_q.generation == generation_i[packet_q.job[JobBits-1:0]];
+  assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
+                      ticks_q - now.since > age_limit_i;
+
+  always_comb begin
+    verdict = VerdictKept;
+    if (!is_current) begin
+      verdict = VerdictEpoch;
+    end else if (now.has_sum && now.sum_of == packet_q.message) begin
+      verdict = VerdictAnswered;
+    end else if (now.has_sum && is_older(packet_q.message, now.sum_of)) begin
+      verdict = VerdictStale;
+    end else if (now.arrived != '0 && now.gathers != packet_q.message) begin
+      verdict = is_older(packet_q.message, now.gathers) ? VerdictStale : VerdictBusy;
+    end else if (now.arrived[port_q]) begin
+      verdict = VerdictWaiting;
+    end else if ((now.arrived | Ports'(1) << port_q) == ports_i[packet_q.job[JobBits-1:0]]) begin
+      verdict = VerdictFolded;
+    end
+  end
+
+  always_comb begin
+    then_     = now;
+    writes    = 1'b0;
+    completes = 1'b0;
+    unique case (ask_q)
+      AskJudge: begin
+        writes        = is_b_q && (verdict == VerdictKept || verdict == VerdictFolded);
+        completes     = is_b_q && verdict == VerdictFolded;
+        then_.arrived = now.arrived | Ports'(1) << port_q;
+        then_.gathers = packet_q.message;
+        if (now.arrived == '0) then_.since = ticks_q;
+        // What was kept here is about to be overwritten.
+        if (completes) then_.has_sum = 1'b0;
+      end
+      AskMade: begin
+        writes        = is_b_q && is_current;
+        then_.arrived = '0;
+        then_.has_sum = 1'b1;
+        then_.sum_of  = packet_q.message;
+      end
+      AskAge: begin
+        writes        = is_b_q && is_old;
+        then_.arrived = '0;
+      end
+      default: writes = 1'b0;
+    endcase
+  end
+
+  // Answers leave from registers, in the cycle in which the fold's queue has what was completed.
+  assign fold_valid_o = completes;
+  assign fold_o       = packet_q;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      done_o       <= '0;
+      aged_o       <= 1'b0;
+      sum_valid_o  <= 1'b0;
+    end else begin
+      done_o       <= is_b_q && ask_q == AskJudge ? Ports'(1) << port_q : '0;
+      aged_o       <= writes && ask_q == AskAge;
+      sum_valid_o  <= is_b_q && ask_q == AskMade;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    verdict_o <= verdict;
+    arrived_o <= now.arrived;
+    sum_o     <= packet_q;
+  end
+
+  // --- Which sum is there? ---
+  simple_dual_port_ram #(
+    .Width($bits(tag_t)),
+    .Depth(Jobs * Places)
+  ) u_tags (
+    .clk_i,
+    .write_i        (completes || (writes && ask_q == AskMade)),
+    .write_address_i(address_q),
+    .write_data_i   ({ask_q == AskMade, packet_q.generation, packet_q.message}),
+    .read_i         (1'b1),
+    .read_address_i (tag_address_i),
+    .read_data_o    (tag)
+  );
+  assign {tag_valid_o, tag_generation_o, tag_message_o} = tag;
+
+  // --- The places of a job are cleared when its epoch begins, and all at reset ---
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_clearing_q <= 1'b1;
+      clear_q       <= '0;
+      clear_last_q  <= '1;
+    end else if (|clear_i) begin
+      is_clearing_q <= 1'b1;
+      for (int unsigned job = 0; job < Jobs; job++) begin
+        if (clear_i[job]) begin
+          clear_q      <= AddressWidth'(job * Places);
+          clear_last_q <= AddressWidth'(job * Places + Places - 1);
+        end
+      end
+    end else if (is_clearing_q) begin
+      clear_q <= clear_q + 1'b1;
+      if (cleared_o) is_clearing_q <= 1'b0;
+    end
+  end
+
+  assign cleared_o = is_clearing_q && clear_q == clear_last_q;
+
+endmodule

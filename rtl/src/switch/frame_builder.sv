@@ -1,0 +1,196 @@
+// Puts a frame with a sum together: the kept header of one port, the sum as it is read from the result buffer, and the
+// ICRC on the way. A frame is sent at a beat a cycle into a FIFO that has room for it whole, so all ports may send the
+// same sum in step, whatever their outputs do.
+//
+// Steps are the Output Arbiter's. Headers are 8 or 9 full beats (12 or 13 of a Write First): those of one beat less
+// begin a step later, so that all meet the sum's first beat at the same step.
+module frame_builder
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned Depth = 512  // beats of the FIFO
+) (
+  input  logic        clk_i,
+  input  logic        rst_ni,
+
+  // The Output Arbiter.
+  input  logic        looks_i,        // the header buffer is asked for what lies beside the header
+  input  logic        checks_i,       // ... which is here, and this port is to send:
+  input  packet_t     packet_i,
+  input  logic        is_repeat_i,    // under the header of a frame that came again
+  input  logic        steps_i,
+  input  logic [7:0]  step_i,
+  output logic        has_room_o,     // for another whole frame
+  output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone
+
+  // Buffers: headers come a cycle later, the sum of step n where the header's partial beat is.
+  output logic [3:0]  header_beat_o,
+  input  logic [63:0] header_data_i,
+  input  logic [63:0] repeat_data_i,
+  input  logic [63:0] result_data_i,
+
+  output logic        m_valid_o,
+  input  logic        m_ready_i,
+  output beat_t       m_beat_o,
+  output logic [3:0]  m_to_o          // port
+);
+
+  localparam int unsigned FrameBeats = 144;  // at most, and those on their way into the FIFO
+
+  typedef struct packed {
+    logic [3:0]  to;
+    logic        last;
+    logic [2:0]  extra;
+    logic [63:0] data;
+  } word_t;
+
+  // --- What is to be sent ---
+  meta_t       meta, meta_q;
+  logic        is_active_q, is_repeat_q, is_mine, is_late, is_six, is_odd;
+  logic [3:0]  full_beats;
+  logic [7:0]  end_beat;
+  logic [63:0] header;
+
+  assign header     = is_repeat_q ? repeat_data_i : header_data_i;
+  assign meta       = header[$bits(meta_t)-1:0];
+  assign is_mine    = meta.is_known && meta.generation == packet_i.generation && meta.message == packet_i.message;
+  assign is_lost_o  = checks_i && !is_mine;
+  assign full_beats = header_beats(meta_q.kind, meta_q.has_tag);
+  assign is_six     = header_ends_at_six(meta_q.kind, meta_q.has_tag);
+  assign is_late    = !meta_q.has_tag || meta_q.kind == KindPlain;
+  assign is_odd     = packet_i.words[0];
+  assign end_beat   = 8'(full_beats) + 8'(packet_i.words >> 1) + 8'(is_odd && is_six);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_active_q <= 1'b0;
+    end else if (looks_i) begin
+      is_active_q <= 1'b0;
+    end else if (checks_i) begin
+      is_active_q <= is_mine;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (looks_i) is_repeat_q <= is_repeat_i;
+    if (checks_i) meta_q <= meta;
+  end
+
+  // --- Header and sum, joined ---
+  logic [7:0]  beat, beat_q, beat_end_q;
+  logic        valid_q;
+  logic [63:0] before_q, joined;
+
+  assign beat          = step_i - 8'(is_late);
+  assign header_beat_o = looks_i ? MetaBeat : beat[3:0];
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      valid_q <= 1'b0;
+    end else begin
+      valid_q <= steps_i && is_active_q && (step_i != '0 || !is_late) && beat <= end_beat;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    beat_q     <= beat;
+    beat_end_q <= end_beat;
+    before_q   <= result_data_i;
+  end
+
+  always_comb begin
+    if (is_six) begin
+      joined = {result_data_i[15:0], beat_q == 8'(full_beats) ? header[47:0] : before_q[63:16]};
+    end else begin
+      joined = {result_data_i[47:0], beat_q == 8'(full_beats) ? header[15:0] : before_q[63:48]};
+    end
+    if (beat_q < 8'(full_beats)) joined = header;
+  end
+
+  // --- With its ICRC ---
+  logic        in_valid_q, in_first_q, in_ends_q, in_at_six_q, out_valid_q, out_ends_q, out_at_six_q, spills_q;
+  logic [63:0] in_data_q, out_data_q;
+  logic [31:0] crc;
+  logic [15:0] spilt_q;
+  word_t       word, out;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      in_valid_q  <= 1'b0;
+      out_valid_q <= 1'b0;
+      spills_q    <= 1'b0;
+    end else begin
+      in_valid_q  <= valid_q;
+      out_valid_q <= in_valid_q;
+      spills_q    <= out_valid_q && out_ends_q && out_at_six_q;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    in_first_q   <= beat_q == '0;
+    in_ends_q    <= beat_q == beat_end_q;
+    in_at_six_q  <= is_six ^ is_odd;
+    in_data_q    <= joined;
+    out_ends_q   <= in_ends_q;
+    out_at_six_q <= in_at_six_q;
+    out_data_q   <= in_data_q;
+    spilt_q      <= crc[31:16];
+  end
+
+  icrc u_icrc (
+    .clk_i,
+    .rst_ni,
+    .valid_i      (in_valid_q),
+    .first_i      (in_first_q),
+    .has_tag_i    (meta_q.has_tag),
+    .data_i       (in_data_q),
+    .ends_i       (in_ends_q),
+    .ends_at_six_i(in_at_six_q),
+    .icrc_o       (crc),
+    .is_right_o   (is_right_unused)
+  );
+
+  logic is_right_unused;
+
+  // Behind six bytes the ICRC spills into a beat of its own.
+  always_comb begin
+    word = '{to: meta_q.to, last: 1'b0, extra: 3'd7, data: out_data_q};
+    if (spills_q) begin
+      word.last  = 1'b1;
+      word.extra = 3'd1;
+      word.data  = {48'd0, spilt_q};
+    end else if (out_ends_q && out_at_six_q) begin
+      word.data = {crc[15:0], out_data_q[47:0]};
+    end else if (out_ends_q) begin
+      word.last  = 1'b1;
+      word.extra = 3'd5;
+      word.data  = {16'd0, crc, out_data_q[15:0]};
+    end
+  end
+
+  // --- To the output ---
+  localparam int unsigned LevelWidth = $clog2(Depth + 2);
+
+  logic [LevelWidth-1:0] level;
+  logic                  is_room_unused;
+
+  stream_fifo #(
+    .Width($bits(word_t)),
+    .Depth(Depth)
+  ) u_frames (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(out_valid_q || spills_q),
+    .s_ready_o(is_room_unused),
+    .s_data_i (word),
+    .m_valid_o,
+    .m_ready_i,
+    .m_data_o (out),
+    .level_o  (level)
+  );
+
+  assign has_room_o = level <= LevelWidth'(Depth - FrameBeats);
+  assign m_beat_o   = '{error: 1'b0, last: out.last, extra: out.extra, data: out.data};
+  assign m_to_o     = out.to;
+
+endmodule

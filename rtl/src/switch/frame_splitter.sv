@@ -1,0 +1,110 @@
+// Writes a frame that is folded into its port's buffers as it streams by: the header as it lies, but marked as that of
+// a sum, and the gradients from their first byte on, so that those of all ports lie alike. Of a frame that came again
+// only the header is kept, in a place of its own.
+module frame_splitter
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned HeaderAddressWidth = 13,
+  localparam int unsigned PlaceAddressWidth = HeaderAddressWidth - $clog2(HeaderBeats)
+) (
+  input  logic                           clk_i,
+  input  logic                           rst_ni,
+
+  input  logic                           start_i,      // the next frame of the stream is this:
+  input  logic [PlaceAddressWidth-1:0]   place_i,
+  input  logic                           is_repeat_i,
+  input  meta_t                          meta_i,
+  input  logic [8:0]                     words_i,      // of gradients
+  output logic                           is_busy_o,
+  output logic                           has_begun_o,  // a cycle: the first beat is here
+  // The gradients of this place are on their way, and not a word of them is written yet.
+  output logic                           is_awaited_o,
+  output logic [PlaceAddressWidth-1:0]   awaited_place_o,
+
+  input  logic                           s_valid_i,
+  input  beat_t                          s_beat_i,
+
+  output logic                           header_write_o,
+  output logic                           repeat_write_o,
+  output logic [HeaderAddressWidth-1:0]  header_address_o,
+  output logic [63:0]                    header_data_o,
+  output logic                           payload_write_o,
+  output logic [PlaceAddressWidth+6:0]   payload_address_o,
+  output logic [63:0]                    payload_data_o
+);
+
+  localparam logic [7:0] BeatMax = 8'hff;
+
+  logic                         is_busy_q, is_repeat_q, is_waiting_q;
+  logic [PlaceAddressWidth-1:0] place_q;
+  meta_t                        meta_q;
+  logic [8:0]                   words_q;
+  logic [7:0]                   beat_q, payload_beat;
+  logic [63:0]                  before_q, marked;
+  logic [3:0]                   full_beats;
+  logic                         in_header, is_six;
+
+  assign is_busy_o       = is_busy_q;
+  assign is_awaited_o    = is_waiting_q || (start_i && !is_repeat_i);
+  assign awaited_place_o = is_waiting_q ? place_q : place_i;
+  assign has_begun_o     = is_busy_q && s_valid_i && beat_q == '0;
+  assign full_beats      = header_beats(meta_q.kind, meta_q.has_tag);
+  assign is_six          = header_ends_at_six(meta_q.kind, meta_q.has_tag);
+
+  // The marks (PROTOCOL.md): flow label 0x04e46 in bytes 15 to 17, the highest bit of immediate data, a flag of the
+  // aggregation header; a tag is four bytes.
+  always_comb begin
+    marked = s_beat_i.data;
+    if (!meta_q.has_tag) begin
+      if (beat_q == 8'd1) marked[59:56] = 4'h0;
+      if (beat_q == 8'd2) marked[15:0] = 16'h464e;
+      if (beat_q == 8'd8 && meta_q.kind == KindImmediate) marked[23] = 1'b1;
+      if (beat_q == 8'd10 && meta_q.kind == KindFirst) marked[47:40] = marked[47:40] | FlagSummed;
+    end else begin
+      if (beat_q == 8'd2) {marked[47:32], marked[27:24]} = {16'h464e, 4'h0};
+      if (beat_q == 8'd8 && meta_q.kind == KindImmediate) marked[55] = 1'b1;
+      if (beat_q == 8'd11 && meta_q.kind == KindFirst) marked[15:8] = marked[15:8] | FlagSummed;
+    end
+  end
+
+  // While it waits for the frame, what the builder must know is written behind the header's place.
+  assign in_header        = is_busy_q && s_valid_i && beat_q <= 8'(full_beats);
+  assign header_write_o   = start_i ? !is_repeat_i : in_header && !is_repeat_q;
+  assign repeat_write_o   = start_i ? is_repeat_i : in_header && is_repeat_q;
+  assign header_address_o = start_i ? {place_i, MetaBeat} : {place_q, beat_q[3:0]};
+  assign header_data_o    = start_i ? 64'(meta_i) : marked;
+
+  assign payload_beat      = beat_q - 8'(full_beats) - 8'd1;
+  assign payload_write_o   = is_busy_q && s_valid_i && !is_repeat_q && beat_q > 8'(full_beats) &&
+                             payload_beat <= 8'((words_q - 9'd1) >> 1);
+  assign payload_address_o = {place_q, payload_beat[6:0]};
+  assign payload_data_o    = is_six ? {s_beat_i.data[47:0], before_q[63:48]} : {s_beat_i.data[15:0], before_q[63:16]};
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_busy_q    <= 1'b0;
+      is_waiting_q <= 1'b0;
+    end else if (start_i) begin
+      is_busy_q    <= 1'b1;
+      is_waiting_q <= !is_repeat_i;
+    end else begin
+      if (s_valid_i && s_beat_i.last) is_busy_q <= 1'b0;
+      if (payload_write_o) is_waiting_q <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (start_i) begin
+      place_q     <= place_i;
+      is_repeat_q <= is_repeat_i;
+      meta_q      <= meta_i;
+      words_q     <= words_i;
+      beat_q      <= '0;
+    end else if (s_valid_i && beat_q != BeatMax) begin
+      beat_q <= beat_q + 8'd1;
+    end
+    if (s_valid_i) before_q <= s_beat_i.data;
+  end
+
+endmodule

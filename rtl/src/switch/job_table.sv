@@ -1,0 +1,312 @@
+// What the ports agree on: which jobs there are and in which epoch, who folds (the configuration as it was when the
+// epoch began), the port of each rank, and the message in each column. Frame Handlers ask at Write Firsts, one at a
+// time, in turn. The law is RoceDialect::on_first's and RoceJob::bind's and agree's.
+//
+//   Pick    the next handler that asks; or a job that nobody has sent for in a long while is forgotten
+//   Find    is the job here, and whose configuration is it?
+//   Begin   may it begin an epoch? All that was before is cleared then
+//   Clear   ... the Aggregation Status Buffer takes its time
+//   Facts   the handler looks at its connection for that job
+//   Judge   the answer
+module job_table
+  import switch_pkg::*;
+  import aggregation_pkg::*;
+#(
+  parameter int unsigned Ports         = 8,
+  parameter int unsigned Jobs          = 1,
+  parameter logic [31:0] HandoverTicks = 32'd195_313,     // of 1024 cycles: a second
+  parameter logic [31:0] IdleTicks     = 32'd23_437_500,  // two minutes
+  localparam int unsigned PortBits = $clog2(Ports)
+) (
+  input  logic                           clk_i,
+  input  logic                           rst_ni,
+
+  input  config_t                        config_i,
+  input  logic                           tick_i,
+
+  // Handlers.
+  input  logic [Ports-1:0]               valid_i,
+  input  frame_info_t [Ports-1:0]        info_i,
+  input  first_facts_t [Ports-1:0]       facts_i,
+  output logic [Ports-1:0]               done_o,
+  output logic [JobWidth-1:0]            job_o,
+  output verdict_e                       verdict_o,     // VerdictKept: its packet may be judged
+  output logic                           binds_o,
+  input  logic [Ports-1:0][Jobs-1:0]     seen_i,
+  output logic [Jobs-1:0]                is_recent_o,
+
+  // An epoch ends: connections are forgotten in this cycle, and all places of the job are to be cleared.
+  output logic [Jobs-1:0]                clear_o,
+  input  logic                           cleared_i,
+
+  input  logic                           folded_i,      // a packet
+  input  packet_t                        folded_packet_i,
+
+  // Of every job.
+  output logic [Jobs-1:0]                is_float_o,
+  output logic [Jobs-1:0][7:0]           generation_o,
+  output logic [Jobs-1:0][Ports-1:0]     ports_o,
+  output logic [Jobs-1:0][15:0]          number_o,
+  output logic [Jobs-1:0][15:0]          epoch_o,
+  output logic [Jobs-1:0][Ports-1:0]               has_rank_o,      // by rank: a worker has been heard
+  output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
+);
+
+  typedef enum logic [2:0] {Pick, Find, Begin, Clear, Facts, Judge} state_e;
+
+  typedef struct packed {
+    logic                is_used;
+    logic [31:0]         message;
+    shape_t              shape;
+    logic [PortBits-1:0] rank;    // that began it
+    logic [7:0]          folded;  // packets
+  } column_t;
+
+  typedef struct packed {
+    logic             is_float;
+    logic [Ports-1:0] ports;
+  } folding_t;
+
+  localparam int unsigned CountWidth = $clog2(Ports + 1);
+  localparam int unsigned JobBits    = Jobs > 1 ? $clog2(Jobs) : 1;
+
+  logic [Jobs-1:0]                         is_used_q;
+  logic [Jobs-1:0][15:0]                   number_q, epoch_q;
+  logic [Jobs-1:0][7:0]                    generation_q;
+  folding_t [Jobs-1:0]                     folding_q;
+  logic [Jobs-1:0][CountWidth-1:0]         workers_q;
+  logic [Jobs-1:0][Ports-1:0]              has_rank_q;
+  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_q;
+  column_t [Jobs-1:0][Columns-1:0]         columns_q;
+  logic [Jobs-1:0][31:0]                   silence_q;   // ticks
+
+  state_e                state_q, state_d;
+  logic [PortBits-1:0]   port_q, port_d;      // whose Write First is judged
+  logic [JobBits-1:0]    job_q;
+  logic                  is_here_q, has_room_q;
+  folding_t              folding_found_q;
+  aggregation_header_t   header;
+  logic [CountWidth-1:0] workers_found;
+  column_t               column;
+  logic                  asks, begins, refuses, is_newer, forgets, judges, agrees, is_wrong_rank;
+  logic [PortBits-1:0]   rank;
+  verdict_e              refusal, agreement;
+
+  assign is_float_o     = is_float();
+  assign generation_o   = generation_q;
+  assign number_o       = number_q;
+  assign epoch_o        = epoch_q;
+  assign has_rank_o     = has_rank_q;
+  assign port_of_rank_o = port_of_rank_q;
+  assign job_o          = JobWidth'(job_q);
+
+  function automatic logic [Jobs-1:0] is_float();
+    for (int unsigned job = 0; job < Jobs; job++) is_float[job] = folding_q[job].is_float;
+  endfunction
+  always_comb begin
+    for (int unsigned job = 0; job < Jobs; job++) ports_o[job] = folding_q[job].ports;
+  end
+
+  round_robin #(
+    .Askers(Ports)
+  ) u_turns (
+    .asks_i (valid_i),
+    .last_i (port_q),
+    .any_o  (asks),
+    .index_o(port_d)
+  );
+
+  assign header = info_i[port_q].aggregation;
+
+  // --- Find ---
+  always_ff @(posedge clk_i) begin
+    if (state_q == Find) begin
+      is_here_q  <= 1'b0;
+      has_room_q <= 1'b0;
+      job_q      <= '0;
+      for (int unsigned job = 0; job < Jobs; job++) begin
+        if (!is_used_q[job]) begin
+          has_room_q <= 1'b1;
+          job_q      <= JobBits'(job);
+        end
+      end
+      for (int unsigned job = 0; job < Jobs; job++) begin
+        if (is_used_q[job] && number_q[job] == header.job) begin
+          is_here_q <= 1'b1;
+          job_q     <= JobBits'(job);
+        end
+      end
+      folding_found_q <= '{is_float: config_i.is_float, ports: config_i.ports[Ports-1:0]};
+      for (int unsigned i = 0; i < ExceptionsMax; i++) begin
+        if (config_i.exceptions[i].is_used && config_i.exceptions[i].job == header.job) begin
+          folding_found_q <= '{is_float: config_i.exceptions[i].is_float, ports: config_i.exceptions[i].ports[Ports-1:0]};
+        end
+      end
+    end else if (state_q == Pick && forgets) begin
+      job_q <= silent_job;
+    end
+  end
+
+  // --- Begin ---
+  logic [15:0] ahead;
+
+  assign ahead    = header.epoch - epoch_q[job_q];
+  assign is_newer = !ahead[15] && ahead != '0;
+
+  always_comb begin
+    begins  = 1'b0;
+    refuses = 1'b0;
+    refusal = VerdictForwarded;
+    if (!is_here_q || is_newer) begin
+      begins = folding_found_q.ports[port_q] && (is_here_q || has_room_q);
+      refuses = !begins;
+      if (folding_found_q.ports[port_q]) refusal = VerdictJobs;
+    end else if (!folding_q[job_q].ports[port_q]) begin
+      refuses = 1'b1;
+    end else if (header.epoch != epoch_q[job_q]) begin
+      refuses = 1'b1;
+      refusal = VerdictEpoch;
+    end
+  end
+
+  always_comb begin
+    workers_found = '0;
+    for (int unsigned port = 0; port < Ports; port++) workers_found += CountWidth'(folding_found_q.ports[port]);
+  end
+
+  // --- Judge: the handler's own verdicts and what others say, in the software's order ---
+  assign rank          = header.rank[PortBits-1:0];
+  assign is_wrong_rank = header.rank >= 16'(workers_q[job_q]) ||
+                         (has_rank_q[job_q][rank] && port_of_rank_q[job_q][rank] != port_q) ||
+                         facts_i[port_q].has_other_rank;
+  assign column        = columns_q[job_q][header.message[1:0]];
+
+  always_comb begin
+    agreement = VerdictKept;
+    agrees    = 1'b0;
+    if (!facts_i[port_q].is_next) begin
+      agreement = facts_i[port_q].verdict;
+    end else if (column.is_used && column.message == header.message) begin
+      if (column.shape != shape_of(header)) agreement = VerdictMismatch;
+    end else if (column.is_used && is_older(header.message, column.message)) begin
+      agreement = VerdictStale;
+    end else if (column.is_used && column.folded < packets_of(column.shape)) begin
+      agreement = VerdictBusy;
+    end else begin
+      agrees = 1'b1;
+    end
+  end
+
+  assign judges = state_q == Judge;
+  always_comb begin
+    binds_o   = 1'b0;
+    verdict_o = refusal;
+    if (judges) begin
+      if (facts_i[port_q].is_taken) begin
+        verdict_o = VerdictSpoofed;
+      end else if (facts_i[port_q].is_bad) begin
+        verdict_o = VerdictHeader;
+      end else if (is_wrong_rank) begin
+        verdict_o = VerdictRank;
+      end else if (facts_i[port_q].is_spoofed) begin
+        verdict_o = VerdictSpoofed;
+      end else begin
+        binds_o   = 1'b1;
+        verdict_o = agreement;
+      end
+    end
+  end
+
+  always_comb begin
+    done_o         = '0;
+    done_o[port_q] = judges || (state_q == Begin && refuses);
+  end
+
+  // --- States ---
+  always_comb begin
+    state_d = state_q;
+    unique case (state_q)
+      Pick:    if (forgets) state_d = Clear; else if (asks) state_d = Find;
+      Find:    state_d = Begin;
+      Begin:   state_d = refuses ? Pick : begins ? Clear : Facts;
+      Clear:   if (cleared_i) state_d = is_forgetting_q ? Pick : Facts;
+      Facts:   state_d = Judge;
+      Judge:   state_d = Pick;
+      default: state_d = Pick;
+    endcase
+  end
+
+  // --- Jobs that are silent ---
+  logic [JobBits-1:0] silent_job;
+  logic               is_forgetting_q;
+
+  always_comb begin
+    forgets    = 1'b0;
+    silent_job = '0;
+    for (int unsigned job = 0; job < Jobs; job++) begin
+      is_recent_o[job] = silence_q[job] < HandoverTicks;
+      if (is_used_q[job] && silence_q[job] >= IdleTicks) begin
+        forgets    = 1'b1;
+        silent_job = JobBits'(job);
+      end
+    end
+  end
+
+  always_comb begin
+    clear_o = '0;
+    if (state_q == Begin && begins) clear_o[job_q] = 1'b1;
+    if (state_q == Pick && forgets) clear_o[silent_job] = 1'b1;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      state_q         <= Pick;
+      port_q          <= '0;
+      is_used_q       <= '0;
+      generation_q    <= '0;
+      is_forgetting_q <= 1'b0;
+      has_rank_q      <= '0;
+      silence_q       <= '0;
+      columns_q       <= '0;
+    end else begin
+      state_q <= state_d;
+      if (state_q == Pick) begin
+        if (asks) port_q <= port_d;
+        is_forgetting_q <= forgets;
+      end
+      for (int unsigned job = 0; job < Jobs; job++) begin
+        if (tick_i && silence_q[job] != '1) silence_q[job] <= silence_q[job] + 32'd1;
+        for (int unsigned port = 0; port < Ports; port++) if (seen_i[port][job]) silence_q[job] <= '0;
+        if (clear_o[job]) begin
+          is_used_q[job]    <= !forgets || state_q != Pick;
+          generation_q[job] <= generation_q[job] + 8'd1;
+          silence_q[job]    <= '0;
+          has_rank_q[job]   <= '0;
+          columns_q[job]    <= '0;
+        end
+      end
+      if (folded_i) begin
+        columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded <=
+            columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded + 8'd1;
+      end
+      if (judges && binds_o) begin
+        has_rank_q[job_q][rank] <= 1'b1;
+        if (agrees) begin
+          columns_q[job_q][header.message[1:0]] <=
+              '{is_used: 1'b1, message: header.message, shape: shape_of(header), rank: rank, folded: '0};
+        end
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == Begin && begins) begin
+      number_q[job_q]  <= header.job;
+      epoch_q[job_q]   <= header.epoch;
+      folding_q[job_q] <= folding_found_q;
+      workers_q[job_q] <= workers_found;
+    end
+    if (judges && binds_o) port_of_rank_q[job_q][rank] <= port_q;
+  end
+
+endmodule
