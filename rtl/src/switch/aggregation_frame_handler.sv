@@ -56,7 +56,7 @@ module aggregation_frame_handler
   output logic                          header_write_o,
   output logic [HeaderAddressWidth-1:0] header_address_o,
   output logic                          repeat_write_o,
-  output logic [3:0]                    repeat_beat_o,
+  output logic [RepeatBits+3:0]         repeat_address_o,
   output logic [63:0]                   header_data_o,
   output logic                          payload_write_o,
   output logic [PlaceAddressWidth+6:0]  payload_address_o,
@@ -67,6 +67,7 @@ module aggregation_frame_handler
   // Frames that came again, and whose sum is kept.
   output logic                          repeat_valid_o,  // its header begins to come
   input  logic                          repeat_ready_i,
+  input  logic [RepeatBits-1:0]         repeat_slot_i,
   output packet_t                       repeat_o
 );
 
@@ -75,10 +76,10 @@ module aggregation_frame_handler
 
   typedef enum logic [2:0] {Idle, Look, Table, Ask, Copy} state_e;
 
-  state_e                    state_q, state_d;
+  state_e                    state_q, state_d, next;
   packet_t                   packet_q, packet_d;
   logic [6:0]                packet_of_message;
-  logic [Jobs-1:0]           matches, is_same, is_found, is_ahead;
+  logic [Jobs-1:0]           is_mine, is_same, is_found, is_ahead;
   logic [Jobs-1:0][8:0]      place;
   first_facts_t [Jobs-1:0]   facts;
   logic [Jobs-1:0][31:0]     message;
@@ -105,12 +106,12 @@ module aggregation_frame_handler
       .rst_ni,
       .info_i,
       .clear_i     (clear_i[job]),
-      .unbind_i    (enters && !is_judged && matches[job]),
+      .unbind_i    (enters && !is_judged && is_mine[job]),
       .bind_i      (is_judged && table_binds_i),
       .open_i      (is_judged && table_verdict_i == VerdictKept && facts[job].is_next),
       .reopen_i    (is_judged && table_verdict_i == VerdictKept && !facts[job].is_next),
       .connection_o(connections_o[job]),
-      .matches_o   (matches[job]),
+      .matches_o   (is_mine[job]),
       .is_same_o   (is_same[job]),
       .facts_o     (facts[job]),
       .is_found_o  (is_found[job]),
@@ -137,14 +138,14 @@ module aggregation_frame_handler
   always_comb begin
     job_d = '0;
     for (int unsigned job = 0; job < Jobs; job++) begin
-      if (matches[job]) job_d = JobWidth'(job);
+      if (is_mine[job]) job_d = JobWidth'(job);
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (state_q == Idle) begin
       job_q      <= job_d;
-      is_mine_q  <= |matches;
+      is_mine_q  <= |is_mine;
       is_same_q  <= is_same[job_d[JobBits-1:0]];
       is_found_q <= is_found[job_d[JobBits-1:0]];
       place_q    <= place[job_d[JobBits-1:0]];
@@ -179,7 +180,7 @@ module aggregation_frame_handler
                         info_i.reth_length != info_i.aggregation.length_bytes + 32'd20;
     facts_o.is_taken <= 1'b0;
     for (int unsigned job = 0; job < Jobs; job++) begin
-      if (matches[job] && is_recent_i[job] && table_job_i != JobWidth'(job)) facts_o.is_taken <= 1'b1;
+      if (is_mine[job] && is_recent_i[job] && table_job_i != JobWidth'(job)) facts_o.is_taken <= 1'b1;
     end
   end
   assign table_valid_o = state_q == Table;
@@ -214,11 +215,11 @@ module aggregation_frame_handler
   assign judge_o       = packet_q;
 
   always_comb begin
-    state_d = state_q;
+    next    = state_q;
     verdict = VerdictKept;
     ends    = 1'b0;
     unique case (state_q)
-      Idle: if (info_valid_i) state_d = Look;
+      Idle: if (info_valid_i) next = Look;
       Look: begin
         ends = 1'b1;
         if (info_i.is_malformed) begin
@@ -231,7 +232,7 @@ module aggregation_frame_handler
           verdict = VerdictHeader;
         end else if (info_i.is_first) begin
           ends    = 1'b0;
-          state_d = Table;
+          next = Table;
         end else if (!is_same_q) begin
           verdict = VerdictSpoofed;
         end else if (!is_found_q) begin
@@ -241,28 +242,28 @@ module aggregation_frame_handler
           verdict = VerdictShape;
         end else begin
           ends    = 1'b0;
-          state_d = Ask;
+          next = Ask;
         end
       end
       Table: begin
         if (table_done_i) begin
           verdict = table_verdict_i;
           ends    = verdict != VerdictKept;
-          state_d = Ask;
+          next = Ask;
         end
       end
       Ask: begin
         ends    = judge_done_i;
         verdict = judge_verdict_i == VerdictAnswered && !repeat_ready_i ? VerdictRoom : judge_verdict_i;
       end
-      Copy: if (!is_splitting) state_d = Idle;
-      default: state_d = Idle;
+      Copy: if (!is_splitting) next = Idle;
+      default: next = Idle;
     endcase
-    if (ends) state_d = folds || repeats ? Copy : Idle;
   end
 
   assign folds         = ends && state_q == Ask && (verdict == VerdictKept || verdict == VerdictFolded);
   assign repeats       = ends && state_q == Ask && verdict == VerdictAnswered;
+  assign state_d       = !ends ? next : folds || repeats ? Copy : Idle;
   assign route_valid_o = ends;
   assign verdict_o     = verdict;
   always_comb begin
@@ -303,6 +304,7 @@ module aggregation_frame_handler
     .start_i          (folds || repeats),
     .place_i          (PlaceAddressWidth'({packet_q.job, packet_q.place})),
     .is_repeat_i      (repeats),
+    .slot_i           (repeat_slot_i),
     .meta_i           (meta),
     .words_i          (packet_q.words),
     .is_busy_o        (is_splitting),
@@ -313,6 +315,7 @@ module aggregation_frame_handler
     .s_beat_i,
     .header_write_o,
     .repeat_write_o,
+    .repeat_address_o,
     .header_address_o,
     .header_data_o,
     .payload_write_o,
@@ -321,7 +324,6 @@ module aggregation_frame_handler
   );
 
   // A frame that came again is told of once its header comes in step with those who read it.
-  assign repeat_beat_o  = header_address_o[3:0];
   assign repeat_valid_o = has_begun && is_repeat_q;
   assign repeat_o       = packet_q;
 

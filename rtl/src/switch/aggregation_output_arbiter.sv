@@ -13,11 +13,9 @@ module aggregation_output_arbiter
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,
   parameter int unsigned SumsMax    = 8,
-  parameter int unsigned RepeatsMax = 16,  // of a port
   parameter int unsigned LaterMax   = 16,
   localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
-  localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats),
-  localparam int unsigned RepeatBits          = $clog2(RepeatsMax)
+  localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats)
 ) (
   input  logic                            clk_i,
   input  logic                            rst_ni,
@@ -60,7 +58,6 @@ module aggregation_output_arbiter
 
   localparam int unsigned PortBits = $clog2(Ports);
   localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
-  localparam int unsigned OtherBits = $clog2(2 * Ports);
   localparam logic [7:0] Tail = 8'd2;  // steps in which the last beats are joined
 
   typedef enum logic [1:0] {Check, Look, Match, TxOut} state_e;
@@ -71,13 +68,15 @@ module aggregation_output_arbiter
   packet_t                         packet_q, packet_d, sum;
   logic [Ports-1:0]                targets_q, targets_d;
   logic [7:0]                      step_q, joint, result_beat, last_step;
-  logic                            sum_valid, any_other, was_fresh_q, takes_fresh, chooses, ends, matches;
+  logic                            sum_valid, any_other, was_fresh_q, takes_fresh, chooses, ends, is_kept;
   logic                            sum_ready_unused;
-  logic [OtherBits-1:0]            other, other_q;
+  logic [2*Ports-1:0]              other;       // one bit
+  logic [Ports-1:0]                other_port;  // one bit
   logic [PortBits-1:0]             port, port_q;
   logic [Ports-1:0]                repeat_valid, later_valid, later_ready, repeat_pop, later_pop, later_push;
   packet_t [Ports-1:0]             repeats, laters;
   logic [Ports-1:0]                folding;
+  logic [Ports-1:0][RepeatBits-1:0] slots;
 
   // --- Lists ---
   stream_queue #(
@@ -138,29 +137,29 @@ module aggregation_output_arbiter
     assign slots[p]         = slot_read_q;
   end
 
-  logic [Ports-1:0][RepeatBits-1:0] slots;
-
   // --- Check: whose turn is it? ---
   round_robin #(
-    .Askers(2 * Ports)
+    .Requests(2 * Ports)
   ) u_others (
-    .asks_i ({later_valid & has_room_i, repeat_valid & has_room_i}),
-    .last_i (other_q),
-    .any_o  (any_other),
-    .index_o(other)
+    .clk_i,
+    .rst_ni,
+    .request_i({later_valid & has_room_i, repeat_valid & has_room_i}),
+    .take_i   (chooses && !takes_fresh),
+    .grant_o  (other)
   );
+  assign any_other = |other;
+  assign other_port = other[2*Ports-1:Ports] | other[Ports-1:0];
 
   assign folding     = ports_i[sum.job[JobBits-1:0]];
   assign takes_fresh = sum_valid && !(any_other && was_fresh_q);
   assign chooses     = state_q == Check && (sum_valid || any_other);
   assign sum_taken_o = chooses && takes_fresh;
-  assign port        = PortBits'(32'(other) >= Ports ? 32'(other) - Ports : 32'(other));
+  assign port        = PortBits'(index_of(32'(other_port)));
 
   always_comb begin
-    targets_d       = '0;
-    targets_d[port] = 1'b1;
-    from_d          = 32'(other) >= Ports ? Later : Repeat;
-    packet_d        = from_d == Later ? laters[port] : repeats[port];
+    targets_d = other_port;
+    from_d    = |other[2*Ports-1:Ports] ? Later : Repeat;
+    packet_d  = from_d == Later ? laters[port] : repeats[port];
     if (takes_fresh) begin
       targets_d = folding;
       from_d    = Fresh;
@@ -180,10 +179,8 @@ module aggregation_output_arbiter
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       was_fresh_q <= 1'b0;
-      other_q     <= '0;
     end else if (chooses) begin
       was_fresh_q <= takes_fresh;
-      if (!takes_fresh) other_q <= other;
     end
   end
 
@@ -192,10 +189,10 @@ module aggregation_output_arbiter
   assign sending_place_o = tag_address_o;
   assign is_sending_o    = state_q != Check;
   assign looks_o         = state_q == Look;
-  assign matches         = tag_valid_i && tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
-  assign checks_o        = state_q == Match && matches ? targets_q & has_room_i : '0;
-  assign later_push      = state_q == Match && matches ? targets_q & ~has_room_i & later_ready : '0;
-  assign is_lost_o       = state_q == Match && matches ? targets_q & ~has_room_i & ~later_ready : '0;
+  assign is_kept         = tag_valid_i && tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
+  assign checks_o        = state_q == Match && is_kept ? targets_q & has_room_i : '0;
+  assign later_push      = state_q == Match && is_kept ? targets_q & ~has_room_i & later_ready : '0;
+  assign is_lost_o       = state_q == Match && is_kept ? targets_q & ~has_room_i & ~later_ready : '0;
   assign packet_o        = packet_q;
   assign is_repeat_o     = from_q == Repeat;
   assign slot_o          = slots[port_q];
@@ -208,7 +205,7 @@ module aggregation_output_arbiter
   assign step_o        = step_q;
   assign result_read_o = steps_o;
   assign result_address_o = {tag_address_o, result_beat[6:0]};
-  assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && !matches);
+  assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && !is_kept);
 
   always_comb begin
     repeat_pop = '0;

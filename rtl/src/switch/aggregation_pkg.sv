@@ -8,6 +8,8 @@ package aggregation_pkg;
   localparam int unsigned PlaceWidth     = $clog2(Places);
   localparam int unsigned HeaderBeats    = 16;  // kept of a frame: 14 at most, and what its builder must know (meta_t)
   localparam int unsigned PayloadBeats   = 128;
+  localparam int unsigned RepeatsMax     = 16;  // frames of a port that came again and wait for their sum
+  localparam int unsigned RepeatBits     = $clog2(RepeatsMax);
   localparam int unsigned PacketWords    = 256;  // 4 bytes each
   localparam int unsigned OwnWords       = 5;    // of a Write First: the aggregation header
   localparam logic [3:0]  MetaBeat       = 4'd15;
@@ -102,6 +104,12 @@ package aggregation_pkg;
     if (packet == '0) return opcode == WriteFirst;
     if (packet == last_of(shape)) return opcode == WriteLast || opcode == WriteLastImmediate;
     return opcode == WriteMiddle;
+  endfunction
+
+  // Which bit is set, of one.
+  function automatic logic [4:0] index_of(logic [31:0] bits);
+    index_of = '0;
+    for (int unsigned i = 0; i < 32; i++) if (bits[i]) index_of |= 5'(i);
   endfunction
 
   // The oldest in a circle of 2^32 is behind by less than a half.

@@ -75,8 +75,7 @@ module aggregation_status
   logic                    is_b_q, is_clearing_q, starts;
   ask_e                    ask_q, ask_d;
   packet_t                 packet_q, packet_d;
-  logic [PortBits-1:0]     turn, port_q;
-  logic                    any;
+  logic [Ports-1:0]        turn, port_q;  // one bit
   logic [AddressWidth-1:0] address_d, address_q, clear_q, clear_last_q, age_q;
   place_t                  now, then_;
   logic                    writes, is_current, is_old, completes;
@@ -86,24 +85,25 @@ module aggregation_status
 
   // --- A: who asks? ---
   round_robin #(
-    .Askers(Ports)
+    .Requests(Ports)
   ) u_turns (
-    .asks_i (valid_i & ~done_o),
-    .last_i (port_q),
-    .any_o  (any),
-    .index_o(turn)
+    .clk_i,
+    .rst_ni,
+    .request_i(valid_i & ~done_o),
+    .take_i   (starts && ask_d == AskJudge),
+    .grant_o  (turn)
   );
 
   assign made_ready_o = !is_b_q && !is_clearing_q;
   assign starts       = !is_b_q && !is_clearing_q;
 
   always_comb begin
-    packet_d = packet_i[turn];
+    packet_d = packet_i[PortBits'(index_of(32'(turn)))];
     ask_d    = AskJudge;
     if (made_valid_i) begin
       packet_d = made_i;
       ask_d    = AskMade;
-    end else if (!any || !fold_ready_i) begin
+    end else if (turn == '0 || !fold_ready_i) begin
       packet_d       = '0;
       packet_d.job   = JobWidth'(age_q >> PlaceWidth);
       packet_d.place = age_q[PlaceWidth-1:0];
@@ -115,12 +115,10 @@ module aggregation_status
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_b_q  <= 1'b0;
-      port_q  <= '0;
       age_q   <= '0;
       ticks_q <= '0;
     end else begin
       is_b_q <= starts;
-      if (starts && ask_d == AskJudge) port_q <= turn;
       if (starts && ask_d == AskAge) age_q <= age_q + 1'b1;
       if (tick_i) ticks_q <= ticks_q + 32'd1;
     end
@@ -128,6 +126,7 @@ module aggregation_status
 
   always_ff @(posedge clk_i) begin
     ask_q     <= ask_d;
+    port_q    <= turn;
     packet_q  <= packet_d;
     address_q <= address_d;
   end
@@ -160,9 +159,9 @@ module aggregation_status
       verdict = VerdictStale;
     end else if (now.arrived != '0 && now.gathers != packet_q.message) begin
       verdict = is_older(packet_q.message, now.gathers) ? VerdictStale : VerdictBusy;
-    end else if (now.arrived[port_q]) begin
+    end else if (|(now.arrived & port_q)) begin
       verdict = VerdictWaiting;
-    end else if ((now.arrived | Ports'(1) << port_q) == ports_i[packet_q.job[JobBits-1:0]]) begin
+    end else if ((now.arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]]) begin
       verdict = VerdictFolded;
     end
   end
@@ -175,7 +174,7 @@ module aggregation_status
       AskJudge: begin
         writes        = is_b_q && (verdict == VerdictKept || verdict == VerdictFolded);
         completes     = is_b_q && verdict == VerdictFolded;
-        then_.arrived = now.arrived | Ports'(1) << port_q;
+        then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
         // What was kept here is about to be overwritten.
@@ -205,7 +204,7 @@ module aggregation_status
       aged_o       <= 1'b0;
       sum_valid_o  <= 1'b0;
     end else begin
-      done_o       <= is_b_q && ask_q == AskJudge ? Ports'(1) << port_q : '0;
+      done_o       <= is_b_q && ask_q == AskJudge ? port_q : '0;
       aged_o       <= writes && ask_q == AskAge;
       sum_valid_o  <= is_b_q && ask_q == AskMade;
     end

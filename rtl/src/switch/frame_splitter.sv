@@ -14,6 +14,7 @@ module frame_splitter
   input  logic                           start_i,      // the next frame of the stream is this:
   input  logic [PlaceAddressWidth-1:0]   place_i,
   input  logic                           is_repeat_i,
+  input  logic [RepeatBits-1:0]          slot_i,       // ... for its header
   input  meta_t                          meta_i,
   input  logic [8:0]                     words_i,      // of gradients
   output logic                           is_busy_o,
@@ -27,6 +28,7 @@ module frame_splitter
 
   output logic                           header_write_o,
   output logic                           repeat_write_o,
+  output logic [RepeatBits+3:0]          repeat_address_o,
   output logic [HeaderAddressWidth-1:0]  header_address_o,
   output logic [63:0]                    header_data_o,
   output logic                           payload_write_o,
@@ -38,6 +40,7 @@ module frame_splitter
 
   logic                         is_busy_q, is_repeat_q, is_waiting_q;
   logic [PlaceAddressWidth-1:0] place_q;
+  logic [RepeatBits-1:0]        slot_q;
   meta_t                        meta_q;
   logic [8:0]                   words_q;
   logic [7:0]                   beat_q, payload_beat;
@@ -73,6 +76,7 @@ module frame_splitter
   assign header_write_o   = start_i ? !is_repeat_i : in_header && !is_repeat_q;
   assign repeat_write_o   = start_i ? is_repeat_i : in_header && is_repeat_q;
   assign header_address_o = start_i ? {place_i, MetaBeat} : {place_q, beat_q[3:0]};
+  assign repeat_address_o = start_i ? {slot_i, MetaBeat} : {slot_q, beat_q[3:0]};
   assign header_data_o    = start_i ? 64'(meta_i) : marked;
 
   assign payload_beat      = beat_q - 8'(full_beats) - 8'd1;
@@ -97,6 +101,7 @@ module frame_splitter
   always_ff @(posedge clk_i) begin
     if (start_i) begin
       place_q     <= place_i;
+      slot_q      <= slot_i;
       is_repeat_q <= is_repeat_i;
       meta_q      <= meta_i;
       words_q     <= words_i;

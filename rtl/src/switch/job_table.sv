@@ -81,7 +81,8 @@ module job_table
   logic [Jobs-1:0][31:0]                   silence_q;   // ticks
 
   state_e                state_q, state_d;
-  logic [PortBits-1:0]   port_q, port_d;      // whose Write First is judged
+  logic [Ports-1:0]      turn;
+  logic [PortBits-1:0]   port_q;              // whose Write First is judged
   logic [JobBits-1:0]    job_q;
   logic                  is_here_q, has_room_q;
   folding_t              folding_found_q;
@@ -108,13 +109,15 @@ module job_table
   end
 
   round_robin #(
-    .Askers(Ports)
+    .Requests(Ports)
   ) u_turns (
-    .asks_i (valid_i),
-    .last_i (port_q),
-    .any_o  (asks),
-    .index_o(port_d)
+    .clk_i,
+    .rst_ni,
+    .request_i(valid_i),
+    .take_i   (state_q == Pick),
+    .grant_o  (turn)
   );
+  assign asks = |turn;
 
   assign header = info_i[port_q].aggregation;
 
@@ -271,7 +274,7 @@ module job_table
     end else begin
       state_q <= state_d;
       if (state_q == Pick) begin
-        if (asks) port_q <= port_d;
+        if (asks) port_q <= PortBits'(index_of(32'(turn)));
         is_forgetting_q <= forgets;
       end
       for (int unsigned job = 0; job < Jobs; job++) begin

@@ -1,0 +1,232 @@
+"""The Aggregation Stage with all its ports driven at once: frames in, as the Frame Analyzers would offer them, sums out.
+
+What a Frame Analyzer finds in a frame is found here by struct and zlib alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cocotb.triggers import RisingEdge
+
+from benches import number
+from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
+
+VERDICTS = (
+    "forwarded kept folded answered waiting malformed icrc header epoch rank spoofed order mismatch psn shape block "
+    "busy stale jobs room"
+).split()
+FORWARD, FOLD, DROP = range(3)
+MAGIC_AND_VERSION = (0x4E46, 1)
+BEAT = 8
+
+
+def packed(fields: list[tuple[int, int]]) -> int:
+    """A packed struct of (value, bits), the first the highest."""
+    whole = 0
+    for value, bits in fields:
+        assert 0 <= value < 1 << bits
+        whole = whole << bits | value
+    return whole
+
+
+@dataclass
+class Info:
+    """What matters of a frame before it is judged."""
+
+    frame: bytes
+    tag: int = 0  # bytes
+    opcode: int = -1
+    queue_pair: int = 0
+    to: int = 0
+    may_fold: bool = True
+    fields: list[tuple[int, int]] = field(default_factory=list)
+
+
+def analyze(frame: bytes) -> Info:
+    """`frame_info_t` of a frame; may_fold is false where not even a handler is asked."""
+    tag = 4 if frame[12:14] == b"\x81\x00" else 0
+    info = Info(frame, tag)
+    packet = frame[ETHERNET + tag :]
+    if frame[12 + tag : 14 + tag] != b"\x89\x15" or len(packet) < GRH_BYTES + TRANSPORT + 4:
+        info.may_fold = False
+        return info
+    length = struct.unpack("!H", packet[4:6])[0]
+    transport = packet[GRH_BYTES:]
+    info.opcode = transport[0]
+    info.queue_pair = int.from_bytes(transport[5:8], "big")
+    info.to = int.from_bytes(frame[:6], "big")
+    extension = {FIRST: RETH, LAST_IMMEDIATE: 4}.get(info.opcode, 0)
+    size = GRH_BYTES + length
+    pad = transport[1] >> 4 & 3
+    payload_bytes = length - TRANSPORT - extension - pad - 4
+    is_malformed = (
+        packet[0] >> 4 != 6 or packet[6] != 0x1B or size > len(frame) - ETHERNET - tag or payload_bytes < 0
+        or transport[1] & 15 != 0 or -payload_bytes % 4 != pad
+    )  # fmt: skip
+    packet += bytes(RETH + 20)  # what is read beyond a short frame means nothing
+    header = packet[GRH_BYTES + TRANSPORT + RETH :][:20]
+    magic, version, flags, job, epoch, rank, block, mantissa, message, total = struct.unpack("!HBBHHHBBII", header)
+    is_first = info.opcode == FIRST
+    if is_first and (magic, version >> 4) != MAGIC_AND_VERSION:
+        info.may_fold = False
+    right = packet[size - 4 : size] == icrc(packet[: size - 4])
+    reth_length = struct.unpack("!I", packet[GRH_BYTES + TRANSPORT + 12 :][:4])[0]
+    info.fields = [
+        (info.to, 48), (int.from_bytes(frame[6:12], "big"), 48),
+        (int.from_bytes(packet[8:40], "little"), 256), (int(tag > 0), 1), (info.opcode, 8),
+        (info.queue_pair, 24), (int.from_bytes(transport[9:12], "big"), 24), (reth_length, 32),
+        (total, 32), (message, 32), (mantissa, 8), (block, 8), (rank, 16), (epoch, 16), (job, 16), (flags, 8),
+        (version & 15, 4), (version >> 4, 4),
+        (max(payload_bytes, 0) & 0x7FF, 11), (int(is_malformed), 1), (int(right), 1), (int(is_first), 1),
+    ]  # fmt: skip
+    return info
+
+
+def configuration(
+    ports: list[int], is_float: bool = True, exceptions: dict[int, tuple[list[int], bool]] | None = None,
+    age_limit: int = 0xFFFF_FFFF,
+) -> int:  # fmt: skip
+    """`config_t`."""
+    mask = lambda some: sum(1 << port for port in some)  # noqa: E731
+    rows = [(1, int(adds), job, mask(some)) for job, (some, adds) in (exceptions or {}).items()]
+    rows += [(0, 0, 0, 0)] * (4 - len(rows))
+    table = [pair for row in rows for pair in zip(row, (1, 1, 16, 16), strict=True)]
+    return packed([(int(is_float), 1), (mask(ports), 16), *table, (age_limit, 32)])
+
+
+@dataclass
+class Port:
+    """One Frame Analyzer's state."""
+
+    waiting: deque[bytes] = field(default_factory=deque)
+    asked: Info | None = None
+    beats: Iterator[int] | None = None
+    sum: bytes = b""
+    notice: bytes = b""
+
+
+class StageBench:
+    """Drives `aggregation_stage`: `offer` frames, `cycle` on, read what came out of `sums`, `verdicts`, `notices`."""
+
+    def __init__(self, dut: Any, ports: int, jobs: int, places: dict[bytes, int], ready: Any = lambda port: True) -> None:
+        self.dut, self.count, self.jobs, self.places, self.ready = dut, ports, jobs, places, ready
+        self.ports = [Port() for _ in range(ports)]
+        self.verdicts: list[tuple[int, str]] = []
+        self.sums: list[tuple[int, bytes]] = []  # (to port, frame)
+        self.forwarded: list[tuple[int, bytes]] = []
+        self.notices: list[tuple[int, bytes]] = []
+        self.lost = self.aged = self.cycles = 0
+        self.beat_bits = len(dut.s_beat_i) // ports
+        self.info_bits = len(dut.info_i) // ports
+
+    def offer(self, port: int, frame: bytes) -> None:
+        """A frame comes in at a port, behind those before it."""
+        self.ports[port].waiting.append(frame)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is on its way in, or half out."""
+        return not any(p.waiting or p.asked or p.beats or p.sum or p.notice for p in self.ports)
+
+    def _matches(self, port: int, info: Info) -> bool:
+        connections = number(self.dut.connections_o) >> port * self.jobs * 73
+        for job in range(self.jobs):
+            one = connections >> job * 73
+            if one >> 72 & 1 and one >> 48 & 0xFFFFFF == info.queue_pair and one & (1 << 48) - 1 == info.to:
+                return True
+        return False
+
+    def _begin(self, index: int, port: Port) -> None:
+        frame = port.waiting.popleft()
+        info = analyze(frame)
+        if info.may_fold and info.opcode != FIRST:
+            info.may_fold = 7 <= info.opcode <= 9 and self._matches(index, info)
+        if info.may_fold:
+            port.asked = info
+        else:
+            self._forward(index, frame)
+
+    def _forward(self, index: int, frame: bytes) -> None:
+        self.verdicts.append((index, "forwarded"))
+        self.forwarded.append((index, frame))
+
+    def _beats(self, frame: bytes) -> Iterator[int]:
+        for at in range(0, len(frame), BEAT):
+            part = frame[at : at + BEAT]
+            last = at + BEAT >= len(frame)
+            yield packed([(0, 1), (int(last), 1), (len(part) - 1 if last else 7, 3), (int.from_bytes(part, "little"), 64)])
+
+    async def cycle(self, cycles: int = 1) -> None:
+        """So many cycles of the clock."""
+        for _ in range(cycles):
+            await self._cycle()
+
+    async def _cycle(self) -> None:
+        dut = self.dut
+        info_valid = info = known = places = s_valid = s_beat = m_ready = 0
+        for index, port in enumerate(self.ports):
+            if port.waiting and not port.asked and not port.beats:
+                self._begin(index, port)
+            if port.asked:
+                info_valid |= 1 << index
+                info |= packed(port.asked.fields) << index * self.info_bits
+                place = self.places.get(port.asked.frame[:6])
+                if place is not None:
+                    known |= 1 << index
+                    places |= 1 << (index * self.count + place)
+            elif port.beats:
+                beat = next(port.beats, None)
+                if beat is None:
+                    port.beats = None
+                else:
+                    s_valid |= 1 << index
+                    s_beat |= beat << index * self.beat_bits
+            m_ready |= int(self.ready(index)) << index
+        dut.info_valid_i.value, dut.s_valid_i.value, dut.m_ready_i.value = info_valid, s_valid, m_ready
+        if info_valid:
+            dut.info_i.value, dut.is_known_i.value, dut.ports_i.value = info, known, places
+        if s_valid:
+            dut.s_beat_i.value = s_beat
+        await RisingEdge(dut.clk_i)
+        self.cycles += 1
+        self._read(m_ready)
+
+    def _read(self, m_ready: int) -> None:
+        dut = self.dut
+        answered, taken = number(dut.route_valid_o), number(dut.m_valid_o) & m_ready
+        self.lost += number(dut.sum_lost_o).bit_count()
+        self.aged += int(dut.aged_o.value)
+        if answered:
+            routes, verdicts = number(dut.route_o), number(dut.verdict_o)
+            for index in range(self.count):
+                if answered >> index & 1:
+                    self._answer(index, routes >> 2 * index & 3, VERDICTS[verdicts >> 5 * index & 31])
+        if taken:
+            beats, to = number(dut.m_beat_o), number(dut.m_ports_o)
+            for index in range(self.count):
+                if taken >> index & 1:
+                    port = self.ports[index]
+                    whole, ended = self._gather(port.sum, beats >> index * self.beat_bits)
+                    port.sum = b"" if ended else whole
+                    if ended:
+                        places = to >> index * self.count & (1 << self.count) - 1
+                        self.sums.append((places.bit_length() - 1, whole))
+
+    def _gather(self, before: bytes, beat: int) -> tuple[bytes, bool]:
+        extra, last = beat >> 64 & 7, beat >> 67 & 1
+        return before + (beat & (1 << 64) - 1).to_bytes(BEAT, "little")[: extra + 1], bool(last)
+
+    def _answer(self, index: int, route: int, verdict: str) -> None:
+        port = self.ports[index]
+        assert port.asked, f"port {index} was answered and had not asked"
+        frame, port.asked = port.asked.frame, None
+        self.verdicts.append((index, verdict))
+        if route == FOLD:
+            port.beats = self._beats(frame)
+        elif route == FORWARD:
+            self.forwarded.append((index, frame))
