@@ -66,7 +66,7 @@ module adder_tree #(
     if (lane < IntegerLanes) begin : gen_integers
       logic [2*Leaves-1:1][31:0] integers;
 
-      for (genvar n = 1; n < 2 * Leaves; n++) begin : gen_node
+      for (genvar n = 1; n < 2 * Leaves; n++) begin : gen_place
         if (n >= Leaves) begin : gen_leaf
           assign integers[n] = n - Leaves < Ranks ? numbers_i[n-Leaves][32*lane +: 32] : '0;
         end else begin : gen_pair

@@ -42,7 +42,7 @@ module aggregation_frame_handler
   input  logic [Jobs-1:0]               clear_i,      // a new epoch
   input  logic [Jobs-1:0]               is_recent_i,  // the job's last frame is less than a handover old
   input  logic [Jobs-1:0]               is_float_i,
-  input  logic [Jobs-1:0][7:0]          generation_i,
+  input  generation_t [Jobs-1:0]           generation_i,
   output logic [Jobs-1:0]               heard_o,      // a frame of the job, from its worker
   output logic [Jobs-1:0]               seen_o,       // ... or from somebody else
 
@@ -65,7 +65,7 @@ module aggregation_frame_handler
   output logic [PlaceAddressWidth-1:0]  awaited_place_o,
 
   // Frames that came again, and whose sum is kept.
-  output logic                          repeat_valid_o,  // its header begins to come
+  output logic                          repeat_valid_o,  // its header begins to come in the next cycle
   input  logic                          repeat_ready_i,
   input  logic [RepeatBits-1:0]         repeat_slot_i,
   output packet_t                       repeat_o
@@ -88,12 +88,12 @@ module aggregation_frame_handler
   logic                      is_mine_q, is_same_q, is_found_q;
   logic [JobWidth-1:0]       job_q, job_d;      // of a later packet
   logic [8:0]                place_q;
-  logic [7:0]                generation_q;  // when the connections were looked at
+  generation_t                 generation_q;  // when the connections were looked at
   logic                      enters;        // a Write First is the found job's to judge
   logic                      is_right_header;
   verdict_e                  verdict;
   shape_t                    shape_here;
-  logic                      ends, folds, repeats, is_splitting, has_begun;
+  logic                      ends, folds, repeats, is_splitting;
   meta_t                     meta;
 
   for (genvar job = 0; job < Jobs; job++) begin : gen_job
@@ -214,6 +214,9 @@ module aggregation_frame_handler
   assign judge_valid_o = state_q == Ask;
   assign judge_o       = packet_q;
 
+  logic unused_for_notices;
+  assign unused_for_notices = ^is_ahead;
+
   always_comb begin
     next    = state_q;
     verdict = VerdictKept;
@@ -294,8 +297,6 @@ module aggregation_frame_handler
     meta.message    = packet_q.message;
   end
 
-  logic is_repeat_q;
-
   frame_splitter #(
     .HeaderAddressWidth(HeaderAddressWidth)
   ) u_splitter (
@@ -308,7 +309,6 @@ module aggregation_frame_handler
     .meta_i           (meta),
     .words_i          (packet_q.words),
     .is_busy_o        (is_splitting),
-    .has_begun_o      (has_begun),
     .is_awaited_o,
     .awaited_place_o,
     .s_valid_i,
@@ -323,12 +323,7 @@ module aggregation_frame_handler
     .payload_data_o
   );
 
-  // A frame that came again is told of once its header comes in step with those who read it.
-  assign repeat_valid_o = has_begun && is_repeat_q;
+  assign repeat_valid_o = repeats;
   assign repeat_o       = packet_q;
-
-  always_ff @(posedge clk_i) begin
-    if (ends) is_repeat_q <= repeats;
-  end
 
 endmodule

@@ -36,7 +36,7 @@ module aggregation_output_arbiter
   // Which sum is kept.
   output logic [PlaceAddressWidth-1:0]    tag_address_o,
   input  logic                            tag_valid_i,
-  input  logic [7:0]                      tag_generation_i,
+  input  generation_t                       tag_generation_i,
   input  logic [31:0]                     tag_message_i,
   output logic                            is_sending_o,
   output logic [PlaceAddressWidth-1:0]    sending_place_o,
@@ -50,6 +50,7 @@ module aggregation_output_arbiter
   output logic                            steps_o,
   output logic [7:0]                      step_o,
   input  logic [Ports-1:0]                has_room_i,
+  input  logic [Ports-1:0]                is_late_i,       // has nothing to do at step 0
   output logic [Ports-1:0]                is_lost_o,       // a list was full: the frame is never sent
 
   output logic                            result_read_o,   // two cycles ahead
@@ -234,6 +235,9 @@ module aggregation_output_arbiter
     end
   end
 
-  always_ff @(posedge clk_i) step_q <= state_q == TxOut ? step_q + 8'd1 : '0;
+  always_ff @(posedge clk_i) begin
+    step_q <= step_q + 8'd1;
+    if (state_q == Match) step_q <= {7'd0, (targets_q & ~is_late_i) == '0};
+  end
 
 endmodule

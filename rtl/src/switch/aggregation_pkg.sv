@@ -25,10 +25,15 @@ package aggregation_pkg;
     logic        ends_tensor;
   } shape_t;
 
-  // A packet of a message in its place. The generation is that of the job's epoch: what is queued may outlive one.
+  // Epochs of a job are counted from reset on: what is queued, or lies in a place, may outlive its epoch. Much less than
+  // this many begin before all that is old has been swept away.
+  localparam int unsigned GenerationWidth = 10;
+  typedef logic [GenerationWidth-1:0] generation_t;
+
+  // A packet of a message in its place.
   typedef struct packed {
     logic [JobWidth-1:0]   job;
-    logic [7:0]            generation;
+    generation_t           generation;
     logic [PlaceWidth-1:0] place;
     logic [31:0]           message;
     logic [8:0]            words;  // of gradients
@@ -44,7 +49,7 @@ package aggregation_pkg;
     logic        is_known;
     kind_e       kind;
     logic        has_tag;
-    logic [7:0]  generation;
+    generation_t generation;
     logic [31:0] message;
   } meta_t;
 

@@ -22,9 +22,7 @@ module aggregation_processor
   output logic                                  aged_o,
 
   // The Job Table.
-  input  logic [Jobs-1:0]                       clear_i,
-  output logic                                  cleared_o,
-  input  logic [Jobs-1:0][7:0]                  generation_i,
+  input  generation_t [Jobs-1:0]                   generation_i,
   input  logic [Jobs-1:0][Ports-1:0]            ports_i,
   input  logic [Jobs-1:0][Ports-1:0]            has_rank_i,
   input  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_i,
@@ -52,7 +50,7 @@ module aggregation_processor
   input  logic                                  sum_taken_i,
   input  logic [PlaceAddressWidth-1:0]          tag_address_i,
   output logic                                  tag_valid_o,
-  output logic [7:0]                            tag_generation_o,
+  output generation_t                             tag_generation_o,
   output logic [31:0]                           tag_message_o,
   input  logic                                  is_sending_i,
   input  logic [PlaceAddressWidth-1:0]          sending_place_i
@@ -91,8 +89,6 @@ module aggregation_processor
     .tick_i,
     .age_limit_i,
     .aged_o,
-    .clear_i,
-    .cleared_o,
     .generation_i,
     .ports_i,
     .valid_i,

@@ -23,7 +23,7 @@ module aggregation_stage
   input  logic [Ports-1:0]              is_known_i,
   output logic [Ports-1:0]              route_valid_o,
   output route_e [Ports-1:0]            route_o,
-  input  logic [Ports-1:0]              s_valid_i,   // after RouteFold: the frame, without a pause
+  input  logic [Ports-1:0]              s_valid_i,   // after RouteFold: the frame, at once and without a pause
   output logic [Ports-1:0]              s_ready_o,
   input  beat_t [Ports-1:0]             s_beat_i,
   output connection_t [Ports-1:0][Jobs-1:0] connections_o,
@@ -64,10 +64,12 @@ module aggregation_stage
   first_facts_t [Ports-1:0]                        facts;
   logic [JobWidth-1:0]                             table_job;
   verdict_e                                        table_verdict;
-  logic                                            table_binds, cleared, folded;
+  logic                                            table_binds, folded;
   logic [Ports-1:0][Jobs-1:0]                      seen;
   logic [Jobs-1:0]                                 clear, is_recent, is_float;
-  logic [Jobs-1:0][7:0]                            generation;
+  generation_t [Jobs-1:0]                             generation;
+  logic [Jobs-1:0][15:0]                           number, epoch;
+  logic [Ports-1:0][Jobs-1:0]                      heard;
   logic [Jobs-1:0][Ports-1:0]                      folding, has_rank;
   logic [Jobs-1:0][Ports-1:0][PortBits-1:0]        port_of_rank;
   logic                                            sum_valid;
@@ -93,9 +95,10 @@ module aggregation_stage
     .seen_i         (seen),
     .is_recent_o    (is_recent),
     .clear_o        (clear),
-    .cleared_i      (cleared),
     .folded_i       (folded),
     .folded_packet_i(sum),
+    .number_o       (number),
+    .epoch_o        (epoch),
     .is_float_o     (is_float),
     .generation_o   (generation),
     .ports_o        (folding),
@@ -116,7 +119,7 @@ module aggregation_stage
   logic [Ports-1:0][63:0]                  payload_data;
   logic [63:0]                             result_data, sent_data;
   logic [PlaceAddressWidth-1:0]            tag_address, sending_place;
-  logic [7:0]                              tag_generation;
+  generation_t                               tag_generation;
   logic [31:0]                             tag_message;
 
   aggregation_processor #(
@@ -128,8 +131,6 @@ module aggregation_stage
     .tick_i           (tick),
     .age_limit_i      (config_i.age_limit),
     .aged_o,
-    .clear_i          (clear),
-    .cleared_o        (cleared),
     .generation_i     (generation),
     .ports_i          (folding),
     .has_rank_i       (has_rank),
@@ -172,8 +173,11 @@ module aggregation_stage
     .read_data_o    (sent_data)
   );
 
+  logic unused_for_notices;
+  assign unused_for_notices = ^{number, epoch, heard, arrived};
+
   // --- Sending ---
-  logic [Ports-1:0]                 repeat_valid, repeat_ready, checks, has_room, is_missed, is_unsent;
+  logic [Ports-1:0]                 repeat_valid, repeat_ready, checks, has_room, is_late, is_missed, is_unsent;
   packet_t [Ports-1:0]              repeats;
   packet_t                          sent;
   logic [Ports-1:0][RepeatBits-1:0] repeat_slot;
@@ -209,6 +213,7 @@ module aggregation_stage
     .steps_o         (steps),
     .step_o          (step),
     .has_room_i      (has_room),
+    .is_late_i       (is_late),
     .is_lost_o       (is_missed),
     .result_read_o   (result_read),
     .result_address_o(sent_address)
@@ -253,6 +258,7 @@ module aggregation_stage
       .is_recent_i      (is_recent),
       .is_float_i       (is_float),
       .generation_i     (generation),
+      .heard_o          (heard[port]),
       .seen_o           (seen[port]),
       .judge_valid_o    (judge_valid[port]),
       .judge_o          (judged[port]),
@@ -324,6 +330,7 @@ module aggregation_stage
       .steps_i      (steps),
       .step_i       (step),
       .has_room_o   (has_room[port]),
+      .is_late_o    (is_late[port]),
       .is_lost_o    (is_unsent[port]),
       .header_beat_o(sent_beat),
       .header_data_i(header_data),

@@ -1,7 +1,7 @@
 // The Aggregation Status Buffer, and its CHECK of Fig. 14: what is in each place, and what a packet comes to there. A
 // place gathers one message's packet at a time, known by the message's number, and knows which message's sum it keeps;
 // so what is late, doubled or from a former life never reaches a sum, and no column is ever cleared for the next
-// message. The law is RoceJob::contribute's.
+// message or epoch. The law is RoceJob::contribute's.
 //
 // One question every two cycles: the buffer is read (A), the answer is given and the place written (B). Handlers are
 // asked in turn; the fold that has begun to fill its place goes first, the search for aged places last. The paper has a
@@ -22,9 +22,7 @@ module aggregation_status
   output logic                       aged_o,        // a place was released
 
   // The Job Table.
-  input  logic [Jobs-1:0]            clear_i,
-  output logic                       cleared_o,
-  input  logic [Jobs-1:0][7:0]       generation_i,
+  input  generation_t [Jobs-1:0]        generation_i,
   input  logic [Jobs-1:0][Ports-1:0] ports_i,       // that fold
 
   // Handlers.
@@ -49,7 +47,7 @@ module aggregation_status
   // Which sum a place keeps, a cycle after it is asked; none while it is being made.
   input  logic [AddressWidth-1:0]    tag_address_i,
   output logic                       tag_valid_o,
-  output logic [7:0]                 tag_generation_o,
+  output generation_t                  tag_generation_o,
   output logic [31:0]                tag_message_o
 );
 
@@ -59,6 +57,7 @@ module aggregation_status
   typedef enum logic [1:0] {AskJudge, AskMade, AskAge} ask_e;
 
   typedef struct packed {
+    generation_t      generation;
     logic [Ports-1:0] arrived;   // all: it waits to be folded, or is
     logic [31:0]      gathers;   // message
     logic [31:0]      since;     // ticks
@@ -68,7 +67,7 @@ module aggregation_status
 
   typedef struct packed {
     logic        is_there;
-    logic [7:0]  generation;
+    generation_t generation;
     logic [31:0] message;
   } tag_t;
 
@@ -76,9 +75,9 @@ module aggregation_status
   ask_e                    ask_q, ask_d;
   packet_t                 packet_q, packet_d;
   logic [Ports-1:0]        turn, port_q;  // one bit
-  logic [AddressWidth-1:0] address_d, address_q, clear_q, clear_last_q, age_q;
-  place_t                  now, then_;
-  logic                    writes, is_current, is_old, completes;
+  logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
+  place_t                  there, now, then_;
+  logic                    writes, is_current, is_former, is_old, completes;
   logic [31:0]             ticks_q;
   verdict_e                verdict;
   tag_t                    tag;
@@ -105,7 +104,7 @@ module aggregation_status
       ask_d    = AskMade;
     end else if (turn == '0 || !fold_ready_i) begin
       packet_d       = '0;
-      packet_d.job   = JobWidth'(age_q >> PlaceWidth);
+      packet_d.job   = JobWidth'(32'(age_q) >> PlaceWidth);
       packet_d.place = age_q[PlaceWidth-1:0];
       ask_d          = AskAge;
     end
@@ -141,11 +140,13 @@ module aggregation_status
     .write_data_i   (is_clearing_q ? '0 : then_),
     .read_i         (starts),
     .read_address_i (address_d),
-    .read_data_o    (now)
+    .read_data_o    (there)
   );
 
   // --- B: the answer ---
   assign is_current = packet_q.generation == generation_i[packet_q.job[JobBits-1:0]];
+  assign is_former  = there.generation != generation_i[packet_q.job[JobBits-1:0]];
+  assign now        = is_former ? '0 : there;
   assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
                       ticks_q - now.since > age_limit_i;
 
@@ -167,9 +168,10 @@ module aggregation_status
   end
 
   always_comb begin
-    then_     = now;
-    writes    = 1'b0;
-    completes = 1'b0;
+    then_            = now;
+    then_.generation = packet_q.generation;
+    writes           = 1'b0;
+    completes        = 1'b0;
     unique case (ask_q)
       AskJudge: begin
         writes        = is_b_q && (verdict == VerdictKept || verdict == VerdictFolded);
@@ -187,8 +189,10 @@ module aggregation_status
         then_.sum_of  = packet_q.message;
       end
       AskAge: begin
-        writes        = is_b_q && is_old;
-        then_.arrived = '0;
+        // Whatever is of a former epoch is swept away, before its number comes again.
+        writes           = is_b_q && (is_old || is_former);
+        then_.generation = generation_i[packet_q.job[JobBits-1:0]];
+        then_.arrived    = '0;
       end
       default: writes = 1'b0;
     endcase
@@ -205,7 +209,7 @@ module aggregation_status
       sum_valid_o  <= 1'b0;
     end else begin
       done_o       <= is_b_q && ask_q == AskJudge ? port_q : '0;
-      aged_o       <= writes && ask_q == AskAge;
+      aged_o       <= is_b_q && ask_q == AskAge && is_old;
       sum_valid_o  <= is_b_q && ask_q == AskMade;
     end
   end
@@ -231,26 +235,15 @@ module aggregation_status
   );
   assign {tag_valid_o, tag_generation_o, tag_message_o} = tag;
 
-  // --- The places of a job are cleared when its epoch begins, and all at reset ---
+  // --- At reset all places are cleared, before anything else ---
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_clearing_q <= 1'b1;
       clear_q       <= '0;
-      clear_last_q  <= '1;
-    end else if (|clear_i) begin
-      is_clearing_q <= 1'b1;
-      for (int unsigned job = 0; job < Jobs; job++) begin
-        if (clear_i[job]) begin
-          clear_q      <= AddressWidth'(job * Places);
-          clear_last_q <= AddressWidth'(job * Places + Places - 1);
-        end
-      end
     end else if (is_clearing_q) begin
-      clear_q <= clear_q + 1'b1;
-      if (cleared_o) is_clearing_q <= 1'b0;
+      clear_q       <= clear_q + 1'b1;
+      is_clearing_q <= clear_q != '1;
     end
   end
-
-  assign cleared_o = is_clearing_q && clear_q == clear_last_q;
 
 endmodule

@@ -21,6 +21,7 @@ module frame_builder
   input  logic        steps_i,
   input  logic [7:0]  step_i,
   output logic        has_room_o,     // for another whole frame
+  output logic        is_late_o,      // with checks_i: nothing is to be done at step 0
   output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone
 
   // Buffers: headers come a cycle later, the sum of step n where the header's partial beat is.
@@ -55,6 +56,7 @@ module frame_builder
   assign meta       = header[$bits(meta_t)-1:0];
   assign is_mine    = meta.is_known && meta.generation == packet_i.generation && meta.message == packet_i.message;
   assign is_lost_o  = checks_i && !is_mine;
+  assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(meta_q.kind, meta_q.has_tag);
   assign is_six     = header_ends_at_six(meta_q.kind, meta_q.has_tag);
   assign is_late    = !meta_q.has_tag || meta_q.kind == KindPlain;
@@ -110,6 +112,7 @@ module frame_builder
   // --- With its ICRC ---
   logic        in_valid_q, in_first_q, in_ends_q, in_at_six_q, out_valid_q, out_ends_q, out_at_six_q, spills_q;
   logic [63:0] in_data_q, out_data_q;
+  logic        is_right_unused;
   logic [31:0] crc;
   logic [15:0] spilt_q;
   word_t       word, out;
@@ -149,8 +152,6 @@ module frame_builder
     .icrc_o       (crc),
     .is_right_o   (is_right_unused)
   );
-
-  logic is_right_unused;
 
   // Behind six bytes the ICRC spills into a beat of its own.
   always_comb begin

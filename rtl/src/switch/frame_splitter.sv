@@ -1,6 +1,7 @@
 // Writes a frame that is folded into its port's buffers as it streams by: the header as it lies, but marked as that of
 // a sum, and the gradients from their first byte on, so that those of all ports lie alike. Of a frame that came again
-// only the header is kept, in a place of its own.
+// only the header is kept, in a place of its own. The frame's first beat comes in the cycle after `start_i`: others read
+// behind.
 module frame_splitter
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -18,7 +19,6 @@ module frame_splitter
   input  meta_t                          meta_i,
   input  logic [8:0]                     words_i,      // of gradients
   output logic                           is_busy_o,
-  output logic                           has_begun_o,  // a cycle: the first beat is here
   // The gradients of this place are on their way, and not a word of them is written yet.
   output logic                           is_awaited_o,
   output logic [PlaceAddressWidth-1:0]   awaited_place_o,
@@ -51,7 +51,6 @@ module frame_splitter
   assign is_busy_o       = is_busy_q;
   assign is_awaited_o    = is_waiting_q || (start_i && !is_repeat_i);
   assign awaited_place_o = is_waiting_q ? place_q : place_i;
-  assign has_begun_o     = is_busy_q && s_valid_i && beat_q == '0;
   assign full_beats      = header_beats(meta_q.kind, meta_q.has_tag);
   assign is_six          = header_ends_at_six(meta_q.kind, meta_q.has_tag);
 

@@ -4,8 +4,7 @@
 //
 //   Pick    the next handler that asks; or a job that nobody has sent for in a long while is forgotten
 //   Find    is the job here, and whose configuration is it?
-//   Begin   may it begin an epoch? All that was before is cleared then
-//   Clear   ... the Aggregation Status Buffer takes its time
+//   Begin   may it begin an epoch? All that was before is forgotten then
 //   Facts   the handler looks at its connection for that job
 //   Judge   the answer
 module job_table
@@ -35,16 +34,14 @@ module job_table
   input  logic [Ports-1:0][Jobs-1:0]     seen_i,
   output logic [Jobs-1:0]                is_recent_o,
 
-  // An epoch ends: connections are forgotten in this cycle, and all places of the job are to be cleared.
-  output logic [Jobs-1:0]                clear_o,
-  input  logic                           cleared_i,
+  output logic [Jobs-1:0]                clear_o,       // an epoch ends: connections are forgotten in this cycle
 
   input  logic                           folded_i,      // a packet
   input  packet_t                        folded_packet_i,
 
   // Of every job.
   output logic [Jobs-1:0]                is_float_o,
-  output logic [Jobs-1:0][7:0]           generation_o,
+  output generation_t [Jobs-1:0]            generation_o,
   output logic [Jobs-1:0][Ports-1:0]     ports_o,
   output logic [Jobs-1:0][15:0]          number_o,
   output logic [Jobs-1:0][15:0]          epoch_o,
@@ -52,7 +49,7 @@ module job_table
   output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
 );
 
-  typedef enum logic [2:0] {Pick, Find, Begin, Clear, Facts, Judge} state_e;
+  typedef enum logic [2:0] {Pick, Find, Begin, Facts, Judge} state_e;
 
   typedef struct packed {
     logic                is_used;
@@ -72,7 +69,7 @@ module job_table
 
   logic [Jobs-1:0]                         is_used_q;
   logic [Jobs-1:0][15:0]                   number_q, epoch_q;
-  logic [Jobs-1:0][7:0]                    generation_q;
+  generation_t [Jobs-1:0]                     generation_q;
   folding_t [Jobs-1:0]                     folding_q;
   logic [Jobs-1:0][CountWidth-1:0]         workers_q;
   logic [Jobs-1:0][Ports-1:0]              has_rank_q;
@@ -114,7 +111,7 @@ module job_table
     .clk_i,
     .rst_ni,
     .request_i(valid_i),
-    .take_i   (state_q == Pick),
+    .take_i   (state_q == Pick && !forgets),
     .grant_o  (turn)
   );
   assign asks = |turn;
@@ -142,11 +139,10 @@ module job_table
       folding_found_q <= '{is_float: config_i.is_float, ports: config_i.ports[Ports-1:0]};
       for (int unsigned i = 0; i < ExceptionsMax; i++) begin
         if (config_i.exceptions[i].is_used && config_i.exceptions[i].job == header.job) begin
-          folding_found_q <= '{is_float: config_i.exceptions[i].is_float, ports: config_i.exceptions[i].ports[Ports-1:0]};
+          folding_found_q <= '{is_float: config_i.exceptions[i].is_float,
+                               ports: config_i.exceptions[i].ports[Ports-1:0]};
         end
       end
-    end else if (state_q == Pick && forgets) begin
-      job_q <= silent_job;
     end
   end
 
@@ -229,10 +225,9 @@ module job_table
   always_comb begin
     state_d = state_q;
     unique case (state_q)
-      Pick:    if (forgets) state_d = Clear; else if (asks) state_d = Find;
+      Pick:    if (asks && !forgets) state_d = Find;
       Find:    state_d = Begin;
-      Begin:   state_d = refuses ? Pick : begins ? Clear : Facts;
-      Clear:   if (cleared_i) state_d = is_forgetting_q ? Pick : Facts;
+      Begin:   state_d = refuses ? Pick : Facts;
       Facts:   state_d = Judge;
       Judge:   state_d = Pick;
       default: state_d = Pick;
@@ -241,7 +236,6 @@ module job_table
 
   // --- Jobs that are silent ---
   logic [JobBits-1:0] silent_job;
-  logic               is_forgetting_q;
 
   always_comb begin
     forgets    = 1'b0;
@@ -267,7 +261,6 @@ module job_table
       port_q          <= '0;
       is_used_q       <= '0;
       generation_q    <= '0;
-      is_forgetting_q <= 1'b0;
       has_rank_q      <= '0;
       silence_q       <= '0;
       columns_q       <= '0;
@@ -275,14 +268,13 @@ module job_table
       state_q <= state_d;
       if (state_q == Pick) begin
         if (asks) port_q <= PortBits'(index_of(32'(turn)));
-        is_forgetting_q <= forgets;
       end
       for (int unsigned job = 0; job < Jobs; job++) begin
         if (tick_i && silence_q[job] != '1) silence_q[job] <= silence_q[job] + 32'd1;
         for (int unsigned port = 0; port < Ports; port++) if (seen_i[port][job]) silence_q[job] <= '0;
         if (clear_o[job]) begin
-          is_used_q[job]    <= !forgets || state_q != Pick;
-          generation_q[job] <= generation_q[job] + 8'd1;
+          is_used_q[job]    <= state_q == Begin;
+          generation_q[job] <= generation_q[job] + 1'b1;
           silence_q[job]    <= '0;
           has_rank_q[job]   <= '0;
           columns_q[job]    <= '0;

@@ -166,10 +166,59 @@ module netfold_switch
   end
 
   // --- Aggregation Stage ---
-  assign connections = '0;
-  assign route_valid = info_valid;
-  assign route       = {Ports{RouteForward}};
-  assign fold_ready  = '1;
+  config_t                      aggregation_config;
+  logic  [Ports-1:0]            sum_valid, sum_ready, sum_lost, verdict_valid;
+  beat_t [Ports-1:0]            sum_beat;
+  logic  [Ports-1:0][Ports-1:0] sum_ports;
+  verdict_e [Ports-1:0]         verdict;
+  logic                         aged;
+
+  always_comb begin
+    aggregation_config           = '0;
+    aggregation_config.is_float  = 1'b1;
+    aggregation_config.ports     = PortsMax'({Ports{1'b1}});
+    aggregation_config.age_limit = 32'd1_953_125;  // ten seconds
+  end
+
+  aggregation_stage #(
+    .Ports (Ports),
+    .Jobs  (Jobs),
+    .HasBfp(HasBfp)
+  ) u_aggregation (
+    .clk_i,
+    .rst_ni,
+    .config_i       (aggregation_config),
+    .info_valid_i   (info_valid),
+    .info_i         (info),
+    .ports_i        (destination_ports),
+    .is_known_i     (destination_is_known),
+    .route_valid_o  (route_valid),
+    .route_o        (route),
+    .s_valid_i      (fold_valid),
+    .s_ready_o      (fold_ready),
+    .s_beat_i       (fold_beat),
+    .connections_o  (connections),
+    .m_valid_o      (sum_valid),
+    .m_ready_i      (sum_ready),
+    .m_beat_o       (sum_beat),
+    .m_ports_o      (sum_ports),
+    .verdict_valid_o(verdict_valid),
+    .verdict_o      (verdict),
+    .sum_lost_o     (sum_lost),
+    .aged_o         (aged)
+  );
+
+  // A sum goes to one port.
+  logic [Ports-1:0][Ports-1:0] sum_offered, sum_taken;  // out, in
+
+  for (genvar in = 0; in < Ports; in++) begin : gen_sum
+    logic [Ports-1:0] taken;
+    for (genvar to = 0; to < Ports; to++) begin : gen_to
+      assign sum_offered[to][in] = sum_valid[in] && sum_ports[in][to];
+      assign taken[to]           = sum_taken[to][in] && sum_ports[in][to];
+    end
+    assign sum_ready[in] = |taken;
+  end
 
   // --- Output Stage: a queue from every port to every other, and an arbiter a port ---
   logic  [Ports-1:0][Ports-1:0] queue_valid, queue_ready, queue_dropped, queue_is_filling, queue_is_empty;  // out, in
@@ -212,9 +261,9 @@ module netfold_switch
       .notice_valid_i(1'b0),
       .notice_ready_o(),
       .notice_beat_i ('0),
-      .sum_valid_i   ('0),
-      .sum_ready_o   (),
-      .sum_beat_i    ('0),
+      .sum_valid_i   (sum_offered[out]),
+      .sum_ready_o   (sum_taken[out]),
+      .sum_beat_i    (sum_beat),
       .sums_end_i    (1'b0),
       .pause_valid_i (1'b0),
       .pause_ready_o (),

@@ -1,4 +1,4 @@
-"""The Aggregation Stage with all its ports driven at once: frames in, as the Frame Analyzers would offer them, sums out.
+"""The Aggregation Stage with all its ports driven at once: frames in as Frame Analyzers offer them, sums out.
 
 What a Frame Analyzer finds in a frame is found here by struct and zlib alone.
 """
@@ -16,10 +16,28 @@ from cocotb.triggers import RisingEdge
 from benches import number
 from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
 
-VERDICTS = (
-    "forwarded kept folded answered waiting malformed icrc header epoch rank spoofed order mismatch psn shape block "
-    "busy stale jobs room"
-).split()
+VERDICTS = [
+    "forwarded",
+    "kept",
+    "folded",
+    "answered",
+    "waiting",
+    "malformed",
+    "icrc",
+    "header",
+    "epoch",
+    "rank",
+    "spoofed",
+    "order",
+    "mismatch",
+    "psn",
+    "shape",
+    "block",
+    "busy",
+    "stale",
+    "jobs",
+    "room",
+]
 FORWARD, FOLD, DROP = range(3)
 MAGIC_AND_VERSION = (0x4E46, 1)
 BEAT = 8
@@ -113,7 +131,9 @@ class Port:
 class StageBench:
     """Drives `aggregation_stage`: `offer` frames, `cycle` on, read what came out of `sums`, `verdicts`, `notices`."""
 
-    def __init__(self, dut: Any, ports: int, jobs: int, places: dict[bytes, int], ready: Any = lambda port: True) -> None:
+    def __init__(
+        self, dut: Any, ports: int, jobs: int, places: dict[bytes, int], ready: Any = lambda port: True
+    ) -> None:
         self.dut, self.count, self.jobs, self.places, self.ready = dut, ports, jobs, places, ready
         self.ports = [Port() for _ in range(ports)]
         self.verdicts: list[tuple[int, str]] = []
@@ -159,7 +179,9 @@ class StageBench:
         for at in range(0, len(frame), BEAT):
             part = frame[at : at + BEAT]
             last = at + BEAT >= len(frame)
-            yield packed([(0, 1), (int(last), 1), (len(part) - 1 if last else 7, 3), (int.from_bytes(part, "little"), 64)])
+            yield packed(
+                [(0, 1), (int(last), 1), (len(part) - 1 if last else 7, 3), (int.from_bytes(part, "little"), 64)]
+            )
 
     async def cycle(self, cycles: int = 1) -> None:
         """So many cycles of the clock."""

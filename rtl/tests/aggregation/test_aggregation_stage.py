@@ -1,21 +1,18 @@
-"""The Aggregation Stage against the software switch, frame by frame: the same verdicts, the same frames, bit for bit."""
+"""The Aggregation Stage against the software switch, frame by frame: the same verdicts, the same frames."""
 
 from __future__ import annotations
 
 import os
-import random
 from typing import Any
 
 import cocotb
 import numpy as np
 import pytest
+from stage_bench import VERDICTS, StageBench, configuration
 
 from benches import chance, simulate, start
 from netfold import _core
 from roce_frames import ACKNOWLEDGE, Connection, aggregation_header
-from stage_bench import StageBench, configuration
-
-INT32 = 4
 
 
 def mac(rank: int) -> str:
@@ -43,7 +40,7 @@ class Both:
         before = self._counts()
         wanted = self.soft.offer(port, frame)
         after = self._counts()
-        (verdict,) = (name for name in VERDICT_NAMES if after[name] != before[name])
+        (verdict,) = (name for name in VERDICTS if after[name] != before[name])
         hard = self.hard
         hard.verdicts.clear()
         hard.sums.clear()
@@ -65,9 +62,6 @@ class Both:
         return str(verdict)
 
 
-from stage_bench import VERDICTS as VERDICT_NAMES  # noqa: E402
-
-
 @cocotb.test()
 async def agrees_with_the_software(dut: Any) -> None:
     """Whole messages with everything that may happen to their packets."""
@@ -75,12 +69,20 @@ async def agrees_with_the_software(dut: Any) -> None:
     ports = int(os.environ["PORTS"])
     values = np.random.default_rng(rng.randrange(1 << 30))
     await start(
-        dut, config_i=configuration(list(range(ports))), info_valid_i=0, s_valid_i=0, m_ready_i=0, is_known_i=0, ports_i=0
+        dut,
+        config_i=configuration(list(range(ports))),
+        info_valid_i=0,
+        s_valid_i=0,
+        m_ready_i=0,
+        is_known_i=0,
+        ports_i=0,
     )
     both = Both(dut, ports)
     await both.hard.cycle(600)  # the Aggregation Status Buffer is cleared
     psns = [rng.randrange(1 << 24) for _ in range(ports)]
-    connections = [Connection(mac(r), mac((r + 1) % ports), 0x200 + r, r + 1, (r + 1) % ports + 1) for r in range(ports)]
+    connections = [
+        Connection(mac(r), mac((r + 1) % ports), 0x200 + r, r + 1, (r + 1) % ports + 1) for r in range(ports)
+    ]
     for message in range(6):
         count = rng.choice([252, 300, 507, 508, 900])
         numbers = values.standard_normal((ports, count), np.float32)
@@ -104,6 +106,3 @@ def test_aggregation_stage(ports: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one job."""
     monkeypatch.setenv("PORTS", str(ports))
     simulate("aggregation_stage", __file__, Ports=ports)
-
-
-_ = (random, INT32)

@@ -1,0 +1,92 @@
+"""The whole switch folds: from port to port at line rate, in the order of ranks, and in time."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import RisingEdge
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+import netfold
+from benches import chance, simulate
+from ethernet import Bench
+from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, read
+
+PORTS = int(os.environ.get("PORTS", "4"))
+FOLD_NS_MAX, REPEAT_NS_MAX = 1700, 1000
+CLEAR_CYCLES = 1100  # the address table and the Aggregation Status Buffer
+
+
+def mac(rank: int) -> str:
+    """Of a worker."""
+    return f"02:00:00:00:00:{rank + 1:02x}"
+
+
+@cocotb.test()
+async def folds_at_line_rate(dut: Any) -> None:
+    """Messages of many packets from all ports at once, back to back; then packets that come again."""
+    rng = chance()
+    bench = Bench(dut, PORTS, random.Random(rng.random()))
+    await bench.start()
+    for _ in range(CLEAR_CYCLES):
+        await RisingEdge(dut.clk_i)
+    for port in range(PORTS):
+        bench.give(port, bytes(Ether(src=mac(port), dst=mac((port + 1) % PORTS)) / Raw(bytes(46))))
+    await bench.idle()
+    for port in bench.ports:
+        port.sent.clear()
+        port.began_ns.clear()
+
+    packets, messages = 24, 3
+    count = (packets * 1024 - 20) // 4
+    numbers = np.random.default_rng(rng.randrange(1 << 30)).standard_normal((messages, PORTS, count), np.float32)
+    connections = [Connection(mac(r), mac((r + 1) % PORTS), 0x200 + r, r + 1, r + 2) for r in range(PORTS)]
+    first_psn = [rng.randrange(1 << 24) for _ in range(PORTS)]
+    sent: list[list[bytes]] = [[] for _ in range(PORTS)]
+    for message in range(messages):
+        for r in range(PORTS):
+            header = aggregation_header(r, message, 4 * count)
+            psn = (first_psn[r] + message * packets) & 0xFFFFFF
+            sent[r] += connections[r].message(psn, header, numbers[message, r].tobytes(), message)
+    for r in range(PORTS):
+        for frame in sent[r]:
+            bench.give(r, frame)
+    await bench.idle(100_000, quiet=400)
+    latest = 0.0
+    for r in range(PORTS):
+        port = bench.ports[(r + 1) % PORTS]
+        frames = [read(one.frame) for one in port.sent]
+        assert [one.psn for one in frames] == [(first_psn[r] + i) & 0xFFFFFF for i in range(messages * packets)]
+        assert all(one.flow_label == SUMMED_LABEL for one in frames)
+        for message in range(messages):
+            sums = b"".join(elements_of(frames[message * packets + i], i) for i in range(packets))
+            assert sums == netfold.fold(list(numbers[message])).tobytes()
+        came = [max(bench.ports[p].began_ns[i] for p in range(PORTS)) for i in range(len(frames))]
+        latest = max(latest, *(one.time_ns - at for one, at in zip(port.sent, came, strict=True)))
+        assert port.underruns == 0
+    dut._log.info("a fold takes at most %.0f ns", latest)
+    assert latest <= FOLD_NS_MAX
+
+    for port in bench.ports:
+        port.sent.clear()
+        port.began_ns.clear()
+    index = packets + 5
+    bench.give(0, sent[0][index])
+    await bench.idle(quiet=400)
+    (again,) = bench.ports[1].sent
+    assert read(again.frame).psn == (first_psn[0] + index) & 0xFFFFFF
+    took = again.time_ns - bench.ports[0].began_ns[0]
+    dut._log.info("a repeat takes %.0f ns", took)
+    assert took <= REPEAT_NS_MAX
+
+
+def test_folds_in_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ports fold."""
+    monkeypatch.setenv("PORTS", str(PORTS))
+    simulate("netfold_switch", __file__, Ports=PORTS, AddressEntries=64, AddressTickBits=10, HasBfp=0)
