@@ -95,3 +95,29 @@ async def take(
 def number(signal: Any) -> int:
     """A signal as an unsigned number."""
     return signal.value.to_unsigned()
+
+
+async def wait_for(dut: Any, condition: Callable[[], bool]) -> None:
+    """Until it holds after some clock edge. Fails if it never does."""
+    for _ in range(CYCLES_MAX):
+        if condition():
+            return
+        await RisingEdge(dut.clk_i)
+    raise AssertionError(f"nothing of it in {CYCLES_MAX} cycles")
+
+
+class Bursts:
+    """The commands of a memory port, `<prefix>_valid_o` and so on: (address, bytes), as they were taken."""
+
+    def __init__(self, dut: Any, rng: random.Random, stall: float, prefix: str) -> None:
+        self.dut, self.rng, self.stall, self.prefix = dut, rng, stall, prefix
+        self.taken: list[tuple[int, int]] = []
+
+    async def collect(self) -> None:
+        """For ever."""
+        read = lambda: tuple(number(getattr(self.dut, f"{self.prefix}_{part}_o")) for part in ("address", "bytes"))  # noqa: E731
+        while True:
+            getattr(self.dut, f"{self.prefix}_ready_i").value = int(self.rng.random() >= self.stall)
+            await RisingEdge(self.dut.clk_i)
+            if getattr(self.dut, f"{self.prefix}_valid_o").value and getattr(self.dut, f"{self.prefix}_ready_i").value:
+                self.taken.append(read())

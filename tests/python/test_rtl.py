@@ -87,6 +87,14 @@ def test_proofs_hold(harness: str) -> None:
     assert prove.prove(harness).assertions > 0
 
 
+def test_all_reduce_and_bfp_are_small() -> None:
+    device = report.device(40)
+    counted = [device.total(group) for group in (report.ALL_REDUCE, report.BFP)]
+    assert all(area.luts > 1000 and area.dsps == 0 for area in counted), counted
+    assert sum(area.luts for area in counted) <= 9000, counted
+    assert device.modules[report.ALL_REDUCE]["fp32_adder"].instances == device.lanes
+
+
 def test_fifos_fit_the_paper_device() -> None:
     paper = sum(rams for name, (_, rams, _) in report.PAPER.items() if name in (report.ALL_REDUCE, report.BFP))
     assert report.fifo_bits(8) <= paper * report.M20K_BITS

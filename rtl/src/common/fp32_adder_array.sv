@@ -1,5 +1,5 @@
-// Adds two streams of beats lane by lane: a beat of `a` and one of `b` leave together, eight cycles later, as one sum.
-// A sideband (`b_user_i`) travels with `b`.
+// Adds two streams of beats lane by lane: a beat of `a` and one of `b` leave together as one sum, AdderStages cycles
+// later. A sideband (`b_user_i`) travels with `b`.
 module fp32_adder_array #(
   parameter int unsigned Lanes      = 8,
   parameter int unsigned UserWidth  = 1,
@@ -23,7 +23,7 @@ module fp32_adder_array #(
   output logic [UserWidth-1:0]  m_tuser_o
 );
 
-  localparam int unsigned Stages = 8;  // of fp32_adder
+  localparam int unsigned Stages = fp32_pkg::AdderStages;
 
   logic [Stages-1:0]    valid_q;
   logic [UserWidth-1:0] user_q [Stages];

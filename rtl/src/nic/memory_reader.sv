@@ -128,7 +128,7 @@ module memory_reader
   logic        part_valid, part_ends;
   logic [15:0] index_q;
   logic [15:0] elements_left_q, left;
-  logic        is_padding;
+  logic        is_padding, is_last, out_ready, moves;
 
   stream_queue #(
     .Width($bits(part_t)),
@@ -146,25 +146,33 @@ module memory_reader
 
   assign left       = index_q == '0 ? part.elements : elements_left_q;
   assign is_padding = left == '0;
-  assign m_tvalid_o = part_valid && (fifo_valid || is_padding);
-  assign m_tlast_o  = index_q == part.beats - 16'd1;
-  assign m_tfolds_o = part.folds;
-  assign fifo_ready = part_valid && !is_padding && m_tready_i;
-  assign part_ends  = m_tvalid_o && m_tready_i && m_tlast_o;
-
-  always_comb begin
-    for (int unsigned lane = 0; lane < Lanes; lane++) begin
-      m_tdata_o[32*lane +: 32] = 16'(lane) < left ? fifo_data[32*lane +: 32] : 32'd0;
-    end
-  end
+  assign is_last    = index_q == part.beats - 16'd1;
+  assign out_ready  = m_tready_i || !m_tvalid_o;
+  assign moves      = part_valid && (fifo_valid || is_padding) && out_ready;
+  assign fifo_ready = part_valid && !is_padding && out_ready;
+  assign part_ends  = moves && is_last;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       index_q         <= '0;
       elements_left_q <= '0;
-    end else if (m_tvalid_o && m_tready_i) begin
-      index_q         <= m_tlast_o ? '0 : index_q + 16'd1;
-      elements_left_q <= left > BeatElements ? left - BeatElements : '0;
+      m_tvalid_o      <= 1'b0;
+    end else begin
+      if (out_ready) m_tvalid_o <= moves;
+      if (moves) begin
+        index_q         <= is_last ? '0 : index_q + 16'd1;
+        elements_left_q <= left > BeatElements ? left - BeatElements : '0;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (moves) begin
+      for (int unsigned lane = 0; lane < Lanes; lane++) begin
+        m_tdata_o[32*lane +: 32] <= 16'(lane) < left ? fifo_data[32*lane +: 32] : 32'd0;
+      end
+      m_tfolds_o <= part.folds;
+      m_tlast_o  <= is_last;
     end
   end
 

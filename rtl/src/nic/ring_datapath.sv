@@ -1,15 +1,16 @@
 // Where numbers flow: from the left neighbour and from host memory, through the adders, to the right neighbour and to
 // host memory, block floating point on the wire.
 //
-//   host ---> reader --+--------------------> encode --+---> pack ----+--> right
-//                      |                        ^      |              |
-//                      +--> adders -------------+      +-> decode     |
-//                              ^                             |        |
-//   left -----+--> decode -----+-----------------------------+--> writer --> host
-//             +-------------------------------------------------------+
+//   host ---> reader -----> adders --> encode --+---> pack ----+--> right
+//                              ^                |              |
+//                              |                +-> decode     |
+//                              |                      |        |
+//   left -----+--> decode -----+----------------------+--> writer --> host
+//             +------------------------------------------------+
 //
 // An operation tells every fork and every junction once what to do with its chunk; each keeps its own queue and moves
-// on at the chunk's last beat. So one chunk can be sent while an earlier one is still being stored.
+// on at the chunk's last beat. So one chunk can be sent while an earlier one is still being stored. Own numbers that are
+// only sent go through the adders as well: minus zero is added, which changes none.
 //
 // A sum is written as its owner's neighbours will read it: encoded, then decoded. Sums of others are passed on as they
 // came.
@@ -76,13 +77,12 @@ module ring_datapath
 
   // --- What an operation says to each fork and junction ---
   logic       reads, arrives, sends, stores, accept;
-  logic       reader_ready, writer_ready, arrival_space, command_space, landing_space, source_space, keep_space;
+  logic       reader_ready, writer_ready, arrival_space, command_space, landing_space, keep_space;
   logic       send_space, store_space;
   chunk_t     read_chunk, write_chunk;
   arrival_t   arrival;
   logic       arrival_valid, arrival_taken;
   logic       landing_valid, landing_folds, landing_taken;
-  logic       source_valid, source_is_sum, source_taken;
   logic       keep_valid, keeps, keep_taken;
   logic       send_valid, send_forwards, send_taken;
   logic       store_valid, store_kept, store_taken;
@@ -95,7 +95,7 @@ module ring_datapath
   assign stores  = operation_i.step inside {StepFinish, StepGather, StepLast};
 
   assign operation_ready_o = reader_ready && writer_ready && arrival_space && command_space && landing_space &&
-                             source_space && keep_space && send_space && store_space;
+                             keep_space && send_space && store_space;
   assign accept            = operation_valid_i && operation_ready_o;
 
   assign read_chunk = '{
@@ -138,17 +138,6 @@ module ring_datapath
     .m_valid_o(landing_valid),
     .m_ready_i(landing_taken),
     .m_data_o (landing_folds)
-  );
-
-  stream_queue #(.Width(1), .Depth(4)) u_sources (
-    .clk_i,
-    .rst_ni,
-    .s_valid_i(accept && reads),
-    .s_ready_o(source_space),
-    .s_data_i (operation_i.step != StepSend),
-    .m_valid_o(source_valid),
-    .m_ready_i(source_taken),
-    .m_data_o (source_is_sum)
   );
 
   stream_queue #(.Width(1), .Depth(4)) u_keeps (
@@ -238,45 +227,36 @@ module ring_datapath
     end
   end
 
-  // --- The sums ---
-  logic                 adder_ready, sum_valid, sum_ready, sum_last, local_adder_ready, encode_ready;
-  logic                 store_arrived_ready, arrived_folds;
-  logic [DataWidth-1:0] sum_data;
+  // --- The sums, and what is sent as it is ---
+  localparam logic [31:0] MinusZero = 32'h80000000;
+
+  logic                 adder_ready, encode_valid, encode_ready, encode_last, encode_folded, store_arrived_ready;
+  logic                 arrived_folds;
+  logic [DataWidth-1:0] encode_data;
 
   assign arrived_folds = landing_valid && landing_folds;
-  assign arrived_ready = landing_valid && (landing_folds ? adder_ready : store_arrived_ready);
+  assign arrived_ready = landing_valid && (landing_folds ? adder_ready && local_folds : store_arrived_ready);
   assign landing_taken = arrived_valid && arrived_ready && arrived_last;
 
   fp32_adder_array #(
     .Lanes     (Lanes),
-    .UserWidth (1),
+    .UserWidth (2),
     .Subnormals(Subnormals)
   ) u_adders (
     .clk_i,
     .rst_ni,
-    .a_tvalid_i(arrived_valid && arrived_folds),
+    .a_tvalid_i(!local_folds || (arrived_valid && arrived_folds)),
     .a_tready_o(adder_ready),
-    .a_tdata_i (arrived_data),
-    .b_tvalid_i(local_valid && local_folds),
-    .b_tready_o(local_adder_ready),
+    .a_tdata_i (local_folds ? arrived_data : {Lanes{MinusZero}}),
+    .b_tvalid_i(local_valid),
+    .b_tready_o(local_ready),
     .b_tdata_i (local_data),
-    .b_tuser_i (local_last),
-    .m_tvalid_o(sum_valid),
-    .m_tready_i(sum_ready),
-    .m_tdata_o (sum_data),
-    .m_tuser_o (sum_last)
+    .b_tuser_i ({local_folds, local_last}),
+    .m_tvalid_o(encode_valid),
+    .m_tready_i(encode_ready),
+    .m_tdata_o (encode_data),
+    .m_tuser_o ({encode_folded, encode_last})
   );
-
-  // --- What is sent: own numbers or sums ---
-  logic                 encode_valid, encode_last;
-  logic [DataWidth-1:0] encode_data;
-
-  assign encode_valid = source_valid && (source_is_sum ? sum_valid : local_valid && !local_folds);
-  assign encode_data  = source_is_sum ? sum_data : local_data;
-  assign encode_last  = source_is_sum ? sum_last : local_last;
-  assign sum_ready    = source_valid && source_is_sum && encode_ready;
-  assign local_ready  = local_folds ? local_adder_ready : source_valid && !source_is_sum && encode_ready;
-  assign source_taken = encode_valid && encode_ready && encode_last;
 
   // --- Forked: to the right neighbour, and back to what it will read ---
   logic                 coded_valid, coded_ready, coded_last;  // a beat's numbers behind the encoder
@@ -468,7 +448,7 @@ module ring_datapath
   );
 
   assign idle_o   = reader_idle && writer_idle;
-  assign folded_o = sum_valid && sum_ready;
+  assign folded_o = encode_valid && encode_ready && encode_folded;
   assign moves_o  = (right_tvalid_o && right_tready_i) || (result_valid && result_ready) || written_i ||
                     (read_tvalid_i && read_tready_o);
 

@@ -1,0 +1,115 @@
+"""The input FIFO: chunks of host memory come out as beats, zeros behind their end, whatever the host's pace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from benches import PAUSES, Bursts, chance, give, number, simulate, start, take, wait_for
+
+LANES, BURST_BEATS, FIFO_DEPTH = 8, 4, 16
+BEAT = 4 * LANES  # bytes
+CHUNKS = 25
+# chunk_t, from the lowest bit: flag, beats, elements, address.
+BEATS_BIT, ELEMENTS_BIT, ADDRESS_BIT = 1, 17, 33
+
+
+def chunk_of(rng: Any) -> dict[str, int]:
+    """A chunk: whole units of 16 elements, some of which are padding; most begin anywhere."""
+    beats = 2 * rng.randrange(1, 20)
+    elements = rng.choice([beats * LANES, rng.randrange(beats * LANES + 1)])
+    return {"address": 4 * rng.randrange(1 << 20), "elements": elements, "beats": beats, "folds": rng.randrange(2)}
+
+
+def word_of(chunk: dict[str, int]) -> int:
+    """As chunk_t."""
+    fields = chunk["beats"] << BEATS_BIT | chunk["elements"] << ELEMENTS_BIT | chunk["address"] << ADDRESS_BIT
+    return fields | chunk["folds"]
+
+
+class Host:
+    """Host memory: every word of it is a hash of its address."""
+
+    def __init__(self, dut: Any, rng: Any, idle: float, stall: float) -> None:
+        self.dut, self.rng, self.idle, self.bursts = dut, rng, idle, Bursts(dut, rng, stall, "command")
+
+    @staticmethod
+    def words(address: int, count: int) -> list[int]:
+        """So many from there."""
+        return [(address // 4 + i) * 2654435761 % (1 << 32) for i in range(count)]
+
+    def beats(self, address: int, count: int) -> list[int]:
+        """What a command brings: the last beat filled up with what happens to be there."""
+        words = self.words(address, count) + [self.rng.getrandbits(32) for _ in range(-count % LANES)]
+        return [
+            sum(word << 32 * i for i, word in enumerate(words[at : at + LANES])) for at in range(0, len(words), LANES)
+        ]
+
+    async def answer(self) -> None:
+        """All data, in order, at any pace. They never have to wait."""
+        dut = self.dut
+        while True:
+            if not self.bursts.taken or self.rng.random() < self.idle:
+                dut.s_tvalid_i.value = 0
+                await RisingEdge(dut.clk_i)
+                continue
+            address, size = self.bursts.taken.pop(0)
+            assert 0 < size <= BURST_BEATS * BEAT
+            for beat in self.beats(address, size // 4):
+                dut.s_tvalid_i.value = 1
+                dut.s_tdata_i.value = beat
+                await RisingEdge(dut.clk_i)
+                assert dut.s_tready_o.value, "asked for more than there is room for"
+
+
+async def begin(dut: Any, rng: Any, idle: float, stall: float) -> Host:
+    """Clock, reset, and a host."""
+    await start(dut, drain_i=0, chunk_valid_i=0, command_ready_i=0, s_tvalid_i=0, m_tready_i=0)
+    host = Host(dut, rng, idle, stall)
+    cocotb.start_soon(host.bursts.collect())
+    cocotb.start_soon(host.answer())
+    return host
+
+
+@cocotb.test()
+@cocotb.parametrize((("idle", "stall"), PAUSES))
+async def reads(dut: Any, idle: float, stall: float) -> None:
+    """Every element once, in order, and zeros to the end of the chunk."""
+    rng = chance()
+    host = await begin(dut, rng, idle, stall)
+    chunks = [chunk_of(rng) for _ in range(CHUNKS)]
+    words = [{"chunk_i": word_of(chunk)} for chunk in chunks]
+    cocotb.start_soon(give(dut, rng, idle, words, "chunk_valid_i", "chunk_ready_o"))
+    wanted = []
+    for chunk in chunks:
+        values = host.words(chunk["address"], chunk["elements"])
+        values += [0] * (chunk["beats"] * LANES - chunk["elements"])
+        for beat in range(chunk["beats"]):
+            data = sum(value << 32 * i for i, value in enumerate(values[LANES * beat : LANES * (beat + 1)]))
+            wanted.append((data, chunk["folds"], int(beat == chunk["beats"] - 1)))
+    read = lambda: (number(dut.m_tdata_o), int(dut.m_tfolds_o.value), int(dut.m_tlast_o.value))  # noqa: E731
+    assert await take(dut, rng, stall, len(wanted), "m_tvalid_o", "m_tready_i", read) == wanted
+    assert dut.idle_o.value
+
+
+@cocotb.test()
+async def drains(dut: Any) -> None:
+    """After a failure nothing more is asked for, and what was asked for is taken and dropped."""
+    rng = chance()
+    await begin(dut, rng, 0.5, 0.3)
+    chunk = {"address": 64, "elements": 30 * LANES, "beats": 30, "folds": 0}
+    await give(dut, rng, 0.0, [{"chunk_i": word_of(chunk)}] * 2, "chunk_valid_i", "chunk_ready_o")
+    await wait_for(dut, lambda: not dut.idle_o.value)
+    dut.drain_i.value = 1
+    await RisingEdge(dut.clk_i)
+    for _ in range(300):
+        await RisingEdge(dut.clk_i)
+        assert not dut.command_valid_o.value
+    assert dut.idle_o.value
+
+
+def test_memory_reader() -> None:
+    """A FIFO of a few bursts, so that it is full all the time."""
+    simulate("memory_reader", __file__, Lanes=LANES, FifoDepth=FIFO_DEPTH, BurstBeats=BURST_BEATS)
