@@ -1,12 +1,13 @@
 // Adds the numbers of all ranks pairwise in their order: ((0 + 1) + (2 + 3)) + ((4 + 5) + ...), as core/numbers/fold.cc
 // does. Who is absent is given as what changes nothing: -0 to floats, 0 to integers. One beat a cycle, never a pause;
-// sums of floats and of integers come alike, eight cycles a level later.
+// sums of floats and of integers come alike, fp32_pkg::AdderStages cycles a level later.
 module adder_tree #(
   parameter int unsigned Ranks        = 8,
   parameter int unsigned Lanes        = 2,
   parameter int unsigned IntegerLanes = 2,  // the first; others add floats alone
   localparam int unsigned Levels  = $clog2(Ranks),
-  localparam int unsigned Latency = 8 * Levels
+  localparam int unsigned Stages  = fp32_pkg::AdderStages,
+  localparam int unsigned Latency = Stages * Levels
 ) (
   input  logic                           clk_i,
   input  logic                           is_float_i,  // with the numbers; integers wrap
@@ -15,7 +16,6 @@ module adder_tree #(
 );
 
   localparam int unsigned Leaves = 2 ** Levels;
-  localparam int unsigned Stages = 8;  // of fp32_adder
 
   logic is_float;
 

@@ -57,7 +57,7 @@ module aggregation_processor
 );
 
   localparam int unsigned ReadLatency = 2;
-  localparam int unsigned TreeLatency = 8 * $clog2(Ports);
+  localparam int unsigned TreeLatency = fp32_pkg::AdderStages * $clog2(Ports);
   localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
   localparam int unsigned JobBits     = Jobs > 1 ? $clog2(Jobs) : 1;
   localparam int unsigned SumsWidth   = $clog2(SumsMax + 1);

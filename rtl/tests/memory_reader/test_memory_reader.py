@@ -29,6 +29,11 @@ def word_of(chunk: dict[str, int]) -> int:
     return fields | chunk["folds"]
 
 
+def beat_of(words: list[int]) -> int:
+    """Words side by side."""
+    return sum(word << 32 * i for i, word in enumerate(words))
+
+
 class Host:
     """Host memory: every word of it is a hash of its address."""
 
@@ -87,8 +92,8 @@ async def reads(dut: Any, idle: float, stall: float) -> None:
         values = host.words(chunk["address"], chunk["elements"])
         values += [0] * (chunk["beats"] * LANES - chunk["elements"])
         for beat in range(chunk["beats"]):
-            data = sum(value << 32 * i for i, value in enumerate(values[LANES * beat : LANES * (beat + 1)]))
-            wanted.append((data, chunk["folds"], int(beat == chunk["beats"] - 1)))
+            data = values[LANES * beat : LANES * (beat + 1)]
+            wanted.append((beat_of(data), chunk["folds"], int(beat == chunk["beats"] - 1)))
     read = lambda: (number(dut.m_tdata_o), int(dut.m_tfolds_o.value), int(dut.m_tlast_o.value))  # noqa: E731
     assert await take(dut, rng, stall, len(wanted), "m_tvalid_o", "m_tready_i", read) == wanted
     assert dut.idle_o.value

@@ -1,4 +1,4 @@
-"""The output FIFO: beats become chunks of host memory, without their padding; a request ends when all of it is there."""
+"""The output FIFO: beats become chunks of host memory without their padding; a request ends when all is there."""
 
 from __future__ import annotations
 
