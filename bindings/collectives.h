@@ -55,18 +55,20 @@ void bind_sums(nb::class_<Bound>& bound) {
           "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
           "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
           "same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits\n"
-          "for this ticket next, and does the work itself; no thread is woken for it.")
+          "for this ticket next, and does the work itself; no thread is woken for it, next_completion leaves it alone.")
       .def(
           "reduce_scatter",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-             const std::string& wire, bool average, const std::string& algorithm, int block, int mantissa) {
+             const std::string& wire, bool average, const std::string& algorithm, int block, int mantissa,
+             bool awaited) {
             return self.submit(in, out, count, type, wire, average,
                                {.collective = schedule::Collective::kReduceScatter,
                                 .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)});
+                                .bfp = bfp_shape_of(block, mantissa)},
+                               awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
-          "block"_a = 16, "mantissa"_a = 7,
+          "block"_a = 16, "mantissa"_a = 7, "awaited"_a = false,
           "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
           "them, to out_ptr; in_ptr is only read. The rest as all_reduce.");
 }
@@ -78,36 +80,38 @@ void bind_copies(nb::class_<Bound>& bound) {
       .def(
           "all_gather",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-             const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+             const std::string& wire, const std::string& algorithm, int block, int mantissa, bool awaited) {
             return self.submit(in, out, count, type, wire, false,
                                {.collective = schedule::Collective::kAllGather,
                                 .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)});
+                                .bfp = bfp_shape_of(block, mantissa)},
+                               awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "algorithm"_a = "ring", "block"_a = 16,
-          "mantissa"_a = 7,
+          "mantissa"_a = 7, "awaited"_a = false,
           "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
           "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
       .def(
           "broadcast",
           [](Bound& self, std::uintptr_t memory, std::size_t count, int root, const std::string& type,
-             const std::string& wire, const std::string& algorithm, int block, int mantissa) {
+             const std::string& wire, const std::string& algorithm, int block, int mantissa, bool awaited) {
             return self.submit(memory, memory, count, type, wire, false,
                                {.collective = schedule::Collective::kBroadcast,
                                 .root = root,
                                 .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)});
+                                .bfp = bfp_shape_of(block, mantissa)},
+                               awaited);
           },
           "ptr"_a, "count"_a, "root"_a, "dtype"_a, "wire"_a, "algorithm"_a = "binomial", "block"_a = 16,
-          "mantissa"_a = 7,
+          "mantissa"_a = 7, "awaited"_a = false,
           "Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.")
       .def(
           "barrier",
-          [](Bound& self) {
+          [](Bound& self, bool awaited) {
             return self.submit(0, 0, 0, "fp32", "fp32", false,
-                               {.collective = schedule::Collective::kBarrier, .algorithm = "dissemination"});
+                               {.collective = schedule::Collective::kBarrier, .algorithm = "dissemination"}, awaited);
           },
-          "Its ticket is finished once every rank has come to the same barrier.");
+          "awaited"_a = false, "Its ticket is finished once every rank has come to the same barrier.");
 }
 
 // All of a rank's calls but how it listens.

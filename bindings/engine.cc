@@ -112,7 +112,7 @@ class PyJobHost {
   explicit PyJobHost(std::unique_ptr<engine::JobHost> host) : host_(std::move(host)) {}
 
   std::uint64_t expect(std::size_t count, const std::string& wire) { return host_->expect(count, format_of(wire)); }
-  void wait(std::uint64_t ticket) { wait_hearing_signals(*host_, ticket); }
+  bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(*host_, ticket, timeout_s); }
   nb::dict stats() const {
     const auto stats = host_->stats();
     nb::dict result;
@@ -158,7 +158,7 @@ void bind_job_host(nb::module_& module) {
           "most timeout_s. The other arguments are the workers' own (Client). Raises NetfoldError.")
       .def("expect", &PyJobHost::expect, "count"_a, "wire"_a = "fp32",
            "The next tensor that the workers submit has `count` elements; returns a ticket at once.")
-      .def("wait", &PyJobHost::wait, "ticket"_a,
+      .def("wait", &PyJobHost::wait, "ticket"_a, "timeout_s"_a = std::numeric_limits<double>::infinity(),
            "Blocks until the switch says that the tensor is folded; raises NetfoldError once the job is over.")
       .def("stats", &PyJobHost::stats, "Questions asked, signals heard, foreign packets dropped.")
       .def("close", &PyJobHost::close, "Leaves; the job goes on. Idempotent.");

@@ -7,7 +7,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,19 +33,20 @@ auto without_lock(Call call) {
   raise(result.error());
 }
 
-// Until the ticket is done; raises its error.
+// Whether the ticket is done within `timeout_s`; raises its error.
 template <class Waited>
-void wait_hearing_signals(Waited& engine, std::uint64_t ticket) {
+bool wait_hearing_signals(Waited& engine, std::uint64_t ticket, double timeout_s) {
+  const Nanoseconds deadline = std::isfinite(timeout_s) ? now() + from_seconds(timeout_s) : kNever;
   for (;;) {
+    const Nanoseconds left = std::clamp(deadline - now(), Nanoseconds{0}, kSignalPeriod);
     const auto completion = [&] {
       const nb::gil_scoped_release release;
-      return engine.wait(ticket, kSignalPeriod);
+      return engine.wait(ticket, left);
     }();
-    if (completion) {
-      if (completion->error) raise(*completion->error);
-      return;
-    }
+    if (completion && completion->error) raise(*completion->error);
+    if (completion) return true;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (now() >= deadline) return false;
   }
 }
 
@@ -67,7 +71,7 @@ class EngineCalls {
     return *ticket;
   }
 
-  void wait(std::uint64_t ticket) { wait_hearing_signals(*engine_, ticket); }
+  bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(*engine_, ticket, timeout_s); }
 
   std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
     const auto completion = [&] {
@@ -104,18 +108,22 @@ void bind_all_reduce(nb::class_<Bound>& bound) {
   bound.def(
       "all_reduce",
       [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-         const std::string& wire, bool average) { return self.submit(in, out, count, type, wire, average); },
-      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false,
+         const std::string& wire, bool average,
+         bool awaited) { return self.submit(in, out, count, type, wire, average, {}, awaited); },
+      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false,
       "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
-      "ticket at once. The memory belongs to the client until the ticket is finished.");
+      "ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves\n"
+      "the ticket to wait.");
 }
 
 template <class Bound>
 void bind_waiting(nb::class_<Bound>& bound, const char* stats_doc) {
   using namespace nb::literals;
   bound
-      .def("wait", &Bound::wait, "ticket"_a,
-           "Blocks until the ticket's collective is done; raises NetfoldError if it failed.")
+      .def("wait", &Bound::wait, "ticket"_a, "timeout_s"_a = std::numeric_limits<double>::infinity(),
+           "Blocks until the ticket's collective is done, at most timeout_s; says whether it is. Raises NetfoldError "
+           "if\n"
+           "it failed.")
       .def("next_completion", &Bound::next_completion, "timeout_s"_a,
            nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, object] | None"),
            "The next finished (ticket, None or NetfoldError), or None after timeout_s.")

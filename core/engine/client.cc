@@ -58,13 +58,14 @@ Client::~Client() {
   close();
 }
 
-Result<Client::Ticket> Client::submit(const AllReduce& request, const CollectiveOptions& how) {
+Result<Client::Ticket> Client::hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   if (how.collective != schedule::Collective::kAllReduce) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a switch serves all-reduces alone");
   }
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
+  if (is_awaited) completions_.reserve(ticket);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;

@@ -34,8 +34,6 @@ class Client final : public Engine {
   static Result<std::unique_ptr<Client>> join(ClientOptions options);
   ~Client() override;  // close()
 
-  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) override;
-
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override {
     return completions_.wait(ticket, timeout);
   }
@@ -50,6 +48,7 @@ class Client final : public Engine {
  private:
   Client(ClientOptions options, std::unique_ptr<link::Link> link, std::unique_ptr<ControlConnection> control);
 
+  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) override;
   void run();
   void sleep(bool link_is_full);
   void take_submissions(Nanoseconds now);

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,6 +28,8 @@ class Completions {
   // `on_added` is called, by whoever adds, each time there is something to take.
   explicit Completions(std::function<void()> on_added = {}) : on_added_(std::move(on_added)) {}
 
+  // next() is to leave this one to wait(). Before it is added.
+  void reserve(Ticket ticket);
   void add(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
   // Nothing more will be added; whoever waits for any completion is woken.
   void close();
@@ -38,14 +41,13 @@ class Completions {
 
  private:
   Completion take(Ticket ticket);
-  template <class Condition>
-  bool wait_for(std::unique_lock<std::mutex>& lock, Nanoseconds timeout, Condition is_true);
 
   const std::function<void()> on_added_;
   std::mutex mutex_;
-  std::condition_variable added_;
+  std::condition_variable added_, may_take_next_;  // apart: nobody is woken for what is not his
   std::map<Ticket, std::optional<Error>> completions_;
-  std::deque<Ticket> order_;
+  std::deque<Ticket> order_;  // of those that next() may take
+  std::set<Ticket> reserved_;
   bool is_closed_ = false;
 };
 

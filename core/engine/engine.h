@@ -23,10 +23,13 @@ class Engine {
 
   // Returns at once. kInvalidArgument if the request makes no sense; a failed engine shows at the ticket. Every rank
   // submits the same collectives in the same order. `how` matters to host algorithms alone.
-  virtual Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how) = 0;
-  // As submit, by a caller that waits for the ticket next: it may do the work itself there, so nobody is woken for it.
-  virtual Result<Ticket> submit_awaited(const AllReduce& request, const CollectiveOptions& how) {
-    return submit(request, how);
+  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) {
+    return hand_over(request, how, false);
+  }
+  // As submit, by a caller that waits for the ticket next: it may do the work itself there, so nobody is woken for it,
+  // and next_completion() does not report it.
+  Result<Ticket> submit_awaited(const AllReduce& request, const CollectiveOptions& how = {}) {
+    return hand_over(request, how, true);
   }
 
   // A ticket is taken by exactly one of these two. Empty if nothing is finished within `timeout`; the second returns
@@ -39,6 +42,9 @@ class Engine {
 
   // Counters by name; among them "cpu_s", the CPU seconds that collectives have cost beside the callers' threads.
   virtual nlohmann::json counters() const = 0;
+
+ private:
+  virtual Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) = 0;
 };
 
 }  // namespace netfold::engine

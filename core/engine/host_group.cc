@@ -128,17 +128,8 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   return {};
 }
 
-Result<HostGroup::Ticket> HostGroup::submit(const AllReduce& request, const CollectiveOptions& options) {
-  auto ticket = hand_over(request, options);
-  if (ticket && !options_.inline_progress) thread_wakeup_.wake();
-  return ticket;
-}
-
-Result<HostGroup::Ticket> HostGroup::submit_awaited(const AllReduce& request, const CollectiveOptions& options) {
-  return hand_over(request, options);
-}
-
-Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const CollectiveOptions& options) {
+Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const CollectiveOptions& options,
+                                               bool is_awaited) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
@@ -159,6 +150,7 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
     slices = std::move(*planned);
   }
   const Ticket ticket = ++last_ticket_;
+  if (is_awaited) completions_.reserve(ticket);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;
@@ -166,6 +158,7 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
   submitted_.push_back({ticket, request, {request.format, options.bfp}, terms_of(request, options), std::move(slices)});
   has_submissions_ = true;
   if (callers_ > 0) caller_wakeup_.wake();
+  if (!is_awaited && !options_.inline_progress) thread_wakeup_.wake();
   return ticket;
 }
 

@@ -55,8 +55,6 @@ class HostGroup final : public Engine {
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
-  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& options) override;
-  Result<Ticket> submit_awaited(const AllReduce& request, const CollectiveOptions& options) override;
   // Whoever waits here moves the data himself: he has nothing else to do, and to wake a thread takes longer than a
   // small all-reduce.
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
@@ -80,7 +78,7 @@ class HostGroup final : public Engine {
     std::vector<Slice> slices;  // of the executor; none: it is the direct executor's
   };
 
-  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& options);
+  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& options, bool is_awaited) override;
   void run();
   void stand_aside();
   class Turn;

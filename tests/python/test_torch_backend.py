@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,6 +108,31 @@ def _async_body(rank: int) -> None:
 
 def test_many_at_once() -> None:
     values(run_ranks(_async_body, world=WORLD))
+
+
+def _sleeps_of_threads() -> int:
+    own = threading.get_native_id()
+    tasks = [task for task in Path("/proc/self/task").iterdir() if int(task.name) != own]
+    counts = (re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M) for task in tasks)
+    return sum(int(count[1]) for count in counts if count)
+
+
+def _waking_body(rank: int, times: int) -> tuple[float, int]:
+    tensor = torch.ones(100)
+    dist.all_reduce(tensor)
+    before = _sleeps_of_threads()
+    for _ in range(times):
+        dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+        dist.barrier()
+    return tensor[0].item(), _sleeps_of_threads() - before
+
+
+def test_who_waits_at_once_wakes_no_thread() -> None:
+    times = 300
+    ranks = values(run_ranks(_waking_body, times, world=2, environment={"NETFOLD_ALGORITHM": "direct"}))
+    for value, sleeps in ranks:
+        assert value == 2.0
+        assert sleeps < times / 3, f"other threads slept {sleeps} times in {2 * times} collectives"
 
 
 def _gloo_served_body(rank: int) -> None:

@@ -272,7 +272,7 @@ def test_what_the_client_refuses_arrives_through_the_work() -> None:
 
     folds = CompletionThread(Client(), "test")
     work = FoldWork([], folds.step_aside)
-    folds.submit(Fold(Call((), lambda client: client.all_reduce(1, 1, 1, "fp32", "fp32"), list), work))
+    folds.submit(Fold(Call((), lambda client, _awaited: client.all_reduce(1, 1, 1, "fp32", "fp32"), list), work))
     with pytest.raises(TypeError, match="incompatible"):
         work.wait()
     folds.close()

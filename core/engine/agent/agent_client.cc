@@ -119,7 +119,8 @@ Result<Message> AgentClient::ask(const json& question, const char* answer, Nanos
   return netfold::fail(ErrorCode::kSystem, fmt::format("{} is no agent of Netfold", agent_));
 }
 
-Result<AgentClient::Ticket> AgentClient::submit(const AllReduce& request, const CollectiveOptions& how) {
+Result<AgentClient::Ticket> AgentClient::hand_over(const AllReduce& request, const CollectiveOptions& how,
+                                                   bool is_awaited) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   const auto checked = engine::check(Request::of(1, request, how), world_, rank_);
   if (!checked) return tl::unexpected(checked.error());
@@ -127,6 +128,7 @@ Result<AgentClient::Ticket> AgentClient::submit(const AllReduce& request, const 
       layout_of(how.collective, request.count, world_, rank_).out.count * checked->element_bytes();
   const std::lock_guard lock(mutex_);
   const Ticket ticket = ++last_ticket_;
+  if (is_awaited) completions_.reserve(ticket);
   const Nanoseconds deadline = now() + from_seconds(timeout_s_);
   while (!failure_ && !is_closed_) {
     if (requests_->push(Request::of(ticket, request, how))) {

@@ -34,7 +34,6 @@ class AgentClient final : public Engine {
 
   ~AgentClient() override;  // close()
 
-  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) override;
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
   std::optional<Completion> next_completion(Nanoseconds timeout) override;
   void close(std::optional<Error> error = std::nullopt) override;
@@ -51,6 +50,7 @@ class AgentClient final : public Engine {
   Result<void> introduce(const char* kind, const nlohmann::json& options, const std::function<bool()>& keep_going);
   Result<Message> ask(const nlohmann::json& question, const char* answer, Nanoseconds patience,
                       const std::function<bool()>& keep_going) const;
+  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) override;
   template <class Take>
   std::optional<Completion> drive(Take take, Nanoseconds timeout);
   bool take_answers();

@@ -86,7 +86,8 @@ Result<void> RoceClient::connect(const std::vector<std::string>& cards) {
   return {};
 }
 
-Result<RoceClient::Ticket> RoceClient::submit(const AllReduce& request, const CollectiveOptions& how) {
+Result<RoceClient::Ticket> RoceClient::hand_over(const AllReduce& request, const CollectiveOptions& how,
+                                                 bool is_awaited) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   if (how.collective != schedule::Collective::kAllReduce) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a switch serves all-reduces alone");
@@ -94,6 +95,7 @@ Result<RoceClient::Ticket> RoceClient::submit(const AllReduce& request, const Co
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) return netfold::fail(ErrorCode::kInvalidArgument, "connect() comes first");
   const Ticket ticket = ++last_ticket_;
+  if (is_awaited) completions_.reserve(ticket);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_.value_or(Error{ErrorCode::kInvalidArgument, "this worker is closed"}));
     return ticket;

@@ -39,7 +39,6 @@ class RoceClient final : public Engine {
   std::string card() const;
   Result<void> connect(const std::vector<std::string>& cards);
 
-  Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) override;
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override {
     return completions_.wait(ticket, timeout);
   }
@@ -54,6 +53,7 @@ class RoceClient final : public Engine {
   };
 
   RoceClient(RoceClientOptions options, std::unique_ptr<MessageChannel> channel);
+  Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) override;
   void run();
   void progress(Nanoseconds now);
   void sleep();

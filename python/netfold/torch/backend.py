@@ -130,20 +130,20 @@ class NetfoldBackend(GlooServed):
     def allreduce(self, tensors: Tensors, opts: Any) -> Work:
         """SUM and AVG of the core's types are folded in the network; the rest goes to Gloo."""
         if len(tensors) == 1 and self._foldable(tensors, opts.reduceOp):
-            return self._fold(tensors, opts.reduceOp)
+            return self._fold(tensors, opts)
         return super().allreduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
         """As allreduce, over all tensors as if they lay one behind the other: small ones share packets."""
         if self._foldable(tensors, opts.reduceOp):
-            return self._fold(tensors, opts.reduceOp)
+            return self._fold(tensors, opts)
         return super().allreduce_coalesced(tensors, opts)
 
     def barrier(self, opts: Any) -> Work:
         """Passed once every rank came and this rank's earlier folds ended."""
         before = self._folds.works_in_flight() if self._folds is not None else []
         if self._has_host_group:
-            return self._start(Call((), lambda client: client.barrier(), list), after=before)
+            return self._start(Call((), lambda client, awaited: client.barrier(awaited), list), opts, after=before)
         barrier = self._gloo.barrier(opts)
         return self._issued(JoinedWork([*before, barrier]) if before else barrier)
 
@@ -152,25 +152,25 @@ class NetfoldBackend(GlooServed):
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """CPU tensors of any type, bit for bit."""
         call = host_collectives.broadcast(tensors, opts.rootRank) if self._has_host_group else None
-        return self._start(call) if call else super().broadcast(tensors, opts)
+        return self._start(call, opts) if call else super().broadcast(tensors, opts)
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
         """As broadcast: any type, bit for bit."""
         fits = self._has_host_group and len(inputs) == 1 and [len(each) for each in outputs] == [self.size()]
         call = host_collectives.all_gather(outputs[0], inputs[0]) if fits else None
-        return self._start(call) if call else super().allgather(outputs, inputs, opts)
+        return self._start(call, opts) if call else super().allgather(outputs, inputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         """As allgather, into one tensor."""
         call = host_collectives.all_gather_single(output, input, self.size()) if self._has_host_group else None
-        return self._start(call) if call else super().all_gather_single(output, input, opts)
+        return self._start(call, opts) if call else super().all_gather_single(output, input, opts)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Work:
         """What allreduce folds, in the group's format."""
         fits = self._has_host_group and len(outputs) == 1 and [len(each) for each in inputs] == [self.size()]
         wire = self.settings.format
         call = host_collectives.reduce_scatter(outputs[0], inputs[0], opts.reduceOp, wire) if fits else None
-        return self._start(call) if call else super().reduce_scatter(outputs, inputs, opts)
+        return self._start(call, opts) if call else super().reduce_scatter(outputs, inputs, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         """As reduce_scatter, of one tensor."""
@@ -178,7 +178,7 @@ class NetfoldBackend(GlooServed):
         if self._has_host_group:
             wire = self.settings.format
             call = host_collectives.reduce_scatter_single(output, input, self.size(), opts.reduceOp, wire)
-        return self._start(call) if call else super().reduce_scatter_single(output, input, opts)
+        return self._start(call, opts) if call else super().reduce_scatter_single(output, input, opts)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         """One all-gather a tensor."""
@@ -204,7 +204,7 @@ class NetfoldBackend(GlooServed):
             and all(t.layout == torch.strided and t.dtype == first.dtype and t.device == first.device for t in tensors)
         )
 
-    def _fold(self, tensors: Tensors, op: ReduceOp) -> Work:
+    def _fold(self, tensors: Tensors, opts: Any) -> Work:
         assert self._folds is not None
         tensors = list(tensors)
         devices = [tensors[0].device] if tensors[0].is_cuda else []
@@ -213,26 +213,30 @@ class NetfoldBackend(GlooServed):
             work.complete(tensors)
             return self._issued(work)
         staged = self._staging.stage(tensors)
-        buffer, average = staged.buffer, op == ReduceOp.AVG
+        buffer, average = staged.buffer, opts.reduceOp == ReduceOp.AVG
         dtype = CORE_DTYPES[buffer.dtype]
         wire = self.settings.format if dtype == "fp32" else dtype
 
-        def start(client: Any) -> int:
-            return client.all_reduce(buffer.data_ptr(), buffer.data_ptr(), buffer.numel(), dtype, wire, average)
+        def start(client: Any, awaited: bool) -> int:
+            pointer, count = buffer.data_ptr(), buffer.numel()
+            return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
-        return self._start(Call((buffer,), start, staged.finish), staged.ready, devices)
+        return self._start(Call((buffer,), start, staged.finish), opts, staged.ready, devices)
 
     def _start(
         self,
         call: Call,
+        opts: Any,
         ready: torch.cuda.Event | None = None,
         devices: list[torch.device] | None = None,
         after: Sequence[Work] = (),
     ) -> Work:
-        """Hand a call over once `ready` has passed; the Work ends when it and those in `after` have."""
+        """Hand a call over once `ready` has passed; the Work ends when it and those in `after` have. torch says in
+        `opts` whether its caller waits at once."""
         assert self._folds is not None
         folds = self._folds
-        work = folds.new_work(devices or [])
+        awaited = not opts.asyncOp and ready is None and not self.settings.cores  # theirs is the work, then
+        work = folds.new_work(devices or [], awaited)
         fold = Fold(call, work)
 
         def fail(error: Exception) -> None:

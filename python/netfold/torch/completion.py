@@ -1,5 +1,5 @@
-"""Folds in flight: submitted to the client in the caller's order, completed by one thread a process group, or by those
-who wait.
+"""Folds in flight: submitted to the client in the caller's order, completed by those who wait for them, or by one
+thread a process group.
 
 The client hands out a ticket for every collective; `Folds` keeps what belongs to a ticket (the buffers,
 which must stay alive, and how to finish) until the client reports it, then completes the Work. Once the job failed,
@@ -43,9 +43,13 @@ class Folds:
         self._closing = False
         self.error: BaseException | None = None
 
-    def new_work(self, devices: list[torch.device]) -> FoldWork:
-        """A work for a fold that will be submitted here; `devices` as FoldWork's."""
-        return FoldWork(devices, self.step_aside)
+    def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
+        """A work for a fold submitted here; `devices` as FoldWork's; `awaited`: its caller waits at once."""
+        raise NotImplementedError
+
+    def _is_left_to_waiter(self, work: FoldWork) -> bool:
+        """Whether the client is to report this one to who waits for it alone."""
+        return False
 
     def step_aside(self) -> None:
         """Called before something that may wait for a fold."""
@@ -60,7 +64,9 @@ class Folds:
             error = self.error
             if error is None:
                 try:
-                    self._in_flight[fold.call.start(self._client)] = fold
+                    ticket = fold.call.start(self._client, self._is_left_to_waiter(fold.work))
+                    self._in_flight[ticket] = fold
+                    fold.work.ticket = ticket
                     return
                 except Exception as refused:  # TypeError too, from the binding
                     error = refused
@@ -100,9 +106,11 @@ class Folds:
 
     def _complete(self, ticket: int, error: BaseException | None) -> None:
         with self._lock:
-            fold = self._in_flight.pop(ticket)
+            fold = self._in_flight.pop(ticket, None)
             if error is not None and self.error is None:
                 self.error = error
+        if fold is None:  # it failed with the whole group
+            return
         value: list[torch.Tensor] = []
         if error is None:
             try:
@@ -121,12 +129,32 @@ class Folds:
 
 
 class CompletionThread(Folds):
-    """A thread listens."""
+    """A thread listens, but for folds that their callers wait for at once: to wake it, and to be woken by it, takes
+    longer than a small all-reduce."""
 
     def __init__(self, client: Any, name: str) -> None:
         super().__init__(client)
         self._name = f"netfold-{name}"
         self._start_thread()
+
+    def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
+        """A work that the thread completes, or whoever waits for it."""
+        return DrivenWork(devices, self.step_aside, self._await) if awaited else FoldWork(devices, self.step_aside)
+
+    def _is_left_to_waiter(self, work: FoldWork) -> bool:
+        return isinstance(work, DrivenWork)
+
+    def _await(self, work: FoldWork, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        client = self._client
+        while not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
+            error = None
+            try:
+                if not client.wait(work.ticket, min(left_s, TURN_S)):
+                    continue
+            except RuntimeError as failed:
+                error = failed
+            self._complete(work.ticket, error)
 
     def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -160,7 +188,7 @@ class CompletionThread(Folds):
 class CallerDriven(Folds):
     """Whoever asks a work for its result drives the engine until that is there: no thread of Netfold runs at all."""
 
-    def new_work(self, devices: list[torch.device]) -> FoldWork:
+    def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
         """A work that drives when it is waited for, or its future is taken."""
         return DrivenWork(devices, self.step_aside, self._drive)
 

@@ -22,11 +22,11 @@ WORD_BYTES = 4
 
 @dataclass
 class Call:
-    """`start` hands it to a client and returns the ticket; `buffers` must live until it is finished; `finish` then
-    returns the user's tensors."""
+    """`start` hands it to a client, and says whether the caller waits for it next; it returns the ticket. `buffers`
+    must live until it is finished; `finish` then returns the user's tensors."""
 
     buffers: tuple[torch.Tensor, ...]
-    start: Callable[[Any], int]
+    start: Callable[[Any, bool], int]
     finish: Callable[[], list[torch.Tensor]]
 
 
@@ -91,7 +91,11 @@ def broadcast(tensors: list[torch.Tensor], root: int) -> Call | None:
         return [tensor]
 
     words = _words(tensor)
-    return Call((memory,), lambda client: client.broadcast(memory.data_ptr(), words, root), finish)
+
+    def start(client: Any, awaited: bool) -> int:
+        return client.broadcast(memory.data_ptr(), words, root, awaited)
+
+    return Call((memory,), start, finish)
 
 
 def all_gather(outputs: list[torch.Tensor], tensor: torch.Tensor) -> Call | None:
@@ -105,8 +109,14 @@ def all_gather(outputs: list[torch.Tensor], tensor: torch.Tensor) -> Call | None
             output.copy_(_at(memory, tensor, part).view(output.shape))
         return outputs
 
-    words = _words(tensor)
-    return Call((own, memory), lambda client: client.all_gather(own.data_ptr(), memory.data_ptr(), words), finish)
+    return Call((own, memory), _gathering(own, memory, _words(tensor)), finish)
+
+
+def _gathering(own: torch.Tensor, all_: torch.Tensor, words: int) -> Callable[[Any, bool], int]:
+    def start(client: Any, awaited: bool) -> int:
+        return client.all_gather(own.data_ptr(), all_.data_ptr(), words, awaited)
+
+    return start
 
 
 def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, world: int) -> Call | None:
@@ -117,12 +127,7 @@ def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, world: int) ->
         flat = output if output.is_contiguous() else None
         parts = list(flat.view(-1).split(tensor.numel())) if flat is not None and tensor.numel() > 0 else []
         return all_gather([part.view(tensor.shape) for part in parts], tensor) if parts else None
-    words = _words(tensor)
-    return Call(
-        (tensor, output),
-        lambda client: client.all_gather(tensor.data_ptr(), output.data_ptr(), words),
-        lambda: [output],
-    )
+    return Call((tensor, output), _gathering(tensor, output, _words(tensor)), lambda: [output])
 
 
 def reduce_scatter_single(
@@ -139,16 +144,15 @@ def reduce_scatter_single(
     wire = wire if dtype == "fp32" else dtype
     count = output.numel()
 
+    def start(client: Any, awaited: bool) -> int:
+        return client.reduce_scatter(whole.data_ptr(), part.data_ptr(), count, dtype, wire, average, awaited)
+
     def finish() -> list[torch.Tensor]:
         if part is not output:
             output.copy_(part)
         return [output]
 
-    return Call(
-        (whole, part),
-        lambda client: client.reduce_scatter(whole.data_ptr(), part.data_ptr(), count, dtype, wire, average),
-        finish,
-    )
+    return Call((whole, part), start, finish)
 
 
 def reduce_scatter(output: torch.Tensor, tensors: list[torch.Tensor], op: ReduceOp, wire: str) -> Call | None:

@@ -35,32 +35,35 @@ class HostClient:
         self._choose = choose
         self._bfp = {"block": bfp[0], "mantissa": bfp[1]}
         self.next_completion = group.next_completion
+        self.wait = group.wait
         self.stats = group.stats
         self.close = group.close
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False) -> int:
-        """Returns at once with a ticket."""
+    def all_reduce(
+        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
+    ) -> int:
+        """Returns at once with a ticket; `awaited`: the caller waits for it next."""
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose)
-        return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, **how, **self._bfp)
+        return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, awaited=awaited, **how, **self._bfp)
 
     def reduce_scatter(
-        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False
+        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
         """`count` elements are this rank's part. Returns at once with a ticket, as do the next three."""
-        return self._group.reduce_scatter(in_ptr, out_ptr, count, dtype, wire, average, **self._bfp)
+        return self._group.reduce_scatter(in_ptr, out_ptr, count, dtype, wire, average, awaited=awaited, **self._bfp)
 
-    def all_gather(self, in_ptr: int, out_ptr: int, words: int) -> int:
+    def all_gather(self, in_ptr: int, out_ptr: int, words: int, awaited: bool = False) -> int:
         """Copies `words` words of four bytes of each rank, bit for bit."""
-        return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32")
+        return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited)
 
-    def broadcast(self, pointer: int, words: int, root: int) -> int:
+    def broadcast(self, pointer: int, words: int, root: int, awaited: bool = False) -> int:
         """Copies `words` words of four bytes from rank `root`, bit for bit."""
         algorithm = choose_broadcast(words * ELEMENT_BYTES["int32"])
-        return self._group.broadcast(pointer, words, root, "int32", "int32", algorithm)
+        return self._group.broadcast(pointer, words, root, "int32", "int32", algorithm, awaited=awaited)
 
-    def barrier(self) -> int:
+    def barrier(self, awaited: bool = False) -> int:
         """Its ticket is finished once every rank has come."""
-        return self._group.barrier()
+        return self._group.barrier(awaited)
 
 
 def machine_size(addresses: list[str]) -> int:

@@ -28,6 +28,7 @@ class FoldWork(Work):
 
     def __init__(self, devices: list[torch.device], before_wait: Callable[[], None]) -> None:
         super().__init__()
+        self.ticket = 0  # the client's, once submitted
         self._before_wait = before_wait
         self._done = threading.Event()
         self._error: BaseException | None = None

@@ -61,7 +61,8 @@ TEST_P(Waiting, TheThreadGoesOnWithWhatACallerLeaves) {
     const auto ticket = *groups[0]->submit_awaited(request, {});
     ASSERT_FALSE(groups[0]->wait(ticket, time * kMillisecond / 10));
     ASSERT_FALSE(reduce_awaited(*groups[1], tensors[1]));
-    const auto completion = groups[0]->next_completion(20 * kSecond);
+    EXPECT_FALSE(groups[0]->next_completion(time * kMillisecond / 10)) << "it was left to wait()";
+    const auto completion = groups[0]->wait(ticket, 20 * kSecond);
     ASSERT_TRUE(completion);
     EXPECT_FALSE(completion->error);
     EXPECT_EQ(tensors[0], tensors[1]);
