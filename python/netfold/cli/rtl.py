@@ -263,7 +263,7 @@ def prove(
 
 
 def registers() -> None:
-    """Write the register map's package, C header and page from rtl/registers.toml."""
+    """Write each register map's package, C header and page from its file in rtl/."""
     from netfold.rtl import registers as register_map
 
     changed = register_map.write()

@@ -1,20 +1,49 @@
-"""The register map: read from rtl/registers.toml, written as a SystemVerilog package, a C header and a page."""
+"""The register maps: each read from its toml file, written as a SystemVerilog package, a C header and a page."""
 
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from netfold.rtl.places import ROOT
 
-SOURCE = ROOT / "rtl" / "registers.toml"
-PACKAGE = ROOT / "rtl" / "src" / "nic" / "nic_registers_pkg.sv"
-HEADER = ROOT / "rtl" / "include" / "netfold_nic.h"
-PAGE = ROOT / "docs" / "hardware" / "registers.md"
-FIRST_COUNTER = 0x080
 WORD_BYTES = 4
 ACCESS = {"ro": "read", "rw": "read, write", "wo": "write", "rc": "read, which takes it"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device: its map's source in rtl/, and what is written from it."""
+
+    name: str  # as in names of files and of constants
+    title: str
+    source: str
+    page: str  # in docs/hardware
+    first_counter: int
+    address_bits: int
+    port_stride: int = 0  # from a port's counters to the next port's; 0: one set
+
+    @property
+    def prefix(self) -> str:
+        """Of constants in C."""
+        return f"NETFOLD_{self.name.upper()}"
+
+    @property
+    def package(self) -> Path:
+        """The SystemVerilog package."""
+        return ROOT / "rtl" / "src" / self.name / f"{self.name}_registers_pkg.sv"
+
+    @property
+    def header(self) -> Path:
+        """The C header."""
+        return ROOT / "rtl" / "include" / f"netfold_{self.name}.h"
+
+
+NIC = Device("nic", "smart NIC", "registers.toml", "registers.md", 0x080, 12)
+SWITCH = Device("switch", "aggregation switch", "switch_registers.toml", "switch-registers.md", 0x1000, 13, 0x100)
+DEVICES = (NIC, SWITCH)
 
 
 @dataclass(frozen=True)
@@ -42,10 +71,12 @@ class Register:
 
 @dataclass(frozen=True)
 class Map:
-    """Every register by offset, and the map's version."""
+    """Every register by offset, the map's version, and values that registers have, by name."""
 
+    device: Device
     version: int
     registers: tuple[Register, ...]
+    constants: dict[str, int]
 
     @property
     def counters(self) -> list[Register]:
@@ -53,31 +84,38 @@ class Map:
         return [register for register in self.registers if register.is_counter]
 
 
-def read(path: Path = SOURCE) -> Map:
-    """The map. Raises ValueError where registers overlap or lie between words."""
-    text = tomllib.loads(path.read_text())
-    registers = [
+def _registers(entry: dict[str, Any]) -> list[Register]:
+    """One, or as many as `times` says, `stride` bytes apart, with their number in place of the {} of the name."""
+    fields = tuple(
+        Field(field["name"], *(int(bit) for bit in field["bits"].split(":")), field["about"])
+        for field in entry.get("fields", [])
+    )
+    return [
         Register(
-            name=entry["name"],
-            offset=entry["offset"],
+            name=entry["name"].format(i),
+            offset=entry["offset"] + i * entry.get("stride", 0),
             access=entry["access"],
             reset=entry.get("reset", 0),
             about=entry["about"],
-            fields=tuple(
-                Field(field["name"], *(int(bit) for bit in field["bits"].split(":")), field["about"])
-                for field in entry.get("fields", [])
-            ),
+            fields=fields,
         )
-        for entry in text["register"]
+        for i in range(entry.get("times", 1))
     ]
+
+
+def read(device: Device) -> Map:
+    """The map. Raises ValueError where registers overlap or lie between words."""
+    text = tomllib.loads((ROOT / "rtl" / device.source).read_text())
+    registers = [register for entry in text["register"] for register in _registers(entry)]
     registers += [
-        Register(entry["name"], FIRST_COUNTER + WORD_BYTES * i, "ro", 0, entry["about"], (), is_counter=True)
+        Register(entry["name"], device.first_counter + WORD_BYTES * i, "ro", 0, entry["about"], (), is_counter=True)
         for i, entry in enumerate(text["counter"])
     ]
     offsets = [register.offset for register in registers]
     if len(set(offsets)) < len(offsets) or any(offset % WORD_BYTES for offset in offsets):
-        raise ValueError(f"{path.name}: each register needs an offset of its own, a multiple of {WORD_BYTES}")
-    return Map(text["version"], tuple(registers))
+        raise ValueError(f"{device.source}: each register needs an offset of its own, a multiple of {WORD_BYTES}")
+    constants = {entry["name"]: entry["value"] for entry in text.get("constant", [])}
+    return Map(device, text["version"], tuple(registers), constants)
 
 
 def _camel(name: str) -> str:
@@ -86,17 +124,19 @@ def _camel(name: str) -> str:
 
 def package(registers: Map) -> str:
     """The SystemVerilog package."""
+    device = registers.device
+    address = f"logic [{device.address_bits - 1}:0]"
     lines = [
-        "// The register map. Written by `netfold rtl registers` from rtl/registers.toml: change that.",
-        "package nic_registers_pkg;",
+        f"// The register map. Written by `netfold rtl registers` from rtl/{device.source}: change that.",
+        f"package {device.package.stem};",
         "",
         f"  localparam logic [31:0] Version = 32'h{registers.version:08x};",
         f"  localparam int unsigned Counters = {len(registers.counters)};",
-        f"  localparam logic [11:0] FirstCounter = 12'h{FIRST_COUNTER:03x};",
+        f"  localparam {address} FirstCounter = {device.address_bits}'h{device.first_counter:03x};",
         "",
     ]
     lines += [
-        f"  localparam logic [11:0] Offset{_camel(register.name)} = 12'h{register.offset:03x};"
+        f"  localparam {address} Offset{_camel(register.name)} = {device.address_bits}'h{register.offset:03x};"
         for register in registers.registers
         if not register.is_counter
     ]
@@ -116,42 +156,44 @@ def package(registers: Map) -> str:
 
 def header(registers: Map) -> str:
     """The C header."""
+    device, prefix = registers.device, registers.device.prefix
     lines = [
-        "// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from",
-        "// rtl/registers.toml: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.",
+        f"// The registers of the {device.title}, for drivers in C. Written by `netfold rtl registers` from",
+        f"// rtl/{device.source}: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.",
         "#pragma once",
         "",
-        f"#define NETFOLD_NIC_MAP_VERSION 0x{registers.version:08x}u",
+        f"#define {prefix}_MAP_VERSION 0x{registers.version:08x}u",
         "",
     ]
     for register in registers.registers:
-        lines.append(f"#define NETFOLD_NIC_{register.name} 0x{register.offset:03x}u")
+        lines.append(f"#define {prefix}_{register.name} 0x{register.offset:03x}u")
         for field in register.fields:
-            name = f"NETFOLD_NIC_{register.name}_{field.name}"
+            name = f"{prefix}_{register.name}_{field.name}"
             lines += [
                 f"#define {name}_SHIFT {field.low}u",
                 f"#define {name}_MASK 0x{(1 << (field.high - field.low + 1)) - 1:x}u",
             ]
-    lines += [
-        "",
-        "// What COMPLETION and STATUS name.",
-        "#define NETFOLD_NIC_DONE 0u",
-        "#define NETFOLD_NIC_TIMEOUT 1u",
-        "#define NETFOLD_NIC_MISMATCH 2u",
-        "#define NETFOLD_NIC_RESET 3u",
-        "#define NETFOLD_NIC_REFUSED 4u",
-    ]
+    if device.port_stride:
+        lines += ["", "// Counters are port 0's: those of the next port lie so many bytes higher, and so on."]
+        lines += [f"#define {prefix}_PORT_STRIDE 0x{device.port_stride:x}u"]
+    if registers.constants:
+        lines += ["", "// What COMPLETION and STATUS name."]
+        lines += [f"#define {prefix}_{name} {value}u" for name, value in registers.constants.items()]
     return "\n".join([*lines, ""])
 
 
 def page(registers: Map) -> str:
     """The page of the docs."""
+    device, size_kib = registers.device, (1 << registers.device.address_bits) // 1024
+    stride = f" Counters are port 0's; each port's lie 0x{device.port_stride:x} above those of the one before."
+    ports = stride if device.port_stride else ""
     lines = [
-        "# Registers of the smart NIC",
+        f"# Registers of the {device.title}",
         "",
-        "Written by `netfold rtl registers` from [registers.toml](../../rtl/registers.toml), as are the package and",
-        " the [C header](../../rtl/include/netfold_nic.h). AXI-Lite, 32 bits, 4 KiB; what is not listed reads",
-        f"0. Version {registers.version >> 16}.{registers.version & 0xFFFF}.",
+        f"Written by `netfold rtl registers` from [{device.source}](../../rtl/{device.source}), as are the package and",
+        f" the [C header](../../rtl/include/{device.header.name})."
+        f" AXI-Lite, 32 bits, {size_kib} KiB; what is not listed reads",
+        f"0. Version {registers.version >> 16}.{registers.version & 0xFFFF}.{ports}",
         "",
         "| offset | register | access | at reset | what |",
         "|---|---|---|---|---|",
@@ -169,12 +211,16 @@ def page(registers: Map) -> str:
 
 def outputs() -> dict[Path, str]:
     """What each generated file must hold."""
-    registers = read()
-    return {PACKAGE: package(registers), HEADER: header(registers), PAGE: page(registers)}
+    files = {}
+    for registers in map(read, DEVICES):
+        files[registers.device.package] = package(registers)
+        files[registers.device.header] = header(registers)
+        files[ROOT / "docs" / "hardware" / registers.device.page] = page(registers)
+    return files
 
 
 def write() -> list[Path]:
-    """Write all three; returns those that changed."""
+    """Write them all; returns those that changed."""
     changed = []
     for path, text in outputs().items():
         if not path.exists() or path.read_text() != text:

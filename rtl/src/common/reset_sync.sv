@@ -5,15 +5,17 @@ module reset_sync (
   output logic rst_no
 );
 
-  (* ASYNC_REG = "TRUE" *) logic [1:0] released_q;
+  (* ASYNC_REG = "TRUE" *) logic meta_q, released_q;
 
-  assign rst_no = released_q[1];
+  assign rst_no = released_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      released_q <= '0;
+      meta_q     <= 1'b0;
+      released_q <= 1'b0;
     end else begin
-      released_q <= {released_q[0], 1'b1};
+      meta_q     <= 1'b1;
+      released_q <= meta_q;
     end
   end
 

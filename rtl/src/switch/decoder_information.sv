@@ -15,14 +15,15 @@ module decoder_information
   localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
   localparam logic [3:0]  IpVersion  = 4'd6;
   localparam logic [7:0]  NextHeader = 8'h1b;
-  localparam logic [15:0] Least      = 16'd16;  // BTH and ICRC
+  localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
 
   logic [IndexWidth-1:0] index_q, index, end_q;  // of the beat; as if there were no tag; where the ICRC ends
-  logic                  ends_at_six_q, ends, ended_q, is_whole, is_contradictory_q, is_malformed_q, is_right;
+  logic                  ends_at_six_q, ends, ended_q, is_whole, is_contradictory_q, is_right;
   logic [31:0]           high_q;
   logic [63:0]           data;
   logic [1:0]            pad_q;
-  logic [15:0]           length, length_q, extensions, payload;
+  logic [15:0]           length;
+  logic [11:0]           length_q, extensions, payload;
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 
@@ -33,8 +34,8 @@ module decoder_information
 
   assign ends       = index_q == end_q && index_q > IndexWidth'(3);
   assign is_whole   = ended_q || (ends && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
-  assign payload    = length_q - Least - extensions - 16'(pad_q);
-  assign extensions = info_q.is_first ? 16'd16 : info_q.opcode == WriteLastImmediate ? 16'd4 : 16'd0;
+  assign payload    = length_q - Least - extensions - 12'(pad_q);
+  assign extensions = info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0;
 
   icrc u_icrc (
     .clk_i,
@@ -61,8 +62,9 @@ module decoder_information
 
   always_ff @(posedge clk_i) begin
     if (valid_i) begin
-      high_q         <= beat_i.data[63:32];
-      info_q.has_tag <= has_tag_i;
+      high_q               <= beat_i.data[63:32];
+      info_q.has_tag       <= has_tag_i;
+      info_q.icrc_is_right <= 1'b0;  // told below
       if (index_q == IndexWidth'(0)) begin
         info_q.addresses.to          <= address_of(beat_i.data[47:0]);
         info_q.addresses.from[47:32] <= number_of_2(beat_i.data[63:48]);
@@ -71,7 +73,7 @@ module decoder_information
       case (index)
         IndexWidth'(1): is_contradictory_q <= data[55:52] != IpVersion;
         IndexWidth'(2): begin
-          length_q           <= length;
+          length_q           <= length[11:0];
           ends_at_six_q      <= length[2] == has_tag_i;
           end_q              <= IndexWidth'((length + 16'd53 + {13'd0, has_tag_i, 2'd0}) >> 3);
           is_contradictory_q <= is_contradictory_q || data[39:32] != NextHeader || length[1:0] != '0 ||
@@ -92,7 +94,7 @@ module decoder_information
           info_q.queue_pair    <= {data[31:24], data[39:32], data[47:40]};
           info_q.psn[23:16]    <= data[63:56];
           info_q.payload_bytes <= payload[10:0];
-          is_contradictory_q   <= is_contradictory_q || payload[15];  // shorter than its headers
+          is_contradictory_q   <= is_contradictory_q || payload[11];  // shorter than its headers
         end
         IndexWidth'(8): info_q.psn[15:0] <= number_of_2(data[15:0]);
         IndexWidth'(9): info_q.reth_length[31:16] <= number_of_2(data[63:48]);
@@ -116,13 +118,12 @@ module decoder_information
         end
         default: ;
       endcase
-      if (beat_i.last) is_malformed_q <= is_contradictory_q || beat_i.error || !is_whole;
+      if (beat_i.last) info_q.is_malformed <= is_contradictory_q || beat_i.error || !is_whole;
     end
   end
 
   always_comb begin
     info_o               = info_q;
-    info_o.is_malformed  = is_malformed_q;
     info_o.icrc_is_right = is_right;
   end
 

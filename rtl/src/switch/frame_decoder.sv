@@ -44,6 +44,7 @@ module frame_decoder
   logic [15:0] type_, inner_type, innermost_type, length;
   logic [7:0]  opcode;
   logic        is_roce, is_first, is_ours, is_folded, decides;
+  logic        unused_parts;
 
   // What lies in a frame behind its type lies four bytes later behind a tag.
   assign data  = has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
@@ -58,6 +59,8 @@ module frame_decoder
   assign is_first       = opcode == WriteFirst;
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version &&
                           (is_longer_q || (is_just_long_q && !has_pad_q));
+
+  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[15:0]};
 
   always_comb begin
     is_folded = 1'b0;

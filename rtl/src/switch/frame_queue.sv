@@ -3,7 +3,8 @@
 module frame_queue
   import switch_pkg::*;
 #(
-  parameter int unsigned Beats = 1024  // a power of two, at least 512
+  parameter int unsigned Beats   = 1024,          // a power of two
+  parameter int unsigned Longest = FrameBeatsMax  // beats of a frame
 ) (
   input  logic  clk_i,
   input  logic  rst_ni,
@@ -49,7 +50,7 @@ module frame_queue
       if (pull) read_q <= read_q + 1'b1;
       if (s_valid_i && s_first_i) admits_q <= has_room_q;
       // A cycle old when it is used: one beat may have come since.
-      has_room_q  <= level < (PointerWidth + 1)'(Beats - FrameBeatsMax);
+      has_room_q  <= level < (PointerWidth + 1)'(Beats - Longest);
       out_valid_q <= pull || (out_valid_q && !m_ready_i);
     end
   end

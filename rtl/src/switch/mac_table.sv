@@ -11,6 +11,7 @@ module mac_table #(
   input  logic                   rst_ni,
   input  logic                   clear_i,      // forget everything
   input  logic [7:0]             age_limit_i,  // ticks, at most 254
+  output logic                   learns_o,     // it is clear
 
   // Where is this address? The answer comes three cycles after the question was taken.
   input  logic [Ports-1:0]       find_valid_i,
@@ -143,6 +144,7 @@ module mac_table #(
   );
   crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson1_q.address), .crc_o({unused_learn_hash, learn_hash}));
 
+  assign learns_o      = is_clear_q;
   assign is_sweeping   = !sweep_q[BucketWidth];
   assign learn_ready_o = waits || !is_clear_q ? '0 : learn_grant;
   assign learn_bucket  = lesson1_q.is_sweep ? lesson1_q.address[BucketWidth-1:0] : learn_hash;

@@ -2,6 +2,7 @@
 // gradients in passing. Behind each port's streams belongs a MAC that adds and checks the FCS.
 module netfold_switch
   import switch_pkg::*;
+  import switch_registers_pkg::*;
 #(
   parameter int unsigned Ports          = 8,     // 2 to 16
   parameter int unsigned Jobs           = 1,     // that fold at the same time
@@ -52,13 +53,23 @@ module netfold_switch
   output logic                   spi_miso_o
 );
 
+  // --- Settings, and what is counted ---
+  config_t                 config_;
+  logic [7:0]              address_age_limit;
+  logic [Ports-1:0]        pauses, count_read;
+  logic                    soft_reset, stage_rst_nq, learns, aged;
+  logic [5:0]              count_index;
+  logic [Ports-1:0][47:0]  count;
+  arrival_t   [Ports-1:0]  arrival;
+  parsed_t    [Ports-1:0]  parsed;
+  departure_t [Ports-1:0]  departure;
+
   // --- Port Learning Stage ---
   logic  [Ports-1:0]            find_valid, find_ready, found_valid, found_ports, learn_valid, learn_ready;
   logic  [Ports-1:0][47:0]      find_address, learn_address;
   logic  [Ports-1:0]            frame_valid, frame_ready, frame_is_known;
   beat_t [Ports-1:0]            frame_beat;
   logic  [Ports-1:0][Ports-1:0] frame_ports;
-  arrival_t [Ports-1:0]         arrival;
 
   mac_table #(
     .Ports   (Ports),
@@ -67,8 +78,9 @@ module netfold_switch
   ) u_addresses (
     .clk_i,
     .rst_ni,
-    .clear_i        (1'b0),
-    .age_limit_i    (8'd224),
+    .clear_i        (soft_reset),
+    .age_limit_i    (address_age_limit),
+    .learns_o       (learns),
     .find_valid_i   (find_valid),
     .find_ready_o   (find_ready),
     .find_address_i (find_address),
@@ -131,7 +143,6 @@ module netfold_switch
   frame_info_t [Ports-1:0]            info;
   route_e      [Ports-1:0]            route;
   connection_t [Ports-1:0][Jobs-1:0]  connections;
-  parsed_t   [Ports-1:0]            parsed;
 
   for (genvar i = 0; i < Ports; i++) begin : gen_analyzer
     frame_analyzer #(
@@ -160,25 +171,16 @@ module netfold_switch
       .fold_valid_o (fold_valid[i]),
       .fold_ready_i (fold_ready[i]),
       .fold_beat_o  (fold_beat[i]),
-      .abort_i      (1'b0),
-      .parsed_o   (parsed[i])
+      .abort_i      (soft_reset),
+      .parsed_o     (parsed[i])
     );
   end
 
   // --- Aggregation Stage ---
-  config_t                      aggregation_config;
   logic  [Ports-1:0]            sum_valid, sum_ready, sum_lost, verdict_valid;
   beat_t [Ports-1:0]            sum_beat;
   logic  [Ports-1:0][Ports-1:0] sum_ports;
   verdict_e [Ports-1:0]         verdict;
-  logic                         aged;
-
-  always_comb begin
-    aggregation_config           = '0;
-    aggregation_config.is_float  = 1'b1;
-    aggregation_config.ports     = PortsMax'({Ports{1'b1}});
-    aggregation_config.age_limit = 32'd1_953_125;  // ten seconds
-  end
 
   aggregation_stage #(
     .Ports (Ports),
@@ -186,8 +188,8 @@ module netfold_switch
     .HasBfp(HasBfp)
   ) u_aggregation (
     .clk_i,
-    .rst_ni,
-    .config_i       (aggregation_config),
+    .rst_ni         (stage_rst_nq),
+    .config_i       (config_),
     .info_valid_i   (info_valid),
     .info_i         (info),
     .ports_i        (destination_ports),
@@ -225,8 +227,9 @@ module netfold_switch
   beat_t [Ports-1:0][Ports-1:0] queue_beat;
 
   for (genvar out = 0; out < Ports; out++) begin : gen_out
-    logic  tx_rst_n, out_valid, out_ready;
-    beat_t out_beat;
+    logic             tx_rst_n, out_valid, out_ready, pause_valid, pause_ready;
+    logic [Ports-1:0] is_filling, is_empty;  // queues of what came in here
+    beat_t            out_beat, pause_beat;
 
     for (genvar in = 0; in < Ports; in++) begin : gen_queue
       if (in == out) begin : gen_none
@@ -252,6 +255,22 @@ module netfold_switch
       end
     end
 
+    for (genvar other = 0; other < Ports; other++) begin : gen_depth
+      assign is_filling[other] = queue_is_filling[other][out];
+      assign is_empty[other]   = queue_is_empty[other][out];
+    end
+
+    pause_generator u_pause (
+      .clk_i,
+      .rst_ni,
+      .enable_i    (pauses[out]),
+      .is_filling_i(|is_filling),
+      .is_empty_i  (&is_empty),
+      .m_valid_o   (pause_valid),
+      .m_ready_i   (pause_ready),
+      .m_beat_o    (pause_beat)
+    );
+
     output_arbiter #(.Ports(Ports)) u_arbiter (
       .clk_i,
       .rst_ni,
@@ -264,13 +283,14 @@ module netfold_switch
       .sum_valid_i   (sum_offered[out]),
       .sum_ready_o   (sum_taken[out]),
       .sum_beat_i    (sum_beat),
-      .sums_end_i    (1'b0),
-      .pause_valid_i (1'b0),
-      .pause_ready_o (),
-      .pause_beat_i  ('0),
+      .sums_end_i    (soft_reset),
+      .pause_valid_i (pause_valid),
+      .pause_ready_o (pause_ready),
+      .pause_beat_i  (pause_beat),
       .m_valid_o     (out_valid),
       .m_ready_i     (out_ready),
-      .m_beat_o      (out_beat)
+      .m_beat_o      (out_beat),
+      .departure_o   (departure[out])
     );
 
     reset_sync u_reset (.clk_i(Crossings ? tx_clk_i[out] : clk_i), .rst_ni, .rst_no(tx_rst_n));
@@ -292,15 +312,113 @@ module netfold_switch
     );
   end
 
-  // --- Registers ---
-  assign s_axil_awready_o = 1'b0;
-  assign s_axil_wready_o  = 1'b0;
-  assign s_axil_bresp_o   = '0;
-  assign s_axil_bvalid_o  = 1'b0;
-  assign s_axil_arready_o = 1'b0;
-  assign s_axil_rdata_o   = '0;
-  assign s_axil_rresp_o   = '0;
-  assign s_axil_rvalid_o  = 1'b0;
-  assign spi_miso_o       = 1'b0;
+  // --- Registers and counters ---
+  logic        spi_valid, spi_write, spi_done;
+  logic [12:0] spi_address;
+  logic [31:0] spi_wdata;
+
+  spi_slave u_spi (
+    .clk_i,
+    .rst_ni,
+    .sclk_i   (spi_sclk_i),
+    .cs_ni    (spi_cs_ni),
+    .mosi_i   (spi_mosi_i),
+    .miso_o   (spi_miso_o),
+    .valid_o  (spi_valid),
+    .write_o  (spi_write),
+    .address_o(spi_address),
+    .wdata_o  (spi_wdata),
+    .done_i   (spi_done),
+    .rdata_i  (s_axil_rdata_o)
+  );
+
+  switch_registers #(
+    .Ports (Ports),
+    .Jobs  (Jobs),
+    .HasBfp(HasBfp)
+  ) u_registers (
+    .clk_i,
+    .rst_ni,
+    .awaddr_i           (s_axil_awaddr_i),
+    .awvalid_i          (s_axil_awvalid_i),
+    .awready_o          (s_axil_awready_o),
+    .wdata_i            (s_axil_wdata_i),
+    .wvalid_i           (s_axil_wvalid_i),
+    .wready_o           (s_axil_wready_o),
+    .bresp_o            (s_axil_bresp_o),
+    .bvalid_o           (s_axil_bvalid_o),
+    .bready_i           (s_axil_bready_i),
+    .araddr_i           (s_axil_araddr_i),
+    .arvalid_i          (s_axil_arvalid_i),
+    .arready_o          (s_axil_arready_o),
+    .rdata_o            (s_axil_rdata_o),
+    .rresp_o            (s_axil_rresp_o),
+    .rvalid_o           (s_axil_rvalid_o),
+    .rready_i           (s_axil_rready_i),
+    .spi_valid_i        (spi_valid),
+    .spi_write_i        (spi_write),
+    .spi_address_i      (spi_address),
+    .spi_wdata_i        (spi_wdata),
+    .spi_done_o         (spi_done),
+    .config_o           (config_),
+    .address_age_limit_o(address_age_limit),
+    .pause_o            (pauses),
+    .soft_reset_o       (soft_reset),
+    .learns_i           (learns),
+    .aged_i             (aged),
+    .count_read_o       (count_read),
+    .count_index_o      (count_index),
+    .count_i            (count)
+  );
+
+  // The aggregation stage is reset by software too; around it, what it has begun is brought to an end.
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      stage_rst_nq <= 1'b0;
+    end else begin
+      stage_rst_nq <= !soft_reset;
+    end
+  end
+
+  for (genvar i = 0; i < Ports; i++) begin : gen_count
+    logic [Counters-1:0] events;
+    logic [4:0]          copies;  // that were dropped
+
+    always_comb begin
+      copies = '0;
+      for (int unsigned out = 0; out < Ports; out++) copies += 5'(queue_dropped[out][i]);
+      events                    = Counters'(verdict_valid[i]) << verdict[i];
+      events[CountDropRoom]    |= parsed[i].no_room;
+      events[CountFramesIn]     = arrival[i].ended;
+      events[CountBytesIn]      = arrival[i].ended;
+      events[CountForwarded]    = parsed[i].forwarded;
+      events[CountFlooded]      = parsed[i].flooded;
+      events[CountFiltered]     = parsed[i].filtered || arrival[i].filtered;
+      events[CountDropRunt]     = parsed[i].runt || arrival[i].runt;
+      events[CountDropBadSource] = arrival[i].bad_source;
+      events[CountDropTooManyTags] = parsed[i].overtagged;
+      events[CountOversize]     = arrival[i].oversize;
+      events[CountDamaged]      = arrival[i].damaged;
+      events[CountDropQueueFull] = copies != '0;
+      events[CountDropSum]      = sum_lost[i];
+      events[CountFramesOut]    = departure[i].ended;
+      events[CountBytesOut]     = departure[i].ended;
+      events[CountSumsOut]      = departure[i].ended && departure[i].sum;
+      events[CountNoticesOut]   = departure[i].ended && departure[i].notice;
+      events[CountPausesOut]    = departure[i].ended && departure[i].pause;
+    end
+
+    port_counters u_counters (
+      .clk_i,
+      .rst_ni,
+      .event_i    (events),
+      .bytes_in_i (arrival[i].bytes),
+      .bytes_out_i(departure[i].bytes),
+      .copies_i   (copies),
+      .read_i     (count_read[i]),
+      .index_i    (count_index),
+      .data_o     (count[i])
+    );
+  end
 
 endmodule

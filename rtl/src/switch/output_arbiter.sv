@@ -25,16 +25,21 @@ module output_arbiter
 
   output logic              m_valid_o,
   input  logic              m_ready_i,
-  output beat_t             m_beat_o
+  output beat_t             m_beat_o,
+  output departure_t        departure_o      // what to count
 );
 
-  // Sources: queues by port and the notices; sums by port; pauses.
-  localparam int unsigned Turns = Ports + 1;
+  localparam int unsigned Turns      = Ports + 1;  // queues by port, and notices
+  localparam int unsigned IndexWidth = $clog2(Ports);
 
-  logic [Turns-1:0] queue_request, queue_grant, queues_q;
-  logic [Ports-1:0] sum_grant, sums_q;
-  logic             pause_q, is_sending_q, is_ending_q, was_sum_q, was_pause_q;
-  logic             is_pause, is_sum, is_queue, starts, ends;
+  typedef enum logic [1:0] {SourceQueue, SourceNotice, SourceSum, SourcePause} source_e;
+
+  source_e               source_q;
+  logic [IndexWidth-1:0] index_q, index_d;  // of the port, of queues and sums
+  logic [Turns-1:0]      queue_request, queue_grant;
+  logic [Ports-1:0]      sum_grant, chosen;
+  logic                  is_sending_q, is_ending_q, was_sum_q, was_pause_q;
+  logic                  is_pause, is_sum, is_queue, starts, ends;
 
   // --- Choosing, between frames ---
   assign queue_request = {notice_valid_i, queue_valid_i};
@@ -43,6 +48,7 @@ module output_arbiter
   assign is_queue      = !is_pause && !is_sum && |queue_request;
   assign starts        = !is_sending_q && (is_pause || is_sum || is_queue);
   assign ends          = m_valid_o && m_ready_i && m_beat_o.last;
+  assign chosen        = is_sum ? sum_grant : queue_grant[Ports-1:0];
 
   round_robin #(.Requests(Turns)) u_queues (
     .clk_i, .rst_ni, .request_i(queue_request), .take_i(starts && is_queue), .grant_o(queue_grant)
@@ -51,47 +57,80 @@ module output_arbiter
     .clk_i, .rst_ni, .request_i(sum_valid_i), .take_i(starts && is_sum), .grant_o(sum_grant)
   );
 
+  always_comb begin
+    index_d = '0;
+    for (int unsigned i = 0; i < Ports; i++) if (chosen[i]) index_d |= IndexWidth'(i);
+  end
+
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      source_q     <= SourceQueue;
+      index_q      <= '0;
       is_sending_q <= 1'b0;
       is_ending_q  <= 1'b0;
-      queues_q     <= '0;
-      sums_q       <= '0;
-      pause_q      <= 1'b0;
       was_sum_q    <= 1'b0;
       was_pause_q  <= 1'b0;
     end else begin
       if (starts) begin
-        queues_q    <= is_queue ? queue_grant : '0;
-        sums_q      <= is_sum ? sum_grant : '0;
-        pause_q     <= is_pause;
+        source_q    <= is_pause ? SourcePause : is_sum ? SourceSum : queue_grant[Ports] ? SourceNotice : SourceQueue;
+        index_q     <= index_d;
         was_sum_q   <= is_pause ? was_sum_q : is_sum;
         was_pause_q <= is_pause;
       end
       is_sending_q <= starts || (is_sending_q && !ends);
-      is_ending_q  <= (is_ending_q || (sums_end_i && is_sending_q && (|sums_q || queues_q[Ports]))) && !ends;
+      is_ending_q  <= !ends && (is_ending_q || (sums_end_i && is_sending_q &&
+                                                source_q inside {SourceSum, SourceNotice}));
     end
   end
 
   // --- Sending ---
   always_comb begin
-    m_beat_o = '0;
-    for (int unsigned i = 0; i < Ports; i++) begin
-      if (queues_q[i]) m_beat_o |= queue_beat_i[i];
-      if (sums_q[i]) m_beat_o |= sum_beat_i[i];
-    end
-    if (queues_q[Ports]) m_beat_o |= notice_beat_i;
-    if (pause_q) m_beat_o |= pause_beat_i;
-    m_valid_o = is_sending_q && |{queues_q & queue_request, sums_q & sum_valid_i, pause_q && pause_valid_i};
+    queue_ready_o  = '0;
+    sum_ready_o    = '0;
+    notice_ready_o = 1'b0;
+    pause_ready_o  = 1'b0;
+    unique case (source_q)
+      SourceQueue: begin
+        m_beat_o               = queue_beat_i[index_q];
+        m_valid_o              = queue_valid_i[index_q];
+        queue_ready_o[index_q] = is_sending_q && m_ready_i;
+      end
+      SourceSum: begin
+        m_beat_o             = sum_beat_i[index_q];
+        m_valid_o            = sum_valid_i[index_q];
+        sum_ready_o[index_q] = is_sending_q && m_ready_i && !is_ending_q;
+      end
+      SourceNotice: begin
+        m_beat_o       = notice_beat_i;
+        m_valid_o      = notice_valid_i;
+        notice_ready_o = is_sending_q && m_ready_i && !is_ending_q;
+      end
+      default: begin
+        m_beat_o      = pause_beat_i;
+        m_valid_o     = pause_valid_i;
+        pause_ready_o = is_sending_q && m_ready_i;
+      end
+    endcase
+    m_valid_o &= is_sending_q;
     if (is_ending_q) begin
-      m_valid_o = 1'b1;
-      m_beat_o  = '{error: 1'b1, last: 1'b1, extra: '1, data: '0};
+      m_valid_o      = 1'b1;
+      m_beat_o.error = 1'b1;
+      m_beat_o.last  = 1'b1;
     end
   end
 
-  assign queue_ready_o  = queues_q[Ports-1:0] & {Ports{is_sending_q && m_ready_i}};
-  assign notice_ready_o = queues_q[Ports] && is_sending_q && m_ready_i;
-  assign sum_ready_o    = sums_q & {Ports{is_sending_q && m_ready_i && !is_ending_q}};
-  assign pause_ready_o  = pause_q && is_sending_q && m_ready_i;
+  // --- Counting ---
+  logic [7:0] beats_q;  // of the frame that is on its way
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      beats_q <= '0;
+    end else if (m_valid_o && m_ready_i) begin
+      beats_q <= m_beat_o.last ? '0 : beats_q + 1'b1;
+    end
+  end
+
+  assign departure_o = '{ended: ends, bytes: {beats_q, m_beat_o.extra} + 11'd1, sum: source_q == SourceSum,
+                         notice: source_q == SourceNotice, pause: source_q == SourcePause};
 
 endmodule

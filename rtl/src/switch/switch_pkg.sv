@@ -1,7 +1,8 @@
 // What the stages of the aggregation switch tell each other (docs/hardware/switch.md).
 package switch_pkg;
 
-  localparam logic [15:0] RoceType = 16'h8915;
+  localparam logic [15:0] RoceType      = 16'h8915;
+  localparam logic [47:0] SwitchAddress = 48'h024e46000001;  // of frames that the switch makes (wire/roce_notice.h)
 
   // RoCE opcodes of the reliable connection that are folded.
   localparam logic [7:0] WriteFirst         = 8'h06;
@@ -115,6 +116,10 @@ package switch_pkg;
     return {number_of_4(lying[31:0]), number_of_2(lying[47:32])};
   endfunction
 
+  function automatic logic [63:0] lying_of(logic [63:0] number);
+    return {number_of_4(number[31:0]), number_of_4(number[63:32])};
+  endfunction
+
   // What DEC_FSM decides about a frame. None of it: it goes on at once.
   typedef struct packed {
     logic is_candidate;   // it may be folded
@@ -133,6 +138,15 @@ package switch_pkg;
     logic overtagged;
     logic no_room;     // for a frame that might be folded
   } parsed_t;
+
+  // What left at a port, for the counters.
+  typedef struct packed {
+    logic        ended;
+    logic [10:0] bytes;   // of the frame that ended
+    logic        sum;     // what it was, if not forwarded
+    logic        notice;
+    logic        pause;
+  } departure_t;
 
   // What a Port Analyzer saw of a frame, for the counters.
   typedef struct packed {

@@ -16,6 +16,7 @@ from scapy.packet import Raw
 import netfold
 from benches import chance, simulate
 from ethernet import Bench
+from registers import OKAY, write
 from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, read
 
 PORTS = int(os.environ.get("PORTS", "4"))
@@ -36,6 +37,7 @@ async def folds_at_line_rate(dut: Any) -> None:
     await bench.start()
     for _ in range(CLEAR_CYCLES):
         await RisingEdge(dut.clk_i)
+    assert await write(dut, "AGG_MODE", 1) == OKAY  # floats
     for port in range(PORTS):
         bench.give(port, bytes(Ether(src=mac(port), dst=mac((port + 1) % PORTS)) / Raw(bytes(46))))
     await bench.idle()

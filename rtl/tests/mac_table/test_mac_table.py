@@ -1,0 +1,124 @@
+"""The address table against a dictionary: all ports ask and learn at once; addresses move, grow old, and make room only
+where a bucket is full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cocotb
+from cocotb.triggers import FallingEdge, RisingEdge
+
+from benches import chance, number, simulate, start
+
+PORTS, ENTRIES, TICK = 4, 64, 1 << 10
+CLEAR_CYCLES = ENTRIES // 4 + 10
+ANSWER_CYCLES = 3
+
+
+async def begin(dut: Any, age_limit: int = 200) -> None:
+    """A clear table."""
+    await start(dut, clear_i=0, age_limit_i=age_limit, find_valid_i=0, learn_valid_i=0)
+    assert not dut.learns_o.value
+    for _ in range(CLEAR_CYCLES):
+        await FallingEdge(dut.clk_i)
+    assert dut.learns_o.value
+
+
+async def serve(dut: Any, kind: str, questions: dict[int, int]) -> list[int]:
+    """Each port offers an address to `kind` (find or learn) until it is taken; returns the order in which they were."""
+    waiting, order = dict(questions), []
+    valid, ready, addresses = (getattr(dut, f"{kind}_{name}") for name in ("valid_i", "ready_o", "address_i"))
+    while waiting:
+        addresses.value = sum(address << 48 * port for port, address in waiting.items())
+        valid.value = sum(1 << port for port in waiting)
+        await FallingEdge(dut.clk_i)
+        taken = number(ready)
+        await RisingEdge(dut.clk_i)
+        if taken:
+            assert taken.bit_count() == 1
+            order.append(taken.bit_length() - 1)
+            del waiting[order[-1]]
+    valid.value = 0
+    return order
+
+
+async def find(dut: Any, questions: dict[int, int]) -> dict[int, int]:
+    """Who asks for which address; the port of each that is known."""
+    answers: dict[int, int] = {}
+
+    async def listen() -> None:
+        while len(answers) < len(questions):
+            await FallingEdge(dut.clk_i)
+            for port in questions:
+                if number(dut.found_valid_o) >> port & 1:
+                    assert port not in answers and number(dut.found_ports_o).bit_count() <= 1
+                    answers[port] = number(dut.found_ports_o).bit_length() - 1  # -1: unknown
+
+    listening = cocotb.start_soon(listen())
+    order = await serve(dut, "find", questions)
+    assert sorted(order) == sorted(questions)
+    for _ in range(ANSWER_CYCLES + 1):
+        await RisingEdge(dut.clk_i)
+    assert listening.done()
+    return answers
+
+
+@cocotb.test()
+async def is_a_dictionary(dut: Any) -> None:
+    """Few addresses, which move all the time; often several ports at once hear from the same bucket."""
+    rng = chance()
+    await begin(dut)
+    addresses = [0x020000000000 + rng.getrandbits(24) for _ in range(12)]
+    known: dict[int, int] = {}
+    for _ in range(300):
+        lessons = {port: rng.choice(addresses) for port in range(PORTS) if rng.random() < 0.5}
+        for port in await serve(dut, "learn", lessons):
+            known[lessons[port]] = port
+        for _ in range(5):
+            await RisingEdge(dut.clk_i)
+        questions = {port: rng.choice(addresses) for port in range(PORTS)}
+        found = await find(dut, questions)
+        # Twelve addresses in sixteen buckets of four: it is next to impossible that five share one.
+        assert found == {port: known.get(address, -1) for port, address in questions.items()}
+
+
+@cocotb.test()
+async def forgets(dut: Any) -> None:
+    """Who is silent for more ticks than the limit is unknown, and a clear table is empty."""
+    await begin(dut, age_limit=2)
+    await serve(dut, "learn", {0: 0xA, 1: 0xB})
+    for _ in range(3):
+        for _ in range(TICK):
+            await RisingEdge(dut.clk_i)
+        await serve(dut, "learn", {1: 0xB})
+    for _ in range(8):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA, 1: 0xB}) == {0: -1, 1: 1}
+    dut.clear_i.value = 1
+    await RisingEdge(dut.clk_i)
+    dut.clear_i.value = 0
+    for _ in range(CLEAR_CYCLES):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA, 1: 0xB}) == {0: -1, 1: -1}
+
+
+@cocotb.test()
+async def never_grows(dut: Any) -> None:
+    """Of far more addresses than fit, those heard last are mostly known, and what is known is right."""
+    rng = chance()
+    await begin(dut)
+    heard = {}
+    for _ in range(4 * ENTRIES):
+        address, port = rng.getrandbits(40) << 8, rng.randrange(PORTS)
+        await serve(dut, "learn", {port: address})
+        heard[address] = port
+    for _ in range(8):
+        await RisingEdge(dut.clk_i)
+    found = {address: (await find(dut, {0: address}))[0] for address in heard}
+    assert all(port in (-1, heard[address]) for address, port in found.items())
+    assert ENTRIES / 2 < sum(port >= 0 for port in found.values()) <= ENTRIES
+
+
+def test_mac_table() -> None:
+    """Four ports, sixteen buckets."""
+    simulate("mac_table", __file__, Ports=PORTS, Entries=ENTRIES, TickBits=10)

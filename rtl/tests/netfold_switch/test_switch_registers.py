@@ -1,0 +1,141 @@
+"""The registers of the whole switch: settings, refusals, SPI beside AXI-Lite, counters, pause frames, soft reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+from benches import chance, simulate
+from ethernet import Bench
+from registers import MAP, OKAY, SLAVE_ERROR, offset, read_at, spi, value_of, write
+
+PORTS = 4
+ADDRESSES = [f"02:00:00:00:00:{port + 1:02x}" for port in range(PORTS)]
+
+
+async def begin(dut: Any) -> Bench:
+    """A switch whose address table and counters are clear."""
+    bench = Bench(dut, PORTS, chance())
+    await bench.start()
+    for _ in range(100):
+        await RisingEdge(dut.clk_i)
+    assert await value_of(dut, "STATUS") == 1
+    return bench
+
+
+def frame(source: int, to: int, size: int = 60, tags: int = 0) -> bytes:
+    """From one port's address to another's."""
+    ether = Ether(src=ADDRESSES[source], dst=ADDRESSES[to])
+    for _ in range(tags):
+        ether = ether / Dot1Q(vlan=1)
+    return bytes(ether / Raw(bytes(size)))[:size]
+
+
+@cocotb.test()
+async def keeps_settings(dut: Any) -> None:
+    """What is read after reset; what is refused; what SPI and AXI-Lite see of each other."""
+    await begin(dut)
+    assert await value_of(dut, "ID") == 0x4E464C53
+    assert await value_of(dut, "SHAPE") == 1 << 16 | 1 << 8 | PORTS
+    everyone = PORTS << 27 | (1 << PORTS) - 1
+    assert await value_of(dut, "AGG_PORT_CFG") == everyone
+    for name in ("AGE_LIMIT", "ADDRESS_AGE_LIMIT", "AGG_MODE", "PAUSE"):
+        assert await value_of(dut, name) == MAP[name].reset
+    refused = [
+        ("AGG_MODE", 2), ("AGG_PORT_CFG", 0), ("AGG_PORT_CFG", 3 << 27 | 3), ("AGG_PORT_CFG", 2 << 27 | 1 << 26 | 3),
+        ("AGG_PORT_CFG", 1 << 27), ("ID", 1), ("COUNTER_HIGH", 1), ("FRAMES_IN", 1),
+    ]  # fmt: skip
+    for name, value in refused:
+        assert await write(dut, name, value) == SLAVE_ERROR, (name, value)
+    assert await value_of(dut, "AGG_PORT_CFG") == everyone and await value_of(dut, "AGG_MODE") == 0
+    settings = {"AGG_MODE": 1, "AGG_PORT_CFG": 2 << 27 | 0b101, "AGE_LIMIT": 77, "PAUSE": 0b1000}
+    settings |= {"EXCEPTION_2_PORTS": 0b0110, "EXCEPTION_2_JOB": 1 << 31 | 1 << 16 | 0x1234}
+    for name, value in settings.items():
+        assert await write(dut, name, value) == OKAY
+    for name, value in settings.items():
+        assert await value_of(dut, name) == value
+        assert await spi(dut, name) == value
+    await spi(dut, "AGG_PORT_CFG", 4 << 27 | 0b0111)  # refused
+    assert await spi(dut, "AGG_PORT_CFG") == 2 << 27 | 0b101
+    await spi(dut, "AGG_PORT_CFG", 3 << 27 | 0b0111)
+    assert await value_of(dut, "AGG_PORT_CFG") == 3 << 27 | 0b0111
+    assert await read_at(dut, 0xFFC) == 0 and await read_at(dut, offset("PAUSES_OUT") + 4) == 0
+
+
+@cocotb.test()
+async def counts(dut: Any) -> None:
+    """Every frame is in the counters of its port, by what became of it."""
+    bench = await begin(dut)
+    bench.give(0, frame(0, 1))
+    await bench.idle()
+    bench.give(1, frame(1, 0, 1000))
+    await bench.idle()
+    given = [
+        frame(0, 1, 100), frame(0, 1, 61), frame(0, 0), frame(0, 3), frame(0, 1)[:13], frame(0, 1, 62, tags=1)[:16],
+        frame(0, 1, tags=2), frame(0, 1, tags=3), b"\x02" * 6 + b"\x01" + frame(0, 1)[7:],
+        b"\x01\x80\xc2\0\0\x0e" + frame(0, 1)[6:], frame(0, 1, 1600),
+    ]  # fmt: skip
+    for one in given:
+        bench.give(0, one)
+    bench.give(0, frame(0, 1), error=True)
+    await bench.idle()
+    wanted = {
+        "FRAMES_IN": 13, "FORWARDED": 5, "FLOODED": 2, "FILTERED": 2, "DROP_RUNT": 2, "DROP_BAD_SOURCE": 1,
+        "DROP_TOO_MANY_TAGS": 1, "OVERSIZE": 1, "DAMAGED": 1, "DROP_QUEUE_FULL": 0, "FRAMES_OUT": 1, "BYTES_OUT": 1000,
+    }  # fmt: skip
+    found = {name: await value_of(dut, name) for name in wanted}
+    assert found == wanted
+    others = 60 + sum(len(one) for one in given[:-1]) + 60
+    assert await value_of(dut, "BYTES_IN") == others + 1536  # of what is too long, 191 beats and the last
+    assert await value_of(dut, "FRAMES_OUT", 1) == 2 + 5
+    assert await value_of(dut, "FORWARDED", 1) == 1
+    bench.ports[2].stalls = 1.0
+    for _ in range(12):  # each of 188 beats: five fit in the queue to port 2, besides what waits behind it
+        bench.give(0, b"\xff" * 6 + frame(0, 1, 1500)[6:])
+    for _ in range(3000):
+        await RisingEdge(dut.clk_i)
+    dropped = await value_of(dut, "DROP_QUEUE_FULL")
+    assert dropped in (6, 7) and await value_of(dut, "FLOODED") == 14
+    bench.ports[2].stalls = 0.0
+    await bench.idle(60_000)
+    assert sum(len(sent.frame) == 1500 for sent in bench.ports[2].sent) == 12 - dropped
+    assert await write(dut, "CONTROL", 1) == OKAY
+    await bench.idle()
+    assert await value_of(dut, "FLOODED") == 14
+    bench.give(1, frame(1, 0))  # all addresses are forgotten
+    await bench.idle()
+    assert await value_of(dut, "FLOODED", 1) == 1
+
+
+@cocotb.test()
+async def pauses(dut: Any) -> None:
+    """A sender is paused while frames of its own are stuck, once they are not, no more; nobody else is."""
+    bench = await begin(dut)
+    assert await write(dut, "PAUSE", 0b0001) == OKAY
+    bench.give(2, frame(2, 0))
+    await bench.idle()
+    bench.ports[0].sent.clear()
+    bench.ports[2].stalls = 1.0
+    for _ in range(4):
+        bench.give(0, frame(0, 2, 1500))
+        bench.give(1, frame(1, 2, 1500))
+    for _ in range(2000):
+        await RisingEdge(dut.clk_i)
+    pause = bytes(Ether(dst="01:80:c2:00:00:01", src="02:4e:46:00:00:01", type=0x8808)) + b"\0\1\xff\xff"
+    assert [sent.frame for sent in bench.ports[0].sent] == [pause.ljust(60, b"\0")]
+    assert bench.ports[1].sent == bench.ports[3].sent == [] or all(
+        s.frame[:6] != pause[:6] for s in bench.ports[1].sent
+    )
+    bench.ports[2].stalls = 0.0
+    await bench.idle(60_000)
+    assert bench.ports[0].sent[-1].frame == (pause[:-2] + b"\0\0").ljust(60, b"\0")
+    assert await value_of(dut, "PAUSES_OUT") == 2
+
+
+def test_switch_registers() -> None:
+    """Four ports."""
+    simulate("netfold_switch", __file__, Ports=PORTS, AddressEntries=64)
