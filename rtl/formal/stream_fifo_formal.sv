@@ -1,4 +1,4 @@
-// stream_fifo: the scoreboard's promises, and that its level is what went in less what came out.
+// stream_fifo, with and without passing: the scoreboard's promises, and that its level is what went in less what came out.
 module stream_fifo_formal (
   input logic       clk_i,
   input logic       s_valid_i,
@@ -10,38 +10,43 @@ module stream_fifo_formal (
   localparam int unsigned Depth = 4;
 
   logic       first = 1'b1;
-  logic       s_ready, m_valid, followed;
-  logic [2:0] level;
-  logic [7:0] m_data, in, out, data, was_follow, behind;
-
-  stream_fifo #(.Width(8), .Depth(Depth)) u_fifo (
-    .clk_i, .rst_ni(!first), .s_valid_i, .s_ready_o(s_ready), .s_data_i,
-    .m_valid_o(m_valid), .m_ready_i, .m_data_o(m_data), .level_o(level)
-  );
-
-  stream_scoreboard u_scoreboard (
-    .clk_i, .rst_ni(!first), .in_i(s_valid_i && s_ready), .in_data_i(s_data_i), .m_valid_i(m_valid),
-    .m_ready_i, .m_data_i(m_data), .follow_i, .in_o(in), .out_o(out), .followed_o(followed), .data_o(data)
-  );
+  logic [7:0] was_follow;
 
   always_ff @(posedge clk_i) begin
     first      <= 1'b0;
     was_follow <= follow_i;
   end
 
-  assign behind = follow_i - out - 8'(m_valid);  // beats of the memory before the followed one
+  always_comb if (!first) assume (follow_i == was_follow);
 
-  always_comb begin
-    if (!first) begin
-      assume (follow_i == was_follow);
-      assert (8'(level) == in - out);
-      assert (level <= 3'(Depth + 1));
-      assert (3'(u_fifo.write_q - u_fifo.read_q) <= 3'(Depth));
-      if (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)) assert (s_ready);
-      // Induction starts anywhere: what is inside is what the scoreboard saw going in.
-      if (followed && out == follow_i && m_valid) assert (m_data == data);
-      if (followed && !(out == follow_i && m_valid))
-        assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);
+  for (genvar passes = 0; passes < 2; passes++) begin : gen_fifo
+    logic       s_ready, m_valid, followed;
+    logic [2:0] level;
+    logic [7:0] m_data, in, out, data, behind;
+
+    stream_fifo #(.Width(8), .Depth(Depth), .Passes(passes == 1)) u_fifo (
+      .clk_i, .rst_ni(!first), .s_valid_i, .s_ready_o(s_ready), .s_data_i,
+      .m_valid_o(m_valid), .m_ready_i, .m_data_o(m_data), .level_o(level)
+    );
+
+    stream_scoreboard u_scoreboard (
+      .clk_i, .rst_ni(!first), .in_i(s_valid_i && s_ready), .in_data_i(s_data_i), .m_valid_i(m_valid),
+      .m_ready_i, .m_data_i(m_data), .follow_i, .in_o(in), .out_o(out), .followed_o(followed), .data_o(data)
+    );
+
+    assign behind = follow_i - out - 8'(m_valid);  // beats of the memory before the followed one
+
+    always_comb begin
+      if (!first) begin
+        assert (8'(level) == in - out);
+        assert (level <= 3'(Depth + 1));
+        assert (3'(u_fifo.write_q - u_fifo.read_q) <= 3'(Depth));
+        if (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)) assert (s_ready);
+        // Induction starts anywhere: what is inside is what the scoreboard saw going in.
+        if (followed && out == follow_i && m_valid) assert (m_data == data);
+        if (followed && !(out == follow_i && m_valid))
+          assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);
+      end
     end
   end
 

@@ -1,8 +1,9 @@
 // A FIFO with a registered output, so that its memory can be a block RAM. What is written can be taken two cycles
 // later; one beat a cycle each way, also when full and taken from.
 module stream_fifo #(
-  parameter int unsigned Width = 32,
-  parameter int unsigned Depth = 16,  // a power of two; the output register holds one beat more
+  parameter int unsigned Width  = 32,
+  parameter int unsigned Depth  = 16,    // a power of two; the output register holds one beat more
+  parameter bit          Passes = 1'b0,  // what comes into an empty one can be taken one cycle later
   localparam int unsigned LevelWidth = $clog2(Depth + 2)
 ) (
   input  logic                  clk_i,
@@ -23,16 +24,17 @@ module stream_fifo #(
 
   logic [Width-1:0]        memory [Depth];
   logic [PointerWidth:0]   write_q, read_q;  // one bit more than an address: full and empty differ
-  logic                    out_valid_q;
-  logic [Width-1:0]        out_q;
-  logic                    is_empty, is_full, push, pull;
+  logic                    out_valid_q, passed_q;
+  logic [Width-1:0]        out_q, passing_q;
+  logic                    is_empty, is_full, push, pull, pass;
 
   assign is_empty  = write_q == read_q;
   assign is_full   = write_q == (read_q ^ (PointerWidth + 1)'(Depth));
   assign s_ready_o = !is_full;
   assign m_valid_o = out_valid_q;
-  assign m_data_o  = out_q;
-  assign push      = s_valid_i && s_ready_o;
+  assign m_data_o  = Passes && passed_q ? passing_q : out_q;
+  assign pass      = Passes && is_empty && s_valid_i && (!out_valid_q || m_ready_i);
+  assign push      = s_valid_i && s_ready_o && !pass;
   assign pull      = !is_empty && (!out_valid_q || m_ready_i);
   assign level_o   = LevelWidth'(write_q - read_q) + LevelWidth'(out_valid_q);
 
@@ -44,13 +46,15 @@ module stream_fifo #(
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
-      out_valid_q <= pull || (out_valid_q && !m_ready_i);
+      out_valid_q <= pull || pass || (out_valid_q && !m_ready_i);
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (push) memory[write_q[PointerWidth-1:0]] <= s_data_i;
     if (pull) out_q <= memory[read_q[PointerWidth-1:0]];
+    if (pass) passing_q <= s_data_i;
+    if (pull || pass) passed_q <= pass;
   end
 
 endmodule

@@ -1,8 +1,9 @@
 // A small queue in registers or distributed memory: what is written can be taken in the next cycle. For commands, where
 // few places are needed and a block RAM would be wasted.
 module stream_queue #(
-  parameter int unsigned Width = 8,
-  parameter int unsigned Depth = 4  // a power of two, at least two
+  parameter int unsigned Width  = 8,
+  parameter int unsigned Depth  = 4,   // a power of two, at least two
+  parameter bit          Passes = 1'b0 // an empty one passes data through in the same cycle
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -20,23 +21,27 @@ module stream_queue #(
 
   logic [Width-1:0]      memory [Depth];
   logic [PointerWidth:0] write_q, read_q;
+  logic                  is_empty, push, pull;
 
-  assign m_valid_o = write_q != read_q;
+  assign is_empty  = write_q == read_q;
+  assign m_valid_o = !is_empty || (Passes && s_valid_i);
   assign s_ready_o = write_q != (read_q ^ (PointerWidth + 1)'(Depth));
-  assign m_data_o  = memory[read_q[PointerWidth-1:0]];
+  assign m_data_o  = Passes && is_empty ? s_data_i : memory[read_q[PointerWidth-1:0]];
+  assign push      = s_valid_i && s_ready_o && !(Passes && is_empty && m_ready_i);
+  assign pull      = !is_empty && m_ready_i;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       write_q <= '0;
       read_q  <= '0;
     end else begin
-      if (s_valid_i && s_ready_o) write_q <= write_q + 1'b1;
-      if (m_valid_o && m_ready_i) read_q <= read_q + 1'b1;
+      if (push) write_q <= write_q + 1'b1;
+      if (pull) read_q <= read_q + 1'b1;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (s_valid_i && s_ready_o) memory[write_q[PointerWidth-1:0]] <= s_data_i;
+    if (push) memory[write_q[PointerWidth-1:0]] <= s_data_i;
   end
 
 endmodule

@@ -77,8 +77,9 @@ module frame_analyzer
   );
 
   stream_queue #(
-    .Width($bits(beat_t)),
-    .Depth(32)
+    .Width ($bits(beat_t)),
+    .Depth (32),
+    .Passes(1'b1)
   ) u_head (
     .clk_i,
     .rst_ni,

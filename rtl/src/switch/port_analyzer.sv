@@ -125,8 +125,9 @@ module port_analyzer
   end
 
   stream_fifo #(
-    .Width($bits(beat_t)),
-    .Depth(FifoBeats)
+    .Width ($bits(beat_t)),
+    .Depth (FifoBeats),
+    .Passes(1'b1)
   ) u_fifo (
     .clk_i,
     .rst_ni,
