@@ -1,4 +1,5 @@
-"""The C++ simulations of the hardware: built for one shape each, then called for one JSON object a run."""
+"""The C++ simulations of the hardware: built for one shape each, then called for one JSON object a run. A shape is the
+smart NIC's (Shape) or the switch's (SwitchShape); each has a build folder of its own."""
 
 from __future__ import annotations
 
@@ -7,13 +8,12 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from netfold.rtl.places import BUILD, ROOT, RtlError, call, tool
 
 BUILD_TIMEOUT_S = 1800.0
 RUN_TIMEOUT_S = 3600.0
-PROGRAM = "rtl/sim/netfold-rtl"
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,16 @@ class Shape:
     block: int = 16
     mantissa: int = 7
     covers: bool = False  # counts which lines and bits of the sources were reached
+    program: ClassVar[str] = "rtl/sim/netfold-rtl"
+
+    @property
+    def settings(self) -> list[str]:
+        """As cmake is told."""
+        told = [f"-DNETFOLD_RTL_LANES={self.lanes}", f"-DNETFOLD_RTL_BLOCK={self.block}"]
+        told.append(f"-DNETFOLD_RTL_MANTISSA={self.mantissa}")
+        if self.covers:
+            told.append("-DNETFOLD_RTL_FLAGS=--coverage-line;--coverage-toggle")
+        return told
 
     @property
     def name(self) -> str:
@@ -36,27 +46,51 @@ class Shape:
         return BUILD / self.name
 
 
-def build(shape: Shape, targets: tuple[str, ...] = ("netfold-rtl",)) -> Path:
-    """Build what changed and return the folder; the first time takes minutes. Raises RtlError."""
+@dataclass(frozen=True)
+class SwitchShape:
+    """A switch of so many ports, with clocks of their own at the ports or, faster to simulate, one clock for all."""
+
+    ports: int = 8
+    has_crossings: bool = True
+    program: ClassVar[str] = "rtl/sim/switch/netfold-rtl-switch"
+
+    @property
+    def settings(self) -> list[str]:
+        """As cmake is told."""
+        return [f"-DNETFOLD_RTL_PORTS={self.ports}", f"-DNETFOLD_RTL_CROSSINGS={int(self.has_crossings)}"]
+
+    @property
+    def name(self) -> str:
+        """As build folders are called."""
+        return f"rtl-switch-p{self.ports}" + ("" if self.has_crossings else "-one-clock")
+
+    @property
+    def folder(self) -> Path:
+        """Where it is built."""
+        return BUILD / self.name
+
+
+def build(shape: Shape | SwitchShape, targets: tuple[str, ...] = ()) -> Path:
+    """Build what changed (no targets: its program) and return the folder; the first time takes minutes. Raises
+    RtlError."""
     cmake, ninja = tool("cmake", "cmake"), tool("ninja", "ninja")
     shape.folder.mkdir(parents=True, exist_ok=True)
     with (shape.folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests and commands of one tree share it
         configure = [cmake, "-S", str(ROOT), "-B", str(shape.folder), "-G", "Ninja", "-DNETFOLD_RTL=ON"]
         configure.append("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g0 -DNDEBUG")  # models and devices have -O2
-        configure += [f"-DPython_EXECUTABLE={sys.executable}", f"-DNETFOLD_RTL_LANES={shape.lanes}"]
-        configure += [f"-DNETFOLD_RTL_BLOCK={shape.block}", f"-DNETFOLD_RTL_MANTISSA={shape.mantissa}"]
-        if shape.covers:
-            configure.append("-DNETFOLD_RTL_FLAGS=--coverage-line;--coverage-toggle")
+        configure += [f"-DPython_EXECUTABLE={sys.executable}", *shape.settings]
         if not (shape.folder / "build.ninja").exists():
             call(configure, BUILD_TIMEOUT_S)
-        call([ninja, "-C", str(shape.folder), *targets], BUILD_TIMEOUT_S)
+        call([ninja, "-C", str(shape.folder), *(targets or (Path(shape.program).name,))], BUILD_TIMEOUT_S)
     return shape.folder
 
 
-def run(shape: Shape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S, where: Path = ROOT) -> dict[str, Any]:
-    """One run of netfold-rtl, which must have been built, in the folder `where`. Raises RtlError."""
-    program = shape.folder / PROGRAM
+def run(
+    shape: Shape | SwitchShape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S, where: Path = ROOT
+) -> dict[str, Any]:
+    """One run of a shape's program, which must have been built, in the folder `where`. Raises RtlError."""
+    program = shape.folder / shape.program
     if not program.exists():
-        raise RtlError(f"{program.name} is not built for {shape}: netfold rtl build")
+        raise RtlError(f"{program.name} is not built for {shape}: netfold rtl build, or netfold rtl switch build")
     return json.loads(call([str(program), *arguments], timeout_s, where))

@@ -1,0 +1,105 @@
+#include "switch/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/aggregation_header.h"
+
+namespace netfold::rtl {
+namespace {
+
+namespace roce = wire::roce;
+
+constexpr std::size_t kTagBytes = 4, kExamplesMax = 8, kExampleBytes = 110;
+constexpr std::uint32_t kExponent = 0x7f800000, kNaN = 0x7fc00000;
+
+std::size_t content_at(const Bytes& frame) {
+  const bool has_tag = frame.size() > 16 && frame[12] == std::byte{0x81} && frame[13] == std::byte{0};
+  return roce::kEthernetBytes + (has_tag ? kTagBytes : 0);
+}
+
+bool is_sum(const Bytes& frame, roce::Packet& packet) {
+  const std::size_t content = content_at(frame);
+  return frame.size() > content && frame[content - 2] == std::byte{0x89} && frame[content - 1] == std::byte{0x15} &&
+         roce::parse(std::span(frame).subspan(content), packet) == roce::ParseError::kNone &&
+         packet.header.flow_label == roce::kSummedFlowLabel;
+}
+
+std::string describe(const std::string& frame) {
+  std::string text = fmt::format("{} bytes:", frame.size());
+  for (std::size_t i = 0; i < std::min(frame.size(), kExampleBytes); ++i) {
+    text += fmt::format("{}{:02x}", i % 8 == 0 ? " " : "", static_cast<unsigned char>(frame[i]));
+  }
+  return text;
+}
+
+}  // namespace
+
+// Sums of floats with every NaN made the same; their ICRCs, which cover NaNs too, are checked and left out.
+std::string Comparison::canonical(const Bytes& frame) const {
+  std::string same(reinterpret_cast<const char*>(frame.data()), frame.size());
+  roce::Packet packet;
+  if (!has_floats_ || !is_sum(frame, packet) || !roce::icrc_is_right(packet.packet)) return same;
+  const std::size_t content = content_at(frame);
+  const std::size_t skipped = roce::has_reth(packet.header.opcode) ? roce::kAggregationBytes : 0;
+  const std::size_t first = content + packet.payload_at + skipped;
+  for (std::size_t at = first; at + 4 <= content + packet.payload_at + packet.payload.size(); at += 4) {
+    std::uint32_t word;
+    std::memcpy(&word, same.data() + at, sizeof word);
+    if ((word & kExponent) == kExponent && (word & ~(kExponent | 0x80000000u)) != 0) word = kNaN;
+    std::memcpy(same.data() + at, &word, sizeof word);
+  }
+  std::memset(same.data() + content + packet.packet.size() - roce::kIcrcBytes, 0, roce::kIcrcBytes);
+  return same;
+}
+
+void Comparison::entered(unsigned port, const TimedFrame& frame) {
+  if (frame.is_damaged) return;
+  for (const auto& [to, bytes] : software_.offer(port, frame.bytes, frame.last)) {
+    roce::Packet packet;
+    sums_ += is_sum(bytes, packet) ? 1 : 0;
+    ++owed_[to][canonical(bytes)];
+    ++owed_frames_;
+  }
+}
+
+void Comparison::left(unsigned port, const TimedFrame& frame) {
+  if (frame.is_damaged) {
+    ++damaged_;
+    return;
+  }
+  const std::string same = canonical(frame.bytes);
+  const auto found = owed_[port].find(same);
+  if (found == owed_[port].end()) return differ("not the software's, out of", port, same);
+  if (--found->second == 0) owed_[port].erase(found);
+  --owed_frames_;
+  ++compared_;
+}
+
+void Comparison::differ(const char* what, unsigned port, const std::string& frame) {
+  ++differences_;
+  if (examples_.size() < kExamplesMax) examples_.push_back(fmt::format("{} port {}: {}", what, port, describe(frame)));
+}
+
+std::uint64_t Comparison::close() {
+  for (unsigned port = 0; port < owed_.size(); ++port) {
+    for (const auto& [frame, times] : owed_[port]) {
+      for (int i = 0; i < times; ++i) differ("never came out of", port, frame);
+    }
+    owed_[port].clear();
+  }
+  owed_frames_ = 0;
+  return differences_;
+}
+
+nlohmann::json Comparison::to_json() const {
+  return {{"compared", compared_},
+          {"sums", sums_},
+          {"differences", differences_},
+          {"damaged", damaged_},
+          {"examples", examples_}};
+}
+
+}  // namespace netfold::rtl

@@ -1,0 +1,46 @@
+// The frames that leave the hardware beside those that leave the software, given the same frames. Each port's frames are
+// compared as a set: which of two ports' frames was first inside the switch is the hardware's to choose.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "switch/software_switch.h"
+
+namespace netfold::rtl {
+
+class Comparison {
+ public:
+  // has_floats: what is summed is fp32, where any NaN is as good as any other.
+  Comparison(unsigned ports, bool has_floats) : software_(ports), has_floats_(has_floats), owed_(ports) {}
+
+  SoftwareSwitch& software() { return software_; }
+  // At its last beat, in this order. Damaged frames go to the hardware alone, which must mark them or swallow them.
+  void entered(unsigned port, const TimedFrame& frame);
+  void left(unsigned port, const TimedFrame& frame);
+
+  std::size_t owed() const { return owed_frames_; }  // frames that the software has sent and the hardware has not yet
+  // What is still owed never came: a difference each. Returns all differences so far.
+  std::uint64_t close();
+  // compared; sums among them; differences; damaged frames that left marked so; examples of the first differences.
+  nlohmann::json to_json() const;
+  std::uint64_t differences() const { return differences_; }
+  std::uint64_t sums() const { return sums_; }
+
+ private:
+  std::string canonical(const Bytes& frame) const;
+  void differ(const char* what, unsigned port, const std::string& frame);
+
+  SoftwareSwitch software_;
+  bool has_floats_;
+  std::vector<std::unordered_map<std::string, int>> owed_;  // by port: frames, and how many
+  std::size_t owed_frames_ = 0;
+  std::uint64_t compared_ = 0, sums_ = 0, differences_ = 0, damaged_ = 0;
+  std::vector<std::string> examples_;
+};
+
+}  // namespace netfold::rtl

@@ -1,0 +1,70 @@
+// A job of RoCE workers as makers of frames: any packet of any message of any rank, with numbers that depend on these
+// and a seed alone. So a frame sent again is the same frame, whoever asks for it and when.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "numbers/format.h"
+#include "switch/mac.h"
+#include "wire/aggregation_header.h"
+
+namespace netfold::rtl {
+
+struct JobOptions {
+  std::uint16_t job = 1, epoch = 1;
+  std::vector<unsigned> ports;  // by rank
+  numbers::WireFormat format = {};
+  bool names_format = true;  // else the message says nothing, and the switch's AGG_MODE counts
+  bool is_folded = true;     // else the same frames without an aggregation header: plain writes
+  bool has_tag = false;      // a VLAN tag
+  bool is_wild = false;      // numbers of any bits: infinities, NaNs, subnormals
+  std::uint32_t first_psn = 0;
+  std::uint32_t packets = wire::roce::kMessagePackets;  // of a message
+  std::uint32_t last_bytes = wire::roce::kPathMtu;      // of its last packet
+  std::uint64_t seed = 1;
+};
+
+class Job {
+ public:
+  explicit Job(JobOptions options);
+
+  unsigned world() const { return static_cast<unsigned>(options_.ports.size()); }
+  unsigned port(unsigned rank) const { return options_.ports[rank]; }
+  unsigned right_of(unsigned rank) const { return (rank + 1) % world(); }
+  unsigned left_of(unsigned rank) const { return (rank + world() - 1) % world(); }
+  const JobOptions& options() const { return options_; }
+  std::uint32_t packets() const { return options_.packets; }
+  std::uint32_t gradient_bytes() const;  // of a message
+
+  // Of packet `index` of a message, from `rank` to its right neighbour.
+  Bytes contribution(unsigned rank, std::uint32_t message, std::uint32_t index) const;
+  // A whole message as it lies in the worker's memory: aggregation header, then gradients.
+  std::vector<std::byte> message(unsigned rank, std::uint32_t number) const;
+  // What `rank` says to its left neighbour once a message of it is whole.
+  Bytes acknowledgement(unsigned rank, std::uint32_t message) const;
+  // Any frame from this rank's address: so that switches learn where it is.
+  Bytes greeting(unsigned rank) const;
+
+  std::uint64_t address(unsigned rank) const;
+  std::uint32_t queue_pair(unsigned rank) const;  // to which this rank is written
+  std::uint32_t psn(unsigned rank, std::uint32_t message, std::uint32_t index) const;
+  // The connections begin anew: other queue pairs and sequence numbers, of the same messages.
+  void restart(unsigned rank);
+
+ private:
+  std::vector<std::byte> payload(unsigned rank, std::uint32_t message, std::uint32_t index) const;
+  void fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::span<std::byte> out) const;
+  Bytes finish(const wire::roce::Header& header, std::uint64_t to, std::uint64_t from,
+               const std::vector<std::byte>& payload) const;
+
+  JobOptions options_;
+  std::vector<unsigned> lives_;  // of each rank's connection
+};
+
+// A plain frame of `size_bytes` between two addresses; its bytes depend on the seed.
+Bytes plain_frame(std::uint64_t to, std::uint64_t from, std::size_t size_bytes, std::uint64_t seed);
+inline constexpr std::uint64_t kEverybody = 0xffffffffffff;
+
+}  // namespace netfold::rtl

@@ -1,0 +1,321 @@
+#include "switch/mixture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <ranges>
+#include <string>
+
+#include "base/prng.h"
+#include "switch/comparison.h"
+#include "switch/job.h"
+#include "switch/switch_device.h"
+#include "switch/verdicts.h"
+
+namespace netfold::rtl {
+namespace {
+
+namespace roce = wire::roce;
+
+constexpr Ticks kPatience = 6000 * kCorePeriod;  // for what the software has sent long ago
+constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGrhBytes,
+                      kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes;
+constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses of nobody in the job
+
+struct Offered {
+  unsigned port = 0;
+  Bytes bytes;
+  const char* kind = "";
+  bool is_damaged = false;
+};
+
+void seal(Bytes& frame) {
+  roce::seal(std::span(frame).subspan(roce::kEthernetBytes));
+}
+
+class Mixture {
+ public:
+  explicit Mixture(const MixtureRun& run);
+  nlohmann::json run();
+
+ private:
+  JobOptions random_job();
+  void begin_epoch(bool may_change_settings);
+  std::uint64_t packets() const { return job_->packets(); }
+  Bytes contribution(unsigned rank, std::uint64_t position) const;
+
+  Offered choose();
+  Offered next_contribution(unsigned rank);
+  Offered repeated(unsigned rank);
+  Offered wrong(unsigned rank);
+  void restart(unsigned rank);
+  Offered plain();
+  Offered foreign(unsigned rank);
+  bool change(Bytes& frame, bool is_first);
+  void offer(const Offered& offered);
+  void settle();
+
+  MixtureRun options_;
+  Prng prng_;
+  SwitchDevice device_;
+  JobOptions job_options_;
+  std::optional<Job> job_;
+  std::optional<Comparison> comparison_;
+  std::vector<std::uint64_t> next_;                   // by rank: the position not sent yet
+  std::vector<std::deque<std::uint64_t>> lost_;       // by rank: positions that are to be sent again
+  std::vector<std::deque<Offered>> waiting_;          // by port: for its cable
+  std::uint16_t epoch_ = 1;
+  std::uint64_t strangers_ = 0;
+};
+
+Mixture::Mixture(const MixtureRun& run)
+    : options_(run), prng_(run.seed), waiting_(SwitchDevice::kPorts) {
+  job_options_ = random_job();
+  job_.emplace(job_options_);
+  comparison_.emplace(SwitchDevice::kPorts, job_options_.format.format == numbers::Format::kFp32);
+  for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
+    device_.receiver(port).connect(
+        [this, port](Ticks) -> std::optional<MacReceiver::Arrival> {
+          if (waiting_[port].empty()) return std::nullopt;
+          const Offered offered = std::move(waiting_[port].front());
+          waiting_[port].pop_front();
+          return MacReceiver::Arrival{offered.bytes, offered.is_damaged};
+        },
+        [this, port](const TimedFrame& frame) { comparison_->entered(port, frame); });
+    device_.on_frame(port, [this, port](const TimedFrame& frame) { comparison_->left(port, frame); });
+  }
+}
+
+JobOptions Mixture::random_job() {
+  JobOptions job;
+  job.job = static_cast<std::uint16_t>(prng_.below(200));
+  job.epoch = epoch_;
+  std::vector<unsigned> ports(SwitchDevice::kPorts);
+  for (unsigned port = 0; port < ports.size(); ++port) {
+    ports[port] = port;
+    std::swap(ports[port], ports[prng_.below(port + 1)]);
+  }
+  const unsigned workers =
+      options_.workers != 0 ? options_.workers : 2 + static_cast<unsigned>(prng_.below(SwitchDevice::kPorts - 1));
+  job.ports.assign(ports.begin(), ports.begin() + workers);
+  constexpr numbers::Format formats[] = {numbers::Format::kFp32, numbers::Format::kInt32, numbers::Format::kBfp};
+  job.format.format = formats[prng_.below(3)];
+  job.names_format = job.format.format == numbers::Format::kBfp || prng_.chance(0.5);
+  job.is_wild = prng_.chance(0.3);
+  job.has_tag = prng_.chance(0.15);
+  job.first_psn = prng_.chance(0.5) ? static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask
+                                    : roce::kPsnMask - static_cast<std::uint32_t>(prng_.below(20));
+  job.packets = 2 + static_cast<std::uint32_t>(prng_.below(prng_.chance(0.1) ? 127 : 4));
+  job.last_bytes = prng_.chance(0.3) ? roce::kPathMtu : 4 * static_cast<std::uint32_t>(1 + prng_.below(256));
+  job.seed = prng_.next();
+  return job;
+}
+
+void Mixture::begin_epoch(bool may_change_settings) {
+  job_options_.epoch = epoch_++;
+  job_.emplace(job_options_);
+  next_.assign(job_->world(), 0);
+  lost_.assign(job_->world(), {});
+  if (!may_change_settings) return;
+  std::uint32_t ports = 0;
+  for (const unsigned port : job_options_.ports) ports |= 1u << port;
+  if (prng_.chance(0.1)) ports = 1 + static_cast<std::uint32_t>(prng_.below((1u << SwitchDevice::kPorts) - 1));
+  configure(device_, &comparison_->software(), job_options_.format.format != numbers::Format::kInt32, ports);
+}
+
+Bytes Mixture::contribution(unsigned rank, std::uint64_t position) const {
+  return job_->contribution(rank, static_cast<std::uint32_t>(position / packets()),
+                            static_cast<std::uint32_t>(position % packets()));
+}
+
+Offered Mixture::next_contribution(unsigned rank) {
+  auto& lost = lost_[rank];
+  const unsigned port = job_->port(rank);
+  if (!lost.empty() && (prng_.chance(0.5) || lost.size() > 3)) {
+    const std::uint64_t position = lost.front();
+    lost.pop_front();
+    return {port, contribution(rank, position), "sent again"};
+  }
+  // Who is far ahead would only be told to wait: seldom.
+  std::uint64_t last = UINT64_MAX;
+  for (unsigned other = 0; other < job_->world(); ++other) {
+    last = std::min(last, lost_[other].empty() ? next_[other] : std::min(next_[other], lost_[other].front()));
+  }
+  if (next_[rank] / packets() >= last / packets() + roce::kWindowMessages) {
+    if (!prng_.chance(0.03)) return {};
+    lost.push_back(next_[rank]);  // the switch cannot take it yet
+  }
+  while (prng_.chance(options_.loss)) lost.push_back(next_[rank]++);
+  return {port, contribution(rank, next_[rank]++), "contribution"};
+}
+
+Offered Mixture::repeated(unsigned rank) {
+  if (next_[rank] == 0) return {};
+  const std::uint64_t back = std::min<std::uint64_t>(next_[rank], 1 + prng_.below(5 * packets()));
+  return {job_->port(rank), contribution(rank, next_[rank] - back), "repeated"};
+}
+
+// One field of a contribution is another. False if hardware and software agree not to agree about it.
+bool Mixture::change(Bytes& frame, bool is_first) {
+  const auto flip = [&](std::size_t at, std::size_t bytes) {
+    frame[at + prng_.below(bytes)] ^= static_cast<std::byte>(1u << prng_.below(8));
+  };
+  switch (prng_.below(is_first ? 9 : 6)) {
+    case 0: flip(frame.size() - roce::kIcrcBytes - 8, 8 + roce::kIcrcBytes); return true;  // the ICRC sees it
+    case 1: flip(kBthAt + 9, 3); break;                                                    // PSN
+    case 2: flip(6, 6), frame[6] &= std::byte{0xfe}; break;                                // source
+    case 3: flip(kGrhAt + 8, 32); break;                                                   // GIDs
+    case 4: flip(kBthAt + 5, 3); break;                                                    // queue pair
+    case 5: frame[kBthAt] = static_cast<std::byte>(6 + prng_.below(4)); break;             // opcode
+    case 6: flip(kRethAt + 12, 4); break;                                                  // length
+    default: flip(kAggregationAt, roce::kAggregationBytes); break;
+  }
+  seal(frame);
+  roce::AggregationHeader header;
+  const auto payload = std::span(frame).subspan(kAggregationAt);
+  if (frame[kBthAt] != std::byte{6} || roce::parse(payload, header) != roce::AggregationError::kNone) return true;
+  // The hardware has no 16-bit floats and one shape of blocks.
+  const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
+  return header.format != numbers::Format::kFp16 && header.format != numbers::Format::kBf16 && !is_another_shape;
+}
+
+Offered Mixture::wrong(unsigned rank) {
+  if (job_options_.has_tag) return {};  // fields lie elsewhere
+  const std::uint64_t back = std::min<std::uint64_t>(next_[rank], prng_.below(2 * packets()));
+  const std::uint64_t position = next_[rank] - back;  // often the one that is due
+  Offered offered{job_->port(rank), contribution(rank, position), "wrong"};
+  if (!change(offered.bytes, position % packets() == 0)) return {};
+  return offered;
+}
+
+Offered Mixture::plain() {
+  const auto port = static_cast<unsigned>(prng_.below(SwitchDevice::kPorts));
+  const std::uint64_t from = kStranger + port;
+  const std::uint64_t to = prng_.chance(0.2)   ? kEverybody
+                           : prng_.chance(0.2) ? kStranger + 0x100 + ++strangers_  // never heard of
+                           : prng_.chance(0.1) ? 0x0180c2000000 + prng_.below(16)  // not to be forwarded
+                           : prng_.chance(0.5) ? job_->address(static_cast<unsigned>(prng_.below(job_->world())))
+                                               : kStranger + prng_.below(SwitchDevice::kPorts);
+  const std::size_t sizes[] = {60, 64, 60 + prng_.below(64), 60 + prng_.below(1459), 1518};
+  return {port, plain_frame(to, from, sizes[prng_.below(5)], prng_.next()), "plain", to == kEverybody && prng_.chance(0.1)};
+}
+
+// RoCE that is not folded: acknowledgements, other opcodes, other queue pairs, writes without our header.
+Offered Mixture::foreign(unsigned rank) {
+  if (prng_.chance(0.4)) return {job_->port(rank), job_->acknowledgement(rank, 0), "acknowledgement"};
+  JobOptions plain = job_options_;
+  plain.is_folded = false;
+  plain.has_tag = false;
+  plain.job = static_cast<std::uint16_t>(job_options_.job + 1);
+  const Job other(plain);
+  Bytes frame = other.contribution(rank, 0, static_cast<std::uint32_t>(prng_.below(packets())));
+  return {job_->port(rank), std::move(frame), "not folded"};
+}
+
+// A connection begins anew: under other sequence numbers, with what is on its way.
+void Mixture::restart(unsigned rank) {
+  job_->restart(rank);
+  const std::uint64_t messages = (next_[rank] + packets() - 1) / packets();
+  const std::uint64_t first = messages < roce::kWindowMessages ? 0 : messages - roce::kWindowMessages;
+  lost_[rank].clear();
+  for (std::uint64_t position = first * packets(); position < next_[rank]; ++position) lost_[rank].push_back(position);
+}
+
+Offered Mixture::choose() {
+  const auto rank = static_cast<unsigned>(prng_.below(job_->world()));
+  const auto kind = prng_.below(1000);
+  if (kind < 700) return next_contribution(rank);
+  if (kind < 800) return repeated(rank);
+  if (kind < 870) return wrong(rank);
+  if (kind < 950) return plain();
+  if (kind < 985) return foreign(rank);
+  if (kind < 995) {
+    restart(rank);
+    return repeated(rank);
+  }
+  begin_epoch(prng_.chance(0.7));
+  return {};
+}
+
+void Mixture::offer(const Offered& offered) {
+  if (options_.is_verbose) {
+    fmt::print(stderr, "{} port {} {} {} bytes\n", device_.now() / kTicksPerNs, offered.port, offered.kind,
+               offered.bytes.size());
+  }
+  waiting_[offered.port].push_back(offered);
+  settle();
+}
+
+// Until what the software sent has come, and then a while in which the hardware may be busy with the frame still.
+void Mixture::settle() {
+  const Ticks latest = device_.now() + kPatience;
+  const auto is_under_way = [&] {
+    return std::ranges::any_of(waiting_, [](const auto& queue) { return !queue.empty(); }) ||
+           !std::ranges::all_of(std::views::iota(0u, SwitchDevice::kPorts),
+                                [&](unsigned port) { return device_.receiver(port).is_idle(device_.now()); }) ||
+           comparison_->owed() > 0;
+  };
+  while (is_under_way() && device_.now() < latest) device_.step();
+  device_.run_for((40 + prng_.below(160)) * kCorePeriod);
+  if (comparison_->owed() > 0) comparison_->close();
+}
+
+nlohmann::json Mixture::run() {
+  begin_epoch(true);
+  for (unsigned rank = 0; rank < job_->world(); ++rank) offer({job_->port(rank), job_->greeting(rank), "greeting"});
+  for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
+    offer({port, plain_frame(kEverybody, kStranger + port, 60, port), "greeting"});
+  }
+  unsigned frames = 0;
+  while (frames < options_.frames && comparison_->differences() == 0) {
+    const Offered offered = choose();
+    if (offered.bytes.empty()) continue;
+    offer(offered);
+    ++frames;
+  }
+  device_.run_for(kPatience);
+  const nlohmann::json verdicts = verdicts_of(device_, comparison_->software());
+  nlohmann::json result = comparison_->to_json();
+  result["differences"] = comparison_->close() + differing(verdicts);
+  result["frames"] = frames;
+  result["verdicts"] = verdicts;
+  result["cycles"] = device_.cycles();
+  return result;
+}
+
+}  // namespace
+
+nlohmann::json run_mixture(const MixtureRun& run) {
+  return Mixture(run).run();
+}
+
+nlohmann::json run_mixtures(unsigned runs, const MixtureRun& first) {
+  Prng prng(first.seed);
+  nlohmann::json sum{{"runs", runs}, {"seeds", nlohmann::json::array()}, {"examples", nlohmann::json::array()}};
+  nlohmann::json verdicts = nlohmann::json::object();
+  for (unsigned i = 0; i < runs; ++i) {
+    MixtureRun run = first;
+    run.seed = runs == 1 ? first.seed : prng.next() >> 32;
+    const nlohmann::json found = run_mixture(run);
+    for (const char* const name : {"frames", "compared", "sums", "differences", "damaged", "cycles"}) {
+      sum[name] = sum.value(name, std::uint64_t{0}) + found.at(name).get<std::uint64_t>();
+    }
+    for (const auto& [name, pair] : found.at("verdicts").items()) {
+      auto& total = verdicts[name];
+      if (total.is_null()) total = {0, 0};
+      for (unsigned side : {0u, 1u}) total[side] = total[side].get<std::uint64_t>() + pair[side].get<std::uint64_t>();
+    }
+    if (found.at("differences") != 0) {
+      sum["seeds"].push_back(run.seed);
+      for (const auto& example : found.at("examples")) sum["examples"].push_back(example);
+    }
+  }
+  sum["verdicts"] = verdicts;
+  return sum;
+}
+
+}  // namespace netfold::rtl

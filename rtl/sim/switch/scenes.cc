@@ -1,0 +1,170 @@
+#include "switch/scenes.h"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+
+#include "switch/capture.h"
+#include "switch/comparison.h"
+#include "switch/switch_device.h"
+#include "switch/verdicts.h"
+
+namespace netfold::rtl {
+namespace {
+
+constexpr Ticks kPatience = 300'000 * kTicksPerNs;  // without a frame that leaves
+
+// What left a port, from when it began to be busy.
+struct Departures {
+  std::uint64_t frames = 0, gaps = 0;
+  Ticks gap_time = 0, longest_gap = 0, first = 0, last = 0, on_cable = 0;
+
+  void add(const TimedFrame& frame) {
+    if (frames == 0) {
+      first = frame.first;
+    } else if (frame.gap > 0) {
+      ++gaps;
+      gap_time += frame.gap;
+      longest_gap = std::max(longest_gap, frame.gap);
+    }
+    ++frames;
+    on_cable += cable_time(frame.bytes.size());
+    last = frame.first + cable_time(frame.bytes.size());
+  }
+  nlohmann::json to_json() const {
+    const double time = static_cast<double>(std::max<Ticks>(1, last - first));
+    return {{"frames", frames},
+            {"gaps", gaps},
+            {"gap_ns", static_cast<double>(gap_time) / kTicksPerNs},
+            {"longest_gap_ns", static_cast<double>(longest_gap) / kTicksPerNs},
+            {"share_of_line", static_cast<double>(on_cable) / time}};
+  }
+};
+
+class Stage {
+ public:
+  explicit Stage(const Scene& scene);
+  nlohmann::json run();
+
+ private:
+  void connect(unsigned port);
+  void learn();
+
+  Scene scene_;
+  SwitchDevice device_;
+  Job job_;
+  Workers workers_;
+  std::unique_ptr<Comparison> comparison_;
+  std::vector<Departures> departures_;
+  std::vector<std::unique_ptr<Capture>> captures_;
+  std::vector<std::deque<Bytes>> greetings_;
+  Ticks last_departure_ = 0;
+};
+
+JobOptions on_first_ports(const Scene& scene) {
+  JobOptions job = scene.job;
+  const unsigned world = scene.world == 0 ? SwitchDevice::kPorts : scene.world;
+  if (world < 2 || world > SwitchDevice::kPorts) throw std::invalid_argument("more workers than ports, or one alone");
+  for (unsigned rank = 0; rank < world; ++rank) job.ports.push_back(rank);
+  return job;
+}
+
+Stage::Stage(const Scene& scene)
+    : scene_(scene),
+      device_(scene.skew),
+      job_(on_first_ports(scene)),
+      workers_(job_, scene.workers),
+      departures_(job_.world()),
+      greetings_(job_.world()) {
+  const numbers::Format format = job_.options().format.format;
+  if (scene.is_compared) {
+    comparison_ = std::make_unique<Comparison>(SwitchDevice::kPorts, format == numbers::Format::kFp32);
+  }
+  configure(device_, comparison_ ? &comparison_->software() : nullptr, format != numbers::Format::kInt32,
+            (1u << job_.world()) - 1);
+  for (unsigned rank = 0; rank < job_.world(); ++rank) {
+    if (!scene.pcap_path.empty()) {
+      captures_.push_back(std::make_unique<Capture>(scene.pcap_path + "." + std::to_string(rank) + ".pcap"));
+    }
+    connect(rank);
+  }
+}
+
+void Stage::connect(unsigned port) {
+  device_.receiver(port).connect(
+      [this, port](Ticks now) -> std::optional<MacReceiver::Arrival> {
+        if (!greetings_[port].empty()) {
+          Bytes frame = std::move(greetings_[port].front());
+          greetings_[port].pop_front();
+          return MacReceiver::Arrival{std::move(frame)};
+        }
+        auto frame = last_departure_ == 0 ? std::nullopt : workers_.next(port, now);
+        if (!frame) return std::nullopt;
+        return MacReceiver::Arrival{std::move(*frame)};
+      },
+      [this, port](const TimedFrame& frame) {
+        if (comparison_) comparison_->entered(port, frame);
+        if (last_departure_ != 0) workers_.entered(port, frame);
+      });
+  device_.on_frame(port, [this, port](const TimedFrame& frame) {
+    if (comparison_) comparison_->left(port, frame);
+    if (!captures_.empty()) captures_[port]->write(frame);
+    if (last_departure_ == 0) return;
+    last_departure_ = device_.now();
+    departures_[port].add(frame);
+    workers_.arrived(port, frame);
+  });
+}
+
+// Every address must be known before sums can leave; greetings are flooded, one after another.
+void Stage::learn() {
+  for (unsigned rank = 0; rank < job_.world(); ++rank) {
+    greetings_[rank].push_back(job_.greeting(rank));
+    device_.run_for(3000 * kTicksPerNs);
+  }
+  last_departure_ = device_.now();
+}
+
+nlohmann::json Stage::run() {
+  learn();
+  const Ticks begun = device_.now();
+  while (!workers_.is_done()) {
+    device_.step();
+    if (device_.now() > last_departure_ + kPatience) {
+      throw std::runtime_error("the switch has stopped:" + workers_.progress());
+    }
+  }
+  device_.run_for(5000 * kTicksPerNs);  // for what should not come
+  nlohmann::json result{{"world", job_.world()},
+                        {"cycles", device_.cycles()},
+                        {"packets", workers_.packets_a_worker()},
+                        {"gradient_bytes", std::uint64_t{job_.gradient_bytes()} * scene_.workers.messages},
+                        {"time_ns", static_cast<double>(workers_.last_arrival() - begun) / kTicksPerNs},
+                        {"unexpected", workers_.unexpected()},
+                        {"folds", workers_.folds().to_json()},
+                        {"repeats", workers_.repeats().to_json()},
+                        {"forwards", workers_.forwards().to_json()}};
+  std::uint64_t underruns = 0, pauses = 0;
+  for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
+    underruns += device_.sender(port).underruns();
+    pauses += device_.pauses(port);
+  }
+  result["underruns"] = underruns;
+  result["pauses"] = pauses;
+  for (const Departures& departures : departures_) result["ports"].push_back(departures.to_json());
+  if (comparison_) {
+    result["verdicts"] = verdicts_of(device_, comparison_->software());
+    comparison_->close();
+    result["comparison"] = comparison_->to_json();
+    result["differences"] = comparison_->differences() + workers_.unexpected();
+  }
+  return result;
+}
+
+}  // namespace
+
+nlohmann::json run_scene(const Scene& scene) {
+  return Stage(scene).run();
+}
+
+}  // namespace netfold::rtl

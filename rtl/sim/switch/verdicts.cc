@@ -1,0 +1,44 @@
+#include "switch/verdicts.h"
+
+#include <bit>
+#include <string>
+
+#include "netfold_switch.h"
+
+namespace netfold::rtl {
+namespace {
+
+constexpr unsigned kPortNumberAt = 27;  // in AGG_PORT_CFG
+constexpr auto kVerdicts = static_cast<std::uint32_t>(frames::RoceVerdict::kCount);
+
+}  // namespace
+
+nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software) {
+  nlohmann::json all = nlohmann::json::object();
+  // Forwarded ones are left out: the software counts all frames of RoCE that it does not fold, the hardware all frames.
+  for (std::uint32_t number = 1; number < kVerdicts; ++number) {
+    const auto verdict = static_cast<frames::RoceVerdict>(number);
+    std::uint64_t hardware = 0;
+    for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
+      hardware += device.read(NETFOLD_SWITCH_PORT_COUNTERS + NETFOLD_SWITCH_PORT_COUNTERS_STRIDE * port + 4 * number);
+    }
+    const std::uint64_t expected = software.count(verdict);
+    if (hardware != 0 || expected != 0) all[frames::name_of(verdict)] = {hardware, expected};
+  }
+  return all;
+}
+
+std::uint64_t differing(const nlohmann::json& verdicts) {
+  std::uint64_t count = 0;
+  for (const auto& [name, pair] : verdicts.items()) count += pair[0] != pair[1] ? 1 : 0;
+  return count;
+}
+
+void configure(SwitchDevice& device, SoftwareSwitch* software, bool is_float, std::uint32_t ports) {
+  const std::uint32_t config = static_cast<std::uint32_t>(std::popcount(ports)) << kPortNumberAt | ports;
+  device.write(NETFOLD_SWITCH_AGG_MODE, is_float ? 1 : 0);
+  device.write(NETFOLD_SWITCH_AGG_PORT_CFG, config);
+  if (software != nullptr) software->set_registers(is_float ? 1 : 0, config);
+}
+
+}  // namespace netfold::rtl

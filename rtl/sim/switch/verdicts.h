@@ -1,0 +1,17 @@
+// The hardware's counters by verdict beside the software's.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "switch/software_switch.h"
+#include "switch/switch_device.h"
+
+namespace netfold::rtl {
+
+// By the verdict's name: [hardware, software], where either is not 0.
+nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software);
+std::uint64_t differing(const nlohmann::json& verdicts);
+// Sets AGG_MODE and AGG_PORT_CFG on both.
+void configure(SwitchDevice& device, SoftwareSwitch* software, bool is_float, std::uint32_t ports);
+
+}  // namespace netfold::rtl
