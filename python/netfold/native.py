@@ -57,7 +57,29 @@ def simulated_nic(block: int, mantissa: int) -> ModuleType:
             "netfold: NETFOLD_ENGINE=rtl needs the simulated NIC, in the source tree: "
             f"`netfold rtl build --block {block} --mantissa {mantissa}`"
         )
-    spec = importlib.util.spec_from_file_location("_rtl", found[-1])
+    return _load("_rtl", found[-1])
+
+
+@cache
+def simulated_switch(ports: int) -> ModuleType:
+    """The extension with a Verilated switch of so many ports or, where there is none, of the next larger number; one
+    clock rather than many. Raises RuntimeError that says how to build it."""
+    builds = Path(__file__).resolve().parents[2] / "build"
+    found: dict[tuple[int, bool], Path] = {}
+    for path in builds.glob("rtl-switch-p*/rtl/sim/switch/_rtl_switch*.so"):
+        count, _, clocks = path.parents[3].name.removeprefix("rtl-switch-p").partition("-")
+        if int(count) >= ports:
+            found[int(count), not clocks] = path
+    if not found:
+        raise RuntimeError(
+            f"netfold: the simulated switch of {ports} ports is not built: in the source tree, "
+            f"`netfold rtl switch build --ports {ports}`"
+        )
+    return _load("_rtl_switch", found[min(found)])
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

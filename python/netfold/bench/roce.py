@@ -44,6 +44,7 @@ class Plan:
     repeat: int = 3
     seed: int = 1
     timeout_s: float = 60.0
+    engine: str = "software"
 
     @property
     def count(self) -> int:
@@ -58,6 +59,8 @@ class Plan:
             raise UsageError(f"--size-bytes is a multiple of {ELEMENT_BYTES}, not {self.size_bytes}")
         if self.format not in ("fp32", "int32", "bfp", "fp16", "bf16"):
             raise UsageError(f"--format is fp32, bfp, fp16, bf16 or int32, not {self.format}")
+        if self.engine not in ("software", "rtl"):
+            raise UsageError(f"--engine is software or rtl (netfold rtl switch build), not {self.engine}")
         if not 0 <= self.loss < 0.5:
             raise UsageError(f"--loss is a probability below 0.5, not {self.loss}")
 
@@ -120,10 +123,20 @@ def expected_sum(plan: Plan) -> np.ndarray:
     return netfold.fold([elements(plan.seed, rank, plan.count, dtype) for rank in range(plan.workers)], plan.format)
 
 
+def connect(workers: list[Process]) -> None:
+    """Workers that have just begun tell each other who they are."""
+    cards = [worker.hear() for worker in workers]
+    for worker in workers:
+        worker.tell(cards)
+    for worker in workers:
+        worker.hear()
+
+
 def start(plan: Plan, cables: Cables, folder: Path, pcap: Path | None) -> tuple[Process, list[Process]]:
     """The switch and the workers, connected to each other. What was started is the cables' to end."""
     limit_s = plan.timeout_s + 10
-    switch = Process("switch", cables.fabric, {"interfaces": cables.ports}, folder / "switch.log", limit_s)
+    served = {"interfaces": cables.ports, "engine": plan.engine}
+    switch = Process("switch", cables.fabric, served, folder / "switch.log", limit_s)
     switch.hear()
     workers = []
     for rank in range(plan.workers):
@@ -135,11 +148,7 @@ def start(plan: Plan, cables: Cables, folder: Path, pcap: Path | None) -> tuple[
         options = {"interface": names.INTERFACE, "rank": rank, "world": plan.workers, "count": plan.count}
         options |= {"format": plan.format, "seed": plan.seed, "client": client}
         workers.append(Process("worker", cables.worker(rank), options, folder / f"{rank}.log", limit_s))
-    cards = [worker.hear() for worker in workers]
-    for worker in workers:
-        worker.tell(cards)
-    for worker in workers:
-        worker.hear()
+    connect(workers)
     return switch, workers
 
 
@@ -169,6 +178,7 @@ def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
         "system": "netfold",
         "algorithm": "in-network",
         "dialect": "roce",
+        "engine": plan.engine,
         "format": plan.format,
         "size_bytes": plan.size_bytes,
         "time_s": times_s,
@@ -206,6 +216,7 @@ def register(app: typer.Typer) -> None:
         repeat: Annotated[int, typer.Option(help="Timed repetitions, after one warm-up.")] = default.repeat,
         seed: Annotated[int, typer.Option(help="Of gradients and losses.")] = default.seed,
         timeout_s: Annotated[float, typer.Option(help="The longest wait for progress.")] = default.timeout_s,
+        engine: Annotated[str, typer.Option(help="The switch: software, or rtl: simulated hardware.")] = default.engine,
         pcap: Annotated[Path | None, typer.Option(help="A capture of rank 0's frames, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
@@ -213,7 +224,7 @@ def register(app: typer.Typer) -> None:
 
         Endpoints are processes with packet sockets in network namespaces; so is the switch. Needs root.
         """
-        plan = Plan(workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s)
+        plan = Plan(workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine)
         with sentences():
             plan.check()
             with progress_bar(plan.repeat + 1) as tell:

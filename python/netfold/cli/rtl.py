@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+
+from netfold.cli import rtl_switch
+from netfold.cli.rtl_screen import errors, finish, progress
 
 EXAMPLES = """
 Examples:
@@ -29,30 +29,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def register(app: typer.Typer) -> None:
     """Add the command and those below it."""
-    rtl = typer.Typer(help="The smart NIC in hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
+    rtl = typer.Typer(help="The hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
     for command in (build, test, bench, train, coverage, report, lint, prove, registers):
         rtl.command()(command)
+    rtl_switch.register(rtl)
     app.add_typer(rtl, name="rtl", no_args_is_help=True)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    from netfold.rtl.places import RtlError
-
-    try:
-        yield
-    except (RtlError, RuntimeError) as error:
-        typer.echo(f"netfold rtl: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A line on standard error that says what is being done."""
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield status.update
 
 
 def _shape(lanes: int, block: int, mantissa: int) -> Any:
@@ -63,41 +44,13 @@ def _shape(lanes: int, block: int, mantissa: int) -> Any:
     return Shape(lanes, block, mantissa)
 
 
-def _finish(
-    command: str, parameters: dict[str, Any], results: list[dict[str, Any]], as_json: bool, failed: bool
-) -> None:
-    from netfold.bench.report import envelope, print_json
-
-    if as_json:
-        print_json(envelope(f"rtl {command}", parameters, results))
-    elif results:
-        _show(results)
-    if failed:
-        raise typer.Exit(1)
-
-
-def _show(results: list[dict[str, Any]]) -> None:
-    """A table for rows of the same keys."""
-    from rich.console import Console
-    from rich.table import Table
-
-    tables: dict[tuple[str, ...], Table] = {}
-    for row in results:
-        simple = {key: value for key, value in row.items() if not isinstance(value, dict | list)}
-        if tuple(simple) not in tables:
-            tables[tuple(simple)] = Table(*simple)
-        tables[tuple(simple)].add_row(*(f"{v:.5g}" if isinstance(v, float) else str(v) for v in simple.values()))
-    for table in tables.values():
-        Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
 def build(lanes: Lanes = 8, block: Block = 16, mantissa: Mantissa = 7) -> None:
     """Build the simulations of one shape: netfold-rtl, and the engine behind NETFOLD_ENGINE=rtl. Minutes at first."""
     from netfold.rtl import simulation
 
-    with _errors(), _progress() as progress:
+    with errors(), progress() as say:
         shape = _shape(lanes, block, mantissa)
-        progress(f"building {shape.name}")
+        say(f"building {shape.name}")
         typer.echo(f"built: {simulation.build(shape, ('netfold-rtl', '_rtl'))}")
 
 
@@ -118,17 +71,17 @@ def test(
     from netfold.rtl import simulation
 
     shape = _shape(lanes, block, mantissa)
-    with _errors(), _progress() as progress:
-        progress(f"building {shape.name}")
+    with errors(), progress() as say:
+        say(f"building {shape.name}")
         simulation.build(shape)
-        results = measurements.modules(shape, values, seed, 0.2, progress)
+        results = measurements.modules(shape, values, seed, 0.2, say)
         if rings:
-            progress(f"{rings} rings")
+            say(f"{rings} rings")
             options = [f"--runs={rings}", f"--world-max={world_max}", f"--count-max={count_max}", f"--loss={loss}"]
             results.append({"module": "rings", **simulation.run(shape, "rings", *options, f"--seed={seed}")})
     failed = any(result["differences"] or result.get("failed") for result in results)
     parameters = {"values": values, "rings": rings, "world_max": world_max, "count_max": count_max, "loss": loss}
-    _finish("test", {**parameters, "seed": seed, "lanes": lanes}, results, as_json, failed)
+    finish("test", {**parameters, "seed": seed, "lanes": lanes}, results, as_json, failed)
 
 
 def bench(
@@ -152,19 +105,19 @@ def bench(
     sizes = [int(world) if world.strip().isdecimal() else 0 for world in worlds.split(",")]
     if any(not 2 <= world <= 32 for world in sizes):
         raise typer.BadParameter("numbers of devices with commas: a ring has 2 to 32", param_hint="--worlds")
-    with _errors(), _progress() as progress:
-        progress(f"building {shape.name}")
+    with errors(), progress() as say:
+        say(f"building {shape.name}")
         simulation.build(shape)
-        results = measurements.modules(shape, values or 100_000 * lanes, 1, 0.0, progress)
+        results = measurements.modules(shape, values or 100_000 * lanes, 1, 0.0, say)
         for world in sizes:
             for rate in (0.0, slow):
-                pair = [measurements.all_reduce(shape, world, count, bfp, rate, progress) for bfp in (False, True)]
+                pair = [measurements.all_reduce(shape, world, count, bfp, rate, say) for bfp in (False, True)]
                 for timed in pair:
                     timed["speedup"] = pair[0]["cycles"] / timed["cycles"]
                 results += pair
-        results.append(measurements.requests_in_flight(shape, sizes[-1], count // 8, 8, progress))
+        results.append(measurements.requests_in_flight(shape, sizes[-1], count // 8, 8, say))
     failed = any(result["differences"] or result.get("failed") for result in results)
-    _finish("bench", {"worlds": sizes, "count": count, "lanes": lanes}, results, as_json, failed)
+    finish("bench", {"worlds": sizes, "count": count, "lanes": lanes}, results, as_json, failed)
 
 
 def train(
@@ -180,13 +133,13 @@ def train(
 
     if format_ not in ("fp32", "bfp"):
         raise typer.BadParameter("NICs speak fp32 and bfp")
-    with _errors(), _progress() as progress:
-        progress("building")
+    with errors(), progress() as say:
+        say("building")
         simulation.build(simulation.Shape(), ("_rtl",))
-        progress(f"training {workers} workers for {steps} steps, twice")
+        say(f"training {workers} workers for {steps} steps, twice")
         result = nic_training.compare(format_, workers, steps, batch)
     parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
-    _finish("train", parameters, [result], as_json, not result["same"])
+    finish("train", parameters, [result], as_json, not result["same"])
 
 
 def coverage(
@@ -196,9 +149,9 @@ def coverage(
     """Run modules, rings and failures, and say which share of each source's lines and bits they reached."""
     from netfold.rtl import coverage as reached
 
-    with _errors(), _progress() as progress:
-        results = reached.measure(runs, progress)
-    _finish("coverage", {"runs": runs}, results, as_json, False)
+    with errors(), progress() as say:
+        results = reached.measure(runs, say)
+    finish("coverage", {"runs": runs}, results, as_json, False)
 
 
 def report(
@@ -214,9 +167,9 @@ def report(
     if any(rate not in area.DEVICES for rate in wanted):
         raise typer.BadParameter("devices are for 40, 100 and 400 Gbit/s")
     results: list[dict[str, Any]] = []
-    with _errors(), _progress() as progress:
+    with errors(), progress() as say:
         for rate in wanted:
-            progress(f"synthesising for {rate} Gbit/s")
+            say(f"synthesising for {rate} Gbit/s")
             found = area.device(rate)
             for group in area.GROUPS:
                 rows = [*sorted(found.modules[group].items()), ("all", found.total(group))]
@@ -225,19 +178,19 @@ def report(
             results.append({"gbit_s": rate, "fifo_bits": fifos, "fifo_m20k": fifos / area.M20K_BITS})
         if fmax:
             for module in timing_closure.MODULES:
-                progress(f"placing {module}")
+                say(f"placing {module}")
                 results.append({"module": module, "ecp5_mhz": timing_closure.fmax_mhz(module)})
     results += [
         {"paper": name, "alms": alms, "m20ks": rams, "dsps": dsps} for name, (alms, rams, dsps) in area.PAPER.items()
     ]
-    _finish("report", {"gbit_s": wanted}, results, as_json, False)
+    finish("report", {"gbit_s": wanted}, results, as_json, False)
 
 
 def lint() -> None:
     """Verilator -Wall, verible and slang: nothing to say, or failure."""
     from netfold.rtl.lint import LINTERS
 
-    with _errors():
+    with errors():
         for name, run in LINTERS.items():
             run()
             typer.echo(f"{name}: clean")
@@ -254,12 +207,12 @@ def prove(
     unknown = set(names) - set(proofs.harnesses())
     if unknown:
         raise typer.BadParameter(f"no proof is called {', '.join(sorted(unknown))}: {', '.join(proofs.harnesses())}")
-    with _errors(), _progress() as progress:
+    with errors(), progress() as say:
         results = []
         for name in names:
-            progress(name)
+            say(name)
             results.append(vars(proofs.prove(name)))
-    _finish("prove", {"harnesses": names}, results, as_json, False)
+    finish("prove", {"harnesses": names}, results, as_json, False)
 
 
 def registers() -> None:

@@ -1,4 +1,4 @@
-"""`netfold switch`: hands over to the program netfold-switch, which folds."""
+"""`netfold switch`: hands over to the program netfold-switch, which folds; or to hardware, simulated."""
 
 from __future__ import annotations
 
@@ -18,4 +18,8 @@ def register(app: typer.Typer) -> None:
 
 def switch(context: typer.Context) -> None:
     """Fold the gradients of workers that connect: run this on the box in the middle. See `netfold switch --help`."""
+    if any(word.startswith("--engine") for word in context.args):
+        from netfold.cli import rtl_engine
+
+        rtl_engine.app(context.args, prog_name="netfold switch")
     native.become(native.SWITCH, context.args)

@@ -1,5 +1,5 @@
-// The frames that leave the hardware beside those that leave the software, given the same frames. Each port's frames are
-// compared as a set: which of two ports' frames was first inside the switch is the hardware's to choose.
+// The frames that leave the hardware beside those that leave the software, given the same frames. Each port's frames
+// are compared as a set: which of two ports' frames was first inside the switch is the hardware's to choose.
 #pragma once
 
 #include <cstdint>

@@ -85,8 +85,8 @@ Endpoints::Endpoints(const EndpointsRun& run)
     cards[rank].receiving.queue_pair = 0x101 + 2 * rank;
   }
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
-    workers_[rank].endpoint = std::make_unique<session::RoceEndpoint>(
-        cards[rank], cards[job_.right_of(rank)].receiving, cards[job_.left_of(rank)].sending, kSender);
+    workers_[rank].endpoint = std::make_unique<session::RoceEndpoint>(cards[rank], cards[job_.right_of(rank)].receiving,
+                                                                      cards[job_.left_of(rank)].sending, kSender);
     connect(rank);
   }
 }
@@ -208,9 +208,18 @@ nlohmann::json Endpoints::run() {
   }
   nlohmann::json verdicts = verdicts_of(device_, software_);
   for (auto& pair : verdicts) pair = nlohmann::json(pair[0]);
-  return {{"world", job_.world()}, {"messages", whole_},     {"packets", sent},         {"wrong", wrong_},
-          {"lost", lost_},         {"resent", resent},       {"timeouts", timeouts},    {"naks", naks},
-          {"unknown", unknown},    {"bad_icrcs", bad_icrcs}, {"not_sums", not_sums},    {"verdicts", verdicts},
+  return {{"world", job_.world()},
+          {"messages", whole_},
+          {"packets", sent},
+          {"wrong", wrong_},
+          {"lost", lost_},
+          {"resent", resent},
+          {"timeouts", timeouts},
+          {"naks", naks},
+          {"unknown", unknown},
+          {"bad_icrcs", bad_icrcs},
+          {"not_sums", not_sums},
+          {"verdicts", verdicts},
           {"cycles", device_.cycles()},
           {"time_ns", static_cast<double>(device_.now() - begun) / kTicksPerNs}};
 }

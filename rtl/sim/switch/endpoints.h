@@ -13,8 +13,8 @@ namespace netfold::rtl {
 struct EndpointsRun {
   JobOptions job;  // its ports: all
   std::uint32_t messages = 8;
-  double loss = 0.05;    // of frames, on every cable, each way
-  double damage = 0;     // of frames to the switch: their FCS is wrong
+  double loss = 0.05;  // of frames, on every cable, each way
+  double damage = 0;   // of frames to the switch: their FCS is wrong
   std::uint64_t seed = 1;
 };
 

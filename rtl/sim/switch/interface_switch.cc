@@ -13,7 +13,7 @@
 namespace netfold::rtl {
 namespace {
 
-constexpr Ticks kSlice = 2000 * kTicksPerNs;        // between two looks at the sockets
+constexpr Ticks kSlice = 2000 * kTicksPerNs;         // between two looks at the sockets
 constexpr Ticks kAfterwards = 20'000 * kTicksPerNs;  // in which the hardware finishes what it has begun
 constexpr std::size_t kQueueMost = 4096;             // frames that wait for a port's cable
 constexpr Nanoseconds kRest = 10 * kMillisecond;

@@ -1,6 +1,6 @@
-// The Verilated switch between interfaces of this machine, in place of the software's (engine/kernel_switch.h): a thread
-// carries frames between packet sockets and the MACs, and is the hardware's clock. Simulated time passes while frames
-// are on their way and shortly after; else it stands still, and with it whatever the hardware would age.
+// The Verilated switch between interfaces of this machine, in place of the software's (engine/kernel_switch.h): a
+// thread carries frames between packet sockets and the MACs, and is the hardware's clock. Simulated time passes while
+// frames are on their way and shortly after; else it stands still, and with it whatever the hardware would age.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // netfold-rtl-switch: runs the Verilated switch and prints one JSON object. `netfold rtl switch` calls it.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <string>
@@ -64,7 +64,8 @@ int main(int argc, char** argv) {
   add_job(*lossy, endpoints.job, format);
   lossy->add_option("--messages", endpoints.messages, "of each worker");
   lossy->add_option("--loss", endpoints.loss)->check(CLI::Range(0.0, 0.5));
-  lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")->check(CLI::Range(0.0, 0.5));
+  lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")
+      ->check(CLI::Range(0.0, 0.5));
   lossy->add_option("--seed", endpoints.seed);
 
   CLI11_PARSE(app, argc, argv);

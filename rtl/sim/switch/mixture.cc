@@ -65,15 +65,14 @@ class Mixture {
   JobOptions job_options_;
   std::optional<Job> job_;
   std::optional<Comparison> comparison_;
-  std::vector<std::uint64_t> next_;                   // by rank: the position not sent yet
-  std::vector<std::deque<std::uint64_t>> lost_;       // by rank: positions that are to be sent again
-  std::vector<std::deque<Offered>> waiting_;          // by port: for its cable
+  std::vector<std::uint64_t> next_;              // by rank: the position not sent yet
+  std::vector<std::deque<std::uint64_t>> lost_;  // by rank: positions that are to be sent again
+  std::vector<std::deque<Offered>> waiting_;     // by port: for its cable
   std::uint16_t epoch_ = 1;
   std::uint64_t strangers_ = 0;
 };
 
-Mixture::Mixture(const MixtureRun& run)
-    : options_(run), prng_(run.seed), waiting_(SwitchDevice::kPorts) {
+Mixture::Mixture(const MixtureRun& run) : options_(run), prng_(run.seed), waiting_(SwitchDevice::kPorts) {
   job_options_ = random_job();
   job_.emplace(job_options_);
   comparison_.emplace(SwitchDevice::kPorts, job_options_.format.format == numbers::Format::kFp32);
@@ -201,7 +200,8 @@ Offered Mixture::plain() {
                            : prng_.chance(0.5) ? job_->address(static_cast<unsigned>(prng_.below(job_->world())))
                                                : kStranger + prng_.below(SwitchDevice::kPorts);
   const std::size_t sizes[] = {60, 64, 60 + prng_.below(64), 60 + prng_.below(1459), 1518};
-  return {port, plain_frame(to, from, sizes[prng_.below(5)], prng_.next()), "plain", to == kEverybody && prng_.chance(0.1)};
+  return {port, plain_frame(to, from, sizes[prng_.below(5)], prng_.next()), "plain",
+          to == kEverybody && prng_.chance(0.1)};
 }
 
 // RoCE that is not folded: acknowledgements, other opcodes, other queue pairs, writes without our header.

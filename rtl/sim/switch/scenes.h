@@ -15,7 +15,7 @@ struct Scene {
   WorkersOptions workers;
   unsigned world = 0;  // workers at the first ports; 0: all
   bool is_compared = true;
-  Ticks skew = 0;       // of the ports' clocks
+  Ticks skew = 0;         // of the ports' clocks
   std::string pcap_path;  // "": no capture of what leaves; else a file a port, PATH.<port>.pcap
 };
 

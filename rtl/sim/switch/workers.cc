@@ -70,7 +70,8 @@ std::optional<Bytes> Workers::next(unsigned rank, Ticks now) {
   if (comes(options_.plain_every) && worker.next < packets_) {
     ++worker.turns;
     const std::uint64_t number = ++plain_sent_;
-    Bytes frame = plain_frame(job_.address((rank + 2) % job_.world()), job_.address(rank), options_.plain_bytes, number);
+    Bytes frame =
+        plain_frame(job_.address((rank + 2) % job_.world()), job_.address(rank), options_.plain_bytes, number);
     std::memcpy(frame.data() + kNumberAt, &number, sizeof number);
     worker.sent.push_back({Kind::kPlain, number});
     return frame;
@@ -158,8 +159,8 @@ void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& fr
 
 bool Workers::is_done() const {
   return plain_in_.empty() && std::ranges::all_of(workers_, [&](const Worker& worker) {
-    return worker.received == packets_ && worker.acknowledged == options_.messages && worker.repeated.empty();
-  });
+           return worker.received == packets_ && worker.acknowledged == options_.messages && worker.repeated.empty();
+         });
 }
 
 std::string Workers::progress() const {

@@ -55,7 +55,7 @@ class Workers {
     std::uint64_t position;
   };
   struct Worker {
-    std::uint64_t next = 0, received = 0;  // positions: packets from the job's beginning
+    std::uint64_t next = 0, received = 0;               // positions: packets from the job's beginning
     std::uint32_t acknowledged = 0, acknowledging = 0;  // messages
     std::uint64_t turns = 0;
     Ticks not_before = 0;
@@ -73,8 +73,8 @@ class Workers {
   Prng prng_;
   std::uint64_t packets_;
   std::vector<Worker> workers_;
-  std::unordered_map<std::uint64_t, Ticks> last_in_;    // by position: the first beat of the last contribution so far
-  std::unordered_map<std::uint64_t, Ticks> plain_in_;   // by what is written in it
+  std::unordered_map<std::uint64_t, Ticks> last_in_;   // by position: the first beat of the last contribution so far
+  std::unordered_map<std::uint64_t, Ticks> plain_in_;  // by what is written in it
   std::uint64_t plain_sent_ = 0, unexpected_ = 0;
   Ticks last_arrival_ = 0;
   Latencies folds_, repeats_, forwards_;

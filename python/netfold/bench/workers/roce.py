@@ -2,6 +2,7 @@
 
 `python -m netfold.bench.workers.roce worker OPTIONS`: says its card, reads all cards, then an all-reduce for each line.
 `python -m netfold.bench.workers.roce switch OPTIONS`: says that it folds, then its counters for each line.
+`python -m netfold.bench.workers.roce trainer OPTIONS`: as a worker, but trains for each line, and says how that went.
 OPTIONS is one JSON object. Both end when standard input does.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from netfold import _core
+from netfold import _core, native
 
 DTYPES = {"fp32": np.float32, "int32": np.int32}
 
@@ -51,13 +52,29 @@ def serve_worker(options: dict[str, Any]) -> None:
 
 
 def serve_switch(options: dict[str, Any]) -> None:
-    """Fold until told to end."""
-    switch = _core.FrameSwitch(options["interfaces"], is_float=True)
+    """Fold until told to end: in software or, with engine "rtl", in simulated hardware."""
+    interfaces = options["interfaces"]
+    folds = native.simulated_switch(len(interfaces)) if options.get("engine") == "rtl" else _core
+    switch = folds.FrameSwitch(interfaces, is_float=True)
     say("folding")
     for _ in sys.stdin:
         say(switch.counts())
     switch.close()
 
 
+def serve_trainer(options: dict[str, Any]) -> None:
+    """Train as often as asked."""
+    from netfold.bench.workers.roce_training import train
+
+    client = _core.RoceClient(options["interface"], options["rank"], options["world"], **options["client"])
+    say(client.card)
+    client.connect(json.loads(sys.stdin.readline()))
+    say("connected")
+    for _ in sys.stdin:
+        say({**train(client, options), "counters": client.stats()})
+    client.close()
+
+
 if __name__ == "__main__":
-    {"worker": serve_worker, "switch": serve_switch}[sys.argv[1]](json.loads(sys.argv[2]))
+    serve = {"worker": serve_worker, "switch": serve_switch, "trainer": serve_trainer}[sys.argv[1]]
+    serve(json.loads(sys.argv[2]))

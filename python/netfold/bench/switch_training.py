@@ -1,0 +1,71 @@
+"""Trains the digits classifier twice with the same data and ranks, which speak RoCE over veth links: once with the
+simulated hardware between them, once with the software's switch. Both must have the same parameters, bit for bit."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from netfold.bench.roce import Process, connect
+from netfold.lab import names, processes
+from netfold.lab.cables import Cables
+
+TIMEOUT_S = 900.0
+# Packets in flight: a simulated switch takes milliseconds for a frame, and a window's worth of them must not take
+# longer than endpoints wait before they send again.
+WINDOW = 32
+
+
+def train(engine: str, wire: str, world: int, steps: int, batch: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What each rank says of its training, and the switch's counters. engine: "rtl" or "software"."""
+    options = {"world": world, "format": wire, "steps": steps, "batch": batch, "interface": names.INTERFACE}
+    options["client"] = {"timeout_s": TIMEOUT_S / 10, "window": WINDOW}
+    with tempfile.TemporaryDirectory() as name, Cables(world) as cables:
+        folder = Path(name)
+        switch = Process(
+            "switch", cables.fabric, {"interfaces": cables.ports, "engine": engine}, folder / "switch.log", TIMEOUT_S
+        )
+        switch.hear()
+        ranks = [
+            Process("trainer", cables.worker(rank), {**options, "rank": rank}, folder / f"{rank}.log", TIMEOUT_S)
+            for rank in range(world)
+        ]
+        connect(ranks)
+        for rank in ranks:
+            rank.tell("go")
+        said = [rank.hear() for rank in ranks]
+        switch.tell("counters")
+        counts = switch.hear()
+        for group in (ranks, [switch]):  # ranks settle what is under way among themselves, through the switch
+            for process in group:
+                process.end()
+            for process in group:
+                process.wait()
+        processes.end_children([process.child for process in (*ranks, switch)])
+    return said, counts
+
+
+def compare(wire: str, world: int, steps: int, batch: int) -> dict[str, Any]:
+    """Train both ways. `same` says whether all ranks of both ended with the same bits."""
+    hardware, counts = train("rtl", wire, world, steps, batch)
+    software, _ = train("software", wire, world, steps, batch)
+    first = hardware[0]
+    return {
+        "system": "netfold",
+        "algorithm": "in-network",
+        "dialect": "roce",
+        "format": wire,
+        "world": world,
+        "steps": steps,
+        "parameters": first["parameters"],
+        "same": {rank["sha256"] for rank in [*hardware, *software]} == {first["sha256"]},
+        "accuracy": first["accuracy"],
+        "loss": first["loss"],
+        "time_s": first["time_s"],
+        "software_time_s": software[0]["time_s"],
+        "folded": counts["roce_v1_folded"],
+        "answered_again": counts["roce_v1_answered"],
+        "switch_cycles": counts["cycles"],
+        "switch_cycles_per_s": counts["cycles_per_s"],
+    }

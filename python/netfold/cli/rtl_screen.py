@@ -1,0 +1,60 @@
+"""What the commands of `netfold rtl` say: progress on standard error, results as tables or one JSON object."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """What cannot be done is a sentence and status 1."""
+    from netfold.rtl.places import RtlError
+
+    try:
+        yield
+    except (RtlError, RuntimeError) as error:
+        typer.echo(f"netfold rtl: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is being done."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update
+
+
+def finish(
+    command: str, parameters: dict[str, Any], results: list[dict[str, Any]], as_json: bool, failed: bool
+) -> None:
+    """One JSON object or tables; status 1 if something failed."""
+    from netfold.bench.report import envelope, print_json
+
+    if as_json:
+        print_json(envelope(f"rtl {command}", parameters, results))
+    elif results:
+        _show(results)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show(results: list[dict[str, Any]]) -> None:
+    """A table for rows of the same keys."""
+    from rich.console import Console
+    from rich.table import Table
+
+    tables: dict[tuple[str, ...], Table] = {}
+    for row in results:
+        simple = {key: value for key, value in row.items() if not isinstance(value, dict | list)}
+        if tuple(simple) not in tables:
+            tables[tuple(simple)] = Table(*simple)
+        tables[tuple(simple)].add_row(*(f"{v:.5g}" if isinstance(v, float) else str(v) for v in simple.values()))
+    for table in tables.values():
+        Console(width=None if sys.stdout.isatty() else 200).print(table)

@@ -1,0 +1,135 @@
+"""`netfold rtl switch`: the switch of rtl/ that folds, simulated beside the software's and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netfold.cli.rtl_screen import errors, finish, progress
+
+EXAMPLES = """
+Examples:
+
+  netfold rtl switch test --frames 100000
+
+  netfold rtl switch bench --plot latencies.png
+
+  netfold rtl switch build --ports 4; netfold switch --engine rtl --port p0 --port p1
+"""
+
+Ports = Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")]
+OneClock = Annotated[bool, typer.Option(help="One clock for everything: faster to simulate, no crossings.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def register(rtl: typer.Typer) -> None:
+    """Add the group to `netfold rtl`."""
+    switch = typer.Typer(
+        help="The switch in hardware that folds RoCE v1: build, test, measure, train.", epilog=EXAMPLES
+    )
+    for command in (build, test, bench, train):
+        switch.command()(command)
+    rtl.add_typer(switch, name="switch", no_args_is_help=True)
+
+
+def build(ports: Ports = 4, one_clock: OneClock = False) -> None:
+    """Build the simulation and the engine of `netfold switch --engine rtl` for so many ports. Minutes at first."""
+    from netfold.rtl import simulation
+
+    with errors(), progress() as say:
+        shape = simulation.SwitchShape(ports, not one_clock)
+        say(f"building {shape.name}")
+        typer.echo(f"built: {simulation.build(shape, ('netfold-rtl-switch', '_rtl_switch'))}")
+
+
+def test(
+    runs: Annotated[int, typer.Option(min=0, help="Jobs of random shape, in random frames one at a time.")] = 20,
+    frames_a_run: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 1000,
+    frames: Annotated[int, typer.Option(min=0, help="Aggregated frames at line rate, of each format.")] = 10_000,
+    messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose.")] = 4,
+    loss: Annotated[float, typer.Option(min=0, max=0.3, help="Of frames, each way.")] = 0.05,
+    seed: Annotated[int, typer.Option(help="Repeats a campaign.")] = 1,
+    ports: Ports = 8,
+    one_clock: OneClock = True,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the hardware with the software's switch: frame by frame, sum by sum, with loss. Fails at a difference."""
+    from netfold.rtl import simulation, switch_bench
+
+    shape = simulation.SwitchShape(ports, not one_clock)
+    results: list[dict[str, Any]] = []
+    with errors(), progress() as say:
+        say(f"building {shape.name}")
+        simulation.build(shape)
+        if runs:
+            say(f"{runs} times {frames_a_run} random frames")
+            results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed))
+        for wire in switch_bench.FORMATS if frames else ():
+            say(f"{frames} sums of {wire} at line rate")
+            results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed))
+        if messages:
+            say(f"{messages} messages a worker with {loss:g} of frames lost")
+            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed))
+    failed = any(result["differences"] for result in results)
+    for example in [example for result in results for example in result.get("examples", [])]:
+        typer.echo(example, err=True)
+    parameters = {"runs": runs, "frames_a_run": frames_a_run, "frames": frames, "messages": messages, "loss": loss}
+    finish(
+        "switch test", {**parameters, "seed": seed, "ports": ports, "one_clock": one_clock}, results, as_json, failed
+    )
+
+
+def bench(
+    frames: Annotated[int, typer.Option(min=128, help="Aggregated frames a port at line rate.")] = 10_000,
+    workers: Annotated[str, typer.Option(help="All-reduces to time, by the number of workers.")] = "2,3,4,5,6,7,8",
+    loads: Annotated[str, typer.Option(help="Loads of the line at which latencies are taken.")] = "0.1,0.5,0.9,1",
+    plot: Annotated[Path | None, typer.Option(help="Draw the latencies' histograms here (.png, .svg).")] = None,
+    ports: Ports = 8,
+    one_clock: OneClock = False,
+    as_json: AsJson = False,
+) -> None:
+    """Line rate and bubbles, latencies under load, and the models of Table VIII by fold and by ring, in simulated time.
+    Fails where a frame is lost or wrong. Minutes."""
+    from netfold.rtl import simulation, switch_bench, switch_plots
+
+    shape = simulation.SwitchShape(ports, not one_clock)
+    worlds = [int(word) for word in workers.split(",") if word.strip()]
+    if any(not 2 <= world <= ports for world in worlds):
+        raise typer.BadParameter(f"a job has 2 to {ports} workers here", param_hint="--workers")
+    results: list[dict[str, Any]] = []
+    with errors(), progress() as say:
+        say(f"building {shape.name}")
+        simulation.build(shape)
+        rates = [switch_bench.line_rate(shape, frames, plain_every, say) for plain_every in (0, 1)]
+        timed = [row for load in loads.split(",") for row in switch_bench.latencies(shape, 4, float(load), say)]
+        results += rates + timed + switch_bench.ratios(shape, worlds, say)
+    if plot is not None:
+        switch_plots.draw_latencies(timed, plot)
+    failed = any(rate["differences"] for rate in rates)
+    parameters = {"frames": frames, "workers": worlds, "loads": loads, "ports": ports, "one_clock": one_clock}
+    finish("switch bench", parameters, results, as_json, failed)
+
+
+def train(
+    workers: Annotated[int, typer.Option(min=2, max=16, help="Ranks, each at a port of the switch.")] = 4,
+    format_: Annotated[str, typer.Option("--format", help="fp32 or bfp.")] = "fp32",
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 20,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures a rank and step.")] = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Train the digits classifier over veth ports through the simulated switch, and through the software's: fails
+    unless the parameters are the same. Needs root."""
+    from netfold.bench import switch_training
+    from netfold.rtl import simulation
+
+    if format_ not in ("fp32", "bfp"):
+        raise typer.BadParameter("gradients travel as fp32 or bfp")
+    with errors(), progress() as say:
+        say("building")
+        simulation.build(simulation.SwitchShape(workers, has_crossings=False), ("_rtl_switch",))
+        say(f"training {workers} workers for {steps} steps, twice")
+        result = switch_training.compare(format_, workers, steps, batch)
+    parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
+    finish("switch train", parameters, [result], as_json, not result["same"])

@@ -1,0 +1,159 @@
+"""Measurements on the Verilated switch, in simulated time: line rate, latencies, whole all-reduces, loss. A program of
+rtl/sim/switch runs the hardware; here is what is asked of it, and how what a short run shows becomes a model's time.
+
+Asked: allreduce-switch, section V, or better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from netfold.rtl.simulation import SwitchShape, run
+
+FORMATS = ("fp32", "int32", "bfp")
+MESSAGE_PACKETS = 128
+# Table VIII: model size in MB (10^6 bytes); the paper's ms by ring and by switch, at 8 workers of 10 Gbit/s.
+MODELS = {
+    "AlexNet": (236, 322.9, 184.4),
+    "GoogLeNet": (51, 70.0, 39.9),
+    "ResNet-50": (98, 134.3, 76.6),
+    "VGG-11": (507, 693.4, 396.1),
+    "VGG-16": (528, 722.2, 412.5),
+    "VGG-19": (548, 749.5, 428.1),
+}
+# What is asked of latencies at frames of 1094 bytes, and what the paper has (Fig. 17), in ns.
+LATENCY_ASKED_NS = {"forward": 250.0, "int32 fold": 1600.0, "fp32 fold": 1700.0, "repeat": 1000.0}
+LATENCY_PAPER_NS = {"forward": 250.0, "int32 fold": 2200.0, "fp32 fold": 2400.0, "repeat": 1500.0}
+LINE_RATE_FRAMES = 10_000
+
+Progress = Callable[[str], None]
+
+
+def mixtures(shape: SwitchShape, runs: int, frames: int, seed: int) -> dict[str, Any]:
+    """Random frames of every kind, one at a time, beside the software's switch: `differences` of frames and counters,
+    and the seeds of runs that had some."""
+    found = run(shape, "mixture", f"--runs={runs}", f"--frames={frames}", f"--seed={seed}")
+    return {"test": "mixture", **found}
+
+
+def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -> dict[str, Any]:
+    """So many aggregated frames (of all ports together) at line rate, with plain and repeated frames between, and every
+    sum compared with the software's."""
+    messages = max(1, -(-frames // (MESSAGE_PACKETS * shape.ports)))
+    options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5", "--repeat-every=7"]
+    found = run(shape, "scene", *options, *(["--wild"] if is_wild else []), "--first-psn=16777000")
+    counted = found["comparison"]
+    return {
+        "test": "sums",
+        "format": wire,
+        "wild": is_wild,
+        "frames": counted["compared"],
+        "sums": counted["sums"],
+        "differences": found["differences"],
+        "underruns": found["underruns"],
+        "examples": counted["examples"],
+        "verdicts": found["verdicts"],
+        "cycles": found["cycles"],
+        "cycles_per_s": found["cycles_per_s"],
+    }
+
+
+def losses(shape: SwitchShape, wire: str, messages: int, loss: float, seed: int) -> dict[str, Any]:
+    """The software's endpoints on cables that lose frames both ways: every message must come, and be right."""
+    options = [f"--format={wire}", f"--messages={messages}", f"--loss={loss}", f"--damage={loss / 10}"]
+    found = run(shape, "lossy", *options, f"--seed={seed}")
+    missing = messages * shape.ports - found["messages"]
+    return {"test": "loss", "format": wire, "loss": loss, "differences": found["wrong"] + missing, **found}
+
+
+def line_rate(shape: SwitchShape, frames: int, plain_every: int, progress: Progress) -> dict[str, Any]:
+    """Every port at line rate both ways for so many aggregated frames a port; with plain_every, a forwarded frame after
+    so many of them. A bubble is a gap that an output leaves between frames, beyond preamble and inter-frame gap; the
+    job's first and last messages, where ports begin and end, are told apart from those between."""
+    progress(f"line rate, {frames} aggregated frames a port" + (", with forwarded ones" if plain_every else ""))
+    messages = -(-frames // MESSAGE_PACKETS)
+    found = run(shape, "scene", f"--messages={messages}", f"--plain-every={plain_every}")
+    ports = found["ports"]
+    return {
+        "measured": "line rate" + (" with forwarding" if plain_every else ""),
+        "ports": shape.ports,
+        "aggregated_frames_a_port": found["packets"],
+        "frames": sum(port["frames"] for port in ports),
+        "differences": found["differences"],
+        "drops": found["comparison"]["differences"],
+        "bubbles": sum(port["gaps"] for port in ports),
+        "bubble_ns": sum(port["gap_ns"] for port in ports),
+        "longest_bubble_ns": max(port["longest_gap_ns"] for port in ports),
+        "share_of_line": min(port["share_of_line"] for port in ports),
+        "pauses": found["pauses"],
+        "underruns": found["underruns"],
+        "simulated_cycles_per_s": found["cycles_per_s"],
+    }
+
+
+def latencies(shape: SwitchShape, messages: int, load: float, progress: Progress) -> list[dict[str, Any]]:
+    """Histograms at a load: from the first beat in (of a fold: of the last contribution) to the first beat out. Frames
+    have 1094 bytes."""
+    rows = []
+    for wire in ("int32", "fp32"):
+        progress(f"latency of {wire} at load {load:g}")
+        options = [f"--format={wire}", f"--messages={messages}", f"--load={load}", "--plain-every=3"]
+        found = run(shape, "scene", *options, "--repeat-every=7")
+        kinds = {f"{wire} fold": found["folds"]}
+        if wire == "fp32":
+            kinds |= {"forward": found["forwards"], "repeat": found["repeats"]}
+        for kind, latency in kinds.items():
+            bounds = {"asked_ns": LATENCY_ASKED_NS[kind], "paper_ns": LATENCY_PAPER_NS[kind]}
+            rows.append({"measured": "latency", "kind": kind, "load": load, **latency, **bounds})
+    return rows
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Start and slope of the line through the first and the last point."""
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    slope = (y1 - y0) / (x1 - x0)
+    return y0 - slope * x0, slope
+
+
+def all_reduce_lines(shape: SwitchShape, world: int, progress: Progress) -> dict[str, tuple[float, float]]:
+    """By algorithm, (start-up in ns, ns a gradient byte) of an all-reduce of `world` workers, from two lengths each,
+    simulated cycle by cycle. The ring is as good as a ring gets: a worker sends a message on as soon as it is
+    there, at no cost, in frames as large as the fold's and with as many acknowledgements."""
+    steps = 2 * (world - 1)
+    lines = {}
+    for name, lengths, options in (("switch", (4, 12), []), ("ring", (1, 2), ["--ring"])):
+        points = []
+        for messages in lengths:
+            progress(f"{world} workers, {name}, {messages} messages")
+            found = run(shape, "scene", f"--world={world}", f"--messages={messages}", *options, "--uncompared")
+            # A ring's worker sends its tensor's segments, one of `world`, in 2(n-1) steps.
+            gradient_bytes = found["gradient_bytes"] * (world / steps if name == "ring" else 1)
+            points.append((gradient_bytes, found["time_ns"]))
+        lines[name] = _line(points)
+    return lines
+
+
+def ratios(shape: SwitchShape, worlds: Sequence[int], progress: Progress) -> list[dict[str, Any]]:
+    """Simulated times of whole models by fold and by ring on the same ports (Table VIII, Fig. 18)."""
+    rows = []
+    for world in worlds:
+        lines = all_reduce_lines(shape, world, progress)
+        for model, (size_mb, paper_ring_ms, paper_switch_ms) in MODELS.items():
+            times_ms = {name: (start + slope * size_mb * 1e6) / 1e6 for name, (start, slope) in lines.items()}
+            row: dict[str, Any] = {
+                "measured": "model",
+                "model": model,
+                "workers": world,
+                "size_bytes": size_mb * 1_000_000,
+                "ring_ms": times_ms["ring"],
+                "switch_ms": times_ms["switch"],
+                "ratio": times_ms["ring"] / times_ms["switch"],
+                "bound": 2 * (world - 1) / world,
+                "start_ns": {name: start for name, (start, _) in lines.items()},
+                "gbit_s": {name: 8 / slope for name, (_, slope) in lines.items()},
+            }
+            if world == 8:
+                row |= {"paper_ring_ms": paper_ring_ms, "paper_switch_ms": paper_switch_ms}
+            rows.append(row)
+    return rows
