@@ -88,7 +88,8 @@ def _group(path: str) -> str:
     return BFP if "gen_bfp" in path else ALL_REDUCE
 
 
-def _own_area(cells: dict[str, int]) -> Area:
+def area_of(cells: dict[str, int]) -> Area:
+    """What cells of these types, so many of each, take."""
     area = Area(instances=1)
     for kind, count in cells.items():
         if re.fullmatch(r"LUT[1-6]", kind):
@@ -179,7 +180,7 @@ def device(gbit_s: int) -> Device:
     for name, cells in _synthesise(lanes).items():
         module, _, path = name.partition("$")
         modules = found.modules[_group(path)]
-        modules.setdefault(module, Area()).add(_own_area(cells), ports)
+        modules.setdefault(module, Area()).add(area_of(cells), ports)
     return found
 
 
