@@ -29,7 +29,7 @@ def register(rtl: typer.Typer) -> None:
     switch = typer.Typer(
         help="The switch in hardware that folds RoCE v1: build, test, measure, train.", epilog=EXAMPLES
     )
-    for command in (build, test, bench, train):
+    for command in (build, test, bench, train, report):
         switch.command()(command)
     rtl.add_typer(switch, name="switch", no_args_is_help=True)
 
@@ -133,3 +133,28 @@ def train(
         result = switch_training.compare(format_, workers, steps, batch)
     parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
     finish("switch train", parameters, [result], as_json, not result["same"])
+
+
+def report(
+    ports: Annotated[str, typer.Option(help="Numbers of ports, with commas.")] = "2,3,4,5,6,7,8,16",
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth with ports here (.png, .svg).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Synthesise with yosys: LUT, FF and block RAM by module and number of ports, beside the paper's. Many minutes at
+    first, then only for what has changed."""
+    from netfold.rtl import switch_plots, switch_report
+
+    sizes = [int(word) if word.strip().isdecimal() else 0 for word in ports.split(",")]
+    if any(not 2 <= size <= 16 for size in sizes):
+        raise typer.BadParameter("a switch has 2 to 16 ports", param_hint="--ports")
+    results: list[dict[str, Any]] = []
+    with errors(), progress() as say:
+        for size in sizes:
+            say(f"{size} ports")
+            results += switch_report.switch(size, say)
+    totals = [row for row in results if row["module"] == "all"]
+    for row in totals:
+        row["share_of_xcvu190"] = switch_report.shares(row)
+    if plot is not None:
+        switch_plots.draw_areas(totals, switch_report.PAPER, plot)
+    finish("switch report", {"ports": sizes, "paper": switch_report.PAPER}, results, as_json, False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 SIZE_INCHES = (8, 5)
-BIN_NS = 5.0
+PAPER_PORTS = 8
 
 
 def _figure(rows: int, columns: int) -> Any:
@@ -34,6 +34,21 @@ def draw_latencies(entries: Sequence[dict[str, Any]], path: Path) -> None:
         plot.set_title(kind)
         plot.set_xlabel("ns")
         plot.set_ylabel("share of frames")
+        plot.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def draw_areas(totals: Sequence[dict[str, Any]], paper: dict[str, float], path: Path) -> None:
+    """LUTs, flip-flops and block RAMs over the number of ports, beside the paper's switch of eight."""
+    names = {"luts": "LUT", "flip_flops": "FF", "bram36": "BRAM36"}
+    figure, axes = _figure(1, len(names))
+    for (key, name), plot in zip(names.items(), axes.flat, strict=True):
+        plot.plot([row["ports"] for row in totals], [row[key] for row in totals], "o-", label="here")
+        plot.plot([PAPER_PORTS], [paper[key]], "x", color="black", label="paper, 8 ports")
+        plot.set_title(name)
+        plot.set_xlabel("ports")
+        plot.set_ylim(bottom=0)
         plot.legend(fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -16,7 +16,8 @@ namespace netfold::rtl {
 class Comparison {
  public:
   // has_floats: what is summed is fp32, where any NaN is as good as any other.
-  Comparison(unsigned ports, bool has_floats) : software_(ports), has_floats_(has_floats), owed_(ports) {}
+  Comparison(unsigned ports, bool has_floats)
+      : software_(ports, {.jobs_max = 1}), has_floats_(has_floats), owed_(ports) {}
 
   SoftwareSwitch& software() { return software_; }
   // At its last beat, in this order. Damaged frames go to the hardware alone, which must mark them or swallow them.

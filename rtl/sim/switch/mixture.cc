@@ -26,11 +26,15 @@ constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGr
                       kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes;
 constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses of nobody in the job
 
+constexpr unsigned kNobody = ~0u;
+
 struct Offered {
   unsigned port = 0;
   Bytes bytes;
   const char* kind = "";
   bool is_damaged = false;
+  unsigned rank = kNobody;  // whose contribution it is, and which: to be sent again if it is not taken
+  std::uint64_t position = 0;
 };
 
 void seal(Bytes& frame) {
@@ -57,6 +61,7 @@ class Mixture {
   Offered foreign(unsigned rank);
   bool change(Bytes& frame, bool is_first);
   void offer(const Offered& offered);
+  std::uint64_t taken();
   void settle();
 
   MixtureRun options_;
@@ -137,7 +142,7 @@ Offered Mixture::next_contribution(unsigned rank) {
   if (!lost.empty() && (prng_.chance(0.5) || lost.size() > 3)) {
     const std::uint64_t position = lost.front();
     lost.pop_front();
-    return {port, contribution(rank, position), "sent again"};
+    return {port, contribution(rank, position), "sent again", false, rank, position};
   }
   // Who is far ahead would only be told to wait: seldom.
   std::uint64_t last = UINT64_MAX;
@@ -146,10 +151,10 @@ Offered Mixture::next_contribution(unsigned rank) {
   }
   if (next_[rank] / packets() >= last / packets() + roce::kWindowMessages) {
     if (!prng_.chance(0.03)) return {};
-    lost.push_back(next_[rank]);  // the switch cannot take it yet
   }
   while (prng_.chance(options_.loss)) lost.push_back(next_[rank]++);
-  return {port, contribution(rank, next_[rank]++), "contribution"};
+  const std::uint64_t position = next_[rank]++;
+  return {port, contribution(rank, position), "contribution", false, rank, position};
 }
 
 Offered Mixture::repeated(unsigned rank) {
@@ -163,20 +168,22 @@ bool Mixture::change(Bytes& frame, bool is_first) {
   const auto flip = [&](std::size_t at, std::size_t bytes) {
     frame[at + prng_.below(bytes)] ^= static_cast<std::byte>(1u << prng_.below(8));
   };
-  switch (prng_.below(is_first ? 9 : 6)) {
+  switch (prng_.below(is_first ? 10 : 7)) {
     case 0: flip(frame.size() - roce::kIcrcBytes - 8, 8 + roce::kIcrcBytes); return true;  // the ICRC sees it
     case 1: flip(kBthAt + 9, 3); break;                                                    // PSN
     case 2: flip(6, 6), frame[6] &= std::byte{0xfe}; break;                                // source
     case 3: flip(kGrhAt + 8, 32); break;                                                   // GIDs
     case 4: flip(kBthAt + 5, 3); break;                                                    // queue pair
     case 5: frame[kBthAt] = static_cast<std::byte>(6 + prng_.below(4)); break;             // opcode
-    case 6: flip(kRethAt + 12, 4); break;                                                  // length
+    case 6: flip(frame.size() - 256, 250); break;                                          // numbers; a bfp exponent
+    case 7: flip(kRethAt + 12, 4); break;                                                  // length
     default: flip(kAggregationAt, roce::kAggregationBytes); break;
   }
   seal(frame);
   roce::AggregationHeader header;
   const auto payload = std::span(frame).subspan(kAggregationAt);
   if (frame[kBthAt] != std::byte{6} || roce::parse(payload, header) != roce::AggregationError::kNone) return true;
+  if (header.epoch > job_options_.epoch) return false;  // an end to everything else: begin_epoch() does that
   // The hardware has no 16-bit floats and one shape of blocks.
   const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
   return header.format != numbers::Format::kFp16 && header.format != numbers::Format::kBf16 && !is_another_shape;
@@ -247,7 +254,22 @@ void Mixture::offer(const Offered& offered) {
                offered.bytes.size());
   }
   waiting_[offered.port].push_back(offered);
+  const std::uint64_t before = taken();
   settle();
+  if (offered.rank == kNobody || taken() != before) return;
+  auto& lost = lost_[offered.rank];
+  lost.insert(std::ranges::upper_bound(lost, offered.position), offered.position);
+}
+
+// Contributions that the software's switch has, or no longer wants.
+std::uint64_t Mixture::taken() {
+  using frames::RoceVerdict;
+  std::uint64_t count = 0;
+  for (const RoceVerdict verdict :
+       {RoceVerdict::kKept, RoceVerdict::kFolded, RoceVerdict::kAnswered, RoceVerdict::kWaiting, RoceVerdict::kStale}) {
+    count += comparison_->software().count(verdict);
+  }
+  return count;
 }
 
 // Until what the software sent has come, and then a while in which the hardware may be busy with the frame still.
