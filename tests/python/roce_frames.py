@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from scapy.contrib.roce import AETH, BTH, GRH
 from scapy.layers.l2 import Ether
@@ -103,3 +105,13 @@ def elements_of(frame: Read, index: int) -> bytes:
     if index == 0:
         return frame.body[RETH + AGGREGATION :]
     return frame.body[4:] if frame.opcode == LAST_IMMEDIATE else frame.body
+
+
+def frames_marked_by_tshark(capture: Path) -> str:
+    """Frames that tshark calls malformed or wrong."""
+    marks = "_ws.malformed || _ws.expert.severity >= 0x600000"
+    done = subprocess.run(
+        ["tshark", "-r", str(capture), "-Y", marks], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import hypothesis
@@ -32,6 +31,7 @@ from roce_frames import (
     Connection,
     aggregation_header,
     elements_of,
+    frames_marked_by_tshark,
     icrc,
     read,
 )
@@ -308,16 +308,6 @@ def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(
     assert len(frames) > 200
     for frame in frames:
         read(frame)  # tshark does not check the ICRC; this does
-
-
-def frames_marked_by_tshark(capture: Path) -> str:
-    """Frames that tshark calls malformed or wrong."""
-    marks = "_ws.malformed || _ws.expert.severity >= 0x600000"
-    done = subprocess.run(
-        ["tshark", "-r", str(capture), "-Y", marks], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def program() -> typer.Typer:

@@ -17,7 +17,6 @@ constexpr Ticks kSlice = 2000 * kTicksPerNs;         // between two looks at the
 constexpr Ticks kAfterwards = 20'000 * kTicksPerNs;  // in which the hardware finishes what it has begun
 constexpr std::size_t kQueueMost = 4096;             // frames that wait for a port's cable
 constexpr Nanoseconds kRest = 10 * kMillisecond;
-constexpr unsigned kPortNumberAt = 27;  // in AGG_PORT_CFG
 
 }  // namespace
 
@@ -128,8 +127,9 @@ void InterfaceSwitch::run() {
 void InterfaceSwitch::configure(bool is_float, std::uint32_t folding_ports) {
   const auto lock = hold();
   device_.write(NETFOLD_SWITCH_AGG_MODE, is_float ? 1 : 0);
-  device_.write(NETFOLD_SWITCH_AGG_PORT_CFG,
-                static_cast<std::uint32_t>(std::popcount(folding_ports)) << kPortNumberAt | folding_ports);
+  device_.write(NETFOLD_SWITCH_AGG_PORT_CFG, static_cast<std::uint32_t>(std::popcount(folding_ports))
+                                                     << NETFOLD_SWITCH_AGG_PORT_CFG_NUMBER_SHIFT |
+                                                 folding_ports);
 }
 
 std::vector<std::pair<std::string, double>> InterfaceSwitch::counts() {
@@ -139,7 +139,7 @@ std::vector<std::pair<std::string, double>> InterfaceSwitch::counts() {
     const auto verdict = static_cast<frames::RoceVerdict>(number);
     std::uint64_t count = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
-      count += device_.read(NETFOLD_SWITCH_PORT_COUNTERS + NETFOLD_SWITCH_PORT_COUNTERS_STRIDE * port + 4 * number);
+      count += device_.read(NETFOLD_SWITCH_ROCE_FORWARDED + NETFOLD_SWITCH_PORT_STRIDE * port + 4 * number);
     }
     all.emplace_back(fmt::format("roce_v1_{}{}", frames::is_drop(verdict) ? "drop_" : "", frames::name_of(verdict)),
                      count);

@@ -8,7 +8,6 @@
 namespace netfold::rtl {
 namespace {
 
-constexpr unsigned kPortNumberAt = 27;  // in AGG_PORT_CFG
 constexpr auto kVerdicts = static_cast<std::uint32_t>(frames::RoceVerdict::kCount);
 
 }  // namespace
@@ -20,7 +19,7 @@ nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software)
     const auto verdict = static_cast<frames::RoceVerdict>(number);
     std::uint64_t hardware = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
-      hardware += device.read(NETFOLD_SWITCH_PORT_COUNTERS + NETFOLD_SWITCH_PORT_COUNTERS_STRIDE * port + 4 * number);
+      hardware += device.read(NETFOLD_SWITCH_ROCE_FORWARDED + NETFOLD_SWITCH_PORT_STRIDE * port + 4 * number);
     }
     const std::uint64_t expected = software.count(verdict);
     if (hardware != 0 || expected != 0) all[frames::name_of(verdict)] = {hardware, expected};
@@ -35,7 +34,8 @@ std::uint64_t differing(const nlohmann::json& verdicts) {
 }
 
 void configure(SwitchDevice& device, SoftwareSwitch* software, bool is_float, std::uint32_t ports) {
-  const std::uint32_t config = static_cast<std::uint32_t>(std::popcount(ports)) << kPortNumberAt | ports;
+  const std::uint32_t config =
+      static_cast<std::uint32_t>(std::popcount(ports)) << NETFOLD_SWITCH_AGG_PORT_CFG_NUMBER_SHIFT | ports;
   device.write(NETFOLD_SWITCH_AGG_MODE, is_float ? 1 : 0);
   device.write(NETFOLD_SWITCH_AGG_PORT_CFG, config);
   if (software != nullptr) software->set_registers(is_float ? 1 : 0, config);

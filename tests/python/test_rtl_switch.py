@@ -1,0 +1,130 @@
+"""The switch in hardware, in short: random frames, sums and loss beside the software's switch, line rate, latencies,
+what leaves as scapy and tshark see it, and its place between interfaces. The campaigns behind it are `netfold rtl
+switch test`, `bench` and `train`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netfold.bench import roce
+from netfold.rtl import simulation, switch_bench, switch_report
+from roce_frames import ACKNOWLEDGE, SUMMED_LABEL, frames_marked_by_tshark, read
+
+pytestmark = pytest.mark.timeout(900)
+SHAPE = simulation.SwitchShape(ports=4, has_crossings=False)
+MESSAGE = switch_bench.MESSAGE_PACKETS
+
+
+@pytest.fixture(scope="module")
+def built() -> simulation.SwitchShape:
+    """The switch of four ports, with its engine."""
+    simulation.build(SHAPE, ("netfold-rtl-switch", "_rtl_switch"))
+    return SHAPE
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape) -> None:
+    found = switch_bench.mixtures(built, 12, 300, 1)
+    assert found["differences"] == 0, (found["seeds"], found["examples"], found["verdicts"])
+    for verdict in ("kept", "folded", "answered", "waiting", "icrc", "header", "order", "psn", "spoofed", "busy"):
+        hardware, software = found["verdicts"][verdict]
+        assert hardware == software > 0, verdict
+
+
+@pytest.mark.parametrize("wire", switch_bench.FORMATS)
+def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShape, wire: str) -> None:
+    found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire == "fp32", 1)
+    assert (found["differences"], found["underruns"]) == (0, 0), found["examples"]
+    assert found["sums"] >= 2 * MESSAGE * built.ports
+
+
+def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape) -> None:
+    found = switch_bench.losses(built, "fp32", 2, 0.05, 1)
+    assert found["differences"] == 0, found
+    assert found["resent"] > 0 and found["verdicts"]["answered"] > 0 and found["bad_icrcs"] == 0, found
+
+
+@pytest.mark.parametrize("plain_every", [0, 1])
+def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, plain_every: int) -> None:
+    found = switch_bench.line_rate(built, 4 * MESSAGE, plain_every, _silent)
+    assert (found["differences"], found["drops"], found["underruns"], found["pauses"]) == (0, 0, 0, 0), found
+    assert found["share_of_line"] > 0.999, found
+
+
+def test_latencies_are_below_what_was_asked(built: simulation.SwitchShape) -> None:
+    for row in switch_bench.latencies(built, 2, 0.1, _silent):
+        assert row["count"] > 20, row
+        assert row["median_ns"] <= row["asked_ns"], row
+
+
+def test_scapy_and_tshark_read_what_leaves(built: simulation.SwitchShape, tmp_path: Path) -> None:
+    from scapy.utils import RawPcapReader
+
+    simulation.run(built, "scene", "--messages=1", "--plain-every=9", f"--pcap={tmp_path / 'out'}")
+    kinds: dict[str, int] = {}
+    for capture in sorted(tmp_path.glob("out.*.pcap")):
+        for frame, _ in RawPcapReader(str(capture)):
+            if frame[12:14] != b"\x89\x15":
+                continue
+            found = read(frame)
+            kind = "acknowledgement" if found.opcode == ACKNOWLEDGE else "sum"
+            assert kind == "acknowledgement" or found.flow_label == SUMMED_LABEL
+            kinds[kind] = kinds.get(kind, 0) + 1
+        if shutil.which("tshark") is not None:
+            assert frames_marked_by_tshark(capture) == ""
+    assert kinds == {"sum": MESSAGE * built.ports, "acknowledgement": built.ports}
+
+
+@pytest.mark.root
+def test_it_stands_between_interfaces(built: simulation.SwitchShape) -> None:
+    plan = roce.Plan(workers=4, size_bytes=1 << 17, loss=0.01, window=16, repeat=1, engine="rtl")
+    entry = roce.measure(plan, _silent)
+    assert entry["ranks_with_wrong_bits"] == 0
+    assert entry["switch_counters"]["roce_v1_folded"] >= 2 * 128
+    assert entry["switch_counters"]["cycles_per_s"] > 0
+
+
+def test_parts_add_up_to_the_switch() -> None:
+    small, large = (switch_report.units(ports) for ports in (2, 4))
+    queues = [sum(n for unit, n in units.items() if unit.module == "frame_queue") for units in (small, large)]
+    assert queues == [2 * 1, 4 * 3]
+    assert all(unit.key != other.key for unit in large for other in large if unit != other)
+
+
+def _netfold(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).parent / "netfold", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=os.environ)
+
+
+def test_the_command(built: simulation.SwitchShape) -> None:
+    options = ["--runs", "1", "--frames-a-run", "50", "--frames", "0", "--messages", "0", "--ports", "4", "--json"]
+    done = _netfold("rtl", "switch", "test", *options)
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert (result["frames"], result["differences"]) == (50, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rtl", "switch", "bench", "--workers", "1"], "2 to 8 workers"),
+        (["rtl", "switch", "report", "--ports", "17"], "2 to 16 ports"),
+        (["switch", "--engine", "rtl", "--port", "lo"], "two ports"),
+        (["switch", "--engine", "rtl", "--port", "none0", "--port", "none1"], "none0"),
+    ],
+)
+def test_mistakes_are_told(built: simulation.SwitchShape, words: list[str], said: str) -> None:
+    done: Any = _netfold(*words)
+    assert done.returncode != 0
+    assert said in done.stderr
