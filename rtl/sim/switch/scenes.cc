@@ -141,6 +141,7 @@ nlohmann::json Stage::run() {
                         {"gradient_bytes", std::uint64_t{job_.gradient_bytes()} * scene_.workers.messages},
                         {"time_ns", static_cast<double>(workers_.last_arrival() - begun) / kTicksPerNs},
                         {"unexpected", workers_.unexpected()},
+                        {"reordered", workers_.reordered()},
                         {"folds", workers_.folds().to_json()},
                         {"repeats", workers_.repeats().to_json()},
                         {"forwards", workers_.forwards().to_json()}};

@@ -146,11 +146,12 @@ void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& fr
     left.repeated.erase(repeated);
     return;
   }
-  if (position != worker.received) {
+  if (position > worker.received) ++reordered_;
+  if (position >= packets_ || !worker.ahead.insert(position).second) {
     ++unexpected_;
     return;
   }
-  ++worker.received;
+  while (worker.ahead.erase(worker.received) != 0) ++worker.received;
   last_arrival_ = frame.last;
   folds_.add(frame.first - last_in_[position]);
   const auto is_past = [&](const Worker& each) { return each.received > position; };
@@ -164,7 +165,7 @@ bool Workers::is_done() const {
 }
 
 std::string Workers::progress() const {
-  std::string text;
+  std::string text = fmt::format(" {} frames unexpected, {} out of order;", unexpected_, reordered_);
   for (const Worker& worker : workers_) {
     text += fmt::format(" sent {} received {} acknowledged {};", worker.next, worker.received, worker.acknowledged);
   }

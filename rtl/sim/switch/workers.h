@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -42,6 +43,7 @@ class Workers {
   std::uint64_t packets_a_worker() const { return packets_; }  // of the whole job
   Ticks last_arrival() const { return last_arrival_; }         // of a contribution or sum
   std::uint64_t unexpected() const { return unexpected_; }     // frames that came and that nobody waited for
+  std::uint64_t reordered() const { return reordered_; }       // sums that overtook another: a NIC would ask again
   std::string progress() const;
 
   // Of frames of each kind: from the first beat in, of the last contribution, to the first beat out.
@@ -60,6 +62,7 @@ class Workers {
     std::uint64_t turns = 0;
     Ticks not_before = 0;
     std::deque<Sent> sent;
+    std::set<std::uint64_t> ahead;  // positions that came before one below them
     std::unordered_map<std::uint64_t, Ticks> repeated;  // by position: when its first beat came in
   };
 
@@ -75,7 +78,7 @@ class Workers {
   std::vector<Worker> workers_;
   std::unordered_map<std::uint64_t, Ticks> last_in_;   // by position: the first beat of the last contribution so far
   std::unordered_map<std::uint64_t, Ticks> plain_in_;  // by what is written in it
-  std::uint64_t plain_sent_ = 0, unexpected_ = 0;
+  std::uint64_t plain_sent_ = 0, unexpected_ = 0, reordered_ = 0;
   Ticks last_arrival_ = 0;
   Latencies folds_, repeats_, forwards_;
 };
