@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   scenes->add_option("--plain-every", scene.workers.plain_every, "a plain frame for so many contributions; 0: none");
   scenes->add_option("--repeat-every", scene.workers.repeat_every, "a contribution once more; 0: none");
   scenes->add_option("--plain-bytes", scene.workers.plain_bytes);
+  scenes->add_flag("!--unacknowledged", scene.workers.acknowledges, "cables carry no acknowledgements");
   scenes->add_option("--load", scene.workers.load, "of the line")->check(CLI::Range(0.01, 1.0));
   scenes->add_option("--skew", scene.skew, "of the ports' clocks, in units of 100 ps");
   scenes->add_option("--pcap", scene.pcap_path, "captures PATH.<port>.pcap of what leaves");

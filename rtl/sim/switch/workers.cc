@@ -56,7 +56,7 @@ Bytes Workers::contribution(unsigned rank, std::uint64_t position) const {
 std::optional<Bytes> Workers::next(unsigned rank, Ticks now) {
   using Kind = Sent::Kind;
   Worker& worker = workers_[rank];
-  if (worker.acknowledging < worker.received / job_.packets()) {
+  if (options_.acknowledges && worker.acknowledging < worker.received / job_.packets()) {
     worker.sent.push_back({Kind::kOther, 0});
     worker.acknowledging = static_cast<std::uint32_t>(worker.received / job_.packets());
     return job_.acknowledgement(rank, worker.acknowledging - 1);
@@ -107,7 +107,7 @@ void Workers::entered(unsigned rank, const TimedFrame& frame) {
   }
 }
 
-void Workers::arrived(unsigned rank, const TimedFrame& frame) {
+bool Workers::arrived(unsigned rank, const TimedFrame& frame) {
   roce::Packet packet;
   const bool is_roce = frame.bytes.size() > roce::kEthernetBytes && frame.bytes[12] == std::byte{0x89} &&
                        frame.bytes[13] == std::byte{0x15};
@@ -115,22 +115,23 @@ void Workers::arrived(unsigned rank, const TimedFrame& frame) {
     const auto sent = plain_in_.find(number_of(frame.bytes));
     if (sent == plain_in_.end()) {
       ++unexpected_;
-      return;
+      return false;
     }
     forwards_.add(frame.first - sent->second);
     plain_in_.erase(sent);
-    return;
+    return false;
   }
   const std::size_t content = roce::kEthernetBytes + (job_.options().has_tag ? 4 : 0);
   if (roce::parse(std::span(frame.bytes).subspan(content), packet) != roce::ParseError::kNone) {
     ++unexpected_;
-    return;
+    return false;
   }
   if (packet.header.opcode == roce::Opcode::kAcknowledge) {
     workers_[rank].acknowledged = std::max(workers_[rank].acknowledged, packet.header.messages);
-    return;
+    return false;
   }
   on_sum(rank, (packet.header.psn - job_.psn(job_.left_of(rank), 0, 0)) & roce::kPsnMask, frame);
+  return true;
 }
 
 void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& frame) {
@@ -152,6 +153,7 @@ void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& fr
     return;
   }
   while (worker.ahead.erase(worker.received) != 0) ++worker.received;
+  if (!options_.acknowledges) left.acknowledged = static_cast<std::uint32_t>(worker.received / job_.packets());
   last_arrival_ = frame.last;
   folds_.add(frame.first - last_in_[position]);
   const auto is_past = [&](const Worker& each) { return each.received > position; };

@@ -28,7 +28,8 @@ struct WorkersOptions {
   // contribution that was answered already, once more.
   std::uint32_t plain_every = 0, repeat_every = 0;
   std::size_t plain_bytes = 1094;
-  double load = 1;  // of the line, by random pauses between frames
+  bool acknowledges = true;  // else neighbours know by themselves what has come: cables carry contributions alone
+  double load = 1;           // of the line, by random pauses between frames
   std::uint64_t seed = 1;
 };
 
@@ -38,7 +39,7 @@ class Workers {
 
   std::optional<Bytes> next(unsigned rank, Ticks now);         // its cable is free
   void entered(unsigned rank, const TimedFrame& frame);        // what it sent is in the switch
-  void arrived(unsigned rank, const TimedFrame& frame);        // something came to it
+  bool arrived(unsigned rank, const TimedFrame& frame);        // something came to it: true if it is a contribution or sum
   bool is_done() const;                                        // all has come, and was acknowledged
   std::uint64_t packets_a_worker() const { return packets_; }  // of the whole job
   Ticks last_arrival() const { return last_arrival_; }         // of a contribution or sum
