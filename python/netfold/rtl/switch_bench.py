@@ -71,7 +71,7 @@ def losses(shape: SwitchShape, wire: str, messages: int, loss: float, seed: int)
 def line_rate(shape: SwitchShape, frames: int, plain_every: int, progress: Progress) -> dict[str, Any]:
     """Every port at line rate both ways for so many aggregated frames a port; with plain_every, a forwarded frame after
     so many of them. A bubble is a gap that an output leaves between frames, beyond preamble and inter-frame gap, of a
-    clock (6.4 ns) at least, from its 17th sum to its last. Cables carry these frames alone, no acknowledgements: every byte time is accounted for."""
+    clock (6.4 ns) at least, from its 17th sum on until workers have sent all. No acknowledgements are on the cables."""
     progress(f"line rate, {frames} aggregated frames a port" + (", with forwarded ones" if plain_every else ""))
     messages = -(-frames // MESSAGE_PACKETS)
     found = run(shape, "scene", f"--messages={messages}", f"--plain-every={plain_every}", "--unacknowledged")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "switch/capture.h"
@@ -16,34 +15,25 @@ namespace {
 
 constexpr Ticks kPatience = 300'000 * kTicksPerNs;  // without a frame that leaves
 
-// What left a port, from its first sums to its last: before and after, forwarded frames are alone, and until sums and
-// they have found their places one after the other, a cable waits between them.
+// What left a port while every worker had something to send; not its first sums, since until sums and forwarded frames
+// have found their places one after the other, a cable waits between them.
 struct Departures {
   static constexpr std::uint64_t kSumsBefore = 16;
   std::uint64_t frames = 0, gaps = 0, sums_before = 0;
   Ticks gap_time = 0, longest_gap = 0, first = 0, last = 0, on_cable = 0;
-  std::vector<Ticks> pending;  // gaps since the last sum
-  Ticks pending_time = 0;      // of frames since then
 
   void add(const TimedFrame& frame, bool is_sum) {
-    const Ticks time = cable_time(frame.bytes.size());
     if (frames == 0) {
       if (!is_sum || ++sums_before <= kSumsBefore) return;
       first = frame.first;
     } else if (frame.gap >= kMacPeriod) {  // less is the grid of its clock
-      pending.push_back(frame.gap);
+      ++gaps;
+      gap_time += frame.gap;
+      longest_gap = std::max(longest_gap, frame.gap);
     }
     ++frames;
-    pending_time += time;
-    if (!is_sum) return;
-    for (const Ticks gap : pending) {
-      ++gaps;
-      gap_time += gap;
-      longest_gap = std::max(longest_gap, gap);
-    }
-    pending.clear();
-    on_cable += std::exchange(pending_time, 0);
-    last = frame.first + time;
+    on_cable += cable_time(frame.bytes.size());
+    last = frame.first + cable_time(frame.bytes.size());
   }
   nlohmann::json to_json() const {
     const double time = static_cast<double>(std::max<Ticks>(1, last - first));
@@ -125,7 +115,8 @@ void Stage::connect(unsigned port) {
     if (!captures_.empty()) captures_[port]->write(frame);
     if (last_departure_ == 0) return;
     last_departure_ = device_.now();
-    departures_[port].add(frame, workers_.arrived(port, frame));
+    const bool is_sum = workers_.arrived(port, frame);
+    if (!workers_.has_sent_all()) departures_[port].add(frame, is_sum);
   });
 }
 

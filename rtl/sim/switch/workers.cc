@@ -160,6 +160,10 @@ void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& fr
   if (std::ranges::all_of(workers_, is_past)) last_in_.erase(position);
 }
 
+bool Workers::has_sent_all() const {
+  return std::ranges::any_of(workers_, [&](const Worker& worker) { return worker.next == packets_; });
+}
+
 bool Workers::is_done() const {
   return plain_in_.empty() && std::ranges::all_of(workers_, [&](const Worker& worker) {
            return worker.received == packets_ && worker.acknowledged == options_.messages && worker.repeated.empty();

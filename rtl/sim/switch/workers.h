@@ -37,10 +37,11 @@ class Workers {
  public:
   Workers(const Job& job, const WorkersOptions& options);
 
-  std::optional<Bytes> next(unsigned rank, Ticks now);         // its cable is free
-  void entered(unsigned rank, const TimedFrame& frame);        // what it sent is in the switch
-  bool arrived(unsigned rank, const TimedFrame& frame);        // something came to it: true if it is a contribution or sum
-  bool is_done() const;                                        // all has come, and was acknowledged
+  std::optional<Bytes> next(unsigned rank, Ticks now);   // its cable is free
+  void entered(unsigned rank, const TimedFrame& frame);  // what it sent is in the switch
+  bool arrived(unsigned rank, const TimedFrame& frame);  // something came to it: true if it is a contribution or sum
+  bool has_sent_all() const;                             // one of them at least
+  bool is_done() const;                                  // all has come, and was acknowledged
   std::uint64_t packets_a_worker() const { return packets_; }  // of the whole job
   Ticks last_arrival() const { return last_arrival_; }         // of a contribution or sum
   std::uint64_t unexpected() const { return unexpected_; }     // frames that came and that nobody waited for
@@ -63,7 +64,7 @@ class Workers {
     std::uint64_t turns = 0;
     Ticks not_before = 0;
     std::deque<Sent> sent;
-    std::set<std::uint64_t> ahead;  // positions that came before one below them
+    std::set<std::uint64_t> ahead;                      // positions that came before one below them
     std::unordered_map<std::uint64_t, Ticks> repeated;  // by position: when its first beat came in
   };
 
