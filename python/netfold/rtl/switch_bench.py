@@ -124,7 +124,7 @@ def all_reduce_lines(shape: SwitchShape, world: int, progress: Progress) -> dict
     there, at no cost, in frames as large as the fold's and with as many acknowledgements."""
     steps = 2 * (world - 1)
     lines = {}
-    for name, lengths, options in (("switch", (4, 12), []), ("ring", (1, 2), ["--ring"])):
+    for name, lengths, options in (("switch", (4, 12), []), ("ring", (2, 4), ["--ring"])):
         points = []
         for messages in lengths:
             progress(f"{world} workers, {name}, {messages} messages")
