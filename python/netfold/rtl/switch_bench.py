@@ -41,7 +41,7 @@ def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -
     """So many aggregated frames (of all ports together) at line rate, with plain and repeated frames between, and every
     sum compared with the software's."""
     messages = max(1, -(-frames // (MESSAGE_PACKETS * shape.ports)))
-    options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5", "--repeat-every=7"]
+    options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5", "--repeat-every=15"]
     found = run(shape, "scene", *options, *(["--wild"] if is_wild else []), "--first-psn=16777000")
     counted = found["comparison"]
     return {
@@ -101,7 +101,7 @@ def latencies(shape: SwitchShape, messages: int, load: float, progress: Progress
     for wire in ("int32", "fp32"):
         progress(f"latency of {wire} at load {load:g}")
         options = [f"--format={wire}", f"--messages={messages}", f"--load={load}", "--plain-every=3"]
-        found = run(shape, "scene", *options, "--repeat-every=7")
+        found = run(shape, "scene", *options, "--repeat-every=6")
         kinds = {f"{wire} fold": found["folds"]}
         if wire == "fp32":
             kinds |= {"forward": found["forwards"], "repeat": found["repeats"]}

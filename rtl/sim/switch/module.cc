@@ -24,9 +24,9 @@ std::uint32_t bits_of(const std::vector<unsigned>& ports, std::size_t interfaces
   return bits != 0 ? bits : (1u << interfaces) - 1;
 }
 
-class PySwitch {
+class PyHardwareSwitch {
  public:
-  PySwitch(const std::vector<std::string>& interfaces, const std::vector<unsigned>& ports, bool is_float)
+  PyHardwareSwitch(const std::vector<std::string>& interfaces, const std::vector<unsigned>& ports, bool is_float)
       : interfaces_(interfaces.size()) {
     if (interfaces.empty()) throw nb::value_error("a switch has two ports at least");
     auto opened = rtl::InterfaceSwitch::open(interfaces, is_float, bits_of(ports, interfaces_));
@@ -67,15 +67,15 @@ class PySwitch {
 }  // namespace netfold
 
 NB_MODULE(_rtl_switch, module) {
-  using netfold::PySwitch;
+  using netfold::PyHardwareSwitch;
   module.attr("ports") = NETFOLD_RTL_PORTS;
-  nb::class_<PySwitch>(module, "FrameSwitch",
-                       "The hardware's switch, Verilated, between interfaces of this machine; needs CAP_NET_RAW.")
+  nb::class_<PyHardwareSwitch>(
+      module, "FrameSwitch", "The hardware's switch, Verilated, between interfaces of this machine; needs CAP_NET_RAW.")
       .def(nb::init<const std::vector<std::string>&, const std::vector<unsigned>&, bool>(), "interfaces"_a,
            nb::kw_only(), "ports"_a = std::vector<unsigned>{}, "is_float"_a = true,
            "Port numbers are places in `interfaces`; those in `ports` fold (empty: all). Raises RuntimeError.")
-      .def("configure", &PySwitch::configure, "ports"_a, nb::kw_only(), "is_float"_a = true,
+      .def("configure", &PyHardwareSwitch::configure, "ports"_a, nb::kw_only(), "is_float"_a = true,
            "Which ports fold, from the next epoch of a job on.")
-      .def("counts", &PySwitch::counts, "The hardware's counters by name, and cycles, busy_s, cycles_per_s.")
-      .def("close", &PySwitch::close, "Stops; idempotent.");
+      .def("counts", &PyHardwareSwitch::counts, "The hardware's counters by name, and cycles, busy_s, cycles_per_s.")
+      .def("close", &PyHardwareSwitch::close, "Stops; idempotent.");
 }

@@ -39,9 +39,9 @@ bool Workers::may_send(const Worker& worker) const {
 // A position that the right neighbour has the sum of, and the switch still too.
 std::optional<std::uint64_t> Workers::repeatable(const Worker& worker, const Worker& right) {
   const std::uint64_t opened = (worker.next + job_.packets() - 1) / job_.packets();
-  const std::uint64_t oldest = opened < roce::kWindowMessages ? 0 : opened - roce::kWindowMessages;
-  // A message whose column another worker may take next is no longer safe: leave it out.
-  const std::uint64_t from = (oldest + 1) * job_.packets();
+  // Of the last four messages, not the oldest: another worker may take its column next.
+  const std::uint64_t oldest = opened < roce::kWindowMessages ? 0 : opened - roce::kWindowMessages + 1;
+  const std::uint64_t from = oldest * job_.packets();
   if (right.received <= from) return std::nullopt;
   const std::uint64_t position = from + prng_.below(right.received - from);
   if (position >= worker.next || worker.repeated.contains(position)) return std::nullopt;
