@@ -16,6 +16,7 @@ module aggregation_connection
   input  logic         reopen_i,      // ... whose message has a column
 
   output connection_t  connection_o,
+  output logic [15:0]  rank_o,
   output logic         matches_o,     // the frame is this connection's
   output logic         is_same_o,     // ... and comes from whom it began with
   // Of a Write First: has_other_rank, is_spoofed, is_next and verdict; the others are not the connection's to know.
@@ -47,6 +48,7 @@ module aggregation_connection
   assign shape        = shape_of(info_i.aggregation);
   assign matches_o    = is_bound_q && queue_pair_q == info_i.queue_pair && addresses_q.to == info_i.addresses.to;
   assign is_same_o    = addresses_q.from == info_i.addresses.from && gids_q == info_i.gids;
+  assign rank_o       = rank_q;
   assign connection_o = '{is_bound: is_bound_q, queue_pair: queue_pair_q, to: addresses_q.to};
 
   // A worker may open the next message, or send any of its last four again.

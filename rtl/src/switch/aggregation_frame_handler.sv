@@ -31,6 +31,8 @@ module aggregation_frame_handler
   input  beat_t                         s_beat_i,
   output connection_t [Jobs-1:0]        connections_o,
   output verdict_e                      verdict_o,    // with route_valid_o
+  output logic                          notice_valid_o,
+  output notice_t                       notice_o,
 
   // The Job Table: held until it answers. It asks back for `facts_o` of the job that it has found.
   output logic                          table_valid_o,
@@ -39,6 +41,10 @@ module aggregation_frame_handler
   input  logic                          table_done_i,
   input  verdict_e                      table_verdict_i,
   input  logic                          table_binds_i,
+  input  logic                          table_differs_i,
+  input  logic [15:0]                   table_differs_from_i,
+  input  logic [Jobs-1:0][15:0]         number_i,
+  input  logic [Jobs-1:0][15:0]         epoch_i,
   input  logic [Jobs-1:0]               clear_i,      // a new epoch
   input  logic [Jobs-1:0]               is_recent_i,  // the job's last frame is less than a handover old
   input  logic [Jobs-1:0]               is_float_i,
@@ -51,6 +57,8 @@ module aggregation_frame_handler
   output packet_t                       judge_o,
   input  logic                          judge_done_i,
   input  verdict_e                      judge_verdict_i,
+  input  logic                          is_missing_i,   // with VerdictWaiting, and of those the longest silent rank is
+  input  logic [15:0]                   silent_i,
 
   // Buffers.
   output logic                          header_write_o,
@@ -81,11 +89,12 @@ module aggregation_frame_handler
   logic [6:0]                packet_of_message;
   logic [Jobs-1:0]           is_mine, is_same, is_found, is_ahead;
   logic [Jobs-1:0][8:0]      place;
+  logic [Jobs-1:0][15:0]     rank;
   first_facts_t [Jobs-1:0]   facts;
   logic [Jobs-1:0][31:0]     message;
   shape_t [Jobs-1:0]         shape;
   logic [1:0]                column;
-  logic                      is_mine_q, is_same_q, is_found_q;
+  logic                      is_mine_q, is_same_q, is_found_q, is_ahead_q;
   logic [JobWidth-1:0]       job_q, job_d;      // of a later packet
   logic [8:0]                place_q;
   generation_t                 generation_q;  // when the connections were looked at
@@ -111,6 +120,7 @@ module aggregation_frame_handler
       .open_i      (is_judged && table_verdict_i == VerdictKept && facts[job].is_next),
       .reopen_i    (is_judged && table_verdict_i == VerdictKept && !facts[job].is_next),
       .connection_o(connections_o[job]),
+      .rank_o      (rank[job]),
       .matches_o   (is_mine[job]),
       .is_same_o   (is_same[job]),
       .facts_o     (facts[job]),
@@ -148,6 +158,7 @@ module aggregation_frame_handler
       is_mine_q  <= |is_mine;
       is_same_q  <= is_same[job_d[JobBits-1:0]];
       is_found_q <= is_found[job_d[JobBits-1:0]];
+      is_ahead_q <= is_ahead[job_d[JobBits-1:0]];
       place_q    <= place[job_d[JobBits-1:0]];
       generation_q <= generation_i[job_d[JobBits-1:0]];
     end
@@ -213,9 +224,6 @@ module aggregation_frame_handler
   // --- The states ---
   assign judge_valid_o = state_q == Ask;
   assign judge_o       = packet_q;
-
-  logic unused_for_notices;
-  assign unused_for_notices = ^is_ahead;
 
   always_comb begin
     next    = state_q;
@@ -285,6 +293,38 @@ module aggregation_frame_handler
 
   always_ff @(posedge clk_i) begin
     if (state_q == Look || state_q == Table) packet_q <= packet_d;
+  end
+
+  // --- Notices ---
+  logic [JobBits-1:0] notice_job;
+
+  assign notice_job = state_q == Look ? job_q[JobBits-1:0] : state_q == Table ? table_job_i[JobBits-1:0] :
+                      packet_q.job[JobBits-1:0];
+  always_comb begin
+    notice_o       = '0;
+    notice_o.job   = number_i[notice_job];
+    notice_o.epoch = epoch_i[notice_job];
+    unique case (state_q)
+      Look: begin
+        notice_valid_o   = ends && verdict == VerdictPsn && is_ahead_q;
+        notice_o.kind    = NoticeUnknown;
+        notice_o.rank    = rank[notice_job];
+        notice_o.message = {8'd0, info_i.psn};
+      end
+      Table: begin
+        notice_valid_o   = ends && verdict == VerdictMismatch && table_differs_i;
+        notice_o.kind    = NoticeMismatch;
+        notice_o.rank    = table_differs_from_i;
+        notice_o.message = info_i.aggregation.message;
+      end
+      default: begin
+        notice_valid_o   = ends && verdict == VerdictWaiting && is_missing_i;
+        notice_o.kind    = NoticeWaiting;
+        notice_o.rank    = silent_i;
+        notice_o.packet  = packet_q.place[6:0];
+        notice_o.message = packet_q.message;
+      end
+    endcase
   end
 
   // --- Copy ---

@@ -1,6 +1,9 @@
 // Fig. 15: which sum is sent next, and to whom. Weighted round robin: every second turn is that of sums just made, which
-// all their ports send at once; the others are shared by frames that came again, and by sums that a port had no room
-// for when the others sent them. Whoever has no room waits in a list of its own, and for nobody else.
+// all their ports send at once; the others are shared by frames that came again.
+//
+// A port that has no room when the others send a sum has it put on a list of its own. What is on lists goes before newer
+// sums, and all ports that wait for the same sum get it in the same turn; so a port is sent its sums in their order,
+// and a port that is slow for a while costs the others one turn.
 //
 //   Check   the next
 //   Look    the headers' buffers say what lies there, the Aggregation Status Buffer which sum is kept
@@ -26,6 +29,8 @@ module aggregation_output_arbiter
   input  logic                            sum_valid_i,
   input  packet_t                         sum_i,
   output logic                            sum_taken_o,
+  output packet_t                         sum_taken_packet_o,
+  input  logic                            made_busy_i,     // the one taken before is not yet known as kept
 
   // Frames that came again.
   input  logic [Ports-1:0]                repeat_valid_i,
@@ -69,14 +74,12 @@ module aggregation_output_arbiter
   packet_t                         packet_q, packet_d, sum;
   logic [Ports-1:0]                targets_q, targets_d;
   logic [7:0]                      step_q, joint, result_beat, last_step;
-  logic                            sum_valid, any_other, was_fresh_q, takes_fresh, chooses, ends, is_kept;
+  logic                            sum_valid, was_new_q, chooses, ends, is_same_sum, is_kept;
   logic                            sum_ready_unused;
-  logic [2*Ports-1:0]              other;       // one bit
-  logic [Ports-1:0]                other_port;  // one bit
+  logic [Ports-1:0]                repeat_turn, later_turn, goes;
   logic [PortBits-1:0]             port, port_q;
   logic [Ports-1:0]                repeat_valid, later_valid, later_ready, repeat_pop, later_pop, later_push;
   packet_t [Ports-1:0]             repeats, laters;
-  logic [Ports-1:0]                folding;
   logic [Ports-1:0][RepeatBits-1:0] slots;
 
   // --- Lists ---
@@ -140,32 +143,58 @@ module aggregation_output_arbiter
 
   // --- Check: whose turn is it? ---
   round_robin #(
-    .Requests(2 * Ports)
-  ) u_others (
+    .Requests(Ports)
+  ) u_repeat_turns (
     .clk_i,
     .rst_ni,
-    .request_i({later_valid & has_room_i, repeat_valid & has_room_i}),
-    .take_i   (chooses && !takes_fresh),
-    .grant_o  (other)
+    .request_i(repeat_valid & has_room_i & ~later_valid),
+    .take_i   (chooses && from_d == Repeat),
+    .grant_o  (repeat_turn)
   );
-  assign any_other = |other;
-  assign other_port = other[2*Ports-1:Ports] | other[Ports-1:0];
 
-  assign folding     = ports_i[sum.job[JobBits-1:0]];
-  assign takes_fresh = sum_valid && !(any_other && was_fresh_q);
-  assign chooses     = state_q == Check && (sum_valid || any_other);
-  assign sum_taken_o = chooses && takes_fresh;
-  assign port        = PortBits'(index_of(32'(other_port)));
+  round_robin #(
+    .Requests(Ports)
+  ) u_later_turns (
+    .clk_i,
+    .rst_ni,
+    .request_i(later_valid & has_room_i),
+    .take_i   (chooses && from_d == Later),
+    .grant_o  (later_turn)
+  );
 
   always_comb begin
-    targets_d = other_port;
-    from_d    = |other[2*Ports-1:Ports] ? Later : Repeat;
-    packet_d  = from_d == Later ? laters[port] : repeats[port];
-    if (takes_fresh) begin
-      targets_d = folding;
-      from_d    = Fresh;
-      packet_d  = sum;
+    from_d = Repeat;
+    if (repeat_turn == '0 || !was_new_q) begin
+      if (later_turn != '0) begin
+        from_d = Later;
+      end else if (sum_valid && !made_busy_i) begin
+        from_d = Fresh;
+      end
     end
+  end
+
+  assign port               = PortBits'(index_of(32'(from_d == Later ? later_turn : repeat_turn)));
+  assign chooses            = state_q == Check && (from_d != Repeat || repeat_turn != '0);
+  assign sum_taken_o        = chooses && from_d == Fresh;
+  assign sum_taken_packet_o = sum;
+
+  always_comb begin
+    unique case (from_d)
+      Fresh: begin
+        targets_d = ports_i[sum.job[JobBits-1:0]];
+        packet_d  = sum;
+      end
+      Later: begin
+        packet_d = laters[port];
+        for (int unsigned p = 0; p < Ports; p++) begin
+          targets_d[p] = later_valid[p] && has_room_i[p] && laters[p] == laters[port];
+        end
+      end
+      default: begin
+        targets_d = repeat_turn;
+        packet_d  = repeats[port];
+      end
+    endcase
   end
 
   always_ff @(posedge clk_i) begin
@@ -179,9 +208,9 @@ module aggregation_output_arbiter
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      was_fresh_q <= 1'b0;
+      was_new_q <= 1'b0;
     end else if (chooses) begin
-      was_fresh_q <= takes_fresh;
+      was_new_q <= from_d != Repeat;
     end
   end
 
@@ -190,10 +219,12 @@ module aggregation_output_arbiter
   assign sending_place_o = tag_address_o;
   assign is_sending_o    = state_q != Check;
   assign looks_o         = state_q == Look;
-  assign is_kept         = tag_valid_i && tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
-  assign checks_o        = state_q == Match && is_kept ? targets_q & has_room_i : '0;
-  assign later_push      = state_q == Match && is_kept ? targets_q & ~has_room_i & later_ready : '0;
-  assign is_lost_o       = state_q == Match && is_kept ? targets_q & ~has_room_i & ~later_ready : '0;
+  assign is_same_sum     = tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
+  assign is_kept         = from_q == Fresh || (tag_valid_i && is_same_sum);
+  assign goes            = from_q == Fresh ? targets_q & has_room_i & ~later_valid : targets_q;
+  assign checks_o        = state_q == Match && is_kept ? goes : '0;
+  assign later_push      = state_q == Match && from_q == Fresh ? targets_q & ~goes & later_ready : '0;
+  assign is_lost_o       = state_q == Match && from_q == Fresh ? targets_q & ~goes & ~later_ready : '0;
   assign packet_o        = packet_q;
   assign is_repeat_o     = from_q == Repeat;
   assign slot_o          = slots[port_q];
@@ -206,13 +237,11 @@ module aggregation_output_arbiter
   assign step_o        = step_q;
   assign result_read_o = steps_o;
   assign result_address_o = {tag_address_o, result_beat[6:0]};
-  assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && !is_kept);
+  assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && (!is_kept || goes == '0));
 
   always_comb begin
-    repeat_pop = '0;
-    later_pop  = '0;
-    repeat_pop[port_q] = ends && from_q == Repeat;
-    later_pop[port_q]  = ends && from_q == Later;
+    repeat_pop = ends && from_q == Repeat ? targets_q : '0;
+    later_pop  = ends && from_q == Later ? targets_q : '0;
   end
 
   always_comb begin
@@ -237,7 +266,7 @@ module aggregation_output_arbiter
 
   always_ff @(posedge clk_i) begin
     step_q <= step_q + 8'd1;
-    if (state_q == Match) step_q <= {7'd0, (targets_q & ~is_late_i) == '0};
+    if (state_q == Match) step_q <= {7'd0, (goes & ~is_late_i) == '0};
   end
 
 endmodule

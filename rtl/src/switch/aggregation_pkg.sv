@@ -63,6 +63,17 @@ package aggregation_pkg;
     verdict_e verdict;
   } first_facts_t;
 
+  typedef enum logic [1:0] {NoticeWaiting, NoticeMismatch, NoticeUnknown} notice_e;
+
+  typedef struct packed {
+    notice_e     kind;
+    logic [15:0] job;
+    logic [15:0] epoch;
+    logic [15:0] rank;
+    logic [6:0]  packet;
+    logic [31:0] message;
+  } notice_t;
+
   function automatic kind_e kind_of(logic [7:0] opcode);
     unique case (opcode)
       WriteFirst:         return KindFirst;

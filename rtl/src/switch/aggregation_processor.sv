@@ -12,7 +12,8 @@ module aggregation_processor
   parameter int unsigned Jobs  = 1,
   localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
   localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats),
-  localparam int unsigned PortBits            = $clog2(Ports)
+  localparam int unsigned PortBits            = $clog2(Ports),
+  localparam int unsigned JobBits             = Jobs > 1 ? $clog2(Jobs) : 1
 ) (
   input  logic                                  clk_i,
   input  logic                                  rst_ni,
@@ -32,7 +33,9 @@ module aggregation_processor
   input  packet_t [Ports-1:0]                   packet_i,
   output logic [Ports-1:0]                      done_o,
   output verdict_e                              verdict_o,
+  output logic [JobBits-1:0]                    job_o,
   output logic [Ports-1:0]                      arrived_o,
+  output logic                                  is_missing_o,
   input  logic [Ports-1:0]                      is_awaited_i,
   input  logic [Ports-1:0][PlaceAddressWidth-1:0] awaited_place_i,
 
@@ -47,7 +50,11 @@ module aggregation_processor
   // The Output Arbiter: a sum that is fresh; which sums are kept; the place that is being sent.
   output logic                                  sum_valid_o,
   output packet_t                               sum_o,
-  input  logic                                  sum_taken_i,
+  input  logic                                  sum_taken_i,        // it is sent from now on
+  input  packet_t                               sum_taken_packet_i,
+  output logic                                  made_busy_o,        // ... and not yet known as one that is kept
+  output logic                                  folded_valid_o,     // ... now it is
+  output packet_t                               folded_o,
   input  logic [PlaceAddressWidth-1:0]          tag_address_i,
   output logic                                  tag_valid_o,
   output generation_t                             tag_generation_o,
@@ -59,7 +66,6 @@ module aggregation_processor
   localparam int unsigned ReadLatency = 2;
   localparam int unsigned TreeLatency = fp32_pkg::AdderStages * $clog2(Ports);
   localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
-  localparam int unsigned JobBits     = Jobs > 1 ? $clog2(Jobs) : 1;
   localparam int unsigned SumsWidth   = $clog2(SumsMax + 1);
 
   typedef struct packed {
@@ -71,12 +77,12 @@ module aggregation_processor
   } beat_of_fold_t;
 
   logic                         is_complete, queue_ready, head_valid;
-  packet_t                      completed, head, fold_q, made;
+  packet_t                      completed, head, fold_q, made_q;
   logic                         is_folding_q, starts, is_last, is_held;
   logic [6:0]                   beat_q, last_beat;
   logic [PlaceAddressWidth-1:0] head_place;
-  logic [SumsWidth-1:0]         sums_q, due_q;
-  logic                         made_ready, made_valid, is_begun, is_begun_ready;
+  logic [SumsWidth-1:0]         sums_q;
+  logic                         made_ready, made_valid_q, is_begun, unused_ready;
   beat_of_fold_t                reads, permutes, adds, writes;
   logic [Ports-1:0][63:0]       of_rank, of_rank_q;
 
@@ -95,15 +101,17 @@ module aggregation_processor
     .packet_i,
     .done_o,
     .verdict_o,
+    .job_o,
     .arrived_o,
+    .is_missing_o,
     .fold_valid_o    (is_complete),
     .fold_ready_i    (queue_ready),
     .fold_o          (completed),
-    .made_valid_i    (made_valid),
+    .made_valid_i    (made_valid_q),
     .made_ready_o    (made_ready),
-    .made_i          (made),
-    .sum_valid_o,
-    .sum_o,
+    .made_i          (made_q),
+    .folded_valid_o,
+    .folded_o,
     .tag_address_i,
     .tag_valid_o,
     .tag_generation_o,
@@ -204,7 +212,7 @@ module aggregation_processor
   assign result_write_o   = writes.is_valid;
   assign result_address_o = writes.address;
 
-  // --- The sum is told of ---
+  // --- The sum is told of, when its first beat is written; and kept, when it is sent ---
   stream_queue #(
     .Width($bits(packet_t)),
     .Depth(SumsMax)
@@ -212,21 +220,26 @@ module aggregation_processor
     .clk_i,
     .rst_ni,
     .s_valid_i(starts),
-    .s_ready_o(is_begun_ready),  // always: there are no more sums
+    .s_ready_o(unused_ready),  // always: there are no more sums
     .s_data_i (head),
     .m_valid_o(is_begun),
-    .m_ready_i(made_valid && made_ready),
-    .m_data_o (made)
+    .m_ready_i(sum_valid_o),
+    .m_data_o (sum_o)
   );
 
-  assign made_valid = is_begun && due_q != '0;
+  assign sum_valid_o = is_begun && writes.is_valid && writes.is_first;
+  assign made_busy_o = made_valid_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      due_q <= '0;
+      made_valid_q <= 1'b0;
     end else begin
-      due_q <= due_q + SumsWidth'(writes.is_valid && writes.is_first) - SumsWidth'(made_valid && made_ready);
+      made_valid_q <= sum_taken_i || (made_valid_q && !made_ready);
     end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (sum_taken_i) made_q <= sum_taken_packet_i;
   end
 
 endmodule

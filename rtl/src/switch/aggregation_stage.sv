@@ -34,6 +34,11 @@ module aggregation_stage
   output beat_t [Ports-1:0]             m_beat_o,
   output logic [Ports-1:0][Ports-1:0]   m_ports_o,
 
+  // To a port's worker itself.
+  output logic [Ports-1:0]              notice_valid_o,
+  input  logic [Ports-1:0]              notice_ready_i,
+  output beat_t [Ports-1:0]             notice_beat_o,
+
   output logic [Ports-1:0]              verdict_valid_o,
   output verdict_e [Ports-1:0]          verdict_o,
   output logic [Ports-1:0]              sum_lost_o,  // a sum was not sent: nobody knows where to, or too many wait
@@ -64,16 +69,17 @@ module aggregation_stage
   first_facts_t [Ports-1:0]                        facts;
   logic [JobWidth-1:0]                             table_job;
   verdict_e                                        table_verdict;
-  logic                                            table_binds, folded;
+  logic                                            table_binds, table_differs;
+  logic [PortBits-1:0]                             table_differs_from;
   logic [Ports-1:0][Jobs-1:0]                      seen;
   logic [Jobs-1:0]                                 clear, is_recent, is_float;
   generation_t [Jobs-1:0]                             generation;
   logic [Jobs-1:0][15:0]                           number, epoch;
   logic [Ports-1:0][Jobs-1:0]                      heard;
-  logic [Jobs-1:0][Ports-1:0]                      folding, has_rank;
+  logic [Jobs-1:0][Ports-1:0]                      folding, ranks, has_rank;
   logic [Jobs-1:0][Ports-1:0][PortBits-1:0]        port_of_rank;
-  logic                                            sum_valid;
-  packet_t                                         sum;
+  logic                                            folded_valid;
+  packet_t                                         folded_packet;
 
   job_table #(
     .Ports        (Ports),
@@ -92,27 +98,32 @@ module aggregation_stage
     .job_o          (table_job),
     .verdict_o      (table_verdict),
     .binds_o        (table_binds),
+    .differs_o      (table_differs),
+    .differs_from_o (table_differs_from),
     .seen_i         (seen),
     .is_recent_o    (is_recent),
     .clear_o        (clear),
-    .folded_i       (folded),
-    .folded_packet_i(sum),
+    .folded_i       (folded_valid),
+    .folded_packet_i(folded_packet),
     .number_o       (number),
     .epoch_o        (epoch),
     .is_float_o     (is_float),
     .generation_o   (generation),
     .ports_o        (folding),
+    .ranks_o        (ranks),
     .has_rank_o     (has_rank),
     .port_of_rank_o (port_of_rank)
   );
 
   localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
-  assign folded = sum_valid && sum.generation == generation[sum.job[JobBits-1:0]];
 
   // --- Folding ---
   logic [Ports-1:0]                        judge_valid, judge_done, arrived, is_awaited;
   packet_t [Ports-1:0]                     judged;
   verdict_e                                judge_verdict;
+  logic [JobBits-1:0]                      judged_job;
+  logic                                    is_missing, sum_valid, made_busy;
+  packet_t                                 sum, sum_taken_packet;
   logic [Ports-1:0][PlaceAddressWidth-1:0] awaited_place;
   logic                                    payload_read, result_write, result_read, sum_taken, is_sending, tag_valid;
   logic [PayloadAddressWidth-1:0]          payload_address, result_address, sent_address;
@@ -139,7 +150,9 @@ module aggregation_stage
     .packet_i         (judged),
     .done_o           (judge_done),
     .verdict_o        (judge_verdict),
+    .job_o            (judged_job),
     .arrived_o        (arrived),
+    .is_missing_o     (is_missing),
     .is_awaited_i     (is_awaited),
     .awaited_place_i  (awaited_place),
     .payload_read_o   (payload_read),
@@ -151,6 +164,10 @@ module aggregation_stage
     .sum_valid_o      (sum_valid),
     .sum_o            (sum),
     .sum_taken_i      (sum_taken),
+    .sum_taken_packet_i(sum_taken_packet),
+    .made_busy_o      (made_busy),
+    .folded_valid_o   (folded_valid),
+    .folded_o         (folded_packet),
     .tag_address_i    (tag_address),
     .tag_valid_o      (tag_valid),
     .tag_generation_o (tag_generation),
@@ -173,8 +190,23 @@ module aggregation_stage
     .read_data_o    (sent_data)
   );
 
-  logic unused_for_notices;
-  assign unused_for_notices = ^{number, epoch, heard, arrived};
+  // --- Whom do they wait for? ---
+  logic [PortBits-1:0] silent;
+
+  silence #(
+    .Ports(Ports),
+    .Jobs (Jobs)
+  ) u_silence (
+    .clk_i,
+    .rst_ni,
+    .heard_i       (heard),
+    .ranks_i       (ranks),
+    .has_rank_i    (has_rank),
+    .port_of_rank_i(port_of_rank),
+    .job_i         (judged_job),
+    .arrived_i     (arrived),
+    .rank_o        (silent)
+  );
 
   // --- Sending ---
   logic [Ports-1:0]                 repeat_valid, repeat_ready, checks, has_room, is_late, is_missed, is_unsent;
@@ -195,6 +227,8 @@ module aggregation_stage
     .sum_valid_i     (sum_valid),
     .sum_i           (sum),
     .sum_taken_o     (sum_taken),
+    .sum_taken_packet_o(sum_taken_packet),
+    .made_busy_i     (made_busy),
     .repeat_valid_i  (repeat_valid),
     .repeat_ready_o  (repeat_ready),
     .repeat_i        (repeats),
@@ -225,6 +259,8 @@ module aggregation_stage
     logic [HeaderAddressWidth-1:0]  header_address;
     logic [RepeatBits+3:0]          repeat_address;
     logic [3:0]                     sent_beat, to;
+    logic                           notice_valid;
+    notice_t                        notice;
     logic [63:0]                    written_header, header_data, repeat_data, written_payload;
     logic [PayloadAddressWidth-1:0] written_address;
 
@@ -248,12 +284,18 @@ module aggregation_stage
       .s_beat_i         (s_beat_i[port]),
       .connections_o    (connections_o[port]),
       .verdict_o        (verdict_o[port]),
+      .notice_valid_o   (notice_valid),
+      .notice_o         (notice),
       .table_valid_o    (table_valid[port]),
       .table_job_i      (table_job),
       .facts_o          (facts[port]),
       .table_done_i     (table_done[port]),
       .table_verdict_i  (table_verdict),
       .table_binds_i    (table_binds),
+      .table_differs_i  (table_differs),
+      .table_differs_from_i(16'(table_differs_from)),
+      .number_i         (number),
+      .epoch_i          (epoch),
       .clear_i          (clear),
       .is_recent_i      (is_recent),
       .is_float_i       (is_float),
@@ -264,6 +306,8 @@ module aggregation_stage
       .judge_o          (judged[port]),
       .judge_done_i     (judge_done[port]),
       .judge_verdict_i  (judge_verdict),
+      .is_missing_i     (is_missing),
+      .silent_i         (16'(silent)),
       .header_write_o   (header_write),
       .header_address_o (header_address),
       .repeat_write_o   (repeat_write),
@@ -340,6 +384,17 @@ module aggregation_stage
       .m_ready_i    (m_ready_i[port]),
       .m_beat_o     (m_beat_o[port]),
       .m_to_o       (to)
+    );
+
+    notice_sender u_notices (
+      .clk_i,
+      .rst_ni,
+      .valid_i  (notice_valid),
+      .notice_i (notice),
+      .to_i     (info_i[port].addresses.from),
+      .m_valid_o(notice_valid_o[port]),
+      .m_ready_i(notice_ready_i[port]),
+      .m_beat_o (notice_beat_o[port])
     );
 
     assign m_ports_o[port] = Ports'(1) << to;

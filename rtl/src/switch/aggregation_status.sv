@@ -4,7 +4,7 @@
 // message or epoch. The law is RoceJob::contribute's.
 //
 // One question every two cycles: the buffer is read (A), the answer is given and the place written (B). Handlers are
-// asked in turn; the fold that has begun to fill its place goes first, the search for aged places last. The paper has a
+// asked in turn; a sum that is sent goes first, the search for aged places last. The paper has a
 // Frame Status Buffer a port besides, which knows whether a frame has come, but not whether its sum has been made.
 module aggregation_status
   import switch_pkg::*;
@@ -12,7 +12,8 @@ module aggregation_status
 #(
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,
-  localparam int unsigned AddressWidth = PlaceWidth + $clog2(Jobs)
+  localparam int unsigned AddressWidth = PlaceWidth + $clog2(Jobs),
+  localparam int unsigned JobBits      = Jobs > 1 ? $clog2(Jobs) : 1
 ) (
   input  logic                       clk_i,
   input  logic                       rst_ni,
@@ -30,21 +31,23 @@ module aggregation_status
   input  packet_t [Ports-1:0]        packet_i,
   output logic [Ports-1:0]           done_o,
   output verdict_e                   verdict_o,
-  output logic [Ports-1:0]           arrived_o,     // with VerdictWaiting: who is here
+  output logic [JobBits-1:0]         job_o,
+  output logic [Ports-1:0]           arrived_o,     // with VerdictWaiting: who is here, and that it is not all
+  output logic                       is_missing_o,
 
   // A place is complete: to be folded.
   output logic                       fold_valid_o,
   input  logic                       fold_ready_i,
   output packet_t                    fold_o,
 
-  // Its sum comes into being.
+  // Its sum is sent, and kept from now on.
   input  logic                       made_valid_i,
   output logic                       made_ready_o,
   input  packet_t                    made_i,
-  output logic                       sum_valid_o,   // ... and may be sent, if its tag says so
-  output packet_t                    sum_o,
+  output logic                       folded_valid_o,
+  output packet_t                    folded_o,
 
-  // Which sum a place keeps, a cycle after it is asked; none while it is being made.
+  // Which sum a place keeps, a cycle after it is asked; none from when it is complete until it is sent.
   input  logic [AddressWidth-1:0]    tag_address_i,
   output logic                       tag_valid_o,
   output generation_t                  tag_generation_o,
@@ -52,13 +55,12 @@ module aggregation_status
 );
 
   localparam int unsigned PortBits = $clog2(Ports);
-  localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
 
   typedef enum logic [1:0] {AskJudge, AskMade, AskAge} ask_e;
 
   typedef struct packed {
     generation_t      generation;
-    logic [Ports-1:0] arrived;   // all: it waits to be folded, or is
+    logic [Ports-1:0] arrived;   // all: it waits to be folded, or its sum to be sent
     logic [31:0]      gathers;   // message
     logic [31:0]      since;     // ticks
     logic             has_sum;
@@ -206,18 +208,20 @@ module aggregation_status
     if (!rst_ni) begin
       done_o       <= '0;
       aged_o       <= 1'b0;
-      sum_valid_o  <= 1'b0;
+      folded_valid_o <= 1'b0;
     end else begin
       done_o       <= is_b_q && ask_q == AskJudge ? port_q : '0;
       aged_o       <= is_b_q && ask_q == AskAge && is_old;
-      sum_valid_o  <= is_b_q && ask_q == AskMade;
+      folded_valid_o <= writes && ask_q == AskMade;
     end
   end
 
   always_ff @(posedge clk_i) begin
     verdict_o <= verdict;
-    arrived_o <= now.arrived;
-    sum_o     <= packet_q;
+    job_o        <= packet_q.job[JobBits-1:0];
+    arrived_o    <= now.arrived;
+    is_missing_o <= now.arrived != ports_i[packet_q.job[JobBits-1:0]];
+    folded_o     <= packet_q;
   end
 
   // --- Which sum is there? ---

@@ -8,7 +8,7 @@ module frame_builder
   import switch_pkg::*;
   import aggregation_pkg::*;
 #(
-  parameter int unsigned Depth = 512  // beats of the FIFO
+  parameter int unsigned Depth = 1024  // beats of the FIFO: six frames
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,

@@ -31,6 +31,8 @@ module job_table
   output logic [JobWidth-1:0]            job_o,
   output verdict_e                       verdict_o,     // VerdictKept: its packet may be judged
   output logic                           binds_o,
+  output logic                           differs_o,     // with VerdictMismatch: from what this rank has begun:
+  output logic [PortBits-1:0]            differs_from_o,
   input  logic [Ports-1:0][Jobs-1:0]     seen_i,
   output logic [Jobs-1:0]                is_recent_o,
 
@@ -45,6 +47,7 @@ module job_table
   output logic [Jobs-1:0][Ports-1:0]     ports_o,
   output logic [Jobs-1:0][15:0]          number_o,
   output logic [Jobs-1:0][15:0]          epoch_o,
+  output logic [Jobs-1:0][Ports-1:0]               ranks_o,         // by rank: there is one
   output logic [Jobs-1:0][Ports-1:0]               has_rank_o,      // by rank: a worker has been heard
   output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
 );
@@ -102,7 +105,10 @@ module job_table
     for (int unsigned job = 0; job < Jobs; job++) is_float[job] = folding_q[job].is_float;
   endfunction
   always_comb begin
-    for (int unsigned job = 0; job < Jobs; job++) ports_o[job] = folding_q[job].ports;
+    for (int unsigned job = 0; job < Jobs; job++) begin
+      ports_o[job] = folding_q[job].ports;
+      for (int unsigned r = 0; r < Ports; r++) ranks_o[job][r] = r < 32'(workers_q[job]);
+    end
   end
 
   round_robin #(
@@ -196,7 +202,9 @@ module job_table
     end
   end
 
-  assign judges = state_q == Judge;
+  assign judges         = state_q == Judge;
+  assign differs_o      = facts_i[port_q].is_next;
+  assign differs_from_o = column.rank;
   always_comb begin
     binds_o   = 1'b0;
     verdict_o = refusal;

@@ -177,8 +177,8 @@ module netfold_switch
   end
 
   // --- Aggregation Stage ---
-  logic  [Ports-1:0]            sum_valid, sum_ready, sum_lost, verdict_valid;
-  beat_t [Ports-1:0]            sum_beat;
+  logic  [Ports-1:0]            sum_valid, sum_ready, sum_lost, verdict_valid, notice_valid, notice_ready;
+  beat_t [Ports-1:0]            sum_beat, notice_beat;
   logic  [Ports-1:0][Ports-1:0] sum_ports;
   verdict_e [Ports-1:0]         verdict;
 
@@ -204,6 +204,9 @@ module netfold_switch
     .m_ready_i      (sum_ready),
     .m_beat_o       (sum_beat),
     .m_ports_o      (sum_ports),
+    .notice_valid_o (notice_valid),
+    .notice_ready_i (notice_ready),
+    .notice_beat_o  (notice_beat),
     .verdict_valid_o(verdict_valid),
     .verdict_o      (verdict),
     .sum_lost_o     (sum_lost),
@@ -277,9 +280,9 @@ module netfold_switch
       .queue_valid_i (queue_valid[out]),
       .queue_ready_o (queue_ready[out]),
       .queue_beat_i  (queue_beat[out]),
-      .notice_valid_i(1'b0),
-      .notice_ready_o(),
-      .notice_beat_i ('0),
+      .notice_valid_i(notice_valid[out]),
+      .notice_ready_o(notice_ready[out]),
+      .notice_beat_i (notice_beat[out]),
       .sum_valid_i   (sum_offered[out]),
       .sum_ready_o   (sum_taken[out]),
       .sum_beat_i    (sum_beat),

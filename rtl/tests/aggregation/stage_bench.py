@@ -210,6 +210,7 @@ class StageBench:
                     s_beat |= beat << index * self.beat_bits
             m_ready |= int(self.ready(index)) << index
         dut.info_valid_i.value, dut.s_valid_i.value, dut.m_ready_i.value = info_valid, s_valid, m_ready
+        dut.notice_ready_i.value = m_ready
         if info_valid:
             dut.info_i.value, dut.is_known_i.value, dut.ports_i.value = info, known, places
         if s_valid:
@@ -230,14 +231,22 @@ class StageBench:
                     self._answer(index, routes >> 2 * index & 3, VERDICTS[verdicts >> 5 * index & 31])
         if taken:
             beats, to = number(dut.m_beat_o), number(dut.m_ports_o)
-            for index in range(self.count):
+            for index, port in enumerate(self.ports):
                 if taken >> index & 1:
-                    port = self.ports[index]
                     whole, ended = self._gather(port.sum, beats >> index * self.beat_bits)
                     port.sum = b"" if ended else whole
                     if ended:
                         places = to >> index * self.count & (1 << self.count) - 1
                         self.sums.append((places.bit_length() - 1, whole))
+        told = number(dut.notice_valid_o) & m_ready
+        if told:
+            beats = number(dut.notice_beat_o)
+            for index, port in enumerate(self.ports):
+                if told >> index & 1:
+                    whole, ended = self._gather(port.notice, beats >> index * self.beat_bits)
+                    port.notice = b"" if ended else whole
+                    if ended:
+                        self.notices.append((index, whole))
 
     def _gather(self, before: bytes, beat: int) -> tuple[bytes, bool]:
         extra, last = beat >> 64 & 7, beat >> 67 & 1

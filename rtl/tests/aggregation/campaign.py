@@ -1,0 +1,208 @@
+"""Workers of one job, and everything that may happen to their frames, from a seed."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import deque
+
+import numpy as np
+
+from roce_frames import ETHERNET, FIRST, GRH_BYTES, RETH, TRANSPORT, Connection, aggregation_header, icrc
+
+MESSAGES_BACK = 4
+TRANSPORT_AT = ETHERNET + GRH_BYTES
+FIRST_AT = TRANSPORT_AT + TRANSPORT + RETH  # the aggregation header
+# What no switch takes there: foreign, formats, flags, a shape that is none, lengths.
+HEADER_EDITS = [
+    (0, b"xx"),
+    (2, b"\x16"),
+    (3, b"\x08"),
+    (3, b"\x02"),
+    (10, b"\x10"),
+    (16, b"\x01"),
+    (19, b"\x03"),
+]
+FP32, INT32, BFP = 1, 4, 5
+PSN_MASK = 0xFFFFFF
+
+
+def mac(rank: int) -> str:
+    """Of a worker."""
+    return f"02:00:00:00:00:{rank + 1:02x}"
+
+
+def sealed(frame: bytes) -> bytes:
+    """With the ICRC that its other bytes ask for."""
+    at = ETHERNET + 4 * (frame[12:14] == b"\x81\x00")
+    return frame[:-4] + icrc(frame[at:-4])
+
+
+def tagged(frame: bytes) -> bytes:
+    """With a VLAN tag."""
+    return frame[:12] + b"\x81\x00\x20\x05" + frame[12:]
+
+
+def changed(frame: bytes, at: int, value: bytes) -> bytes:
+    """With other bytes at a place, and an ICRC that hides it."""
+    return sealed(frame[:at] + value + frame[at + len(value) :])
+
+
+class Worker:
+    """One rank's connection and messages."""
+
+    def __init__(self, job: Job, rank: int) -> None:
+        self.job, self.rank = job, rank
+        self.sent: deque[list[bytes]] = deque(maxlen=MESSAGES_BACK)  # frames by message
+        self.begin()
+
+    def begin(self) -> None:
+        """A connection under numbers of its own; near the wrap of sequence numbers now and then."""
+        rng = self.job.rng
+        self.psn = rng.choice([rng.randrange(1 << 24), PSN_MASK - rng.randrange(6)])
+        to = (self.rank + 1) % self.job.world
+        self.connection = Connection(mac(self.rank), mac(to), rng.randrange(1 << 24), self.rank + 1, to + 1)
+        self.has_tag = rng.random() < 0.3
+
+    def write(self, message: int, words: int, fmt: int, flags: int, numbers: bytes) -> list[bytes]:
+        """The frames of a message."""
+        job = self.job
+        shape = {"job": job.number, "epoch": job.epoch, "fmt": fmt, "flags": flags}
+        header = aggregation_header(self.rank, message, 4 * words, **shape)
+        if fmt == BFP:
+            header = header[:10] + bytes([16, 7]) + header[12:]
+        immediate = job.rng.choice([None, message])
+        frames = self.connection.message(self.psn, header, numbers, immediate)
+        self.psn = (self.psn + len(frames)) & PSN_MASK
+        return [tagged(frame) for frame in frames] if self.has_tag else frames
+
+
+class Job:
+    """What `world` workers send, as a switch at their ports receives it: `next` gives (port, frame)."""
+
+    def __init__(
+        self, rng: random.Random, world: int, number: int = 1, formats: tuple[int, ...] = (0, FP32, INT32)
+    ) -> None:
+        self.rng, self.world, self.number, self.epoch, self.formats = rng, world, number, 1, formats
+        self.values = np.random.default_rng(rng.randrange(1 << 30))
+        self.start()
+
+    def start(self) -> None:
+        """An epoch."""
+        self.workers = [Worker(self, rank) for rank in range(self.world)]
+        self.message = 0
+        self.due: list[tuple[int, bytes]] = []
+
+    def numbers(self, fmt: int, words: int) -> bytes:
+        """Of one worker: small numbers, any bits, or blocks that are well formed."""
+        if fmt == BFP:
+            data = bytearray(self.values.bytes(4 * words))
+            for first, room in self.rooms(words):
+                for block in range(first, first + room // 17 * 17, 17):
+                    data[block] = self.rng.choice([0, 100, 120, 127, 130, 254, 255])
+                data[first + room // 17 * 17 : first + room] = bytes(room % 17)
+            return bytes(data)
+        if fmt == INT32:
+            return self.values.bytes(4 * words)
+        if self.rng.random() < 0.5:  # any bits but those of infinities: one NaN may stand for another
+            bits = self.values.integers(0, 1 << 32, words, np.uint32)
+            return np.where(bits >> 23 & 0xFF > 250, np.uint32(0), bits).astype(np.uint32).tobytes()
+        return self.values.standard_normal(words, np.float32).tobytes()
+
+    def rooms(self, words: int) -> list[tuple[int, int]]:
+        """(first byte, bytes) of the gradients of each packet."""
+        ends = [1004, *range(2028, 4 * words, 1024), 4 * words]
+        starts = [0, *ends[:-1]]
+        return [(start, end - start) for start, end in zip(starts, ends, strict=True) if end > start]
+
+    def write(self) -> None:
+        """All workers write the next message."""
+        rng = self.rng
+        words, fmt, flags = rng.choice([252, 300, 507, 508, 600]), rng.choice(self.formats), rng.randrange(2)
+        self.due = []
+        for worker in self.workers:
+            frames = worker.write(self.message, words, fmt, flags, self.numbers(fmt, words))
+            worker.sent.append(frames)
+            self.due += [(worker.rank, frame) for frame in frames]
+        self.message += 1
+        self.due.sort(key=lambda _: rng.random())
+        self.due.sort(key=lambda one: untagged(one[1])[TRANSPORT_AT] != FIRST)
+        if rng.random() < 0.4:  # a First that is late, or lost
+            self.due.append(self.due.pop(0))
+
+    def restart(self, worker: Worker) -> None:
+        """Its connection begins anew, with one of its last messages: the same header, under other numbers."""
+        back = self.rng.randrange(1, len(worker.sent) + 1)
+        olds = list(worker.sent)[-back:]
+        worker.begin()
+        for index, frames in enumerate(olds):
+            bodies = [untagged(frame)[TRANSPORT_AT + TRANSPORT : -4] for frame in frames]
+            opcodes = [untagged(frame)[TRANSPORT_AT] for frame in frames]
+            psns = [(worker.psn + i) & PSN_MASK for i in range(len(frames))]
+            new = [worker.connection.frame(*one) for one in zip(opcodes, psns, bodies, strict=True)]
+            worker.psn = (worker.psn + len(new)) & PSN_MASK
+            worker.sent[len(worker.sent) - back + index] = [tagged(f) for f in new] if worker.has_tag else new
+            self.due += [(worker.rank, frame) for frame in worker.sent[len(worker.sent) - back + index]]
+
+    def damaged(self, frame: bytes) -> bytes:
+        """One thing about a frame is wrong."""
+        rng, plain = self.rng, untagged(frame)
+        is_first = plain[TRANSPORT_AT] == FIRST
+        if rng.random() < 0.2:  # without hiding it
+            at = rng.randrange(TRANSPORT_AT + 8, len(plain))
+            return plain[:at] + bytes([plain[at] ^ 1 << rng.randrange(8)]) + plain[at + 1 :]
+        if rng.random() < 0.1:
+            cut = plain[:-8] + plain[-4:]
+            return changed(cut, ETHERNET + 4, struct.pack("!H", len(cut) - TRANSPORT_AT))
+        if is_first and rng.random() < 0.1:  # another length than the others'
+            (length,) = struct.unpack("!I", plain[FIRST_AT + 16 : FIRST_AT + 20])
+            longer = changed(plain, FIRST_AT + 16, struct.pack("!I", length + 4))
+            return changed(longer, FIRST_AT - 4, struct.pack("!I", length + 24))
+        psn = int.from_bytes(plain[TRANSPORT_AT + 9 : TRANSPORT_AT + 12], "big")
+        far = (psn + rng.choice([1, 3, 130, 600, -1, -3, -130])) & PSN_MASK
+        edits = [
+            (11, b"\x77"),  # from somebody else
+            (ETHERNET + rng.choice([20, 39]), b"\x99"),
+            (ETHERNET + 4, struct.pack("!H", rng.choice([20, len(plain)]))),
+            (TRANSPORT_AT + 5, b"\xee\xee\xee"),  # on another connection
+            (TRANSPORT_AT + 9, far.to_bytes(3, "big")),
+        ]
+        if is_first:
+            edits = [
+                *rng.sample(edits, 2),
+                *((FIRST_AT + at, value) for at, value in HEADER_EDITS),
+                (FIRST_AT - 4, b"\0\0\x77\x77"),
+                (FIRST_AT + 6, struct.pack("!H", (self.epoch - 1) & 0xFFFF)),
+                (FIRST_AT + 8, struct.pack("!H", rng.choice([0, 1, 2, 3, 300]))),
+                (FIRST_AT + 12, struct.pack("!I", max(self.message + rng.choice([-7, 1, 3]), 0))),
+            ]
+        return changed(plain, *rng.choice(edits))
+
+    def next(self) -> tuple[int, bytes]:
+        """The next frame that a port receives."""
+        rng = self.rng
+        if self.message and rng.random() < 0.004:
+            self.epoch += 1
+            self.start()
+        while not self.due:
+            self.write()
+        if self.message > 1 and rng.random() < 0.01:
+            self.restart(rng.choice(self.workers))
+        chance = rng.random()
+        known = [(worker.rank, frame) for worker in self.workers for frames in worker.sent for frame in frames]
+        if chance < 0.15:
+            return rng.choice(known)  # once more, or too early
+        if chance < 0.30:
+            rank, frame = rng.choice([*known, *self.due])
+            return rank, self.damaged(frame)
+        if chance < 0.33:
+            self.due.append(self.due.pop(0))  # overtaken
+        if chance < 0.36 and self.due:  # lost, and asked for again later, or never
+            lost = self.due.pop(0)
+            self.due += [lost] * (rng.random() < 0.8)
+        return self.due.pop(0) if self.due else rng.choice(known)
+
+
+def untagged(frame: bytes) -> bytes:
+    """Without its VLAN tag."""
+    return frame[:12] + frame[16:] if frame[12:14] == b"\x81\x00" else frame
