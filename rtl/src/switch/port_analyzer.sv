@@ -121,6 +121,7 @@ module port_analyzer
     if (is_too_long) begin
       beat.last  = 1'b1;
       beat.error = 1'b1;
+      beat.extra = ExtraMax + 1'b1;
     end
   end
 

@@ -1,0 +1,148 @@
+"""The Port Learning Stage of one port: what it asks and learns, and where frames are to go, however long the table and
+the stage behind make it wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cocotb
+from cocotb.triggers import FallingEdge, RisingEdge
+
+from benches import PAUSES, chance, number, simulate, start
+from ethernet import FRAME_MAX, beats_of
+
+PORTS = 4
+EVERYWHERE, NOWHERE = (1 << PORTS) - 1, 0
+BROADCAST, BRIDGE, NOBODY = b"\xff" * 6, bytes.fromhex("0180c200000e"), bytes(6)
+
+
+def draw(rng: Any) -> tuple[bytes, bool]:
+    """A frame, and whether its FCS was wrong."""
+    address = lambda: bytes([2, 0, 0, 0, 0, rng.randrange(8)])  # noqa: E731
+    to = rng.choice([address()] * 6 + [BROADCAST, BRIDGE])
+    source = rng.choice([address()] * 6 + [NOBODY, b"\x03" + address()[1:]])
+    sizes = [60, 60, 100, rng.randrange(14, 300), rng.randrange(1, 14), FRAME_MAX, FRAME_MAX + rng.randrange(1, 30)]
+    size = rng.choice(sizes)
+    return (to + source + b"\x08\0" + rng.randbytes(size))[:size], rng.random() < 0.1
+
+
+COUNTED = ("filtered", "oversize", "bad_source", "runt", "damaged")  # arrival_t, from the lowest bit
+
+
+class Neighbours:
+    """The table, and the stage behind: what they were asked, told and given."""
+
+    def __init__(self, dut: Any, rng: Any, stall: float) -> None:
+        """`stall`: the probability that a cycle takes nothing."""
+        self.dut, self.rng, self.stall = dut, rng, stall
+        self.table = {bytes([2, 0, 0, 0, 0, i]): rng.choice([0, 1, 2, 4, 8]) for i in range(8)}  # 0: unknown
+        self.asked: list[bytes] = []
+        self.learned: list[bytes] = []
+        self.counted = dict.fromkeys(COUNTED, 0)
+        self.taken: list[tuple[bytes, int, int, bool]] = []
+        for task in (self._find(), self._learn(), self._count(), self._take()):
+            cocotb.start_soon(task)
+
+    async def _find(self) -> None:
+        dut = self.dut
+        while True:
+            await FallingEdge(dut.clk_i)
+            dut.found_valid_i.value = 0
+            if not dut.find_valid_o.value:
+                continue
+            for _ in range(self.rng.randrange(8)):
+                await FallingEdge(dut.clk_i)
+            self.asked.append(number(dut.find_address_o).to_bytes(6, "big"))
+            dut.find_ready_i.value = 1
+            await FallingEdge(dut.clk_i)
+            dut.find_ready_i.value = 0
+            await FallingEdge(dut.clk_i)
+            dut.found_ports_i.value, dut.found_valid_i.value = self.table[self.asked[-1]], 1
+
+    async def _learn(self) -> None:
+        while True:
+            self.dut.learn_ready_i.value = int(self.rng.random() < 0.5)
+            await RisingEdge(self.dut.clk_i)
+            if self.dut.learn_valid_o.value and self.dut.learn_ready_i.value:
+                self.learned.append(number(self.dut.learn_address_o).to_bytes(6, "big"))
+
+    async def _count(self) -> None:
+        while True:
+            await RisingEdge(self.dut.clk_i)
+            event = number(self.dut.arrival_o)
+            for bit, name in enumerate(COUNTED):
+                self.counted[name] += event >> bit & 1
+
+    async def _take(self) -> None:
+        frame, dut = b"", self.dut
+        while True:
+            dut.m_ready_i.value = int(self.rng.random() >= self.stall)
+            await RisingEdge(dut.clk_i)
+            if not (dut.m_valid_o.value and dut.m_ready_i.value):
+                continue
+            beat = number(dut.m_beat_o)
+            last = beat >> 67 & 1
+            frame += (beat & (1 << 64) - 1).to_bytes(8, "little")[: (beat >> 64 & 7) + 1 if last else 8]
+            if last:
+                self.taken.append((frame, number(dut.m_ports_o), int(dut.m_is_known_o.value), bool(beat >> 68)))
+                frame = b""
+
+
+async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]]) -> None:
+    """All frames, some of them directly behind each other."""
+    for frame, is_damaged in given:
+        for data, keep, last, error in beats_of(frame, is_damaged):
+            while rng.random() < idle:
+                await RisingEdge(dut.clk_i)
+            extra = keep.bit_count() - 1 if last else 0
+            dut.s_beat_i.value, dut.s_valid_i.value = error << 68 | last << 67 | extra << 64 | data, 1
+            await RisingEdge(dut.clk_i)
+            while not dut.s_ready_o.value:
+                await RisingEdge(dut.clk_i)
+            dut.s_valid_i.value = 0
+        for _ in range(rng.choice([0, 0, 30])):
+            await RisingEdge(dut.clk_i)
+
+
+def expect(frame: bytes, is_damaged: bool, table: dict[bytes, int]) -> tuple[tuple[bytes, int, int, bool], list[bool]]:
+    """What is taken of a frame, and which events are counted."""
+    to, source = frame[:6], frame[6:12]
+    is_runt, is_long = len(frame) < 14, len(frame) > FRAME_MAX
+    is_bad = not is_runt and (source == NOBODY or source[0] & 1 == 1)
+    is_reserved = not is_runt and not is_bad and to == BRIDGE
+    ends, is_group = is_runt or is_bad or is_reserved, to[0] & 1 == 1
+    known = 0 if ends or is_group else table[to]
+    ports = NOWHERE if ends else known or EVERYWHERE
+    events = [is_reserved, is_long, is_bad, is_runt, is_damaged]
+    return (frame[: FRAME_MAX + 1], ports, int(known > 0), is_damaged or is_long), events
+
+
+@cocotb.test()
+@cocotb.parametrize((("idle", "stall"), PAUSES))
+async def analyzes(dut: Any, idle: float, stall: float) -> None:
+    """Random frames of all kinds and lengths."""
+    rng = chance()
+    await start(dut, s_valid_i=0, find_ready_i=0, found_valid_i=0, learn_ready_i=0, m_ready_i=0)
+    neighbours = Neighbours(dut, rng, stall)
+    given = [draw(rng) for _ in range(80)]
+    await feed(dut, rng, idle, given)
+    for _ in range(3000):
+        await RisingEdge(dut.clk_i)
+        if len(neighbours.taken) == len(given):
+            break
+    expected = [expect(frame, is_damaged, neighbours.table) for frame, is_damaged in given]
+    wanted = [what for what, _ in expected]
+    assert neighbours.taken == wanted
+    assert neighbours.asked == [frame[:6] for frame, ports, _, _ in wanted if ports and not frame[0] & 1]
+    totals = [sum(events[i] for _, events in expected) for i in range(len(COUNTED))]
+    assert list(neighbours.counted.values()) == totals
+    good = [what for what, (_, _, is_bad, is_runt, _) in expected if not (is_bad or is_runt)]
+    heard = [frame[6:12] for frame, _, _, is_broken in good if not is_broken]
+    rest = iter(heard)  # some lessons are left out where a frame follows too soon, none is invented
+    assert all(any(one == other for other in rest) for one in neighbours.learned)
+    assert len(neighbours.learned) > len(heard) / 2
+
+
+def test_port_analyzer() -> None:
+    """Four ports; the queue holds little, so that all waits are seen."""
+    simulate("port_analyzer", __file__, Ports=PORTS, FifoBeats=16)
