@@ -15,6 +15,7 @@ from typing import Any
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+from cocotb.types import Logic
 from cocotb_tools.runner import get_runner
 
 from netfold.rtl.places import BUILD, RTL, environment, sources
@@ -94,7 +95,8 @@ async def take(
 
 def number(signal: Any) -> int:
     """A signal as an unsigned number."""
-    return signal.value.to_unsigned()
+    value = signal.value
+    return int(value) if isinstance(value, Logic) else value.to_unsigned()
 
 
 async def wait_for(dut: Any, condition: Callable[[], bool]) -> None:

@@ -1,0 +1,188 @@
+"""Two whole NICs that are each other's neighbours, each with a driver and host memory."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.triggers import RisingEdge
+
+from axi_lite import AxiLite, Wires
+from benches import wait_for
+from netfold.rtl import registers
+
+LANES = 8
+BEAT = 4 * LANES  # bytes
+PORTS = 2
+OFFSETS = {register.name: register.offset for register in registers.read().registers}
+DONE, TIMEOUT, MISMATCH, RESET, REFUSED = range(5)
+ENABLE, BFP, SOFT_RESET = 1, 2, 4
+READY, FAILED, BUSY, RESETTING = 1, 2, 4, 8
+SOURCE, DESTINATION, MEMORY_BYTES = 0x1000, 0x9000, 0x10000
+
+
+@dataclass
+class Pace:
+    """Probabilities: that a port takes or gives nothing in a cycle, that a frame is lost."""
+
+    stall: float = 0.0
+    loss: float = 0.0
+
+
+@dataclass
+class Nic:
+    """One of the two, seen from its host: the driver's calls, and what runs behind its ports."""
+
+    wires: Wires
+    rng: random.Random
+    pace: Pace
+    memory: bytearray = field(default_factory=lambda: bytearray(MEMORY_BYTES))
+    reads: list[tuple[int, int]] = field(default_factory=list)  # (address, bytes) asked for
+    writes: list[tuple[int, int]] = field(default_factory=list)
+    data: list[tuple[int, int]] = field(default_factory=list)  # (data, keep) of the burst that is being written
+    unconfirmed: int = 0
+    leaving: list[int] = field(default_factory=list)  # beats of a frame
+    arriving: list[list[int]] = field(default_factory=list)  # frames
+
+    def __post_init__(self) -> None:
+        self.axi = AxiLite(self.wires, self.rng, "s_axil_")
+        self.idle()
+
+    def idle(self) -> None:
+        """As after a reset of everything: no port gives or takes, nothing is under way."""
+        self.reads, self.writes, self.data, self.unconfirmed = [], [], [], 0
+        self.leaving, self.arriving = [], []
+        self.wires.set(m_read_command_tready_i=0, s_read_tvalid_i=0, m_write_command_tready_i=0, m_write_tready_i=0)
+        self.wires.set(written_i=0, s_eth_tvalid_i=0, s_eth_tuser_i=0, m_eth_tready_i=0)
+
+    # --- The driver ---
+    async def join(self, position: int, epoch: int, bfp: bool, timeout: int = 1 << 16) -> None:
+        """Soft reset, settings, enable. The timeout is in 1024 cycles."""
+        await self.axi.write(OFFSETS["CONTROL"], SOFT_RESET)
+        while await self.status() & (READY | RESETTING) != READY:
+            pass
+        while await self.axi.read(OFFSETS["COMPLETION"]):
+            pass
+        own, other = 0x10 + position, 0x10 + 1 - position
+        for name, value in (("OWN", own), ("RIGHT", other), ("LEFT", other)):
+            await self.axi.write(OFFSETS[f"{name}_ADDRESS_LOW"], 2)
+            await self.axi.write(OFFSETS[f"{name}_ADDRESS_HIGH"], value << 8)
+        await self.axi.write(OFFSETS["RING"], PORTS << 8 | position)
+        await self.axi.write(OFFSETS["IDENTITY"], epoch << 16 | 7)
+        await self.axi.write(OFFSETS["REQUEST_TIMEOUT"], timeout)
+        await self.axi.write(OFFSETS["LINK_TIMEOUT"], 600)
+        await self.axi.write(OFFSETS["CONTROL"], ENABLE | (BFP if bfp else 0))
+
+    async def status(self) -> int:
+        """The register."""
+        return await self.axi.read(OFFSETS["STATUS"])
+
+    async def post(self, numbers: np.ndarray, at: int, tag: int) -> None:
+        """All-reduce these; they and their sums lie `at` bytes behind SOURCE and DESTINATION."""
+        self.memory[SOURCE + at : SOURCE + at + 4 * numbers.size] = numbers.tobytes()
+        await self.axi.write(OFFSETS["REQUEST_SOURCE_LOW"], SOURCE + at)
+        await self.axi.write(OFFSETS["REQUEST_DESTINATION_LOW"], DESTINATION + at)
+        await self.axi.write(OFFSETS["REQUEST_COUNT"], numbers.size)
+        await self.axi.write(OFFSETS["REQUEST_POST"], tag)
+
+    async def ended(self) -> tuple[int, int]:
+        """(tag, status) of the next request that ends."""
+        await wait_for(self.wires.dut, lambda: self.wires.get("interrupt_o") == 1)
+        word = await self.axi.read(OFFSETS["COMPLETION"])
+        return word & 0xFFFF, word >> 16 & 7
+
+    def sums(self, at: int, count: int) -> np.ndarray:
+        """What lies there."""
+        return np.frombuffer(bytes(self.memory[DESTINATION + at : DESTINATION + at + 4 * count]), dtype=np.float32)
+
+    # --- The world, a cycle at a time: what is offered stays until it is taken ---
+    def goes(self) -> bool:
+        """Whether a port moves in this cycle."""
+        return self.rng.random() >= self.pace.stall
+
+    def before(self) -> None:
+        """Drive the inputs of the coming cycle."""
+        wires = self.wires
+        for name in ("m_read_command_tready_i", "m_write_command_tready_i", "m_write_tready_i", "m_eth_tready_i"):
+            wires.set(**{name: int(self.goes())})
+        if self.reads and self.goes():
+            address, size = self.reads[0]
+            part = self.memory[address : address + min(size, BEAT)]
+            wires.set(s_read_tvalid_i=1, s_read_tdata_i=int.from_bytes(part, "little"))
+        confirms = self.unconfirmed > 0 and self.goes()
+        self.unconfirmed -= confirms
+        wires.set(written_i=int(confirms))
+        if self.arriving and self.goes():
+            frame = self.arriving[0]
+            wires.set(s_eth_tvalid_i=1, s_eth_tdata_i=frame.pop(0), s_eth_tlast_i=int(not frame))
+            if not frame:
+                self.arriving.pop(0)
+        else:
+            wires.set(s_eth_tvalid_i=0)
+
+    def after(self) -> list[int] | None:
+        """Take what the cycle brought; returns a frame that has left whole."""
+        wires = self.wires
+        moved = lambda valid, ready: wires.get(valid) == 1 == wires.get(ready)  # noqa: E731
+        if moved("s_read_tvalid_i", "s_read_tready_o"):
+            address, size = self.reads.pop(0)
+            if size > BEAT:
+                self.reads.insert(0, (address + BEAT, size - BEAT))
+            wires.set(s_read_tvalid_i=0)
+        for kind, asked in (("read", self.reads), ("write", self.writes)):
+            if moved(f"m_{kind}_command_tvalid_o", f"m_{kind}_command_tready_i"):
+                names = (f"m_{kind}_command_address_o", f"m_{kind}_command_bytes_o")
+                asked.append((wires.get(names[0]), wires.get(names[1])))
+        if moved("m_write_tvalid_o", "m_write_tready_i"):
+            self.data.append((wires.get("m_write_tdata_o"), wires.get("m_write_tkeep_o")))
+        self._store()
+        if not moved("m_eth_tvalid_o", "m_eth_tready_i"):
+            return None
+        self.leaving.append(wires.get("m_eth_tdata_o"))
+        if not wires.get("m_eth_tlast_o"):
+            return None
+        frame, self.leaving = self.leaving, []
+        return frame
+
+    def _store(self) -> None:
+        """A burst whose command and data are here."""
+        while self.writes and len(self.data) * BEAT >= self.writes[0][1]:
+            address, size = self.writes.pop(0)
+            beats = [self.data.pop(0) for _ in range(-(-size // BEAT))]
+            data = b"".join(beat.to_bytes(BEAT, "little")[: keep.bit_count()] for beat, keep in beats)
+            assert len(data) == size
+            self.memory[address : address + size] = data
+            self.unconfirmed += 1
+
+
+class Pair:
+    """Both, and the wires between them."""
+
+    def __init__(self, dut: Any, rng: random.Random, pace: Pace) -> None:
+        given: dict[str, int] = {}
+        self.dut, self.rng, self.pace = dut, rng, pace
+        self.nics = [Nic(Wires(dut, given, index, PORTS), rng, pace) for index in range(PORTS)]
+        self.plugged = True
+
+    async def run(self) -> None:
+        """For ever: the hosts, and frames from each to the other, some of which are lost."""
+        while True:
+            for nic in self.nics:
+                nic.before()
+            await RisingEdge(self.dut.clk_i)
+            frames = [nic.after() for nic in self.nics]
+            for nic, frame in zip(reversed(self.nics), frames, strict=True):
+                if frame and self.plugged and self.rng.random() >= self.pace.loss:
+                    nic.arriving.append(frame)
+
+    async def both(self, *calls: Any) -> list[Any]:
+        """A call of each driver, at the same time."""
+        tasks = [cocotb.start_soon(call) for call in calls]
+        return [await task for task in tasks]
+
+    async def join(self, epoch: int, bfp: bool = False, timeout: int = 1 << 16) -> None:
+        """Make them a ring."""
+        await self.both(*(nic.join(i, epoch, bfp, timeout) for i, nic in enumerate(self.nics)))
