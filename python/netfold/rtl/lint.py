@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from netfold.rtl.places import RTL, RtlError, call, sources, tool, verilator_folder
+from netfold.rtl.places import NIC, RTL, SWITCH, RtlError, call, sources, tool, verilator_folder
 
 TIMEOUT_S = 120.0
-NIC, SWITCH = ("common", "link", "nic"), ("common", "switch")  # folders
 # What -Wall is run on, with its folders and parameters; and what slang elaborates.
 TOPS = (
     ("netfold_nic", NIC, ()),

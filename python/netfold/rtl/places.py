@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RTL = ROOT / "rtl"
 SOURCES = RTL / "src"
 BUILD = ROOT / "build"
+NIC, SWITCH = ("common", "link", "nic"), ("common", "switch")  # folders of sources
 
 
 class RtlError(RuntimeError):

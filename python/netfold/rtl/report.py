@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netfold.rtl.places import BUILD, RTL, RtlError, call, sources, tool
+from netfold.rtl.places import BUILD, NIC, RTL, RtlError, call, sources, tool
 
 TIMEOUT_S = 1800.0
 TOP = "netfold_nic"
@@ -143,13 +143,13 @@ def _connects_only(module: dict[str, Any], modules: dict[str, Any]) -> bool:
 
 def _synthesise(lanes: int) -> dict[str, dict[str, int]]:
     """Cells by instance path of a netfold_nic. A minute or more; kept until a source changes."""
-    newest = max((RTL / name).stat().st_mtime for name in sources())
+    newest = max((RTL / name).stat().st_mtime for name in sources(NIC))
     kept = BUILD / f"rtl-cells-l{lanes}.json"
     if not kept.exists() or kept.stat().st_mtime < newest:
         BUILD.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".netfold-area-", dir=RTL) as folder:
             design, area = (f"{Path(folder).name}/{name}.json" for name in ("design", "area"))
-            read = f"read_slang -j 1 --keep-hierarchy --top {TOP} -G Lanes={lanes} {' '.join(sources())}"
+            read = f"read_slang -j 1 --keep-hierarchy --top {TOP} -G Lanes={lanes} {' '.join(sources(NIC))}"
             _yosys(f"{read}; write_json {design}")
             modules = json.loads((RTL / design).read_text())["modules"]
             originals = _originals(modules)

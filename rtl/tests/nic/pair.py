@@ -17,7 +17,7 @@ from netfold.rtl import registers
 LANES = 8
 BEAT = 4 * LANES  # bytes
 PORTS = 2
-OFFSETS = {register.name: register.offset for register in registers.read().registers}
+OFFSETS = {register.name: register.offset for register in registers.read(registers.NIC).registers}
 DONE, TIMEOUT, MISMATCH, RESET, REFUSED = range(5)
 ENABLE, BFP, SOFT_RESET = 1, 2, 4
 READY, FAILED, BUSY, RESETTING = 1, 2, 4, 8

@@ -11,7 +11,7 @@ from axi_lite import OKAY, SLAVE_ERROR, AxiLite, Wires
 from benches import chance, number, simulate, start
 from netfold.rtl import registers
 
-MAP = registers.read()
+MAP = registers.read(registers.NIC)
 OFFSETS = {register.name: register.offset for register in MAP.registers}
 COMPLETION_VALID, SOFT_RESET = 1 << 31, 1 << 2
 INPUTS = ("room_i", "completion_valid_i", "completion_i", "ready_i", "failed_i", "busy_i", "resetting_i", "reason_i")
