@@ -12,6 +12,7 @@ from scapy.packet import Raw
 from benches import chance, simulate
 from ethernet import Bench
 from registers import MAP, OKAY, SLAVE_ERROR, offset, read_at, spi, value_of, write
+from roce_frames import Connection, aggregation_header, read
 
 PORTS = 4
 ADDRESSES = [f"02:00:00:00:00:{port + 1:02x}" for port in range(PORTS)]
@@ -134,6 +135,37 @@ async def pauses(dut: Any) -> None:
     await bench.idle(60_000)
     assert bench.ports[0].sent[-1].frame == (pause[:-2] + b"\0\0").ljust(60, b"\0")
     assert await value_of(dut, "PAUSES_OUT") == 2
+
+
+@cocotb.test()
+async def resets_amid_sums(dut: Any) -> None:
+    """A soft reset at any moment: what leaves is whole or marked as damaged, and the switch goes on."""
+    bench = await begin(dut)
+    for port in range(PORTS):
+        bench.give(port, frame(port, (port + 1) % PORTS))
+    await bench.idle()
+    for _ in range(600):  # the aggregation stage clears its status
+        await RisingEdge(dut.clk_i)
+    for attempt in range(6):
+        size = 4 * 1024 - 20
+        for port in range(PORTS):
+            connection = Connection(ADDRESSES[port], ADDRESSES[(port + 1) % PORTS], 0x200 + port)
+            for one in connection.message(7, aggregation_header(port, 0, size, epoch=attempt), bytes(size)):
+                bench.give(port, one)
+        for _ in range(bench.rng.randrange(200, 900)):
+            await RisingEdge(dut.clk_i)
+        assert await write(dut, "CONTROL", 1) == OKAY
+        await bench.idle(quiet=800)
+        for port in bench.ports:
+            assert not port.partial
+            for sent in port.sent:
+                if len(sent.frame) > 1000 and not sent.is_damaged:
+                    read(sent.frame)  # checks lengths and ICRC
+            port.sent.clear()
+    last = frame(0, 1, 77)
+    bench.give(0, last)
+    await bench.idle()
+    assert [sent.frame for sent in bench.ports[1].sent] == [last]
 
 
 def test_switch_registers() -> None:
