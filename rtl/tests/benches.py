@@ -117,7 +117,8 @@ class Bursts:
 
     async def collect(self) -> None:
         """For ever."""
-        read = lambda: tuple(number(getattr(self.dut, f"{self.prefix}_{part}_o")) for part in ("address", "bytes"))  # noqa: E731
+        parts = [getattr(self.dut, f"{self.prefix}_{part}_o") for part in ("address", "bytes")]
+        read = lambda: tuple(number(part) for part in parts)  # noqa: E731
         while True:
             getattr(self.dut, f"{self.prefix}_ready_i").value = int(self.rng.random() >= self.stall)
             await RisingEdge(self.dut.clk_i)

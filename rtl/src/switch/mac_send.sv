@@ -30,6 +30,9 @@ module mac_send
       .m_clk_i(mac_clk_i), .m_rst_ni(mac_rst_ni), .m_valid_o(m_tvalid_o), .m_ready_i(m_tready_i), .m_data_o(beat)
     );
   end else begin : gen_queue
+    logic unused_clock;
+    assign unused_clock = ^{mac_clk_i, mac_rst_ni};
+
     stream_queue #(.Width($bits(beat_t)), .Depth(32)) u_queue (
       .clk_i, .rst_ni, .s_valid_i, .s_ready_o, .s_data_i(s_beat_i),
       .m_valid_o(m_tvalid_o), .m_ready_i(m_tready_i), .m_data_o(beat)

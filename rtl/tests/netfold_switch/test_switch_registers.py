@@ -168,6 +168,35 @@ async def resets_amid_sums(dut: Any) -> None:
     assert [sent.frame for sent in bench.ports[1].sent] == [last]
 
 
+@cocotb.test()
+async def a_stuck_worker_stops_no_forwarding(dut: Any) -> None:
+    """A port takes nothing while all fold: their other frames come through, each in time to make way for the next."""
+    bench = await begin(dut)
+    for port in range(PORTS):
+        bench.give(port, frame(port, (port + 1) % PORTS))
+    await bench.idle()
+    for _ in range(600):  # the aggregation stage clears its status
+        await RisingEdge(dut.clk_i)
+    for port in bench.ports:
+        port.sent.clear()
+    bench.ports[3].stalls = 1.0
+    connections = [Connection(ADDRESSES[port], ADDRESSES[(port + 1) % PORTS], 0x200 + port) for port in range(PORTS)]
+    messages, size = 3, 16 * 1024 - 20
+    for message in range(messages):
+        for port, connection in enumerate(connections):
+            header = aggregation_header(port, message, size)
+            for index, one in enumerate(connection.message(16 * message, header, bytes(size))):
+                bench.give(port, one)
+                if port < 2:
+                    bench.give(port, frame(port, 1 - port, 200 + index))
+    await bench.idle(100_000, quiet=1000)
+    for port in (0, 1):
+        plain = [sent for sent in bench.ports[port].sent if sent.frame[12:14] != b"\x89\x15"]
+        assert [len(sent.frame) for sent in plain] == [200 + index for _ in range(messages) for index in range(16)]
+    assert await value_of(dut, "DAMAGED", 0) == 0
+    dut._log.info("sums that left: %s", [await value_of(dut, "SUMS_OUT", port) for port in range(PORTS)])
+
+
 def test_switch_registers() -> None:
     """Four ports."""
     simulate("netfold_switch", __file__, Ports=PORTS, AddressEntries=64)
