@@ -23,6 +23,7 @@ constexpr session::RoceSenderOptions kSender{.window_packets = roce::kWindowPack
                                              .timeout_start = 100 * kMicrosecond,
                                              .timeout_max = kMillisecond};
 constexpr Ticks kTimerPeriod = kMicrosecond * kTicksPerNs;
+constexpr Ticks kStallMax = 10 * kMicrosecond * kTicksPerNs;
 constexpr Ticks kPatience = 20 * kMillisecond * kTicksPerNs;
 
 struct Worker {
@@ -113,6 +114,7 @@ void Endpoints::connect(unsigned rank) {
       },
       {});
   device_.on_frame(rank, [this, rank](const TimedFrame& frame) {
+    if (prng_.chance(options_.stall)) device_.sender(rank).stop(device_.now() + prng_.below(kStallMax));
     if (!has_learned_ || frame.is_damaged) return;
     if (prng_.chance(options_.loss)) {
       ++lost_;

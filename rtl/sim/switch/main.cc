@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   lossy->add_option("--loss", endpoints.loss)->check(CLI::Range(0.0, 0.5));
   lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")
       ->check(CLI::Range(0.0, 0.5));
+  lossy->add_option("--stall", endpoints.stall, "frames after which a neighbour takes nothing for up to 10 us");
   lossy->add_option("--seed", endpoints.seed);
 
   CLI11_PARSE(app, argc, argv);

@@ -26,6 +26,7 @@ constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGr
                       kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes;
 constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses of nobody in the job
 
+constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour takes nothing, now and then
 constexpr unsigned kNobody = ~0u;
 
 struct Offered {
@@ -90,7 +91,10 @@ Mixture::Mixture(const MixtureRun& run) : options_(run), prng_(run.seed), waitin
           return MacReceiver::Arrival{offered.bytes, offered.is_damaged};
         },
         [this, port](const TimedFrame& frame) { comparison_->entered(port, frame); });
-    device_.on_frame(port, [this, port](const TimedFrame& frame) { comparison_->left(port, frame); });
+    device_.on_frame(port, [this, port](const TimedFrame& frame) {
+      comparison_->left(port, frame);
+      if (prng_.chance(0.02)) device_.sender(port).stop(device_.now() + prng_.below(kStallMax));
+    });
   }
 }
 
