@@ -30,10 +30,11 @@ LINE_RATE_FRAMES = 10_000
 Progress = Callable[[str], None]
 
 
-def mixtures(shape: SwitchShape, runs: int, frames: int, seed: int) -> dict[str, Any]:
+def mixtures(shape: SwitchShape, runs: int, frames: int, seed: int, wire: str = "") -> dict[str, Any]:
     """Random frames of every kind, one at a time, beside the software's switch: `differences` of frames and counters,
-    and the seeds of runs that had some."""
-    found = run(shape, "mixture", f"--runs={runs}", f"--frames={frames}", f"--seed={seed}")
+    and the seeds of runs that had some. Gradients are of one format or (""), by run, of any."""
+    options = [f"--runs={runs}", f"--frames={frames}", f"--seed={seed}", *([f"--format={wire}"] if wire else [])]
+    found = run(shape, "mixture", *options)
     return {"test": "mixture", **found}
 
 

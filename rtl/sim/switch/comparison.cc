@@ -6,12 +6,14 @@
 #include <cstring>
 
 #include "wire/aggregation_header.h"
+#include "wire/roce_notice.h"
 
 namespace netfold::rtl {
 namespace {
 
 namespace roce = wire::roce;
 
+constexpr std::size_t kNoticeRankAt = roce::kEthernetBytes + 8;  // PROTOCOL.md
 constexpr std::size_t kTagBytes = 4, kExamplesMax = 8, kExampleBytes = 110;
 constexpr std::uint32_t kExponent = 0x7f800000, kNaN = 0x7fc00000;
 
@@ -27,6 +29,14 @@ bool is_sum(const Bytes& frame, roce::Packet& packet) {
          packet.header.flow_label == roce::kSummedFlowLabel;
 }
 
+bool is_waiting_notice(const Bytes& frame) {
+  if (frame.size() != roce::kNoticeFrameBytes || frame[12] != std::byte{0x88} || frame[13] != std::byte{0xb5}) {
+    return false;
+  }
+  const auto notice = roce::parse_notice(std::span(frame).subspan(roce::kEthernetBytes));
+  return notice && notice->kind == roce::Notice::Kind::kWaiting;
+}
+
 std::string describe(const std::string& frame) {
   std::string text = fmt::format("{} bytes:", frame.size());
   for (std::size_t i = 0; i < std::min(frame.size(), kExampleBytes); ++i) {
@@ -37,9 +47,12 @@ std::string describe(const std::string& frame) {
 
 }  // namespace
 
-// Sums of floats with every NaN made the same; their ICRCs, which cover NaNs too, are checked and left out.
+// Sums of floats with every NaN made the same; their ICRCs, which cover NaNs too, are checked and left out. Notices
+// that a packet waits, without whom for: of those who are missing the hardware knows to 5 us who was silent for
+// longest.
 std::string Comparison::canonical(const Bytes& frame) const {
   std::string same(reinterpret_cast<const char*>(frame.data()), frame.size());
+  if (is_waiting_notice(frame)) same.replace(kNoticeRankAt, 2, 2, '\0');
   roce::Packet packet;
   if (!has_floats_ || !is_sum(frame, packet) || !roce::icrc_is_right(packet.packet)) return same;
   const std::size_t content = content_at(frame);

@@ -197,6 +197,8 @@ nlohmann::json Endpoints::run() {
     while (device_.now() < due) device_.step();
     if (device_.now() > last_arrival_ + kPatience) throw std::runtime_error("workers wait in vain");
   }
+  std::uint64_t paused = 0;
+  for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) paused += device_.pauses(port);
   std::uint64_t sent = 0, resent = 0, timeouts = 0, naks = 0, unknown = 0, bad_icrcs = 0, not_sums = 0;
   for (const Worker& worker : workers_) {
     const session::RoceSenderStats& sender = worker.endpoint->sender().stats();
@@ -222,6 +224,7 @@ nlohmann::json Endpoints::run() {
           {"bad_icrcs", bad_icrcs},
           {"not_sums", not_sums},
           {"verdicts", verdicts},
+          {"pauses", paused},
           {"cycles", device_.cycles()},
           {"time_ns", static_cast<double>(device_.now() - begun) / kTicksPerNs}};
 }

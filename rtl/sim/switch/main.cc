@@ -34,16 +34,17 @@ int main(int argc, char** argv) {
 
   MixtureRun mixture;
   unsigned runs = 1;
+  std::string format;
   auto* const mixtures = app.add_subcommand("mixture", "Random frames of every kind, one at a time, as the software.");
   mixtures->add_option("--runs", runs, "jobs of random shape");
   mixtures->add_option("--frames", mixture.frames, "a run");
+  mixtures->add_option("--format", format, "fp32, int32 or bfp; \"\": at random");
   mixtures->add_option("--workers", mixture.workers, "0: at random");
   mixtures->add_option("--loss", mixture.loss);
   mixtures->add_option("--seed", mixture.seed, "of the first run; alone, exactly this run");
   mixtures->add_flag("--verbose", mixture.is_verbose, "a line a frame on standard error");
 
   Scene scene;
-  std::string format = "fp32";
   bool is_ring = false;
   auto* const scenes = app.add_subcommand("scene", "Workers at line rate, timed.");
   add_job(*scenes, scene.job, format);
@@ -68,12 +69,14 @@ int main(int argc, char** argv) {
   lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")
       ->check(CLI::Range(0.0, 0.5));
   lossy->add_option("--stall", endpoints.stall, "frames after which a neighbour takes nothing for up to 10 us");
+  lossy->add_flag("--pause", endpoints.pauses, "the switch sends pause frames");
   lossy->add_option("--seed", endpoints.seed);
 
   CLI11_PARSE(app, argc, argv);
   try {
     const double start = seconds();
-    const netfold::numbers::WireFormat wire{*netfold::numbers::format_named(format)};
+    mixture.format = netfold::numbers::format_named(format);
+    const netfold::numbers::WireFormat wire{mixture.format.value_or(netfold::numbers::Format::kFp32)};
     nlohmann::json result;
     if (*mixtures) result = run_mixtures(runs, mixture);
     if (*scenes) {

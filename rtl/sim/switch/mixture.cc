@@ -23,8 +23,9 @@ namespace roce = wire::roce;
 
 constexpr Ticks kPatience = 6000 * kCorePeriod;  // for what the software has sent long ago
 constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGrhBytes,
-                      kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes;
-constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses of nobody in the job
+                      kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes,
+                      kNumbersAt = kBthAt + roce::kBthBytes + roce::kImmediateBytes;  // in all but a first packet
+constexpr std::uint64_t kStranger = 0x024e46f00000;                                   // addresses of nobody in the job
 
 constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour takes nothing, now and then
 constexpr unsigned kNobody = ~0u;
@@ -112,6 +113,7 @@ JobOptions Mixture::random_job() {
   job.ports.assign(ports.begin(), ports.begin() + workers);
   constexpr numbers::Format formats[] = {numbers::Format::kFp32, numbers::Format::kInt32, numbers::Format::kBfp};
   job.format.format = formats[prng_.below(3)];
+  if (options_.format) job.format.format = *options_.format;
   job.names_format = job.format.format == numbers::Format::kBfp || prng_.chance(0.5);
   job.is_wild = prng_.chance(0.3);
   job.has_tag = prng_.chance(0.15);
@@ -179,7 +181,7 @@ bool Mixture::change(Bytes& frame, bool is_first) {
     case 3: flip(kGrhAt + 8, 32); break;                                                   // GIDs
     case 4: flip(kBthAt + 5, 3); break;                                                    // queue pair
     case 5: frame[kBthAt] = static_cast<std::byte>(6 + prng_.below(4)); break;             // opcode
-    case 6: flip(frame.size() - 256, 250); break;                                          // numbers; a bfp exponent
+    case 6: flip(kNumbersAt, frame.size() - kNumbersAt); break;                            // numbers; a bfp exponent
     case 7: flip(kRethAt + 12, 4); break;                                                  // length
     default: flip(kAggregationAt, roce::kAggregationBytes); break;
   }

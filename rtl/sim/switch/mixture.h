@@ -5,15 +5,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <nlohmann/json.hpp>
+
+#include "numbers/format.h"
 
 namespace netfold::rtl {
 
 struct MixtureRun {
   unsigned frames = 1000;
-  unsigned workers = 0;  // 0: at random
-  double loss = 0.1;     // of contributions, which are sent again later
+  unsigned workers = 0;                   // 0: at random
+  std::optional<numbers::Format> format;  // empty: at random
+  double loss = 0.1;                      // of contributions, which are sent again later
   std::uint64_t seed = 1;
   bool is_verbose = false;  // a line a frame on standard error
 };

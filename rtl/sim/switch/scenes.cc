@@ -135,7 +135,8 @@ nlohmann::json Stage::run() {
   while (!workers_.is_done()) {
     device_.step();
     if (device_.now() > last_departure_ + kPatience) {
-      throw std::runtime_error("the switch has stopped:" + workers_.progress());
+      const auto verdicts = comparison_ ? verdicts_of(device_, comparison_->software()) : nlohmann::json();
+      throw std::runtime_error("the switch has stopped:" + workers_.progress() + " " + verdicts.dump());
     }
   }
   device_.run_for(5000 * kTicksPerNs);  // for what should not come

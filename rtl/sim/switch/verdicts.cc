@@ -33,6 +33,10 @@ std::uint64_t differing(const nlohmann::json& verdicts) {
   return count;
 }
 
+void enable_pause(SwitchDevice& device) {
+  device.write(NETFOLD_SWITCH_PAUSE, (1u << SwitchDevice::kPorts) - 1);
+}
+
 void configure(SwitchDevice& device, SoftwareSwitch* software, bool is_float, std::uint32_t ports) {
   const std::uint32_t config =
       static_cast<std::uint32_t>(std::popcount(ports)) << NETFOLD_SWITCH_AGG_PORT_CFG_NUMBER_SHIFT | ports;
