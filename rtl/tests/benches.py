@@ -29,7 +29,10 @@ PAUSES = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.4), (0.4, 0.4)]
 def simulate(top: str, test_file: str, **parameters: int) -> None:
     """Build `top` and run the cocotb tests of `test_file`."""
     values = [f"{name}{value}" for name, value in sorted(parameters.items())]
-    folder = BUILD / "cocotb" / "-".join([top, *values])
+    reached = os.environ.get(
+        "NETFOLD_RTL_COVERAGE"
+    )  # a folder for verilator's counters; `netfold rtl coverage` sets it
+    folder = BUILD / ("cocotb-coverage" if reached else "cocotb") / "-".join([top, *values])
     os.environ.update(environment())  # the runner takes its tools from here
     runner = get_runner("verilator")
     runner.build(
@@ -37,14 +40,15 @@ def simulate(top: str, test_file: str, **parameters: int) -> None:
         hdl_toplevel=top,
         parameters=parameters,
         build_dir=folder,
-        build_args=["-Wno-fatal", "-O1"],
+        build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
     )
     helpers = RTL.parent / "tests" / "python"
     path = os.pathsep.join([str(HERE), str(Path(test_file).parent), str(RTL.parent / "python"), str(helpers)])
     seed = os.environ.get("SEED", str(random.randrange(1 << 30)))
     print(f"SEED={seed}")
     extra = {"SEED": seed, "PYTHONPATH": path}
-    runner.test(hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra)
+    file = [f"+verilator+coverage+file+{reached}/{folder.name}-{Path(test_file).stem}.dat"] if reached else []
+    runner.test(hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=file)
 
 
 def chance() -> random.Random:
@@ -117,10 +121,10 @@ class Bursts:
 
     async def collect(self) -> None:
         """For ever."""
-        parts = [getattr(self.dut, f"{self.prefix}_{part}_o") for part in ("address", "bytes")]
-        read = lambda: tuple(number(part) for part in parts)  # noqa: E731
+        names = ("ready_i", "valid_o", "address_o", "bytes_o")
+        ready, valid, address, size = (getattr(self.dut, f"{self.prefix}_{name}") for name in names)
         while True:
-            getattr(self.dut, f"{self.prefix}_ready_i").value = int(self.rng.random() >= self.stall)
+            ready.value = int(self.rng.random() >= self.stall)
             await RisingEdge(self.dut.clk_i)
-            if getattr(self.dut, f"{self.prefix}_valid_o").value and getattr(self.dut, f"{self.prefix}_ready_i").value:
-                self.taken.append(read())
+            if valid.value and ready.value:
+                self.taken.append((number(address), number(size)))

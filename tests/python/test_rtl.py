@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from netfold.rtl import bench, lint, prove, registers, report, simulation
+from netfold.rtl.drawings import pages
 from netfold.torch.settings import load
 from torch_ranks import run_ranks
 
@@ -70,6 +71,11 @@ def test_the_ring_does_not_drain_between_requests(built: simulation.Shape) -> No
     found = bench.requests_in_flight(built, 4, 16_384, 8, _silent)
     assert found["differences"] == 0
     assert found["overhead"] < 0.12, found
+
+
+def test_block_diagrams_are_up_to_date() -> None:
+    stale = [path.name for path, text in pages.diagrams().items() if path.read_text() != text]
+    assert stale == [], "run netfold rtl drawings"
 
 
 def test_what_is_generated_is_up_to_date() -> None:

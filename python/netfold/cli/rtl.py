@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def register(app: typer.Typer) -> None:
     """Add the command and those below it."""
     rtl = typer.Typer(help="The hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
-    for command in (build, test, bench, train, coverage, report, lint, prove, registers):
+    for command in (build, test, bench, train, coverage, report, lint, prove, registers, drawings):
         rtl.command()(command)
     rtl_switch.register(rtl)
     app.add_typer(rtl, name="rtl", no_args_is_help=True)
@@ -220,4 +220,14 @@ def registers() -> None:
     from netfold.rtl import registers as register_map
 
     changed = register_map.write()
+    typer.echo("\n".join(f"written: {path}" for path in changed) or "all are as they must be")
+
+
+def drawings() -> None:
+    """Draw the pictures of docs/hardware: block diagrams from the sources, waveforms from a simulation."""
+    from netfold.rtl.drawings import pages
+
+    with errors(), progress() as say:
+        say("simulating an all-reduce; minutes at first")
+        changed = pages.write()
     typer.echo("\n".join(f"written: {path}" for path in changed) or "all are as they must be")

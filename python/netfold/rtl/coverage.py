@@ -1,14 +1,17 @@
-"""Which lines and bits of the sources simulations reach: verilator's counters, added up by file."""
+"""Which lines and bits of the NIC's sources simulations reach, in C++ and under cocotb: verilator's counters, added up
+by file."""
 
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from netfold.rtl.places import NIC, RTL, call, sources
 from netfold.rtl.simulation import Shape, build, run
 
 RUNS = (
@@ -17,6 +20,19 @@ RUNS = (
     ("module", "decode", "--values=200000", "--idle=0.2", "--stall=0.2"),
     ("failures",),
 )
+# Of rtl/tests.
+TESTS = (
+    "bfp",
+    "fp32_adder",
+    "link",
+    "memory_reader",
+    "memory_writer",
+    "nic/test_nic.py",
+    "nic_registers",
+    "ring_plan",
+    "streams",
+)
+TESTS_TIMEOUT_S = 1800.0
 POINT = re.compile(r"C '(.*)' (\d+)$")
 
 
@@ -34,20 +50,32 @@ def _points(path: Path) -> list[tuple[str, str, str, int]]:
     return found
 
 
+def _run_tests(folder: str, progress: Callable[[str], None]) -> None:
+    """Those of modules, which leave their counters in `folder`. Raises RtlError where one fails."""
+    for name in TESTS:
+        progress(f"rtl/tests/{name}")
+        command = [sys.executable, "-m", "pytest", "-q", str(RTL / "tests" / name)]
+        call(["env", f"NETFOLD_RTL_COVERAGE={folder}", *command], TESTS_TIMEOUT_S)
+
+
 def measure(rings: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
     """By source file: lines (and branches) and toggles reached, of how many. Raises RtlError."""
     shape = Shape(covers=True)
     progress("building with counters")
     build(shape)
     reached: dict[tuple[str, str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for arguments in (*RUNS, ("rings", f"--runs={rings}", "--count-max=5000", "--loss=0.05")):
-        progress(" ".join(arguments))
-        with tempfile.TemporaryDirectory(prefix="netfold-coverage-") as folder:
-            run(shape, *arguments, where=Path(folder))
-            for path in Path(folder).glob("*.dat"):
-                for file, kind, point, count in _points(path):
-                    reached[file, kind][point] += count
-    files = sorted({file for file, _ in reached})
+    with tempfile.TemporaryDirectory(prefix="netfold-coverage-") as root:
+        for index, arguments in enumerate((*RUNS, ("rings", f"--runs={rings}", "--count-max=5000", "--loss=0.05"))):
+            progress(" ".join(arguments))
+            folder = Path(root) / str(index)
+            folder.mkdir()
+            run(shape, *arguments, where=folder)
+        _run_tests(root, progress)
+        for path in Path(root).rglob("*.dat"):
+            for file, kind, point, count in _points(path):
+                reached[file, kind][point] += count
+    own = {Path(name).name for name in sources(NIC)}
+    files = sorted({file for file, _ in reached} & own)
     results = []
     for file in files:
         row: dict[str, Any] = {"file": file}

