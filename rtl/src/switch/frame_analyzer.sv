@@ -11,7 +11,7 @@ module frame_analyzer
   parameter int unsigned Ports     = 8,
   parameter int unsigned Port      = 0,
   parameter int unsigned Jobs      = 1,
-  parameter int unsigned ProcBeats = 1024  // of the Proc. FIFO: five of the longest frames
+  parameter int unsigned ProcBeats = 512  // of the Proc. FIFO: one frame that is judged and one that is copied
 ) (
   input  logic                   clk_i,
   input  logic                   rst_ni,
@@ -22,6 +22,7 @@ module frame_analyzer
   input  beat_t                  s_beat_i,
   input  logic                   s_is_known_i,
   input  logic [Ports-1:0]       s_ports_i,
+  input  logic                   is_crowded_i,  // no more frame can wait there
 
   // To the queues, which take a frame or drop it.
   output logic                   m_valid_o,
@@ -71,6 +72,7 @@ module frame_analyzer
     .beat_i       (s_beat_i),
     .ends_here_i  (s_ports_i == '0),
     .first_waits_i(first_waits),
+    .is_crowded_i,
     .connections_i,
     .decides_o    (decides),
     .fate_o       (fate)
@@ -111,37 +113,38 @@ module frame_analyzer
   localparam int unsigned LevelWidth = $clog2(ProcBeats + 2);
 
   proc_e                 proc_q;
-  logic                  begins_q, stores_q, stores, is_cut, is_cutting, has_room_q, push;
+  logic                  begins_q, gives_way_q, gives_way, is_cut, is_cutting, push;
   logic                  is_taken_q, is_whole_q, proc_valid, proc_ready, proc_first_q, is_known_q, sent_is_known_q;
   logic [Ports-1:0]      ports_q, sent_ports_q;
-  logic [LevelWidth-1:0] level;
+  logic [LevelWidth-1:0] unused_level;
   beat_t                 proc_beat;
 
   assign is_cut     = !decision.fate.is_candidate;
   assign is_cutting = decision_valid && is_cut && !begins_q;
-  // One that may be folded waits until the one before is judged; others, until a stored one has gone on.
-  assign head_pop   = head_valid && decision_valid && !(begins_q && (is_cut ? proc_q == ProcForward : is_taken_q));
-  assign stores     = begins_q ? has_room_q : stores_q;
-  assign push       = head_pop && !is_cut && stores;
+  // One that may be folded waits until the one before is judged, or gives way to what cannot wait any longer behind it;
+  // others wait until a stored one has gone on.
+  assign gives_way  = begins_q ? is_taken_q && is_crowded_i : gives_way_q;
+  assign head_pop   = head_valid && decision_valid &&
+                      !(begins_q && (is_cut ? proc_q == ProcForward : is_taken_q && !is_crowded_i));
+  assign push       = head_pop && !is_cut && !gives_way;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      begins_q   <= 1'b1;
-      stores_q   <= 1'b0;
-      has_room_q <= 1'b0;
-      is_taken_q <= 1'b0;
-      is_whole_q <= 1'b0;
-      firsts_q   <= '0;
+      begins_q    <= 1'b1;
+      gives_way_q <= 1'b0;
+      is_taken_q  <= 1'b0;
+      is_whole_q  <= 1'b0;
+      firsts_q    <= '0;
     end else begin
       if (head_pop) begin
-        begins_q <= head.last;
-        stores_q <= stores;
+        begins_q    <= head.last;
+        gives_way_q <= gives_way;
       end
-      has_room_q <= level < LevelWidth'(ProcBeats - FrameBeatsMax);
       is_taken_q <= push || (is_taken_q && !route_valid_i);
       is_whole_q <= (push && head.last) || (is_whole_q && !route_valid_i);
       firsts_q   <= firsts_q + 4'(decides && fate.is_candidate && fate.is_first) -
-                    4'(route_valid_i && info_o.is_first) - 4'(parsed_o.no_room && decision.fate.is_first);
+                    4'(route_valid_i && info_o.is_first) -
+                    4'(head_pop && begins_q && !is_cut && gives_way && decision.fate.is_first);
     end
   end
 
@@ -161,12 +164,12 @@ module frame_analyzer
     .clk_i,
     .rst_ni,
     .s_valid_i(push),
-    .s_ready_o(unused_ready),  // there is room, or the frame is not stored
+    .s_ready_o(unused_ready),  // there is room for two frames
     .s_data_i (head),
     .m_valid_o(proc_valid),
     .m_ready_i(proc_ready),
     .m_data_o (proc_beat),
-    .level_o  (level)
+    .level_o  (unused_level)
   );
 
   // --- PROC_FSM ---
@@ -219,7 +222,7 @@ module frame_analyzer
   end
 
   // --- To the queues ---
-  logic             is_stored, is_known;
+  logic             is_stored, is_known, ends_here;
   logic [Ports-1:0] ports, others;
 
   assign is_stored = proc_q == ProcForward && !is_cutting;
@@ -229,11 +232,12 @@ module frame_analyzer
   assign m_valid_o = is_stored ? proc_valid : head_pop && is_cut;
   assign m_first_o = is_stored ? proc_first_q : begins_q;
   assign m_beat_o  = is_stored ? proc_beat : head;
-  assign m_ports_o = !is_stored && (decision.fate.is_runt || decision.fate.is_overtagged) ? '0 : others;
+  assign ends_here = decision.fate.is_runt || decision.fate.is_overtagged || decision.fate.gives_way;
+  assign m_ports_o = !is_stored && ends_here ? '0 : others;
 
   always_comb begin
     parsed_o            = '0;
-    parsed_o.no_room    = head_pop && !is_cut && begins_q && !has_room_q;
+    parsed_o.gave_way   = head_pop && begins_q && (is_cut ? decision.fate.gives_way : gives_way);
     parsed_o.forwarded  = m_valid_o && m_first_o && is_known && m_ports_o != '0;
     parsed_o.flooded    = m_valid_o && m_first_o && !is_known && m_ports_o != '0;
     parsed_o.filtered   = m_valid_o && m_first_o && is_known && others == '0;

@@ -7,7 +7,7 @@
 //   Write First                          eleventh                       may be folded if its aggregation header is ours
 //
 // (One beat later behind a tag.) What is to be known of a connection begins with its Write First: while one of this port
-// is not judged, later packets wait for it, in the eighth beat.
+// is not judged, later packets wait for it, in the eighth beat; but not where other frames would be lost for it.
 module frame_decoder
   import switch_pkg::*;
 #(
@@ -21,6 +21,7 @@ module frame_decoder
   input  beat_t                  beat_i,
   input  logic                   ends_here_i,    // goes nowhere
   input  logic                   first_waits_i,  // a Write First is not judged yet
+  input  logic                   is_crowded_i,   // nothing may wait
   input  connection_t [Jobs-1:0] connections_i,
 
   // With the beat that decides: once a frame.
@@ -85,7 +86,8 @@ module frame_decoder
         if (opcode < WriteFirst || opcode > WriteLastImmediate) decides = 1'b1;
       end else if (index == 4'd7 && !is_first_q) begin
         decides             = 1'b1;
-        fate_o.is_candidate = is_folded && !beat_i.last;
+        fate_o.is_candidate = is_folded && !beat_i.last && !first_waits_i;
+        fate_o.gives_way    = first_waits_i;
       end else if (index == 4'd10) begin
         decides             = 1'b1;
         fate_o.is_candidate = is_ours && !beat_i.last;
@@ -94,7 +96,7 @@ module frame_decoder
   end
 
   assign decides_o = take_i && decides && !decided_q;
-  assign ready_o   = !(first_waits_i && !decided_q && !ends_here_i && index == 4'd7 && !is_first_q);
+  assign ready_o   = !(first_waits_i && !is_crowded_i && !decided_q && !ends_here_i && index == 4'd7 && !is_first_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

@@ -68,6 +68,7 @@ module netfold_switch
   logic  [Ports-1:0]            find_valid, find_ready, found_valid, found_ports, learn_valid, learn_ready;
   logic  [Ports-1:0][47:0]      find_address, learn_address;
   logic  [Ports-1:0]            frame_valid, frame_ready, frame_is_known;
+  logic  [Ports-1:0]            port_is_filling, port_is_empty, port_is_crowded;
   beat_t [Ports-1:0]            frame_beat;
   logic  [Ports-1:0][Ports-1:0] frame_ports;
 
@@ -131,6 +132,9 @@ module netfold_switch
       .m_beat_o       (frame_beat[i]),
       .m_is_known_o   (frame_is_known[i]),
       .m_ports_o      (frame_ports[i]),
+      .is_filling_o   (port_is_filling[i]),
+      .is_empty_o     (port_is_empty[i]),
+      .is_crowded_o   (port_is_crowded[i]),
       .arrival_o      (arrival[i])
     );
   end
@@ -157,6 +161,7 @@ module netfold_switch
       .s_beat_i     (frame_beat[i]),
       .s_is_known_i (frame_is_known[i]),
       .s_ports_i    (frame_ports[i]),
+      .is_crowded_i (port_is_crowded[i]),
       .m_valid_o    (on_valid[i]),
       .m_first_o    (on_first[i]),
       .m_beat_o     (on_beat[i]),
@@ -267,8 +272,8 @@ module netfold_switch
       .clk_i,
       .rst_ni,
       .enable_i    (pauses[out]),
-      .is_filling_i(|is_filling),
-      .is_empty_i  (&is_empty),
+      .is_filling_i(|is_filling || port_is_filling[out]),
+      .is_empty_i  (&is_empty && port_is_empty[out]),
       .m_valid_o   (pause_valid),
       .m_ready_i   (pause_ready),
       .m_beat_o    (pause_beat)
@@ -391,7 +396,7 @@ module netfold_switch
       copies = '0;
       for (int unsigned out = 0; out < Ports; out++) copies += 5'(queue_dropped[out][i]);
       events                    = Counters'(verdict_valid[i]) << verdict[i];
-      events[CountDropRoom]    |= parsed[i].no_room;
+      events[CountDropRoom]    |= parsed[i].gave_way || arrival[i].no_room;
       events[CountFramesIn]     = arrival[i].ended;
       events[CountBytesIn]      = arrival[i].ended;
       events[CountForwarded]    = parsed[i].forwarded;

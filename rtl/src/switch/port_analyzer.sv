@@ -3,12 +3,13 @@
 // when its last beat has come undamaged.
 //
 // MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete, and the one question that may be open must
-// have been answered. Nothing else makes the stream wait.
+// have been answered. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops
+// it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
   parameter int unsigned Ports     = 8,
-  parameter int unsigned FifoBeats = 512  // a frame analyzer may make some of a frame wait
+  parameter int unsigned FifoBeats = 1024  // the Frame Analyzer may make frames wait for a judgement
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -34,10 +35,14 @@ module port_analyzer
   output logic             m_is_known_o,
   output logic [Ports-1:0] m_ports_o,
 
-  output arrival_t         arrival_o  // what to count
+  output logic             is_filling_o,  // the Port FIFO: more than a quarter full; who is paused then still fits
+  output logic             is_empty_o,
+  output logic             is_crowded_o,  // it drops
+  output arrival_t         arrival_o      // what to count
 );
 
   localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
+  localparam int unsigned LevelWidth = $clog2(FifoBeats + 2);
   localparam logic [2:0]  ExtraMax   = 3'((FrameBytesMax - 1) % 8);
 
   typedef struct packed {
@@ -46,29 +51,33 @@ module port_analyzer
   } destination_t;
 
   logic [IndexWidth-1:0] index_q;  // of the beat
-  logic                  skips_q;  // what is left of a frame that is too long
+  logic                  skips_q;  // what is left of a frame that is too long, or dropped
   logic [47:0]           to_q, from, learn_q;
   logic [15:0]           from_high_q;
   logic                  asks_q, waits_q, learns_q, is_good_q;
   logic                  takes, is_first, is_analyzed, is_short, is_bad_source, is_reserved, is_good, is_too_long;
   logic                  needs_find, fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
   beat_t                 beat;
-  logic [$clog2(FifoBeats+2)-1:0] unused_level;
+  logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
+  logic [LevelWidth-1:0] level;
   destination_t          destination_d, destination;
 
   // --- MAC_ANA ---
   assign is_first      = index_q == '0;
-  assign is_analyzed   = index_q == IndexWidth'(1) || (is_first && s_beat_i.last);
+  assign refuses       = is_first && !has_room_q;
+  assign skips         = skips_q || refuses;
+  assign is_analyzed   = !skips && (index_q == IndexWidth'(1) || (is_first && s_beat_i.last));
   assign is_short      = is_first || (s_beat_i.last && s_beat_i.extra < 3'd5);  // than 14 bytes
   assign from          = {from_high_q, number_of_4(s_beat_i.data[31:0])};
   assign is_bad_source = from[40] || from == '0;
   assign is_reserved   = to_q[47:4] == 44'h0180c200000;  // for the bridge itself (IEEE 802.1D, table 7-10)
   assign needs_find    = !is_short && !is_bad_source && !to_q[40];
   assign is_good       = is_analyzed ? !is_short && !is_bad_source : is_good_q;
-  assign is_too_long   = index_q == IndexWidth'(FrameBeatsMax - 1) && !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
+  assign is_too_long   = !skips && index_q == IndexWidth'(FrameBeatsMax - 1) &&
+                         !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
   assign takes         = s_valid_i && s_ready_o;
-  assign s_ready_o     = skips_q || (fifo_ready && !(is_first && asks_q) &&
-                                     !(is_analyzed && (waits_q || !destination_ready)));
+  assign s_ready_o     = skips || (fifo_ready && !(is_first && asks_q) &&
+                                   !(is_analyzed && (waits_q || !destination_ready)));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -79,14 +88,14 @@ module port_analyzer
       learns_q <= 1'b0;
     end else begin
       if (takes) begin
-        skips_q <= !s_beat_i.last && (skips_q || is_too_long);
-        index_q <= s_beat_i.last ? '0 : index_q + IndexWidth'(!skips_q);
+        skips_q <= !s_beat_i.last && (skips || is_too_long);
+        index_q <= s_beat_i.last ? '0 : index_q + IndexWidth'(index_q != IndexWidth'(FrameBeatsMax));
       end
       asks_q  <= (takes && is_analyzed && needs_find) || (asks_q && !find_ready_i);
       waits_q <= (takes && is_analyzed && needs_find) || (waits_q && !found_valid_i);
       // Who could not be learned before the next frame is learned by one of those.
       if (takes && s_beat_i.last) begin
-        learns_q <= is_good && !s_beat_i.error && !skips_q && !is_too_long;
+        learns_q <= is_good && !s_beat_i.error && !skips && !is_too_long;
       end else if (learn_ready_i || (takes && is_analyzed)) begin
         learns_q <= 1'b0;
       end
@@ -94,7 +103,7 @@ module port_analyzer
   end
 
   always_ff @(posedge clk_i) begin
-    if (takes && is_first) begin
+    if (takes && is_first && !refuses) begin
       to_q        <= {number_of_4(s_beat_i.data[31:0]), number_of_2(s_beat_i.data[47:32])};
       from_high_q <= number_of_2(s_beat_i.data[63:48]);
     end
@@ -132,13 +141,13 @@ module port_analyzer
   ) u_fifo (
     .clk_i,
     .rst_ni,
-    .s_valid_i(takes && !skips_q),
+    .s_valid_i(takes && !skips),
     .s_ready_o(fifo_ready),
     .s_data_i (beat),
     .m_valid_o(fifo_valid),
     .m_ready_i(m_ready_i && destination_valid),
     .m_data_o (m_beat_o),
-    .level_o  (unused_level)
+    .level_o  (level)
   );
 
   stream_queue #(
@@ -159,13 +168,30 @@ module port_analyzer
   assign m_is_known_o = destination.is_known;
   assign m_ports_o    = destination.ports;
 
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      has_room_q   <= 1'b1;
+      is_filling_q <= 1'b0;
+      is_empty_q   <= 1'b1;
+    end else begin
+      has_room_q   <= level < LevelWidth'(FifoBeats - FrameBeatsMax);  // a cycle old when it is used
+      is_filling_q <= level > LevelWidth'(FifoBeats / 4);
+      is_empty_q   <= level < LevelWidth'(FifoBeats / 16);
+    end
+  end
+
+  assign is_filling_o = is_filling_q;
+  assign is_empty_o   = is_empty_q;
+  assign is_crowded_o = !has_room_q;
+
   // --- Counting ---
   always_comb begin
     arrival_o            = '0;
     arrival_o.ended      = takes && s_beat_i.last;
     arrival_o.bytes      = {index_q, s_beat_i.extra} + 11'd1;
     arrival_o.damaged    = arrival_o.ended && s_beat_i.error;
-    arrival_o.oversize   = takes && !skips_q && is_too_long;
+    arrival_o.oversize   = takes && is_too_long;
+    arrival_o.no_room    = takes && refuses;
     arrival_o.runt       = takes && is_analyzed && is_short;
     arrival_o.bad_source = takes && is_analyzed && !is_short && is_bad_source;
     arrival_o.filtered   = takes && is_analyzed && is_good && is_reserved;

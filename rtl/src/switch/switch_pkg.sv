@@ -127,6 +127,7 @@ package switch_pkg;
     logic has_tag;
     logic is_runt;        // shorter than its tags: it ends here
     logic is_overtagged;  // more than two tags: it ends here
+    logic gives_way;      // it may not wait any longer: it ends here
   } fate_t;
 
   // What a Frame Analyzer did, for the counters.
@@ -136,7 +137,7 @@ package switch_pkg;
     logic filtered;    // its destination is at its own port
     logic runt;
     logic overtagged;
-    logic no_room;     // for a frame that might be folded
+    logic gave_way;    // a frame that waited for a judgement, to others behind it
   } parsed_t;
 
   // What left at a port, for the counters.
@@ -153,7 +154,8 @@ package switch_pkg;
     logic        ended;
     logic [10:0] bytes;       // of the frame that ended
     logic        damaged;     // the MAC, or too long
-    logic        runt;        // the others end here: shorter than its Ethernet header
+    logic        no_room;     // this one and the others end here
+    logic        runt;        // shorter than its Ethernet header
     logic        bad_source;  // from a group address, or from none
     logic        oversize;
     logic        filtered;    // for the bridge itself

@@ -54,8 +54,8 @@ def header_of(rng: Any, magic: bool = True) -> bytes:
     return struct.pack("!QII", rng.getrandbits(64), 5, rng.getrandbits(32)) + header
 
 
-def draw(rng: Any) -> Given:
-    """A random frame of a random kind."""
+def draw(rng: Any, ends: bool = True) -> Given:
+    """A random frame of a random kind; if it may, one that ends here."""
     kind = rng.choice(["other", "ack", "only", "first", "first", "foreign", "later", "later", "stranger", "short"])
     psn, size = rng.getrandbits(24), 4 * rng.randrange(1, 40)
     tags = rng.choice([0, 0, 0, 1, 1, 2])
@@ -80,7 +80,7 @@ def draw(rng: Any) -> Given:
         frame = OURS.frame(later, psn, body)[: rng.randrange(14, 60)]
     given = Given(tagged(frame, tags), 0, rng.random() < 0.7, is_candidate, error=rng.random() < 0.05)
     given.ports = 1 << rng.randrange(PORTS) if given.is_known else (1 << PORTS) - 1
-    if rng.random() < 0.05:
+    if ends and rng.random() < 0.05:
         given.ports, given.is_known, given.is_candidate = 0, False, False
     given.is_malformed = given.error
     if is_candidate and rng.random() < 0.3:
@@ -208,7 +208,7 @@ async def feed(dut: Any, rng: Any, idle: float, frames: list[Given]) -> None:
 async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
     """Random frames of all kinds."""
     rng = chance()
-    await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, connections_i=BOUND)
+    await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=0, connections_i=BOUND)
     frames = [draw(rng) for _ in range(150)]
     handler = Handler(dut, rng, delay)
     sent: deque[tuple[bytes, int, bool]] = deque()
@@ -251,6 +251,32 @@ async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
         of_those = {frame for frame, _, _ in wanted}
         assert [one for one in sent if one[0] in of_those] == wanted
     assert len(sent) == sum(bool(given.ports & others) for given in straight + forwarded)
+
+
+@cocotb.test()
+async def gives_way(dut: Any) -> None:
+    """A handler that does not answer: where nothing may wait, frames that it has not judged are dropped and counted, as
+    are packets that may belong to a Write First among them; all others come through. The one asked about stays."""
+    rng = chance()
+    await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=1, connections_i=BOUND)
+    frames = [dataclasses.replace(draw(rng, ends=False), ports=2, is_known=True) for _ in range(60)]
+    went = dropped = 0
+
+    async def watch() -> None:
+        nonlocal went, dropped
+        while True:
+            await RisingEdge(dut.clk_i)
+            went += bool(dut.m_valid_o.value and dut.m_first_o.value and number(dut.m_ports_o))
+            dropped += number(dut.parsed_o) & 1
+
+    cocotb.start_soon(watch())
+    await feed(dut, rng, 0.0, frames)
+    for _ in range(300):
+        await RisingEdge(dut.clk_i)
+    strangers = sum(b"\x89\x15" in given.frame[12:18] and not given.is_candidate for given in frames)
+    candidates = sum(given.is_candidate for given in frames)
+    assert went + dropped + 1 == len(frames) and dut.info_valid_o.value
+    assert candidates - 1 <= dropped < candidates + strangers
 
 
 def test_frame_analyzer() -> None:

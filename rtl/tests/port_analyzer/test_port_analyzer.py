@@ -26,7 +26,7 @@ def draw(rng: Any) -> tuple[bytes, bool]:
     return (to + source + b"\x08\0" + rng.randbytes(size))[:size], rng.random() < 0.1
 
 
-COUNTED = ("filtered", "oversize", "bad_source", "runt", "damaged")  # arrival_t, from the lowest bit
+COUNTED = ("filtered", "oversize", "bad_source", "runt", "no_room", "damaged")  # arrival_t, from the lowest bit
 
 
 class Neighbours:
@@ -88,9 +88,11 @@ class Neighbours:
                 frame = b""
 
 
-async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]]) -> None:
-    """All frames, some of them directly behind each other."""
+async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]]) -> list[bool]:
+    """All frames, some of them directly behind each other; which of them were refused."""
+    refused = []
     for frame, is_damaged in given:
+        begins = True
         for data, keep, last, error in beats_of(frame, is_damaged):
             while rng.random() < idle:
                 await RisingEdge(dut.clk_i)
@@ -100,8 +102,12 @@ async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]])
             while not dut.s_ready_o.value:
                 await RisingEdge(dut.clk_i)
             dut.s_valid_i.value = 0
+            if begins:
+                refused.append(bool(number(dut.arrival_o) >> COUNTED.index("no_room") & 1))
+            begins = False
         for _ in range(rng.choice([0, 0, 30])):
             await RisingEdge(dut.clk_i)
+    return refused
 
 
 def expect(frame: bytes, is_damaged: bool, table: dict[bytes, int]) -> tuple[tuple[bytes, int, int, bool], list[bool]]:
@@ -113,7 +119,7 @@ def expect(frame: bytes, is_damaged: bool, table: dict[bytes, int]) -> tuple[tup
     ends, is_group = is_runt or is_bad or is_reserved, to[0] & 1 == 1
     known = 0 if ends or is_group else table[to]
     ports = NOWHERE if ends else known or EVERYWHERE
-    events = [is_reserved, is_long, is_bad, is_runt, is_damaged]
+    events = [is_reserved, is_long, is_bad, is_runt, False, is_damaged]
     return (frame[: FRAME_MAX + 1], ports, int(known > 0), is_damaged or is_long), events
 
 
@@ -124,19 +130,22 @@ async def analyzes(dut: Any, idle: float, stall: float) -> None:
     rng = chance()
     await start(dut, s_valid_i=0, find_ready_i=0, found_valid_i=0, learn_ready_i=0, m_ready_i=0)
     neighbours = Neighbours(dut, rng, stall)
-    given = [draw(rng) for _ in range(80)]
-    await feed(dut, rng, idle, given)
-    for _ in range(3000):
+    given = [draw(rng) for _ in range(120)]
+    refused = await feed(dut, rng, idle, given)
+    for _ in range(6000):
         await RisingEdge(dut.clk_i)
-        if len(neighbours.taken) == len(given):
+        if len(neighbours.taken) == len(given) - sum(refused):
             break
-    expected = [expect(frame, is_damaged, neighbours.table) for frame, is_damaged in given]
+    assert bool(sum(refused)) == (stall > idle) or idle == stall > 0
+    expected = [expect(*one, neighbours.table) for one, is_out in zip(given, refused, strict=True) if not is_out]
     wanted = [what for what, _ in expected]
     assert neighbours.taken == wanted
     assert neighbours.asked == [frame[:6] for frame, ports, _, _ in wanted if ports and not frame[0] & 1]
     totals = [sum(events[i] for _, events in expected) for i in range(len(COUNTED))]
+    totals[COUNTED.index("no_room")] = sum(refused)
+    totals[-1] += sum(is_damaged for (_, is_damaged), is_out in zip(given, refused, strict=True) if is_out)
     assert list(neighbours.counted.values()) == totals
-    good = [what for what, (_, _, is_bad, is_runt, _) in expected if not (is_bad or is_runt)]
+    good = [what for what, (_, _, is_bad, is_runt, _, _) in expected if not (is_bad or is_runt)]
     heard = [frame[6:12] for frame, _, _, is_broken in good if not is_broken]
     rest = iter(heard)  # some lessons are left out where a frame follows too soon, none is invented
     assert all(any(one == other for other in rest) for one in neighbours.learned)
@@ -144,5 +153,5 @@ async def analyzes(dut: Any, idle: float, stall: float) -> None:
 
 
 def test_port_analyzer() -> None:
-    """Four ports; the queue holds little, so that all waits are seen."""
-    simulate("port_analyzer", __file__, Ports=PORTS, FifoBeats=16)
+    """Four ports; the Port FIFO holds little more than a frame."""
+    simulate("port_analyzer", __file__, Ports=PORTS, FifoBeats=256)
