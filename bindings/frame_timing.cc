@@ -1,6 +1,6 @@
 // `netfold bench dialects` measures what the switch of frames costs a core: a generator fills the ports' queues in
-// memory, then the pipeline works them off, and only that is timed. Forwarding alone and folding take turns, so that
-// drift between them cancels. Every 16th round is checked instead of timed: every sum, bit by bit.
+// memory, then the pipeline works them off, and only that is timed. Forwarding alone (no port folds) and folding take
+// turns, so that drift between them cancels. Every 16th round is checked instead of timed: every sum, bit by bit.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -116,7 +116,7 @@ class Workload {
   // How many right sums the frame is, sent in this round: 0 or 1. Throws if it is a wrong one.
   virtual int check(std::span<const std::byte> frame) const = 0;
   virtual std::uint32_t sums_a_round() const = 0;
-  virtual std::unique_ptr<frames::Dialect> dialect() const = 0;
+  virtual std::unique_ptr<frames::Dialect> dialect(const frames::AggregationSettings& settings) const = 0;
 
  protected:
   static void fill(std::vector<std::vector<float>>& elements, Prng& prng) {
@@ -145,7 +145,9 @@ class PcieWorkload final : public Workload {
   std::uint32_t frames_a_worker() const override { return kChunks; }
   std::uint32_t sums_a_round() const override { return kChunks; }
   void next_round() override { first_ += kChunks; }
-  std::unique_ptr<frames::Dialect> dialect() const override { return std::make_unique<frames::PcieDialect>(); }
+  std::unique_ptr<frames::Dialect> dialect(const frames::AggregationSettings&) const override {
+    return std::make_unique<frames::PcieDialect>();
+  }
 
   std::size_t write(std::uint16_t worker, std::uint32_t frame, std::byte* at) override {
     frames::MacAddress{kHost}.write(at);
@@ -186,7 +188,6 @@ class PcieWorkload final : public Workload {
 class RoceWorkload final : public Workload {
  public:
   explicit RoceWorkload(std::uint16_t workers) : workers_(workers), elements_(workers, std::vector<float>(kElements)) {
-    settings_.folding_ports = (1u << workers) - 1;  // not the host's
     Prng prng(1024);
     fill(elements_, prng);
     sums_ = sum(elements_);
@@ -197,7 +198,9 @@ class RoceWorkload final : public Workload {
     ++message_;
     psn_ = (psn_ + kPackets) & roce::kPsnMask;
   }
-  std::unique_ptr<frames::Dialect> dialect() const override { return std::make_unique<frames::RoceDialect>(by_job_); }
+  std::unique_ptr<frames::Dialect> dialect(const frames::AggregationSettings& settings) const override {
+    return std::make_unique<frames::RoceDialect>(settings);
+  }
 
   std::size_t write(std::uint16_t worker, std::uint32_t index, std::byte* at) override {
     roce::Header header;
@@ -252,8 +255,6 @@ class RoceWorkload final : public Workload {
   std::uint32_t message_ = 0, psn_ = 0;
   std::vector<std::vector<float>> elements_;
   std::vector<float> sums_;
-  frames::Settings settings_;
-  frames::AggregationSettings by_job_{settings_};
 };
 
 // One pipeline and the queues around it. Port 0 is the host's, where there is one.
@@ -271,8 +272,10 @@ class Bench {
     all.all.push_back(ports_.back().get());
     addresses_.learn({kHost}, workers, now());
     std::vector<std::unique_ptr<frames::Dialect>> dialects;
-    if (folds) dialects.push_back(workload.dialect());
+    dialects.push_back(workload.dialect(by_job_));
+    settings_.folding_ports = folds ? (std::uint64_t{1} << workers) - 1 : 0;  // not the host's
     pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+    pipeline_->outbox().set_settings(settings_);
   }
 
   // One round of the workload; seconds that the pipeline took.
@@ -307,6 +310,8 @@ class Bench {
 
   Workload& workload_;
   FixedPool pool_;
+  frames::Settings settings_;
+  frames::AggregationSettings by_job_{settings_};
   frames::MacTable addresses_;
   std::vector<std::unique_ptr<QueuePort>> ports_;
   std::unique_ptr<frames::Pipeline> pipeline_;

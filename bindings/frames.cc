@@ -61,6 +61,7 @@ class FramePipeline {
         std::make_unique<frames::RoceDialect>(by_job_, frames::RoceOptions{.age_max = from_seconds(age_s)}));
     dialects.push_back(std::make_unique<frames::PcieDialect>());
     pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+    pipeline_->outbox().set_settings(settings_);
   }
 
   std::vector<std::tuple<int, nb::bytes>> offer(int port, const nb::bytes& frame, double time_s) {

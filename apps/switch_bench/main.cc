@@ -12,7 +12,9 @@
 
 #include "engine/thread_setup.h"
 #include "link/dpdk/dpdk.h"
+#include "switch_bench/case2_bench.h"
 #include "switch_bench/core_bench.h"
+#include "wire/pcie.h"
 
 namespace {
 
@@ -25,6 +27,7 @@ struct Options {
   std::vector<int> cores;
   std::string format = "fp32", faults, device = "ring";
   std::size_t buffers = 16384, queue_frames = 512;
+  std::string dialect = "netfold", layout = "run-to-completion";
   bool search = false;
   double search_to_gbit_s = 1000;
 };
@@ -33,6 +36,8 @@ bool parse(int argc, char** argv, Options& options, int& status) {
   CLI::App app("Measures the folding of one core, memory to memory; prints JSON.", "netfold-switch-bench");
   auto& bench = options.bench;
   app.add_option("--device", options.device);
+  app.add_option("--dialect", options.dialect)->check(CLI::IsMember({"netfold", "pcie"}));
+  app.add_option("--layout", options.layout)->check(CLI::IsMember({"run-to-completion", "per-port"}));
   app.add_option("--workers", bench.workers)->check(CLI::Range(1, 64));
   app.add_option("--gradients", bench.gradients)->check(CLI::Range(1, 7000));
   app.add_option("--format", options.format)->check(CLI::IsMember({"fp32", "fp16", "bf16", "int32", "bfp"}));
@@ -58,6 +63,21 @@ bool parse(int argc, char** argv, Options& options, int& status) {
   }
   bench.format = *numbers::format_named(options.format);
   return true;
+}
+
+link::DpdkOptions devices_for(const Options& options, std::size_t ports, std::uint16_t threads) {
+  link::DpdkOptions dpdk;
+  dpdk.devices.ports.assign(ports, options.device);
+  dpdk.devices.threads = dpdk.devices.receivers = threads;
+  dpdk.devices.buffers = options.buffers;
+  dpdk.devices.queue_frames = options.queue_frames;
+  dpdk.on_notice = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  return dpdk;
+}
+
+int complain(const Error& error) {
+  fmt::print(stderr, "netfold bench switch: {}\n", error.message);
+  return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
 }
 
 Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::size_t frame_bytes) {
@@ -100,6 +120,37 @@ Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::siz
     json["plain_frames_lost"] = core.plain_frames_lost;
   }
   return json;
+}
+
+// Writes of case 2 on one core, or by a core that receives and one that folds.
+int run_case2(const Options& options) {
+  const apps::Case2Options wanted{options.bench.workers, options.layout == "per-port", options.bench.frames,
+                                  options.bench.seed, options.cores};
+  auto devices = link::open_dpdk(devices_for(options, wanted.workers + 1u, apps::threads_of(wanted)));
+  if (!devices) return complain(devices.error());
+  const apps::Case2Result result = apps::run_case2(**devices, wanted);
+  const auto told = [](const apps::PipelineTime& time) {
+    return Json{{"frames_s", time.frames_s()},
+                {"ns_per_frame", time.frames > 0 ? 1e9 / time.frames_s() : 0},
+                {"frames", time.frames},
+                {"rounds", time.rounds},
+                {"disturbed_rounds", time.disturbed_rounds}};
+  };
+  Json json;
+  json["frame_bytes"] = wire::pcie::kFrameBytes;
+  json["forwarding"] = told(result.forwarding);
+  json["forwarding_and_folding"] = told(result.forwarding_and_folding);
+  json["folding"] = wanted.two_cores ? told(result.folding) : Json(nullptr);
+  json["writes_checked"] = result.writes_checked;
+  json["wrong_writes"] = result.wrong_writes;
+  json["sums_checked"] = result.sums_checked;
+  json["wrong_sums"] = result.wrong_sums + result.missing_sums;
+  json["buffers_leaked"] = (*devices)->pool().in_use();
+  const bool is_right = result.wrong_writes == 0 && result.wrong_sums == 0 && result.missing_sums == 0 &&
+                        (*devices)->pool().in_use() == 0;
+  json["right"] = is_right;
+  fmt::print("{}\n", json.dump());
+  return is_right ? 0 : 1;
 }
 
 // One run of all threads, each with its own queues; the results by thread.
@@ -163,17 +214,9 @@ int run(Options& options) {
         options.device);
     return 2;
   }
-  link::DpdkOptions dpdk;
-  dpdk.devices.ports.assign(options.bench.workers, options.device);
-  dpdk.devices.threads = dpdk.devices.receivers = options.threads;
-  dpdk.devices.buffers = options.buffers;
-  dpdk.devices.queue_frames = options.queue_frames;
-  dpdk.on_notice = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
-  auto devices = link::open_dpdk(dpdk);
-  if (!devices) {
-    fmt::print(stderr, "netfold bench switch: {}\n", devices.error().message);
-    return devices.error().code == ErrorCode::kInvalidArgument ? 2 : 1;
-  }
+  if (options.dialect == "pcie") return run_case2(options);
+  auto devices = link::open_dpdk(devices_for(options, options.bench.workers, options.threads));
+  if (!devices) return complain(devices.error());
   Json json;
   apps::BenchOptions bench = options.bench;
   if (options.search) {

@@ -37,6 +37,7 @@ class KernelSwitch::Thread {
     dialects.push_back(std::make_unique<frames::RoceDialect>(by_job));
     dialects.push_back(std::make_unique<frames::PcieDialect>());
     pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+    pipeline_->outbox().set_settings(settings);
     thread_ = std::thread([this] { run(); });
   }
   ~Thread() {

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,8 @@ class Dialect {
   // Hot calls first. `frame.frame.port` is where it came in; it is valid during the call, what must last is copied
   // (ParsedFrame is small, and its `frame` a plain handle).
   virtual Answer offer(const ParsedFrame& frame, Outbox& outbox) = 0;
+  // Before the frames of a burst are offered: the place to fetch into the cache what offer() will read.
+  virtual void on_burst(std::span<const link::Frame>) {}
   // After each burst of a port: the place to send what was gathered during it. Frames of outbox.send() leave then.
   virtual void on_burst_end(Outbox&) {}
   // The time, about once a millisecond; for what should happen when nothing comes.
@@ -53,6 +56,9 @@ class Dialect {
   // instance, cheap; asked on whatever thread received the frame, only of frames that recognises() claims.
   virtual bool recognises(const ParsedFrame& frame) const = 0;
   virtual std::uint16_t thread_of(const ParsedFrame&, std::uint16_t /*threads*/) const { return 0; }
+  // It answers nothing but kForward: frames need not wait for it. Whoever received one sends it on its way, and hands
+  // the thread that owns the state a reference to read.
+  virtual bool only_reads() const { return false; }
 
   // The port's link came up or went down; on every instance. Folds that need a port that is down cannot complete.
   virtual void on_port(link::PortNumber, bool /*is_up*/, Outbox&) {}

@@ -30,7 +30,8 @@ void Outbox::send(std::span<const link::PortNumber> ports, const link::Frame& wh
 
 Outbox::Way Outbox::forward(MacAddress to, const link::Frame& frame) {
   if (!to.is_group()) {
-    const link::PortNumber port = port_of(to);
+    if (last_found_.to != to) last_found_ = {to, port_of(to)};
+    const link::PortNumber port = last_found_.port;
     if (port == frame.port && port != link::kNoPort) {
       pool_.release({&frame.buffer, 1});
       return Way::kNowhere;

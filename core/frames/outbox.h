@@ -52,7 +52,10 @@ class Outbox {
   void set_settings(const Settings& settings) { settings_ = &settings; }
 
   Nanoseconds now() const { return now_; }  // of this burst
-  void set_now(Nanoseconds now) { now_ = now; }
+  void set_now(Nanoseconds now) {
+    now_ = now;
+    last_found_ = {};
+  }
 
   link::BufferPool& pool() { return pool_; }
   std::size_t ports() const { return ports_; }
@@ -69,6 +72,10 @@ class Outbox {
   const MacTable& addresses_;
   std::size_t queued_ = 0;
   Nanoseconds now_ = 0;
+  struct {
+    MacAddress to{~std::uint64_t{0}};  // nobody's
+    link::PortNumber port = link::kNoPort;
+  } last_found_;           // of this burst: frames come in rows to one address
   Settings own_settings_;  // where nobody gave any
   const Settings* settings_ = &own_settings_;
   std::vector<std::vector<link::OutgoingFrame>> queues_;  // by output

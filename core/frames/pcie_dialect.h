@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +31,7 @@ struct PcieOptions {
   Nanoseconds idle_max = 120 * kSecond;  // a job that sends nothing for so long is forgotten
 };
 
-// What became of a write. All but kMalformed go on to the host.
+// What became of a write. All go on to the host.
 enum class PcieVerdict : std::uint8_t {
   kKept,
   kFolded,     // the write that completed its chunk
@@ -53,11 +54,15 @@ class PcieDialect final : public Dialect {
   explicit PcieDialect(PcieOptions options = {});
 
   Answer offer(const ParsedFrame& frame, Outbox& outbox) override;
+  void on_burst(std::span<const link::Frame> frames) override;
   void on_time(Nanoseconds now, Outbox& outbox) override;
   bool recognises(const ParsedFrame& frame) const override { return frame.ether_type == wire::pcie::kEtherType; }
   // Chunks of one host are shared out; every thread has slots of its own for those that are its.
   std::uint16_t thread_of(const ParsedFrame& frame, std::uint16_t threads) const override;
-  void drain(Outbox&) override { jobs_.clear(); }
+  bool only_reads() const override { return true; }
+  void drain(Outbox&) override {
+    forget_jobs([](const Job&) { return true; });
+  }
   const char* name() const override { return "pcie"; }
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
   std::uint64_t count(PcieVerdict verdict) const { return verdicts_[static_cast<std::size_t>(verdict)].get(); }
@@ -67,6 +72,7 @@ class PcieDialect final : public Dialect {
     std::uint64_t arrived = 0;  // ranks
     std::uint32_t chunk = 0;    // that is gathered, if any rank has arrived
     std::uint32_t sum_of = 0;   // chunk
+    std::uint32_t room = 0;     // where its data is gathered, if any rank has arrived
     bool has_sum = false;
     std::uint64_t sum_address = 0;
     Nanoseconds first_at = 0;
@@ -74,23 +80,36 @@ class PcieDialect final : public Dialect {
   struct Job {
     Job(const wire::pcie::Write& first, MacAddress host, const PcieOptions& options);
 
+    wire::pcie::Pattern pattern;  // of its writes
+    MacAddress host;
     std::uint16_t number, epoch, world;
     numbers::Format format;
-    MacAddress host;
+    std::uint64_t all_ranks;
     std::uint32_t sequence = 0;  // of the sums
     Nanoseconds last_write = 0;
     std::vector<Slot> slots;
-    std::vector<std::byte> data;  // slots x world x 128 bytes
-    std::vector<std::byte> sums;  // slots x 128 bytes
+    // What is gathered now lies in few rooms, those used last, and so in the cache, however many slots there are.
+    std::vector<std::byte> data;                               // rooms, as many as slots, x world x 128 bytes
+    std::vector<std::uint32_t> free_rooms;                     // a stack
+    std::vector<std::byte> sums;                               // slots x 128 bytes
+    std::array<std::byte, wire::pcie::kFrameBytes> sum_frame;  // but what differs from sum to sum
   };
 
   PcieVerdict judge(const ParsedFrame& frame, Outbox& outbox);
-  PcieVerdict contribute(Job& job, const wire::pcie::Write& write, std::span<const std::byte> data, Outbox& outbox);
+  PcieVerdict contribute(Job& job, const wire::pcie::Pattern::Place& write, std::span<const std::byte> data,
+                         Outbox& outbox);
+  PcieVerdict fold(Job& job, std::uint32_t index, Outbox& outbox);
   bool deliver(Job& job, std::uint32_t index, Outbox& outbox);
+  template <class If>
+  void forget_jobs(If is_to_go) {
+    last_job_ = nullptr;
+    std::erase_if(jobs_, [&](const auto& job) { return is_to_go(*job); });
+  }
   Job* job_of(const wire::pcie::Write& write, MacAddress host, PcieVerdict& verdict);
 
   PcieOptions options_;
   std::vector<std::unique_ptr<Job>> jobs_;
+  Job* last_job_ = nullptr;  // of the last write: mostly the next one's too
   numbers::Folder folder_;
   std::vector<const std::byte*> fold_inputs_;
   Nanoseconds swept_ = 0;

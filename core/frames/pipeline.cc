@@ -36,6 +36,9 @@ std::size_t Pipeline::receive(link::Port& from) {
   const std::size_t count = from.receive(burst_);
   const bool is_handed_over = &from == ports_.inbox;
   for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(burst_[i].bytes);
+  if (count > 0) {
+    for (const auto& dialect : dialects_) dialect->on_burst({burst_.data(), count});
+  }
   for (std::size_t i = 0; i < count; ++i) handle(burst_[i], is_handed_over);
   if (count > 0) {
     for (const auto& dialect : dialects_) dialect->on_burst_end(outbox_);
@@ -55,7 +58,11 @@ void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
     if (ends_here(flaw)) return drop(frame);
     learn(parsed.from, frame.port);
     if (parsed.to.is_reserved()) return counters.filtered.add(1), drop(frame);
-    if (belongs_elsewhere(parsed)) return counters.handed_over.add(1);
+    switch (options_.threads == 1 && options_.thread == 0 ? Place::kHere : place_of(parsed)) {
+      case Place::kHere: break;
+      case Place::kElsewhere: return counters.handed_over.add(1);
+      case Place::kReadElsewhere: return forward(parsed);
+    }
   }
   for (const auto& dialect : dialects_) {
     switch (dialect->offer(parsed, outbox_)) {
@@ -64,9 +71,15 @@ void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
       case Answer::kDropped: return counters.dropped.add(1), drop(frame);
       case Answer::kForward: break;
     }
+    if (is_handed_over && dialect->only_reads()) return drop(frame);  // who received it has forwarded it
     break;
   }
-  switch (outbox_.forward(parsed.to, frame)) {
+  forward(parsed);
+}
+
+void Pipeline::forward(const ParsedFrame& parsed) {
+  PortCounters& counters = counters_[parsed.frame.port];
+  switch (outbox_.forward(parsed.to, parsed.frame)) {
     case Outbox::Way::kPort: return counters.forwarded.add(1);
     case Outbox::Way::kFlooded: return counters.flooded.add(1);
     case Outbox::Way::kNowhere: return counters.filtered.add(1);
@@ -80,16 +93,24 @@ void Pipeline::learn(MacAddress from, link::PortNumber port) {
   addresses_.learn(from, port, outbox_.now());
 }
 
-bool Pipeline::belongs_elsewhere(const ParsedFrame& frame) {
-  if (options_.threads == 1 && options_.thread == 0) return false;
+// Hands the frame, or a reference to it, to the thread that it is for, if that is not this one.
+Pipeline::Place Pipeline::place_of(const ParsedFrame& frame) {
   for (const auto& dialect : dialects_) {
     if (!dialect->recognises(frame)) continue;
     const std::uint16_t thread = dialect->thread_of(frame, options_.threads);
-    if (thread == options_.thread) return false;
-    outbox_.hand_over(thread, frame.frame);
-    return true;
+    if (thread == options_.thread) return Place::kHere;
+    if (!dialect->only_reads()) {
+      outbox_.hand_over(thread, frame.frame);
+      return Place::kElsewhere;
+    }
+    if (!outbox_.settings().folds(frame.frame.port)) return Place::kReadElsewhere;  // by nobody
+    outbox_.pool().retain(frame.frame.buffer, 1);
+    link::Frame reference = frame.frame;
+    reference.is_shared = true;
+    outbox_.hand_over(thread, reference);
+    return Place::kReadElsewhere;
   }
-  return false;
+  return Place::kHere;
 }
 
 void Pipeline::on_time() {

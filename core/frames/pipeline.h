@@ -65,7 +65,9 @@ class Pipeline {
  private:
   std::size_t receive(link::Port& from);
   void handle(const link::Frame& frame, bool is_handed_over);
-  bool belongs_elsewhere(const ParsedFrame& frame);
+  enum class Place : std::uint8_t { kHere, kElsewhere, kReadElsewhere };
+  Place place_of(const ParsedFrame& frame);
+  void forward(const ParsedFrame& frame);
   void learn(MacAddress from, link::PortNumber port);
   void on_time();
   void drop(const link::Frame& frame) { outbox_.pool().release({&frame.buffer, 1}); }

@@ -49,8 +49,36 @@ ParseError parse(std::span<const std::byte> bytes, Write& write, std::span<const
   write.tag = get_big<std::uint8_t>(bytes, kTagAt);
   write.address = get_big<std::uint64_t>(bytes, kAddressAt);
   if (write.address % 4 != 0) return ParseError::kTransaction;
-  data = bytes.subspan(kCoverBytes + kHeaderBytes, kDataBytes);
+  data = data_of(bytes);
   return ParseError::kNone;
+}
+
+Pattern::Pattern(const Write& like) : world_(like.world) {
+  identity_ = std::uint64_t{kVersion << 4 | static_cast<unsigned>(Kind::kWrite)} << 40 |
+              std::uint64_t{static_cast<unsigned>(like.format)} << 32 | std::uint64_t{like.job} << 16 | like.epoch;
+}
+
+bool Pattern::fits(std::span<const std::byte> bytes, Place& place) const {
+  // Type, length, byte enables; what lies between them may be anything.
+  constexpr std::uint64_t kTransactionMask = 0xff00'03ff'0000'00ff;
+  constexpr std::uint64_t kTransaction = 0x6000'0000'0000'00ff | std::uint64_t{kWords} << 32;
+  static_assert(kEnablesAt == kTypeAt + 7 && kLengthAt == kTypeAt + 2);
+  if (bytes.size() < kPacketBytes) return false;
+  const auto identity_and_rank = get_big<std::uint64_t>(bytes, kVersionKindAt);
+  place.rank = static_cast<std::uint16_t>(identity_and_rank);
+  place.chunk = get_big<std::uint32_t>(bytes, kChunkAt);
+  place.sum_address = get_big<std::uint64_t>(bytes, kSumAddressAt);
+  const auto low_bits = static_cast<std::uint8_t>(place.sum_address | get_big<std::uint8_t>(bytes, kAddressAt + 7));
+  return identity_and_rank >> 16 == identity_ && get_big<std::uint16_t>(bytes, kWorldAt) == world_ &&
+         place.rank < world_ && low_bits % 4 == 0 &&
+         (get_big<std::uint64_t>(bytes, kTypeAt) & kTransactionMask) == kTransaction;
+}
+
+void readdress(std::span<std::byte> packet, std::uint32_t sequence, std::uint32_t chunk, std::uint64_t address) {
+  put_big(packet, kSequenceAt, sequence);
+  put_big(packet, kChunkAt, chunk);
+  put_big(packet, kSumAddressAt, address);
+  put_big(packet, kAddressAt, address);
 }
 
 std::span<std::byte> emit(const Write& write, std::span<std::byte> packet) {

@@ -50,8 +50,31 @@ enum class ParseError : std::uint8_t { kNone, kShort, kVersion, kFormat, kFields
 
 // Of a packet behind its Ethernet header; `data` is then the 128 bytes of elements.
 ParseError parse(std::span<const std::byte> bytes, Write& write, std::span<const std::byte>& data);
+// What all writes of one job have in common, to know at a glance that a packet is one more of them. fits() is true of a
+// packet exactly if parse() takes it, as a write of the same job, epoch, format and world.
+class Pattern {
+ public:
+  explicit Pattern(const Write& like);
+
+  struct Place {
+    std::uint16_t rank;
+    std::uint32_t chunk;
+    std::uint64_t sum_address;
+  };
+  bool fits(std::span<const std::byte> bytes, Place& place) const;
+
+ private:
+  std::uint64_t identity_;  // version, kind, format, job, epoch
+  std::uint16_t world_;
+};
+inline std::span<const std::byte> data_of(std::span<const std::byte> bytes) {
+  return bytes.subspan(kCoverBytes + kHeaderBytes, kDataBytes);
+}
+
 // Writes all of a packet but its data; returns where that goes.
 std::span<std::byte> emit(const Write& write, std::span<std::byte> packet);
+// Of a sum that was emitted: makes it another one of its job.
+void readdress(std::span<std::byte> packet, std::uint32_t sequence, std::uint32_t chunk, std::uint64_t address);
 
 const char* name_of(ParseError error);
 

@@ -226,6 +226,17 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
         assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0
 
 
+@pytest.mark.parametrize("layout", ["run-to-completion", "per-port"])
+def test_writes_pass_while_they_are_folded(layout: str) -> None:
+    arguments = ("--dialect", "pcie", "--layout", layout, "--workers", "3", "--frames", "20000", "--json")
+    one = json.loads(bench(*arguments).stdout)["results"][0]
+    assert one["right"] and one["wrong_writes"] == one["wrong_sums"] == one["buffers_leaked"] == 0
+    turns = one["turns"]
+    assert turns["forwarding"]["frames"] > 0 < turns["forwarding_and_folding"]["frames"]
+    assert one["sums_checked"] * 3 >= turns["forwarding_and_folding"]["frames"]
+    assert (turns["folding"] is None) == (layout == "run-to-completion")
+
+
 # A week in an hour, in its short form: faults, jobs of all sizes that come and go, plain frames beside them.
 def test_faults_and_changing_jobs_leave_nothing_wrong_and_nothing_behind() -> None:
     arguments = ("--frames", "300000", "--chunks-a-job", "500", "--plain", "0.2", "--json")
@@ -250,6 +261,10 @@ def test_wrong_usage_is_explained() -> None:
         (("--window", "3"), "--window 3: it must be a power of two"),
         (("--workers", "0"), "--workers is from 1 to 64"),
         (("--device", "net_null0"), "which only `ring` has"),
+        (("--dialect", "roce"), "--dialect is netfold or pcie"),
+        (("--layout", "per-port"), "is for --dialect pcie"),
+        (("--dialect", "pcie", "--search"), "--search is for --dialect netfold"),
+        (("--dialect", "pcie", "--workers", "65"), "--workers is from 1 to 64"),
     ):
         done = bench(*words, check=False)
         assert done.returncode == 2, done.stderr

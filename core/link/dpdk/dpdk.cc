@@ -49,8 +49,8 @@ class Dpdk final : public FrameDevices {
       if (auto opened = open_device(device); !opened) return opened;
     }
     for (std::uint16_t thread = 0; thread < options_.threads; ++thread) {
-      rte_ring* const ring =
-          rte_ring_create(fmt::format("nf-inbox-{}", thread).c_str(), kInboxFrames, SOCKET_ID_ANY, RING_F_SC_DEQ);
+      rte_ring* const ring = rte_ring_create_elem(fmt::format("nf-inbox-{}", thread).c_str(), sizeof(Frame),
+                                                  kInboxFrames, SOCKET_ID_ANY, RING_F_SC_DEQ);
       if (ring == nullptr) return tl::unexpected(about("(all)", "no memory for the rings between threads", 0));
       inboxes_.push_back(std::make_unique<DpdkInbox>(ring));
     }

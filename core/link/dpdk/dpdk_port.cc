@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 namespace netfold::link {
 namespace {
@@ -95,32 +96,30 @@ PortStats DpdkPort::stats() const {
       raw.ipackets, raw.ibytes, raw.opackets, raw.obytes, raw.imissed + raw.rx_nombuf, raw.ierrors + unreadable_.get()};
 }
 
+static_assert(std::is_trivially_copyable_v<Frame> && sizeof(Frame) % 4 == 0, "as rte_ring_elem wants it");
+
 DpdkInbox::~DpdkInbox() {
-  void* mbuf = nullptr;
-  while (rte_ring_dequeue(ring_, &mbuf) == 0) rte_pktmbuf_free(static_cast<rte_mbuf*>(mbuf));
+  Frame frame;
+  while (rte_ring_dequeue_elem(ring_, &frame, sizeof frame) == 0) rte_pktmbuf_free(mbuf_of(frame.buffer));
   rte_ring_free(ring_);
 }
 
 std::size_t DpdkInbox::receive(std::span<Frame> into) {
-  std::array<rte_mbuf*, 64> mbufs;
-  const auto most = static_cast<unsigned>(std::min(into.size(), mbufs.size()));
-  const unsigned count = rte_ring_sc_dequeue_burst(ring_, reinterpret_cast<void**>(mbufs.data()), most, nullptr);
-  for (unsigned i = 0; i < count; ++i) into[i] = frame_of(mbufs[i], mbufs[i]->port);
+  const unsigned count =
+      rte_ring_sc_dequeue_burst_elem(ring_, into.data(), sizeof(Frame), static_cast<unsigned>(into.size()), nullptr);
+  // Its count of references, where it will be released.
+  for (unsigned i = 0; i < count; ++i) rte_prefetch0_write(mbuf_of(into[i].buffer));
   return count;
 }
 
 std::size_t DpdkInbox::send(std::span<const OutgoingFrame> batch) {
-  std::array<void*, kSendAtOnce> mbufs;
+  std::array<Frame, kSendAtOnce> frames;
   std::size_t taken = 0;
   while (taken < batch.size()) {
     const std::size_t some = std::min(kSendAtOnce, batch.size() - taken);
-    for (std::size_t i = 0; i < some; ++i) {
-      const Frame& frame = batch[taken + i].head;
-      rte_mbuf* const mbuf = mbuf_of(frame.buffer);
-      mbuf->port = frame.port;  // the switch's number, which the receiver of the frame knew
-      mbufs[i] = mbuf;
-    }
-    const unsigned sent = rte_ring_mp_enqueue_burst(ring_, mbufs.data(), static_cast<unsigned>(some), nullptr);
+    for (std::size_t i = 0; i < some; ++i) frames[i] = batch[taken + i].head;
+    const unsigned sent =
+        rte_ring_mp_enqueue_burst_elem(ring_, frames.data(), sizeof(Frame), static_cast<unsigned>(some), nullptr);
     taken += sent;
     if (sent < some) break;
   }

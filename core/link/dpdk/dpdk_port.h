@@ -3,6 +3,7 @@
 
 #include <rte_ethdev.h>
 #include <rte_ring.h>
+#include <rte_ring_elem.h>
 #include <rte_spinlock.h>
 
 #include <atomic>
@@ -46,7 +47,8 @@ class DpdkPort final : public Port {
   Counter unreadable_;  // frames of several buffers that fit no single one
 };
 
-// Many send, one receives.
+// Many send, one receives. What is known of a frame goes along, so that the receiver need not look for it in the
+// buffer's header, which another core has just written.
 class DpdkInbox final : public Port {
  public:
   explicit DpdkInbox(rte_ring* ring) : ring_(ring) {}

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netfold import native
+from netfold.bench import case2
 from netfold.bench.report import envelope, print_json
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
@@ -128,6 +129,21 @@ def numbers_in(text: str, option: str, most: int) -> list[int]:
     return values
 
 
+def check_dialect(dialect: str, layout: str, wires: list[str], options: dict[str, Any]) -> bool:
+    """Whether it is pcie. Raises UsageError."""
+    if dialect not in ("netfold", "pcie"):
+        raise UsageError(f"--dialect is netfold or pcie, not {dialect}")
+    if layout not in case2.LAYOUTS:
+        raise UsageError(f"--layout is {' or '.join(case2.LAYOUTS)}, not {layout}")
+    if dialect == "pcie":
+        if wires != ["fp32"]:
+            raise UsageError("--format is for --dialect netfold: a write of 192 bytes carries 32 floats")
+        case2.check(options)
+    elif layout != case2.RUN_TO_COMPLETION:
+        raise UsageError("--layout per-port is for --dialect pcie")
+    return dialect == "pcie"
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `netfold bench`."""
 
@@ -135,6 +151,10 @@ def register(app: typer.Typer) -> None:
     def switch(
         workers: Annotated[str, typer.Option(help="Workers, each at a port; several runs, with commas.")] = "8",
         device: Annotated[str, typer.Option(help="ring: ports in memory.")] = "ring",
+        dialect: Annotated[str, typer.Option(help="netfold, or pcie: writes of 192 bytes to a host.")] = "netfold",
+        layout: Annotated[
+            str, typer.Option(help="pcie: run-to-completion, or per-port: one core receives, one folds.")
+        ] = case2.RUN_TO_COMPLETION,
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, ...; several, with commas.")] = "fp32",
         gradients: Annotated[int, typer.Option(min=0, help="A frame; 0: those that fill 1464 bytes.")] = 0,
         window: Annotated[int, typer.Option(help="Chunks in flight, a power of two.")] = 16,
@@ -165,8 +185,9 @@ def register(app: typer.Typer) -> None:
                 "device": device, "window": window, "threads": threads, "cores": cores or None, "plain": plain,
                 "rate_gbit_s": rate_gbit_s, "search": search, "plain_bytes": plain_bytes, "frames": int(frames),
                 "chunks_a_job": chunks_a_job, "faults": faults or None, "queue_frames": queue_frames,
-                "buffers": buffers, "seed": seed,
+                "buffers": buffers, "seed": seed, "dialect": dialect, "layout": layout,
             }  # fmt: skip
+            is_pcie = check_dialect(dialect, layout, wires, options)
             results, notices = [], {}
             screen = Console(stderr=True)
             for world in worlds:
@@ -174,12 +195,15 @@ def register(app: typer.Typer) -> None:
                     with screen.status(f"{world} workers, {name}"):
                         measured = measure(world, name, gradients or GRADIENTS[name], options)
                     notices.update(dict.fromkeys(measured["notices"]))
-                    results.append(result_of(measured, world, name, gradients or GRADIENTS[name]))
+                    if is_pcie:
+                        results.append(case2.result_of(measured, world, layout))
+                    else:
+                        results.append(result_of(measured, world, name, gradients or GRADIENTS[name]))
             for notice in notices:
                 screen.print(notice, style="dim", highlight=False)
             if as_json:
                 print_json(envelope("bench switch", {"workers": worlds, "format": wires, **options}, results))
             else:
-                Console().print(table_of(results))
+                Console().print(case2.table_of(results) if is_pcie else table_of(results))
             if not all(one["right"] for one in results):
                 raise LabError("something was wrong: a sum, a counter that does not add up, or a buffer not given back")
