@@ -35,7 +35,7 @@ async def introduce(bench: Bench) -> None:
         bench.give(port, bytes(Ether(src=address, dst="ff:ff:ff:ff:ff:ff") / ARP()))
     await bench.idle()
     for port in bench.ports:
-        assert len(port.sent) == PORTS - 1
+        assert len(port.sent) == PORTS - 1 and port.underruns == 0
         port.sent.clear()
         port.began_ns.clear()
 
@@ -79,6 +79,10 @@ async def learns_and_floods(dut: Any) -> None:
         (14, False), (15, False), (16, False), (60, False), (1526, False), (1527, True), (100, True),
     ]  # fmt: skip
     assert len(bench.ports[2].sent) == 0
+    for size in range(60, 1500, 50):  # cut through as early as can be: no destination has to be found
+        bench.give(3, bytes(Ether(src=ADDRESSES[3], dst="ff:ff:ff:ff:ff:ff") / Raw(bytes(size))))
+    await bench.idle()
+    assert all(port.underruns == 0 for port in bench.ports)
 
 
 def draw(rng: Any, source: int, to: int) -> bytes:
