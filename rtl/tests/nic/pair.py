@@ -21,7 +21,8 @@ OFFSETS = {register.name: register.offset for register in registers.read(registe
 DONE, TIMEOUT, MISMATCH, RESET, REFUSED = range(5)
 ENABLE, BFP, SOFT_RESET = 1, 2, 4
 READY, FAILED, BUSY, RESETTING = 1, 2, 4, 8
-SOURCE, DESTINATION, MEMORY_BYTES = 0x1000, 0x9000, 0x10000
+SOURCE, DESTINATION = 0x1000, 0x9000
+MEMORY_BYTES = 0x10000  # the host's memory shows in every such piece of 64 bits of addresses
 
 
 @dataclass
@@ -30,6 +31,15 @@ class Pace:
 
     stall: float = 0.0
     loss: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What makes two a ring."""
+
+    addresses: tuple[int, int]
+    number: int
+    epoch: int
 
 
 @dataclass
@@ -59,19 +69,19 @@ class Nic:
         self.wires.set(written_i=0, s_eth_tvalid_i=0, s_eth_tuser_i=0, m_eth_tready_i=0)
 
     # --- The driver ---
-    async def join(self, position: int, epoch: int, bfp: bool, timeout: int = 1 << 16) -> None:
+    async def join(self, position: int, ring: Ring, bfp: bool, timeout: int = 1 << 16) -> None:
         """Soft reset, settings, enable. The timeout is in 1024 cycles."""
         await self.axi.write(OFFSETS["CONTROL"], SOFT_RESET)
         while await self.status() & (READY | RESETTING) != READY:
             pass
         while await self.axi.read(OFFSETS["COMPLETION"]):
             pass
-        own, other = 0x10 + position, 0x10 + 1 - position
+        own, other = ring.addresses[position], ring.addresses[1 - position]
         for name, value in (("OWN", own), ("RIGHT", other), ("LEFT", other)):
-            await self.axi.write(OFFSETS[f"{name}_ADDRESS_LOW"], 2)
-            await self.axi.write(OFFSETS[f"{name}_ADDRESS_HIGH"], value << 8)
+            await self.axi.write(OFFSETS[f"{name}_ADDRESS_LOW"], value & 0xFFFFFFFF)
+            await self.axi.write(OFFSETS[f"{name}_ADDRESS_HIGH"], value >> 32)
         await self.axi.write(OFFSETS["RING"], PORTS << 8 | position)
-        await self.axi.write(OFFSETS["IDENTITY"], epoch << 16 | 7)
+        await self.axi.write(OFFSETS["IDENTITY"], ring.epoch << 16 | ring.number)
         await self.axi.write(OFFSETS["REQUEST_TIMEOUT"], timeout)
         await self.axi.write(OFFSETS["LINK_TIMEOUT"], 600)
         await self.axi.write(OFFSETS["CONTROL"], ENABLE | (BFP if bfp else 0))
@@ -83,8 +93,9 @@ class Nic:
     async def post(self, numbers: np.ndarray, at: int, tag: int) -> None:
         """All-reduce these; they and their sums lie `at` bytes behind SOURCE and DESTINATION."""
         self.memory[SOURCE + at : SOURCE + at + 4 * numbers.size] = numbers.tobytes()
-        await self.axi.write(OFFSETS["REQUEST_SOURCE_LOW"], SOURCE + at)
-        await self.axi.write(OFFSETS["REQUEST_DESTINATION_LOW"], DESTINATION + at)
+        for name, low in (("SOURCE", SOURCE), ("DESTINATION", DESTINATION)):
+            await self.axi.write(OFFSETS[f"REQUEST_{name}_LOW"], self.rng.randrange(1 << 16) * MEMORY_BYTES | low + at)
+            await self.axi.write(OFFSETS[f"REQUEST_{name}_HIGH"], self.rng.getrandbits(32))
         await self.axi.write(OFFSETS["REQUEST_COUNT"], numbers.size)
         await self.axi.write(OFFSETS["REQUEST_POST"], tag)
 
@@ -135,7 +146,7 @@ class Nic:
         for kind, asked in (("read", self.reads), ("write", self.writes)):
             if moved(f"m_{kind}_command_tvalid_o", f"m_{kind}_command_tready_i"):
                 names = (f"m_{kind}_command_address_o", f"m_{kind}_command_bytes_o")
-                asked.append((wires.get(names[0]), wires.get(names[1])))
+                asked.append((wires.get(names[0]) % MEMORY_BYTES, wires.get(names[1])))
         if moved("m_write_tvalid_o", "m_write_tready_i"):
             self.data.append((wires.get("m_write_tdata_o"), wires.get("m_write_tkeep_o")))
         self._store()
@@ -184,5 +195,7 @@ class Pair:
         return [await task for task in tasks]
 
     async def join(self, epoch: int, bfp: bool = False, timeout: int = 1 << 16) -> None:
-        """Make them a ring."""
-        await self.both(*(nic.join(i, epoch, bfp, timeout) for i, nic in enumerate(self.nics)))
+        """Make them a ring, of any number and any addresses."""
+        low, high = self.rng.sample(range(1 << 48), 2)
+        ring = Ring((low, high), self.rng.getrandbits(16), epoch)
+        await self.both(*(nic.join(i, ring, bfp, timeout) for i, nic in enumerate(self.nics)))

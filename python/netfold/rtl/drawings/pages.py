@@ -49,7 +49,7 @@ WAVES = {
         "data",
         20,
         [Row("m_eth_tvalid_o"), Row("m_eth_tready_i"),
-         Row("m_eth_tdata_o", beats("m_eth_tvalid_o", "m_eth_tready_i", first=1)), Row("m_eth_tlast_o")],
+         Row("m_eth_tdata_o", beats("m_eth_tvalid_o", "m_eth_tready_i", "m_eth_tlast_o")), Row("m_eth_tlast_o")],
     ),
 }  # fmt: skip
 

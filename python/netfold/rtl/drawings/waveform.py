@@ -24,18 +24,22 @@ class Row:
 
 
 def address(name: str, valid: str) -> Callable[[Sequence[Sample], int], str | None]:
-    """A bus that means something while `valid` is 1, in hexadecimal digits."""
-    return lambda samples, cycle: f"{samples[cycle][name]:x}" if samples[cycle][valid] else None
+    """A bus that means something while `valid` is 1, in hexadecimal digits, the last four."""
+    return lambda samples, cycle: f"{samples[cycle][name] & 0xFFFF:04x}" if samples[cycle][valid] else None
 
 
-def beats(valid: str, ready: str, first: int = 0) -> Callable[[Sequence[Sample], int], str | None]:
-    """The data of a stream: the number of the beat in the picture, h for those before `first`."""
+def beats(valid: str, ready: str, last: str = "") -> Callable[[Sequence[Sample], int], str | None]:
+    """The data of a stream: the number of the beat in the picture; with `last`, h for a frame's header and then its
+    beats."""
 
     def shows(samples: Sequence[Sample], cycle: int) -> str | None:
         if not samples[cycle][valid]:
             return None
-        before = sum(sample[valid] and sample[ready] for sample in samples[:cycle])
-        return "h" if before < first else str(before - first)
+        moved = [sample for sample in samples[:cycle] if sample[valid] and sample[ready]]
+        if not last:
+            return str(len(moved))
+        inside = next((at for at, sample in enumerate(reversed(moved)) if sample[last]), len(moved))
+        return "h" if inside == 0 else str(inside - 1)
 
     return shows
 
