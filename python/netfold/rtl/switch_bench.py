@@ -25,7 +25,8 @@ MODELS = {
 # What is asked of latencies at frames of 1094 bytes, and what the paper has (Fig. 17), in ns.
 LATENCY_ASKED_NS = {"forward": 250.0, "int32 fold": 1600.0, "fp32 fold": 1700.0, "repeat": 1000.0}
 LATENCY_PAPER_NS = {"forward": 250.0, "int32 fold": 2200.0, "fp32 fold": 2400.0, "repeat": 1500.0}
-LINE_RATE_FRAMES = 10_000
+# Of contributions of each port, one that comes again: as often as 3% of loss would have it.
+REPEAT_EVERY = 62
 
 Progress = Callable[[str], None]
 
@@ -42,7 +43,8 @@ def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -
     """So many aggregated frames (of all ports together) at line rate, with plain and repeated frames between, and every
     sum compared with the software's."""
     messages = max(1, -(-frames // (MESSAGE_PACKETS * shape.ports)))
-    options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5", "--repeat-every=15"]
+    options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5"]
+    options.append(f"--repeat-every={REPEAT_EVERY}")
     found = run(shape, "scene", *options, *(["--wild"] if is_wild else []), "--first-psn=16777000")
     counted = found["comparison"]
     return {
@@ -102,7 +104,7 @@ def latencies(shape: SwitchShape, messages: int, load: float, progress: Progress
     for wire in ("int32", "fp32"):
         progress(f"latency of {wire} at load {load:g}")
         options = [f"--format={wire}", f"--messages={messages}", f"--load={load}", "--plain-every=3"]
-        found = run(shape, "scene", *options, "--repeat-every=6")
+        found = run(shape, "scene", *options, f"--repeat-every={REPEAT_EVERY}", "--uncompared")
         kinds = {f"{wire} fold": found["folds"]}
         if wire == "fp32":
             kinds |= {"forward": found["forwards"], "repeat": found["repeats"]}

@@ -139,7 +139,7 @@ nlohmann::json Stage::run() {
       throw std::runtime_error("the switch has stopped:" + workers_.progress() + " " + verdicts.dump());
     }
   }
-  device_.run_for(5000 * kTicksPerNs);  // for what should not come
+  device_.run_for(20'000 * kTicksPerNs);  // for answers to what was sent last, and for what should not come
   nlohmann::json result{{"world", job_.world()},
                         {"cycles", device_.cycles()},
                         {"packets", workers_.packets_a_worker()},
@@ -147,6 +147,7 @@ nlohmann::json Stage::run() {
                         {"time_ns", static_cast<double>(workers_.last_arrival() - begun) / kTicksPerNs},
                         {"unexpected", workers_.unexpected()},
                         {"reordered", workers_.reordered()},
+                        {"unanswered", workers_.unanswered()},
                         {"folds", workers_.folds().to_json()},
                         {"repeats", workers_.repeats().to_json()},
                         {"forwards", workers_.forwards().to_json()}};

@@ -166,8 +166,14 @@ bool Workers::has_sent_all() const {
 
 bool Workers::is_done() const {
   return plain_in_.empty() && std::ranges::all_of(workers_, [&](const Worker& worker) {
-           return worker.received == packets_ && worker.acknowledged == options_.messages && worker.repeated.empty();
+           return worker.received == packets_ && worker.acknowledged == options_.messages;
          });
+}
+
+std::uint64_t Workers::unanswered() const {
+  std::uint64_t frames = 0;
+  for (const Worker& worker : workers_) frames += worker.repeated.size();
+  return frames;
 }
 
 std::string Workers::progress() const {

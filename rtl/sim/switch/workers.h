@@ -46,6 +46,7 @@ class Workers {
   Ticks last_arrival() const { return last_arrival_; }         // of a contribution or sum
   std::uint64_t unexpected() const { return unexpected_; }     // frames that came and that nobody waited for
   std::uint64_t reordered() const { return reordered_; }       // sums that overtook another: a NIC would ask again
+  std::uint64_t unanswered() const;                            // frames that came again, so far
   std::string progress() const;
 
   // Of frames of each kind: from the first beat in, of the last contribution, to the first beat out.
