@@ -74,6 +74,7 @@ Endpoints::Endpoints(const EndpointsRun& run)
       greetings_(job_.world()),
       sums_(2 * roce::kWindowMessages) {
   configure(device_, nullptr, run.job.format.format != numbers::Format::kInt32, (1u << job_.world()) - 1);
+  if (run.pauses) enable_pause(device_);
   std::vector<session::RoceWorkerCard> cards(job_.world());
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
     session::RoceCard card;
