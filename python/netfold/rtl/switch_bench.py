@@ -27,6 +27,7 @@ LATENCY_ASKED_NS = {"forward": 250.0, "int32 fold": 1600.0, "fp32 fold": 1700.0,
 LATENCY_PAPER_NS = {"forward": 250.0, "int32 fold": 2200.0, "fp32 fold": 2400.0, "repeat": 1500.0}
 # Of contributions of each port, one that comes again: as often as 3% of loss would have it.
 REPEAT_EVERY = 62
+PAPER_WORKERS = 8
 
 Progress = Callable[[str], None]
 
@@ -123,24 +124,27 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def all_reduce_lines(shape: SwitchShape, world: int, progress: Progress) -> dict[str, tuple[float, float]]:
     """By algorithm, (start-up in ns, ns a gradient byte) of an all-reduce of `world` workers, from two lengths each,
-    simulated cycle by cycle. The ring is as good as a ring gets: a worker sends a message on as soon as it is
-    there, at no cost, in frames as large as the fold's and with as many acknowledgements."""
+    simulated cycle by cycle. Rings send frames as large as the fold's, with as many acknowledgements, and add in no
+    time; `ring` begins a step when the one before has come whole (Fig. 3), `pipelined` sends each message of 128
+    packets on as soon as it is there, and so has no start-up at all."""
     steps = 2 * (world - 1)
+    rings = {"ring": ["--ring", "--stepwise"], "pipelined": ["--ring"]}
     lines = {}
-    for name, lengths, options in (("switch", (4, 12), []), ("ring", (2, 4), ["--ring"])):
+    for name, lengths, options in (("switch", (4, 12), []), *((ring, (2, 4), how) for ring, how in rings.items())):
         points = []
         for messages in lengths:
             progress(f"{world} workers, {name}, {messages} messages")
             found = run(shape, "scene", f"--world={world}", f"--messages={messages}", *options, "--uncompared")
             # A ring's worker sends its tensor's segments, one of `world`, in 2(n-1) steps.
-            gradient_bytes = found["gradient_bytes"] * (world / steps if name == "ring" else 1)
+            gradient_bytes = found["gradient_bytes"] * (1 if name == "switch" else world / steps)
             points.append((gradient_bytes, found["time_ns"]))
         lines[name] = _line(points)
     return lines
 
 
 def ratios(shape: SwitchShape, worlds: Sequence[int], progress: Progress) -> list[dict[str, Any]]:
-    """Simulated times of whole models by fold and by ring on the same ports (Table VIII, Fig. 18)."""
+    """Simulated times of whole models by fold and by ring on the same ports (Table VIII, Fig. 18). `bound` is the ratio
+    of what is on the cables."""
     rows = []
     for world in worlds:
         lines = all_reduce_lines(shape, world, progress)
@@ -152,13 +156,15 @@ def ratios(shape: SwitchShape, worlds: Sequence[int], progress: Progress) -> lis
                 "workers": world,
                 "size_bytes": size_mb * 1_000_000,
                 "ring_ms": times_ms["ring"],
+                "pipelined_ring_ms": times_ms["pipelined"],
                 "switch_ms": times_ms["switch"],
                 "ratio": times_ms["ring"] / times_ms["switch"],
+                "pipelined_ratio": times_ms["pipelined"] / times_ms["switch"],
                 "bound": 2 * (world - 1) / world,
                 "start_ns": {name: start for name, (start, _) in lines.items()},
                 "gbit_s": {name: 8 / slope for name, (_, slope) in lines.items()},
             }
-            if world == 8:
+            if world == PAPER_WORKERS:
                 row |= {"paper_ring_ms": paper_ring_ms, "paper_switch_ms": paper_switch_ms}
             rows.append(row)
     return rows

@@ -32,7 +32,8 @@ bool Workers::may_send(const Worker& worker) const {
   if (worker.next == packets_) return false;
   if (worker.next % job_.packets() != 0) return true;
   const std::uint64_t message = worker.next / job_.packets();
-  const std::uint64_t needed = message < options_.lag ? 0 : message - options_.lag + 1;
+  std::uint64_t needed = message < options_.lag ? 0 : message - options_.lag + 1;
+  if (options_.is_stepwise) needed = message / options_.lag * options_.lag;
   return worker.received >= needed * job_.packets() && message < worker.acknowledged + roce::kWindowMessages;
 }
 

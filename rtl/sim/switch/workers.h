@@ -4,7 +4,7 @@
 //
 // With lag 4 this is an all-reduce through the folding switch: message m + 4 goes once the sum of message m is here.
 // With lag K it is a ring all-reduce whose segments have K messages each: what came in one step is sent on in the next,
-// a message at a time.
+// a message at a time or, stepwise, once all of it is here (Fig. 3 of the paper; MPI's rings).
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@ namespace netfold::rtl {
 struct WorkersOptions {
   std::uint32_t messages = 4;  // that each worker sends
   std::uint32_t lag = wire::roce::kWindowMessages;
+  bool is_stepwise = false;
   // Besides, for every so many contributions (0: none): a plain frame to the port after next, of so many bytes; and a
   // contribution that was answered already, once more.
   std::uint32_t plain_every = 0, repeat_every = 0;
