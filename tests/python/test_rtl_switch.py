@@ -65,7 +65,7 @@ def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, plai
 
 def test_latencies_are_below_what_was_asked(built: simulation.SwitchShape) -> None:
     for row in switch_bench.latencies(built, 2, 0.1, _silent):
-        assert row["count"] > 20, row
+        assert row["count"] > 10, row
         assert row["median_ns"] <= row["asked_ns"], row
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,21 @@ def _figure(rows: int, columns: int) -> Any:
 
 
 def draw_latencies(entries: Sequence[dict[str, Any]], path: Path) -> None:
-    """A histogram for each kind of frame, a line for each load, and what was asked."""
+    """What share of the frames of each kind was no later, a line for each load, and what was asked."""
     kinds = list(dict.fromkeys(entry["kind"] for entry in entries))
     figure, axes = _figure(2, (len(kinds) + 1) // 2)
     for kind, plot in zip(kinds, axes.flat, strict=False):
         of_kind = [entry for entry in entries if entry["kind"] == kind and entry["count"]]
         for entry in of_kind:
             places, counts = zip(*entry["histogram"], strict=True)
-            shares = [count / entry["count"] for count in counts]
+            shares = [done / entry["count"] for done in accumulate(counts)]
             plot.step(places, shares, where="post", label=f"load {entry['load']:g}")
         for entry in of_kind[:1]:
             plot.axvline(entry["asked_ns"], linestyle="--", color="grey", label="asked")
         plot.set_title(kind)
         plot.set_xlabel("ns")
         plot.set_ylabel("share of frames")
+        plot.set_ylim(0, 1.02)
         plot.legend(fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
   scenes->add_option("--world", scene.world, "workers; 0: one a port");
   scenes->add_option("--messages", scene.workers.messages, "of each worker; of a ring: of each segment");
   scenes->add_flag("--ring", is_ring, "a ring all-reduce through the forwarding ports, not a fold");
+  scenes->add_option("--host-time", scene.workers.host_time, "of a worker, between messages, in units of 100 ps");
   scenes->add_flag("--stepwise", scene.workers.is_stepwise, "a ring's step begins when the one before has come whole");
   scenes->add_option("--plain-every", scene.workers.plain_every, "a plain frame for so many contributions; 0: none");
   scenes->add_option("--repeat-every", scene.workers.repeat_every, "a contribution once more; 0: none");

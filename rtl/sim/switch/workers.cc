@@ -28,13 +28,14 @@ Workers::Workers(const Job& job, const WorkersOptions& options)
       packets_(std::uint64_t{options.messages} * job.packets()),
       workers_(job.world()) {}
 
-bool Workers::may_send(const Worker& worker) const {
+bool Workers::may_send(Worker& worker, Ticks now) const {
   if (worker.next == packets_) return false;
   if (worker.next % job_.packets() != 0) return true;
   const std::uint64_t message = worker.next / job_.packets();
   std::uint64_t needed = message < options_.lag ? 0 : message - options_.lag + 1;
   if (options_.is_stepwise) needed = message / options_.lag * options_.lag;
-  return worker.received >= needed * job_.packets() && message < worker.acknowledged + roce::kWindowMessages;
+  for (; !worker.hears_at.empty() && worker.hears_at.front() <= now; worker.hears_at.pop_front()) ++worker.known;
+  return worker.known >= needed && message < worker.acknowledged + roce::kWindowMessages;
 }
 
 // A position that the right neighbour has the sum of, and the switch still too.
@@ -85,7 +86,7 @@ std::optional<Bytes> Workers::next(unsigned rank, Ticks now) {
       return contribution(rank, *position);
     }
   }
-  if (!may_send(worker)) return std::nullopt;
+  if (!may_send(worker, now)) return std::nullopt;
   ++worker.turns;
   worker.sent.push_back({Kind::kContribution, worker.next});
   return contribution(rank, worker.next++);
@@ -153,7 +154,9 @@ void Workers::on_sum(unsigned rank, std::uint64_t position, const TimedFrame& fr
     ++unexpected_;
     return;
   }
-  while (worker.ahead.erase(worker.received) != 0) ++worker.received;
+  while (worker.ahead.erase(worker.received) != 0) {
+    if (++worker.received % job_.packets() == 0) worker.hears_at.push_back(frame.last + options_.host_time);
+  }
   if (!options_.acknowledges) left.acknowledged = static_cast<std::uint32_t>(worker.received / job_.packets());
   last_arrival_ = frame.last;
   folds_.add(frame.first - last_in_[position]);

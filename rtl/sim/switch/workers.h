@@ -25,6 +25,7 @@ struct WorkersOptions {
   std::uint32_t messages = 4;  // that each worker sends
   std::uint32_t lag = wire::roce::kWindowMessages;
   bool is_stepwise = false;
+  Ticks host_time = 0;  // from a message's last packet until what waits for it may be sent: the NIC's and the host's
   // Besides, for every so many contributions (0: none): a plain frame to the port after next, of so many bytes; and a
   // contribution that was answered already, once more.
   std::uint32_t plain_every = 0, repeat_every = 0;
@@ -63,6 +64,8 @@ class Workers {
   struct Worker {
     std::uint64_t next = 0, received = 0;               // positions: packets from the job's beginning
     std::uint32_t acknowledged = 0, acknowledging = 0;  // messages
+    std::uint32_t known = 0;                            // messages that its host has heard of
+    std::deque<Ticks> hears_at;                         // of the next ones
     std::uint64_t turns = 0;
     Ticks not_before = 0;
     std::deque<Sent> sent;
@@ -70,7 +73,7 @@ class Workers {
     std::unordered_map<std::uint64_t, Ticks> repeated;  // by position: when its first beat came in
   };
 
-  bool may_send(const Worker& worker) const;
+  bool may_send(Worker& worker, Ticks now) const;
   std::optional<std::uint64_t> repeatable(const Worker& worker, const Worker& right);
   Bytes contribution(unsigned rank, std::uint64_t position) const;
   void on_sum(unsigned rank, std::uint64_t position, const TimedFrame& frame);
