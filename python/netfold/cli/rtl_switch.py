@@ -48,6 +48,7 @@ def test(
     runs: Annotated[int, typer.Option(min=0, help="Jobs of random shape, in random frames one at a time.")] = 20,
     frames_a_run: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 1000,
     frames: Annotated[int, typer.Option(min=0, help="Aggregated frames at line rate, of each format.")] = 10_000,
+    formats: Annotated[str, typer.Option(help="Of gradients, with commas: fp32, int32, bfp.")] = "fp32,int32",
     messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose.")] = 4,
     loss: Annotated[float, typer.Option(min=0, max=0.3, help="Of frames, each way.")] = 0.05,
     seed: Annotated[int, typer.Option(help="Repeats a campaign.")] = 1,
@@ -59,16 +60,20 @@ def test(
     from netfold.rtl import simulation, switch_bench
 
     shape = simulation.SwitchShape(ports, not one_clock)
+    wires = formats.split(",")
+    if not set(wires) <= set(switch_bench.FORMATS):
+        raise typer.BadParameter(f"of {', '.join(switch_bench.FORMATS)}, with commas", param_hint="--formats")
     results: list[dict[str, Any]] = []
     with errors(), progress() as say:
         say(f"building {shape.name}")
         simulation.build(shape)
-        if runs:
-            say(f"{runs} times {frames_a_run} random frames")
-            results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed))
-        for wire in switch_bench.FORMATS if frames else ():
-            say(f"{frames} sums of {wire} at line rate")
-            results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed))
+        for wire in wires:
+            if runs:
+                say(f"{runs} times {frames_a_run} random frames, {wire}")
+                results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed, wire))
+            if frames:
+                say(f"{frames} sums of {wire} at line rate")
+                results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed))
         if messages:
             say(f"{messages} messages a worker with {loss:g} of frames lost")
             results.append(switch_bench.losses(shape, "fp32", messages, loss, seed))

@@ -131,17 +131,18 @@ def _synthesise(unit: Unit) -> dict[str, int]:
     return modules["\\" + unit.module]["num_cells_by_type"]
 
 
-def _cells(wanted: list[Unit], progress: Progress) -> dict[str, dict[str, int]]:
-    """Cells by type of each unit, by its key; kept until a source changes."""
+def _cells(wanted: list[Unit], progress: Progress) -> dict[Unit, dict[str, int]]:
+    """Cells by type of each unit; kept until a source changes."""
     kept: dict[str, dict[str, int]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    missing = [unit for unit in wanted if unit.key not in kept]
+    keys = {unit: unit.key for unit in wanted}  # once: sources may change meanwhile
+    missing = [unit for unit in wanted if keys[unit] not in kept]
     BUILD.mkdir(exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for done, (unit, cells) in enumerate(zip(missing, pool.map(_synthesise, missing), strict=True)):
             progress(f"{done + 1} of {len(missing)} modules synthesised: {unit.module}")
-            kept[unit.key] = cells
+            kept[keys[unit]] = cells
             KEPT.write_text(json.dumps(kept))
-    return {unit.key: kept[unit.key] for unit in wanted}
+    return {unit: kept[keys[unit]] for unit in wanted}
 
 
 def switch(ports: int, progress: Progress) -> list[dict[str, Any]]:
@@ -151,7 +152,7 @@ def switch(ports: int, progress: Progress) -> list[dict[str, Any]]:
     areas: dict[str, Area] = {}
     for unit, times in counts.items():
         for name in (unit.module, "all"):
-            areas.setdefault(name, Area()).add(area_of(cells[unit.key]), times)
+            areas.setdefault(name, Area()).add(area_of(cells[unit]), times)
     return [
         {
             "ports": ports,
