@@ -55,6 +55,7 @@ module aggregation_frame_handler
   // The Aggregation Processor.
   output logic                          judge_valid_o,
   output packet_t                       judge_o,
+  output logic                          judge_bad_o,   // its blocks are malformed
   input  logic                          judge_done_i,
   input  verdict_e                      judge_verdict_i,
   input  logic                          is_missing_i,   // with VerdictWaiting, and of those the longest silent rank is
@@ -224,6 +225,7 @@ module aggregation_frame_handler
   // --- The states ---
   assign judge_valid_o = state_q == Ask;
   assign judge_o       = packet_q;
+  assign judge_bad_o   = packet_q.how == FoldBfp && info_i.has_bad_block;
 
   always_comb begin
     next    = state_q;

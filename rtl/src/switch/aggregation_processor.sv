@@ -10,6 +10,7 @@ module aggregation_processor
 #(
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,
+  parameter bit          HasBfp = 1'b0,
   localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
   localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats),
   localparam int unsigned PortBits            = $clog2(Ports),
@@ -31,6 +32,7 @@ module aggregation_processor
   // Handlers.
   input  logic [Ports-1:0]                      valid_i,
   input  packet_t [Ports-1:0]                   packet_i,
+  input  logic [Ports-1:0]                      is_bad_i,
   output logic [Ports-1:0]                      done_o,
   output verdict_e                              verdict_o,
   output logic [JobBits-1:0]                    job_o,
@@ -65,6 +67,9 @@ module aggregation_processor
 
   localparam int unsigned ReadLatency = 2;
   localparam int unsigned TreeLatency = fp32_pkg::AdderStages * $clog2(Ports);
+  localparam int unsigned Lanes       = HasBfp ? 4 : 2;  // numbers a cycle
+  localparam int unsigned FoldLatency = ReadLatency + 1 + TreeLatency;
+  localparam int unsigned DrainWidth  = $clog2(FoldLatency + 1);
   localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
   localparam int unsigned SumsWidth   = $clog2(SumsMax + 1);
 
@@ -85,6 +90,14 @@ module aggregation_processor
   logic                         made_ready, made_valid_q, is_begun, unused_ready;
   beat_of_fold_t                reads, permutes, adds, writes;
   logic [Ports-1:0][63:0]       of_rank, of_rank_q;
+  logic [DrainWidth-1:0]        drain_q;
+  logic [Ports-1:0][32*Lanes-1:0] numbers, blocks_data;
+  logic [32*Lanes-1:0]          sums;
+  logic                         is_blocks, blocks_ready, blocks_read, blocks_valid, blocks_busy;
+  logic                         blocks_write, blocks_tell;
+  logic [6:0]                   blocks_beat;
+  logic [PayloadAddressWidth-1:0] blocks_address;
+  logic [63:0]                  blocks_result;
 
   aggregation_status #(
     .Ports(Ports),
@@ -99,6 +112,7 @@ module aggregation_processor
     .ports_i,
     .valid_i,
     .packet_i,
+    .is_bad_i,
     .done_o,
     .verdict_o,
     .job_o,
@@ -144,17 +158,27 @@ module aggregation_processor
     end
   end
 
+  // Block floating point is read and written by others; one kind follows the other when that has left the adders.
+  assign is_blocks  = HasBfp && head.how == FoldBfp;
   assign last_beat  = 7'((fold_q.words - 9'd1) >> 1);
   assign is_last    = is_folding_q && beat_q == last_beat;
-  assign starts     = head_valid && !is_held && (!is_folding_q || is_last);
+  assign starts     = head_valid && !is_held &&
+                      (is_blocks ? blocks_ready && !is_folding_q && drain_q == '0
+                                 : !blocks_busy && (!is_folding_q || is_last));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_folding_q <= 1'b0;
+      drain_q      <= '0;
       sums_q       <= '0;
     end else begin
-      is_folding_q <= starts || (is_folding_q && !is_last);
-      sums_q       <= sums_q + SumsWidth'(starts) - SumsWidth'(sum_taken_i);
+      is_folding_q <= (starts && !is_blocks) || (is_folding_q && !is_last);
+      if (is_folding_q) begin
+        drain_q <= DrainWidth'(FoldLatency);
+      end else if (drain_q != '0) begin
+        drain_q <= drain_q - 1'b1;
+      end
+      sums_q <= sums_q + SumsWidth'(starts) - SumsWidth'(sum_taken_i);
     end
   end
 
@@ -163,8 +187,8 @@ module aggregation_processor
     if (starts) fold_q <= head;
   end
 
-  assign payload_read_o    = is_folding_q;
-  assign payload_address_o = {PlaceAddressWidth'({fold_q.job, fold_q.place}), beat_q};
+  assign payload_read_o    = is_folding_q || blocks_read;
+  assign payload_address_o = {PlaceAddressWidth'({fold_q.job, fold_q.place}), is_folding_q ? beat_q : blocks_beat};
   assign reads             = '{is_valid: is_folding_q, is_first: beat_q == '0, job: fold_q.job[JobBits-1:0],
                                is_float: fold_q.how == FoldFp32, address: payload_address_o};
 
@@ -190,14 +214,22 @@ module aggregation_processor
     adds      <= permutes;
   end
 
+  // --- Through the adders ---
+  always_comb begin
+    for (int unsigned rank = 0; rank < Ports; rank++) begin
+      numbers[rank] = (32*Lanes)'(of_rank_q[rank]);
+      if (blocks_valid) numbers[rank] = blocks_data[rank];
+    end
+  end
+
   adder_tree #(
     .Ranks(Ports),
-    .Lanes(2)
+    .Lanes(Lanes)
   ) u_tree (
     .clk_i,
-    .is_float_i(adds.is_float),
-    .numbers_i (of_rank_q),
-    .sum_o     (result_data_o)
+    .is_float_i(adds.is_float || blocks_valid),
+    .numbers_i (numbers),
+    .sum_o     (sums)
   );
 
   delay_line #(
@@ -209,8 +241,63 @@ module aggregation_processor
     .data_o(writes)
   );
 
-  assign result_write_o   = writes.is_valid;
-  assign result_address_o = writes.address;
+  if (HasBfp) begin : gen_blocks
+    logic last, sum_valid, sum_last;
+
+    bfp_reader #(
+      .Ranks      (Ports),
+      .ReadLatency(ReadLatency + 1)
+    ) u_reader (
+      .clk_i,
+      .rst_ni,
+      .start_i  (starts && is_blocks),
+      .words_i  (head.words),
+      .ready_o  (blocks_ready),
+      .read_o   (blocks_read),
+      .beat_o   (blocks_beat),
+      .beats_i  (of_rank_q),
+      .m_valid_o(blocks_valid),
+      .m_last_o (last),
+      .m_data_o (blocks_data)
+    );
+
+    delay_line #(
+      .Width (2),
+      .Cycles(TreeLatency)
+    ) u_sums (
+      .clk_i,
+      .data_i({blocks_valid, last}),
+      .data_o({sum_valid, sum_last})
+    );
+
+    bfp_writer #(
+      .PlaceAddressWidth(PlaceAddressWidth)
+    ) u_writer (
+      .clk_i,
+      .rst_ni,
+      .start_i  (starts && is_blocks),
+      .place_i  (head_place),
+      .words_i  (head.words),
+      .is_busy_o(blocks_busy),
+      .s_valid_i(sum_valid),
+      .s_last_i (sum_last),
+      .s_data_i (sums),
+      .write_o  (blocks_write),
+      .address_o(blocks_address),
+      .data_o   (blocks_result),
+      .tells_o  (blocks_tell)
+    );
+  end else begin : gen_no_blocks
+    assign {blocks_ready, blocks_read, blocks_valid, blocks_busy, blocks_write, blocks_tell} = '0;
+    assign blocks_beat    = '0;
+    assign blocks_data    = '0;
+    assign blocks_address = '0;
+    assign blocks_result  = '0;
+  end
+
+  assign result_write_o   = writes.is_valid || blocks_write;
+  assign result_address_o = blocks_write ? blocks_address : writes.address;
+  assign result_data_o    = blocks_write ? blocks_result : sums[63:0];
 
   // --- The sum is told of, when its first beat is written; and kept, when it is sent ---
   stream_queue #(
@@ -227,7 +314,7 @@ module aggregation_processor
     .m_data_o (sum_o)
   );
 
-  assign sum_valid_o = is_begun && writes.is_valid && writes.is_first;
+  assign sum_valid_o = is_begun && (blocks_tell || (writes.is_valid && writes.is_first));
   assign made_busy_o = made_valid_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

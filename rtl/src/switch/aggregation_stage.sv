@@ -118,7 +118,7 @@ module aggregation_stage
   localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
 
   // --- Folding ---
-  logic [Ports-1:0]                        judge_valid, judge_done, arrived, is_awaited;
+  logic [Ports-1:0]                        judge_valid, judge_done, judged_bad, arrived, is_awaited;
   packet_t [Ports-1:0]                     judged;
   verdict_e                                judge_verdict;
   logic [JobBits-1:0]                      judged_job;
@@ -134,8 +134,9 @@ module aggregation_stage
   logic [31:0]                             tag_message;
 
   aggregation_processor #(
-    .Ports(Ports),
-    .Jobs (Jobs)
+    .Ports (Ports),
+    .Jobs  (Jobs),
+    .HasBfp(HasBfp)
   ) u_processor (
     .clk_i,
     .rst_ni,
@@ -148,6 +149,7 @@ module aggregation_stage
     .port_of_rank_i   (port_of_rank),
     .valid_i          (judge_valid),
     .packet_i         (judged),
+    .is_bad_i         (judged_bad),
     .done_o           (judge_done),
     .verdict_o        (judge_verdict),
     .job_o            (judged_job),
@@ -304,6 +306,7 @@ module aggregation_stage
       .seen_o           (seen[port]),
       .judge_valid_o    (judge_valid[port]),
       .judge_o          (judged[port]),
+      .judge_bad_o      (judged_bad[port]),
       .judge_done_i     (judge_done[port]),
       .judge_verdict_i  (judge_verdict),
       .is_missing_i     (is_missing),

@@ -29,6 +29,7 @@ module aggregation_status
   // Handlers.
   input  logic [Ports-1:0]           valid_i,
   input  packet_t [Ports-1:0]        packet_i,
+  input  logic [Ports-1:0]           is_bad_i,      // a contribution that cannot be folded
   output logic [Ports-1:0]           done_o,
   output verdict_e                   verdict_o,
   output logic [JobBits-1:0]         job_o,
@@ -79,7 +80,7 @@ module aggregation_status
   logic [Ports-1:0]        turn, port_q;  // one bit
   logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
   place_t                  there, now, then_;
-  logic                    writes, is_current, is_former, is_old, completes;
+  logic                    writes, is_bad_q, is_current, is_former, is_old, completes;
   logic [31:0]             ticks_q;
   verdict_e                verdict;
   tag_t                    tag;
@@ -129,6 +130,7 @@ module aggregation_status
     ask_q     <= ask_d;
     port_q    <= turn;
     packet_q  <= packet_d;
+    is_bad_q  <= |(is_bad_i & turn);
     address_q <= address_d;
   end
 
@@ -164,6 +166,8 @@ module aggregation_status
       verdict = is_older(packet_q.message, now.gathers) ? VerdictStale : VerdictBusy;
     end else if (|(now.arrived & port_q)) begin
       verdict = VerdictWaiting;
+    end else if (is_bad_q) begin
+      verdict = VerdictBlock;
     end else if ((now.arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]]) begin
       verdict = VerdictFolded;
     end

@@ -19,6 +19,7 @@ module decoder_information
 
   logic [IndexWidth-1:0] index_q, index, end_q;  // of the beat; as if there were no tag; where the ICRC ends
   logic                  ends_at_six_q, ends, ended_q, is_whole, is_contradictory_q, is_right;
+  logic                  has_bad_block;
   logic [31:0]           high_q;
   logic [63:0]           data;
   logic [1:0]            pad_q;
@@ -65,6 +66,7 @@ module decoder_information
       high_q               <= beat_i.data[63:32];
       info_q.has_tag       <= has_tag_i;
       info_q.icrc_is_right <= 1'b0;  // told below
+      info_q.has_bad_block <= 1'b0;
       if (index_q == IndexWidth'(0)) begin
         info_q.addresses.to          <= address_of(beat_i.data[47:0]);
         info_q.addresses.from[47:32] <= number_of_2(beat_i.data[63:48]);
@@ -122,8 +124,21 @@ module decoder_information
     end
   end
 
+  bfp_scan u_blocks (
+    .clk_i,
+    .rst_ni,
+    .valid_i,
+    .last_i         (beat_i.last),
+    .index_i        (8'(index)),
+    .data_i         (data),
+    .opcode_i       (info_q.opcode),
+    .payload_bytes_i(info_q.payload_bytes),
+    .is_malformed_o (has_bad_block)
+  );
+
   always_comb begin
     info_o               = info_q;
+    info_o.has_bad_block = has_bad_block;
     info_o.icrc_is_right = is_right;
   end
 

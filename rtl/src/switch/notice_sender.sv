@@ -16,7 +16,6 @@ module notice_sender
   output beat_t       m_beat_o
 );
 
-  localparam logic [47:0] SwitchAddress = 48'h024e46000001;
   localparam logic [15:0] EtherType     = 16'h88b5;
   localparam logic [15:0] Magic         = 16'h4e46;
   localparam logic [3:0]  Version       = 4'd1;

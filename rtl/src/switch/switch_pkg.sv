@@ -86,6 +86,7 @@ package switch_pkg;
     logic [10:0]         payload_bytes;  // behind the transport's headers, as the GRH's length has it; no pad
     logic                is_malformed;   // lengths that contradict each other, or a damaged frame
     logic                icrc_is_right;
+    logic                has_bad_block;  // if it is block floating point: an exponent that no encoder writes
     logic                is_first;
   } frame_info_t;
 

@@ -8,7 +8,7 @@ from collections import deque
 
 import numpy as np
 
-from roce_frames import ETHERNET, FIRST, GRH_BYTES, RETH, TRANSPORT, Connection, aggregation_header, icrc
+from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, Connection, aggregation_header, icrc
 
 MESSAGES_BACK = 4
 TRANSPORT_AT = ETHERNET + GRH_BYTES
@@ -167,6 +167,10 @@ class Job:
             (TRANSPORT_AT + 5, b"\xee\xee\xee"),  # on another connection
             (TRANSPORT_AT + 9, far.to_bytes(3, "big")),
         ]
+        elements_at = {FIRST: FIRST_AT + 20, LAST_IMMEDIATE: 70}.get(plain[TRANSPORT_AT], 66)
+        blocks = (len(plain) - 4 - elements_at) // 17
+        if blocks and rng.random() < 0.2:
+            return changed(plain, elements_at + 17 * rng.randrange(blocks), bytes([rng.randrange(8)]))
         if is_first:
             edits = [
                 *rng.sample(edits, 2),
@@ -184,22 +188,24 @@ class Job:
         if self.message and rng.random() < 0.004:
             self.epoch += 1
             self.start()
+        if not self.due and self.message and rng.random() < 0.6:  # what was lost, or came too early, is asked for again
+            self.due = [(worker.rank, frame) for worker in self.workers for frame in worker.sent[-1]]
         while not self.due:
             self.write()
         if self.message > 1 and rng.random() < 0.01:
             self.restart(rng.choice(self.workers))
         chance = rng.random()
         known = [(worker.rank, frame) for worker in self.workers for frames in worker.sent for frame in frames]
-        if chance < 0.15:
+        if chance < 0.1:
             return rng.choice(known)  # once more, or too early
-        if chance < 0.30:
-            rank, frame = rng.choice([*known, *self.due])
+        if chance < 0.25:
+            rank, frame = rng.choice(rng.choice([known, self.due]))
             return rank, self.damaged(frame)
         if chance < 0.33:
             self.due.append(self.due.pop(0))  # overtaken
         if chance < 0.36 and self.due:  # lost, and asked for again later, or never
             lost = self.due.pop(0)
-            self.due += [lost] * (rng.random() < 0.8)
+            self.due += [lost] * (rng.random() < 0.5)
         return self.due.pop(0) if self.due else rng.choice(known)
 
 

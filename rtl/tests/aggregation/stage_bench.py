@@ -65,6 +65,12 @@ class Info:
     fields: list[tuple[int, int]] = field(default_factory=list)
 
 
+def has_bad_block(payload: bytes, is_first: bool) -> bool:
+    """Whether, as blocks of 17 bytes, it has an exponent that no encoder writes."""
+    elements = payload[20:] if is_first else payload
+    return any(0 < exponent < 7 for exponent in elements[: len(elements) // 17 * 17 : 17])
+
+
 def analyze(frame: bytes) -> Info:
     """`frame_info_t` of a frame; may_fold is false where not even a handler is asked."""
     tag = 4 if frame[12:14] == b"\x81\x00" else 0
@@ -100,7 +106,9 @@ def analyze(frame: bytes) -> Info:
         (info.queue_pair, 24), (int.from_bytes(transport[9:12], "big"), 24), (reth_length, 32),
         (total, 32), (message, 32), (mantissa, 8), (block, 8), (rank, 16), (epoch, 16), (job, 16), (flags, 8),
         (version & 15, 4), (version >> 4, 4),
-        (max(payload_bytes, 0) & 0x7FF, 11), (int(is_malformed), 1), (int(right), 1), (int(is_first), 1),
+        (max(payload_bytes, 0) & 0x7FF, 11), (int(is_malformed), 1), (int(right), 1),
+        (int(has_bad_block(packet[GRH_BYTES + TRANSPORT + extension :][: max(payload_bytes, 0)], is_first)), 1),
+        (int(is_first), 1),
     ]  # fmt: skip
     return info
 

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import Job, mac
+from campaign import BFP, FP32, INT32, Job, mac
 from stage_bench import VERDICTS, StageBench, configuration
 
 import netfold
@@ -55,11 +55,13 @@ class Both:
             if hard.is_idle and len(hard.sums) >= len(sums) and len(hard.notices) >= len(notices):
                 break
         await hard.cycle(3)
+        if verdict == "malformed" and hard.forwarded:
+            return verdict  # nobody's connection: its head was gone before its end was seen (docs/hardware/switch.md)
         assert hard.verdicts == [(port, verdict)], frame[:110].hex()
         assert hard.notices == notices
         assert sorted(hard.sums) == sums
         assert len(hard.forwarded) == (verdict == "forwarded")
-        return str(verdict)
+        return verdict
 
 
 @cocotb.test()
@@ -73,7 +75,8 @@ async def agrees_with_the_software(dut: Any) -> None:
     )
     both = Both(dut, ports)
     await both.hard.cycle(600)  # the Aggregation Status Buffer is cleared
-    job = Job(rng, ports)
+    formats = (0, FP32, INT32, BFP) if os.environ["HAS_BFP"] == "1" else (0, FP32, INT32)
+    job = Job(rng, ports, formats=formats)
     seen: Counter[str] = Counter()
     for _ in range(int(os.environ.get("FRAMES", "500"))):
         seen[await both.offer(*job.next())] += 1
@@ -125,8 +128,9 @@ async def answers_everybody_at_once(dut: Any) -> None:
             assert elements_of(one, index) == folds[message][at : at + (1024 if index else 1004)]
 
 
-@pytest.mark.parametrize("ports", [3])
-def test_aggregation_stage(ports: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ports", "has_bfp"), [(3, 0), (4, 1)])
+def test_aggregation_stage(ports: int, has_bfp: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one job."""
     monkeypatch.setenv("PORTS", str(ports))
-    simulate("aggregation_stage", __file__, Ports=ports)
+    monkeypatch.setenv("HAS_BFP", str(has_bfp))
+    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp)

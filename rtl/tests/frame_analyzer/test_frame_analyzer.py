@@ -20,7 +20,8 @@ FORWARD, FOLD, DROP = range(3)
 INFO = {
     "to": 48, "from": 48, "gids": 256, "has_tag": 1, "opcode": 8, "queue_pair": 24, "psn": 24, "reth_length": 32,
     "length": 32, "message": 32, "mantissa": 8, "block": 8, "rank": 16, "epoch": 16, "job": 16, "flags": 8,
-    "format": 4, "version": 4, "payload_bytes": 11, "is_malformed": 1, "icrc_is_right": 1, "is_first": 1,
+    "format": 4, "version": 4, "payload_bytes": 11, "is_malformed": 1, "icrc_is_right": 1,
+    "has_bad_block": 1, "is_first": 1,
 }  # fmt: skip
 OURS = Connection("02:00:00:00:00:01", "02:00:00:00:00:02", queue_pair=0xABCDEF)
 BOUND = 1 << 72 | OURS.queue_pair << 48 | int(OURS.destination.replace(":", ""), 16)
@@ -126,7 +127,11 @@ def expected_info(given: Given) -> dict[str, int]:
             "message": big(94, 4), "length": big(98, 4),
         }  # fmt: skip
     if not given.is_malformed:
-        found |= {"payload_bytes": big(18, 2) - 16 - extension, "icrc_is_right": int(given.icrc_is_right)}
+        payload_bytes = big(18, 2) - 16 - extension
+        elements = frame[66 + extension : 66 + extension + payload_bytes][20 * (opcode == FIRST) :]
+        exponents = elements[: len(elements) // 17 * 17 : 17]
+        found |= {"payload_bytes": payload_bytes, "icrc_is_right": int(given.icrc_is_right)}
+        found |= {"has_bad_block": int(any(0 < exponent < 7 for exponent in exponents))}
     return found
 
 
