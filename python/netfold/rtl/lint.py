@@ -12,6 +12,8 @@ TOPS = (
     ("netfold_nic", NIC, ()),
     ("netfold_nic", NIC, ("-GLanes=16",)),
     ("netfold_nic", NIC, ("-GHasBfp=0",)),
+    ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM",)),  # counters are also reached by number
+    ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=3", "-GJobs=2", "-GHasBfp=0")),
 )
 ELABORATED = (("netfold_nic", NIC), ("netfold_nic_quad", NIC), ("netfold_switch", SWITCH))
 

@@ -32,6 +32,9 @@ module adder_tree #(
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_lane
     logic [2*Leaves-1:1][31:0] floats;
     logic [31:0]               integer_sum;
+    logic                      unused_floats;  // of those who are not there
+
+    assign unused_floats = ^floats;
 
     for (genvar n = 1; n < 2 * Leaves; n++) begin : gen_node
       localparam int unsigned Level = $clog2(n + 1) - 1;                       // of the sum: 0

@@ -44,8 +44,12 @@ module aggregation_connection
   shape_t           shape;
   logic             has_moved, is_rebound, forgets, sets;
 
+  logic unused_info;
+  assign unused_info = ^info_i;
+
   assign column       = info_i.aggregation.message[1:0];
-  assign shape        = shape_of(info_i.aggregation);
+  assign shape        = shape_of(info_i.aggregation.length_bytes, info_i.aggregation.format[2:0],
+                                 info_i.aggregation.flags[0]);
   assign matches_o    = is_bound_q && queue_pair_q == info_i.queue_pair && addresses_q.to == info_i.addresses.to;
   assign is_same_o    = addresses_q.from == info_i.addresses.from && gids_q == info_i.gids;
   assign rank_o       = rank_q;
@@ -84,7 +88,7 @@ module aggregation_connection
     .reopen_i  (sets),
     .column_i  (column),
     .base_i    (info_i.psn),
-    .packets_i (packets_of(shape)),
+    .packets_i (packets_of(shape.words)),
     .psn_i     (info_i.psn),
     .is_found_o,
     .place_o,

@@ -183,6 +183,9 @@ module aggregation_frame_handler
 
   assign column            = place_q[8:7];
   assign packet_of_message = place_q[6:0];
+  logic unused_end;
+  assign unused_end = shape_here.ends_tensor;
+
   assign shape_here        = shape[job_q[JobBits-1:0]];
 
   // The Job Table looks at the facts a cycle after it has named the job.
@@ -217,7 +220,7 @@ module aggregation_frame_handler
       packet_d.generation = generation_q;
       packet_d.place   = place_q;
       packet_d.message = message[job_q[JobBits-1:0]];
-      packet_d.words   = words_of(shape_here, packet_of_message);
+      packet_d.words   = words_of(shape_here.words, packet_of_message);
       packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]]);
     end
   end
@@ -250,7 +253,7 @@ module aggregation_frame_handler
           verdict = VerdictSpoofed;
         end else if (!is_found_q) begin
           verdict = VerdictPsn;
-        end else if (!is_opcode_of(info_i.opcode, shape_here, packet_of_message) ||
+        end else if (!is_opcode_of(info_i.opcode, shape_here.words, packet_of_message) ||
                      info_i.payload_bytes != {packet_d.words, 2'b00}) begin
           verdict = VerdictShape;
         end else begin

@@ -73,7 +73,7 @@ module aggregation_output_arbiter
   from_e                           from_q, from_d;
   packet_t                         packet_q, packet_d, sum;
   logic [Ports-1:0]                targets_q, targets_d;
-  logic [7:0]                      step_q, joint, result_beat, last_step;
+  logic [7:0]                      step_q, joint, last_step;
   logic                            sum_valid, was_new_q, chooses, ends, is_same_sum, is_kept;
   logic                            sum_ready_unused;
   logic [Ports-1:0]                repeat_turn, later_turn, goes;
@@ -231,12 +231,11 @@ module aggregation_output_arbiter
 
   // --- TxOut: at step `joint` the header's partial beat is read, so the sum's first one step before ---
   assign joint         = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;
-  assign result_beat   = step_q - joint + 8'd1;
   assign last_step     = joint + 8'((packet_q.words - 9'd1) >> 1) + Tail;
   assign steps_o       = state_q == TxOut;
   assign step_o        = step_q;
   assign result_read_o = steps_o;
-  assign result_address_o = {tag_address_o, result_beat[6:0]};
+  assign result_address_o = {tag_address_o, 7'(step_q - joint + 8'd1)};
   assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && (!is_kept || goes == '0));
 
   always_comb begin

@@ -96,29 +96,29 @@ package aggregation_pkg;
     return has_tag ^ (kind != KindPlain);
   endfunction
 
-  function automatic shape_t shape_of(aggregation_header_t header);
-    return '{words: 16'(header.length_bytes >> 2) + 16'(OwnWords), format: header.format[2:0],
-             ends_tensor: header.flags[0]};
+  function automatic shape_t shape_of(logic [31:0] length_bytes, logic [2:0] format, logic ends_tensor);
+    return '{words: 16'(length_bytes >> 2) + 16'(OwnWords), format: format, ends_tensor: ends_tensor};
   endfunction
 
-  function automatic logic [7:0] packets_of(shape_t shape);
-    return 8'((17'(shape.words) + 17'(PacketWords - 1)) >> 8);
+  // Of a message of so many words.
+  function automatic logic [7:0] packets_of(logic [15:0] words);
+    return 8'((17'(words) + 17'(PacketWords - 1)) >> 8);
   endfunction
 
-  function automatic logic [6:0] last_of(shape_t shape);
-    return 7'((shape.words - 16'd1) >> 8);
+  function automatic logic [6:0] last_of(logic [15:0] words);
+    return 7'((words - 16'd1) >> 8);
   endfunction
 
-  // Words of gradients in a packet of a message.
-  function automatic logic [8:0] words_of(shape_t shape, logic [6:0] packet);
+  // Words of gradients in a packet of it.
+  function automatic logic [8:0] words_of(logic [15:0] words, logic [6:0] packet);
     if (packet == '0) return 9'(PacketWords - OwnWords);
-    if (packet == last_of(shape)) return 9'(8'(shape.words - 16'd1)) + 9'd1;
+    if (packet == last_of(words)) return 9'(8'(words - 16'd1)) + 9'd1;
     return 9'(PacketWords);
   endfunction
 
-  function automatic logic is_opcode_of(logic [7:0] opcode, shape_t shape, logic [6:0] packet);
+  function automatic logic is_opcode_of(logic [7:0] opcode, logic [15:0] words, logic [6:0] packet);
     if (packet == '0) return opcode == WriteFirst;
-    if (packet == last_of(shape)) return opcode == WriteLast || opcode == WriteLastImmediate;
+    if (packet == last_of(words)) return opcode == WriteLast || opcode == WriteLastImmediate;
     return opcode == WriteMiddle;
   endfunction
 
@@ -130,8 +130,7 @@ package aggregation_pkg;
 
   // The oldest in a circle of 2^32 is behind by less than a half.
   function automatic logic is_older(logic [31:0] a, logic [31:0] b);
-    logic [31:0] difference = a - b;
-    return difference[31];
+    return 1'((a - b) >> 31);
   endfunction
 
 endpackage

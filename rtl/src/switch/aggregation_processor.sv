@@ -99,6 +99,9 @@ module aggregation_processor
   logic [PayloadAddressWidth-1:0] blocks_address;
   logic [63:0]                  blocks_result;
 
+  logic unused_bits;
+  assign unused_bits = ^{fold_q, writes, unused_ready};
+
   aggregation_status #(
     .Ports(Ports),
     .Jobs (Jobs)

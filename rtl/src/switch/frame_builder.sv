@@ -46,20 +46,26 @@ module frame_builder
   } word_t;
 
   // --- What is to be sent ---
-  meta_t       meta, meta_q;
+  meta_t       meta;
+  kind_e       kind_q;
+  logic        has_tag_q;
+  logic [3:0]  to_q;
   logic        is_active_q, is_repeat_q, is_mine, is_late, is_six, is_odd;
   logic [3:0]  full_beats;
   logic [7:0]  end_beat;
   logic [63:0] header;
+
+  logic unused_packet;
+  assign unused_packet = ^{packet_i.job, packet_i.place, packet_i.how};
 
   assign header     = is_repeat_q ? repeat_data_i : header_data_i;
   assign meta       = header[$bits(meta_t)-1:0];
   assign is_mine    = meta.is_known && meta.generation == packet_i.generation && meta.message == packet_i.message;
   assign is_lost_o  = checks_i && !is_mine;
   assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
-  assign full_beats = header_beats(meta_q.kind, meta_q.has_tag);
-  assign is_six     = header_ends_at_six(meta_q.kind, meta_q.has_tag);
-  assign is_late    = !meta_q.has_tag || meta_q.kind == KindPlain;
+  assign full_beats = header_beats(kind_q, has_tag_q);
+  assign is_six     = header_ends_at_six(kind_q, has_tag_q);
+  assign is_late    = !has_tag_q || kind_q == KindPlain;
   assign is_odd     = packet_i.words[0];
   assign end_beat   = 8'(full_beats) + 8'(packet_i.words >> 1) + 8'(is_odd && is_six);
 
@@ -75,13 +81,18 @@ module frame_builder
 
   always_ff @(posedge clk_i) begin
     if (looks_i) is_repeat_q <= is_repeat_i;
-    if (checks_i) meta_q <= meta;
+    if (checks_i) begin
+      kind_q    <= meta.kind;
+      has_tag_q <= meta.has_tag;
+      to_q      <= meta.to;
+    end
   end
 
   // --- Header and sum, joined ---
   logic [7:0]  beat, beat_q, beat_end_q;
   logic        valid_q;
-  logic [63:0] before_q, joined;
+  logic [63:16] before_q;
+  logic [63:0] joined;
 
   assign beat          = step_i - 8'(is_late);
   assign header_beat_o = looks_i ? MetaBeat : beat[3:0];
@@ -97,7 +108,7 @@ module frame_builder
   always_ff @(posedge clk_i) begin
     beat_q     <= beat;
     beat_end_q <= end_beat;
-    before_q   <= result_data_i;
+    before_q   <= result_data_i[63:16];
   end
 
   always_comb begin
@@ -145,7 +156,7 @@ module frame_builder
     .rst_ni,
     .valid_i      (in_valid_q),
     .first_i      (in_first_q),
-    .has_tag_i    (meta_q.has_tag),
+    .has_tag_i    (has_tag_q),
     .data_i       (in_data_q),
     .ends_i       (in_ends_q),
     .ends_at_six_i(in_at_six_q),
@@ -155,7 +166,7 @@ module frame_builder
 
   // Behind six bytes the ICRC spills into a beat of its own.
   always_comb begin
-    word = '{to: meta_q.to, last: 1'b0, extra: 3'd7, data: out_data_q};
+    word = '{to: to_q, last: 1'b0, extra: 3'd7, data: out_data_q};
     if (spills_q) begin
       word.last  = 1'b1;
       word.extra = 3'd1;

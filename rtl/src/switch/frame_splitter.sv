@@ -41,32 +41,37 @@ module frame_splitter
   logic                         is_busy_q, is_repeat_q, is_waiting_q;
   logic [PlaceAddressWidth-1:0] place_q;
   logic [RepeatBits-1:0]        slot_q;
-  meta_t                        meta_q;
+  kind_e                        kind_q;
+  logic                         has_tag_q;
   logic [8:0]                   words_q;
   logic [7:0]                   beat_q, payload_beat;
-  logic [63:0]                  before_q, marked;
+  logic [63:16]                 before_q;
+  logic [63:0]                  marked;
   logic [3:0]                   full_beats;
   logic                         in_header, is_six;
+
+  logic unused_beat;
+  assign unused_beat = ^{s_beat_i.error, s_beat_i.extra};
 
   assign is_busy_o       = is_busy_q;
   assign is_awaited_o    = is_waiting_q || (start_i && !is_repeat_i);
   assign awaited_place_o = is_waiting_q ? place_q : place_i;
-  assign full_beats      = header_beats(meta_q.kind, meta_q.has_tag);
-  assign is_six          = header_ends_at_six(meta_q.kind, meta_q.has_tag);
+  assign full_beats      = header_beats(kind_q, has_tag_q);
+  assign is_six          = header_ends_at_six(kind_q, has_tag_q);
 
   // The marks (PROTOCOL.md): flow label 0x04e46 in bytes 15 to 17, the highest bit of immediate data, a flag of the
   // aggregation header; a tag is four bytes.
   always_comb begin
     marked = s_beat_i.data;
-    if (!meta_q.has_tag) begin
+    if (!has_tag_q) begin
       if (beat_q == 8'd1) marked[59:56] = 4'h0;
       if (beat_q == 8'd2) marked[15:0] = 16'h464e;
-      if (beat_q == 8'd8 && meta_q.kind == KindImmediate) marked[23] = 1'b1;
-      if (beat_q == 8'd10 && meta_q.kind == KindFirst) marked[47:40] = marked[47:40] | FlagSummed;
+      if (beat_q == 8'd8 && kind_q == KindImmediate) marked[23] = 1'b1;
+      if (beat_q == 8'd10 && kind_q == KindFirst) marked[47:40] = marked[47:40] | FlagSummed;
     end else begin
       if (beat_q == 8'd2) {marked[47:32], marked[27:24]} = {16'h464e, 4'h0};
-      if (beat_q == 8'd8 && meta_q.kind == KindImmediate) marked[55] = 1'b1;
-      if (beat_q == 8'd11 && meta_q.kind == KindFirst) marked[15:8] = marked[15:8] | FlagSummed;
+      if (beat_q == 8'd8 && kind_q == KindImmediate) marked[55] = 1'b1;
+      if (beat_q == 8'd11 && kind_q == KindFirst) marked[15:8] = marked[15:8] | FlagSummed;
     end
   end
 
@@ -102,13 +107,14 @@ module frame_splitter
       place_q     <= place_i;
       slot_q      <= slot_i;
       is_repeat_q <= is_repeat_i;
-      meta_q      <= meta_i;
+      kind_q      <= meta_i.kind;
+      has_tag_q   <= meta_i.has_tag;
       words_q     <= words_i;
       beat_q      <= '0;
     end else if (s_valid_i && beat_q != BeatMax) begin
       beat_q <= beat_q + 8'd1;
     end
-    if (s_valid_i) before_q <= s_beat_i.data;
+    if (s_valid_i) before_q <= s_beat_i.data[63:16];
   end
 
 endmodule

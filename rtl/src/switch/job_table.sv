@@ -89,6 +89,7 @@ module job_table
   aggregation_header_t   header;
   logic [CountWidth-1:0] workers_found;
   column_t               column;
+  shape_t                shape;
   logic                  asks, begins, refuses, is_newer, forgets, judges, agrees, is_wrong_rank;
   logic [PortBits-1:0]   rank;
   verdict_e              refusal, agreement;
@@ -122,6 +123,10 @@ module job_table
   );
   assign asks = |turn;
 
+  logic unused_bits;
+  assign unused_bits = ^{info_i, header, config_i.age_limit, folded_packet_i};
+
+  assign shape  = shape_of(header.length_bytes, header.format[2:0], header.flags[0]);
   assign header = info_i[port_q].aggregation;
 
   // --- Find ---
@@ -192,10 +197,10 @@ module job_table
     if (!facts_i[port_q].is_next) begin
       agreement = facts_i[port_q].verdict;
     end else if (column.is_used && column.message == header.message) begin
-      if (column.shape != shape_of(header)) agreement = VerdictMismatch;
+      if (column.shape != shape) agreement = VerdictMismatch;
     end else if (column.is_used && is_older(header.message, column.message)) begin
       agreement = VerdictStale;
-    end else if (column.is_used && column.folded < packets_of(column.shape)) begin
+    end else if (column.is_used && column.folded < packets_of(column.shape.words)) begin
       agreement = VerdictBusy;
     end else begin
       agrees = 1'b1;
@@ -296,7 +301,7 @@ module job_table
         has_rank_q[job_q][rank] <= 1'b1;
         if (agrees) begin
           columns_q[job_q][header.message[1:0]] <=
-              '{is_used: 1'b1, message: header.message, shape: shape_of(header), rank: rank, folded: '0};
+              '{is_used: 1'b1, message: header.message, shape: shape, rank: rank, folded: '0};
         end
       end
     end

@@ -8,7 +8,17 @@ from collections import deque
 
 import numpy as np
 
-from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, Connection, aggregation_header, icrc
+from roce_frames import (
+    ETHERNET,
+    FIRST,
+    GRH_BYTES,
+    LAST_IMMEDIATE,
+    RETH,
+    TRANSPORT,
+    Connection,
+    aggregation_header,
+    icrc,
+)
 
 MESSAGES_BACK = 4
 TRANSPORT_AT = ETHERNET + GRH_BYTES
@@ -189,7 +199,7 @@ class Job:
             self.epoch += 1
             self.start()
         if not self.due and self.message and rng.random() < 0.6:  # what was lost, or came too early, is asked for again
-            self.due = [(worker.rank, frame) for worker in self.workers for frame in worker.sent[-1]]
+            self.due = [(worker.rank, frame) for worker in self.workers for some in worker.sent for frame in some]
         while not self.due:
             self.write()
         if self.message > 1 and rng.random() < 0.01:
