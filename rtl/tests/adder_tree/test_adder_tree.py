@@ -1,4 +1,4 @@
-"""The adder tree against the software's fold, bit for bit: any number of ranks, any bits of floats, integers that wrap."""
+"""The adder tree against the software's fold, bit for bit: numbers of ranks, bits of floats, integers that wrap."""
 
 from __future__ import annotations
 
