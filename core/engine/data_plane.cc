@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "base/names.h"
 #include "engine/job_parts.h"
 #include "engine/shard.h"
 #include "engine/thread_setup.h"
@@ -99,11 +100,10 @@ JobCounters& JobCounters::operator+=(const JobCounters& other) {
 }
 
 const char* name_of(DropReason reason) {
-  constexpr std::array<const char*, static_cast<std::size_t>(DropReason::kCount)> names{
-      "short",           "version",     "kind",           "format",   "flags",   "length",
-      "unknown_job",     "stale_epoch", "unknown_worker", "stranger", "bad_tag", "bad_slot",
-      "malformed_block", "stale_chunk", "duplicate",      "mismatch", "no_room"};
-  return reason < DropReason::kCount ? names[static_cast<std::size_t>(reason)] : "unknown";
+  constexpr const char* kNames[]{"short",           "version",     "kind",           "format",   "flags",   "length",
+                                 "unknown_job",     "stale_epoch", "unknown_worker", "stranger", "bad_tag", "bad_slot",
+                                 "malformed_block", "stale_chunk", "duplicate",      "mismatch", "no_room"};
+  return name_in(kNames, reason);
 }
 
 }  // namespace netfold::engine

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/names.h"
+
 namespace netfold::frames {
 namespace {
 
@@ -92,10 +94,9 @@ void write_ipv4_length(std::byte* ip, std::size_t header_bytes, std::size_t tota
 }  // namespace
 
 const char* name_of(Flaw flaw) {
-  constexpr std::array<const char*, static_cast<std::size_t>(Flaw::kCount)> names{
-      "none",      "runt",        "oversize", "bad_source", "too_many_tags",
-      "ip_header", "ip_checksum", "fragment", "udp_length", "udp_checksum"};
-  return flaw < Flaw::kCount ? names[static_cast<std::size_t>(flaw)] : "unknown";
+  constexpr const char* kNames[]{"none",      "runt",        "oversize", "bad_source", "too_many_tags",
+                                 "ip_header", "ip_checksum", "fragment", "udp_length", "udp_checksum"};
+  return name_in(kNames, flaw);
 }
 
 // Ones' complement addition has no order and no word size: native 32-bit words are summed, and the bytes of the result

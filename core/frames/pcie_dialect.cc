@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/names.h"
 #include "wire/bytes.h"
 #include "wire/roce_notice.h"
 
@@ -25,10 +26,9 @@ std::int32_t distance(std::uint32_t a, std::uint32_t b) {
 }  // namespace
 
 const char* name_of(PcieVerdict verdict) {
-  constexpr auto names = std::to_array({"kept", "folded", "answered", "duplicate", "sum", "malformed", "epoch",
-                                        "mismatch", "stale", "ahead", "jobs", "buffers"});
-  static_assert(names.size() == static_cast<std::size_t>(PcieVerdict::kCount));
-  return verdict < PcieVerdict::kCount ? names[static_cast<std::size_t>(verdict)] : "unknown";
+  constexpr const char* kNames[]{"kept",  "folded",   "answered", "duplicate", "sum",  "malformed",
+                                 "epoch", "mismatch", "stale",    "ahead",     "jobs", "buffers"};
+  return name_in(kNames, verdict);
 }
 
 PcieDialect::Job::Job(const pcie::Write& first, MacAddress its_host, const PcieOptions& options)

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/names.h"
 #include "wire/crc32.h"
 
 namespace netfold::frames {
@@ -38,10 +39,10 @@ bool is_right_opcode(Opcode opcode, std::uint32_t index, std::uint32_t packets) 
 }  // namespace
 
 const char* name_of(RoceVerdict verdict) {
-  constexpr std::array<const char*, static_cast<std::size_t>(RoceVerdict::kCount)> names{
-      "forwarded", "kept",  "folded",   "answered", "waiting", "malformed", "icrc", "header", "epoch", "rank",
-      "spoofed",   "order", "mismatch", "psn",      "shape",   "block",     "busy", "stale",  "jobs",  "room"};
-  return verdict < RoceVerdict::kCount ? names[static_cast<std::size_t>(verdict)] : "unknown";
+  constexpr const char* kNames[]{"forwarded", "kept",  "folded", "answered", "waiting", "malformed", "icrc",
+                                 "header",    "epoch", "rank",   "spoofed",  "order",   "mismatch",  "psn",
+                                 "shape",     "block", "busy",   "stale",    "jobs",    "room"};
+  return name_in(kNames, verdict);
 }
 
 RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config)
