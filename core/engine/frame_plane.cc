@@ -205,6 +205,7 @@ class FramePlane final : public DataPlane {
   DataAddresses data_addresses_;
   frames::Settings settings_;
   frames::AggregationSettings by_job_{settings_};  // of RoCE jobs
+  frames::RoceOwners roce_owners_;
   std::vector<std::uint16_t> udp_ports_;
   JobParts<FrameJob> jobs_;
   std::vector<std::unique_ptr<FrameThread>> threads_;  // those that fold, then those of the ports
@@ -230,7 +231,11 @@ void FramePlane::start_thread(std::uint16_t thread, const OnMismatch& on_mismatc
       NetfoldDialect::Options{&data_addresses_, udp_ports_, pipeline.thread, options_.jobs_max}, on_mismatch);
   NetfoldDialect& dialect = *own;
   dialects.push_back(std::move(own));
-  if (options_.roce) dialects.push_back(std::make_unique<frames::RoceDialect>(by_job_, *options_.roce));
+  if (options_.roce) {
+    frames::RoceOptions roce = *options_.roce;
+    roce.owners = &roce_owners_;
+    dialects.push_back(std::make_unique<frames::RoceDialect>(by_job_, roce));
+  }
   if (options_.pcie) dialects.push_back(std::make_unique<frames::PcieDialect>(*options_.pcie));
 
   auto made =

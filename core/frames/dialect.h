@@ -33,8 +33,8 @@
 
 namespace netfold::frames {
 
-// The number of a thread that folds nothing and only receives for others.
-constexpr std::uint16_t kNoFolding = 0xffff;
+// The number of a thread that folds nothing and only receives for others; and of whichever has the frame.
+constexpr std::uint16_t kNoFolding = 0xffff, kAnyThread = 0xfffe;
 
 enum class Answer : std::uint8_t { kNotMine, kForward, kTaken, kDropped };
 
@@ -52,8 +52,8 @@ class Dialect {
   // The time, about once a millisecond; for what should happen when nothing comes.
   virtual void on_time(Nanoseconds, Outbox&) {}
 
-  // The switch has several threads: which of them owns the state that this frame needs? Pure, the same on every
-  // instance, cheap; asked on whatever thread received the frame, only of frames that recognises() claims.
+  // The switch has several threads: which of them owns the state that this frame needs? The same on every instance,
+  // cheap; asked on whatever thread received the frame, only of frames that recognises() claims. kAnyThread: none.
   virtual bool recognises(const ParsedFrame& frame) const = 0;
   virtual std::uint16_t thread_of(const ParsedFrame&, std::uint16_t /*threads*/) const { return 0; }
   // It answers nothing but kForward: frames need not wait for it. Whoever received one sends it on its way, and hands

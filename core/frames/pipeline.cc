@@ -98,7 +98,7 @@ Pipeline::Place Pipeline::place_of(const ParsedFrame& frame) {
   for (const auto& dialect : dialects_) {
     if (!dialect->recognises(frame)) continue;
     const std::uint16_t thread = dialect->thread_of(frame, options_.threads);
-    if (thread == options_.thread) return Place::kHere;
+    if (thread == options_.thread || thread == kAnyThread) return Place::kHere;
     if (!dialect->only_reads()) {
       outbox_.hand_over(thread, frame.frame);
       return Place::kElsewhere;

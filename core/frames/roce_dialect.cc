@@ -36,6 +36,27 @@ Answer RoceDialect::offer(const ParsedFrame& frame, Outbox& outbox) {
   }
 }
 
+std::uint16_t RoceDialect::thread_of(const ParsedFrame& frame, std::uint16_t threads) const {
+  if (threads == 1 || options_.owners == nullptr) return 0;
+  roce::Packet packet;
+  if (roce::parse(frame.content(), packet) != roce::ParseError::kNone) return kAnyThread;
+  const RoceOwners::Connection connection{frame.frame.port, frame.to.number, packet.header.queue_pair};
+  switch (packet.header.opcode) {
+    case roce::Opcode::kWriteFirst: {
+      roce::AggregationHeader header;
+      const bool is_ours = roce::parse(packet.payload, header) == roce::AggregationError::kNone;
+      if (!is_ours || !roce::icrc_is_right(packet.packet)) return kAnyThread;  // a damaged one must divert nobody
+      const auto owner = static_cast<std::uint16_t>(header.job % threads);
+      options_.owners->set(connection, owner);
+      return owner;
+    }
+    case roce::Opcode::kWriteMiddle:
+    case roce::Opcode::kWriteLast:
+    case roce::Opcode::kWriteLastImmediate: return options_.owners->find(connection).value_or(kAnyThread);
+    default: return kAnyThread;
+  }
+}
+
 RoceVerdict RoceDialect::judge(const ParsedFrame& parsed, Outbox& outbox) {
   RoceFrame frame{parsed, {}};
   switch (roce::parse(parsed.content(), frame.packet)) {

@@ -25,6 +25,7 @@
 #include "frames/aggregation_config.h"
 #include "frames/dialect.h"
 #include "frames/roce_job.h"
+#include "frames/roce_owners.h"
 
 namespace netfold::frames {
 
@@ -33,6 +34,7 @@ struct RoceOptions {
   std::size_t held_frames_max = 16384;   // contributions that wait, of all jobs; the pool must hold more
   Nanoseconds age_max = 10 * kSecond;    // a contribution that has waited so long is released
   Nanoseconds idle_max = 120 * kSecond;  // a job that sends nothing for so long is forgotten
+  RoceOwners* owners = nullptr;          // where several threads fold: shared by their dialects, outlives them
 };
 
 class RoceDialect final : public Dialect {
@@ -43,6 +45,8 @@ class RoceDialect final : public Dialect {
   Answer offer(const ParsedFrame& frame, Outbox& outbox) override;
   void on_time(Nanoseconds now, Outbox& outbox) override;
   bool recognises(const ParsedFrame& frame) const override { return frame.ether_type == kRoceType; }
+  // Jobs are shared out by their numbers; what is of no job stays where it came.
+  std::uint16_t thread_of(const ParsedFrame& frame, std::uint16_t threads) const override;
   void drain(Outbox& outbox) override;
   const char* name() const override { return "roce_v1"; }
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;

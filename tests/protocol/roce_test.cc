@@ -194,6 +194,53 @@ TEST(Roce, WorkersThatDisagreeAreToldBoth) {
   EXPECT_GT(world.dialect().count(frames::RoceVerdict::kMismatch), 0u);
 }
 
+// Every job belongs to one of the switch's threads, whichever of them receives its frames.
+TEST(Roce, SeveralThreadsShareTheJobs) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Prng prng(seed);
+    RoceWorldOptions options{.world = static_cast<std::uint16_t>(2 + prng.below(4)),
+                             .jobs = 4,
+                             .faults = {.loss = 0.02, .duplicate = 0.02, .reorder = 0.05},
+                             .threads = static_cast<std::uint16_t>(prng.chance(0.5) ? 2 : 4),
+                             .seed = seed};
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RoceWorld world(options);
+    expect_right_sums(world, options, 2, 20000, prng);
+    if (testing::Test::HasFatalFailure()) return;
+    for (std::uint16_t thread = 0; thread < options.threads; ++thread) {
+      EXPECT_GT(world.dialect(thread).count(frames::RoceVerdict::kFolded), 0u);
+      EXPECT_EQ(world.dialect(thread).held_frames(), 0u);
+      std::uint64_t handed_over = 0, acknowledged = 0;
+      for (link::PortNumber port = 0; port < options.world * options.jobs; ++port) {
+        handed_over += world.pipeline(thread).counters(port).handed_over.get();
+        acknowledged += world.pipeline(thread).counters(port).forwarded.get();
+      }
+      EXPECT_GT(handed_over, 0u);
+      EXPECT_GT(acknowledged, 0u) << "acknowledgements pass where they came";
+    }
+    EXPECT_EQ(world.pool().in_use(), 0u);
+  }
+}
+
+TEST(RoceOwners, AreFoundByPortAddressAndQueuePair) {
+  frames::RoceOwners owners;
+  Prng prng(3);
+  std::vector<std::pair<frames::RoceOwners::Connection, std::uint16_t>> set;
+  for (int i = 0; i < 400; ++i) {
+    set.push_back({{static_cast<link::PortNumber>(prng.below(26)), prng.next() >> 16,
+                    static_cast<std::uint32_t>(prng.below(1 << 24))},
+                   static_cast<std::uint16_t>(prng.below(8))});
+    owners.set(set.back().first, 7);
+    owners.set(set.back().first, set.back().second);  // its next job is another thread's
+  }
+  for (const auto& [connection, thread] : set) {
+    EXPECT_EQ(owners.find(connection), thread);
+    auto other = connection;
+    other.port = static_cast<link::PortNumber>(connection.port + 26);
+    EXPECT_FALSE(owners.find(other)) << "of another port";
+  }
+}
+
 // Ports are given to a job while another one folds, and taken away again.
 TEST(Roce, PortsChangeWhileAnotherJobFolds) {
   RoceWorldOptions options{.world = 4, .jobs = 2, .faults = {.loss = 0.02}, .seed = 6};

@@ -14,16 +14,14 @@ RoceWorld::RoceWorld(RoceWorldOptions options)
     : options_(options), prng_(options.seed), wire_(network_.open(kSwitchPort)) {
   const std::size_t workers = std::size_t{options.world} * options.jobs;
   assert(workers <= frames::AggregationConfig::kPortsMax);
-  frames::PipelinePorts all;
   for (link::PortNumber port = 0; port < workers; ++port) {
     ports_.push_back(std::make_unique<link::MemoryPort>(pool_, port));
-    all.all.push_back(ports_.back().get());
-    all.receiving.push_back(port);
   }
-  std::vector<std::unique_ptr<frames::Dialect>> dialects;
-  dialects.push_back(std::make_unique<frames::RoceDialect>(settings_, options.roce));
-  dialect_ = static_cast<frames::RoceDialect*>(dialects.back().get());
-  pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
+  options_.roce.owners = &owners_;
+  for (std::uint16_t thread = 0; thread < options.threads; ++thread) {
+    inboxes_.push_back(std::make_unique<link::MemoryHandover>(pool_));
+  }
+  for (std::uint16_t thread = 0; thread < options.threads; ++thread) start_thread(thread);
   workers_.resize(workers);
   for (std::uint16_t job = 0; job < options.jobs; ++job) {
     const std::uint32_t ports = ((1u << options.world) - 1) << (job * options.world);
@@ -31,6 +29,23 @@ RoceWorld::RoceWorld(RoceWorldOptions options)
     assert(set);
     open_job(job, 1);
   }
+}
+
+void RoceWorld::start_thread(std::uint16_t thread) {
+  frames::PipelinePorts ports;
+  for (const auto& port : ports_) {
+    if (ports.all.size() % options_.threads == thread) {
+      ports.receiving.push_back(static_cast<link::PortNumber>(ports.all.size()));
+    }
+    ports.all.push_back(port.get());
+  }
+  for (const auto& inbox : inboxes_) ports.peers.push_back(inbox.get());
+  ports.inbox = inboxes_[thread].get();
+  std::vector<std::unique_ptr<frames::Dialect>> dialects;
+  dialects.push_back(std::make_unique<frames::RoceDialect>(settings_, options_.roce));
+  dialects_.push_back(static_cast<frames::RoceDialect*>(dialects.back().get()));
+  pipelines_.push_back(std::make_unique<frames::Pipeline>(pool_, std::move(ports), addresses_, std::move(dialects),
+                                                          frames::PipelineOptions{{}, options_.threads, thread}));
 }
 
 void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
@@ -87,7 +102,11 @@ bool RoceWorld::step_switch() {
     ports_[static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)]->arrive(frame.bytes);
     has_moved = true;
   }
-  while (pipeline_->pump(time_) > 0) has_moved = true;
+  for (std::size_t moved = 1; moved > 0;) {
+    moved = 0;
+    for (const auto& pipeline : pipelines_) moved += pipeline->pump(time_);
+    has_moved |= moved > 0;
+  }
   for (std::size_t port = 0; port < ports_.size(); ++port) {
     for (const auto& frame : ports_[port]->fetch()) {
       const link::Outgoing out{{0, static_cast<std::uint16_t>(kFirstWorkerPort + port)}, frame, {}, {}};

@@ -24,6 +24,7 @@ struct RoceWorldOptions {
   std::uint32_t window_packets = 512;
   link::Faults faults = {};
   frames::RoceOptions roce = {};
+  std::uint16_t threads = 1;  // of the switch; port p is received by thread p mod threads
   std::uint64_t seed = 1;
 };
 
@@ -39,7 +40,8 @@ class RoceWorld {
   engine::RoceStream& stream(std::size_t worker) { return *workers_[worker].stream; }
   engine::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
   session::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
-  frames::RoceDialect& dialect() { return *dialect_; }
+  frames::RoceDialect& dialect(std::size_t thread = 0) { return *dialects_[thread]; }
+  frames::Pipeline& pipeline(std::size_t thread) { return *pipelines_[thread]; }
   frames::Settings& defaults() { return defaults_; }
   frames::AggregationSettings& settings() { return settings_; }
   link::MemoryPort& port(std::size_t number) { return *ports_[number]; }
@@ -56,6 +58,7 @@ class RoceWorld {
     bool is_stopped = false;
   };
 
+  void start_thread(std::uint16_t thread);
   void open_job(std::uint16_t job, std::uint16_t epoch);
   bool is_done() const;
   bool step();
@@ -70,8 +73,10 @@ class RoceWorld {
   frames::AggregationSettings settings_{defaults_};
   frames::MacTable addresses_;
   std::vector<std::unique_ptr<link::MemoryPort>> ports_;
-  frames::RoceDialect* dialect_ = nullptr;
-  std::unique_ptr<frames::Pipeline> pipeline_;
+  frames::RoceOwners owners_;
+  std::vector<std::unique_ptr<link::MemoryHandover>> inboxes_;  // by thread, as the next two
+  std::vector<frames::RoceDialect*> dialects_;
+  std::vector<std::unique_ptr<frames::Pipeline>> pipelines_;
   std::vector<Worker> workers_;
   std::uint32_t next_queue_pair_ = 0x100;
   Nanoseconds time_ = kSecond;
