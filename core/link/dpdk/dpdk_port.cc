@@ -108,7 +108,7 @@ std::size_t DpdkInbox::receive(std::span<Frame> into) {
   const unsigned count =
       rte_ring_sc_dequeue_burst_elem(ring_, into.data(), sizeof(Frame), static_cast<unsigned>(into.size()), nullptr);
   // Its count of references, where it will be released.
-  for (unsigned i = 0; i < count; ++i) rte_prefetch0_write(mbuf_of(into[i].buffer));
+  for (unsigned i = 0; i < count; ++i) __builtin_prefetch(into[i].buffer, 1);
   return count;
 }
 
