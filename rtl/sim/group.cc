@@ -112,15 +112,18 @@ bool Group::serves(const engine::AllReduce& request, const engine::CollectiveOpt
          agreed_bfp_.value_or(bfp) == bfp;
 }
 
-Result<Group::Ticket> Group::submit(const engine::AllReduce& request, const engine::CollectiveOptions& options) {
+Result<Group::Ticket> Group::hand_over(const engine::AllReduce& request, const engine::CollectiveOptions& options,
+                                       bool is_awaited) {
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
   if (!serves(request, options)) {
     const auto ticket = host_->submit(request, options);
     if (!ticket) return ticket;
+    if (is_awaited) completions_.reserve(host_ticket(*ticket));
     return host_ticket(*ticket);
   }
   const Ticket ticket = own_ticket(++last_ticket_);
+  if (is_awaited) completions_.reserve(ticket);
   if (failure_) {
     completions_.add({ticket}, *failure_);
     return ticket;

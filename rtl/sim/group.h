@@ -36,7 +36,6 @@ class Group final : public engine::Engine {
   // As HostGroup's; then the ranks tell each other where their NICs' datagrams go.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
-  Result<Ticket> submit(const engine::AllReduce& request, const engine::CollectiveOptions& options) override;
   std::optional<engine::Completion> wait(Ticket ticket, Nanoseconds timeout) override {
     return completions_.wait(ticket, timeout);
   }
@@ -47,6 +46,9 @@ class Group final : public engine::Engine {
   nlohmann::json counters() const override;
 
  private:
+  Result<Ticket> hand_over(const engine::AllReduce& request, const engine::CollectiveOptions& options,
+                           bool is_awaited) override;
+
   // One all-reduce: its sums are kept beside until all of it is done, so that a failed one leaves the tensor as it was.
   struct Work {
     Ticket ticket;
