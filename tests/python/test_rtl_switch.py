@@ -34,7 +34,7 @@ def _silent(_: str) -> None:
     pass
 
 
-@pytest.mark.parametrize("wire", ["fp32", "int32"])
+@pytest.mark.parametrize("wire", switch_bench.FORMATS)
 def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, wire: str) -> None:
     found = switch_bench.mixtures(built, 8, 300, 1, wire)
     assert found["differences"] == 0, (found["seeds"], found["examples"], found["verdicts"])
@@ -43,7 +43,7 @@ def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, w
         assert hardware == software > 0, verdict
 
 
-@pytest.mark.parametrize("wire", ["fp32", "int32"])
+@pytest.mark.parametrize("wire", switch_bench.FORMATS)
 def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShape, wire: str) -> None:
     found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire == "fp32", 1)
     assert (found["differences"], found["underruns"]) == (0, 0), found["examples"]

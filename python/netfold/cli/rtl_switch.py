@@ -48,7 +48,7 @@ def test(
     runs: Annotated[int, typer.Option(min=0, help="Jobs of random shape, in random frames one at a time.")] = 20,
     frames_a_run: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 1000,
     frames: Annotated[int, typer.Option(min=0, help="Aggregated frames at line rate, of each format.")] = 10_000,
-    formats: Annotated[str, typer.Option(help="Of gradients, with commas: fp32, int32, bfp.")] = "fp32,int32",
+    formats: Annotated[str, typer.Option(help="Of gradients, with commas: fp32, int32, bfp.")] = "fp32,int32,bfp",
     messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose.")] = 4,
     loss: Annotated[float, typer.Option(min=0, max=0.3, help="Of frames, each way.")] = 0.05,
     seed: Annotated[int, typer.Option(help="Repeats a campaign.")] = 1,

@@ -27,6 +27,8 @@ LATENCY_ASKED_NS = {"forward": 250.0, "int32 fold": 1600.0, "fp32 fold": 1700.0,
 LATENCY_PAPER_NS = {"forward": 250.0, "int32 fold": 2200.0, "fp32 fold": 2400.0, "repeat": 1500.0}
 # Of contributions of each port, one that comes again: as often as 3% of loss would have it.
 REPEAT_EVERY = 62
+# Four elements of bfp are folded a cycle, 3.8 times the numbers are in a frame: three quarters of the line rate.
+BFP_LOAD = 0.6
 PAPER_WORKERS = 8
 HOST_TICKS = 10_000  # of 100 ps
 
@@ -47,6 +49,8 @@ def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -
     messages = max(1, -(-frames // (MESSAGE_PACKETS * shape.ports)))
     options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5"]
     options.append(f"--repeat-every={REPEAT_EVERY}")
+    if wire == "bfp":
+        options.append(f"--load={BFP_LOAD}")
     found = run(shape, "scene", *options, *(["--wild"] if is_wild else []), "--first-psn=16777000")
     counted = found["comparison"]
     return {
