@@ -185,6 +185,7 @@ bool Mixture::change(Bytes& frame, bool is_first) {
     case 7: flip(kRethAt + 12, 4); break;                                                  // length
     default: flip(kAggregationAt, roce::kAggregationBytes); break;
   }
+  if (std::equal(frame.begin(), frame.begin() + 6, frame.begin() + 6)) return false;  // from its own destination
   seal(frame);
   roce::AggregationHeader header;
   const auto payload = std::span(frame).subspan(kAggregationAt);
