@@ -29,12 +29,11 @@ constexpr std::uint32_t kLinkTimeoutCycles = 100000;   // neighbours' clocks are
 constexpr std::uint32_t kRequestTimeout = 0xffffffff;  // the time here decides, not the number of cycles
 constexpr double kDeviceHz = 200e6;
 
-// Tickets of both kinds, from one row of numbers.
-std::uint64_t own_ticket(std::uint64_t number) {
-  return 2 * number;
-}
-std::uint64_t host_ticket(std::uint64_t number) {
-  return 2 * number + 1;
+// Whose a ticket is, from one row of numbers: the NIC's, the host group's, or the host group's for who waits there.
+enum Kind : std::uint64_t { kOwn, kHost, kHostAwaited, kKinds };
+
+std::uint64_t ticket_of(Kind kind, std::uint64_t number) {
+  return kKinds * number + kind;
 }
 
 }  // namespace
@@ -57,7 +56,7 @@ Result<std::unique_ptr<Group>> Group::open(GroupOptions options) {
   Group* const self = group.get();
   host.on_completion = [self] {
     while (const auto one = self->host_->next_completion(0))
-      self->completions_.add({host_ticket(one->ticket)}, one->error);
+      self->completions_.add({ticket_of(kHost, one->ticket)}, one->error);
   };
   auto opened = engine::HostGroup::open(std::move(host));
   if (!opened) return tl::unexpected(opened.error());
@@ -96,7 +95,7 @@ Result<void> Group::meet(const std::function<bool()>& keep_going) {
   const auto ticket = host_->submit({&own, ports.data(), 1, ElementType::kInt32, Format::kInt32}, how);
   if (!ticket) return tl::unexpected(ticket.error());
   std::optional<Completion> done;
-  while (!(done = completions_.wait(host_ticket(*ticket), 100 * kMillisecond))) {
+  while (!(done = completions_.wait(ticket_of(kHost, *ticket), 100 * kMillisecond))) {
     if (keep_going && !keep_going()) return netfold::fail(ErrorCode::kTimeout, "told to give up");
   }
   if (done->error) return tl::unexpected(*done->error);
@@ -117,12 +116,11 @@ Result<Group::Ticket> Group::hand_over(const engine::AllReduce& request, const e
   if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
   if (!serves(request, options)) {
-    const auto ticket = host_->submit(request, options);
+    const auto ticket = is_awaited ? host_->submit_awaited(request, options) : host_->submit(request, options);
     if (!ticket) return ticket;
-    if (is_awaited) completions_.reserve(host_ticket(*ticket));
-    return host_ticket(*ticket);
+    return ticket_of(is_awaited ? kHostAwaited : kHost, *ticket);
   }
-  const Ticket ticket = own_ticket(++last_ticket_);
+  const Ticket ticket = ticket_of(kOwn, ++last_ticket_);
   if (is_awaited) completions_.reserve(ticket);
   if (failure_) {
     completions_.add({ticket}, *failure_);
@@ -132,6 +130,13 @@ Result<Group::Ticket> Group::hand_over(const engine::AllReduce& request, const e
   submitted_.push_back({ticket, request, {}});
   wakeup_.wake();
   return ticket;
+}
+
+std::optional<Completion> Group::wait(Ticket ticket, Nanoseconds timeout) {
+  if (ticket % kKinds != kHostAwaited) return completions_.wait(ticket, timeout);
+  auto completion = host_->wait(ticket / kKinds, timeout);
+  if (completion) completion->ticket = ticket;
+  return completion;
 }
 
 void Group::close(std::optional<Error> error) {

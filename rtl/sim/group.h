@@ -36,9 +36,7 @@ class Group final : public engine::Engine {
   // As HostGroup's; then the ranks tell each other where their NICs' datagrams go.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
-  std::optional<engine::Completion> wait(Ticket ticket, Nanoseconds timeout) override {
-    return completions_.wait(ticket, timeout);
-  }
+  std::optional<engine::Completion> wait(Ticket ticket, Nanoseconds timeout) override;
   std::optional<engine::Completion> next_completion(Nanoseconds timeout) override { return completions_.next(timeout); }
   void close(std::optional<Error> error = std::nullopt) override;
   // The host group's, and of the NIC: nic_cycles (in which requests were on their way), nic_wall_s that these took
