@@ -206,7 +206,7 @@ module aggregation_stage
     .has_rank_i    (has_rank),
     .port_of_rank_i(port_of_rank),
     .job_i         (judged_job),
-    .arrived_i     (arrived),
+    .missed_i      (folding[judged_job] & ~arrived),
     .rank_o        (silent)
   );
 

@@ -17,7 +17,7 @@ module silence #(
   input  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_i,
 
   input  logic [JobBits-1:0]                       job_i,
-  input  logic [Ports-1:0]                         arrived_i,       // ports
+  input  logic [Ports-1:0]                         missed_i,        // ports that fold and have not come
   output logic [PortBits-1:0]                      rank_o
 );
 
@@ -41,9 +41,9 @@ module silence #(
 
   always_comb begin
     for (int unsigned port = 0; port < Ports; port++) begin
-      is_longest[port] = !arrived_i[port];
+      is_longest[port] = missed_i[port];
       for (int unsigned other = 0; other < Ports; other++) begin
-        if (!arrived_i[other] && before_q[job_i][other][port]) is_longest[port] = 1'b0;
+        if (missed_i[other] && before_q[job_i][other][port]) is_longest[port] = 1'b0;
       end
     end
   end

@@ -1,4 +1,4 @@
-"""Workers of one job, and everything that may happen to their frames, from a seed."""
+"""Workers of one job or several, and everything that may happen to their frames, from a seed."""
 
 from __future__ import annotations
 
@@ -62,16 +62,17 @@ class Worker:
     """One rank's connection and messages."""
 
     def __init__(self, job: Job, rank: int) -> None:
-        self.job, self.rank = job, rank
+        self.job, self.rank, self.port = job, rank, job.ports[rank]
         self.sent: deque[list[bytes]] = deque(maxlen=MESSAGES_BACK)  # frames by message
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, connection: Connection | None = None) -> None:
         """A connection under numbers of its own; near the wrap of sequence numbers now and then."""
         rng = self.job.rng
         self.psn = rng.choice([rng.randrange(1 << 24), PSN_MASK - rng.randrange(6)])
-        to = (self.rank + 1) % self.job.world
-        self.connection = Connection(mac(self.rank), mac(to), rng.randrange(1 << 24), self.rank + 1, to + 1)
+        to = self.job.ports[(self.rank + 1) % len(self.job.ports)]
+        new = Connection(mac(self.port), mac(to), rng.randrange(1 << 24), self.port + 1, to + 1)
+        self.connection = connection or new
         self.has_tag = rng.random() < 0.3
 
     def write(self, message: int, words: int, fmt: int, flags: int, numbers: bytes) -> list[bytes]:
@@ -88,18 +89,26 @@ class Worker:
 
 
 class Job:
-    """What `world` workers send, as a switch at their ports receives it: `next` gives (port, frame)."""
+    """What workers send, as a switch at their ports (by rank) receives it: `next` gives (port, frame)."""
 
     def __init__(
-        self, rng: random.Random, world: int, number: int = 1, formats: tuple[int, ...] = (0, FP32, INT32)
+        self, rng: random.Random, ports: list[int], number: int = 1, formats: tuple[int, ...] = (0, FP32, INT32)
     ) -> None:
-        self.rng, self.world, self.number, self.epoch, self.formats = rng, world, number, 1, formats
+        self.rng, self.number, self.epoch, self.formats = rng, number, 1, formats
+        self.ports_to_come = ports  # of the next epoch
+        self.formats_to_come = list(formats)
         self.values = np.random.default_rng(rng.randrange(1 << 30))
+        self.start()
+
+    def begin_epoch(self) -> None:
+        """The next one."""
+        self.epoch += 1
         self.start()
 
     def start(self) -> None:
         """An epoch."""
-        self.workers = [Worker(self, rank) for rank in range(self.world)]
+        self.ports = self.ports_to_come
+        self.workers = [Worker(self, rank) for rank in range(len(self.ports))]
         self.message = 0
         self.due: list[tuple[int, bytes]] = []
 
@@ -128,23 +137,28 @@ class Job:
     def write(self) -> None:
         """All workers write the next message."""
         rng = self.rng
-        words, fmt, flags = rng.choice([252, 300, 507, 508, 600]), rng.choice(self.formats), rng.randrange(2)
+        if not self.formats_to_come:  # each comes soon
+            self.formats_to_come = rng.sample(self.formats, len(self.formats))
+        words, fmt, flags = rng.choice([252, 300, 507, 508, 600]), self.formats_to_come.pop(), rng.randrange(2)
         self.due = []
         for worker in self.workers:
             frames = worker.write(self.message, words, fmt, flags, self.numbers(fmt, words))
             worker.sent.append(frames)
-            self.due += [(worker.rank, frame) for frame in frames]
+            self.due += [(worker.port, frame) for frame in frames]
         self.message += 1
         self.due.sort(key=lambda _: rng.random())
         self.due.sort(key=lambda one: untagged(one[1])[TRANSPORT_AT] != FIRST)
+        if fmt == BFP:  # before the right frame has come
+            pairs = [[(port, self.with_bad_block(frame)), (port, frame)] for port, frame in self.due]
+            self.due = [one for pair in pairs for one in pair[rng.random() < 0.3 :]]
         if rng.random() < 0.4:  # a First that is late, or lost
             self.due.append(self.due.pop(0))
 
-    def restart(self, worker: Worker) -> None:
+    def restart(self, worker: Worker, connection: Connection | None = None) -> None:
         """Its connection begins anew, with one of its last messages: the same header, under other numbers."""
-        back = self.rng.randrange(1, len(worker.sent) + 1)
+        back = self.rng.randrange(1, max(len(worker.sent), 1) + 1)
         olds = list(worker.sent)[-back:]
-        worker.begin()
+        worker.begin(connection)
         for index, frames in enumerate(olds):
             bodies = [untagged(frame)[TRANSPORT_AT + TRANSPORT : -4] for frame in frames]
             opcodes = [untagged(frame)[TRANSPORT_AT] for frame in frames]
@@ -152,7 +166,16 @@ class Job:
             new = [worker.connection.frame(*one) for one in zip(opcodes, psns, bodies, strict=True)]
             worker.psn = (worker.psn + len(new)) & PSN_MASK
             worker.sent[len(worker.sent) - back + index] = [tagged(f) for f in new] if worker.has_tag else new
-            self.due += [(worker.rank, frame) for frame in worker.sent[len(worker.sent) - back + index]]
+            self.due += [(worker.port, frame) for frame in worker.sent[len(worker.sent) - back + index]]
+
+    def with_bad_block(self, frame: bytes) -> bytes:
+        """With an exponent that no encoder writes, wherever it has blocks."""
+        plain = untagged(frame)
+        elements_at = {FIRST: FIRST_AT + 20, LAST_IMMEDIATE: 70}.get(plain[TRANSPORT_AT], 66)
+        blocks = (len(plain) - 4 - elements_at) // 17
+        if not blocks:
+            return plain
+        return changed(plain, elements_at + 17 * self.rng.randrange(blocks), bytes([self.rng.randrange(8)]))
 
     def damaged(self, frame: bytes) -> bytes:
         """One thing about a frame is wrong."""
@@ -177,10 +200,8 @@ class Job:
             (TRANSPORT_AT + 5, b"\xee\xee\xee"),  # on another connection
             (TRANSPORT_AT + 9, far.to_bytes(3, "big")),
         ]
-        elements_at = {FIRST: FIRST_AT + 20, LAST_IMMEDIATE: 70}.get(plain[TRANSPORT_AT], 66)
-        blocks = (len(plain) - 4 - elements_at) // 17
-        if blocks and rng.random() < 0.2:
-            return changed(plain, elements_at + 17 * rng.randrange(blocks), bytes([rng.randrange(8)]))
+        if rng.random() < 0.2:
+            return self.with_bad_block(plain)
         if is_first:
             edits = [
                 *rng.sample(edits, 2),
@@ -195,28 +216,48 @@ class Job:
     def next(self) -> tuple[int, bytes]:
         """The next frame that a port receives."""
         rng = self.rng
-        if self.message and rng.random() < 0.004:
-            self.epoch += 1
-            self.start()
+        if self.message and rng.random() < 0.01:
+            self.begin_epoch()
         if not self.due and self.message and rng.random() < 0.6:  # what was lost, or came too early, is asked for again
-            self.due = [(worker.rank, frame) for worker in self.workers for some in worker.sent for frame in some]
+            self.due = [(worker.port, frame) for worker in self.workers for some in worker.sent for frame in some]
         while not self.due:
             self.write()
         if self.message > 1 and rng.random() < 0.01:
             self.restart(rng.choice(self.workers))
         chance = rng.random()
-        known = [(worker.rank, frame) for worker in self.workers for frames in worker.sent for frame in frames]
+        known = [(worker.port, frame) for worker in self.workers for frames in worker.sent for frame in frames]
         if chance < 0.1:
             return rng.choice(known)  # once more, or too early
         if chance < 0.25:
-            rank, frame = rng.choice(rng.choice([known, self.due]))
-            return rank, self.damaged(frame)
+            port, frame = rng.choice(rng.choice([known, self.due]))
+            return port, self.damaged(frame)
         if chance < 0.33:
             self.due.append(self.due.pop(0))  # overtaken
         if chance < 0.36 and self.due:  # lost, and asked for again later, or never
             lost = self.due.pop(0)
             self.due += [lost] * (rng.random() < 0.5)
         return self.due.pop(0) if self.due else rng.choice(known)
+
+
+class Jobs:
+    """Several jobs at once, whose workers now and then go on over a connection of another job's."""
+
+    def __init__(self, rng: random.Random, jobs: list[Job]) -> None:
+        self.rng, self.jobs = rng, jobs
+
+    def next(self) -> tuple[int, bytes]:
+        """The next frame that a port receives."""
+        if self.rng.random() < 0.01:
+            self.take_over()
+        return self.rng.choice(self.jobs).next()
+
+    def take_over(self) -> None:
+        """A connection goes from one job's worker to another's at the same port, if they have one."""
+        job, other = self.rng.sample(self.jobs, 2)
+        pairs = [(mine, its) for mine in job.workers for its in other.workers if mine.port == its.port]
+        if pairs:
+            mine, its = self.rng.choice(pairs)
+            job.restart(mine, its.connection)
 
 
 def untagged(frame: bytes) -> bytes:

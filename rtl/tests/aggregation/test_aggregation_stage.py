@@ -9,7 +9,8 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import BFP, FP32, INT32, Job, mac
+from campaign import BFP, FP32, INT32, Job, Jobs, mac
+from cocotb.triggers import ClockCycles
 from stage_bench import VERDICTS, StageBench, configuration
 
 import netfold
@@ -17,13 +18,22 @@ from benches import chance, simulate, start
 from netfold import _core
 from roce_frames import ACKNOWLEDGE, Connection, aggregation_header, elements_of, read
 
+JOBS = int(os.environ.get("JOBS", "1"))
+# Of the stage with several jobs: long enough that only who is to be silent is.
+TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
+AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
+SOFTWARE_JOBS = 16
+FRAMES = int(os.environ.get("FRAMES", "500"))
+SWEEP_CYCLES = 2 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is looked at
+
 
 class Both:
     """The stage and the software switch, given the same frames one by one."""
 
-    def __init__(self, dut: Any, ports: int, jobs: int = 1, age_s: float = 10.0) -> None:
-        self.ports, self.time_s = ports, 1.0
-        self.soft = _core.FramePipeline(ports, age_s=age_s)
+    def __init__(self, dut: Any, ports: int, jobs: int = 1) -> None:
+        self.dut, self.ports, self.time_s, self.jobs, self.aged = dut, ports, 1.0, jobs, 0
+        self.config: dict[str, Any] = {"ports": list(range(ports)), "is_float": True, "exceptions": {}}
+        self.soft = _core.FramePipeline(ports, age_s=AGE_S)
         places = {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
         self.hard = StageBench(dut, ports, jobs, places)
         for rank in range(ports):
@@ -32,6 +42,43 @@ class Both:
 
     def _counts(self) -> dict[str, int]:
         return {name.removeprefix("roce_v1_").removeprefix("drop_"): n for name, n in self.soft.counts().items()}
+
+    def configure(self, ports: list[int], is_float: bool, job: int = -1) -> None:
+        """Which ports fold, and how: all jobs without an exception (-1), or one."""
+        self.soft.configure(ports, is_float=is_float, job=job)
+        if job < 0:
+            self.config |= {"ports": ports, "is_float": is_float}
+        else:
+            self.config["exceptions"][job] = (ports, is_float)
+        self.dut.config_i.value = configuration(**self.config)
+
+    def fill(self) -> None:
+        """The software's places for jobs are taken by others but for as many as the stage has."""
+        for job in range(1000, 1000 + SOFTWARE_JOBS - self.jobs):
+            header = aggregation_header(0, 0, 2000, job=job, flags=2)  # a sum: begins a job, and does nothing more
+            (frame, *_) = Connection(mac(0), mac(1), job).message(0, header, bytes(2000))
+            assert self.soft.offer(0, frame, self.time_s) == []
+
+    async def age(self) -> None:
+        """All that has waited for others until now is released."""
+        self.time_s += 1.2 * AGE_S
+        before, places = self._counts()["aged"], self.hard.aged
+        self.soft.pump(self.time_s)
+        self.dut.config_i.value = configuration(**self.config, age_limit=0)
+        await self.hard.cycle(SWEEP_CYCLES)
+        self.dut.config_i.value = configuration(**self.config)
+        frames, places = self._counts()["aged"] - before, self.hard.aged - places
+        assert places <= frames <= places * (self.ports - 1)
+        self.aged += places
+
+    async def silence(self, seconds: float, ticks: int) -> None:
+        """Nobody sends anything for a while."""
+        await self.age()
+        for _ in range(2):  # the other jobs of the software go on
+            self.time_s += 0.55 * seconds
+            self.fill()
+            self.soft.pump(self.time_s)
+        await ClockCycles(self.dut.clk_i, (ticks + 2) * TICK_CYCLES)
 
     async def offer(self, port: int, frame: bytes) -> str:
         """One frame; fails where the two differ in what it comes to. Returns the verdict."""
@@ -64,25 +111,99 @@ class Both:
         return verdict
 
 
-@cocotb.test()
-async def agrees_with_the_software(dut: Any) -> None:
-    """Losses, duplicates, reordering, restarts, epochs, hostile frames: whatever comes, both do the same."""
-    rng = chance()
+async def started(dut: Any) -> Both:
+    """All ports fold; the Aggregation Status Buffer has been cleared."""
     ports = int(os.environ["PORTS"])
     config = configuration(list(range(ports)))
     await start(
         dut, config_i=config, info_valid_i=0, s_valid_i=0, m_ready_i=0, is_known_i=0, ports_i=0, notice_ready_i=0
     )
-    both = Both(dut, ports)
-    await both.hard.cycle(600)  # the Aggregation Status Buffer is cleared
+    both = Both(dut, ports, JOBS)
+    await both.hard.cycle(600 * JOBS)
+    return both
+
+
+@cocotb.test(skip=JOBS > 1)
+async def agrees_with_the_software(dut: Any) -> None:
+    """Losses, duplicates, reordering, restarts, epochs, hostile frames: whatever comes, both do the same."""
+    rng = chance()
+    both = await started(dut)
     formats = (0, FP32, INT32, BFP) if os.environ["HAS_BFP"] == "1" else (0, FP32, INT32)
-    job = Job(rng, ports, formats=formats)
+    job = Job(rng, list(range(both.ports)), formats=formats)
     seen: Counter[str] = Counter()
-    for _ in range(int(os.environ.get("FRAMES", "500"))):
+    for _ in range(FRAMES):
+        if rng.random() < 0.01:
+            await both.age()
         seen[await both.offer(*job.next())] += 1
-    dut._log.info("verdicts: %s", dict(seen))
+    dut._log.info("verdicts: %s, %d places aged", dict(seen), both.aged)
     usual = {"kept", "folded", "answered", "waiting", "forwarded", "icrc", "header", "spoofed", "psn"}
-    assert usual <= set(seen)
+    assert usual | ({"block"} if BFP in formats else set()) <= set(seen)
+
+
+@cocotb.test(skip=JOBS == 1)
+async def jobs_agree_with_the_software(dut: Any) -> None:
+    """More jobs than there are places, on ports of their own and shared, in configurations that change meanwhile."""
+    rng = chance()
+    both = await started(dut)
+    both.fill()
+    both.configure([0, 2], True, 2)
+    both.configure([1, 2, 3], False, 3)
+    jobs = [Job(rng, [0, 1, 2, 3]), Job(rng, [0, 2], 2), Job(rng, [1, 2, 3], 3)]
+    mixture = Jobs(rng, jobs)
+    seen: Counter[str] = Counter()
+    for _ in range(FRAMES):
+        chance_ = rng.random()
+        if chance_ < 0.015:
+            await both.age()
+        elif chance_ < 0.03:
+            await both.silence(HANDOVER_S, HANDOVER_TICKS)
+            mixture.take_over()
+        elif chance_ < 0.05:  # from the next epoch on
+            job = rng.choice(jobs)
+            job.ports_to_come = sorted(rng.sample(range(both.ports), rng.randrange(2, both.ports + 1)))
+            both.configure(job.ports_to_come, rng.random() < 0.5, -1 if job.number == 1 else job.number)
+            if rng.random() < 0.5:
+                job.begin_epoch()
+        seen[await both.offer(*mixture.next())] += 1
+    dut._log.info("verdicts: %s, %d places aged", dict(seen), both.aged)
+    assert {"kept", "folded", "answered", "waiting", "forwarded", "spoofed", "psn", "jobs"} <= set(seen)
+    assert both.aged > 0
+
+
+@cocotb.test(skip=JOBS == 1)
+async def silent_jobs_give_way(dut: Any) -> None:
+    """A connection goes to another job after a second's silence, a place after two minutes'; never before."""
+    rng = chance()
+    both = await started(dut)
+    both.fill()
+    first, second, third = (Job(rng, [0, 1, 2, 3], number) for number in (1, 2, 3))
+    numbers = first.numbers(FP32, 300)
+    mine = first.workers[1]
+    second.workers[1].begin(mine.connection)
+
+    def write(job: Job, rank: int = 1) -> list[bytes]:
+        return job.workers[rank].write(0, 300, FP32, 0, numbers)
+
+    of_first, of_second = write(first), write(second)
+    assert await both.offer(1, of_first[0]) == "kept"
+    assert await both.offer(1, of_second[0]) == "spoofed"  # nor does it touch the other's frames
+    assert await both.offer(1, of_first[1]) == "kept"
+    await both.silence(0.5 * HANDOVER_S, HANDOVER_TICKS // 2)
+    assert await both.offer(1, of_second[0]) == "spoofed"
+    await both.silence(HANDOVER_S, HANDOVER_TICKS)
+    assert await both.offer(1, of_second[0]) == "kept"
+    assert await both.offer(1, of_second[1]) == "kept"
+    assert await both.offer(1, of_first[0]) == "spoofed"
+    for rank in (0, 2, 3):
+        whole = write(second, rank)
+        assert [await both.offer(rank, frame) for frame in whole] == ["folded" if rank == 3 else "kept"] * 2
+    of_third = write(third)
+    assert await both.offer(1, of_third[0]) == "jobs"
+    await both.silence(IDLE_S, IDLE_TICKS)
+    for rank in range(4):
+        whole = of_third if rank == 1 else write(third, rank)
+        assert [await both.offer(rank, frame) for frame in whole] == ["folded" if rank == 3 else "kept"] * 2
+    assert await both.offer(1, of_second[1]) == "forwarded"  # it is forgotten
 
 
 @cocotb.test()
@@ -95,8 +216,8 @@ async def answers_everybody_at_once(dut: Any) -> None:
         dut, config_i=config, info_valid_i=0, s_valid_i=0, m_ready_i=0, is_known_i=0, ports_i=0, notice_ready_i=0
     )
     places = {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
-    bench = StageBench(dut, ports, 1, places, ready=lambda _: rng.random() < 25 / 32)
-    await bench.cycle(600)
+    bench = StageBench(dut, ports, JOBS, places, ready=lambda _: rng.random() < 25 / 32)
+    await bench.cycle(600 * JOBS)
     count = (packets * 1024 - 20) // 4
     numbers = np.random.default_rng(rng.randrange(1 << 30)).standard_normal((messages, ports, count), np.float32)
     sent = []
@@ -133,4 +254,12 @@ def test_aggregation_stage(ports: int, has_bfp: int, monkeypatch: pytest.MonkeyP
     """With one job."""
     monkeypatch.setenv("PORTS", str(ports))
     monkeypatch.setenv("HAS_BFP", str(has_bfp))
-    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp)
+    simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, TickCycles=TICK_CYCLES)
+
+
+def test_aggregation_stage_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With places for two jobs, whose time passes faster."""
+    monkeypatch.setenv("PORTS", "4")
+    monkeypatch.setenv("JOBS", "2")
+    times = {"TickCycles": TICK_CYCLES, "HandoverTicks": HANDOVER_TICKS, "IdleTicks": IDLE_TICKS}
+    simulate("aggregation_stage", __file__, Ports=4, Jobs=2, **times)

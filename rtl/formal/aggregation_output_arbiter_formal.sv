@@ -1,0 +1,177 @@
+// aggregation_output_arbiter, two ports. Two sums, any, one made after the other, are followed at a port, any: each
+// leaves for it once, if the port folds, and never after the later one; else it is told of as lost, or its place keeps
+// another sum by then. And who waits does so for a bounded number of turns, which end: who came again and who is on a
+// list, at a port that has room, for three; a sum just made for two for each frame on lists, and one.
+module aggregation_output_arbiter_formal
+  import aggregation_pkg::*;
+(
+  input logic            clk_i,
+  input logic [1:0][1:0] ports_i,        // by job
+  input logic            sum_valid_i,
+  input packet_t         sum_i,          // the lowest bits of its message: 1 and 2 are the followed ones
+  input logic            made_busy_i,
+  input logic [1:0]      repeat_valid_i,
+  input packet_t [1:0]   repeat_i,
+  input logic            tag_valid_i,
+  input generation_t     tag_generation_i,
+  input logic [31:0]     tag_message_i,
+  input logic [1:0]      has_room_i,
+  input logic [1:0]      is_late_i,
+  input logic            follow_i        // port
+);
+
+  localparam int unsigned SumsMax = 2, LaterMax = 2;
+  localparam logic [1:0] Check = 2'd0, Look = 2'd1, Match = 2'd2, TxOut = 2'd3, Fresh = 2'd0, Repeat = 2'd1,
+                         Later = 2'd2;
+
+  logic                           first = 1'b1;
+  logic                           was_follow, taken, is_repeat, chooses, fresh_waits, is_late_turn;
+  logic [1:0]                     state, from, from_next, targets, checks, lost, repeat_asks, later_asks, chosen;
+  packet_t                        taken_packet, sent;
+  logic [7:0]                     ended_at, step, began_q;
+  logic [1:0]                     sums_level;
+  packet_t [SumsMax-1:0]          sums;                             // the oldest first
+  logic [1:0][1:0]                later_level;
+  packet_t [1:0][LaterMax-1:0]    laters;
+  logic [3:0]                     on_lists, fresh_waited, repeat_waited, later_waited;  // turns of others
+  logic                           repeat_is_second, later_is_second;  // the other port is in turn before it
+  // Of the two followed sums, at the followed port.
+  logic [1:0]                     offered_q, gone_q, left_q, leaves, waits, flies, drops;
+  logic [1:0][SumsMax-1:0]        waits_at;
+  logic [1:0][LaterMax-1:0]       is_listed_at;
+
+  aggregation_output_arbiter #(.Ports(2), .Jobs(2), .SumsMax(SumsMax), .LaterMax(LaterMax)) u_arbiter (
+    .clk_i, .rst_ni(!first), .ports_i, .sum_valid_i, .sum_i, .sum_taken_o(taken), .sum_taken_packet_o(taken_packet),
+    .made_busy_i, .repeat_valid_i, .repeat_ready_o(), .repeat_i, .repeat_slot_o(), .tag_address_o(), .tag_valid_i,
+    .tag_generation_i, .tag_message_i, .is_sending_o(), .sending_place_o(), .looks_o(), .checks_o(checks),
+    .packet_o(sent), .is_repeat_o(is_repeat), .slot_o(), .steps_o(), .step_o(step), .has_room_i, .is_late_i,
+    .is_lost_o(lost), .result_read_o(), .result_address_o()
+  );
+
+  assign state       = u_arbiter.state_q;
+  assign from        = u_arbiter.from_q;
+  assign from_next   = u_arbiter.from_d;
+  assign targets     = u_arbiter.targets_q;
+  assign chooses     = u_arbiter.chooses;
+  assign ended_at    = u_arbiter.last_step;
+  assign sums_level  = u_arbiter.u_sums.write_q - u_arbiter.u_sums.read_q;
+  for (genvar i = 0; i < SumsMax; i++) begin : gen_sum
+    assign sums[i] = u_arbiter.u_sums.memory[1'(u_arbiter.u_sums.read_q[0] + 1'(i))];
+  end
+  for (genvar p = 0; p < 2; p++) begin : gen_list
+    assign later_level[p] = u_arbiter.gen_port[p].u_later.write_q - u_arbiter.gen_port[p].u_later.read_q;
+    for (genvar i = 0; i < LaterMax; i++) begin : gen_later
+      assign laters[p][i] =
+          u_arbiter.gen_port[p].u_later.memory[1'(u_arbiter.gen_port[p].u_later.read_q[0] + 1'(i))];
+    end
+  end
+
+  function automatic logic is_followed(packet_t packet, logic which);
+    return packet.message[1:0] == (which ? 2'd2 : 2'd1);
+  endfunction
+
+  // --- Where the followed ones are ---
+  for (genvar s = 0; s < 2; s++) begin : gen_followed
+    assign leaves[s] = checks[follow_i] && !is_repeat && is_followed(sent, s);
+    assign flies[s]  = (state == Look || state == Match) && from == Fresh && targets[follow_i] && is_followed(sent, s);
+    assign waits[s]  = |waits_at[s];
+    for (genvar i = 0; i < SumsMax; i++) begin : gen_at
+      assign waits_at[s][i] = 2'(i) < sums_level && is_followed(sums[i], s);
+    end
+    for (genvar i = 0; i < LaterMax; i++) begin : gen_list_at
+      assign is_listed_at[s][i] = 2'(i) < later_level[follow_i] && is_followed(laters[follow_i][i], s);
+    end
+    assign drops[s] = (taken && is_followed(taken_packet, s) && !ports_i[taken_packet.job[0]][follow_i]) ||
+                      (flies[s] && state == Match && (leaves[s] || lost[follow_i])) ||
+                      (u_arbiter.later_pop[follow_i] && is_listed_at[s][0]);
+
+    always_ff @(posedge clk_i) begin
+      if (first) begin
+        {offered_q[s], gone_q[s], left_q[s]} <= '0;
+      end else begin
+        if (sum_valid_i && is_followed(sum_i, s)) offered_q[s] <= 1'b1;
+        if (drops[s]) gone_q[s] <= 1'b1;
+        if (leaves[s]) left_q[s] <= 1'b1;
+      end
+    end
+  end
+
+  // --- Whose turn it is ---
+  assign is_late_turn = state != Check && from == Later;
+  assign on_lists     = 4'(later_level[0]) + 4'(later_level[1]) -
+                        (is_late_turn ? 4'(targets[0]) + 4'(targets[1]) : 4'd0);
+  assign repeat_asks  = u_arbiter.repeat_valid & has_room_i & ~u_arbiter.later_valid;
+  assign later_asks   = u_arbiter.later_valid & has_room_i;
+  assign chosen       = chooses ? u_arbiter.targets_d : '0;
+  assign repeat_is_second = follow_i ^ u_arbiter.u_repeat_turns.later_q[1];
+  assign later_is_second  = follow_i ^ u_arbiter.u_later_turns.later_q[1];
+  assign fresh_waits  = u_arbiter.sum_valid && !made_busy_i;
+
+  always_ff @(posedge clk_i) begin
+    first      <= 1'b0;
+    was_follow <= follow_i;
+    if (state == Match) began_q <= {7'd0, (u_arbiter.goes & ~is_late_i) == '0};
+    if (first) begin
+      {fresh_waited, repeat_waited, later_waited} <= '0;
+    end else begin
+      if (!u_arbiter.sum_valid || taken) fresh_waited <= '0;
+      else if (chooses && fresh_waits) fresh_waited <= fresh_waited + 4'd1;
+      if (state == Check) begin
+        if (!repeat_asks[follow_i] || (chosen[follow_i] && from_next == Repeat)) repeat_waited <= '0;
+        else if (chooses) repeat_waited <= repeat_waited + 4'd1;
+        if (!later_asks[follow_i] || (chosen[follow_i] && from_next == Later)) later_waited <= '0;
+        else if (chooses) later_waited <= later_waited + 4'd1;
+      end
+    end
+  end
+
+  always_comb begin
+    if (!first) begin
+      assume (follow_i == was_follow);
+      if (sums_level == 2'(SumsMax)) assume (!sum_valid_i);
+      for (int s = 0; s < 2; s++) if (offered_q[s] && sum_valid_i) assume (!is_followed(sum_i, 1'(s)));
+      if (!offered_q[0] && sum_valid_i) assume (!is_followed(sum_i, 1'b1));
+
+      // Once, and in order.
+      for (int s = 0; s < 2; s++) begin
+        if (leaves[s]) assert (offered_q[s] && !left_q[s] && !gone_q[s]);
+        if (drops[s]) assert (!gone_q[s]);
+        // On a list it stays until it has left, but for a sum that is no longer there.
+        if (u_arbiter.later_pop[follow_i] && is_listed_at[s][0]) assert (left_q[s] || !u_arbiter.is_kept);
+      end
+      if (leaves[1]) assert (gone_q[0]);
+      // A turn ends, and comes.
+      if (state == TxOut) assert (8'(step - began_q) <= 8'(ended_at - began_q));
+      assert (fresh_waited <= 4'd9);
+      assert (repeat_waited <= 4'd3);
+      assert (later_waited <= 4'd3);
+
+      // Induction starts anywhere.
+      assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
+      if (state != Check) assert (from != 2'd3);
+      if (offered_q[1]) assert (offered_q[0]);
+      for (int s = 0; s < 2; s++) begin
+        // It is in one place of those, or has gone.
+        assert (3'(waits_at[s][0]) + 3'(waits_at[s][1]) + 3'(flies[s]) + 3'(is_listed_at[s][0]) +
+                3'(is_listed_at[s][1]) + 3'(gone_q[s]) == 3'(offered_q[s]));
+        if (left_q[s] && !gone_q[s]) assert (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]);
+        if (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]) assert (left_q[s]);
+      end
+      if (waits[0] && offered_q[1]) assert (waits_at == 4'b1001);
+      if (flies[0] && offered_q[1]) assert (waits[1]);
+      if (|is_listed_at[0]) assert (!is_listed_at[1][0]);
+      if (left_q[1]) assert (gone_q[0]);
+      if (is_late_turn) begin
+        assert (targets != '0);
+        for (int p = 0; p < 2; p++) if (targets[p]) assert (later_level[p] != '0 && laters[p][0] == sent);
+      end
+      if (from == Fresh && (state == Look || state == Match)) assert (fresh_waited == '0);
+      assert (u_arbiter.u_repeat_turns.later_q inside {2'b00, 2'b10});
+      assert (u_arbiter.u_later_turns.later_q inside {2'b00, 2'b10});
+      assert (6'(repeat_waited) + 6'({repeat_is_second, 1'b0}) + 6'(!u_arbiter.was_new_q) <= 6'd3);
+      assert (6'(later_waited) + 6'({later_is_second, 1'b0}) + 6'(u_arbiter.was_new_q) <= 6'd3);
+      assert (6'(fresh_waited) + 6'(on_lists) + 6'(on_lists) + 6'(u_arbiter.was_new_q) <= 6'd9);
+    end
+  end
+
+endmodule
