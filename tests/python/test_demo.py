@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -117,21 +118,32 @@ def test_a_page_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     assert "page.html" in run.stdout or "file" in run.stdout
 
 
+def _workers(program: psutil.Process) -> list[psutil.Process]:
+    found = []
+    for child in program.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile
+            found += [child] if "netfold.demo.worker" in child.cmdline() else []
+    return found
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     command = [*NETFOLD, "demo", "--epochs", "1000", "--page", str(tmp_path / "page.html")]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
     program = psutil.Process(run.pid)
-    deadline = time.monotonic() + 60
-    while len(workers := program.children(recursive=True)) < 4 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1.0)
-    workers = program.children(recursive=True)
-    assert len(workers) == 4
-    run.send_signal(number)
-    told, _ = run.communicate(timeout=20)
-    assert run.returncode == 1, told
-    assert "Traceback" not in told
+    try:
+        deadline = time.monotonic() + 60
+        while len(workers := _workers(program)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(workers) == 4
+        time.sleep(1.0)
+        run.send_signal(number)
+        told, _ = run.communicate(timeout=20)
+        assert run.returncode == 1, told
+        assert "Traceback" not in told
+    finally:
+        run.terminate()
+        run.communicate()
     _, alive = psutil.wait_procs(workers, timeout=3)
     assert alive == []
 
