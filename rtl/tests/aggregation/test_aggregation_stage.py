@@ -208,7 +208,7 @@ async def silent_jobs_give_way(dut: Any) -> None:
 
 @cocotb.test()
 async def answers_everybody_at_once(dut: Any) -> None:
-    """All ports at line rate, every few frames once more: every sum comes to everybody, in its order."""
+    """All jobs and ports at line rate, every few frames once more: every sum comes to everybody, in its order."""
     rng = chance()
     ports, packets, messages = int(os.environ["PORTS"]), 20, 4
     config = configuration(list(range(ports)))
@@ -219,34 +219,37 @@ async def answers_everybody_at_once(dut: Any) -> None:
     bench = StageBench(dut, ports, JOBS, places, ready=lambda _: rng.random() < 25 / 32)
     await bench.cycle(600 * JOBS)
     count = (packets * 1024 - 20) // 4
-    numbers = np.random.default_rng(rng.randrange(1 << 30)).standard_normal((messages, ports, count), np.float32)
-    sent = []
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    numbers = values.standard_normal((JOBS, messages, ports, count), np.float32)
     for rank in range(ports):
-        connection = Connection(mac(rank), mac((rank + 1) % ports), rank, rank + 1, rank + 2)
-        frames = []
-        for message in range(messages):
-            header = aggregation_header(rank, message, 4 * count)
-            frames += connection.message(message * packets, header, numbers[message, rank].tobytes())
-        sent.append(frames)
-        for index, frame in enumerate(frames):
-            bench.offer(rank, frame)
-            if rng.random() < 0.2:
-                bench.offer(rank, frames[max(0, index - rng.randrange(4))])
+        sent: list[list[bytes]] = [[] for _ in range(JOBS)]
+        for job in range(JOBS):
+            connection = Connection(mac(rank), mac((rank + 1) % ports), JOBS * rank + job, rank + 1, rank + 2)
+            for message in range(messages):
+                header = aggregation_header(rank, message, 4 * count, job=job + 1)
+                sent[job] += connection.message(message * packets, header, numbers[job, message, rank].tobytes())
+        for index in range(messages * packets):
+            for job in rng.sample(range(JOBS), JOBS):
+                bench.offer(rank, sent[job][index])
+                if rng.random() < 0.2:
+                    bench.offer(rank, sent[job][max(0, index - rng.randrange(4))])
     while not bench.is_idle:
         await bench.cycle()
     await bench.cycle(1000)
     dut._log.info("%s in %d cycles", Counter(verdict for _, verdict in bench.verdicts), bench.cycles)
     assert bench.lost == 0
-    folds = [netfold.fold(list(numbers[message])).tobytes() for message in range(messages)]
-    for rank in range(ports):
-        came = [read(frame) for port, frame in bench.sums if port == (rank + 1) % ports]
-        first = list({one.psn: one for one in came})
-        assert sorted(first) == list(range(messages * packets))
-        assert first == sorted(first), "sums overtake each other"
-        for one in came:
-            message, index = divmod(one.psn, packets)
-            at = 1004 + 1024 * (index - 1) if index else 0
-            assert elements_of(one, index) == folds[message][at : at + (1024 if index else 1004)]
+    for job in range(JOBS):
+        folds = [netfold.fold(list(numbers[job, message])).tobytes() for message in range(messages)]
+        for rank in range(ports):
+            came = [read(frame) for port, frame in bench.sums if port == (rank + 1) % ports]
+            came = [one for one in came if one.queue_pair == JOBS * rank + job]
+            first = list({one.psn: one for one in came})
+            assert sorted(first) == list(range(messages * packets))
+            assert first == sorted(first), "sums overtake each other"
+            for one in came:
+                message, index = divmod(one.psn, packets)
+                at = 1004 + 1024 * (index - 1) if index else 0
+                assert elements_of(one, index) == folds[message][at : at + (1024 if index else 1004)]
 
 
 @pytest.mark.parametrize(("ports", "has_bfp"), [(3, 0), (4, 1)])
