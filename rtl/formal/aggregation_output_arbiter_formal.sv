@@ -1,7 +1,7 @@
 // aggregation_output_arbiter, two ports. Two sums, any, one made after the other, are followed at a port, any: each
-// leaves for it once, if the port folds, and never after the later one; else it is told of as lost, or its place keeps
-// another sum by then. And who waits does so for a bounded number of turns, which end: who came again and who is on a
-// list, at a port that has room, for three; a sum just made for two for each frame on lists, and one.
+// leaves for it once, if the port folds, and never after the later one; else it is told of as lost. And who waits does
+// so for a bounded number of turns, which end: who came again and who is on a list, at a port that has room, for three;
+// a sum just made for two for each frame on lists, and one.
 module aggregation_output_arbiter_formal
   import aggregation_pkg::*;
 (
@@ -136,8 +136,7 @@ module aggregation_output_arbiter_formal
       for (int s = 0; s < 2; s++) begin
         if (leaves[s]) assert (offered_q[s] && !left_q[s] && !gone_q[s]);
         if (drops[s]) assert (!gone_q[s]);
-        // On a list it stays until it has left, but for a sum that is no longer there.
-        if (u_arbiter.later_pop[follow_i] && is_listed_at[s][0]) assert (left_q[s] || !u_arbiter.is_kept);
+        if (u_arbiter.later_pop[follow_i] && is_listed_at[s][0]) assert (left_q[s] != lost[follow_i]);
       end
       if (leaves[1]) assert (gone_q[0]);
       // A turn ends, and comes.

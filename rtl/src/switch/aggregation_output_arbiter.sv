@@ -56,7 +56,7 @@ module aggregation_output_arbiter
   output logic [7:0]                      step_o,
   input  logic [Ports-1:0]                has_room_i,
   input  logic [Ports-1:0]                is_late_i,       // has nothing to do at step 0
-  output logic [Ports-1:0]                is_lost_o,       // a list was full: the frame is never sent
+  output logic [Ports-1:0]                is_lost_o,       // never sent: a list was full, or the sum is gone
 
   output logic                            result_read_o,   // two cycles ahead
   output logic [PayloadAddressWidth-1:0]  result_address_o
@@ -224,7 +224,10 @@ module aggregation_output_arbiter
   assign goes            = from_q == Fresh ? targets_q & has_room_i & ~later_valid : targets_q;
   assign checks_o        = state_q == Match && is_kept ? goes : '0;
   assign later_push      = state_q == Match && from_q == Fresh ? targets_q & ~goes & later_ready : '0;
-  assign is_lost_o       = state_q == Match && from_q == Fresh ? targets_q & ~goes & ~later_ready : '0;
+  always_comb begin
+    is_lost_o = '0;
+    if (state_q == Match) is_lost_o = from_q == Fresh ? targets_q & ~goes & ~later_ready : is_kept ? '0 : targets_q;
+  end
   assign packet_o        = packet_q;
   assign is_repeat_o     = from_q == Repeat;
   assign slot_o          = slots[port_q];
