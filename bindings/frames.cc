@@ -11,10 +11,9 @@
 #include "engine/kernel_switch.h"
 #include "engine/roce/roce_client.h"
 #include "engine_calls.h"
+#include "frames/memory_switch.h"
 #include "frames/pcie_dialect.h"
-#include "frames/pipeline.h"
 #include "frames/roce_dialect.h"
-#include "link/frame_memory.h"
 #include "module.h"
 
 namespace nb = nanobind;
@@ -42,79 +41,67 @@ frames::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is
   return config;
 }
 
-// A switch over ports in memory: a frame in, frames out, time by hand. What hardware is compared with.
+// MemorySwitch with all dialects. What hardware is compared with.
 class FramePipeline {
  public:
-  FramePipeline(int ports, double age_s) {
-    if (ports < 1 || ports > static_cast<int>(frames::AggregationConfig::kPortsMax)) {
-      throw nb::value_error("1 to 26 ports");
-    }
-    settings_.adds_floats = true;
-    frames::PipelinePorts all;
-    for (int number = 0; number < ports; ++number) {
-      ports_.push_back(std::make_unique<link::MemoryPort>(pool_, static_cast<link::PortNumber>(number)));
-      all.all.push_back(ports_.back().get());
-      all.receiving.push_back(static_cast<link::PortNumber>(number));
-    }
-    std::vector<std::unique_ptr<frames::Dialect>> dialects;
-    dialects.push_back(
-        std::make_unique<frames::RoceDialect>(by_job_, frames::RoceOptions{.age_max = from_seconds(age_s)}));
-    dialects.push_back(std::make_unique<frames::PcieDialect>());
-    pipeline_ = std::make_unique<frames::Pipeline>(pool_, std::move(all), addresses_, std::move(dialects));
-    pipeline_->outbox().set_settings(settings_);
+  FramePipeline(int ports, double age_s)
+      : switch_(checked(ports), [&](const frames::AggregationSettings& by_job) {
+          frames::MemorySwitch::Dialects dialects;
+          dialects.push_back(
+              std::make_unique<frames::RoceDialect>(by_job, frames::RoceOptions{.age_max = from_seconds(age_s)}));
+          dialects.push_back(std::make_unique<frames::PcieDialect>());
+          return dialects;
+        }) {
+    switch_.settings().adds_floats = true;
   }
 
   std::vector<std::tuple<int, nb::bytes>> offer(int port, const nb::bytes& frame, double time_s) {
-    if (port < 0 || port >= static_cast<int>(ports_.size())) throw nb::index_error("no such port");
+    if (port < 0 || port >= static_cast<int>(switch_.ports())) throw nb::index_error("no such port");
     const auto* const bytes = reinterpret_cast<const std::byte*>(frame.c_str());
-    ports_[static_cast<std::size_t>(port)]->arrive({bytes, frame.size()});
-    return pump(time_s);
+    return to_python(switch_.offer(static_cast<link::PortNumber>(port), {bytes, frame.size()}, from_seconds(time_s)));
   }
-  std::vector<std::tuple<int, nb::bytes>> pump(double time_s) {
-    while (pipeline_->pump(from_seconds(time_s)) > 0) {
-    }
-    std::vector<std::tuple<int, nb::bytes>> out;
-    for (std::size_t port = 0; port < ports_.size(); ++port) {
-      for (const auto& frame : ports_[port]->fetch()) {
-        out.emplace_back(static_cast<int>(port), nb::bytes(frame.data(), frame.size()));
-      }
-    }
-    return out;
-  }
+  std::vector<std::tuple<int, nb::bytes>> pump(double time_s) { return to_python(switch_.pump(from_seconds(time_s))); }
   void configure(const std::vector<int>& ports, bool is_float, int job) {
     const frames::AggregationConfig config = config_of_ports(ports, is_float);
     if (job < 0) {
-      settings_.folding_ports = config.ports;
-      settings_.adds_floats = config.is_float;
-    } else if (const auto set = by_job_.set(static_cast<std::uint16_t>(job), config); !set) {
+      switch_.settings().folding_ports = config.ports;
+      switch_.settings().adds_floats = config.is_float;
+    } else if (const auto set = switch_.by_job().set(static_cast<std::uint16_t>(job), config); !set) {
       raise(set.error());
     }
   }
-  std::tuple<std::uint32_t, std::uint32_t> registers() const {
-    const auto registers = frames::registers_of(settings_, ports_.size());
+  std::tuple<std::uint32_t, std::uint32_t> registers() {
+    const auto registers = frames::registers_of(switch_.settings(), switch_.ports());
     return {registers.agg_mode, registers.agg_port_cfg};
   }
   void set_registers(std::uint32_t mode, std::uint32_t port_cfg) {
-    if (const auto set = frames::set_registers({mode, port_cfg}, settings_); !set) raise(set.error());
+    if (const auto set = frames::set_registers({mode, port_cfg}, switch_.settings()); !set) raise(set.error());
   }
   nb::dict counts() const {
     Counts all;
-    for (const auto& dialect : pipeline_->dialects()) {
+    for (const auto& dialect : switch_.pipeline().dialects()) {
       for (const auto& [name, count] : dialect->counts()) {
         all.emplace_back(std::string(dialect->name()) + "_" + name, count);
       }
     }
-    all.emplace_back("buffers_in_use", pool_.in_use());
+    all.emplace_back("buffers_in_use", switch_.buffers_in_use());
     return to_dict(all);
   }
 
  private:
-  link::MemoryPool pool_;
-  frames::Settings settings_;
-  frames::AggregationSettings by_job_{settings_};
-  frames::MacTable addresses_;
-  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
-  std::unique_ptr<frames::Pipeline> pipeline_;
+  static link::PortNumber checked(int ports) {
+    if (ports < 1 || ports > static_cast<int>(frames::AggregationConfig::kPortsMax)) {
+      throw nb::value_error("1 to 26 ports");
+    }
+    return static_cast<link::PortNumber>(ports);
+  }
+  static std::vector<std::tuple<int, nb::bytes>> to_python(const frames::MemorySwitch::Sent& sent) {
+    std::vector<std::tuple<int, nb::bytes>> out;
+    for (const auto& [port, frame] : sent) out.emplace_back(port, nb::bytes(frame.data(), frame.size()));
+    return out;
+  }
+
+  frames::MemorySwitch switch_;
 };
 
 class PyFrameSwitch {

@@ -96,7 +96,7 @@ RoceVerdict RoceDialect::on_first(const RoceFrame& frame, const roce::Aggregatio
     } else if (jobs_.size() >= options_.jobs_max) {
       return RoceVerdict::kNoJob;
     }
-    jobs_.push_back(std::make_unique<RoceJob>(header.job, header.epoch, config));
+    jobs_.push_back(std::make_unique<RoceJob>(header.job, header.epoch, config, outbox.now()));
     job = jobs_.back().get();
     epochs_.add(1);
   }

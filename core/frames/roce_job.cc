@@ -45,7 +45,7 @@ const char* name_of(RoceVerdict verdict) {
   return name_in(kNames, verdict);
 }
 
-RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config)
+RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config, Nanoseconds now)
     : job_(job),
       epoch_(epoch),
       config_(config),
@@ -55,7 +55,8 @@ RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig confi
       places_(roce::kWindowPackets),
       frames_(std::size_t{roce::kWindowPackets} * ports_),
       sums_(std::size_t{roce::kWindowPackets} * roce::kPathMtu),
-      fold_inputs_(port_of_rank_.size()) {}
+      fold_inputs_(port_of_rank_.size()),
+      last_frame_(now) {}
 
 bool RoceJob::has_connection(link::PortNumber port, std::uint64_t to, std::uint32_t queue_pair) const {
   if (port >= ports_) return false;

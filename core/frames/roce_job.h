@@ -66,7 +66,7 @@ struct RoceFrame {
 
 class RoceJob {
  public:
-  RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config);
+  RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config, Nanoseconds now);
 
   std::uint16_t epoch() const { return epoch_; }
   const AggregationConfig& config() const { return config_; }
@@ -153,7 +153,7 @@ class RoceJob {
   std::vector<std::byte> sums_;  // places x 1024
   std::vector<const std::byte*> fold_inputs_;
   std::size_t held_ = 0;
-  Nanoseconds last_frame_ = 0;
+  Nanoseconds last_frame_;
   std::uint64_t restarts_ = 0;
 };
 

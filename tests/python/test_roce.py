@@ -240,6 +240,17 @@ def test_contributions_of_a_dead_worker_are_released() -> None:
     assert len(answers) == 6
 
 
+def test_an_epoch_that_began_with_a_refused_packet_lives_as_long_as_any_other() -> None:
+    ring = Ring(2)
+    sent, _ = two_messages(ring)
+    ring.offer(0, sent[0][0], 200.0)
+    foreign = ring.connections[0].message(0, aggregation_header(0, 0, 1200, job=2), bytes(1200))
+    ring.offer(0, foreign[0], 200.1)  # job 1's connection
+    ring.switch.pump(200.4)
+    ring.offer(0, foreign[0], 200.5)
+    assert (ring.counts()["roce_v1_drop_spoofed"], ring.counts()["roce_v1_epochs"]) == (2, 2)
+
+
 def test_the_registers_are_a_view_of_the_configuration() -> None:
     switch = _core.FramePipeline(8)
     assert switch.registers == (1, 8 << 27 | 0xFF)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ class Fold:
     work: FoldWork
 
 
-class Folds:
+class Folds(ABC):
     """Owns a `netfold._core.Client`, or a HostClient: submits folds to it and completes their works. Who listens for
     completions is the subclasses' affair."""
 
@@ -43,17 +44,19 @@ class Folds:
         self._closing = False
         self.error: BaseException | None = None
 
+    @abstractmethod
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
         """A work for a fold submitted here; `devices` as FoldWork's; `awaited`: its caller waits at once."""
-        raise NotImplementedError
 
     def _is_left_to_waiter(self, work: FoldWork) -> bool:
         """Whether the client is to report this one to who waits for it alone."""
         return False
 
+    @abstractmethod
     def step_aside(self) -> None:
         """Called before something that may wait for a fold."""
 
+    @abstractmethod
     def _end(self) -> None:
         """The client has been closed: end whatever listens to it."""
 
@@ -191,6 +194,9 @@ class CallerDriven(Folds):
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
         """A work that drives when it is waited for, or its future is taken."""
         return DrivenWork(devices, self.step_aside, self._drive)
+
+    def step_aside(self) -> None:
+        """No thread is in the way of its own callbacks."""
 
     def _drive(self, work: FoldWork, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

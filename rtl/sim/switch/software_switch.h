@@ -1,16 +1,12 @@
-// The software's switch of frames, fed by hand: what the hardware must do with the same frames.
+// The software's switch of RoCE v1 frames, in the simulation's time: what the hardware must do with the same frames.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "frames/aggregation_config.h"
-#include "frames/pipeline.h"
+#include "frames/memory_switch.h"
 #include "frames/roce_dialect.h"
-#include "link/frame_memory.h"
 #include "switch/mac.h"
 
 namespace netfold::rtl {
@@ -20,7 +16,7 @@ class SoftwareSwitch {
   SoftwareSwitch(unsigned ports, frames::RoceOptions options = {});
 
   // A frame comes in at a port; by port, the frames that leave. Time does not go back.
-  std::vector<std::pair<unsigned, Bytes>> offer(unsigned port, const Bytes& frame, Ticks now);
+  frames::MemorySwitch::Sent offer(unsigned port, const Bytes& frame, Ticks now);
 
   // AGG_MODE and AGG_PORT_CFG, as the hardware has them.
   void set_registers(std::uint32_t mode, std::uint32_t port_config);
@@ -28,13 +24,8 @@ class SoftwareSwitch {
   std::uint64_t flawed(frames::Flaw flaw) const;  // frames of all ports
 
  private:
-  link::MemoryPool pool_;
-  frames::Settings settings_;
-  frames::AggregationSettings by_job_{settings_};
-  frames::MacTable addresses_;
-  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
-  frames::RoceDialect* dialect_ = nullptr;
-  std::unique_ptr<frames::Pipeline> pipeline_;
+  const frames::RoceDialect* dialect_ = nullptr;
+  frames::MemorySwitch switch_;
 };
 
 }  // namespace netfold::rtl
