@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,6 +14,8 @@ from torch import nn
 
 HIDDEN = 256
 SEED = 7
+LEARNING_RATE = 0.05
+MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,25 @@ def batches(count: int, rank: int, world: int, batch: int, epoch: int) -> list[t
     share = count // world
     mine = order[rank * share : (rank + 1) * share]
     return [mine[start : start + batch] for start in range(0, share - batch + 1, batch)]
+
+
+def train_steps(
+    model: nn.Module, digits: Digits, rank: int, world: int, steps: int, batch: int, on_backward: Callable[[], None]
+) -> float:
+    """So many steps of SGD on this rank's batches; returns the last loss. `on_backward` is called when a step's
+    gradients are there and not yet used: to sum them, unless the model has done so."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+    done, epoch, loss = 0, 0, torch.zeros(())
+    while done < steps:
+        for indices in batches(len(digits.train_labels), rank, world, batch, epoch)[: steps - done]:
+            loss = nn.functional.cross_entropy(model(digits.train_pictures[indices]), digits.train_labels[indices])
+            optimizer.zero_grad()
+            loss.backward()
+            on_backward()
+            optimizer.step()
+            done += 1
+        epoch += 1
+    return loss.item()
 
 
 @torch.no_grad()

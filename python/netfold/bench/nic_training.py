@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 TIMEOUT_S = 900.0
-LEARNING_RATE = 0.05
 
 
 def _train(rank: int, world: int, meeting: str, environment: dict[str, str], steps: int, batch: int) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def _train(rank: int, world: int, meeting: str, environment: dict[str, str], ste
     from torch.nn.parallel import DistributedDataParallel
 
     import netfold.torch  # noqa: F401  (registers the backend)
-    from netfold.bench.digits import batches, load_digits, make_classifier
+    from netfold.bench.digits import accuracy, load_digits, make_classifier, train_steps
     from netfold.torch.backend import backend_of
 
     torch.set_num_threads(1)
@@ -30,28 +29,16 @@ def _train(rank: int, world: int, meeting: str, environment: dict[str, str], ste
     dist.init_process_group("netfold", store=store, rank=rank, world_size=world)
     digits = load_digits()
     model = DistributedDataParallel(make_classifier())
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=0.9)
     start = time.monotonic()
-    done, epoch = 0, 0
-    while done < steps:
-        for indices in batches(len(digits.train_labels), rank, world, batch, epoch)[: steps - done]:
-            logits = model(digits.train_pictures[indices])
-            loss = torch.nn.functional.cross_entropy(logits, digits.train_labels[indices])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            done += 1
-        epoch += 1
+    loss = train_steps(model, digits, rank, world, steps, batch, on_backward=lambda: None)  # DDP sums while it runs
     elapsed_s = time.monotonic() - start
-    with torch.no_grad():
-        guesses = model(digits.test_pictures).argmax(dim=1)
     flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     group = dist.group.WORLD
     backend = backend_of(group) if group is not None else None
     said = {
         "parameters": flat.numpy().tobytes(),
-        "accuracy": (guesses == digits.test_labels).float().mean().item(),
-        "loss": loss.item(),
+        "accuracy": accuracy(model, digits.test_pictures, digits.test_labels),
+        "loss": loss,
         "time_s": elapsed_s,
         "stats": backend.stats() if backend is not None else {},
     }

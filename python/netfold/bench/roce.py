@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -123,41 +124,58 @@ def expected_sum(plan: Plan) -> np.ndarray:
     return netfold.fold([elements(plan.seed, rank, plan.count, dtype) for rank in range(plan.workers)], plan.format)
 
 
-def connect(workers: list[Process]) -> None:
-    """Workers that have just begun tell each other who they are."""
-    cards = [worker.hear() for worker in workers]
-    for worker in workers:
-        worker.tell(cards)
-    for worker in workers:
-        worker.hear()
+@contextlib.contextmanager
+def switched(
+    cables: Cables, engine: str, kind: str, options: list[dict[str, Any]], timeout_s: float
+) -> Iterator[tuple[Process, list[Process]]]:
+    """The switch and a process of this kind for each rank's options, which know each other. They end with the block;
+    if it fails, with the cables."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        served = {"interfaces": cables.ports, "engine": engine}
+        switch = Process("switch", cables.fabric, served, folder / "switch.log", timeout_s)
+        switch.hear()
+        workers = [
+            Process(kind, cables.worker(rank), one, folder / f"{rank}.log", timeout_s)
+            for rank, one in enumerate(options)
+        ]
+        cards = [worker.hear() for worker in workers]
+        for worker in workers:
+            worker.tell(cards)
+        for worker in workers:
+            worker.hear()
+        yield switch, workers
+        for group in (workers, [switch]):  # workers settle what is under way among themselves, through the switch
+            for process in group:
+                process.end()
+            for process in group:
+                process.wait()
+        processes.end_children([process.child for process in (*workers, switch)])
 
 
-def start(plan: Plan, cables: Cables, folder: Path, pcap: Path | None) -> tuple[Process, list[Process]]:
-    """The switch and the workers, connected to each other. What was started is the cables' to end."""
-    limit_s = plan.timeout_s + 10
-    served = {"interfaces": cables.ports, "engine": plan.engine}
-    switch = Process("switch", cables.fabric, served, folder / "switch.log", limit_s)
-    switch.hear()
-    workers = []
+def options_of_ranks(plan: Plan, pcap: Path | None) -> list[dict[str, Any]]:
+    """What each worker is told."""
+    options = []
     for rank in range(plan.workers):
         client: dict[str, Any] = {"timeout_s": plan.timeout_s, "window": plan.window}
         if plan.loss:
             client["faults"] = f"loss={plan.loss},seed={plan.seed * 1000 + rank}"
         if pcap is not None and rank == 0:
             client["pcap"] = str(pcap)
-        options = {"interface": names.INTERFACE, "rank": rank, "world": plan.workers, "count": plan.count}
-        options |= {"format": plan.format, "seed": plan.seed, "client": client}
-        workers.append(Process("worker", cables.worker(rank), options, folder / f"{rank}.log", limit_s))
-    connect(workers)
-    return switch, workers
+        one = {"interface": names.INTERFACE, "rank": rank, "world": plan.workers, "count": plan.count}
+        options.append({**one, "format": plan.format, "seed": plan.seed, "client": client})
+    return options
 
 
 def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
     """One entry of results: times, whether all bits were those of the software fold, counters of both sides."""
     right = zlib.crc32(expected_sum(plan).view(np.uint8))
     times_s, wrong, answers = [], 0, []
-    with tempfile.TemporaryDirectory() as folder, Cables(plan.workers, plan.rate_mbit_s) as cables:
-        switch, workers = start(plan, cables, Path(folder), pcap)
+    options = options_of_ranks(plan, pcap)
+    with (
+        Cables(plan.workers, plan.rate_mbit_s) as cables,
+        switched(cables, plan.engine, "worker", options, plan.timeout_s + 10) as (switch, workers),
+    ):
         for run in range(plan.repeat + 1):  # the first one warms up
             for worker in workers:
                 worker.tell("go")
@@ -168,12 +186,6 @@ def measure(plan: Plan, tell: Any, pcap: Path | None = None) -> dict[str, Any]:
             tell(f"all-reduce {run}")
         switch.tell("counters")
         counts = {name: count for name, count in switch.hear().items() if count}
-        for group in (workers, [switch]):  # workers settle what is under way among themselves, through the switch
-            for process in group:
-                process.end()
-            for process in group:
-                process.wait()
-        processes.end_children([process.child for process in (*workers, switch)])
     return {
         "system": "netfold",
         "algorithm": "in-network",

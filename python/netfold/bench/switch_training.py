@@ -3,12 +3,10 @@ simulated hardware between them, once with the software's switch. Both must have
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from netfold.bench.roce import Process, connect
-from netfold.lab import names, processes
+from netfold.bench.roce import switched
+from netfold.lab import names
 from netfold.lab.cables import Cables
 
 TIMEOUT_S = 900.0
@@ -21,28 +19,13 @@ def train(engine: str, wire: str, world: int, steps: int, batch: int) -> tuple[l
     """What each rank says of its training, and the switch's counters. engine: "rtl" or "software"."""
     options = {"world": world, "format": wire, "steps": steps, "batch": batch, "interface": names.INTERFACE}
     options["client"] = {"timeout_s": TIMEOUT_S / 10, "window": WINDOW}
-    with tempfile.TemporaryDirectory() as name, Cables(world) as cables:
-        folder = Path(name)
-        switch = Process(
-            "switch", cables.fabric, {"interfaces": cables.ports, "engine": engine}, folder / "switch.log", TIMEOUT_S
-        )
-        switch.hear()
-        ranks = [
-            Process("trainer", cables.worker(rank), {**options, "rank": rank}, folder / f"{rank}.log", TIMEOUT_S)
-            for rank in range(world)
-        ]
-        connect(ranks)
+    each = [{**options, "rank": rank} for rank in range(world)]
+    with Cables(world) as cables, switched(cables, engine, "trainer", each, TIMEOUT_S) as (switch, ranks):
         for rank in ranks:
             rank.tell("go")
         said = [rank.hear() for rank in ranks]
         switch.tell("counters")
         counts = switch.hear()
-        for group in (ranks, [switch]):  # ranks settle what is under way among themselves, through the switch
-            for process in group:
-                process.end()
-            for process in group:
-                process.wait()
-        processes.end_children([process.child for process in (*ranks, switch)])
     return said, counts
 
 

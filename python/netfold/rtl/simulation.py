@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,8 +17,29 @@ BUILD_TIMEOUT_S = 1800.0
 RUN_TIMEOUT_S = 3600.0
 
 
+class Built(ABC):
+    """What a simulation is built for: each has a folder and a program of its own."""
+
+    program: ClassVar[str]  # within the folder
+
+    @property
+    @abstractmethod
+    def settings(self) -> list[str]:
+        """As cmake is told."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As its build folder is called."""
+
+    @property
+    def folder(self) -> Path:
+        """Where it is built."""
+        return BUILD / self.name
+
+
 @dataclass(frozen=True)
-class Shape:
+class Shape(Built):
     """What a device is built for: FP32 numbers a beat, elements a block, bits of a mantissa."""
 
     lanes: int = 8
@@ -28,7 +50,6 @@ class Shape:
 
     @property
     def settings(self) -> list[str]:
-        """As cmake is told."""
         told = [f"-DNETFOLD_RTL_LANES={self.lanes}", f"-DNETFOLD_RTL_BLOCK={self.block}"]
         told.append(f"-DNETFOLD_RTL_MANTISSA={self.mantissa}")
         if self.covers:
@@ -37,17 +58,11 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """As build folders are called."""
         return f"rtl-l{self.lanes}-b{self.block}-m{self.mantissa}" + ("-coverage" if self.covers else "")
-
-    @property
-    def folder(self) -> Path:
-        """Where it is built."""
-        return BUILD / self.name
 
 
 @dataclass(frozen=True)
-class SwitchShape:
+class SwitchShape(Built):
     """A switch of so many ports, with clocks of their own at the ports or, faster to simulate, one clock for all."""
 
     ports: int = 8
@@ -56,21 +71,14 @@ class SwitchShape:
 
     @property
     def settings(self) -> list[str]:
-        """As cmake is told."""
         return [f"-DNETFOLD_RTL_PORTS={self.ports}", f"-DNETFOLD_RTL_CROSSINGS={int(self.has_crossings)}"]
 
     @property
     def name(self) -> str:
-        """As build folders are called."""
         return f"rtl-switch-p{self.ports}" + ("" if self.has_crossings else "-one-clock")
 
-    @property
-    def folder(self) -> Path:
-        """Where it is built."""
-        return BUILD / self.name
 
-
-def build(shape: Shape | SwitchShape, targets: tuple[str, ...] = ()) -> Path:
+def build(shape: Built, targets: tuple[str, ...] = ()) -> Path:
     """Build what changed (no targets: its program) and return the folder; the first time takes minutes. Raises
     RtlError."""
     cmake, ninja = tool("cmake", "cmake"), tool("ninja", "ninja")
@@ -86,9 +94,7 @@ def build(shape: Shape | SwitchShape, targets: tuple[str, ...] = ()) -> Path:
     return shape.folder
 
 
-def run(
-    shape: Shape | SwitchShape, *arguments: str, timeout_s: float = RUN_TIMEOUT_S, where: Path = ROOT
-) -> dict[str, Any]:
+def run(shape: Built, *arguments: str, timeout_s: float = RUN_TIMEOUT_S, where: Path = ROOT) -> dict[str, Any]:
     """One run of a shape's program, which must have been built, in the folder `where`. Raises RtlError."""
     program = shape.folder / shape.program
     if not program.exists():

@@ -8,42 +8,34 @@ from typing import Any
 
 import torch
 
-from netfold.bench.digits import accuracy, batches, load_digits, make_classifier
-
-LEARNING_RATE = 0.05
-MOMENTUM = 0.9
+from netfold.bench.digits import accuracy, load_digits, make_classifier, train_steps
 
 
 def train(client: Any, options: dict[str, Any]) -> dict[str, Any]:
     """`steps` steps of SGD on batches of `batch` pictures. sha256 is that of the parameters' bytes."""
     torch.set_num_threads(1)
     digits, model = load_digits(), make_classifier()
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     parameters = list(model.parameters())
     gradients = torch.empty(sum(parameter.numel() for parameter in parameters))
-    rank, world, steps = options["rank"], options["world"], options["steps"]
-    begun, done, epoch, loss = time.monotonic(), 0, 0, torch.zeros(())
-    while done < steps:
-        for indices in batches(len(digits.train_labels), rank, world, options["batch"], epoch)[: steps - done]:
-            guesses = model(digits.train_pictures[indices])
-            loss = torch.nn.functional.cross_entropy(guesses, digits.train_labels[indices])
-            optimizer.zero_grad()
-            loss.backward()
-            torch.cat([one.grad.flatten() for one in parameters if one.grad is not None], out=gradients)
-            at = gradients.data_ptr()
-            client.wait(client.all_reduce(at, at, len(gradients), "fp32", options["format"], average=True))
-            start = 0
-            for parameter in parameters:
-                parameter.grad = gradients[start : start + parameter.numel()].view_as(parameter).clone()
-                start += parameter.numel()
-            optimizer.step()
-            done += 1
-        epoch += 1
+
+    def sum_gradients() -> None:
+        torch.cat([one.grad.flatten() for one in parameters if one.grad is not None], out=gradients)
+        at = gradients.data_ptr()
+        client.wait(client.all_reduce(at, at, len(gradients), "fp32", options["format"], average=True))
+        start = 0
+        for parameter in parameters:
+            parameter.grad = gradients[start : start + parameter.numel()].view_as(parameter).clone()
+            start += parameter.numel()
+
+    begun = time.monotonic()
+    loss = train_steps(
+        model, digits, options["rank"], options["world"], options["steps"], options["batch"], sum_gradients
+    )
     flat = torch.cat([parameter.detach().flatten() for parameter in parameters])
     return {
         "sha256": hashlib.sha256(flat.numpy().tobytes()).hexdigest(),
         "parameters": len(flat),
-        "loss": loss.item(),
+        "loss": loss,
         "accuracy": accuracy(model, digits.test_pictures, digits.test_labels),
         "time_s": time.monotonic() - begun,
     }
