@@ -64,8 +64,7 @@ Result<Client::Ticket> Client::hand_over(const AllReduce& request, const Collect
     return netfold::fail(ErrorCode::kInvalidArgument, "a switch serves all-reduces alone");
   }
   const std::lock_guard lock(mutex_);
-  const Ticket ticket = ++last_ticket_;
-  if (is_awaited) completions_.reserve(ticket);
+  const Ticket ticket = completions_.issue(is_awaited);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;

@@ -70,7 +70,6 @@ class Client final : public Engine {
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
   std::deque<std::unique_ptr<Operation>> submitted_;
-  Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   std::optional<Error> parting_error_;
   bool is_closing_ = false;

@@ -15,6 +15,12 @@ bool wait_for(std::condition_variable& news, std::unique_lock<std::mutex>& lock,
 
 }  // namespace
 
+Completions::Ticket Completions::issue(bool is_awaited) {
+  const Ticket ticket = ++last_issued_;
+  if (is_awaited) reserve(ticket);
+  return ticket;
+}
+
 void Completions::reserve(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   reserved_.insert(ticket);

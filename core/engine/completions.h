@@ -1,6 +1,7 @@
 // Finished all-reduces that nobody has asked for yet. Progress threads add them, callers take them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -28,6 +29,8 @@ class Completions {
   // `on_added` is called, by whoever adds, each time there is something to take.
   explicit Completions(std::function<void()> on_added = {}) : on_added_(std::move(on_added)) {}
 
+  // A new ticket, from 1 up; if it is awaited, reserved.
+  Ticket issue(bool is_awaited = false);
   // next() is to leave this one to wait(). Before it is added.
   void reserve(Ticket ticket);
   void add(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
@@ -43,6 +46,7 @@ class Completions {
   Completion take(Ticket ticket);
 
   const std::function<void()> on_added_;
+  std::atomic<Ticket> last_issued_ = 0;
   std::mutex mutex_;
   std::condition_variable added_, may_take_next_;  // apart: nobody is woken for what is not his
   std::map<Ticket, std::optional<Error>> completions_;

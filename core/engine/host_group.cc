@@ -149,8 +149,7 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
     if (!planned) return tl::unexpected(planned.error());
     slices = std::move(*planned);
   }
-  const Ticket ticket = ++last_ticket_;
-  if (is_awaited) completions_.reserve(ticket);
+  const Ticket ticket = completions_.issue(is_awaited);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;

@@ -139,7 +139,6 @@ class HostGroup final : public Engine {
   mutable std::mutex mutex_;
   std::deque<Submitted> submitted_;
   Plans plans_;
-  Ticket last_ticket_ = 0;
   std::optional<Error> failure_, parting_error_;
   bool is_connected_ = false;
   std::atomic<bool> is_closing_ = false;

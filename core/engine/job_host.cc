@@ -48,7 +48,7 @@ JobHost::~JobHost() {
 JobHost::Ticket JobHost::expect(std::size_t elements, numbers::Format format) {
   const std::uint64_t chunks = chunks_of(elements, lease_.wire_format(format), lease_).chunks;
   const std::lock_guard lock(mutex_);
-  const Ticket ticket = ++last_ticket_;
+  const Ticket ticket = completions_.issue();
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_ ? *failure_ : closed_error());
     return ticket;

@@ -57,7 +57,6 @@ class JobHost {
     std::uint64_t chunks;
   };
   std::deque<Expectation> expected_;
-  Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   bool is_closing_ = false;
   HostStats stats_;

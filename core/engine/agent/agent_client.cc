@@ -127,8 +127,7 @@ Result<AgentClient::Ticket> AgentClient::hand_over(const AllReduce& request, con
   const std::size_t out_bytes =
       layout_of(how.collective, request.count, world_, rank_).out.count * checked->element_bytes();
   const std::lock_guard lock(mutex_);
-  const Ticket ticket = ++last_ticket_;
-  if (is_awaited) completions_.reserve(ticket);
+  const Ticket ticket = completions_.issue(is_awaited);
   const Nanoseconds deadline = now() + from_seconds(timeout_s_);
   while (!failure_ && !is_closed_) {
     if (requests_->push(Request::of(ticket, request, how))) {

@@ -82,7 +82,6 @@ class AgentClient final : public Engine {
   std::optional<RequestWriter> requests_;
   std::map<Ticket, Extent> outstanding_;  // what each may write
   Nanoseconds submitted_at_ = 0;
-  Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   bool is_closed_ = false;
 

@@ -94,8 +94,7 @@ Result<RoceClient::Ticket> RoceClient::hand_over(const AllReduce& request, const
   }
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) return netfold::fail(ErrorCode::kInvalidArgument, "connect() comes first");
-  const Ticket ticket = ++last_ticket_;
-  if (is_awaited) completions_.reserve(ticket);
+  const Ticket ticket = completions_.issue(is_awaited);
   if (failure_ || is_closing_) {
     completions_.add({ticket}, failure_.value_or(Error{ErrorCode::kInvalidArgument, "this worker is closed"}));
     return ticket;

@@ -68,7 +68,6 @@ class RoceClient final : public Engine {
 
   mutable std::mutex mutex_;
   std::deque<Submission> submitted_;
-  Ticket last_ticket_ = 0;
   std::optional<Error> failure_;
   bool is_closing_ = false;
   nlohmann::json counters_;
