@@ -1,22 +1,121 @@
-"""The `netfold` program as a whole."""
+"""The `netfold` program as a whole: what `--help` teaches, and that every command line in the documents is one."""
 
 from __future__ import annotations
 
-import pytest
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
-from netfold import cli
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from netfold import cli, native
+from netfold.cli import rtl_engine
+from netfold.cli.help import EXAMPLES, commands
+from repository import files, name_of
+
+PROGRAMS = {"switch": native.SWITCH, "agent": native.AGENT}  # they have their own --help
+SCREEN_COLUMNS = 80
+MARGIN_COLUMNS = 4
+PAGES = files(".md")
 
 
 @pytest.mark.parametrize(("status", "told"), [(0, 0), (None, None), (1, 1), (2, 2), (130, 1), (143, 1), ("why", 1)])
 def test_exit_statuses_are_0_1_and_2(monkeypatch: pytest.MonkeyPatch, status: object, told: object) -> None:
-    class App:
-        def __getattr__(self, name: str) -> object:
-            return lambda *_, **__: lambda command: command
+    def end() -> None:
+        raise SystemExit(status)
 
-        def __call__(self) -> None:
-            raise SystemExit(status)
-
-    monkeypatch.setattr(cli, "app", App())
+    monkeypatch.setattr(cli, "program", lambda: end)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == told
+
+
+@cache
+def words_of_all_commands() -> list[str]:
+    return [words for words, _ in commands(cli.program())]
+
+
+def test_every_command_teaches_by_examples_that_fit_and_are_right() -> None:
+    assert set(EXAMPLES) == set(words_of_all_commands()) - set(PROGRAMS)
+    for words, examples in EXAMPLES.items():
+        for example in examples:
+            assert len(example) <= SCREEN_COLUMNS - MARGIN_COLUMNS, f"{words}: it would be cut in two: {example}"
+            assert f"netfold {words.removesuffix(' step')}" in example or words in ("bench", "lab", "rtl"), example
+            check(example)
+
+
+@pytest.mark.parametrize("words", words_of_all_commands())
+def test_help_fits_a_screen_and_cuts_no_word(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
+    monkeypatch.setenv("NO_COLOR", "1")
+    if words in PROGRAMS:
+        shown = own_help(words)
+    else:
+        shown = CliRunner().invoke(cli.program(), [*words.split(), "--help"], catch_exceptions=False).output
+        assert all(len(line) <= SCREEN_COLUMNS for line in shown.splitlines())
+    assert "\u2026" not in shown, "something is cut off"
+    assert "Examples:" in shown
+
+
+def test_version() -> None:
+    done = subprocess.run(["netfold", "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert re.fullmatch(r"netfold \d+\.\d+\.\d+\n", done.stdout)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_command_line_in_a_document_is_one(path: object) -> None:
+    for line in command_lines(path.read_text()):  # type: ignore[attr-defined]
+        check(line)
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Lines that call `netfold`: of blocks (a `\\` joins, three spaces or # begin a remark), and between backticks."""
+    inside = re.findall(r"^ *```[^\n]*\n(.*?)^ *```", text, re.S | re.M)
+    outside = re.sub(r"^ *```[^\n]*\n.*?^ *```", "", text, flags=re.S | re.M)
+    lines = [re.split(r"   |\s#", line)[0] for block in inside for line in re.sub(r"\\\n\s*", "", block).splitlines()]
+    lines += [" ".join(quoted.split()) for quoted in re.findall(r"`([^`]+)`", outside)]
+    for line in lines:
+        for part in re.split(r"; | && ", line):
+            if re.match(r"(\w+=\S* )*netfold( |$)", part.strip()):
+                yield part.strip()
+
+
+def check(line: str) -> None:
+    """Raises where `line` is no call of `netfold`. Nothing is run; `...` and words in capitals stand for others."""
+    words = [word for word in shlex.split(line) if word not in ("...", "COMMAND")]
+    arguments = ["8" if word == "N" else word for word in words[words.index("netfold") + 1 :]]
+    if arguments and arguments[0] in PROGRAMS:
+        shown = own_help(arguments[0], "--engine" in arguments)
+        strange = [word for word in arguments if word.startswith("--") and word.split("=")[0] not in shown]
+        assert strange == [], f"{line}: there is no {strange[0]}"
+        return
+    command: Any = typer.main.get_command(cli.program())
+    context = None
+    try:
+        while arguments:  # a name alone names the command
+            context = command.make_context(command.name, list(arguments), parent=context)
+            left = [*getattr(context, "_protected_args", ()), *context.args]
+            if not hasattr(command, "commands") or not left:
+                return
+            _, command, arguments = command.resolve_command(context, left)
+    except typer.Exit:  # --help and --version
+        return
+    except Exception as error:
+        if arguments[-1].startswith("--") and "requires an argument" in str(error):  # only the option's name is told
+            return
+        raise AssertionError(f"{line}: {error}") from error
+
+
+@cache
+def own_help(words: str, of_hardware: bool = False) -> str:
+    if of_hardware:
+        options = [name for option in typer.main.get_command(rtl_engine.app).params for name in option.opts]
+        return " ".join(options)
+    program = native.find(PROGRAMS[words])
+    assert program is not None, "`make build` builds it"
+    return subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout

@@ -168,7 +168,7 @@ def register(app: typer.Typer) -> None:
         chunks_a_job: Annotated[
             int, typer.Option(help="Then the job goes and another of another size comes; 0: one job.")
         ] = 0,
-        faults: Annotated[str, typer.Option(help="As loss=0.01,duplicate=0.01,reorder=0.05: on the way in.")] = "",
+        faults: Annotated[str, typer.Option(help="On the way in, as loss=0.01,reorder=0.05; duplicate, too.")] = "",
         queue_frames: Annotated[int, typer.Option(help="That a port's queue holds.")] = 512,
         buffers: Annotated[int, typer.Option(help="Frame buffers, all together.")] = 16384,
         seed: Annotated[int, typer.Option(help="Of gradients, faults and jobs.")] = 1,

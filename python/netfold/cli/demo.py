@@ -24,8 +24,10 @@ def demo(
     page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/demo.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Train a classifier of handwritten digits with DDP: gradients folded in the network as fp32 and as bfp16, then
-    the same run on Gloo. Ends with a table and a page of loss curves and step timelines. Needs no network and no root.
+    """Train a classifier of handwritten digits through the network, and compare with Gloo.
+
+    Three runs of DDP: gradients folded in the network as fp32 and as bfp16, then the same on Gloo. Ends with a table
+    and a page of loss curves and step timelines. Needs no network and no root.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: workers are ended on the way out
     console = Console(stderr=as_json)

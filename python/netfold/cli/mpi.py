@@ -13,27 +13,19 @@ import typer
 from netfold import native, preload
 
 LAUNCHERS = ("mpirun", "mpiexec", "orterun")
-EXAMPLES = """
-Examples:
-
-  netfold mpi -- mpirun -n 8 ./program
-
-  NETFOLD_LOG=info NETFOLD_FORMAT=bfp netfold mpi -- mpirun -n 16 -H one:8,two:8 python train.py
-
-  netfold mpi -- srun -n 64 ./program
-
-Ranks on other machines load the library from the same path there. docs/mpi.md says what is taken over.
-"""
 
 
 def register(app: typer.Typer) -> None:
     """Add `mpi` to the program."""
-    app.command("mpi", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})(mpi)
+    app.command("mpi", context_settings={"allow_interspersed_args": False})(mpi)
 
 
 def mpi(command: list[str] = typer.Argument(help="The launcher and all of its arguments.")) -> None:  # noqa: B008
     """Run an MPI program as it is: MPI_Allreduce sums of floats and 32-bit integers go through Netfold, everything else
-    through MPI."""
+    through MPI.
+
+    Ranks on other machines load the library from the same path there. docs/mpi.md says what is taken over.
+    """
     library = native.find(native.MPI_LIBRARY)
     if library is None:
         _end("libnetfold-mpi.so is not built; where an MPI with its headers is installed, `make build` builds it", 1)

@@ -12,13 +12,6 @@ from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
 
 DEFAULT = "step"
-EXAMPLES = """
-Examples:
-
-  netfold plan examples/clusters/eflops.yaml --model resnet50 --batch 64
-
-  netfold plan --model mlp --layers 20 --width 2048 --batch 448 --nodes 3..32 --picture scaling.png
-"""
 
 
 class Plans(TyperGroup):
@@ -34,7 +27,7 @@ class Plans(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-plan_app = typer.Typer(cls=Plans, no_args_is_help=True, epilog=EXAMPLES)
+plan_app = typer.Typer(cls=Plans, no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -48,7 +41,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(plan_app, name="plan")
 
 
-@plan_app.command(name=DEFAULT, epilog=EXAMPLES)
+@plan_app.command(name=DEFAULT)
 def step(
     cluster: Annotated[
         Path | None, typer.Argument(help="A cluster file (YAML), HPCC topology.txt or GraphML; none: closed forms.")

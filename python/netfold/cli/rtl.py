@@ -9,18 +9,6 @@ import typer
 from netfold.cli import rtl_switch
 from netfold.cli.rtl_screen import errors, finish, progress
 
-EXAMPLES = """
-Examples:
-
-  netfold rtl bench --lanes 16
-
-  netfold rtl test --values 10000000 --rings 1000
-
-  netfold rtl train --format bfp --workers 4
-
-  netfold rtl report --gbit-s 40
-"""
-
 Lanes = Annotated[int, typer.Option(help="FP32 numbers a beat: 8 (40G) or 16 (100G).")]
 Block = Annotated[int, typer.Option(help="Elements that share an exponent.")]
 Mantissa = Annotated[int, typer.Option(help="Bits of a mantissa without its sign.")]
@@ -29,7 +17,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def register(app: typer.Typer) -> None:
     """Add the command and those below it."""
-    rtl = typer.Typer(help="The hardware: simulate, measure, prove, lint, synthesise.", epilog=EXAMPLES)
+    rtl = typer.Typer(help="The hardware: simulate, measure, prove, lint, synthesise.")
     for command in (build, test, bench, train, coverage, report, lint, prove, registers, drawings):
         rtl.command()(command)
     rtl_switch.register(rtl)

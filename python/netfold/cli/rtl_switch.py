@@ -9,16 +9,6 @@ import typer
 
 from netfold.cli.rtl_screen import errors, finish, progress
 
-EXAMPLES = """
-Examples:
-
-  netfold rtl switch test --frames 100000
-
-  netfold rtl switch bench --plot latencies.png
-
-  netfold rtl switch build --ports 4; netfold switch --engine rtl --port p0 --port p1
-"""
-
 Ports = Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")]
 OneClock = Annotated[bool, typer.Option(help="One clock for everything: faster to simulate, no crossings.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -26,9 +16,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 def register(rtl: typer.Typer) -> None:
     """Add the group to `netfold rtl`."""
-    switch = typer.Typer(
-        help="The switch in hardware that folds RoCE v1: build, test, measure, train.", epilog=EXAMPLES
-    )
+    switch = typer.Typer(help="The switch in hardware that folds RoCE v1: build, test, measure, train.")
     for command in (build, test, bench, train, report):
         switch.command()(command)
     rtl.add_typer(switch, name="switch", no_args_is_help=True)

@@ -7,22 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-EXAMPLES = """
-Examples:
-
-  netfold schedule ring --workers 4 --count 1000
-
-  netfold schedule hdrm --workers 32 --sub-nodes 4 --switches 8 --picture hdrm.png
-
-  netfold schedule hierarchical --workers 16 --group 4 --between halving-doubling --goal hier.goal
-
-  netfold schedule list
-"""
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("schedule", epilog=EXAMPLES)(schedule)
+    app.command("schedule")(schedule)
 
 
 def schedule(

@@ -10,21 +10,7 @@ import typer
 from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
 
-EXAMPLES = """
-Examples:
-
-  netfold simulate --topology bigraph:16x64 --algorithm hdrm,halving-doubling,ring --size-bytes 268435456
-
-  netfold simulate --topology star:8 --fold-gbit-s 800 --algorithm in-network,ring --size-bytes 16777216
-
-  netfold simulate --topology leaf-spine:8x4x8 --algorithm ring --start own-receive --trace ring.json
-
-  netfold simulate --topology bigraph:2x4 --spread hash --check-deadlock
-
-  netfold simulate fig16 --picture fig16.png
-"""
-
-simulate_app = typer.Typer(invoke_without_command=True, epilog=EXAMPLES)
+simulate_app = typer.Typer(invoke_without_command=True)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 GIGA = 1e9
 
@@ -37,13 +23,7 @@ def register(app: typer.Typer) -> None:
 @simulate_app.callback()
 def simulate(
     context: typer.Context,
-    topology: Annotated[
-        str,
-        typer.Option(
-            help="A cluster file, or star:HOSTS, bigraph:MxN, fat-tree:MxN, leaf-spine:LEAVESxSPINESxHOSTS, "
-            "torus:ROWSxCOLUMNSxHOSTS, dragonfly:GROUPSxROUTERSxHOSTS."
-        ),
-    ] = "",
+    topology: Annotated[str, typer.Option(help="Which network: bigraph:4x16, cluster.yaml, ... (above).")] = "",
     algorithm: Annotated[str, typer.Option(help="Which to time, with commas (`netfold schedule list`).")] = "ring",
     size_bytes: Annotated[int, typer.Option(min=4, help="Of the tensor, in fp32.")] = 1 << 26,
     rate_gbit_s: Annotated[float, typer.Option(min=1e-6, help="Of every cable; a file has its own.")] = 100.0,
@@ -55,18 +35,24 @@ def simulate(
         str, typer.Option(help="When a transfer may start: lock-step, own-receive, rendezvous, pieces, runtime.")
     ] = "runtime",
     spread: Annotated[str, typer.Option(help="Routes of equal cost: hash or destination; none: as is usual.")] = "",
-    rehash: Annotated[bool, typer.Option(help="Hash each transfer, not each connection.")] = False,
+    rehash: Annotated[bool, typer.Option("--rehash", help="Hash each transfer, not each connection.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
     fold_gbit_s: Annotated[float, typer.Option(min=0, help="Operands a second that switches fold; 0: none.")] = 0.0,
     element_bits: Annotated[float, typer.Option(min=1, help="Of an element on the wire, headers and all.")] = 32.0,
     group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
     goal: Annotated[Path | None, typer.Option(help="Simulate this GOAL text instead of an algorithm.")] = None,
-    packets: Annotated[bool, typer.Option(help="Simulate packets as well (small worlds), cut-through.")] = False,
+    packets: Annotated[bool, typer.Option("--packets", help="Packets as well (small worlds), cut-through.")] = False,
     trace: Annotated[Path | None, typer.Option(help="Write every transfer for Perfetto (ui.perfetto.dev).")] = None,
-    check_deadlock: Annotated[bool, typer.Option(help="Prove or refute that buffers may wait in a circle.")] = False,
+    check_deadlock: Annotated[
+        bool, typer.Option("--check-deadlock", help="Prove or refute that buffers may wait in a circle.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """How long a collective takes on a network, and what is busiest there."""
+    """How long a collective takes on a network, and what is busiest there.
+
+    Networks are cluster files, or star:HOSTS, bigraph:SUBNODESxSWITCHES, fat-tree:SUBNODESxSWITCHES,
+    leaf-spine:LEAVESxSPINESxHOSTS, torus:ROWSxCOLUMNSxHOSTS, dragonfly:GROUPSxROUTERSxHOSTS.
+    """
     if context.invoked_subcommand is not None:
         return
     with sentences():
@@ -188,10 +174,12 @@ def _deadlock(network: Any, parameters: dict[str, Any], as_json: bool) -> None:
 
 @simulate_app.command()
 def fig16(
-    nodes: Annotated[str, typer.Option(help="Sizes, with commas; powers of two from 64.")] = "64,128,256,512,1024",
+    nodes: Annotated[
+        str, typer.Option(help="Sizes, with commas; powers of two from 64.", show_default="64 to 1024")
+    ] = "64,128,256,512,1024",
     seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
     step_latency_us: Annotated[float, typer.Option(min=0, help="Of every step, of all.")] = 7.1,
-    farthest: Annotated[bool, typer.Option(help="Halving-doubling with the farthest partner first.")] = False,
+    farthest: Annotated[bool, typer.Option("--farthest", help="Halving-doubling, farthest partner first.")] = False,
     picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
     json: Json = False,
 ) -> None:

@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
         classes: Annotated[int | None, typer.Option(help="face: of all workers' classifiers together.")] = None,
         features: Annotated[int | None, typer.Option(help="face: length of a picture's feature vector.")] = None,
         bucket_bytes: Annotated[int | None, typer.Option(help="Gradients all-reduced together; 0: a tensor.")] = None,
-        variants: Annotated[str, typer.Option(help=VARIANTS_HELP)] = "naive,overlapped,offloaded,offloaded-bfp",
+        variants: Annotated[
+            str, typer.Option(help=VARIANTS_HELP, show_default="all")
+        ] = "naive,overlapped,offloaded,offloaded-bfp",
         algorithm: Annotated[str, typer.Option(help=ALGORITHMS_HELP)] = "ring,in-network",
         rate_mbit_s: Annotated[float, typer.Option("--rate", "--rate-mbit-s", help=RATE_HELP)] = 0.0,
         proportion: Annotated[float, typer.Option(help=PROPORTION_HELP)] = 0.0,
