@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netfold.lab.guard import sentences
+from netfold.outputs import output
 
 ALGORITHM_HELP = "Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone."
 TUNE_HELP = "Measure our host algorithms at 2 to --ranks ranks for `auto` to go by; goes on where it was interrupted."
@@ -55,7 +56,8 @@ def register(app: typer.Typer) -> None:
             str, typer.Option(help="With --tune: shm, or tcp as between machines.", rich_help_panel=TUNING)
         ] = "shm",
         picture: Annotated[
-            Path | None, typer.Option(help="With --tune: draw the choices (.png, .svg, .pdf).", rich_help_panel=TUNING)
+            Path | None,
+            output("With --tune: draw the choices (.png, .svg, .pdf).", rich_help_panel=TUNING),
         ] = None,
     ) -> None:
         """Measure an all-reduce between processes of this machine, ours and the peers', interleaved in one run.

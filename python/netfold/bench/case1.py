@@ -38,6 +38,7 @@ from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
 from netfold.lab.shaping import Traffic
 from netfold.lab.spec import DPDK, LINKS, STAR, LabSpec
+from netfold.outputs import output
 
 MODEL_MB = {"GoogleNet": 24.7, "VGG 19": 80.2, "ResNet 50": 94.0, "ResNet 101": 170.0, "ResNet 152": 232.6}
 """Gradients of the five models, dpdk-switch, Table 2."""
@@ -282,7 +283,7 @@ def register(app: typer.Typer) -> None:
         wire: Annotated[str, typer.Option("--format", help="fp32 or int32.")] = usual.format,
         seed: Annotated[int, typer.Option(help="Of the gradients.")] = usual.seed,
         timeout_s: Annotated[float, typer.Option(help="The longest any step may take.")] = usual.timeout_s,
-        out: Annotated[Path | None, typer.Option(help="Where the bars go: .png or .svg.")] = None,
+        out: Annotated[Path | None, output("Where the bars go: .png or .svg.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Gradients for a host: folded by the switch on their way, beside a host that sums them itself.

@@ -26,6 +26,7 @@ from netfold.lab import names, processes
 from netfold.lab.cables import Cables
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
+from netfold.outputs import output
 
 ELEMENT_BYTES = 4
 END_TIMEOUT_S = 5.0
@@ -229,7 +230,7 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int, typer.Option(help="Of gradients and losses.")] = default.seed,
         timeout_s: Annotated[float, typer.Option(help="The longest wait for progress.")] = default.timeout_s,
         engine: Annotated[str, typer.Option(help="The switch: software, or rtl: simulated hardware.")] = default.engine,
-        pcap: Annotated[Path | None, typer.Option(help="A capture of rank 0's frames, for Wireshark.")] = None,
+        pcap: Annotated[Path | None, output("A capture of rank 0's frames, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """All-reduce between RoCE v1 endpoints through a switch that folds their frames, and check every bit.

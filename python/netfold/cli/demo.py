@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from netfold.outputs import output
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
@@ -21,7 +23,7 @@ def demo(
     workers: Annotated[int, typer.Option(help="Worker processes.", min=2, max=64)] = 4,
     epochs: Annotated[int, typer.Option(help="Passes over the training pictures, per run.", min=1)] = 20,
     batch: Annotated[int, typer.Option(help="Pictures per worker and step.", min=1, max=256)] = 32,
-    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/demo.html"),
+    page: Annotated[Path, output("Where the HTML page goes.")] = Path("out/demo.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
     """Train a classifier of handwritten digits through the network, and compare with Gloo.
@@ -32,9 +34,6 @@ def demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: workers are ended on the way out
     console = Console(stderr=as_json)
     try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        with page.open("a"):  # that it cannot be written is said now, not after all the training
-            pass
         from netfold.bench.digits import load_digits
         from netfold.bench.report import envelope, print_json
 
@@ -46,10 +45,10 @@ def demo(
         runs = _with_progress(console, train_all, workers, epochs, batch)
         write_page(page, runs, machine_name())
     except KeyboardInterrupt:
-        console.print("stopped; no worker is left behind")
+        typer.echo("netfold: stopped; no worker is left behind", err=True)
         raise typer.Exit(1) from None
     except (RuntimeError, ImportError, OSError) as error:
-        console.print(f"[bold red]netfold demo failed:[/] {error}", highlight=False)
+        typer.echo(f"netfold: {error}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         parameters = {"workers": workers, "epochs": epochs, "batch": batch, "page": str(page.resolve())}

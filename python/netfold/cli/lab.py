@@ -15,6 +15,7 @@ from netfold.lab.cluster import Lab
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
 from netfold.lab.spec import SOCKETS, STAR, Faults, spec_of
+from netfold.outputs import output
 
 lab_app = typer.Typer(no_args_is_help=True, help="Emulated clusters on this machine: namespaces and shaped links.")
 
@@ -216,10 +217,12 @@ def run(
     model_sizes: Annotated[bool, typer.Option("--model-sizes", help="The gradient sizes of six models.")] = False,
     scale: Annotated[float, typer.Option(help="With --model-sizes: a fraction of them.")] = 1.0,
     out: Annotated[
-        Path | None, typer.Option(help="Where the plot goes: .png or .html; of a routed fabric .png or .svg.")
+        Path | None,
+        output("Where the plot goes: .png or .html; of a routed fabric .png or .svg."),
     ] = None,
     links_out: Annotated[
-        Path | None, typer.Option(help="bigraph: where the map of what each link carried goes: .png or .svg.")
+        Path | None,
+        output("bigraph: where the map of what each link carried goes: .png or .svg."),
     ] = None,
     json: Json = False,
 ) -> None:

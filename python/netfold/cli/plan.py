@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
+from netfold.outputs import output, output_folder
 
 DEFAULT = "step"
 
@@ -53,12 +54,13 @@ def step(
     nodes: Annotated[str, typer.Option(help="Without a cluster: how many, as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[str, typer.Option(help="Which to compare, with commas; none: those that are worth it.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Hashes of routes to try; their median counts.")] = 3,
-    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/plan.html"),
-    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write all results as CSV.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="Write the step for Perfetto (ui.perfetto.dev).")] = None,
+    page: Annotated[Path, output("Where the HTML page goes.")] = Path("out/plan.html"),
+    picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
+    csv: Annotated[Path | None, output("Write all results as CSV.")] = None,
+    trace: Annotated[Path | None, output("Write the step for Perfetto (ui.perfetto.dev).")] = None,
     mapping: Annotated[
-        Path | None, typer.Option(help="Write the file that NETFOLD_TOPOLOGY reads, where it is a BiGraph.")
+        Path | None,
+        output("Write the file that NETFOLD_TOPOLOGY reads, where it is a BiGraph."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -186,7 +188,7 @@ def check_deadlock(
 
 @plan_app.command()
 def papers(
-    out: Annotated[Path, typer.Option(help="The folder of the pages.")] = Path("docs/papers"),
+    out: Annotated[Path, output_folder("The folder of the pages.")] = Path("docs/papers"),
     json: Json = False,
 ) -> None:
     """Write the papers' pages: every figure and table that a model can produce, theirs beside ours."""
@@ -249,7 +251,7 @@ def calibrate(
     ranks: Annotated[int, typer.Option(min=2, help="The most processes that fold together.")] = 4,
     link: Annotated[str, typer.Option(help="tcp, as between machines, or shm.")] = "tcp",
     repeat: Annotated[int, typer.Option(min=1, help="Timed repetitions of each point.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Write it, for a cluster file's software.calibration.")] = None,
+    out: Annotated[Path | None, output("Write it, for a cluster file's software.calibration.")] = None,
     json: Json = False,
 ) -> None:
     """Measure this machine (a message, a byte sent, a byte folded, computing), fit on few points, judge on the
@@ -273,7 +275,7 @@ def calibrate(
 @plan_app.command()
 def export(
     cluster: Annotated[Path, typer.Argument(help="A cluster file.")],
-    out: Annotated[Path, typer.Option(help="The folder of the files.")] = Path("out/export"),
+    out: Annotated[Path, output_folder("The folder of the files.")] = Path("out/export"),
     formats: Annotated[
         str, typer.Option("--format", help="goal, chakra, htsim, hpcc, graphml; several, with commas.")
     ] = "goal,chakra",
@@ -313,10 +315,10 @@ def sweep(
     workers: Annotated[int, typer.Option(min=0, help="Processes on this machine; 0: one a core.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Results, a line of JSON a design.", show_default="beside the file, .results.jsonl"),
+        output("Results, a line of JSON a design.", show_default="beside the file, .results.jsonl"),
     ] = None,
-    page: Annotated[Path, typer.Option(help="Where the HTML page goes.")] = Path("out/sweep.html"),
-    picture: Annotated[Path | None, typer.Option(help="Draw price against speed (.png, .svg, .pdf).")] = None,
+    page: Annotated[Path, output("Where the HTML page goes.")] = Path("out/sweep.html"),
+    picture: Annotated[Path | None, output("Draw price against speed (.png, .svg, .pdf).")] = None,
     json: Json = False,
 ) -> None:
     """Plan every combination of what a file varies, in parallel. Interrupted, the same command goes on."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from netfold.cli.rtl_screen import errors, finish, progress
+from netfold.outputs import output
 
 Ports = Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")]
 OneClock = Annotated[bool, typer.Option(help="One clock for everything: faster to simulate, no crossings.")]
@@ -78,7 +79,7 @@ def bench(
     frames: Annotated[int, typer.Option(min=128, help="Aggregated frames a port at line rate.")] = 10_000,
     workers: Annotated[str, typer.Option(help="All-reduces to time, by the number of workers.")] = "2,3,4,5,6,7,8",
     loads: Annotated[str, typer.Option(help="Loads of the line at which latencies are taken.")] = "0.1,0.5,0.9,1",
-    plot: Annotated[Path | None, typer.Option(help="Draw the latencies' histograms here (.png, .svg).")] = None,
+    plot: Annotated[Path | None, output("Draw the latencies' histograms here (.png, .svg).")] = None,
     ports: Ports = 8,
     one_clock: OneClock = False,
     as_json: AsJson = False,
@@ -130,7 +131,7 @@ def train(
 
 def report(
     ports: Annotated[str, typer.Option(help="Numbers of ports, with commas.")] = "2,3,4,5,6,7,8,16",
-    plot: Annotated[Path | None, typer.Option(help="Draw the growth with ports here (.png, .svg).")] = None,
+    plot: Annotated[Path | None, output("Draw the growth with ports here (.png, .svg).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Synthesise with yosys: LUT, FF and block RAM by module and number of ports, beside the paper's. Many minutes at

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from netfold.outputs import output
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -25,8 +27,8 @@ def schedule(
     switches: Annotated[int, typer.Option(help="hdrm: switches of the BiGraph, both halves.")] = 0,
     group: Annotated[int, typer.Option(help="hierarchical: ranks a machine.")] = 0,
     between: Annotated[str, typer.Option(help="hierarchical: the algorithm between machines.")] = "ring",
-    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
-    goal: Annotated[Path | None, typer.Option(help="Export GOAL text for simulators to this file.")] = None,
+    picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
+    goal: Annotated[Path | None, output("Export GOAL text for simulators to this file.")] = None,
     element_bytes: Annotated[int, typer.Option(min=1, help="Bytes an element takes on the wire, for GOAL.")] = 4,
     fold_gbyte_s: Annotated[float, typer.Option(min=1e-3, help="Rate of folding, for GOAL.")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

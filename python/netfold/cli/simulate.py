@@ -9,6 +9,7 @@ import typer
 
 from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
+from netfold.outputs import output
 
 simulate_app = typer.Typer(invoke_without_command=True)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -42,7 +43,7 @@ def simulate(
     group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
     goal: Annotated[Path | None, typer.Option(help="Simulate this GOAL text instead of an algorithm.")] = None,
     packets: Annotated[bool, typer.Option("--packets", help="Packets as well (small worlds), cut-through.")] = False,
-    trace: Annotated[Path | None, typer.Option(help="Write every transfer for Perfetto (ui.perfetto.dev).")] = None,
+    trace: Annotated[Path | None, output("Write every transfer for Perfetto (ui.perfetto.dev).")] = None,
     check_deadlock: Annotated[
         bool, typer.Option("--check-deadlock", help="Prove or refute that buffers may wait in a circle.")
     ] = False,
@@ -180,7 +181,7 @@ def fig16(
     seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
     step_latency_us: Annotated[float, typer.Option(min=0, help="Of every step, of all.")] = 7.1,
     farthest: Annotated[bool, typer.Option("--farthest", help="Halving-doubling, farthest partner first.")] = False,
-    picture: Annotated[Path | None, typer.Option(help="Draw it to this file (.png, .svg, .pdf).")] = None,
+    picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
     json: Json = False,
 ) -> None:
     """Figure 16 of the EFLOPS paper: fat trees and BiGraphs, ring, halving-doubling and HDRM, 64 to 1024 nodes."""

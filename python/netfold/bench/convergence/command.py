@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netfold.lab.guard import sentences
+from netfold.outputs import output
 
 EXPLAINED = (
     "accuracy after the last epoch on samples not trained on, mean over the seeds; beside fp32 in points; feedback: "
@@ -33,7 +34,7 @@ def register(app: typer.Typer) -> None:
         seeds: Annotated[int, typer.Option(help="Trainings of each run, from other weights in another order.")] = 3,
         algorithm: Annotated[str, typer.Option(help="ring, halving-doubling, in-network, ...")] = "ring",
         timeout_s: Annotated[float, typer.Option(help="The longest an epoch, or the start, may take.")] = 60.0,
-        out: Annotated[Path | None, typer.Option(help="Where the picture goes: .png or .svg.")] = None,
+        out: Annotated[Path | None, output("Where the picture goes: .png or .svg.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Train to the end with gradients as fp32 and as ever coarser bfp, without and with error feedback."""

@@ -10,6 +10,7 @@ import typer
 
 from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
+from netfold.outputs import output
 
 ALGORITHMS_HELP = "Of the offloaded variants: ring, halving-doubling, in-network, ...; several, with commas."
 VARIANTS_HELP = "naive, overlapped (the baseline), offloaded, offloaded-bfp; several, with commas."
@@ -44,7 +45,7 @@ def register(app: typer.Typer) -> None:
         sweep_cores: Annotated[bool, typer.Option("--sweep-cores", help=SWEEP_HELP)] = False,
         sweep_workers: Annotated[str, typer.Option(help="As 2,4,6: speed-up by the number of workers.")] = "",
         timeout_s: Annotated[float, typer.Option(help="The longest a step, or the start, may take.")] = 120.0,
-        out: Annotated[Path | None, typer.Option(help="Where the picture goes: .png or .svg.")] = None,
+        out: Annotated[Path | None, output("Where the picture goes: .png or .svg.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Where a training step's time goes: forward, backward, exposed all-reduce, weight update.
