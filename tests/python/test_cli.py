@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,8 +69,8 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_command_line_in_a_document_is_one(path: object) -> None:
-    for line in command_lines(path.read_text()):  # type: ignore[attr-defined]
+def test_every_command_line_in_a_document_is_one(path: Path) -> None:
+    for line in command_lines(path.read_text()):
         check(line)
 
 
@@ -94,7 +95,7 @@ def check(line: str) -> None:
         strange = [word for word in arguments if word.startswith("--") and word.split("=")[0] not in shown]
         assert strange == [], f"{line}: there is no {strange[0]}"
         return
-    command: Any = typer.main.get_command(cli.program())
+    command = command_of("")
     context = None
     try:
         while arguments:  # a name alone names the command
@@ -109,6 +110,56 @@ def check(line: str) -> None:
         if arguments[-1].startswith("--") and "requires an argument" in str(error):  # only the option's name is told
             return
         raise AssertionError(f"{line}: {error}") from error
+
+
+@cache
+def command_of(words: str) -> Any:
+    """The command that these words name, as typer makes it."""
+    command: Any = typer.main.get_command(cli.program())
+    for word in words.split():
+        command = command.commands[word]
+    return command
+
+
+def options_of(words: str) -> list[Any]:
+    return [param for param in command_of(words).params if param.param_type_name == "option"]
+
+
+def refusal(words: str, option: str, value: str) -> str:
+    """What a command says that shall refuse this value as it reads it."""
+    needed = ["x" for param in command_of(words).params if param.param_type_name == "argument"]
+    with pytest.raises(typer.BadParameter) as refused:
+        command_of(words).make_context(words, [option, value, *needed])
+    return refused.value.format_message()
+
+
+NUMBERS = [
+    (words, option.opts[0])
+    for words in words_of_all_commands()
+    if words not in PROGRAMS
+    for option in options_of(words)
+    if re.search(r"\b(int|float)\b", str(option.type_descriptor.annotation))
+]
+FILES = [
+    (words, option.opts[0])
+    for words in words_of_all_commands()
+    if words not in PROGRAMS
+    for option in options_of(words)
+    if "Path" in str(option.type_descriptor.annotation) and (words, option.opts[0]) != ("simulate", "--goal")
+]
+
+
+@pytest.mark.parametrize(("words", "option"), NUMBERS)
+def test_numbers_that_are_none_are_refused(words: str, option: str) -> None:
+    for value in ("many", "1e300", "9" * 30, "nan"):
+        assert option in refusal(words, option, value)
+
+
+@pytest.mark.parametrize(("words", "option"), FILES)
+def test_a_file_that_cannot_be_written_is_refused_at_once(words: str, option: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = refusal(words, option, str(tmp_path / "file" / "within.png"))
+    assert "cannot be written" in said and option in said
 
 
 @cache

@@ -118,6 +118,16 @@ def test_a_line_that_was_cut_off_is_done_again(tmp_path: Path, file: Path) -> No
     assert len(lacking(designs.read(file), again)) == 11
 
 
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    for content in ("a line\nanother\n", "one line", '{"a": 1}\n{"b": 2}\n', "\udc80".encode("utf-8", "surrogatepass")):
+        path = tmp_path / "notes.txt"
+        raw = content if isinstance(content, bytes) else content.encode()
+        path.write_bytes(raw)
+        with pytest.raises(UsageError, match="something else"):
+            Notebook(path)
+        assert path.read_bytes() == raw
+
+
 def test_a_sweep_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     ports = ", ".join(map(str, range(16, 40)))

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netfold.lab.guard import sentences
+from netfold.lab.spec import WORKERS_MAX
 from netfold.outputs import output
 
 ALGORITHM_HELP = "Ours: in-network, ring, ... or auto; several, with commas; none: the peers alone."
@@ -90,10 +91,10 @@ def register(app: typer.Typer) -> None:
                 names = tuple(dict.fromkeys(filter(None, algorithm.split(","))))
                 _tune(plan, ranks, chosen, names, link, show, again, picture, json)
                 return
-            if show or again or picture:
-                raise comparison.UsageError("--show, --again and --picture are for --tune")
-            if ranks < 1:
-                raise comparison.UsageError(f"--ranks is at least 1, not {ranks}")
+            if show or again or picture or link != "shm":
+                raise comparison.UsageError("--show, --again, --link and --picture are for --tune")
+            if not 1 <= ranks <= WORKERS_MAX:
+                raise comparison.UsageError(f"--ranks is from 1 to {WORKERS_MAX}, not {ranks}")
             plan.check(ranks)
             with progress_bar(plan.steps()) as progress:
                 entries = comparison.locally(ranks, plan, progress)

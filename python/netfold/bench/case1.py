@@ -64,6 +64,8 @@ class Plan:
     timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
+        if not self.models:
+            raise UsageError(f"--models names none of {', '.join(MODEL_MB)}")
         if unknown := [model for model in self.models if model not in MODEL_MB]:
             raise UsageError(f"--models knows {', '.join(MODEL_MB)}, not {', '.join(unknown)}")
         if not 0 < self.scale <= 1:
@@ -274,15 +276,17 @@ def register(app: typer.Typer) -> None:
     @app.command("case1")
     def case1(
         models: Annotated[str, typer.Option(help="Of those of the paper's Table 2, with commas.")] = ",".join(MODEL_MB),
-        workers: Annotated[int, typer.Option(help="Besides the host, each in a namespace of its own.")] = usual.workers,
+        workers: Annotated[int, typer.Option(min=1, help="Besides the host, in namespaces.")] = usual.workers,
         scale: Annotated[float, typer.Option(help="Fraction of the models' sizes.")] = usual.scale,
         full: Annotated[bool, typer.Option("--full", help="The models' real sizes: --scale 1.")] = False,
         rate_mbit_s: Annotated[float, typer.Option(help="Of every link; 0: as fast as it goes.")] = usual.rate_mbit_s,
         mtu: Annotated[int, typer.Option(help="MTU of every link in bytes.")] = usual.mtu,
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = usual.repeat,
         wire: Annotated[str, typer.Option("--format", help="fp32 or int32.")] = usual.format,
-        seed: Annotated[int, typer.Option(help="Of the gradients.")] = usual.seed,
-        timeout_s: Annotated[float, typer.Option(help="The longest any step may take.")] = usual.timeout_s,
+        seed: Annotated[int, typer.Option(min=0, help="Of the gradients.")] = usual.seed,
+        timeout_s: Annotated[
+            float, typer.Option(min=0.1, max=1e6, help="The longest a step may take.")
+        ] = usual.timeout_s,
         out: Annotated[Path | None, output("Where the bars go: .png or .svg.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -28,6 +27,7 @@ SIZE_DEFAULT = 16 << 20
 SIZE_MAX = 8 << 30
 ROW_BYTES = 64 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
+TIMEOUT_MAX_S = 1e6  # of the core
 BLOCK, SHUFFLED = "block", "shuffled"
 PLACEMENTS = (BLOCK, SHUFFLED)
 
@@ -78,8 +78,8 @@ class Plan:
             raise UsageError(f"--repeat is at least 1, not {self.repeat}")
         if self.seed < 0:
             raise UsageError(f"--seed is 0 or more, not {self.seed}")
-        if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
-            raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
+        if not 0 < self.timeout_s <= TIMEOUT_MAX_S:
+            raise UsageError(f"--timeout-s is a positive number of seconds, to {TIMEOUT_MAX_S:g}, not {self.timeout_s}")
         for size in self.sizes.values():
             if size % tensors.ELEMENT_BYTES or not 0 < size <= SIZE_MAX:
                 raise UsageError(f"--size-bytes is a multiple of 4 from 4 to {SIZE_MAX}, not {size}")

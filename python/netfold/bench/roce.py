@@ -225,10 +225,12 @@ def register(app: typer.Typer) -> None:
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = default.format,
         loss: Annotated[float, typer.Option(help="Share of frames lost each way, by seed.")] = default.loss,
         rate_mbit_s: Annotated[float, typer.Option(help="Of every link; 0: as fast as it goes.")] = default.rate_mbit_s,
-        window: Annotated[int, typer.Option(help="Packets of a worker in flight, at most 512.")] = default.window,
-        repeat: Annotated[int, typer.Option(help="Timed repetitions, after one warm-up.")] = default.repeat,
-        seed: Annotated[int, typer.Option(help="Of gradients and losses.")] = default.seed,
-        timeout_s: Annotated[float, typer.Option(help="The longest wait for progress.")] = default.timeout_s,
+        window: Annotated[int, typer.Option(min=1, max=512, help="Packets of a worker in flight.")] = default.window,
+        repeat: Annotated[int, typer.Option(min=1, help="Timed repetitions, after one warm-up.")] = default.repeat,
+        seed: Annotated[int, typer.Option(min=0, help="Of gradients and losses.")] = default.seed,
+        timeout_s: Annotated[
+            float, typer.Option(min=0.1, max=1e6, help="Longest wait for progress.")
+        ] = default.timeout_s,
         engine: Annotated[str, typer.Option(help="The switch: software, or rtl: simulated hardware.")] = default.engine,
         pcap: Annotated[Path | None, output("A capture of rank 0's frames, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,

@@ -157,21 +157,25 @@ def register(app: typer.Typer) -> None:
         ] = case2.RUN_TO_COMPLETION,
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, ...; several, with commas.")] = "fp32",
         gradients: Annotated[int, typer.Option(min=0, help="A frame; 0: those that fill 1464 bytes.")] = 0,
-        window: Annotated[int, typer.Option(help="Chunks in flight, a power of two.")] = 16,
-        threads: Annotated[int, typer.Option(help="Cores at once, each with queues and slots of its own.")] = 1,
+        window: Annotated[int, typer.Option(min=1, help="Chunks in flight, a power of two.")] = 16,
+        threads: Annotated[int, typer.Option(min=1, help="Cores at once, each with queues and slots of its own.")] = 1,
         cores: Annotated[str, typer.Option(help="Which, such as 0,1; none: any.")] = "",
-        rate_gbit_s: Annotated[float, typer.Option(help="Of gradients offered; 0: as fast as they are taken.")] = 0.0,
+        rate_gbit_s: Annotated[
+            float, typer.Option(min=0, help="Gradients offered; 0: as fast as they are taken.")
+        ] = 0.0,
         search: Annotated[bool, typer.Option("--search", help="Find the highest rate that loses nothing.")] = False,
-        plain: Annotated[float, typer.Option(help="Share of plain frames, that are only forwarded.")] = 0.0,
+        plain: Annotated[
+            float, typer.Option(min=0, max=1, help="Share of plain frames, that are only forwarded.")
+        ] = 0.0,
         plain_bytes: Annotated[int, typer.Option(help="Their size.")] = 512,
-        frames: Annotated[float, typer.Option(help="Gradient frames, at least; 1e9 makes a soak.")] = 4e6,
+        frames: Annotated[float, typer.Option(min=1, help="Gradient frames, at least; 1e9 makes a soak.")] = 4e6,
         chunks_a_job: Annotated[
-            int, typer.Option(help="Then the job goes and another of another size comes; 0: one job.")
+            int, typer.Option(min=0, help="Then the job goes and another of another size comes; 0: one job.")
         ] = 0,
         faults: Annotated[str, typer.Option(help="On the way in, as loss=0.01,reorder=0.05; duplicate, too.")] = "",
         queue_frames: Annotated[int, typer.Option(help="That a port's queue holds.")] = 512,
         buffers: Annotated[int, typer.Option(help="Frame buffers, all together.")] = 16384,
-        seed: Annotated[int, typer.Option(help="Of gradients, faults and jobs.")] = 1,
+        seed: Annotated[int, typer.Option(min=0, help="Of gradients, faults and jobs.")] = 1,
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
         """Measure what one core of the frame switch folds, memory to memory, with every sum checked."""

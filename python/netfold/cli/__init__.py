@@ -11,6 +11,7 @@ import typer
 
 import netfold
 from netfold.cli import help as help_text
+from netfold.cli import numbers
 
 COMMANDS = (
     "demo",
@@ -52,6 +53,7 @@ def program() -> typer.Typer:
     for command in COMMANDS:
         importlib.import_module(f"netfold.cli.{command}").register(app)
     help_text.teach(app)
+    numbers.guard(app)
     return app
 
 
@@ -59,5 +61,7 @@ def main() -> None:
     """Entry point of the `netfold` program."""
     try:
         program()()
+    except KeyboardInterrupt:  # before a command could take care of it
+        sys.exit("netfold: interrupted")
     except SystemExit as ended:  # typer has more statuses than 0, 1 (failed) and 2 (wrong usage), as 130 for Ctrl-C
         sys.exit(ended.code if ended.code in (None, 0, 2) else 1)

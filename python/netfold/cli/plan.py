@@ -248,7 +248,7 @@ def check_lab(
 
 @plan_app.command()
 def calibrate(
-    ranks: Annotated[int, typer.Option(min=2, help="The most processes that fold together.")] = 4,
+    ranks: Annotated[int, typer.Option(min=2, max=256, help="The most processes that fold together.")] = 4,
     link: Annotated[str, typer.Option(help="tcp, as between machines, or shm.")] = "tcp",
     repeat: Annotated[int, typer.Option(min=1, help="Timed repetitions of each point.")] = 5,
     out: Annotated[Path | None, output("Write it, for a cluster file's software.calibration.")] = None,
@@ -280,9 +280,9 @@ def export(
         str, typer.Option("--format", help="goal, chakra, htsim, hpcc, graphml; several, with commas.")
     ] = "goal,chakra",
     algorithm: Annotated[str, typer.Option(help="Of the all-reduce.")] = "ring",
-    size_bytes: Annotated[int, typer.Option(min=4, help="Bytes of fp32 of the all-reduce.")] = 1 << 20,
+    size_bytes: Annotated[int, typer.Option(min=4, max=1 << 40, help="Bytes of fp32 of the all-reduce.")] = 1 << 20,
     model: Annotated[str, typer.Option(help="Of the step: as `netfold plan`'s.")] = "resnet50",
-    batch: Annotated[int, typer.Option(min=1, help="Samples a worker and step.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, max=1_000_000, help="Samples a worker and step.")] = 64,
     json: Json = False,
 ) -> None:
     """Write an all-reduce, a step and the network for other simulators: LogGOPSim, ASTRA-sim, csg-htsim, ns-3."""

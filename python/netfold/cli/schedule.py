@@ -17,15 +17,15 @@ def register(app: typer.Typer) -> None:
 
 def schedule(
     algorithm: Annotated[str, typer.Argument(help="Which algorithm; `list` shows them all.")],
-    workers: Annotated[int, typer.Option(min=1, help="Ranks that take part.")] = 4,
+    workers: Annotated[int, typer.Option(min=1, max=65536, help="Ranks that take part.")] = 4,
     count: Annotated[int, typer.Option(min=0, help="Elements of the tensor.")] = 1024,
     collective: Annotated[
         str, typer.Option(help="all-reduce, reduce-scatter, all-gather, broadcast or barrier.")
     ] = "all-reduce",
     root: Annotated[int, typer.Option(min=0, help="Where a broadcast starts.")] = 0,
-    sub_nodes: Annotated[int, typer.Option(help="hdrm: sub-nodes a switch of the BiGraph.")] = 0,
-    switches: Annotated[int, typer.Option(help="hdrm: switches of the BiGraph, both halves.")] = 0,
-    group: Annotated[int, typer.Option(help="hierarchical: ranks a machine.")] = 0,
+    sub_nodes: Annotated[int, typer.Option(min=0, help="hdrm: sub-nodes a switch of the BiGraph.")] = 0,
+    switches: Annotated[int, typer.Option(min=0, help="hdrm: switches of the BiGraph, both halves.")] = 0,
+    group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks a machine.")] = 0,
     between: Annotated[str, typer.Option(help="hierarchical: the algorithm between machines.")] = "ring",
     picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
     goal: Annotated[Path | None, output("Export GOAL text for simulators to this file.")] = None,
@@ -48,6 +48,10 @@ def schedule(
         else:
             _list(_core.algorithms())
         return
+    if between not in [name for name, _ in _core.algorithms()]:
+        raise typer.BadParameter(
+            f"no algorithm is called '{between}': see netfold schedule list", param_hint="--between"
+        )
     options: dict[str, Any] = {
         "collective": collective,
         "root": root,

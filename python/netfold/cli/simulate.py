@@ -37,7 +37,7 @@ def simulate(
     ] = "runtime",
     spread: Annotated[str, typer.Option(help="Routes of equal cost: hash or destination; none: as is usual.")] = "",
     rehash: Annotated[bool, typer.Option("--rehash", help="Hash each transfer, not each connection.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Hashes to try.")] = 20,
     fold_gbit_s: Annotated[float, typer.Option(min=0, help="Operands a second that switches fold; 0: none.")] = 0.0,
     element_bits: Annotated[float, typer.Option(min=1, help="Of an element on the wire, headers and all.")] = 32.0,
     group: Annotated[int, typer.Option(min=0, help="hierarchical: ranks of one machine.")] = 0,
@@ -67,6 +67,8 @@ def simulate(
                 network.spread = spread
             parameters = {"topology": topology, "spread": network.spread, "workers": network.world}
             if check_deadlock:
+                if goal or packets or trace:
+                    raise UsageError("--check-deadlock looks at routes alone: leave out --goal, --packets and --trace")
                 _deadlock(network, parameters, json)
                 return
             if goal is not None:
@@ -83,6 +85,8 @@ def simulate(
             }
             parameters |= {"size_bytes": size_bytes, "seeds": seeds, **shared}
             names = [name.strip() for name in algorithm.split(",") if name.strip()]
+            if not names:
+                raise UsageError("--algorithm names none; `netfold schedule list` shows them")
             _collectives(network, names, shared, seeds, packets, trace, parameters, json)
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
@@ -178,7 +182,7 @@ def fig16(
     nodes: Annotated[
         str, typer.Option(help="Sizes, with commas; powers of two from 64.", show_default="64 to 1024")
     ] = "64,128,256,512,1024",
-    seeds: Annotated[int, typer.Option(min=1, help="Hashes to try.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Hashes to try.")] = 20,
     step_latency_us: Annotated[float, typer.Option(min=0, help="Of every step, of all.")] = 7.1,
     farthest: Annotated[bool, typer.Option("--farthest", help="Halving-doubling, farthest partner first.")] = False,
     picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +10,9 @@ from netfold.lab.errors import UsageError
 from netfold.topology.wiring import BIGRAPH, FAT_TREE, KINDS, Wiring
 
 WORKERS_MAX = 200
+RATE_MAX_MBIT_S = 1e6
+BURST_MAX_BYTES = 1 << 30
+LATENCY_MAX_MS = 1e6
 STAR = "star"
 FABRICS = (STAR, *KINDS)
 SOCKETS, DPDK = "sockets", "dpdk"  # what folds in the middle of a star: a box beside the bridge, or the fabric itself
@@ -61,14 +63,18 @@ class LabSpec:
         self._check_fabric()
         if not 1 <= self.workers <= WORKERS_MAX:
             raise UsageError(f"--workers is from 1 to {WORKERS_MAX}, not {self.workers}")
-        if not all(math.isfinite(rate) and rate >= 0 for rate in (self.rate_mbit_s, self.switch_rate_mbit_s)):
-            raise UsageError("a link rate is a positive number of Mbit/s, or 0 for an unshaped link")
+        if not all(0 <= rate <= RATE_MAX_MBIT_S for rate in (self.rate_mbit_s, self.switch_rate_mbit_s)):
+            raise UsageError(f"a link rate is a positive number of Mbit/s, to {RATE_MAX_MBIT_S:g}, or 0: not shaped")
         if not 576 <= self.mtu <= 65535:
             raise UsageError(f"--mtu is from 576 to 65535 bytes, not {self.mtu}")
         if self.burst_bytes < self.mtu + 14:
             raise UsageError(f"--burst-bytes must hold a packet ({self.mtu + 14} bytes), {self.burst_bytes} does not")
-        if not (math.isfinite(self.latency_ms) and self.latency_ms > 0):
-            raise UsageError("--latency-ms, the longest a packet may queue, is a positive number of milliseconds")
+        if self.burst_bytes > BURST_MAX_BYTES:
+            raise UsageError(f"--burst-bytes is at most {BURST_MAX_BYTES}, not {self.burst_bytes}")
+        if not 0 < self.latency_ms <= LATENCY_MAX_MS:
+            raise UsageError(
+                f"--latency-ms, the longest a packet may queue, is milliseconds above 0, to {LATENCY_MAX_MS:g}"
+            )
 
     def _check_fabric(self) -> None:
         if self.fabric not in FABRICS:

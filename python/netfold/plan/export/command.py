@@ -26,6 +26,8 @@ def export(
     Raises UsageError for formats nobody knows and for what a format cannot say; OSError.
     """
     wanted = list(dict.fromkeys(formats))
+    if not wanted:
+        raise UsageError(f"--format names none of {', '.join(FORMATS)}")
     if strange := [each for each in wanted if each not in FORMATS]:
         raise UsageError(f"--format takes {', '.join(FORMATS)}, not {strange[0]}")
     world = len(cluster.graph().hosts)

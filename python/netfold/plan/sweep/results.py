@@ -11,16 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from netfold.lab.errors import UsageError
+
 
 class Notebook:
     """The file. One process writes it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raises OSError where it cannot be read, UsageError where it is something else: that is left as it is."""
         self.path = path
         self.kept: dict[str, dict[str, Any]] = {}
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = [line for line in text.splitlines(keepends=True) if _result(line) is not None]
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        lines = text.splitlines(keepends=True)
+        if any(_result(line) is None for line in lines[:-1]) or (lines and not lines[0].startswith("{")):
+            raise UsageError(f"{path} holds something else than results of a sweep: name another file with --out")
+        whole = [line for line in lines if _result(line) is not None]
         for line in whole:
             result = _result(line)
             assert result is not None

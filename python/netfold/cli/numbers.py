@@ -1,0 +1,51 @@
+"""Numbers on a command line: each is finite, and none is so large that it must be a slip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from netfold.cli.help import commands
+
+LARGEST = 10**15  # bytes, elements, seconds: nothing here is more; the core's integers have 64 bits
+
+
+class Command(TyperCommand):
+    """A command that refuses numbers which are none of ours."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As always, then the check."""
+        left = super().parse_args(ctx, args)
+        check(self, ctx)
+        return left
+
+
+class Group(TyperGroup):
+    """As Command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As always, then the check."""
+        left = super().parse_args(ctx, args)
+        check(self, ctx)
+        return left
+
+
+def check(command: Any, ctx: Any) -> None:
+    """Raises typer.BadParameter for a number that is not finite, or too large."""
+    for param in command.params:
+        value = ctx.params.get(param.name)
+        if isinstance(value, int | float) and not (math.isfinite(value) and abs(value) <= LARGEST):
+            raise typer.BadParameter(f"{value} is not a number from {-LARGEST:.0e} to {LARGEST:.0e}", ctx, param)
+
+
+def guard(app: typer.Typer) -> None:
+    """Let every command of `app` check its numbers."""
+    for _, record in commands(app):
+        is_group = hasattr(record, "typer_instance")
+        if is_group and not record.typer_instance.info.cls:
+            record.cls = Group
+        elif not is_group and record.cls in (None, TyperCommand):
+            record.cls = Command
