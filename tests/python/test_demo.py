@@ -113,7 +113,7 @@ def test_a_page_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     command = [*NETFOLD, "demo", "--page", str(tmp_path / "file" / "page.html")]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert "workers start" not in run.stdout
     assert "page.html" in run.stdout or "file" in run.stdout
 
