@@ -8,6 +8,7 @@
 #include <array>
 #include <thread>
 
+#include "engine/collective/spread.h"
 #include "link/tcp/tcp_stream.h"
 
 namespace netfold::engine {
@@ -30,11 +31,7 @@ constexpr int kCallerYields = 1000;
 // rank of this machine has a core there is no hurry, and to be woken takes longer than most waits.
 constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
-
-int available_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
-}
+constexpr Nanoseconds kSettleTime = 2 * kMillisecond;  // between two moves to another core
 
 Error closed_error() {
   return {ErrorCode::kInvalidArgument, "this group has been closed: open another", kNoRank};
@@ -113,7 +110,9 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     runners_.push_back(direct_.get());
   }
   const int local = mesh_->local_peers();
-  const bool has_cores = local + 1 <= available_cores();
+  const int cores = std::max(1, static_cast<int>(allowed_cores().size()));
+  const bool has_cores = local + 1 <= cores;
+  ranks_a_core_ = (local + cores) / cores;
   if (local > 0) {
     caller_yields_ = kCallerYields;
     thread_yields_ = has_cores ? kCallerYields : kThreadYields;
@@ -380,6 +379,7 @@ std::optional<HostGroup::Sleep> HostGroup::look_around(Nanoseconds until) {
   if (has_failed_) return Sleep{until, {{wakeup.descriptor(), POLLIN, 0}}, false};  // only close() is of interest
   const bool is_busy = !is_idle();
   if (is_busy) {
+    spread_out();
     const int yields = is_thread() ? thread_yields_ : caller_yields_;
     for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields_; ++i) {
       const Nanoseconds before = now();
@@ -393,6 +393,19 @@ std::optional<HostGroup::Sleep> HostGroup::look_around(Nanoseconds until) {
   }
   if (has_submissions_) return std::nullopt;
   return Sleep{until, mesh_->news(wakeup.descriptor(), is_busy), is_busy && mesh_->has_bell()};
+}
+
+// Ranks with cores of their own wait for each other less than half as long as ranks that take turns on one.
+void HostGroup::spread_out() {
+  if (!direct_) return;
+  const std::span<const int> cores = direct_->say_core(sched_getcpu());
+  const auto own = cores.begin() + options_.rank;
+  if (std::count(cores.begin(), own, *own) < ranks_a_core_ || time_ < next_move_) return;
+  next_move_ = time_ + kSettleTime;
+  const int core = core_to_leave_for(cores, options_.rank, allowed_cores());
+  if (core == kUnknownCore) return;
+  move_to_core(core);
+  direct_->say_core(core);
 }
 
 void HostGroup::wake_up(const Sleep& slept) {

@@ -95,6 +95,7 @@ class HostGroup final : public Engine {
   };
   std::optional<Sleep> look_around(Nanoseconds until);
   void wake_up(const Sleep& slept);
+  void spread_out();
   bool is_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
   bool look_again();
   void take_submissions();
@@ -128,11 +129,12 @@ class HostGroup final : public Engine {
   std::vector<Runner*> runners_;            // those two
   std::uint64_t all_reduces_ = 0;           // so far
   Nanoseconds time_ = 0;                    // of the last check
-  Nanoseconds last_progress_ = 0, next_look_ = 0;
+  Nanoseconds last_progress_ = 0, next_look_ = 0, next_move_ = 0;
   bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
   int thread_yields_ = 0, caller_yields_ = 0, vain_yields_ = 0;  // before sleeping
+  int ranks_a_core_ = 1;                                         // at most, where they are spread evenly
   double cpu_s_ = 0;                                             // of the progress thread
 
   // Shared with callers, under mutex_.

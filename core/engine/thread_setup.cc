@@ -23,6 +23,24 @@ void set_up_thread(const std::string& name, int core) {
   }
 }
 
+std::vector<int> allowed_cores() {
+  std::vector<int> cores;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+void move_to_core(int core) {
+  cpu_set_t allowed, there;
+  CPU_ZERO(&there);
+  CPU_SET(core, &there);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || sched_setaffinity(0, sizeof there, &there) != 0) return;
+  sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 double thread_cpu_s() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

@@ -49,11 +49,21 @@ DirectExecutor::DirectExecutor(int rank, std::unique_ptr<Arena> arena,
       folder_(chunk_elements_, static_cast<std::size_t>(world_)),
       payloads_(static_cast<std::size_t>(world_)),
       small_sum_(kSmallBytes + kSlack),
-      seen_(static_cast<std::size_t>(world_)) {}
+      seen_(static_cast<std::size_t>(world_)),
+      cores_(static_cast<std::size_t>(world_)) {}
 
 void DirectExecutor::announce(const Terms& terms) {
   std::memcpy(arena_->operation_note(rank_, terms.number), &terms, sizeof terms);
   arena_->counters(rank_).operations.store(terms.number, std::memory_order_release);
+}
+
+std::span<const int> DirectExecutor::say_core(int core) {
+  std::atomic<int>& own_core = arena_->counters(rank_).core;
+  if (own_core.load(std::memory_order_relaxed) != core) own_core.store(core, std::memory_order_relaxed);
+  for (int rank = 0; rank < world_; ++rank) {
+    cores_[static_cast<std::size_t>(rank)] = arena_->counters(rank).core.load(std::memory_order_relaxed);
+  }
+  return cores_;
 }
 
 Result<void> DirectExecutor::check_agreement() const {

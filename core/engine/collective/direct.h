@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -44,6 +45,9 @@ class DirectExecutor final : public Runner {
   std::vector<int> blocking_ranks() const override;
   bool waits_for(int rank) const override;
   std::uint64_t reduced_elements() const override { return reduced_elements_; }
+
+  // Where every rank runs, by rank, as far as it has said so; `core` is where we do.
+  std::span<const int> say_core(int core);
 
   // An error if a rank has announced another all-reduce where we have announced ours. For when nothing moves.
   Result<void> check_agreement() const;
@@ -103,6 +107,7 @@ class DirectExecutor final : public Runner {
 
   std::deque<Chunk> chunks_;  // not taken yet; the first has the number own().taken
   std::vector<Progress> seen_;
+  std::vector<int> cores_;  // by rank
   std::uint64_t all_contributed_ = 0, all_folded_ = 0, all_taken_ = 0;  // by every rank
   bool sleeps_ = false;
   std::vector<Ticket> finished_;

@@ -25,6 +25,7 @@ class Arena {
     std::atomic<std::uint64_t> taken;                  // it has read the others' sums
     std::atomic<std::uint64_t> operations;             // it has begun, with a note each
     alignas(64) std::atomic<std::uint32_t> sleeps;     // and asks to be woken when it can go on
+    alignas(64) std::atomic<int> core{-1};             // it was on when it last waited
   };
 
   struct Shape {
