@@ -23,7 +23,7 @@ from forbidden_calls import can_forbid
 from netfold.bench import bounds
 from netfold.bench.control import MeasurementError
 from netfold.bench.sites import LocalSite
-from netfold.bench.train import pictures, placement, rates, tables, threads
+from netfold.bench.train import match, pictures, placement, rates, tables, threads
 from netfold.bench.train.buckets import Buckets
 from netfold.bench.train.crew import Crew, setup_of
 from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, PARTS, SKEW, Laps, part_skew_from_exposed
@@ -86,6 +86,24 @@ def test_a_ring_takes_the_wanted_part_of_the_computation(workers: int) -> None:
     rate = rates.rate_mbit_s(20 << 20, workers, compute_s=2.0, proportion=0.5, mtu=1500)
     ring_s = bounds.seconds(bounds.ring_wire_bytes(20 << 20, 1500, workers), rate)
     assert ring_s == pytest.approx(0.5 * rates.ring_share(workers) * 2.0, rel=0.02)
+
+
+@pytest.mark.parametrize("hides_s", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("first_mbit_s", [50.0, 800.0, 20000.0])
+def test_the_rate_that_makes_the_baseline_wait_as_the_papers_is_found(hides_s: float, first_mbit_s: float) -> None:
+    wanted = rates.paper_exposed()
+    assert wanted == pytest.approx(0.379, abs=0.001)
+
+    def ring_s(rate_mbit_s: float) -> float:
+        return rates.ring_s(20 << 20, 6, rate_mbit_s, 1500)
+
+    def baseline(rate_mbit_s: float) -> tuple[float, float]:
+        """It computes for a second, and slower while it communicates; it hides `hides_s` and overruns its bound."""
+        exposed_s = max(0.0, 1.05 * ring_s(rate_mbit_s) - hides_s)
+        return 1.0 + 0.3 * min(hides_s, ring_s(rate_mbit_s)) + exposed_s, exposed_s
+
+    step_s, exposed_s = baseline(match.search(first_mbit_s, wanted, ring_s, baseline))
+    assert exposed_s / step_s == pytest.approx(wanted, abs=0.01)
 
 
 @pytest.mark.parametrize("bucket_bytes", [0, 1 << 10, 1 << 30])
@@ -220,6 +238,9 @@ def test_the_median_step_is_a_step(times: list[float], median: float) -> None:
         (("--algorithm", "hdrm"), "--algorithm takes"),
         (("--rate", "-1"), "--rate-mbit-s"),
         (("--proportion", "nan"), "--proportion"),
+        (("--match", "paper"), "--match is one of"),
+        (("--match", "baseline", "--rate", "100"), "--match baseline"),
+        (("--match", "baseline", "--variants", "naive"), "--match baseline"),
         (("--repeat", "0"), "--repeat is at least 1"),
         (("--timeout-s", "0"), "--timeout-s"),
         (("--out", "picture.gif"), "--out ends in"),
@@ -420,6 +441,16 @@ def test_a_profile_of_the_perceptron(tmp_path: Path) -> None:
     assert naive["parts_s"]["exposed"] > ring_s - 2 * burst_s - 0.01, (
         "the gradients crossed the link, and were waited for"
     )
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_links_that_make_the_baseline_as_the_papers(tmp_path: Path) -> None:
+    words = ("train", "--preset", "tiny", "--match", "baseline", "--variants", BASELINE, "--repeat", "1", "--json")
+    report = json.loads(bench(tmp_path, *words).stdout)
+    assert [one["name"] for one in report["results"]] == ["alone", BASELINE]
+    assert report["parameters"]["rate_chosen_by"] == "baseline"
+    assert report["parameters"]["rate_mbit_s"] >= 1
 
 
 @pytest.mark.namespaces

@@ -16,6 +16,7 @@ ALGORITHMS_HELP = "Of the offloaded variants: ring, halving-doubling, in-network
 VARIANTS_HELP = "naive, overlapped (the baseline), offloaded, offloaded-bfp; several, with commas."
 PROPORTION_HELP = "Seconds to send a worker's gradients once, per second of computation; 0: the paper's."
 RATE_HELP = "Rate of each worker's link; 0: the one that gives --proportion, by computation measured alone."
+MATCH_HELP = "What is as the paper's: the network beside computation, or what the baseline's step consists of."
 SWEEP_HELP = "Where the engine runs: the caller's thread, threads on cores of their own, the agent process."
 
 
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
         algorithm: Annotated[str, typer.Option(help=ALGORITHMS_HELP)] = "ring,in-network",
         rate_mbit_s: Annotated[float, typer.Option("--rate", "--rate-mbit-s", help=RATE_HELP)] = 0.0,
         proportion: Annotated[float, typer.Option(help=PROPORTION_HELP)] = 0.0,
+        match: Annotated[str, typer.Option(help=MATCH_HELP)] = "network",
         mtu: Annotated[int, typer.Option(help="MTU of every link in bytes.")] = 1500,
         repeat: Annotated[int, typer.Option(help="Timed steps of each variant, after one warm-up.")] = 5,
         sweep_cores: Annotated[bool, typer.Option("--sweep-cores", help=SWEEP_HELP)] = False,
@@ -76,7 +78,7 @@ def register(app: typer.Typer) -> None:
                     chosen, remarks = placement.variants_of(served)
             plans = [
                 profile.Plan(
-                    replace(trained, workers=count), tuple(chosen), repeat, rate_mbit_s, proportion, timeout_s, mtu
+                    replace(trained, workers=count), tuple(chosen), repeat, rate_mbit_s, proportion, timeout_s, mtu, match
                 )
                 for count in counts
             ]

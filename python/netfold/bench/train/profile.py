@@ -10,11 +10,11 @@ from typing import Any
 
 from netfold.algorithms import IN_NETWORK
 from netfold.bench.sites import LabSite
-from netfold.bench.train import rates
+from netfold.bench.train import match, rates
 from netfold.bench.train.crew import Crew, setup_of
-from netfold.bench.train.laps import PARTS, part_skew_from_exposed
+from netfold.bench.train.laps import EXPOSED, PARTS, part_skew_from_exposed
 from netfold.bench.train.profiles import Profile
-from netfold.bench.train.variants import COMPUTE_ALONE, Variant
+from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, Variant
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
 from netfold.lab.spec import LabSpec
@@ -22,6 +22,7 @@ from netfold.lab.spec import LabSpec
 WORKER = "netfold.bench.train.worker"
 CALIBRATION_STEPS = 3
 SETTLE_RATE_MBIT_S = 1000.0  # of the links before the wanted rate is known
+NETWORK_ALIKE, BASELINE_ALIKE = MATCHES = ("network", "baseline")  # what is as the paper's: rates.py, match.py
 Progress = Callable[[str], None]
 
 
@@ -30,7 +31,8 @@ class Plan:
     """What to measure; computation alone has to be among the variants.
 
     `rate_mbit_s` 0: the one that gives `proportion` (seconds to send a worker's gradients once, per second of
-    computation alone); `proportion` 0: the paper's."""
+    computation alone); `proportion` 0: the paper's. `match`, one of MATCHES: of BASELINE_ALIKE the rate makes the
+    baseline, which has to be among the variants, wait as long as the paper's does."""
 
     profile: Profile
     variants: tuple[Variant, ...]
@@ -39,6 +41,7 @@ class Plan:
     proportion: float = 0.0
     timeout_s: float = 120.0
     mtu: int = 1500
+    match: str = NETWORK_ALIKE
 
     def __post_init__(self) -> None:
         if self.repeat < 1:
@@ -49,6 +52,12 @@ class Plan:
                 raise UsageError(f"--{name.replace('_', '-')} is a positive number, or 0 for the paper's, not {value}")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):
             raise UsageError(f"--timeout-s is a positive number of seconds, not {self.timeout_s}")
+        if self.match not in MATCHES:
+            raise UsageError(f"--match is one of {', '.join(MATCHES)}, not {self.match}")
+        if self.match == BASELINE_ALIKE and (self.rate_mbit_s or self.proportion):
+            raise UsageError("--match baseline finds the rate by itself: leave out --rate and --proportion")
+        if self.match == BASELINE_ALIKE and BASELINE not in self.variants:
+            raise UsageError("--match baseline measures the baseline: --variants must have overlapped among them")
 
     @property
     def wanted_proportion(self) -> float:
@@ -57,7 +66,8 @@ class Plan:
 
     def steps(self) -> int:
         """How many steps that is, for a progress bar."""
-        return CALIBRATION_STEPS + len(self.variants) * (self.repeat + 1)
+        matching = match.ROUNDS if self.match == BASELINE_ALIKE else 0
+        return CALIBRATION_STEPS + matching + len(self.variants) * (self.repeat + 1)
 
 
 @dataclass
@@ -137,6 +147,9 @@ def in_lab(plan: Plan, progress: Progress) -> Outcome:
             gradient_bytes, profile.workers, alone_s, plan.wanted_proportion, plan.mtu
         )
         lab.set_rate(rate)
+        if plan.match == BASELINE_ALIKE:
+            rate = matching_rate(crew, lab, plan, rate, gradient_bytes, progress)
+            lab.set_rate(rate)
         series = take_rounds(crew, plan, progress)
         same_bits = len(set(crew.ask("digest"))) == 1
     return Outcome(gradient_bytes, rate, alone_s, same_bits, series)
@@ -150,6 +163,22 @@ def compute_alone_s(crew: Crew, plan: Plan, progress: Progress) -> float:
         times.append(take_step(crew, plan.variants.index(COMPUTE_ALONE)).time_s)
         progress(f"computation alone {number + 1} of {CALIBRATION_STEPS}")
     return statistics.median(times[1:])
+
+
+def matching_rate(crew: Crew, lab: Lab, plan: Plan, first: float, gradient_bytes: int, progress: Progress) -> float:
+    """The rate at which the baseline is exposed to all-reduces for as much of its step as the paper's."""
+
+    def measure(rate: float) -> tuple[float, float]:
+        lab.set_rate(rate)
+        steps = [take_step(crew, plan.variants.index(BASELINE)) for _ in range(match.STEPS)]
+        series = Series(BASELINE, steps[1:])
+        progress(f"the baseline at {rate:g} Mbit/s")
+        return series.median.time_s, series.median.parts[EXPOSED]
+
+    def ring_s(rate: float) -> float:
+        return rates.ring_s(gradient_bytes, plan.profile.workers, rate, plan.mtu)
+
+    return match.search(first, rates.paper_exposed(), ring_s, measure)
 
 
 def take_rounds(crew: Crew, plan: Plan, progress: Progress) -> list[Series]:

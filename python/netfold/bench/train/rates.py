@@ -31,9 +31,14 @@ def ring_share(workers: int) -> float:
     return 2 * (workers - 1) / workers
 
 
+def paper_exposed() -> float:
+    """The part of the baseline's step that is exposed all-reduce, at batch 448."""
+    return (STEP_DOWN_BFP - STEP_DOWN) / (EXPOSED_DOWN_BFP - EXPOSED_DOWN)
+
+
 def paper_proportion() -> float:
     """Time to send a worker's gradients once, over the time of computation alone, at batch 448."""
-    exposed = (STEP_DOWN_BFP - STEP_DOWN) / (EXPOSED_DOWN_BFP - EXPOSED_DOWN)
+    exposed = paper_exposed()
     backward_of_baseline = (STEP_DOWN - EXPOSED_DOWN * exposed) / BACKWARD_DOWN
     backward = (1 - BACKWARD_DOWN) * backward_of_baseline
     forward = backward / 2
@@ -47,7 +52,11 @@ def proportion_for(model: str, batch: int) -> float:
     return paper_proportion() * (PAPER_BATCH / batch if model == "mlp" else 1.0)
 
 
+def ring_s(gradient_bytes: int, workers: int, rate_mbit_s: float, mtu: int) -> float:
+    """A ring's own bound."""
+    return bounds.seconds(bounds.ring_wire_bytes(gradient_bytes, mtu, workers), rate_mbit_s)
+
+
 def rate_mbit_s(gradient_bytes: int, workers: int, compute_s: float, proportion: float, mtu: int) -> float:
     """The rate at which a ring's own bound is 2(n-1)/n times `proportion` of the computation."""
-    wire_bits = bounds.BITS * bounds.ring_wire_bytes(gradient_bytes, mtu, workers)
-    return max(1.0, round(wire_bits / (proportion * ring_share(workers) * compute_s) / 1e6))
+    return max(1.0, round(ring_s(gradient_bytes, workers, 1, mtu) / (proportion * ring_share(workers) * compute_s)))

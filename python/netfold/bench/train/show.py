@@ -11,7 +11,7 @@ from rich.console import Console
 
 from netfold.bench.report import envelope, print_json
 from netfold.bench.train import pictures, rates, tables
-from netfold.bench.train.profile import Outcome, Plan
+from netfold.bench.train.profile import BASELINE_ALIKE, Outcome, Plan
 from netfold.bench.train.profiles import Profile
 
 
@@ -29,6 +29,11 @@ def rate_words(plan: Plan, outcome: Outcome) -> str:
     """Which rate the links had, and why."""
     if plan.rate_mbit_s:
         return f"links at {plan.rate_mbit_s:g} Mbit/s, as --rate says"
+    if plan.match == BASELINE_ALIKE:
+        return (
+            f"links at {outcome.rate_mbit_s:g} Mbit/s: there the overlapped baseline waits for all-reduces for the part "
+            f"of its step that the paper's does, {rates.paper_exposed():.0%}"
+        )
     whose = "--proportion" if plan.proportion else "the paper's proportion"
     ring_s = plan.wanted_proportion * rates.ring_share(plan.profile.workers) * outcome.compute_alone_s
     return (
@@ -41,7 +46,7 @@ def parameters(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """As the JSON object tells them: of several outcomes (a sweep) lists."""
     told = {
         "rate_mbit_s": [one.rate_mbit_s for one in outcomes],
-        "rate_chosen_by": "--rate" if plan.rate_mbit_s else "proportion",
+        "rate_chosen_by": "--rate" if plan.rate_mbit_s else "baseline" if plan.match == BASELINE_ALIKE else "proportion",
         "proportion": plan.wanted_proportion,
         "compute_alone_s": [one.compute_alone_s for one in outcomes],
         "size_bytes": outcomes[0].gradient_bytes,
