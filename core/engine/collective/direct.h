@@ -107,7 +107,7 @@ class DirectExecutor final : public Runner {
 
   std::deque<Chunk> chunks_;  // not taken yet; the first has the number own().taken
   std::vector<Progress> seen_;
-  std::vector<int> cores_;  // by rank
+  std::vector<int> cores_;                                              // by rank
   std::uint64_t all_contributed_ = 0, all_folded_ = 0, all_taken_ = 0;  // by every rank
   bool sleeps_ = false;
   std::vector<Ticket> finished_;

@@ -12,7 +12,9 @@ int core_to_leave_for(std::span<const int> cores, int rank, std::span<const int>
   if (allowed.empty() || cores[own] == kUnknownCore) return kUnknownCore;
   const auto on = [&](int core, std::size_t below) { return std::count(cores.begin(), cores.begin() + below, core); };
   const auto fair = static_cast<std::ptrdiff_t>((cores.size() + allowed.size() - 1) / allowed.size());
-  const auto is_surplus = [&](std::size_t each) { return cores[each] != kUnknownCore && on(cores[each], each) >= fair; };
+  const auto is_surplus = [&](std::size_t each) {
+    return cores[each] != kUnknownCore && on(cores[each], each) >= fair;
+  };
   if (!is_surplus(own)) return kUnknownCore;
   std::ptrdiff_t before_us = 0;
   for (std::size_t each = 0; each < own; ++each) before_us += is_surplus(each);

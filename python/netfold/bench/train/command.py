@@ -78,7 +78,14 @@ def register(app: typer.Typer) -> None:
                     chosen, remarks = placement.variants_of(served)
             plans = [
                 profile.Plan(
-                    replace(trained, workers=count), tuple(chosen), repeat, rate_mbit_s, proportion, timeout_s, mtu, match
+                    replace(trained, workers=count),
+                    tuple(chosen),
+                    repeat,
+                    rate_mbit_s,
+                    proportion,
+                    timeout_s,
+                    mtu,
+                    match,
                 )
                 for count in counts
             ]

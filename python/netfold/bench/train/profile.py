@@ -64,6 +64,11 @@ class Plan:
         """The paper's, where none is given."""
         return self.proportion or rates.proportion_for(self.profile.model, self.profile.batch)
 
+    @property
+    def rate_chosen_by(self) -> str:
+        """What set the links' rate, in a word."""
+        return "--rate" if self.rate_mbit_s else "baseline" if self.match == BASELINE_ALIKE else "proportion"
+
     def steps(self) -> int:
         """How many steps that is, for a progress bar."""
         matching = match.ROUNDS if self.match == BASELINE_ALIKE else 0
