@@ -31,8 +31,8 @@ def rate_words(plan: Plan, outcome: Outcome) -> str:
         return f"links at {plan.rate_mbit_s:g} Mbit/s, as --rate says"
     if plan.match == BASELINE_ALIKE:
         return (
-            f"links at {outcome.rate_mbit_s:g} Mbit/s: there the overlapped baseline waits for all-reduces for the part "
-            f"of its step that the paper's does, {rates.paper_exposed():.0%}"
+            f"links at {outcome.rate_mbit_s:g} Mbit/s: there the overlapped baseline waits for all-reduces for as much "
+            f"of its step as the paper's does, {rates.paper_exposed():.0%}"
         )
     whose = "--proportion" if plan.proportion else "the paper's proportion"
     ring_s = plan.wanted_proportion * rates.ring_share(plan.profile.workers) * outcome.compute_alone_s
