@@ -7,7 +7,9 @@ crosses the measured links) and then speaks lines of plain words:
     -> `prepare COUNT DTYPE WIRE INPUT EXPECTED`      files: the rank's elements, the exact sum in float64
     <- `ready`
     -> `run START_NS ALGORITHM ITERATIONS`            starts at that time of CLOCK_MONOTONIC, the same on all ranks
-    <- `done ELAPSED_NS MAX_ABS_ERROR DIGEST`         one iteration's time on average; or `error SENTENCE`
+    <- `done ELAPSED_NS`                              one iteration's time on average; or `error SENTENCE`
+    -> `check`                                        when all are done
+    <- `done MAX_ABS_ERROR DIGEST`                    of the last iteration's result
     -> `quit`
 
 Ranks that tune (bench/workers/tuning.py) know two other words in place of `prepare` and `run`.

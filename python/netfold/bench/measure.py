@@ -88,9 +88,9 @@ class Team:
     def run(self, algorithm: str, iterations: int) -> list[tuple[float, float, str]]:
         """All-reduces in a row: seconds of one, largest error and digest of the last result, by rank."""
         start_ns = time.monotonic_ns() + int(self._start_delay_s * 1e9)
-        answers = self.ask(f"run {start_ns} {algorithm} {iterations}")
-        fields = [answer.split() for answer in answers]
-        return [(int(elapsed) / 1e9, float(error), digest) for _, elapsed, error, digest in fields]
+        times = [answer.split()[1] for answer in self.ask(f"run {start_ns} {algorithm} {iterations}")]
+        checks = [answer.split()[1:] for answer in self.ask("check")]
+        return [(int(ns) / 1e9, float(error), digest) for ns, (error, digest) in zip(times, checks, strict=True)]
 
 
 @dataclass(frozen=True)

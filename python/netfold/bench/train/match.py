@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 ROUNDS = 4  # each measures at a rate and finds the next: the first one or two are far off
-STEPS = 3  # a round, the first not counted
+STEPS = 5  # a round, the first not counted
 
 
 def next_rate(rate_mbit_s: float, ring_s: float, step_s: float, exposed_s: float, wanted: float) -> float:

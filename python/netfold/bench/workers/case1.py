@@ -203,8 +203,7 @@ def folded_worker(rank: int, options: Options) -> Iterator[Any]:
 
 def serve_worker(control: str, rank: int, all_reduce: Any) -> None:
     """Answer as every rank does."""
-    bench = Bench(all_reduce)
-    answer(control, rank, {"prepare": bench.prepare, "run": bench.run} | in_json({"cpu": time.process_time}))
+    answer(control, rank, Bench(all_reduce).replies() | in_json({"cpu": time.process_time}))
 
 
 def serve_host(control: str, rank: int, host: FoldedHost | SummingHost) -> None:
@@ -220,9 +219,10 @@ def serve_host(control: str, rank: int, host: FoldedHost | SummingHost) -> None:
         begun_ns = time.monotonic_ns()
         for _ in range(int(iterations)):
             host.sum(*tensor)
-        return f"done {(time.monotonic_ns() - begun_ns) // int(iterations)} {NOT_SUMMED}"
+        return f"done {(time.monotonic_ns() - begun_ns) // int(iterations)}"
 
-    answer(control, rank, {"prepare": prepare, "run": run} | in_json({"cpu": time.process_time}))
+    replies = {"prepare": prepare, "run": run, "check": lambda: f"done {NOT_SUMMED}"}
+    answer(control, rank, replies | in_json({"cpu": time.process_time}))
 
 
 def main() -> None:
