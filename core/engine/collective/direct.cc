@@ -19,7 +19,7 @@ constexpr std::size_t kElementBytes = 4;                   // the most that one 
 constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // all ranks' rooms together: at home in a third cache
 constexpr std::size_t kChunkBytesMin = std::size_t{64} << 10, kChunkBytesMax = std::size_t{512} << 10;
 constexpr std::size_t kSmallBytes = 8192;                      // summing all of it is cheaper than waiting once more
-constexpr std::size_t kStreamingBytes = std::size_t{1} << 20;  // tensors that do not stay in a cache anyway
+constexpr std::size_t kStreamingBytes = std::size_t{8} << 20;  // tensors that do not stay in a cache anyway
 constexpr std::size_t kAlign = 128;                            // elements: whole blocks of every bfp shape
 constexpr std::size_t kSlack = 1024;                           // bytes: for a last block's padding
 constexpr std::uint64_t kCompared = Arena::kRemembered / 2;

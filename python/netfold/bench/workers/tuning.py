@@ -65,7 +65,7 @@ class Tuned:
         values, total = self._values, self._sum
         dtype = "int32" if self._wire == "int32" else "fp32"
         ticket = self._group.all_reduce(
-            values.ctypes.data, total.ctypes.data, values.size, dtype, self._wire, algorithm=algorithm
+            values.ctypes.data, total.ctypes.data, values.size, dtype, self._wire, algorithm=algorithm, awaited=True
         )
         self._group.wait(ticket)
 
