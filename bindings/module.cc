@@ -10,7 +10,6 @@ NB_MODULE(_core, module) {
   bind_agent(module);
   bind_schedule(module);
   bind_frames(module);
-  bind_frame_timing(module);
   bind_sim(module);
   bind_packets(module);
 }

@@ -10,6 +10,5 @@ void bind_host_group(nanobind::module_& module);
 void bind_agent(nanobind::module_& module);
 void bind_schedule(nanobind::module_& module);
 void bind_frames(nanobind::module_& module);
-void bind_frame_timing(nanobind::module_& module);
 void bind_sim(nanobind::module_& module);
 void bind_packets(nanobind::module_& module);

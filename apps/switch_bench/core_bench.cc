@@ -11,8 +11,7 @@ constexpr std::uint16_t kFirstUdpPort = 7172;
 constexpr std::uint16_t kJobs = 8;
 constexpr std::uint16_t kPlainType = 0x9000;  // loopback tests, which no dialect reads
 constexpr std::uint64_t kFirstStation = 0x0200'0000'0200;
-constexpr double kDisturbedTimes = 8;  // a round so much longer than its frames take was not ours alone
-constexpr std::size_t kSamplesMax = 1u << 20;
+constexpr double kDisturbedTimes = 8;        // a round so much longer than its frames take was not ours alone
 constexpr std::uint32_t kWindowAtRate = 64;  // chunks: workers that hold back before a queue is full
 
 frames::MacAddress station(link::PortNumber port) {
@@ -20,13 +19,6 @@ frames::MacAddress station(link::PortNumber port) {
 }
 
 }  // namespace
-
-double Distribution::quantile(double q) {
-  if (values.empty()) return 0;
-  const auto place = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + place, values.end());
-  return values[static_cast<std::size_t>(place)];
-}
 
 CoreBench::CoreBench(link::FrameDevices& devices, std::uint16_t thread, frames::MacTable& addresses,
                      const BenchOptions& options)
@@ -82,8 +74,8 @@ void CoreBench::begin_job() {
   shape.count = options_.gradients;
   shape.lease.payload_bytes =
       static_cast<std::uint16_t>(numbers::encoded_bytes(shape.lease.wire_format(shape.format), shape.count));
-  gradients_ = std::make_unique<Gradients>(shape, kSwitchIp, static_cast<std::uint16_t>(kFirstUdpPort + thread_),
-                                           options_.seed + epoch_);
+  Ends ends = made_up_ends(shape.lease, kSwitchIp, static_cast<std::uint16_t>(kFirstUdpPort + thread_));
+  gradients_ = std::make_unique<Gradients>(shape, std::move(ends), options_.seed + epoch_);
   job_ = std::make_unique<engine::FrameJob>(gradients_->admission(), 0);
   dialect_->place(shape.lease.job, job_.get(), devices_.pool());
   next_chunk_ = shape.lease.first_chunk;
@@ -272,10 +264,7 @@ void CoreBench::collect() {
           std::uint64_t due;
           std::memcpy(&due, frame.head.bytes + frames::kEthernetBytes, sizeof due);
           ++result_.plain_frames_delivered;
-          if (result_.plain_delay.values.size() < kSamplesMax) {
-            result_.plain_delay.values.push_back(
-                static_cast<float>(static_cast<double>(clock_ - due) * microseconds_a_tick));
-          }
+          result_.plain_delay.add(static_cast<double>(clock_ - due) * microseconds_a_tick);
         } else {
           on_answer(port, frame);
         }
@@ -302,10 +291,7 @@ void CoreBench::on_answer(std::uint16_t worker, const link::OutgoingFrame& frame
   --undone_;
   ++result_.chunks;
   result_.gradient_frames += world;
-  if (result_.latency.values.size() < kSamplesMax) {
-    result_.latency.values.push_back(
-        static_cast<float>(static_cast<double>(clock_ - pending.offered_at) * 1e6 / CoreClock::ticks_a_second()));
-  }
+  result_.latency.add(static_cast<double>(clock_ - pending.offered_at) * 1e6 / CoreClock::ticks_a_second());
 }
 
 // Workers that wait for a result ask for it.
@@ -332,7 +318,7 @@ void CoreBench::check_counters() {
     received += it.received.get();
     plain += it.forwarded.get() + it.flooded.get();
     fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get() +
-             it.handed_over.get();
+             it.dropped_handover.get();
     for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kIpHeader); ++flaw) {
       fates += it.flaws[flaw].get();
     }

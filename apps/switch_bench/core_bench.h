@@ -16,27 +16,25 @@
 #include "link/fault_injector.h"
 #include "link/frame_devices.h"
 #include "switch_bench/core_clock.h"
+#include "switch_bench/distribution.h"
 #include "switch_bench/gradients.h"
 
 namespace netfold::apps {
+
+constexpr std::uint32_t kWindowInMemory = 16;
 
 struct BenchOptions {
   std::uint16_t workers = 8;
   std::uint16_t gradients = 366;
   numbers::Format format = numbers::Format::kFp32;
-  std::uint32_t window = 16;  // chunks in flight; a power of two
-  double rate_gbit_s = 0;     // of incoming gradient frames, 0: as fast as the switch takes them
-  double plain = 0;           // share of plain frames among all that are offered
+  std::uint32_t window = kWindowInMemory;  // chunks in flight; a power of two
+  double rate_gbit_s = 0;                  // of incoming gradient frames, 0: as fast as the switch takes them
+  double plain = 0;                        // share of plain frames among all that are offered
   std::uint16_t plain_bytes = 512;
   std::uint64_t frames = 4'000'000;  // gradient frames, at least
   std::uint64_t chunks_a_job = 0;    // then the job goes and another comes; 0: one job
   link::Faults faults;
   std::uint64_t seed = 1;
-};
-
-struct Distribution {
-  std::vector<float> values;  // microseconds
-  double quantile(double q);
 };
 
 struct CoreResult {

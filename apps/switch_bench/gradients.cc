@@ -10,16 +10,29 @@
 namespace netfold::apps {
 namespace {
 
-constexpr frames::MacAddress kSwitchMac{0x0200'0000'0001}, kFirstWorkerMac{0x0200'0000'0100};
+constexpr frames::MacAddress kSwitchMac{0x0200'0000'0001}, kFirstMac{0x0200'0000'0100};
 constexpr std::uint32_t kFirstWorkerIp = 0x0a00'0100;  // 10.0.1.0
 constexpr std::uint16_t kWorkerUdpPort = 40000;
+// Every bit of a sum is compared; where both ends are on one machine, the kernel leaves a UDP checksum undone.
+constexpr frames::ParseOptions kParse{.check_udp = false};
 
 }  // namespace
 
-Gradients::Gradients(JobShape shape, std::uint32_t switch_ip, std::uint16_t udp_port, std::uint64_t seed)
-    : shape_(std::move(shape)), switch_ip_(switch_ip), udp_port_(udp_port) {
+Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16_t switch_udp_port) {
+  Ends ends{switch_ip, std::vector<std::uint16_t>(lease.shards, switch_udp_port), {}};
+  for (std::uint16_t worker = 0; worker < lease.world; ++worker) {
+    ends.workers.push_back({{kFirstMac.number + worker},
+                            kSwitchMac,
+                            kFirstWorkerIp + worker,
+                            static_cast<std::uint16_t>(kWorkerUdpPort + worker)});
+  }
+  return ends;
+}
+
+Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(std::move(shape)), ends_(std::move(ends)) {
   const numbers::WireFormat wire = shape_.lease.wire_format(shape_.format);
   payload_bytes_ = numbers::encoded_bytes(wire, shape_.count);
+  tag_bytes_ = shape_.lease.key ? wire::kTagBytes : 0;
   const std::size_t world = shape_.lease.world;
   numbers::Folder folder(shape_.count, world, *numbers::all_kernels().back());
   Prng prng(seed);
@@ -44,40 +57,45 @@ Gradients::Gradients(JobShape shape, std::uint32_t switch_ip, std::uint16_t udp_
 }
 
 engine::Admission Gradients::admission() const {
-  engine::Admission admission{shape_.lease, {}};
-  for (std::uint16_t worker = 0; worker < shape_.lease.world; ++worker) {
-    admission.workers.push_back({kFirstWorkerIp + worker, static_cast<std::uint16_t>(kWorkerUdpPort + worker)});
-  }
+  engine::Admission admission;
+  admission.lease = shape_.lease;
+  for (const Ends::Worker& worker : ends_.workers) admission.workers.push_back({worker.ip, worker.udp_port});
   return admission;
 }
 
-void Gradients::write_head(std::uint16_t worker, const wire::Header& header, std::size_t payload_bytes,
-                           std::byte* room) const {
-  frames::UdpFrame fields{kSwitchMac,
-                          {kFirstWorkerMac.number + worker},
-                          switch_ip_,
-                          kFirstWorkerIp + worker,
-                          udp_port_,
-                          static_cast<std::uint16_t>(kWorkerUdpPort + worker),
-                          wire::kHeaderBytes + payload_bytes};
-  frames::write_udp_headers(fields, room);
+std::size_t Gradients::write(std::uint16_t worker, const wire::Header& header, std::span<const std::byte> payload,
+                             std::byte* room) const {
+  const Ends::Worker& from = ends_.workers[worker];
+  const std::size_t packet_bytes = wire::kHeaderBytes + payload.size() + tag_bytes_;
+  const std::uint16_t to_port = ends_.switch_udp_ports[shape_.lease.shard_of(header.chunk)];
+  frames::write_udp_headers({from.switch_mac, from.mac, ends_.switch_ip, from.ip, to_port, from.udp_port, packet_bytes},
+                            room);
   const wire::HeaderBytes head = wire::emit(header);
-  std::copy(head.begin(), head.end(), room + frames::kUdpFrameBytes);
+  std::byte* at = std::copy(head.begin(), head.end(), room + frames::kUdpFrameBytes);
+  at = std::copy(payload.begin(), payload.end(), at);
+  if (shape_.lease.key) {
+    const wire::Tag tag = wire::make_tag(*shape_.lease.key, head, payload);
+    std::copy(tag.begin(), tag.end(), at);
+  }
+  return frames::kUdpFrameBytes + packet_bytes;
 }
 
 std::size_t Gradients::contribution(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const {
   wire::Header header = shape_.lease.header(wire::Kind::kContribution, worker, chunk);
   header.format = shape_.format;
   header.count = shape_.count;
-  write_head(worker, header, payload_bytes_, room);
-  const auto& payload = payloads_[chunk % kContents * shape_.lease.world + worker];
-  std::memcpy(room + frames::kUdpFrameBytes + wire::kHeaderBytes, payload.data(), payload_bytes_);
-  return frame_bytes();
+  return write(worker, header, payloads_[chunk % kContents * shape_.lease.world + worker], room);
 }
 
 std::size_t Gradients::probe(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const {
-  write_head(worker, shape_.lease.header(wire::Kind::kProbe, worker, chunk), 0, room);
-  return frames::kUdpFrameBytes + wire::kHeaderBytes;
+  return write(worker, shape_.lease.header(wire::Kind::kProbe, worker, chunk), {}, room);
+}
+
+bool Gradients::is_for(std::uint16_t worker, const link::Frame& frame) const {
+  frames::ParsedFrame parsed;
+  const Ends::Worker& to = ends_.workers[worker];
+  return frames::parse(frame, kParse, parsed) == frames::Flaw::kNone && parsed.has_udp && parsed.to == to.mac &&
+         parsed.ip.from == ends_.switch_ip && parsed.ip.to == to.ip && parsed.udp.to == to.udp_port;
 }
 
 Gradients::Answer Gradients::read(std::uint16_t worker, const link::OutgoingFrame& frame) const {
@@ -85,21 +103,21 @@ Gradients::Answer Gradients::read(std::uint16_t worker, const link::OutgoingFram
   std::span<const std::byte> packet_bytes = frame.body.span();
   frames::ParsedFrame parsed;
   if (frame.body.buffer == nullptr) {
-    if (frames::parse(frame.head, {}, parsed) != frames::Flaw::kNone || !parsed.has_udp) return {};
+    if (frames::parse(frame.head, kParse, parsed) != frames::Flaw::kNone || !parsed.has_udp) return {};
     packet_bytes = parsed.payload();
   }
   wire::Packet packet;
   if (wire::parse(packet_bytes, packet) != wire::ParseError::kNone) return {Kind::kWrong, 0};
   const std::byte* const head = frame.head.bytes;
-  const bool is_mine =
-      frames::MacAddress::read(head).number == kFirstWorkerMac.number + worker &&
-      frames::read_u32(head + frames::kEthernetBytes + 16) == kFirstWorkerIp + worker &&
-      frames::read_u16(head + frames::kEthernetBytes + frames::kIpv4Bytes + 2) == kWorkerUdpPort + worker;
-  if (!is_mine || packet.header.epoch != shape_.lease.epoch) return {Kind::kWrong, packet.header.chunk};
+  const Ends::Worker& to = ends_.workers[worker];
+  const bool is_mine = frames::MacAddress::read(head) == to.mac &&
+                       frames::read_u32(head + frames::kEthernetBytes + 16) == to.ip &&
+                       frames::read_u16(head + frames::kEthernetBytes + frames::kIpv4Bytes + 2) == to.udp_port;
+  if (!is_mine || !wire::is_of_lease(shape_.lease, packet, packet_bytes)) return {Kind::kWrong, packet.header.chunk};
   const std::uint32_t chunk = packet.header.chunk;
   switch (packet.header.kind) {
     case wire::Kind::kMissing: return {Kind::kMissing, chunk};
-    case wire::Kind::kWaiting: return {Kind::kWaiting, chunk};
+    case wire::Kind::kWaiting: return {Kind::kWaiting, chunk, packet.header.worker};
     case wire::Kind::kResult: break;
     default: return {Kind::kWrong, chunk};
   }

@@ -18,36 +18,54 @@ struct JobShape {
   std::uint16_t count = 366;  // elements a chunk
 };
 
+// Between whom the frames travel.
+struct Ends {
+  struct Worker {
+    frames::MacAddress mac, switch_mac;  // its own, and that of the switch as it sees it
+    std::uint32_t ip = 0;
+    std::uint16_t udp_port = 0;
+  };
+  std::uint32_t switch_ip = 0;
+  std::vector<std::uint16_t> switch_udp_ports;  // by shard
+  std::vector<Worker> workers;                  // by rank
+};
+// Of workers that are not there.
+Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16_t switch_udp_port);
+
 class Gradients {
  public:
   static constexpr std::size_t kContents = 5;  // neighbouring chunks differ: a mix-up of slots shows
 
-  Gradients(JobShape shape, std::uint32_t switch_ip, std::uint16_t udp_port, std::uint64_t seed);
+  Gradients(JobShape shape, Ends ends, std::uint64_t seed);
 
   engine::Admission admission() const;
   const JobShape& shape() const { return shape_; }
-  std::size_t frame_bytes() const { return frames::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes_; }
+  const Ends& ends() const { return ends_; }
+  std::size_t frame_bytes() const { return frames::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes_ + tag_bytes_; }
 
   // Into `room`, which must hold frame_bytes(); returns the frame's size.
   std::size_t contribution(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const;
   std::size_t probe(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const;
 
+  // Whether a frame that came to a worker is of the job's switch, and for its job.
+  bool is_for(std::uint16_t worker, const link::Frame& frame) const;
   // What came back out of a worker's port.
   enum class Kind : std::uint8_t { kResult, kMissing, kWaiting, kWrong, kOther };
   struct Answer {
     Kind kind = Kind::kOther;
     std::uint32_t chunk = 0;
+    std::uint16_t rank = 0;  // kWaiting: for whom
   };
   // kWrong: a result whose elements are not the sum, bit for bit; of fp32 sums, NaNs may differ.
   Answer read(std::uint16_t worker, const link::OutgoingFrame& frame) const;
 
  private:
-  void write_head(std::uint16_t worker, const wire::Header& header, std::size_t payload_bytes, std::byte* room) const;
+  std::size_t write(std::uint16_t worker, const wire::Header& header, std::span<const std::byte> payload,
+                    std::byte* room) const;
 
   JobShape shape_;
-  std::uint32_t switch_ip_;
-  std::uint16_t udp_port_;
-  std::size_t payload_bytes_;
+  Ends ends_;
+  std::size_t payload_bytes_, tag_bytes_;
   std::vector<std::vector<std::byte>> payloads_;  // contents x world
   std::vector<std::vector<std::byte>> sums_;      // by content
 };

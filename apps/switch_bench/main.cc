@@ -1,83 +1,58 @@
 // netfold-switch-bench: the program behind `netfold bench switch`. It measures the switch of frames memory to memory,
-// and prints one JSON object.
+// or a switch at the other ends of this machine's cables, and prints one JSON object.
 #include <fmt/format.h>
 #include <sched.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "engine/thread_setup.h"
 #include "link/dpdk/dpdk.h"
-#include "switch_bench/case2_bench.h"
+#include "switch_bench/cable_bench.h"
 #include "switch_bench/core_bench.h"
-#include "wire/pcie.h"
+#include "switch_bench/options.h"
+#include "switch_bench/round_bench.h"
 
 namespace {
 
 using namespace netfold;
+using apps::Options;
 using Json = nlohmann::ordered_json;
 
-struct Options {
-  apps::BenchOptions bench;
-  std::uint16_t threads = 1;
-  std::vector<int> cores;
-  std::string format = "fp32", faults, device = "ring";
-  std::size_t buffers = 16384, queue_frames = 512;
-  std::string dialect = "netfold", layout = "run-to-completion";
-  bool search = false;
-  double search_to_gbit_s = 1000;
-};
+constexpr double kSearchTo = 0.01, kRateLeast = 0.001;  // how near, and below which rate there is none
+constexpr double kAboveUnpaced = 1.25;                  // rates that are tried, where windows alone set the pace
+constexpr double kPaceLeast = 0.97;                     // of a rate, or it was not offered
 
-bool parse(int argc, char** argv, Options& options, int& status) {
-  CLI::App app("Measures the folding of one core, memory to memory; prints JSON.", "netfold-switch-bench");
-  auto& bench = options.bench;
-  app.add_option("--device", options.device);
-  app.add_option("--dialect", options.dialect)->check(CLI::IsMember({"netfold", "pcie"}));
-  app.add_option("--layout", options.layout)->check(CLI::IsMember({"run-to-completion", "per-port"}));
-  app.add_option("--workers", bench.workers)->check(CLI::Range(1, 64));
-  app.add_option("--gradients", bench.gradients)->check(CLI::Range(1, 7000));
-  app.add_option("--format", options.format)->check(CLI::IsMember({"fp32", "fp16", "bf16", "int32", "bfp"}));
-  app.add_option("--window", bench.window)->check(CLI::Range(1, 4096));
-  app.add_option("--rate-gbit-s", bench.rate_gbit_s)->check(CLI::NonNegativeNumber);
-  app.add_option("--plain", bench.plain)->check(CLI::Range(0.0, 0.99));
-  app.add_option("--plain-bytes", bench.plain_bytes)->check(CLI::Range(60, 1514));
-  app.add_option("--frames", bench.frames);
-  app.add_option("--chunks-a-job", bench.chunks_a_job);
-  app.add_option("--faults", options.faults);
-  app.add_option("--seed", bench.seed);
-  app.add_option("--threads", options.threads)->check(CLI::Range(1, 64));
-  app.add_option("--cores", options.cores)->delimiter(',');
-  app.add_option("--buffers", options.buffers);
-  app.add_option("--queue-frames", options.queue_frames);
-  app.add_flag("--search", options.search);
-  app.add_option("--search-to-gbit-s", options.search_to_gbit_s);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    status = app.exit(error) == 0 ? 0 : 2;
-    return false;
-  }
-  bench.format = *numbers::format_named(options.format);
-  return true;
-}
-
-link::DpdkOptions devices_for(const Options& options, std::size_t ports, std::uint16_t threads) {
+link::DpdkOptions devices_for(const Options& options, std::vector<std::string> ports, std::uint16_t threads) {
   link::DpdkOptions dpdk;
-  dpdk.devices.ports.assign(ports, options.device);
+  dpdk.devices.ports = std::move(ports);
   dpdk.devices.threads = dpdk.devices.receivers = threads;
   dpdk.devices.buffers = options.buffers;
   dpdk.devices.queue_frames = options.queue_frames;
+  dpdk.eal = options.eal;
   dpdk.on_notice = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   return dpdk;
+}
+
+std::vector<std::string> ports_in_memory(std::size_t ports) {
+  return std::vector<std::string>(ports, link::kRingDevice);
 }
 
 int complain(const Error& error) {
   fmt::print(stderr, "netfold bench switch: {}\n", error.message);
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
+}
+
+void add_distribution(Json& json, const char* name, apps::Distribution& values) {
+  if (values.values.empty()) return;
+  json[name] = {{"p50", values.quantile(0.5)},
+                {"p99", values.quantile(0.99)},
+                {"p999", values.quantile(0.999)},
+                {"max", values.quantile(1)}};
 }
 
 Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::size_t frame_bytes) {
@@ -108,13 +83,8 @@ Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::siz
   json["counters_add_up"] = core.counters_add_up;
   json["rounds"] = core.rounds;
   json["disturbed_rounds"] = core.disturbed_rounds;
-  for (const auto& [name, values] : {std::pair{"latency_us", &core.latency}, {"plain_delay_us", &core.plain_delay}}) {
-    if (values->values.empty()) continue;
-    json[name] = {{"p50", values->quantile(0.5)},
-                  {"p99", values->quantile(0.99)},
-                  {"p999", values->quantile(0.999)},
-                  {"max", values->quantile(1)}};
-  }
+  add_distribution(json, "latency_us", core.latency);
+  add_distribution(json, "plain_delay_us", core.plain_delay);
   if (core.plain_frames_delivered + core.plain_frames_lost > 0) {
     json["plain_frames"] = core.plain_frames_delivered;
     json["plain_frames_lost"] = core.plain_frames_lost;
@@ -122,13 +92,22 @@ Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::siz
   return json;
 }
 
-// Writes of case 2 on one core, or by a core that receives and one that folds.
-int run_case2(const Options& options) {
-  const apps::Case2Options wanted{options.bench.workers, options.layout == "per-port", options.bench.frames,
-                                  options.bench.seed, options.cores};
-  auto devices = link::open_dpdk(devices_for(options, wanted.workers + 1u, apps::threads_of(wanted)));
+std::unique_ptr<apps::Rounds> rounds_of(const Options& options) {
+  const apps::BenchOptions& bench = options.bench;
+  const apps::RoundShape shape{bench.workers, bench.format, bench.window, bench.gradients, bench.seed};
+  if (options.dialect == "pcie") return apps::pcie_rounds(shape);
+  if (options.dialect == "roce") return apps::roce_rounds(shape);
+  return apps::netfold_rounds(shape);
+}
+
+// Forwarding and folding in turns on one core, or by a core that receives and one that folds.
+int run_rounds(const Options& options) {
+  const apps::RoundOptions wanted{options.bench.workers, options.layout == "per-port", options.bench.frames,
+                                  options.cores};
+  auto devices = link::open_dpdk(devices_for(options, ports_in_memory(wanted.workers + 1u), apps::threads_of(wanted)));
   if (!devices) return complain(devices.error());
-  const apps::Case2Result result = apps::run_case2(**devices, wanted);
+  const auto rounds = rounds_of(options);
+  const apps::RoundResult result = apps::run_rounds(**devices, *rounds, wanted);
   const auto told = [](const apps::PipelineTime& time) {
     return Json{{"frames_s", time.frames_s()},
                 {"ns_per_frame", time.frames > 0 ? 1e9 / time.frames_s() : 0},
@@ -137,16 +116,17 @@ int run_case2(const Options& options) {
                 {"disturbed_rounds", time.disturbed_rounds}};
   };
   Json json;
-  json["frame_bytes"] = wire::pcie::kFrameBytes;
+  json["frame_bytes"] = rounds->frame_bytes();
   json["forwarding"] = told(result.forwarding);
-  json["forwarding_and_folding"] = told(result.forwarding_and_folding);
+  json["while_folding"] = told(result.while_folding);
   json["folding"] = wanted.two_cores ? told(result.folding) : Json(nullptr);
-  json["writes_checked"] = result.writes_checked;
-  json["wrong_writes"] = result.wrong_writes;
-  json["sums_checked"] = result.sums_checked;
-  json["wrong_sums"] = result.wrong_sums + result.missing_sums;
+  json["forwarded_checked"] = result.counts.forwarded;
+  json["wrong_forwarded"] = result.counts.wrong_forwarded;
+  json["sums_checked"] = result.counts.sums;
+  json["wrong_sums"] = result.counts.wrong_sums;
+  json["missing"] = result.missing;
   json["buffers_leaked"] = (*devices)->pool().in_use();
-  const bool is_right = result.wrong_writes == 0 && result.wrong_sums == 0 && result.missing_sums == 0 &&
+  const bool is_right = result.counts.wrong_forwarded + result.counts.wrong_sums + result.missing == 0 &&
                         (*devices)->pool().in_use() == 0;
   json["right"] = is_right;
   fmt::print("{}\n", json.dump());
@@ -178,49 +158,100 @@ std::vector<apps::CoreResult> measure(link::FrameDevices& devices, const Options
   return results;
 }
 
-// The highest rate that loses nothing, by halving.
-double search(link::FrameDevices& devices, const Options& options) {
-  double low = 0, high = options.search_to_gbit_s;
-  while (high - low > 0.01 * high) {
-    apps::BenchOptions bench = options.bench;
-    bench.rate_gbit_s = low == 0 ? high / 2 : (low + high) / 2;
-    std::uint64_t refused = 0;
-    for (const auto& core : measure(devices, options, bench)) refused += core.refused_frames;
-    fmt::print(stderr, "{:.1f} Gbit/s: {}\n", bench.rate_gbit_s, refused == 0 ? "nothing lost" : "lost some");
-    (refused == 0 ? low : high) = bench.rate_gbit_s;
-    if (high < 0.1) break;
+// The highest rate below `high` that loses nothing, by halving.
+double search(double high, const std::function<bool(double)>& loses_nothing) {
+  double low = 0;
+  while (high - low > kSearchTo * high && high > kRateLeast) {
+    const double rate_gbit_s = (low + high) / 2;
+    const bool is_lossless = loses_nothing(rate_gbit_s);
+    fmt::print(stderr, "{:.4g} Gbit/s: {}\n", rate_gbit_s, is_lossless ? "nothing lost" : "lost some");
+    (is_lossless ? low : high) = rate_gbit_s;
   }
   return low;
 }
 
-int run(Options& options) {
-  if (!options.faults.empty()) {
-    auto faults = link::parse_faults(options.faults);
-    if (!faults) {
-      fmt::print(stderr, "netfold bench switch: {}\n", faults.error().message);
-      return 2;
+Json json_of(apps::CableResult& run, std::size_t frame_bytes) {
+  const auto gbit_s = [&](std::uint64_t frames, Nanoseconds time) {
+    return time > 0 ? static_cast<double>(frames * frame_bytes * 8) / static_cast<double>(time) : 0.0;
+  };
+  Json json;
+  json["frames_s"] = run.time > 0 ? static_cast<double>(run.gradient_frames) / to_seconds(run.time) : 0;
+  json["gbit_s"] = gbit_s(run.gradient_frames, run.time);
+  json["offered_gbit_s"] = gbit_s(run.gradient_frames, run.sending_time);
+  json["time_s"] = to_seconds(run.time);
+  json["gradient_frames"] = run.gradient_frames;
+  json["chunks"] = run.chunks;
+  json["results_checked"] = run.results_checked;
+  json["wrong_sums"] = run.wrong_sums;
+  json["contributions_lost"] = run.contributions_lost;
+  json["results_lost"] = run.results_lost;
+  json["missed_frames"] = run.missed_frames;
+  json["probes"] = run.probes;
+  json["generator_idle"] =
+      run.rounds > 0 ? static_cast<double>(run.idle_rounds) / static_cast<double>(run.rounds) : 0.0;
+  add_distribution(json, "latency_us", run.latency);
+  return json;
+}
+
+// A switch at the other ends of the devices.
+int run_over_cables(const Options& options) {
+  auto devices = link::open_dpdk(devices_for(options, options.devices, 1));
+  if (!devices) return complain(devices.error());
+  engine::set_up_thread("nf-generator", options.cores.empty() ? engine::kAnyCore : options.cores[0]);
+  (*devices)->enter_thread();
+  Json json;
+  bool is_right = true;
+  {
+    auto bench = apps::CableBench::join(**devices, options.cables);
+    if (!bench) return complain(bench.error());
+    const std::size_t frame_bytes = (*bench)->gradients().frame_bytes();
+    std::optional<Error> error;
+    apps::CableResult last;
+    const auto run = [&](double rate_gbit_s) {
+      auto measured = (*bench)->run(options.bench.frames, rate_gbit_s);
+      if (!measured) {
+        error = measured.error();
+        return false;
+      }
+      last = std::move(*measured);
+      is_right &= last.wrong_sums == 0;
+      const auto sent_bits = static_cast<double>(last.gradient_frames * frame_bytes * 8);
+      const bool keeps_pace = sent_bits >= kPaceLeast * rate_gbit_s * static_cast<double>(last.sending_time);
+      return keeps_pace && last.contributions_lost + last.results_lost == 0;
+    };
+    run(options.bench.rate_gbit_s);
+    if (options.search && !error) {
+      json["unpaced"] = json_of(last, frame_bytes);
+      const double most = json["unpaced"]["gbit_s"].get<double>() * kAboveUnpaced;
+      json["lossless_gbit_s"] = search(most, [&](double rate) { return !error && run(rate); });
+      if (!error && json["lossless_gbit_s"] > 0) run(json["lossless_gbit_s"]);
     }
-    options.bench.faults = *faults;
+    if (error) return complain(*error);
+    json["frame_bytes"] = frame_bytes;
+    json["gradients"] = (*bench)->gradients().shape().count;
+    json["run"] = json_of(last, frame_bytes);
   }
-  if ((options.bench.window & (options.bench.window - 1)) != 0) {
-    fmt::print(stderr, "netfold bench switch: --window {}: it must be a power of two\n", options.bench.window);
-    return 2;
-  }
-  if (options.device != "ring") {
-    fmt::print(
-        stderr,
-        "netfold bench switch: --device {}: the generator is at the other end of its ports, which only `ring` has "
-        "in this process; `netfold lab run --switch dpdk` measures through devices of the kernel\n",
-        options.device);
-    return 2;
-  }
-  if (options.dialect == "pcie") return run_case2(options);
-  auto devices = link::open_dpdk(devices_for(options, options.bench.workers, options.threads));
+  json["buffers_leaked"] = nullptr;  // devices of the kernel keep some
+  json["right"] = is_right;
+  fmt::print("{}\n", json.dump());
+  return is_right ? 0 : 1;
+}
+
+int run(const Options& options) {
+  if (!options.is_ring()) return run_over_cables(options);
+  if (options.dialect != "netfold" || options.layout == "per-port") return run_rounds(options);
+  auto devices = link::open_dpdk(devices_for(options, ports_in_memory(options.bench.workers), options.threads));
   if (!devices) return complain(devices.error());
   Json json;
   apps::BenchOptions bench = options.bench;
   if (options.search) {
-    bench.rate_gbit_s = search(**devices, options);
+    bench.rate_gbit_s = search(options.search_to_gbit_s, [&](double rate_gbit_s) {
+      apps::BenchOptions offered = options.bench;
+      offered.rate_gbit_s = rate_gbit_s;
+      std::uint64_t refused = 0;
+      for (const auto& core : measure(**devices, options, offered)) refused += core.refused_frames;
+      return refused == 0;
+    });
     json["lossless_gbit_s"] = bench.rate_gbit_s;
   }
   const std::size_t payload_bytes = numbers::encoded_bytes({bench.format, {}}, bench.gradients);
@@ -244,7 +275,7 @@ int run(Options& options) {
 
 int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("bench"));
-  Options options;
-  int status = 0;
-  return parse(argc, argv, options, status) ? run(options) : status;
+  const auto options = apps::parse_command_line(argc, argv);
+  if (!options) return complain(options.error());
+  return *options ? run(**options) : 0;
 }

@@ -32,6 +32,8 @@ constexpr std::pair<const char*, Counter frames::PortCounters::*> kPortCounters[
     {"filtered", &frames::PortCounters::filtered},
     {"handed_over", &frames::PortCounters::handed_over},
     {"dropped_by_dialect", &frames::PortCounters::dropped},
+    {"dropped_handover_full", &frames::PortCounters::dropped_handover},
+    {"unread_handover_full", &frames::PortCounters::unread_handover},
 };
 
 // A dialect has an instance a thread: counters of the same name are summed.
@@ -320,7 +322,8 @@ void FramePlane::tell(const FrameStats& before, const FrameStats& after) {
                   fmt::format("port {} ({}) {}", number, after.ports[number].name,
                               is[i].second != 0 ? "is up" : "went down: what must come through it waits"),
                   at);
-      } else if (name.rfind("flaw_", 0) == 0 || name.rfind("dropped_", 0) == 0 || name == "missed_frames") {
+      } else if (name.rfind("flaw_", 0) == 0 || name.rfind("dropped_", 0) == 0 || name.rfind("unread_", 0) == 0 ||
+                 name == "missed_frames") {
         dropped += fmt::format("{}{} {}", dropped.empty() ? "" : ", ", name, is[i].second - was[i].second);
       }
     }

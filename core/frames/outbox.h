@@ -38,9 +38,13 @@ class Outbox {
   // reference. Frames of the dialect's own making set `frame.port` to link::kNoPort.
   enum class Way : std::uint8_t { kPort, kFlooded, kNowhere };  // kNowhere: it would go back where it came from
   Way forward(MacAddress to, const link::Frame& frame);
-  // To another folding thread, which offers it to its own dialects. Takes over one reference.
-  void hand_over(std::uint16_t thread, const link::Frame& frame) {
-    send(static_cast<link::PortNumber>(ports_ + thread), {frame, {}});
+  // To another folding thread, which offers it to its own dialects. Takes over one reference. False: the way there was
+  // full, and so was its backlog; the frame is dropped.
+  bool hand_over(std::uint16_t thread, const link::Frame& frame) {
+    const std::size_t output = ports_ + thread;
+    const bool has_room = queues_[output].size() < kBacklogMost;
+    send(static_cast<link::PortNumber>(output), {frame, {}});
+    return has_room;
   }
 
   // Gives the ports what is queued; called by the pipeline after a burst. True if nothing is left over.

@@ -60,7 +60,7 @@ void Pipeline::handle(const link::Frame& frame, bool is_handed_over) {
     if (parsed.to.is_reserved()) return counters.filtered.add(1), drop(frame);
     switch (options_.threads == 1 && options_.thread == 0 ? Place::kHere : place_of(parsed)) {
       case Place::kHere: break;
-      case Place::kElsewhere: return counters.handed_over.add(1);
+      case Place::kElsewhere: return;
       case Place::kReadElsewhere: return forward(parsed);
     }
   }
@@ -99,15 +99,16 @@ Pipeline::Place Pipeline::place_of(const ParsedFrame& frame) {
     if (!dialect->recognises(frame)) continue;
     const std::uint16_t thread = dialect->thread_of(frame, options_.threads);
     if (thread == options_.thread || thread == kAnyThread) return Place::kHere;
+    PortCounters& counters = counters_[frame.frame.port];
     if (!dialect->only_reads()) {
-      outbox_.hand_over(thread, frame.frame);
+      (outbox_.hand_over(thread, frame.frame) ? counters.handed_over : counters.dropped_handover).add(1);
       return Place::kElsewhere;
     }
     if (!outbox_.settings().folds(frame.frame.port)) return Place::kReadElsewhere;  // by nobody
     outbox_.pool().retain(frame.frame.buffer, 1);
     link::Frame reference = frame.frame;
     reference.is_shared = true;
-    outbox_.hand_over(thread, reference);
+    if (!outbox_.hand_over(thread, reference)) counters.unread_handover.add(1);
     return Place::kReadElsewhere;
   }
   return Place::kHere;

@@ -36,13 +36,17 @@ struct PipelinePorts {
   link::Port* inbox = nullptr;
 };
 
-// Of one port, as one thread saw it. Every received frame is in exactly one of the others but `received`; flaws that do
-// not end a frame's way are counted besides.
+// Of one port, as one thread saw it. Every received frame is in exactly one of the others; counted besides are flaws
+// that do not end a frame's way, and `unread_handover`. What was handed over has its fate at the thread that got it: of
+// all threads together, `received` is the sum of all but `handed_over`.
 struct PortCounters {
   Counter received, received_bytes;
   Counter taken, forwarded, flooded, handed_over;
   Counter filtered;  // for an address at the port it came from, or for the bridge itself
   Counter dropped;   // by a dialect
+  // For want of room on the way to the thread that owns its slot: lost there, or, where that thread only reads
+  // (Dialect::only_reads), forwarded and not read.
+  Counter dropped_handover, unread_handover;
   std::array<Counter, static_cast<std::size_t>(Flaw::kCount)> flaws;
 };
 

@@ -1,6 +1,7 @@
 #include "wire/crc32.h"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -40,8 +41,9 @@ constexpr Tables kTables = make_tables();
 std::uint32_t by_eight(std::span<const std::byte> bytes, std::uint32_t before) {
   std::uint32_t state = ~before;
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-    std::uint64_t word = 0;
-    for (std::size_t i = 8; i-- > 0;) word = word << 8 | static_cast<std::uint64_t>(bytes[i]);
+    static_assert(std::endian::native == std::endian::little);
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data(), sizeof word);
     word ^= state;
     state = 0;
     for (std::size_t i = 0; i < 8; ++i) state ^= kTables[7 - i][word >> (8 * i) & 0xff];

@@ -11,8 +11,6 @@
 
 #include <immintrin.h>
 
-#include <array>
-
 #include "wire/crc32.h"
 
 namespace netfold::wire {
@@ -44,15 +42,28 @@ __m128i fold(__m128i folded, __m128i by, __m128i next) {
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
+// What is left of 128 bits: 64 after two more multiplications, then Barrett's reduction, whose quotient is that of x^64
+// by the polynomial.
+std::uint32_t reduce(__m128i folded) {
+  constexpr std::int64_t kWholePolynomial = 0x1db710641, kQuotient = 0x1f7011641;  // reflected, 33 bits
+  const __m128i low_32 = _mm_set_epi32(0, 0, 0, -1);
+  const __m128i barrett = _mm_set_epi64x(kQuotient, kWholePolynomial);
+  const __m128i upper = _mm_xor_si128(_mm_srli_si128(folded, 8), _mm_clmulepi64_si128(folded, factors<128>(), 0x10));
+  const __m128i by_64 = _mm_set_epi64x(0, power(64));
+  const __m128i last =
+      _mm_xor_si128(_mm_srli_si128(upper, 4), _mm_clmulepi64_si128(_mm_and_si128(upper, low_32), by_64, 0x00));
+  const __m128i times = _mm_clmulepi64_si128(_mm_and_si128(last, low_32), barrett, 0x10);
+  const __m128i product = _mm_clmulepi64_si128(_mm_and_si128(times, low_32), barrett, 0x00);
+  return static_cast<std::uint32_t>(_mm_extract_epi32(_mm_xor_si128(product, last), 1));
+}
+
 // The CRC of what is folded so far and `bytes` behind it; `rest` computes what is shorter than a register.
 std::uint32_t finish(__m128i folded, std::span<const std::byte> bytes, const Crc32& rest) {
   for (; bytes.size() >= kRegisterBytes; bytes = bytes.subspan(kRegisterBytes)) {
     folded = fold(folded, factors<128>(), load(bytes.data()));
   }
-  std::array<std::byte, kRegisterBytes> left;
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(left.data()), folded);
-  constexpr std::uint32_t kNoBitsBefore = 0xffffffff;  // the first four bytes hold that already
-  return rest.compute(bytes, rest.compute(left, kNoBitsBefore));
+  const std::uint32_t check = ~reduce(folded);
+  return bytes.empty() ? check : rest.compute(bytes, check);
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ bool FrameSwitch::every_frame_has_one_fate() const {
       const frames::PortCounters& it = thread.pipeline->counters(port);
       received += it.received.get();
       passed_on += it.handed_over.get();  // and counted again where they went
-      fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get();
+      fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get() +
+               it.dropped_handover.get();
       for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kIpHeader); ++flaw) {
         fates += it.flaws[flaw].get();
       }

@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,17 +15,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from frame_ranks import __file__ as RANK_PROGRAM
 from lab_commands import LabCommands
 from netfold import _core, native
+from netfold.bench.switch import register
 from netfold.bench.workers.roce import elements
-from netfold.lab import names
+from netfold.lab import names, netns
+from netfold.lab.generator import GeneratorLab
 
 WORLD = 3
 SEED, ROCE_JOB, ROCE_COUNT = 5, 9, 100_003
 PROGRAM = native.find(native.SWITCH)
 BENCH = native.find(native.SWITCH_BENCH)
+
+
+bench_app = typer.Typer()
+register(bench_app)
 
 
 def has_dpdk() -> bool:
@@ -226,15 +235,83 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
         assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0
 
 
-@pytest.mark.parametrize("layout", ["run-to-completion", "per-port"])
-def test_writes_pass_while_they_are_folded(layout: str) -> None:
-    arguments = ("--dialect", "pcie", "--layout", layout, "--workers", "3", "--frames", "20000", "--json")
-    one = json.loads(bench(*arguments).stdout)["results"][0]
-    assert one["right"] and one["wrong_writes"] == one["wrong_sums"] == one["buffers_leaked"] == 0
+@pytest.mark.parametrize(
+    ("dialect", "wire", "layout", "size_bytes"),
+    [
+        ("pcie", "fp32", "run-to-completion", 192),
+        ("pcie", "fp32", "per-port", 192),
+        ("roce", "int32", "run-to-completion", 1094),
+        ("roce", "fp32", "per-port", 1094),
+        ("netfold", "bfp", "per-port", 1520),
+    ],
+)
+def test_rounds_are_forwarded_and_folded_in_turns(dialect: str, wire: str, layout: str, size_bytes: int) -> None:
+    arguments = ("--dialect", dialect, "--format", wire, "--layout", layout, "--workers", "3", "--frames", "8000")
+    one = json.loads(bench(*arguments, "--json").stdout)["results"][0]
+    assert one["right"] and one["size_bytes"] == size_bytes
+    assert one["wrong_forwarded"] == one["wrong_sums"] == one["missing"] == one["buffers_leaked"] == 0
     turns = one["turns"]
-    assert turns["forwarding"]["frames"] > 0 < turns["forwarding_and_folding"]["frames"]
-    assert one["sums_checked"] * 3 >= turns["forwarding_and_folding"]["frames"]
+    assert turns["forwarding"]["frames"] > 0 < turns["while_folding"]["frames"]
+    sums = 3 if dialect == "pcie" else 1  # frames a sum
+    assert one["sums_checked"] * sums >= turns["while_folding"]["frames"]
     assert (turns["folding"] is None) == (layout == "run-to-completion")
+
+
+# The generator alone, and a switch in another namespace, at the other ends of real devices.
+@pytest.mark.namespaces
+@pytest.mark.parametrize(("kind", "more"), [("veth", ()), ("memif", ("--layout", "per-port", "--threads", "2"))])
+def test_a_switch_at_the_other_end_is_measured(kind: str, more: tuple[str, ...]) -> None:
+    arguments = ("--device", kind, "--workers", "3", "--format", "fp32,bfp", "--frames", "6000", *more, "--json")
+    for one in json.loads(bench(*arguments).stdout)["results"]:
+        assert one["right"] and one["wrong_sums"] == 0 and len(one["devices"]) == 3
+        assert one["gradient_frames"] == 6000 <= one["results_checked"]
+        assert one["chunks"] == 2000 or one["lost"] > 0
+        assert one["frames_s"] > 0 and one["latency_us"]["p999"] >= one["latency_us"]["p50"] > 0
+
+
+@pytest.mark.namespaces
+def test_the_lossless_rate_of_a_device_is_found() -> None:
+    result = json.loads(bench("--device", "memif", "--workers", "2", "--frames", "600", "--search", "--json").stdout)
+    one = result["results"][0]
+    assert one["right"] and one["unpaced"]["gradient_frames"] == 600
+    assert 0 <= one["lossless_gbit_s"] < one["unpaced"]["gbit_s"] * 1.25
+
+
+@pytest.fixture
+def cables() -> Iterator[GeneratorLab]:
+    """Two veth cables to a switch whose jobs need the secret "open sesame"."""
+    with tempfile.NamedTemporaryFile("w") as secret:
+        secret.write("open sesame")
+        secret.flush()
+        with GeneratorLab(2, "veth", switch_words=["--secret-file", secret.name, "--require-auth"]) as made:
+            yield made
+
+
+def generate(lab: GeneratorLab, *arguments: str, secret: str = "open sesame") -> subprocess.CompletedProcess[str]:
+    words = [*lab.enter(), "env", f"NETFOLD_SECRET={secret}", sys.executable, "-m", "netfold.cli", "bench", "switch"]
+    return subprocess.run([*words, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.namespaces
+def test_a_running_switch_is_joined_as_workers_join_it(cables: GeneratorLab) -> None:
+    devices = [word for device in cables.devices for word in ("--device", device)]
+    there = ["--switch", cables.switch_address, "--address", cables.first_address, "--timeout-s", "5"]
+    done = generate(cables, *devices, *there, "--frames", "2000", "--gradients", "100", "--require-auth", "--json")
+    one = json.loads(done.stdout)["results"][0]
+    # Ethernet, IPv4, UDP, the packet's header, 100 gradients and the tag.
+    assert (one["right"], one["gradient_frames"], one["size_bytes"]) == (True, 2000, 42 + 16 + 400 + 16)
+    for words, secret, sentence in (
+        ([*devices, *there], "wrong", "secret"),
+        ([*devices, *there, "--gradients", "4000"], "open sesame", "--gradients 4000: a frame of this job takes"),
+        ([*devices, *there[:3], "10.77.0.10", "--switch", "10.77.0.99:7171"], "", "cannot reach the switch"),
+        (["--device", "net_af_packet0,iface=nosuch0", *there], "", "nosuch0, which is not there"),
+    ):
+        done = generate(cables, *words, "--timeout-s", "2", secret=secret)
+        assert done.returncode != 0 and sentence in done.stderr, done.stderr
+    with netns.open_socket(cables.enter()[1].rpartition("/")[2]) as ipr:
+        ipr.link("set", index=ipr.link_lookup(ifname=cables.devices[1])[0], state="down")
+    done = generate(cables, *devices, *there, "--timeout-s", "2")
+    assert done.returncode == 1 and cables.devices[1] in done.stderr, done.stderr
 
 
 # A week in an hour, in its short form: faults, jobs of all sizes that come and go, plain frames beside them.
@@ -260,15 +337,20 @@ def test_wrong_usage_is_explained() -> None:
         (("--format", "fp13"), "--format is of fp32"),
         (("--window", "3"), "--window 3: it must be a power of two"),
         (("--workers", "0"), "--workers is from 1 to 64"),
-        (("--device", "net_null0"), "which only `ring` has"),
-        (("--dialect", "roce"), "--dialect is netfold or pcie"),
-        (("--layout", "per-port"), "is for --dialect pcie"),
-        (("--dialect", "pcie", "--search"), "--search is for --dialect netfold"),
+        (("--device", "net_null0"), "say which switch is at the other end"),
+        (("--device", "ring", "--device", "eth1"), "stands for all workers' ends"),
+        (("--device", "eth1", "--workers", "2"), "here each --device is a worker"),
+        (("--device", "eth1", "--faults", "loss=0.1"), "--faults is for --device ring"),
+        (("--device", "veth", "--switch", "10.0.0.1:7171"), "a lab, with a switch of its own"),
+        (("--switch", "10.0.0.1:7171"), "at the other end of a --device"),
+        (("--dialect", "ethernet"), "--dialect is netfold, pcie or roce"),
+        (("--layout", "per-port", "--search"), "--search is not for --layout per-port"),
+        (("--dialect", "pcie", "--search"), "--search is not for --dialect pcie"),
+        (("--dialect", "roce", "--format", "bfp"), "is fp32 or int32, not bfp"),
         (("--dialect", "pcie", "--workers", "65"), "--workers is from 1 to 64"),
     ):
-        done = bench(*words, check=False)
-        assert done.returncode == 2, done.stderr
-        assert sentence in done.stderr
+        done = CliRunner().invoke(bench_app, words)
+        assert done.exit_code == 2 and sentence in " ".join(done.output.split()), done.output
 
 
 @pytest.mark.parametrize(

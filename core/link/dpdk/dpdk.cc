@@ -5,15 +5,19 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
+#include "link/descriptor.h"
 #include "link/dpdk/dpdk_port.h"
 #include "link/dpdk/eal.h"
 #include "link/dpdk/mbuf_pool.h"
 #include "link/dpdk/ring_device.h"
+#include "link/packet/packet_socket.h"
 
 namespace netfold::link {
 namespace {
@@ -75,9 +79,10 @@ class Dpdk final : public FrameDevices {
   void watch_links() override {
     for (const auto& device : devices_) {
       rte_eth_link link{};
-      if (rte_eth_link_get_nowait(device->id, &link) == 0) {
-        device->is_up.store(link.link_status == RTE_ETH_LINK_UP, std::memory_order_relaxed);
-      }
+      if (rte_eth_link_get_nowait(device->id, &link) != 0) continue;
+      // Drivers for the kernel's interfaces take every link for up.
+      const bool is_cut = !device->interface.empty() && !has_link(kernel_.get(), device->interface);
+      device->is_up.store(link.link_status == RTE_ETH_LINK_UP && !is_cut, std::memory_order_relaxed);
     }
   }
 
@@ -97,6 +102,7 @@ class Dpdk final : public FrameDevices {
       }
     }
     device->name = text;
+    device->interface = kernel_interface(text);
     device->number = static_cast<PortNumber>(devices_.size());
     if (auto begun = start(*device); !begun) return begun;
     const bool shares = device->send_queues < options_.threads;
@@ -111,8 +117,12 @@ class Dpdk final : public FrameDevices {
     rte_eth_dev_info info{};
     int status = rte_eth_dev_info_get(device.id, &info);
     if (status != 0) return tl::unexpected(about(device.name, "it says nothing about itself", status));
-    device.receive_queues = std::clamp<std::uint16_t>(options_.receivers, 1, info.max_rx_queues);
-    device.send_queues = std::clamp<std::uint16_t>(options_.threads, 1, info.max_tx_queues);
+    // How many queues a memif really has its other end says, later; one it always has.
+    const bool may_lack_queues = std::string_view(info.driver_name) == "net_memif";
+    device.receive_queues =
+        may_lack_queues ? std::uint16_t{1} : std::clamp<std::uint16_t>(options_.receivers, 1, info.max_rx_queues);
+    device.send_queues =
+        may_lack_queues ? std::uint16_t{1} : std::clamp<std::uint16_t>(options_.threads, 1, info.max_tx_queues);
     device.takes_chains = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
 
     rte_eth_conf conf{};
@@ -141,6 +151,7 @@ class Dpdk final : public FrameDevices {
   }
 
   FrameDeviceOptions options_;
+  Descriptor kernel_{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};  // to ask it about interfaces
   std::unique_ptr<MbufPool> pool_;
   std::vector<std::unique_ptr<DpdkDevice>> devices_;
   std::vector<std::unique_ptr<DpdkPort>> ports_;  // by device, then thread

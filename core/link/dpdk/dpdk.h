@@ -8,6 +8,8 @@
 
 namespace netfold::link {
 
+constexpr const char* kRingDevice = "ring";  // a port in memory, whose far end is in this process (ring_device.h)
+
 struct DpdkOptions {
   FrameDeviceOptions devices;
   std::vector<std::string> eal;                       // more arguments for DPDK's environment layer

@@ -20,6 +20,7 @@ struct DpdkDevice {
   PortNumber number = 0;
   std::uint16_t id = 0;  // DPDK's
   std::string name;
+  std::string interface;  // the kernel's, that it is about; empty: none
   std::uint16_t receive_queues = 1, send_queues = 1;
   bool takes_chains = false;  // of several buffers a frame; else they are copied into one
   std::atomic<bool> is_up{true};

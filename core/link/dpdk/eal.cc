@@ -57,15 +57,21 @@ Result<void> check_pci(const std::string& address) {
 }
 
 Result<void> check_interface(const std::string& device) {
-  std::smatch found;
-  if (!std::regex_search(device, found, std::regex("[,]iface=([^,]+)"))) return {};
-  if (device.rfind("net_tap", 0) == 0 || if_nametoindex(found[1].str().c_str()) != 0) return {};
+  const std::string interface = kernel_interface(device);
+  if (interface.empty() || if_nametoindex(interface.c_str()) != 0) return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("'{}' names the interface {}, which is not there: `ip -br link` lists those of this machine",
-                          device, found[1].str()));
+                          device, interface));
 }
 
 }  // namespace
+
+std::string kernel_interface(const std::string& device) {
+  static const std::regex kInterface("[,]iface=([^,]+)");
+  std::smatch found;
+  if (device.rfind("net_tap", 0) == 0 || !std::regex_search(device, found, kInterface)) return {};
+  return found[1].str();
+}
 
 bool is_pci_address(const std::string& port) {
   static const std::regex kAddress("([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
@@ -87,7 +93,7 @@ Result<std::string> device_string(const std::string& port, std::size_t number) {
     return fmt::format("net_af_packet{},iface={}", number, port);
   }
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--port {}: neither a PCI address (0000:3b:00.0), nor a DPDK device string "
+              fmt::format("'{}' is neither a PCI address (0000:3b:00.0), nor a DPDK device string "
                           "(net_af_xdp0,iface=eth1), nor an interface of this machine (`ip -br link` lists them)",
                           port));
 }

@@ -8,13 +8,14 @@
 
 namespace netfold::link {
 
-constexpr const char* kRingDevice = "ring";  // a port in memory (ring_device.h)
-
 bool is_pci_address(const std::string& port);  // 0000:3b:00.0, 3b:00.0
 
 // What DPDK is to be asked for by a port of the command line: the PCI address, the device string as it is, or
 // net_af_packet for a kernel interface. An error if it cannot work, with the reason.
 Result<std::string> device_string(const std::string& port, std::size_t number);
+
+// The kernel's interface that a device string is about; empty: none, or none yet (net_tap makes its own).
+std::string kernel_interface(const std::string& device);
 
 Result<void> start_eal(const DpdkOptions& options, const std::vector<std::string>& devices);
 

@@ -117,10 +117,14 @@ PacketSocket::~PacketSocket() {
   close(descriptor_);
 }
 
-bool PacketSocket::is_up() const {
+bool has_link(int socket, const std::string& interface) {
   ifreq request{};
-  std::memcpy(request.ifr_name, interface_.data(), interface_.size());
-  return ioctl(descriptor_, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+  std::memcpy(request.ifr_name, interface.data(), std::min(interface.size(), sizeof request.ifr_name - 1));
+  return ioctl(socket, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
+bool PacketSocket::is_up() const {
+  return has_link(descriptor_, interface_);
 }
 
 std::span<const std::span<const std::byte>> PacketSocket::receive() {

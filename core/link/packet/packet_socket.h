@@ -15,6 +15,9 @@
 
 namespace netfold::link {
 
+// Whether the interface is up and its link too, asked by any socket of its network namespace.
+bool has_link(int socket, const std::string& interface);
+
 struct PacketSocketOptions {
   std::string interface;
   // Only frames of these types come in (untagged); empty: all.

@@ -1,13 +1,17 @@
-"""`netfold bench switch`: what one core of the frame switch folds, memory to memory, every sum checked.
+"""`netfold bench switch`: what one core of the frame switch folds, memory to memory, or what a switch at the other end
+of this machine's cables does; every sum is checked.
 
-The program netfold-switch-bench measures; a generator and the switch take turns on each core, and only the switch's
-turns count. So the figure is the switch's own, whatever the generator costs, and no NIC is needed.
+The program netfold-switch-bench measures. Memory to memory a generator and the switch take turns on each core, and only
+the switch's turns count: the figure is the switch's own, whatever the generator costs, and no NIC is needed. At the end
+of cables (cables.py) it is the generator alone.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netfold import native
-from netfold.bench import case2
+from netfold.bench import cables, rounds
 from netfold.bench.report import envelope, print_json
 from netfold.lab.errors import LabError, UsageError
 from netfold.lab.guard import sentences
@@ -38,17 +42,22 @@ def arguments_of(options: dict[str, Any]) -> list[str]:
         if value is None or value is False:
             continue
         option = f"--{name.replace('_', '-')}"
-        words += [option] if value is True else [option, str(value)]
+        for one in value if isinstance(value, list) else [value]:
+            words += [option] if one is True else [option, str(one)]
     return words
 
 
-def measure(workers: int, wire: str, gradients: int, options: dict[str, Any]) -> dict[str, Any]:
-    """One run of the program: its JSON object. Raises LabError with what it said, where it failed."""
+def measure(
+    workers: int, wire: str, gradients: int, options: dict[str, Any], before: Sequence[str] = ()
+) -> dict[str, Any]:
+    """One run of the program, behind the words `before`: its JSON object. Raises LabError with what it said, where it
+    failed."""
     program = native.find(native.SWITCH_BENCH)
     if program is None:
         raise LabError(native.not_built(native.SWITCH_BENCH))
     given = {"workers": workers, "format": wire, "gradients": gradients, **options}
-    done = subprocess.run([program, *arguments_of(given)], capture_output=True, text=True, check=False)
+    words = [*before, str(program), *arguments_of(given)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     said = done.stderr.strip().splitlines()
     if not done.stdout:
         sentence = (said or ["it said nothing"])[-1].removeprefix("netfold bench switch: ")
@@ -129,19 +138,65 @@ def numbers_in(text: str, option: str, most: int) -> list[int]:
     return values
 
 
-def check_dialect(dialect: str, layout: str, wires: list[str], options: dict[str, Any]) -> bool:
-    """Whether it is pcie. Raises UsageError."""
-    if dialect not in ("netfold", "pcie"):
-        raise UsageError(f"--dialect is netfold or pcie, not {dialect}")
-    if layout not in case2.LAYOUTS:
-        raise UsageError(f"--layout is {' or '.join(case2.LAYOUTS)}, not {layout}")
-    if dialect == "pcie":
-        if wires != ["fp32"]:
-            raise UsageError("--format is for --dialect netfold: a write of 192 bytes carries 32 floats")
-        case2.check(options)
-    elif layout != case2.RUN_TO_COMPLETION:
-        raise UsageError("--layout per-port is for --dialect pcie")
-    return dialect == "pcie"
+DIALECTS = ("netfold", "pcie", "roce")
+
+
+def check(devices: list[str], wires: list[str], options: dict[str, Any]) -> bool:
+    """Whether frames come in rounds (rounds.py). Raises UsageError."""
+    dialect, layout = options["dialect"], options["layout"]
+    if dialect not in DIALECTS:
+        raise UsageError(f"--dialect is {', '.join(DIALECTS[:-1])} or {DIALECTS[-1]}, not {dialect}")
+    if layout not in rounds.LAYOUTS:
+        raise UsageError(f"--layout is {' or '.join(rounds.LAYOUTS)}, not {layout}")
+    for name in wires:
+        if name not in GRADIENTS:
+            raise UsageError(f"--format is of {', '.join(GRADIENTS)}, not {name}")
+    if not cables.is_ring(devices):
+        cables.check(dialect, devices, options)
+        return False
+    for name in cables.ONLY_CABLES:
+        if options[name]:
+            raise UsageError(f"--{name.replace('_', '-')} is for a switch at the other end of a --device")
+    in_rounds = dialect != "netfold" or layout != rounds.RUN_TO_COMPLETION
+    if in_rounds:
+        rounds.check(dialect, layout, wires, options)
+    return in_rounds
+
+
+def measure_all(
+    devices: list[str], worlds: list[int], wires: list[str], gradients: int, options: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The results of every combination, and what the program said besides."""
+    is_ring = cables.is_ring(devices)
+    in_rounds = check(devices, wires, options)
+    results, notices = [], {}
+    screen = Console(stderr=True)
+    for world in worlds:
+        for name in wires:
+            count = gradients or (GRADIENTS[name] if is_ring else 0)
+            with ExitStack() as stack:
+                stack.enter_context(screen.status(f"{world} workers, {name}"))
+                before, where = [], options | {"device": devices}
+                if not is_ring:
+                    before, where = stack.enter_context(cables.ends(devices, world, options))
+                measured = measure(world, name, count, where, before)
+            notices.update(dict.fromkeys(measured["notices"]))
+            if not is_ring:
+                results.append(cables.result_of(measured, where["device"], world, name))
+            elif in_rounds:
+                results.append(rounds.result_of(measured, options["dialect"], options["layout"], world, name))
+            else:
+                results.append(result_of(measured, world, name, count))
+    return results, list(notices)
+
+
+def show(results: list[dict[str, Any]]) -> None:
+    """For people: the table of whatever was measured."""
+    if "devices" in results[0]:
+        table = cables.table_of(results)
+    else:
+        table = rounds.table_of(results) if "turns" in results[0] else table_of(results)
+    Console().print(table)
 
 
 def register(app: typer.Typer) -> None:
@@ -149,15 +204,27 @@ def register(app: typer.Typer) -> None:
 
     @app.command("switch")
     def switch(
-        workers: Annotated[str, typer.Option(help="Workers, each at a port; several runs, with commas.")] = "8",
-        device: Annotated[str, typer.Option(help="ring: ports in memory.")] = "ring",
-        dialect: Annotated[str, typer.Option(help="netfold, or pcie: writes of 192 bytes to a host.")] = "netfold",
+        workers: Annotated[str, typer.Option(help="Workers, each at a port (8); several runs, with commas.")] = "",
+        device: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="ring: ports in memory (without it). veth, memif: a switch in a lab of its own. Else any DPDK "
+                "device, once a worker, with a switch at its other end."
+            ),
+        ] = None,
+        where: Annotated[str, typer.Option("--switch", help="HOST:PORT of the switch at the devices' ends.")] = "",
+        address: Annotated[str, typer.Option(help="There, the first worker's IP address; the next follow.")] = "",
+        dialect: Annotated[
+            str, typer.Option(help="netfold; pcie: writes of 192 bytes to a host; roce: RoCE v1 frames.")
+        ] = "netfold",
         layout: Annotated[
-            str, typer.Option(help="pcie: run-to-completion, or per-port: one core receives, one folds.")
-        ] = case2.RUN_TO_COMPLETION,
+            str, typer.Option(help="run-to-completion, or per-port: one core receives, one folds.")
+        ] = rounds.RUN_TO_COMPLETION,
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, ...; several, with commas.")] = "fp32",
-        gradients: Annotated[int, typer.Option(min=0, help="A frame; 0: those that fill 1464 bytes.")] = 0,
-        window: Annotated[int, typer.Option(min=1, help="Chunks in flight, a power of two.")] = 16,
+        gradients: Annotated[int, typer.Option(min=0, help="A frame; 0: those that fill it.")] = 0,
+        window: Annotated[
+            int, typer.Option(min=0, help="Chunks in flight; 0: 16 in memory, else what the switch grants.")
+        ] = 0,
         threads: Annotated[int, typer.Option(min=1, help="Cores at once, each with queues and slots of its own.")] = 1,
         cores: Annotated[str, typer.Option(help="Which, such as 0,1; none: any.")] = "",
         rate_gbit_s: Annotated[
@@ -168,46 +235,48 @@ def register(app: typer.Typer) -> None:
             float, typer.Option(min=0, max=1, help="Share of plain frames, that are only forwarded.")
         ] = 0.0,
         plain_bytes: Annotated[int, typer.Option(help="Their size.")] = 512,
-        frames: Annotated[float, typer.Option(min=1, help="Gradient frames, at least; 1e9 makes a soak.")] = 4e6,
+        frames: Annotated[
+            float, typer.Option(min=0, help="Of gradients, at least; 1e9 makes a soak. 0: some seconds' worth.")
+        ] = 0,
         chunks_a_job: Annotated[
             int, typer.Option(min=0, help="Then the job goes and another of another size comes; 0: one job.")
         ] = 0,
         faults: Annotated[str, typer.Option(help="On the way in, as loss=0.01,reorder=0.05; duplicate, too.")] = "",
         queue_frames: Annotated[int, typer.Option(help="That a port's queue holds.")] = 512,
         buffers: Annotated[int, typer.Option(help="Frame buffers, all together.")] = 16384,
+        job: Annotated[str, typer.Option(help="Name of the job at the switch.")] = "",
+        mtu: Annotated[int, typer.Option(help="Of the way to the switch.")] = 1500,
+        timeout_s: Annotated[float, typer.Option(min=0.1, help="To wait for the switch, and for a result.")] = 30.0,
+        require_auth: Annotated[bool, typer.Option("--require-auth", help="Tag packets by NETFOLD_SECRET.")] = False,
         seed: Annotated[int, typer.Option(min=0, help="Of gradients, faults and jobs.")] = 1,
         as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
-        """Measure what one core of the frame switch folds, memory to memory, with every sum checked."""
+        """Measure what a switch of frames folds, with every sum checked.
+
+        Without --device one core of it, memory to memory. With devices this is the generator alone: it joins a job as
+        workers do, over the same devices, and offers gradients to the switch at their other ends.
+        """
         with sentences():
-            worlds = numbers_in(workers, "--workers", 64)
+            devices = device or [cables.RING]
+            is_ring = cables.is_ring(devices)
+            worlds = numbers_in(workers, "--workers", 64) if workers else []
+            worlds = (worlds or [8]) if is_ring else cables.worlds_of(devices, worlds)
             wires = wire.split(",")
-            for name in wires:
-                if name not in GRADIENTS:
-                    raise UsageError(f"--format is of {', '.join(GRADIENTS)}, not {name}")
             options = {
-                "device": device, "window": window, "threads": threads, "cores": cores or None, "plain": plain,
-                "rate_gbit_s": rate_gbit_s, "search": search, "plain_bytes": plain_bytes, "frames": int(frames),
-                "chunks_a_job": chunks_a_job, "faults": faults or None, "queue_frames": queue_frames,
-                "buffers": buffers, "seed": seed, "dialect": dialect, "layout": layout,
+                "window": window or None, "threads": threads, "cores": cores or None, "plain": plain,
+                "rate_gbit_s": rate_gbit_s, "search": search, "plain_bytes": plain_bytes,
+                "frames": int(frames or (4e6 if is_ring else cables.FRAMES)), "chunks_a_job": chunks_a_job,
+                "faults": faults or None, "queue_frames": queue_frames, "buffers": buffers, "seed": seed,
+                "dialect": dialect, "layout": layout, "switch": where or None, "address": address or None,
+                "job": job or None, "mtu": mtu, "timeout_s": timeout_s, "require_auth": require_auth,
             }  # fmt: skip
-            is_pcie = check_dialect(dialect, layout, wires, options)
-            results, notices = [], {}
-            screen = Console(stderr=True)
-            for world in worlds:
-                for name in wires:
-                    with screen.status(f"{world} workers, {name}"):
-                        measured = measure(world, name, gradients or GRADIENTS[name], options)
-                    notices.update(dict.fromkeys(measured["notices"]))
-                    if is_pcie:
-                        results.append(case2.result_of(measured, world, layout))
-                    else:
-                        results.append(result_of(measured, world, name, gradients or GRADIENTS[name]))
+            results, notices = measure_all(devices, worlds, wires, gradients, options)
             for notice in notices:
-                screen.print(notice, style="dim", highlight=False)
+                Console(stderr=True).print(notice, style="dim", highlight=False)
             if as_json:
-                print_json(envelope("bench switch", {"workers": worlds, "format": wires, **options}, results))
+                parameters = {"workers": worlds, "format": wires, "device": devices, **options}
+                print_json(envelope("bench switch", parameters, results))
             else:
-                Console().print(case2.table_of(results) if is_pcie else table_of(results))
+                show(results)
             if not all(one["right"] for one in results):
                 raise LabError("something was wrong: a sum, a counter that does not add up, or a buffer not given back")

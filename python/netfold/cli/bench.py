@@ -7,7 +7,7 @@ import importlib.util
 
 import typer
 
-MEASUREMENTS = ("codec", "allreduce", "switch", "roce", "dialects", "case1", "train", "convergence", "claims")
+MEASUREMENTS = ("codec", "allreduce", "switch", "roce", "case1", "train", "convergence", "claims")
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measurements on this machine, with the peers in the same run.")
 

@@ -182,7 +182,14 @@ def _drop_table(stats: dict[str, Any]) -> Table:
 
 # Of a port, in this order; drops are what is left, where they are not 0.
 PORT_COLUMNS = ("received_frames", "sent_frames", "taken", "forwarded", "flooded", "filtered", "handed_over")
-PORT_DROPS = ("missed_frames", "receive_errors", "dropped_by_dialect", "dropped_port_full")
+PORT_DROPS = (
+    "missed_frames",
+    "receive_errors",
+    "dropped_by_dialect",
+    "dropped_handover_full",
+    "unread_handover_full",
+    "dropped_port_full",
+)
 
 
 def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:

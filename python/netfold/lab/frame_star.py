@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyroute2 import IPRoute
@@ -25,6 +26,29 @@ def device(number: int, interface: str) -> str:
     """An interface as DPDK's driver for packet sockets opens it. Left to itself, that goes round the interface's queue,
     and so round the link's rate."""
     return f"net_af_packet{number},iface={interface},qdisc_bypass=0"
+
+
+def start_switch(namespace: str, devices: list[str], directory: Path, more: Sequence[str] = ()) -> subprocess.Popen:
+    """A switch of frames in a namespace, once it listens at names.switch_address(); what it says goes to switch.log in
+    `directory`. Raises LabError with that, where it does not start."""
+    program = native.find(native.SWITCH)
+    if program is None:
+        raise LabError(native.not_built(native.SWITCH))
+    ports = [word for name in devices for word in ("--port", name)]
+    where = ["--bind", names.switch_address(), "--port", str(CONTROL_PORT), "--metrics", names.switch_metrics()]
+    words = [*enter(namespace), str(program), "--dpdk", *ports, *where, *more]
+    log = directory / "switch.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, process_group=0
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while READY not in (said := log.read_text()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            processes.end_children([process])
+            raise LabError(f"the switch of the lab did not start: {said.strip() or 'it said nothing'}")
+        time.sleep(POLL_S)
+    return process
 
 
 class FrameStar(Star):
@@ -62,23 +86,8 @@ class FrameStar(Star):
 
     def start(self, directory: Path) -> None:
         """Start the switch in its namespace, whose end is also its end, and wait until it listens."""
-        program = native.find(native.SWITCH)
-        if program is None:
-            raise LabError(native.not_built(native.SWITCH))
-        devices = [word for number, port in enumerate(self.ports()) for word in ("--port", device(number, port))]
-        where = ["--bind", names.switch_address(), "--port", str(CONTROL_PORT), "--metrics", names.switch_metrics()]
-        words = [*enter(self.switch), str(program), "--dpdk", *devices, *where]
-        log = directory / "switch.log"
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, process_group=0
-            )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while READY not in (said := log.read_text()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                processes.end_children([self._process])
-                raise LabError(f"the switch of the lab did not start: {said.strip() or 'it said nothing'}")
-            time.sleep(POLL_S)
+        devices = [device(number, port) for number, port in enumerate(self.ports())]
+        self._process = start_switch(self.switch, devices, directory)
 
     def stop(self) -> None:
         """End the switch, where it is this process's."""

@@ -75,8 +75,9 @@ class FramePlaneTest : public testing::Test {
     for (std::uint16_t id = 0; id < 2; ++id) {
       // A chunk's UDP port is its shard's: one generator a shard and job.
       for (std::uint16_t shard = 0; shard < threads; ++shard) {
-        jobs.push_back(std::make_unique<apps::Gradients>(shape_of(id, threads), kSwitchIp,
-                                                         static_cast<std::uint16_t>(kUdpPort + shard), 7));
+        const apps::JobShape shape = shape_of(id, threads);
+        apps::Ends ends = apps::made_up_ends(shape.lease, kSwitchIp, static_cast<std::uint16_t>(kUdpPort + shard));
+        jobs.push_back(std::make_unique<apps::Gradients>(shape, std::move(ends), 7));
         all.push_back(jobs.back().get());
       }
       plane.admit(jobs.back()->admission());

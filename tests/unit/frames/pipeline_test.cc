@@ -48,6 +48,7 @@ class Sample final : public Dialect {
     for (const link::Frame& frame : kept) outbox.pool().release({&frame.buffer, 1});
     kept.clear();
   }
+  bool only_reads() const override { return reads; }
   const char* name() const override { return "sample"; }
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override { return {}; }
 
@@ -66,6 +67,7 @@ class Sample final : public Dialect {
   std::vector<link::Frame> kept;
   std::vector<std::pair<link::PortNumber, bool>> ports_seen;
   int times = 0;
+  bool reads = false;
 };
 
 class PipelineTest : public testing::Test {
@@ -224,6 +226,36 @@ TEST(Handover, GoesToTheThreadThatOwnsTheState) {
   EXPECT_EQ(to_other.fetch().size(), 1u);
   EXPECT_EQ(port1.fetch().size(), 1u);
   EXPECT_EQ(pipeline.counters(0).handed_over.get(), 1u);
+}
+
+// The other thread stands still: what it should have had is lost and told from what it gets, at the port it came from;
+// what it should only have read is forwarded all the same.
+TEST(Handover, CountsWhatTheOtherThreadHasNoRoomFor) {
+  constexpr std::size_t kFrames = Outbox::kBacklogMost + 96;
+  for (const bool reads : {false, true}) {
+    link::MemoryPool pool;
+    MacTable addresses;
+    link::MemoryPort port0(pool, 0), port1(pool, 1), to_other(pool, 7, 0);
+    auto sample = std::make_unique<Sample>();
+    sample->reads = reads;
+    std::vector<std::unique_ptr<Dialect>> dialects;
+    dialects.push_back(std::move(sample));
+    PipelineOptions options;
+    options.threads = 2;
+    Pipeline pipeline(pool, {{&port0, &port1}, {0, 1}, {nullptr, &to_other}, nullptr}, addresses, std::move(dialects),
+                      options);
+    for (std::size_t i = 0; i < kFrames; ++i) port0.arrive(frame_of(8, 2, kOwnType, 2));
+    while (pipeline.pump(kSecond) > 0) {
+    }
+    const PortCounters& counters = pipeline.counters(0);
+    EXPECT_EQ(counters.received.get(), kFrames);
+    EXPECT_EQ(counters.dropped_handover.get(), reads ? 0u : 96u);
+    EXPECT_EQ(counters.unread_handover.get(), reads ? 96u : 0u);
+    EXPECT_EQ(counters.handed_over.get(), reads ? 0u : Outbox::kBacklogMost);
+    EXPECT_EQ(counters.flooded.get(), reads ? kFrames : 0u);
+    EXPECT_EQ(port1.fetch().size(), reads ? kFrames : 0u);
+    EXPECT_EQ(pool.in_use(), Outbox::kBacklogMost) << "what still waits for the other thread";
+  }
 }
 
 }  // namespace
