@@ -45,13 +45,14 @@ EXAMPLES = {
     "bench switch": (
         "netfold bench switch --workers 2,4,8 --format fp32,bfp",
         "netfold bench switch --search",
+        "netfold bench switch --dialect roce --format fp32,int32",
+        "netfold bench switch --device veth --workers 4 --search",
         "netfold bench switch --frames 1e9 --faults loss=0.002,reorder=0.005",
     ),
     "bench roce": (
         "netfold bench roce --workers 4 --size-bytes 1048576 --loss 0.01",
         "netfold bench roce --workers 3 --format bfp --pcap rank0.pcap",
     ),
-    "bench dialects": ("netfold bench dialects --dialect roce --workers 2,8",),
     "bench case1": (
         'netfold bench case1 --models "ResNet 50" --scale 0.05 --out case1.png',
         "netfold bench case1 --full --rate-mbit-s 0",
