@@ -23,6 +23,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -227,9 +228,11 @@ def entries_of(plan: Plan, model: str, tensor: tensors.Tensor, bars: Sequence[Ba
 def show(entries: Sequence[dict[str, Any]], plan: Plan) -> None:
     """A row a model."""
     scale = "" if plan.scale == 1 else f" at {plan.scale:g} of their size"
-    table = Table(title=f"{plan.workers} workers and a host, {plan.rate_mbit_s:g} Mbit/s links; models{scale}")
+    links = f"{plan.rate_mbit_s:g} Mbit/s links" if plan.rate_mbit_s else "links as fast as they go"
+    title = f"{plan.workers} workers and a host, {links}; models{scale}"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("model", "MB", "host sums", "switch folds", "faster", "host hears", "host's CPU", "host's link"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=heading == "model")
     for ours, theirs in zip(entries[::2], entries[1::2], strict=True):
         link = [(one["host_sent_bytes"] + one["host_received_bytes"]) / 1e6 for one in (theirs, ours)]
         table.add_row(

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -98,12 +99,12 @@ def row_of(one: dict[str, Any]) -> dict[str, str]:
     row = {
         "workers": str(one["workers"]),
         "format": one["format"],
-        "bytes": str(one["size_bytes"]),
+        "bytes a frame": str(one["size_bytes"]),
         "Gbit/s": number(one["folded_gbit_s_per_core"]),
         "Mframes/s": number(one["frames_s_per_core"] / 1e6, 2),
-        "ns": number(one["ns_per_frame"]),
-        "cycles": number(first["cycles_per_frame"]),
-        "instr.": number(first["instructions_per_frame"]),
+        "ns a frame": number(one["ns_per_frame"]),
+        "cycles a frame": number(first["cycles_per_frame"]),
+        "instructions a frame": number(first["instructions_per_frame"]),
     }
     if one["lossless_gbit_s"] is not None:
         row["lossless Gbit/s"] = number(one["lossless_gbit_s"])
@@ -112,17 +113,19 @@ def row_of(one: dict[str, Any]) -> dict[str, str]:
             row[title] = f"{number(first[name]['p50'])}/{number(first[name]['p99'])}"
     if "plain_frames_lost" in first:
         row["plain lost"] = str(sum(core["plain_frames_lost"] for core in one["cores"]))
-    return row | {"sums": f"{checked / 1e6:,.1f} M right" if one["right"] else f"{wrong:,} WRONG"}
+    return row | {"sums": f"{checked:,} right" if one["right"] else f"{wrong:,} WRONG"}
 
 
 def table_of(results: list[dict[str, Any]]) -> Table:
-    """What people see: a row a run."""
-    table = Table(title="folded by one core of the switch, memory to memory; ns, cycles and instructions a frame")
+    """What people see: a column a run, for what is told of each is wider than a screen."""
+    table = Table(title="folded by one core of the switch, memory to memory", box=SIMPLE_HEAD, title_justify="left")
     rows = [row_of(one) for one in results]
-    for name in rows[0]:
-        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table.add_column(names[0])
     for row in rows:
-        table.add_row(*row.values())
+        table.add_column(row[names[0]], justify="right")
+    for name in names[1:]:
+        table.add_row(name, *(row.get(name, "") for row in rows))
     return table
 
 

@@ -53,6 +53,7 @@ def draw_lines(
 
     mpl.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
 
     width, height = SIZE_INCHES
     figure, axes = pyplot.subplots(1, len(panels), figsize=(width * len(panels), height), squeeze=False)
@@ -64,6 +65,8 @@ def draw_lines(
         axis.set(xlabel=x, ylabel=y, title=title)
         if "x" in log:
             axis.set_xscale("log", base=2)
+        elif all(float(point[0]).is_integer() for points in named.values() for point in points):
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))  # workers and cards are whole
         if "y" in log:
             axis.set_yscale("log")
         axis.grid(alpha=0.3)

@@ -164,6 +164,7 @@ def entries(told: Answer) -> list[dict[str, Any]]:
 
 def show(console: Any, told: Answer) -> None:
     """The answers on a terminal."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Shown
 
     for sentence in summary(told):
@@ -175,9 +176,10 @@ def show(console: Any, told: Answer) -> None:
         ("What changes would bring", CHANGE_HEADS, change_rows(told)),
     )
     for title, heads, rows in tables:
-        shown = Shown(title=title, title_justify="left")
+        shown = Shown(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for number, head in enumerate(heads):
-            shown.add_column(head, justify="left" if number == 0 or head in ("busiest", "best algorithm") else "right")
+            is_text = number == 0 or head in ("busiest", "best algorithm")
+            shown.add_column(head, justify="left" if is_text else "right", no_wrap=head.endswith("algorithm"))
         for row in rows:
             shown.add_row(*row)
         console.print(shown)

@@ -121,6 +121,9 @@ def draw(graph: Graph, where: Places, busy: Mapping[int, float], title: str, pat
     for at, (x, y) in where.items():
         _, symbol, colour, size = MARKS[_mark(graph, at)]
         axes.plot(x, y, symbol, color=colour, markersize=size / 2, zorder=9)
+    for name, colour in zip(LEGEND, SHADES, strict=True):
+        axes.plot([], [], color=colour, label=name)
+    axes.legend(title="in use", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     axes.set_title(title)
     axes.axis("off")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -102,12 +102,15 @@ def write(path: Path, results: Sequence[dict[str, Any]], title: str) -> None:
 
 def show(console: Any, results: Sequence[dict[str, Any]]) -> None:
     """On a terminal."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Shown
 
     for title, rows in tables(results):
-        shown = Shown(title=title, title_justify="left")
-        for head in HEADS:
-            shown.add_column(head, justify="left" if head in ("design", "algorithm") else "right")
-        for each in rows[:SHOWN_HERE]:
-            shown.add_row(*each)
+        shown = Shown(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for head in ("", *HEADS[1:]):  # the designs themselves are too long for a column
+            shown.add_column(head, justify="left" if head == "algorithm" else "right", no_wrap=head == "algorithm")
+        for i, (_, *told) in enumerate(rows[:SHOWN_HERE], 1):
+            shown.add_row(str(i), *told)
         console.print(shown)
+        for i, (design, *_) in enumerate(rows[:SHOWN_HERE], 1):
+            console.print(f"{i}: {design}", highlight=False)

@@ -42,7 +42,8 @@ def show(machine: Machine, cells: Sequence[Cell]) -> None:
 
     table = Table(title="All-reduces in labs on this machine")
     for head in HEADS:
-        table.add_column(head, justify="left" if head in ("fabric", "algorithm") else "right")
+        is_text = head in ("fabric", "algorithm")
+        table.add_column(head, justify="left" if is_text else "right", no_wrap=is_text)
     for cell in sorted(cells, key=lambda each: (each.fabric, each.size_bytes)):
         colour = "green" if cell.is_within else "red"
         table.add_row(
@@ -76,7 +77,7 @@ def show_calibration(found: Calibration) -> None:
     ranks = " and ".join(map(str, found.ranks))
     table = Table(title=f"This machine, {ranks} ranks over {found.link}", title_justify="left")
     for head in ("algorithm", "a message, us", "a byte sent, ns", "a byte folded, ns", "off, median", "off, most"):
-        table.add_column(head, justify="left" if head == "algorithm" else "right")
+        table.add_column(head, justify="left" if head == "algorithm" else "right", no_wrap=head == "algorithm")
     for name, costs in found.costs.items():
         table.add_row(
             name,
