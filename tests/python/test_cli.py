@@ -162,6 +162,15 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(words: str, option: st
     assert "cannot be written" in said and option in said
 
 
+def test_every_command_tells_in_json() -> None:
+    hands_over = {*PROGRAMS, "mpi", "lab exec"}  # to a program whose words are its own
+    groups = {words for words in words_of_all_commands() if hasattr(command_of(words), "commands")} - {"simulate"}
+    leaves = set(words_of_all_commands()) - hands_over - groups
+    assert {
+        words for words in leaves if "--json" not in [name for one in options_of(words) for name in one.opts]
+    } == set()
+
+
 @cache
 def own_help(words: str, of_hardware: bool = False) -> str:
     if of_hardware:

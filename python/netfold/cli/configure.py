@@ -27,6 +27,7 @@ def configure(
     metrics: Annotated[
         str, typer.Option(help="HOST:PORT that the switch serves its counters at.", metavar="HOST:PORT")
     ] = "127.0.0.1:9171",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Change what a switch of frames folds, from the next frame on. Run it on the switch's own machine.
 
@@ -56,4 +57,9 @@ def configure(
     if answer.status != http.client.OK:
         print(f"netfold configure: {said}", file=sys.stderr)
         raise typer.Exit(WRONG_USAGE if answer.status == http.client.BAD_REQUEST else FAILED)
-    print(said)
+    if as_json:
+        from netfold.bench.report import envelope, print_json
+
+        print_json(envelope("configure", {"metrics": metrics, **wanted}, [{"said": said}]))
+    else:
+        print(said)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from netfold.cli import rtl_switch
-from netfold.cli.rtl_screen import errors, finish, progress
+from netfold.cli.rtl_screen import errors, finish, finish_lines, progress
 
 Lanes = Annotated[int, typer.Option(help="FP32 numbers a beat: 8 (40G) or 16 (100G).")]
 Block = Annotated[int, typer.Option(help="Elements that share an exponent.")]
@@ -32,14 +34,16 @@ def _shape(lanes: int, block: int, mantissa: int) -> Any:
     return Shape(lanes, block, mantissa)
 
 
-def build(lanes: Lanes = 8, block: Block = 16, mantissa: Mantissa = 7) -> None:
+def build(lanes: Lanes = 8, block: Block = 16, mantissa: Mantissa = 7, as_json: AsJson = False) -> None:
     """Build the simulations of one shape: netfold-rtl, and the engine behind NETFOLD_ENGINE=rtl. Minutes at first."""
     from netfold.rtl import simulation
 
     with errors(), progress() as say:
         shape = _shape(lanes, block, mantissa)
         say(f"building {shape.name}")
-        typer.echo(f"built: {simulation.build(shape, ('netfold-rtl', '_rtl'))}")
+        built = simulation.build(shape, ("netfold-rtl", "_rtl"))
+    parameters = {"lanes": lanes, "block": block, "mantissa": mantissa}
+    finish_lines("build", parameters, [{"folder": str(built)}], [f"built: {built}"], as_json)
 
 
 def test(
@@ -174,14 +178,14 @@ def report(
     finish("report", {"gbit_s": wanted}, results, as_json, False)
 
 
-def lint() -> None:
+def lint(as_json: AsJson = False) -> None:
     """Verilator -Wall, verible and slang: nothing to say, or failure."""
     from netfold.rtl.lint import LINTERS
 
     with errors():
-        for name, run in LINTERS.items():
+        for run in LINTERS.values():
             run()
-            typer.echo(f"{name}: clean")
+    finish_lines("lint", {}, [{"linter": name} for name in LINTERS], [f"{name}: clean" for name in LINTERS], as_json)
 
 
 def prove(
@@ -203,19 +207,25 @@ def prove(
     finish("prove", {"harnesses": names}, results, as_json, False)
 
 
-def registers() -> None:
+def registers(as_json: AsJson = False) -> None:
     """Write each register map's package, C header and page from its file in rtl/."""
     from netfold.rtl import registers as register_map
 
-    changed = register_map.write()
-    typer.echo("\n".join(f"written: {path}" for path in changed) or "all are as they must be")
+    with errors():
+        changed = register_map.write()
+    _written("registers", changed, as_json)
 
 
-def drawings() -> None:
+def drawings(as_json: AsJson = False) -> None:
     """Draw the pictures of docs/hardware: block diagrams from the sources, waveforms from a simulation."""
     from netfold.rtl.drawings import pages
 
     with errors(), progress() as say:
         say("simulating an all-reduce; minutes at first")
         changed = pages.write()
-    typer.echo("\n".join(f"written: {path}" for path in changed) or "all are as they must be")
+    _written("drawings", changed, as_json)
+
+
+def _written(command: str, paths: Sequence[Path], as_json: bool) -> None:
+    lines = [f"written: {path}" for path in paths] or ["all are as they must be"]
+    finish_lines(command, {}, [{"file": str(path)} for path in paths], lines, as_json)

@@ -17,7 +17,7 @@ def errors() -> Iterator[None]:
 
     try:
         yield
-    except (RtlError, RuntimeError) as error:
+    except (RtlError, RuntimeError, OSError) as error:
         typer.echo(f"netfold rtl: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -43,6 +43,16 @@ def finish(
         _show(results)
     if failed:
         raise typer.Exit(1)
+
+
+def finish_lines(
+    command: str, parameters: dict[str, Any], results: list[dict[str, Any]], lines: list[str], as_json: bool
+) -> None:
+    """As finish, where a person reads lines."""
+    if as_json:
+        finish(command, parameters, results, as_json, failed=False)
+    else:
+        typer.echo("\n".join(lines))
 
 
 def _show(results: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netfold.cli.rtl_screen import errors, finish, progress
+from netfold.cli.rtl_screen import errors, finish, finish_lines, progress
 from netfold.outputs import output
 
 Ports = Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")]
@@ -23,14 +23,16 @@ def register(rtl: typer.Typer) -> None:
     rtl.add_typer(switch, name="switch", no_args_is_help=True)
 
 
-def build(ports: Ports = 4, one_clock: OneClock = False) -> None:
+def build(ports: Ports = 4, one_clock: OneClock = False, as_json: AsJson = False) -> None:
     """Build the simulation and the engine of `netfold switch --engine rtl` for so many ports. Minutes at first."""
     from netfold.rtl import simulation
 
     with errors(), progress() as say:
         shape = simulation.SwitchShape(ports, not one_clock)
         say(f"building {shape.name}")
-        typer.echo(f"built: {simulation.build(shape, ('netfold-rtl-switch', '_rtl_switch'))}")
+        built = simulation.build(shape, ("netfold-rtl-switch", "_rtl_switch"))
+    parameters = {"ports": ports, "one_clock": one_clock}
+    finish_lines("switch build", parameters, [{"folder": str(built)}], [f"built: {built}"], as_json)
 
 
 def test(

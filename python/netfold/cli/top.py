@@ -60,11 +60,10 @@ def top(
         else:
             _watch(console, metrics, interval_s, before)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        console.print(
-            f"[bold red]netfold top:[/] cannot read the counters at {metrics} ({error}): start the switch with "
+        typer.echo(
+            f"netfold top: cannot read the counters at {metrics} ({error}): start the switch with "
             f"--metrics {metrics}, and see whether a firewall is between",
-            highlight=False,
-            soft_wrap=True,
+            err=True,
         )
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
