@@ -245,8 +245,8 @@ def register(app: typer.Typer) -> None:
             int, typer.Option(min=0, help="Then the job goes and another of another size comes; 0: one job.")
         ] = 0,
         faults: Annotated[str, typer.Option(help="On the way in, as loss=0.01,reorder=0.05; duplicate, too.")] = "",
-        queue_frames: Annotated[int, typer.Option(help="That a port's queue holds.")] = 512,
-        buffers: Annotated[int, typer.Option(help="Frame buffers, all together.")] = 16384,
+        queue_frames: Annotated[int, typer.Option(min=1, help="That a port's queue holds.")] = 512,
+        buffers: Annotated[int, typer.Option(min=1, help="Frame buffers, all together.")] = 16384,
         job: Annotated[str, typer.Option(help="Name of the job at the switch.")] = "",
         mtu: Annotated[int, typer.Option(help="Of the way to the switch.")] = 1500,
         timeout_s: Annotated[float, typer.Option(min=0.1, help="To wait for the switch, and for a result.")] = 30.0,
@@ -265,6 +265,8 @@ def register(app: typer.Typer) -> None:
             worlds = numbers_in(workers, "--workers", 64) if workers else []
             worlds = (worlds or [8]) if is_ring else cables.worlds_of(devices, worlds)
             wires = wire.split(",")
+            if cores and not all(core.isdecimal() for core in cores.split(",")):
+                raise UsageError(f"--cores are numbers with commas, as 0,1, not {cores}")
             options = {
                 "window": window or None, "threads": threads, "cores": cores or None, "plain": plain,
                 "rate_gbit_s": rate_gbit_s, "search": search, "plain_bytes": plain_bytes,
