@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 import subprocess
@@ -12,11 +13,14 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from netfold import cli, native
+from netfold.bench.switch import table_of
 from netfold.cli import rtl_engine
 from netfold.cli.help import EXAMPLES, commands
+from netfold.plan.report.sweep import show as show_sweep
 from repository import files, name_of
 
 PROGRAMS = {"switch": native.SWITCH, "agent": native.AGENT}  # they have their own --help
@@ -179,3 +183,23 @@ def own_help(words: str, of_hardware: bool = False) -> str:
     program = native.find(PROGRAMS[words])
     assert program is not None, "`make build` builds it"
     return subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def shown(print_to: Any) -> str:
+    console = Console(width=SCREEN_COLUMNS, record=True, file=io.StringIO())
+    print_to(console)
+    return console.export_text()
+
+
+def test_tables_fit_a_screen() -> None:
+    core = {"cycles_per_frame": 196.3, "instructions_per_frame": 610.0, "wrong_sums": 0, "results_checked": 123_456_789}
+    core |= {"latency_us": {"p50": 10.7, "p99": 113.7}}
+    run = {"workers": 8, "format": "fp32", "size_bytes": 1522, "folded_gbit_s_per_core": 161.0, "cores": [core]}
+    run |= {"frames_s_per_core": 1e7, "ns_per_frame": 75.6, "lossless_gbit_s": 100.0, "right": True}
+    assert "\u2026" not in shown(lambda console: console.print(table_of([run] * 3)))
+
+    varied = {"fabric": {"kind": "leaf-spine", "leaves": 8, "spines": 4}, "rate_gbit_s": 200, "prices.switch": 22000}
+    design = {"key": "a", "varied": varied, "price": 900_800.0, "currency": "USD", "algorithm": "double-binary-tree"}
+    design |= {"format": "bfp", "time_s_median": 0.05807, "exposed_s": 0.00162, "samples_s": 8817.0}
+    told = shown(lambda console: show_sweep(console, [design]))
+    assert "\u2026" not in told and "leaf-spine 8x4" in told

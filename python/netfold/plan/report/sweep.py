@@ -10,7 +10,7 @@ from netfold.plan.report import charts
 from netfold.plan.report.page import Page, Section, Table, write_page
 from netfold.plan.sweep.results import front, per_price, per_second, possible
 
-HEADS = ("design", "algorithm", "step, ms", "exposed, ms", "samples a second", "price", "samples/s for 1000")
+HEADS = ("design", "algorithm", "step, ms", "exposed, ms", "samples/s", "price", "those for 1000")
 SHOWN, SHOWN_HERE = 20, 5  # rows on the page, on a terminal
 
 
@@ -108,7 +108,8 @@ def show(console: Any, results: Sequence[dict[str, Any]]) -> None:
     for title, rows in tables(results):
         shown = Shown(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for head in ("", *HEADS[1:]):  # the designs themselves are too long for a column
-            shown.add_column(head, justify="left" if head == "algorithm" else "right", no_wrap=head == "algorithm")
+            words = head.replace(" ", "\n")
+            shown.add_column(words, justify="left" if head == "algorithm" else "right", no_wrap=True)
         for i, (_, *told) in enumerate(rows[:SHOWN_HERE], 1):
             shown.add_row(str(i), *told)
         console.print(shown)
