@@ -1,5 +1,7 @@
 // IEEE 754 single precision addition, round to nearest even, nine stages, one sum a cycle. Any NaN result is the quiet
-// NaN 0x7fc00000. Subnormals = 0 takes subnormal operands and results for zeros of their sign.
+// NaN 0x7fc00000. Subnormals = 0 takes subnormal operands and results for zeros of their sign. Plain = 1 is smaller, for
+// operands that are multiples of the smallest normal number, or infinite: no sum is subnormal then, and what would be
+// NaN is infinite.
 //
 // Stages: compare | swap and unpack | shift right by 16 and 8 | by 4 and 2 | by 1, and add | shift left by 16 | by 8 and
 // 4 | count the last zeros | by 2 and 1, and round. Each step of a shift is what one LUT of six inputs selects from, and
@@ -8,7 +10,8 @@
 // The smaller operand carries three bits more (guard, round, sticky): enough, since only an exponent difference of two
 // or more shifts anything into the sticky bit, and then the sum is shifted left by one place at most.
 module fp32_adder #(
-  parameter bit Subnormals = 1'b1
+  parameter bit Subnormals = 1'b1,
+  parameter bit Plain      = 1'b0
 ) (
   input  logic        clk_i,
   input  logic        en_i,  // every stage moves, or none
@@ -65,11 +68,11 @@ module fp32_adder #(
   assign minor        = b_is_larger1_q ? a1_q[30:0] : b1_q[30:0];
   assign major_normal = a_normal1_q || b_normal1_q;
   assign minor_normal = a_normal1_q && b_normal1_q;
-  assign {distance, unused_distance} = {major[30:23], 1'b1} + {~minor[30:23], a_normal1_q == b_normal1_q};
+  assign {distance, unused_distance} = {major[30:23], 1'b1} + {~minor[30:23], Plain || a_normal1_q == b_normal1_q};  // what is 0 lies anywhere
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
-      exponent2_q  <= {major[30:24], major[23] || !major_normal};
+      exponent2_q  <= {major[30:24], major[23] || (!Plain && !major_normal)};
       distance2_q  <= distance;
       major2_q     <= {major_normal, major[22:0]};
       minor2_q     <= {minor_normal, minor[22:0]};
@@ -107,7 +110,7 @@ module fp32_adder #(
       sign3_q       <= sign2_q;
       subtracts3_q  <= subtracts2_q;
       is_special3_q <= exponent2_q == 8'hff;
-      is_nan3_q     <= exponent2_q == 8'hff && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
+      is_nan3_q     <= !Plain && exponent2_q == 8'hff && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
     end
   end
 
@@ -166,7 +169,7 @@ module fp32_adder #(
   logic        sign6_q, is_beyond6_q, is_nan6_q;
 
   assign is_zero = sum5_q[11:0] == 12'd0 && sum5_q[27:12] == 16'd0;
-  assign jumps   = sum5_q[27:12] == 16'd0 && exponent5_q[7:4] != 4'd0;
+  assign jumps   = sum5_q[27:12] == 16'd0 && (Plain || exponent5_q[7:4] != 4'd0);
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
@@ -185,7 +188,7 @@ module fp32_adder #(
   logic [7:0]  exponent7_q;
   logic        sign7_q, is_beyond7_q, is_nan7_q;
 
-  assign most7 = exponent6_q[7:4] != 4'd0 ? 2'd3 : exponent6_q[3:2];
+  assign most7 = Plain || exponent6_q[7:4] != 4'd0 ? 2'd3 : exponent6_q[3:2];
 
   always_comb begin
     if (sum6_q[27:24] != 4'd0 || most7 == 2'd0) shift7 = 2'd0;
@@ -211,7 +214,7 @@ module fp32_adder #(
   logic [7:0]  exponent8_q;
   logic        sign8_q, is_beyond8_q, is_nan8_q;
 
-  assign most8 = exponent7_q[7:2] != 6'd0 ? 2'd3 : exponent7_q[1:0];
+  assign most8 = Plain || exponent7_q[7:2] != 6'd0 ? 2'd3 : exponent7_q[1:0];
 
   always_comb begin
     if (sum7_q[27] || most8 == 2'd0) shift8 = 2'd0;
@@ -219,7 +222,7 @@ module fp32_adder #(
     else if (sum7_q[25] || most8 == 2'd2) shift8 = 2'd2;
     else shift8 = 2'd3;
   end
-  assign is_normal = sum7_q[27] || (sum7_q[26] && most8 >= 2'd1) || (sum7_q[25] && most8 >= 2'd2) ||
+  assign is_normal = sum7_q[27] || (sum7_q[26] && most8 != 2'd0) || (sum7_q[25] && most8[1]) ||
                      (sum7_q[24] && most8 == 2'd3);
 
   // The exponent changes by 1 - shift8: its lowest bit unless that is odd, all others where it is negative.

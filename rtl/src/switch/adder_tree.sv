@@ -5,6 +5,7 @@ module adder_tree #(
   parameter int unsigned Ranks        = 8,
   parameter int unsigned Lanes        = 2,
   parameter int unsigned IntegerLanes = 2,  // the first; others add floats alone
+  parameter bit          Plain        = 1'b0,  // floats are what fp32_adder says of that
   localparam int unsigned Levels  = $clog2(Ranks),
   localparam int unsigned Stages  = fp32_pkg::AdderStages,
   localparam int unsigned Latency = Stages * Levels
@@ -55,7 +56,9 @@ module adder_tree #(
           .data_o(floats[n])
         );
       end else begin : gen_pair
-        fp32_adder u_adder (
+        fp32_adder #(
+          .Plain(Plain)
+        ) u_adder (
           .clk_i,
           .en_i (1'b1),
           .a_i  (floats[2*n]),

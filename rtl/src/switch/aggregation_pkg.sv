@@ -122,6 +122,17 @@ package aggregation_pkg;
     return opcode == WriteMiddle;
   endfunction
 
+  // Block floating point is folded in pairs of elements, eight to a block: so many a cycle, and where blocks lie there.
+  localparam int unsigned BfpPairs = 3;
+
+  typedef struct packed {
+    logic       is_valid;
+    logic [1:0] old;        // pairs of the block that has begun before, the first ones
+    logic       begins;     // all others are the first of the next block; else there are none
+    logic       completes;  // the block that has begun before
+    logic       is_last;    // of the payload
+  } bfp_step_t;
+
   // Which bit is set, of one.
   function automatic logic [4:0] index_of(logic [31:0] bits);
     index_of = '0;

@@ -67,7 +67,7 @@ module aggregation_processor
 
   localparam int unsigned ReadLatency = 2;
   localparam int unsigned TreeLatency = fp32_pkg::AdderStages * $clog2(Ports);
-  localparam int unsigned Lanes       = HasBfp ? 4 : 2;  // numbers a cycle
+  localparam int unsigned Lanes       = 2;  // numbers a cycle
   localparam int unsigned FoldLatency = ReadLatency + 1 + TreeLatency;
   localparam int unsigned DrainWidth  = $clog2(FoldLatency + 1);
   localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
@@ -93,7 +93,8 @@ module aggregation_processor
   logic [DrainWidth-1:0]        drain_q;
   logic [Ports-1:0][32*Lanes-1:0] numbers, blocks_data;
   logic [32*Lanes-1:0]          sums;
-  logic                         is_blocks, blocks_ready, blocks_read, blocks_valid, blocks_busy;
+  logic                         is_blocks, blocks_ready, blocks_read, blocks_busy;
+  bfp_step_t                    blocks_step;  // of `blocks_data`
   logic                         blocks_write, blocks_tell;
   logic [6:0]                   blocks_beat;
   logic [PayloadAddressWidth-1:0] blocks_address;
@@ -220,8 +221,8 @@ module aggregation_processor
   // --- Through the adders ---
   always_comb begin
     for (int unsigned rank = 0; rank < Ports; rank++) begin
-      numbers[rank] = (32*Lanes)'(of_rank_q[rank]);
-      if (blocks_valid) numbers[rank] = blocks_data[rank];
+      numbers[rank] = of_rank_q[rank];
+      if (blocks_step.is_valid) numbers[rank] = blocks_data[rank];
     end
   end
 
@@ -230,7 +231,7 @@ module aggregation_processor
     .Lanes(Lanes)
   ) u_tree (
     .clk_i,
-    .is_float_i(adds.is_float || blocks_valid),
+    .is_float_i(adds.is_float || blocks_step.is_valid),
     .numbers_i (numbers),
     .sum_o     (sums)
   );
@@ -244,8 +245,16 @@ module aggregation_processor
     .data_o(writes)
   );
 
+  // Of three pairs of elements one takes the lanes above, and two have lanes of their own.
   if (HasBfp) begin : gen_blocks
-    logic last, sum_valid, sum_last;
+    localparam int unsigned DecodeLatency = 2;
+
+    bfp_step_t                                read_step, sum_step;
+    logic [Ports-1:0][BfpPairs-1:0][7:0]      exponents;
+    logic [Ports-1:0][BfpPairs-1:0][1:0][7:0] mantissas;
+    logic [Ports-1:0][BfpPairs-2:0][7:0]      other_exponents;
+    logic [Ports-1:0][BfpPairs-2:0][1:0][7:0] other_mantissas;
+    logic [2*BfpPairs-3:0][31:0]              other_sums;
 
     bfp_reader #(
       .Ranks      (Ports),
@@ -253,24 +262,69 @@ module aggregation_processor
     ) u_reader (
       .clk_i,
       .rst_ni,
-      .start_i  (starts && is_blocks),
-      .words_i  (head.words),
-      .ready_o  (blocks_ready),
-      .read_o   (blocks_read),
-      .beat_o   (blocks_beat),
-      .beats_i  (of_rank_q),
-      .m_valid_o(blocks_valid),
-      .m_last_o (last),
-      .m_data_o (blocks_data)
+      .start_i     (starts && is_blocks),
+      .words_i     (head.words),
+      .ready_o     (blocks_ready),
+      .read_o      (blocks_read),
+      .beat_o      (blocks_beat),
+      .beats_i     (of_rank_q),
+      .m_step_o    (read_step),
+      .m_exponent_o(exponents),
+      .m_mantissa_o(mantissas)
+    );
+
+    for (genvar rank = 0; rank < Ports; rank++) begin : gen_rank
+      logic unused_s_ready, unused_valid, unused_user, unused_malformed;
+
+      bfp_decoder #(
+        .Lanes   (Lanes),
+        .Block   (16),
+        .Mantissa(7)
+      ) u_decoder (
+        .clk_i,
+        .rst_ni,
+        .s_tvalid_i  (1'b1),
+        .s_tready_o  (unused_s_ready),
+        .s_exponent_i(exponents[rank][0]),
+        .s_mantissa_i(mantissas[rank][0]),
+        .s_tuser_i   (1'b0),
+        .m_tvalid_o  (unused_valid),
+        .m_tready_i  (1'b1),
+        .m_tdata_o   (blocks_data[rank]),
+        .m_tuser_o   (unused_user),
+        .malformed_o (unused_malformed)  // such a frame has not come as far as this
+      );
+
+      assign other_exponents[rank] = exponents[rank][BfpPairs-1:1];
+      assign other_mantissas[rank] = mantissas[rank][BfpPairs-1:1];
+    end
+
+    bfp_lanes #(
+      .Ranks(Ports),
+      .Pairs(BfpPairs - 1)
+    ) u_lanes (
+      .clk_i,
+      .exponent_i(other_exponents),
+      .mantissa_i(other_mantissas),
+      .sum_o     (other_sums)
     );
 
     delay_line #(
-      .Width (2),
+      .Width ($bits(bfp_step_t)),
+      .Cycles(DecodeLatency)
+    ) u_decoded (
+      .clk_i,
+      .data_i(read_step),
+      .data_o(blocks_step)
+    );
+
+    delay_line #(
+      .Width ($bits(bfp_step_t)),
       .Cycles(TreeLatency)
     ) u_sums (
       .clk_i,
-      .data_i({blocks_valid, last}),
-      .data_o({sum_valid, sum_last})
+      .data_i(blocks_step),
+      .data_o(sum_step)
     );
 
     bfp_writer #(
@@ -282,16 +336,16 @@ module aggregation_processor
       .place_i  (head_place),
       .words_i  (head.words),
       .is_busy_o(blocks_busy),
-      .s_valid_i(sum_valid),
-      .s_last_i (sum_last),
-      .s_data_i (sums),
+      .s_step_i (sum_step),
+      .s_data_i ({other_sums, sums}),
       .write_o  (blocks_write),
       .address_o(blocks_address),
       .data_o   (blocks_result),
       .tells_o  (blocks_tell)
     );
   end else begin : gen_no_blocks
-    assign {blocks_ready, blocks_read, blocks_valid, blocks_busy, blocks_write, blocks_tell} = '0;
+    assign {blocks_ready, blocks_read, blocks_busy, blocks_write, blocks_tell} = '0;
+    assign blocks_step    = '0;
     assign blocks_beat    = '0;
     assign blocks_data    = '0;
     assign blocks_address = '0;
@@ -300,7 +354,7 @@ module aggregation_processor
 
   assign result_write_o   = writes.is_valid || blocks_write;
   assign result_address_o = blocks_write ? blocks_address : writes.address;
-  assign result_data_o    = blocks_write ? blocks_result : sums[63:0];
+  assign result_data_o    = blocks_write ? blocks_result : sums;
 
   // --- The sum is told of, when its first beat is written; and kept, when it is sent ---
   stream_queue #(

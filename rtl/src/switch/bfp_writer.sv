@@ -1,11 +1,10 @@
-// Encodes sums of floats as block floating point, four elements a cycle, and writes them as a payload: behind the last
-// whole block it is filled up with zeros. Beats come at half the pace at which they are read to be sent; the sum is
-// told of when what is missing will be there in time.
+// Writes sums of floats as payloads of block floating point: encoded by bfp_sum_encoder, its bytes put one behind the
+// other, and filled up with zeros behind the last whole block. Beats come a little slower than they are read to be
+// sent; the sum is told of when what is missing will be there in time.
 module bfp_writer
   import aggregation_pkg::*;
 #(
-  parameter int unsigned PlaceAddressWidth = 9,
-  localparam int unsigned Lanes = 4
+  parameter int unsigned PlaceAddressWidth = 9
 ) (
   input  logic                         clk_i,
   input  logic                         rst_ni,
@@ -15,9 +14,9 @@ module bfp_writer
   input  logic [8:0]                   words_i,
   output logic                         is_busy_o,
 
-  input  logic                         s_valid_i,
-  input  logic                         s_last_i,
-  input  logic [32*Lanes-1:0]          s_data_i,
+  // Between payloads there is a gap of four cycles.
+  input  bfp_step_t                    s_step_i,
+  input  logic [2*BfpPairs-1:0][31:0]  s_data_i,
 
   output logic                         write_o,
   output logic [PlaceAddressWidth+6:0] address_o,
@@ -26,7 +25,8 @@ module bfp_writer
 );
 
   localparam int unsigned BlockWords = 5;   // the first length that has a block
-  localparam logic [6:0]  TellBeat   = 7'd64;
+  localparam int unsigned BeatBytes  = 8;
+  localparam logic [6:0]  TellBeat   = 7'd32;  // 95 more take 120 cycles, and 127 to be read
 
   // --- Sums that come ---
   typedef struct packed {
@@ -35,7 +35,7 @@ module bfp_writer
   } sum_t;
 
   sum_t sum;
-  logic is_here, ends, unused_ready;
+  logic is_here, ends, unused_ready, unused_completes;
 
   stream_queue #(
     .Width($bits(sum_t)),
@@ -51,92 +51,97 @@ module bfp_writer
     .m_data_o (sum)
   );
 
-  // --- From numbers to beats of 16 bytes ---
-  logic         encoder_ready, piece_valid, piece_ready, first, last, packed_valid, packed_last, takes;
-  logic [7:0]   exponent;
-  logic [31:0]  mantissa;
-  logic [127:0] packed_data;
+  bfp_step_t                  step;
+  logic [7:0]                 exponent;
+  logic [2*BfpPairs-1:0][7:0] mantissa;
 
-  bfp_encoder #(
-    .Lanes   (Lanes),
-    .Block   (16),
-    .Mantissa(7)
-  ) u_encoder (
+  bfp_sum_encoder u_encoder (
     .clk_i,
     .rst_ni,
-    .s_tvalid_i  (s_valid_i && is_here),
-    .s_tready_o  (encoder_ready),  // always: nobody makes it wait
-    .s_tdata_i   (s_data_i),
-    .s_tlast_i   (s_last_i),
-    .m_tvalid_o  (piece_valid),
-    .m_tready_i  (piece_ready),
+    .s_step_i,
+    .s_data_i,
+    .m_step_o    (step),
     .m_exponent_o(exponent),
-    .m_mantissa_o(mantissa),
-    .m_first_o   (first),
-    .m_tlast_o   (last)
+    .m_mantissa_o(mantissa)
   );
 
-  bfp_packer #(
-    .Lanes   (Lanes),
-    .Block   (16),
-    .Mantissa(7)
-  ) u_packer (
-    .clk_i,
-    .rst_ni,
-    .s_tvalid_i  (piece_valid),
-    .s_tready_o  (piece_ready),
-    .s_exponent_i(exponent),
-    .s_mantissa_i(mantissa),
-    .s_first_i   (first),
-    .s_tlast_i   (last),
-    .m_tvalid_o  (packed_valid),
-    .m_tready_i  (takes),
-    .m_tdata_o   (packed_data),
-    .m_tlast_o   (packed_last)
-  );
+  assign unused_completes = step.completes;
 
-  // --- Halves of them, one after the other, and zeros behind the last block ---
-  logic [127:0] rest_q;
-  logic [1:0]   halves_q;
-  logic         is_all_q, fills;
-  logic [6:0]   beat_q, last_beat;
+  // --- The exponent goes before its block's first pair; and the first byte to its place behind those that are left ---
+  logic [2*BfpPairs:0][7:0]  piece;
+  logic [BeatBytes-1:0][7:0] turned_q;
+  logic [2:0]                level, level_q, before_q;  // bytes that are left
+  logic [3:0]                level_next;
+  logic                      is_first_q, is_last_q, is_full_q;
+
+  always_comb begin
+    piece = {8'd0, mantissa};
+    if (step.begins) begin
+      unique case (step.old)
+        2'd0:    piece = {mantissa, exponent};
+        2'd1:    piece = {mantissa[5:2], exponent, mantissa[1:0]};
+        default: piece = {mantissa[5:4], exponent, mantissa[3:0]};
+      endcase
+    end
+  end
+
+  assign level      = is_first_q ? '0 : level_q;
+  assign level_next = 4'(level) + (step.begins ? 4'd7 : {1'b0, step.old, 1'b0});
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_first_q <= 1'b1;
+      is_last_q  <= 1'b0;
+      is_full_q  <= 1'b0;
+    end else begin
+      if (step.is_valid) is_first_q <= step.is_last;
+      is_last_q <= step.is_valid && step.is_last;
+      is_full_q <= step.is_valid && level_next[3];
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (step.is_valid) level_q <= level_next[2:0];
+    before_q <= step.is_valid ? level : level_q;
+    turned_q <= step.is_valid ? 64'(({2{8'd0, piece}} << {level, 3'b000}) >> 64) : '0;
+  end
+
+  // --- Beats that are full; at the end what is left, and zeros ---
+  logic                      fills_q, fills;
+  logic [BeatBytes-1:0][7:0] left_q;
+  logic [6:0]                beat_q, last_beat;
+
+  // What is left of a beat, and then what goes beyond it.
+  for (genvar byte_ = 0; byte_ < BeatBytes; byte_++) begin : gen_byte
+    logic is_behind;
+
+    assign is_behind = byte_ >= 32'(before_q);
+    assign data_o[8*byte_ +: 8] = is_behind ? turned_q[byte_] : left_q[byte_];
+
+    always_ff @(posedge clk_i) begin
+      if (is_full_q || is_behind || fills) left_q[byte_] <= turned_q[byte_];
+    end
+  end
 
   assign last_beat = 7'((sum.words - 9'd1) >> 1);
-  assign takes     = is_here && halves_q == '0 && !fills;
-  assign fills     = halves_q == '0 && (is_all_q || sum.words < 9'(BlockWords));
-  assign write_o   = is_here && (halves_q != '0 || fills);
+  assign fills     = is_here && (fills_q || sum.words < 9'(BlockWords));
+  assign write_o   = is_full_q || fills;
   assign address_o = {sum.place, beat_q};
-  assign data_o    = halves_q != '0 ? rest_q[63:0] : '0;
-  // A last beat of sixteen bytes may be longer than the payload: the sum ends with the payload.
   assign ends      = write_o && beat_q == last_beat;
   assign tells_o   = write_o && beat_q == (last_beat < TellBeat ? last_beat : TellBeat);
   assign is_busy_o = is_here;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      halves_q <= '0;
-      is_all_q <= 1'b0;
-      beat_q   <= '0;
+      fills_q <= 1'b0;
+      beat_q  <= '0;
     end else if (ends) begin
-      halves_q <= '0;
-      is_all_q <= 1'b0;
-      beat_q   <= '0;
+      fills_q <= 1'b0;
+      beat_q  <= '0;
     end else begin
       if (write_o) beat_q <= beat_q + 7'd1;
-      if (takes && packed_valid) begin
-        halves_q <= 2'd2;
-        is_all_q <= packed_last;
-      end else if (halves_q != '0) begin
-        halves_q <= halves_q - 2'd1;
-      end
+      if (is_last_q) fills_q <= 1'b1;
     end
   end
-
-  always_ff @(posedge clk_i) begin
-    rest_q <= takes ? packed_data : rest_q >> 64;
-  end
-
-  logic unused_encoder_ready;
-  assign unused_encoder_ready = encoder_ready;
 
 endmodule
