@@ -56,9 +56,9 @@ def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape) -
     assert found["resent"] > 0 and found["verdicts"]["answered"] > 0 and found["bad_icrcs"] == 0, found
 
 
-@pytest.mark.parametrize("plain_every", [0, 1])
-def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, plain_every: int) -> None:
-    found = switch_bench.line_rate(built, 4 * MESSAGE, plain_every, _silent)
+@pytest.mark.parametrize(("wire", "plain_every"), [("fp32", 0), ("fp32", 1), ("bfp", 0)])
+def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, wire: str, plain_every: int) -> None:
+    found = switch_bench.line_rate(built, wire, 4 * MESSAGE, plain_every, _silent)
     assert (found["differences"], found["drops"], found["underruns"], found["pauses"]) == (0, 0, 0, 0), found
     assert found["share_of_line"] > 0.999, found
 

@@ -98,7 +98,8 @@ def bench(
     with errors(), progress() as say:
         say(f"building {shape.name}")
         simulation.build(shape)
-        rates = [switch_bench.line_rate(shape, frames, plain_every, say) for plain_every in (0, 1)]
+        scenes = (("fp32", 0), ("fp32", 1), ("bfp", 0))
+        rates = [switch_bench.line_rate(shape, wire, frames, plain_every, say) for wire, plain_every in scenes]
         timed = [row for load in loads.split(",") for row in switch_bench.latencies(shape, 4, float(load), say)]
         results += rates + timed + switch_bench.ratios(shape, worlds, say)
     if plot is not None:

@@ -27,8 +27,6 @@ LATENCY_ASKED_NS = {"forward": 250.0, "int32 fold": 1600.0, "fp32 fold": 1700.0,
 LATENCY_PAPER_NS = {"forward": 250.0, "int32 fold": 2200.0, "fp32 fold": 2400.0, "repeat": 1500.0}
 # Of contributions of each port, one that comes again: as often as 3% of loss would have it.
 REPEAT_EVERY = 62
-# Four elements of bfp are folded a cycle, 3.8 times the numbers are in a frame: three quarters of the line rate.
-BFP_LOAD = 0.6
 PAPER_WORKERS = 8
 HOST_TICKS = 10_000  # of 100 ps
 
@@ -49,8 +47,6 @@ def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -
     messages = max(1, -(-frames // (MESSAGE_PACKETS * shape.ports)))
     options = [f"--format={wire}", f"--messages={messages}", f"--seed={seed}", "--plain-every=5"]
     options.append(f"--repeat-every={REPEAT_EVERY}")
-    if wire == "bfp":
-        options.append(f"--load={BFP_LOAD}")
     found = run(shape, "scene", *options, *(["--wild"] if is_wild else []), "--first-psn=16777000")
     counted = found["comparison"]
     return {
@@ -77,16 +73,18 @@ def losses(shape: SwitchShape, wire: str, messages: int, loss: float, seed: int)
     return {"test": "loss", "format": wire, "loss": loss, "differences": found["wrong"] + missing, **found}
 
 
-def line_rate(shape: SwitchShape, frames: int, plain_every: int, progress: Progress) -> dict[str, Any]:
+def line_rate(shape: SwitchShape, wire: str, frames: int, plain_every: int, progress: Progress) -> dict[str, Any]:
     """Every port at line rate both ways for so many aggregated frames a port; with plain_every, a forwarded frame after
     so many of them. A bubble is a gap that an output leaves between frames, beyond preamble and inter-frame gap, of a
     clock (6.4 ns) at least, from its 17th sum on until workers have sent all. No acknowledgements are on the cables."""
-    progress(f"line rate, {frames} aggregated frames a port" + (", with forwarded ones" if plain_every else ""))
+    progress(f"line rate, {frames} aggregated frames of {wire} a port" + (", with forwarded ones" if plain_every else ""))
     messages = -(-frames // MESSAGE_PACKETS)
-    found = run(shape, "scene", f"--messages={messages}", f"--plain-every={plain_every}", "--unacknowledged")
+    options = [f"--format={wire}", f"--messages={messages}", f"--plain-every={plain_every}", "--unacknowledged"]
+    found = run(shape, "scene", *options)
     ports = found["ports"]
     return {
         "measured": "line rate" + (" with forwarding" if plain_every else ""),
+        "format": wire,
         "ports": shape.ports,
         "aggregated_frames_a_port": found["packets"],
         "frames": sum(port["frames"] for port in ports),

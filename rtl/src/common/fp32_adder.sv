@@ -84,13 +84,14 @@ module fp32_adder #(
   // --- 3: the smaller is shifted by 16 and 8, or away; what falls out is remembered as sticky ---
   logic [25:0] minor3_q, coarse;
   logic [23:0] major3_q;
-  logic        is_far, coarse_sticky, sticky3_q;
+  logic        is_far, is_special, coarse_sticky, sticky3_q;
   logic [2:0]  distance3_q;
   logic [7:0]  exponent3_q;
   logic        sign3_q, subtracts3_q, is_special3_q, is_nan3_q;
 
-  assign is_far = distance2_q[7:5] != 3'd0;
-  assign coarse = {minor2_q, 2'b00} >> {distance2_q[4:3], 3'd0};
+  assign is_special = exponent2_q == 8'hff;
+  assign is_far     = distance2_q[7:5] != 3'd0;
+  assign coarse     = {minor2_q, 2'b00} >> {distance2_q[4:3], 3'd0};
 
   always_comb begin
     coarse_sticky = distance2_q[4:3] != 2'd0 && minor2_q[5:0] != 6'd0;
@@ -109,8 +110,15 @@ module fp32_adder #(
       exponent3_q   <= exponent2_q;
       sign3_q       <= sign2_q;
       subtracts3_q  <= subtracts2_q;
-      is_special3_q <= exponent2_q == 8'hff;
-      is_nan3_q     <= !Plain && exponent2_q == 8'hff && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
+      is_special3_q <= is_special;
+      is_nan3_q     <= !Plain && is_special && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
+      // What is known by now is not carried on; flip-flops that are reset are not made shift registers of LUTs.
+      if (Plain && is_special) begin
+        major3_q[22:0] <= '0;
+        exponent3_q    <= '0;
+        distance3_q    <= '0;
+        subtracts3_q   <= 1'b0;
+      end
     end
   end
 

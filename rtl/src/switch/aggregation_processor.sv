@@ -89,12 +89,12 @@ module aggregation_processor
   logic [SumsWidth-1:0]         sums_q;
   logic                         made_ready, made_valid_q, is_begun, unused_ready;
   beat_of_fold_t                reads, permutes, adds, writes;
-  logic [Ports-1:0][63:0]       of_rank, of_rank_q;
+  logic [Ports-1:0][63:0]       of_rank;
   logic [DrainWidth-1:0]        drain_q;
-  logic [Ports-1:0][32*Lanes-1:0] numbers, blocks_data;
+  logic [Ports-1:0][32*Lanes-1:0] numbers_q, blocks_data;
   logic [32*Lanes-1:0]          sums;
   logic                         is_blocks, blocks_ready, blocks_read, blocks_busy;
-  bfp_step_t                    blocks_step;  // of `blocks_data`
+  logic                         blocks_valid, blocks_valid_q;
   logic                         blocks_write, blocks_tell;
   logic [6:0]                   blocks_beat;
   logic [PayloadAddressWidth-1:0] blocks_address;
@@ -214,25 +214,21 @@ module aggregation_processor
   end
 
   always_ff @(posedge clk_i) begin
-    of_rank_q <= of_rank;
-    adds      <= permutes;
+    adds <= permutes;
+    for (int unsigned rank = 0; rank < Ports; rank++) begin
+      numbers_q[rank] <= blocks_valid ? blocks_data[rank] : of_rank[rank];
+    end
+    blocks_valid_q <= blocks_valid;
   end
 
   // --- Through the adders ---
-  always_comb begin
-    for (int unsigned rank = 0; rank < Ports; rank++) begin
-      numbers[rank] = of_rank_q[rank];
-      if (blocks_step.is_valid) numbers[rank] = blocks_data[rank];
-    end
-  end
-
   adder_tree #(
     .Ranks(Ports),
     .Lanes(Lanes)
   ) u_tree (
     .clk_i,
-    .is_float_i(adds.is_float || blocks_step.is_valid),
-    .numbers_i (numbers),
+    .is_float_i(adds.is_float || blocks_valid_q),
+    .numbers_i (numbers_q),
     .sum_o     (sums)
   );
 
@@ -249,12 +245,15 @@ module aggregation_processor
   if (HasBfp) begin : gen_blocks
     localparam int unsigned DecodeLatency = 2;
 
-    bfp_step_t                                read_step, sum_step;
+    bfp_step_t                                read_step, decoded_step, sum_step;
+    logic [Ports-1:0][63:0]                   beats_q;
     logic [Ports-1:0][BfpPairs-1:0][7:0]      exponents;
     logic [Ports-1:0][BfpPairs-1:0][1:0][7:0] mantissas;
     logic [Ports-1:0][BfpPairs-2:0][7:0]      other_exponents;
     logic [Ports-1:0][BfpPairs-2:0][1:0][7:0] other_mantissas;
-    logic [2*BfpPairs-3:0][31:0]              other_sums;
+    logic [2*BfpPairs-3:0][31:0]              other_sums, other_sums_q;
+
+    always_ff @(posedge clk_i) beats_q <= of_rank;
 
     bfp_reader #(
       .Ranks      (Ports),
@@ -267,7 +266,7 @@ module aggregation_processor
       .ready_o     (blocks_ready),
       .read_o      (blocks_read),
       .beat_o      (blocks_beat),
-      .beats_i     (of_rank_q),
+      .beats_i     (beats_q),
       .m_step_o    (read_step),
       .m_exponent_o(exponents),
       .m_mantissa_o(mantissas)
@@ -309,21 +308,25 @@ module aggregation_processor
       .sum_o     (other_sums)
     );
 
+    always_ff @(posedge clk_i) other_sums_q <= other_sums;
+
     delay_line #(
       .Width ($bits(bfp_step_t)),
       .Cycles(DecodeLatency)
     ) u_decoded (
       .clk_i,
       .data_i(read_step),
-      .data_o(blocks_step)
+      .data_o(decoded_step)
     );
+
+    assign blocks_valid = decoded_step.is_valid;
 
     delay_line #(
       .Width ($bits(bfp_step_t)),
-      .Cycles(TreeLatency)
+      .Cycles(1 + TreeLatency)
     ) u_sums (
       .clk_i,
-      .data_i(blocks_step),
+      .data_i(decoded_step),
       .data_o(sum_step)
     );
 
@@ -337,15 +340,14 @@ module aggregation_processor
       .words_i  (head.words),
       .is_busy_o(blocks_busy),
       .s_step_i (sum_step),
-      .s_data_i ({other_sums, sums}),
+      .s_data_i ({other_sums_q, sums}),
       .write_o  (blocks_write),
       .address_o(blocks_address),
       .data_o   (blocks_result),
       .tells_o  (blocks_tell)
     );
   end else begin : gen_no_blocks
-    assign {blocks_ready, blocks_read, blocks_busy, blocks_write, blocks_tell} = '0;
-    assign blocks_step    = '0;
+    assign {blocks_ready, blocks_read, blocks_valid, blocks_busy, blocks_write, blocks_tell} = '0;
     assign blocks_beat    = '0;
     assign blocks_data    = '0;
     assign blocks_address = '0;

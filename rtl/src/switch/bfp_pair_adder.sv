@@ -73,7 +73,7 @@ module bfp_pair_adder #(
     end
 
     // --- 3: who is above ---
-    logic       takes_b;
+    logic       takes_b, is_none3_q;
     logic [7:0] major3_q, minor3_q, exponent3_q;
 
     assign takes_b = b_above2_q ? !b_none2_q : a_none2_q;
@@ -82,6 +82,7 @@ module bfp_pair_adder #(
       major3_q    <= is_beyond2_q ? 8'h80 : takes_b ? b2_q : a2_q;
       minor3_q    <= is_far || is_beyond2_q ? '0 : takes_b ? a2_q : b2_q;
       exponent3_q <= takes_b ? b_exponent2_q : a_exponent2_q;
+      is_none3_q  <= a_none2_q && b_none2_q;
     end
 
     // --- 4, 5: the lower one is shifted, with its sign ---
@@ -92,7 +93,7 @@ module bfp_pair_adder #(
     always_ff @(posedge clk_i) begin
       minor4_q    <= $signed({minor3_q, 3'b000}) >>> distance3_q[1:0];
       major4_q    <= major3_q;
-      exponent4_q <= exponent3_q;
+      exponent4_q <= is_none3_q ? '0 : exponent3_q;  // so they are not made shift registers of LUTs
       minor5_q    <= $signed({minor4_q, 12'd0}) >>> {distance4_q[3:2], 2'b00};
       major5_q    <= major4_q;
       exponent5_q <= exponent4_q;

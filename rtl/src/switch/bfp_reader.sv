@@ -133,7 +133,13 @@ module bfp_reader
       bytes_q <= window_q[{1'b0, step_a.offset[2:1], 4'd0} +: 64];
     end
 
-    assign exponent_new = bytes_q[{step_b.pairs.old, step_b.offset[0]}];
+    always_comb begin
+      unique case (step_b.pairs.old)
+        2'd0:    exponent_new = bytes_q[{2'd0, step_b.offset[0]}];
+        2'd1:    exponent_new = bytes_q[{2'd1, step_b.offset[0]}];
+        default: exponent_new = bytes_q[{2'd2, step_b.offset[0]}];
+      endcase
+    end
 
     for (genvar pair = 0; pair < BfpPairs; pair++) begin : gen_pair
       logic [7:0]  exponent;

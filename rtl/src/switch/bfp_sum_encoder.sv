@@ -50,7 +50,10 @@ module bfp_sum_encoder
     for (int unsigned lane = 0; lane < Lanes; lane++) begin
       numbers_q[1][lane] <= {s_data_i[lane][31:16], s_data_i[lane][15:0] != '0};
     end
-    for (int unsigned stage = 2; stage <= Held; stage++) numbers_q[stage] <= numbers_q[stage-1];
+    // Flip-flops that are reset are not made shift registers of LUTs.
+    for (int unsigned stage = 2; stage <= Held; stage++) begin
+      numbers_q[stage] <= step_q[stage-1].is_valid ? numbers_q[stage-1] : '0;
+    end
   end
 
   // --- 1 to 4: the largest exponent of each pair; of pairs from the first on, and up to the last; of blocks ---
