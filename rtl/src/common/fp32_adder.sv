@@ -68,7 +68,8 @@ module fp32_adder #(
   assign minor        = b_is_larger1_q ? a1_q[30:0] : b1_q[30:0];
   assign major_normal = a_normal1_q || b_normal1_q;
   assign minor_normal = a_normal1_q && b_normal1_q;
-  assign {distance, unused_distance} = {major[30:23], 1'b1} + {~minor[30:23], Plain || a_normal1_q == b_normal1_q};  // what is 0 lies anywhere
+  // A zero lies anywhere.
+  assign {distance, unused_distance} = {major[30:23], 1'b1} + {~minor[30:23], Plain || a_normal1_q == b_normal1_q};
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin

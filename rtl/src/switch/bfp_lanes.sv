@@ -4,8 +4,7 @@
 module bfp_lanes #(
   parameter int unsigned Ranks = 8,
   parameter int unsigned Pairs = 2,
-  localparam int unsigned RankPairs   = (Ranks + 1) / 2,
-  localparam int unsigned PairLatency = 11
+  localparam int unsigned RankPairs = (Ranks + 1) / 2
 ) (
   input  logic                                   clk_i,
   input  logic [Ranks-1:0][Pairs-1:0][7:0]       exponent_i,

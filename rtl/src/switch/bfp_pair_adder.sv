@@ -2,10 +2,11 @@
 // fp32_adder, in half the LUTs. Elements that lie in the same place of a block share exponents, so these are compared
 // once; a mantissa has eight bits, so only their sum is normalised.
 //
-// The sum is a fixed-point number with the mantissa of the rank of the larger exponent (or the one that is not zero)
-// at its top and 25 bits below. The other one, shifted into it, ends there unless it is shifted by 17 and more; then the
-// larger one's leading bit is 24 bits above what is lost, and one bit, `sticky`, stands for that. Shifted by 32 or more
-// it does not change the larger one: not even a power of two, that it is taken from, as half a unit is a tie there.
+// The sum is a fixed-point number: the mantissa of the rank of the larger exponent (or of the one that is not zero), and
+// 25 bits below it, into which the other mantissa is shifted. Of one that is shifted by 26 or more some bits are lost. The
+// leading bit of the sum is at most one below the lowest place of the larger mantissa then, so they are below the bit
+// that decides about rounding, and one bit, `sticky`, stands for them. One that is shifted by 32 or more does not change
+// the larger mantissa: where that is 1, half a unit in the last place at most is taken from it, and that is a tie.
 //
 // A negative sum is complemented, not negated. Ones without end stand behind it then: they round up what is exact, and
 // that gives the carry which was left out.
