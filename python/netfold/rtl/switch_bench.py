@@ -77,7 +77,8 @@ def line_rate(shape: SwitchShape, wire: str, frames: int, plain_every: int, prog
     """Every port at line rate both ways for so many aggregated frames a port; with plain_every, a forwarded frame after
     so many of them. A bubble is a gap that an output leaves between frames, beyond preamble and inter-frame gap, of a
     clock (6.4 ns) at least, from its 17th sum on until workers have sent all. No acknowledgements are on the cables."""
-    progress(f"line rate, {frames} aggregated frames of {wire} a port" + (", with forwarded ones" if plain_every else ""))
+    beside = ", with forwarded ones" if plain_every else ""
+    progress(f"line rate, {frames} aggregated frames of {wire} a port{beside}")
     messages = -(-frames // MESSAGE_PACKETS)
     options = [f"--format={wire}", f"--messages={messages}", f"--plain-every={plain_every}", "--unacknowledged"]
     found = run(shape, "scene", *options)

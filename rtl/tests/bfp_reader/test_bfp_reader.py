@@ -1,4 +1,4 @@
-"""Payloads of block floating point as the reader takes them apart: every element with its block's exponent, six a cycle."""
+"""Payloads of block floating point as the reader takes them apart: six elements a cycle, with their exponents."""
 
 from __future__ import annotations
 
