@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from scapy.layers.l2 import Ether
+from scapy.utils import rdpcap, wrpcap
 from typer.testing import CliRunner
 
 from frame_ranks import __file__ as RANK_PROGRAM
@@ -203,6 +205,28 @@ def test_what_folds_is_changed_while_it_runs(metrics: str) -> None:
     for words, sentence in ((("--ports", "0,x"), "ports: all, none, or numbers"), (("--adds", "both"), "float or int")):
         done = netfold("configure", "--metrics", metrics, *words)
         assert done.returncode == 2 and sentence in done.stderr
+
+
+# Frames of one capture leave into another; a null device takes what it is sent.
+def test_captures_and_null_devices_are_ports(tmp_path: Path) -> None:
+    frames = [Ether(src="02:00:00:00:00:02", dst="02:00:00:00:00:08", type=0x9000) / bytes([n] * 60) for n in range(5)]
+    wrpcap(str(tmp_path / "in.pcap"), frames)
+    wrpcap(str(tmp_path / "none.pcap"), frames[:0], linktype=1)
+    first = f"net_pcap0,rx_pcap={tmp_path}/in.pcap,tx_pcap={tmp_path}/back.pcap"
+    second = f"net_pcap1,rx_pcap={tmp_path}/none.pcap,tx_pcap={tmp_path}/out.pcap"
+    devices = [word for name in (first, second, "net_null0,no-rx=1") for word in ("--port", name)]
+    words = [str(PROGRAM), "--dpdk", *devices, "--bind", "127.0.0.1", "--port", "0", "--metrics", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as switch:
+        assert switch.stdout is not None
+        at = switch.stdout.readline().removeprefix("metrics on http://").removesuffix("/metrics\n")
+        try:
+            ports = frames_of(at)["ports"]
+        finally:
+            switch.terminate()
+            assert switch.wait(timeout=20) == 0
+    assert (ports[0]["received_frames"], ports[0]["flooded"]) == (5, 5)
+    assert [port["sent_frames"] for port in ports] == [0, 5, 5]
+    assert [bytes(frame) for frame in rdpcap(str(tmp_path / "out.pcap"))] == [bytes(frame) for frame in frames]
 
 
 @pytest.mark.namespaces

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 import netfold
 from netfold import _core
-from netfold.bench import dialects
 from netfold.bench import roce as bench
 from netfold.errors import NetfoldError
 from roce_frames import (
@@ -358,10 +357,3 @@ def test_a_machine_without_an_rdma_device_says_so() -> None:
         pytest.skip("this machine has one")
     with pytest.raises(NetfoldError, match=r"no RDMA device|libibverbs"):
         _core.RoceClient("", 0, 2, verbs=True)
-
-
-@pytest.mark.parametrize("dialect", dialects.DIALECTS)
-def test_the_measurement_of_a_core_checks_its_sums(dialect: str) -> None:
-    entry = dialects.entry_of(dialect, 4, 34)
-    assert entry["frame_bytes"] == {"pcie": 192, "roce": 1094}[dialect]
-    assert entry["frames_s_per_core"] > 0 and entry["forwarded_frames_s_per_core"] > 0
