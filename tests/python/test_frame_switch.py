@@ -336,6 +336,8 @@ def test_a_running_switch_is_joined_as_workers_join_it(cables: GeneratorLab) -> 
         ipr.link("set", index=ipr.link_lookup(ifname=cables.devices[1])[0], state="down")
     done = generate(cables, *devices, *there, "--timeout-s", "2")
     assert done.returncode == 1 and cables.devices[1] in done.stderr, done.stderr
+    log = (cables.directory / "switch.log").read_text()  # which looks at its links once a second
+    assert "went down: what must come through it waits" in log and "p1" in log.partition("went down")[0][-40:]
 
 
 # A week in an hour, in its short form: faults, jobs of all sizes that come and go, plain frames beside them.

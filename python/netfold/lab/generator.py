@@ -40,13 +40,13 @@ class GeneratorLab:
 
     def __enter__(self) -> GeneratorLab:
         try:
-            self._directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nf-")))
+            self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nf-")))
             self._stack.callback(self._remove)
             netns.create([self._generator, self._switch])
             self._connect()
             self.devices = [self._device(rank, far=True) for rank in range(self._spec.workers)]
             ports = [*(self._device(rank, far=False) for rank in range(self._spec.workers)), SWITCH_PORT]
-            started = start_switch(self._switch, ports, self._directory, self._switch_words)
+            started = start_switch(self._switch, ports, self.directory, self._switch_words)
             self._stack.callback(processes.end_children, [started])
         except BaseException:
             self._stack.close()
@@ -61,7 +61,7 @@ class GeneratorLab:
     def _device(self, rank: int, *, far: bool) -> str:
         if self._kind == VETH:
             return f"w{rank}" if far else f"p{rank}"
-        socket = self._directory / "memif"
+        socket = self.directory / "memif"
         role = "client" if far else "server"
         return f"net_memif{rank},role={role},id={rank},socket={socket},socket-abstract=no,rsize={MEMIF_FRAMES_LOG2}"
 
