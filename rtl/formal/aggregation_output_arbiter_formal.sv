@@ -40,12 +40,14 @@ module aggregation_output_arbiter_formal
   logic [1:0][SumsMax-1:0]        waits_at;
   logic [1:0][LaterMax-1:0]       is_listed_at;
 
-  aggregation_output_arbiter #(.Ports(2), .Jobs(2), .SumsMax(SumsMax), .LaterMax(LaterMax)) u_arbiter (
+  aggregation_output_arbiter #(
+    .Ports(2), .Jobs(2), .SumsMax(SumsMax), .LaterMax(LaterMax), .Repeats(2), .Filling(2)
+  ) u_arbiter (
     .clk_i, .rst_ni(!first), .ports_i, .sum_valid_i, .sum_i, .sum_taken_o(taken), .sum_taken_packet_o(taken_packet),
-    .made_busy_i, .repeat_valid_i, .repeat_ready_o(), .repeat_i, .repeat_slot_o(), .tag_address_o(), .tag_valid_i,
-    .tag_generation_i, .tag_message_i, .is_sending_o(), .sending_place_o(), .looks_o(), .checks_o(checks),
-    .packet_o(sent), .is_repeat_o(is_repeat), .slot_o(), .steps_o(), .step_o(step), .has_room_i, .is_late_i,
-    .is_lost_o(lost), .result_read_o(), .result_address_o()
+    .made_busy_i, .repeat_valid_i, .repeat_ready_o(), .repeat_i, .repeat_slot_o(), .is_filling_o(), .is_empty_o(),
+    .tag_address_o(), .tag_valid_i, .tag_generation_i, .tag_message_i, .is_sending_o(), .sending_place_o(), .looks_o(),
+    .checks_o(checks), .packet_o(sent), .is_repeat_o(is_repeat), .slot_o(), .steps_o(), .step_o(step), .has_room_i,
+    .is_late_i, .is_lost_o(lost), .result_read_o(), .result_address_o()
   );
 
   assign state       = u_arbiter.state_q;
@@ -162,7 +164,9 @@ module aggregation_output_arbiter_formal
       if (left_q[1]) assert (gone_q[0]);
       if (is_late_turn) begin
         assert (targets != '0);
-        for (int p = 0; p < 2; p++) if (targets[p]) assert (later_level[p] != '0 && laters[p][0] == sent);
+        for (int p = 0; p < 2; p++) if (targets[p]) begin
+          assert (later_level[p] != '0 && laters[p][0].message[7:0] == sent.message[7:0]);
+        end
       end
       if (from == Fresh && (state == Look || state == Match)) assert (fresh_waited == '0);
       assert (u_arbiter.u_repeat_turns.later_q inside {2'b00, 2'b10});

@@ -103,6 +103,15 @@ def number(signal: Any) -> int:
     return int(value) if isinstance(value, Logic) else value.to_unsigned()
 
 
+def packed(fields: list[tuple[int, int]]) -> int:
+    """A packed struct of (value, bits), the first the highest."""
+    whole = 0
+    for value, bits in fields:
+        assert 0 <= value < 1 << bits
+        whole = whole << bits | value
+    return whole
+
+
 async def wait_for(dut: Any, condition: Callable[[], bool]) -> None:
     """Until it holds after some clock edge. Fails if it never does."""
     for _ in range(CYCLES_MAX):

@@ -56,6 +56,16 @@ def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape) -
     assert found["resent"] > 0 and found["verdicts"]["answered"] > 0 and found["bad_icrcs"] == 0, found
 
 
+def test_who_is_paused_in_time_loses_nothing(built: simulation.SwitchShape) -> None:
+    found = switch_bench.losses(built, "fp32", 2, 0.02, 1, stall=0.05)
+    assert found["differences"] == 0 and found["pauses"] > 0, found
+    found = simulation.run(built, "scene", "--messages=2", "--repeat-every=5", "--pause", "--unacknowledged")
+    kept = found["verdicts"]["answered"][0]
+    assert kept == found["repeats"]["count"] > 0.1 * found["packets"] * built.ports, found
+    assert "room" not in found["verdicts"] and found["sums_lost"] == found["unanswered"] == 0, found
+    assert found["pauses"] > 0 and found["differences"] == 0, found
+
+
 @pytest.mark.parametrize(("wire", "plain_every"), [("fp32", 0), ("fp32", 1), ("bfp", 0)])
 def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, wire: str, plain_every: int) -> None:
     found = switch_bench.line_rate(built, wire, 4 * MESSAGE, plain_every, _silent)

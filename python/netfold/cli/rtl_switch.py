@@ -68,6 +68,8 @@ def test(
         if messages:
             say(f"{messages} messages a worker with {loss:g} of frames lost")
             results.append(switch_bench.losses(shape, "fp32", messages, loss, seed))
+            say("the same beside neighbours that stall, with pause frames")
+            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed, stall=loss))
     failed = any(result["differences"] for result in results)
     for example in [example for result in results for example in result.get("examples", [])]:
         typer.echo(example, err=True)

@@ -65,12 +65,19 @@ def sums(shape: SwitchShape, wire: str, frames: int, is_wild: bool, seed: int) -
     }
 
 
-def losses(shape: SwitchShape, wire: str, messages: int, loss: float, seed: int) -> dict[str, Any]:
-    """The software's endpoints on cables that lose frames both ways: every message must come, and be right."""
+def losses(
+    shape: SwitchShape, wire: str, messages: int, loss: float, seed: int, stall: float | None = None
+) -> dict[str, Any]:
+    """The software's endpoints on cables that lose frames both ways: every message must come, and be right. With
+    `stall`, neighbours take nothing for up to 10 us after so many of their frames, the switch sends pause frames, and
+    nothing may be dropped for want of room."""
     options = [f"--format={wire}", f"--messages={messages}", f"--loss={loss}", f"--damage={loss / 10}"]
+    options += [] if stall is None else [f"--stall={stall}", "--pause"]
     found = run(shape, "lossy", *options, f"--seed={seed}")
-    missing = messages * shape.ports - found["messages"]
-    return {"test": "loss", "format": wire, "loss": loss, "differences": found["wrong"] + missing, **found}
+    differences = found["wrong"] + messages * shape.ports - found["messages"]
+    if stall is not None:
+        differences += found["verdicts"].get("room", 0) + found["sums_lost"]
+    return {"test": "loss", "format": wire, "loss": loss, "stall": stall, "differences": differences, **found}
 
 
 def line_rate(shape: SwitchShape, wire: str, frames: int, plain_every: int, progress: Progress) -> dict[str, Any]:

@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "numbers/fold.h"
 #include "session/roce_endpoint.h"
+#include "switch/greeting.h"
 #include "switch/switch_device.h"
 #include "switch/verdicts.h"
 
@@ -39,7 +40,6 @@ class Endpoints {
 
  private:
   void connect(unsigned rank);
-  void learn();
   void progress(unsigned rank);
   bool is_right(unsigned rank, std::uint32_t message, std::span<const std::byte> bytes);
   const std::vector<std::byte>& sum(std::uint32_t message);
@@ -53,10 +53,8 @@ class Endpoints {
   Job job_;
   numbers::Folder folder_;
   std::vector<Worker> workers_;
-  std::vector<std::vector<Bytes>> greetings_;
   std::vector<std::pair<std::uint32_t, std::vector<std::byte>>> sums_;  // the latest, by message
   Ticks last_arrival_ = 0;
-  bool has_learned_ = false;
   std::uint64_t wrong_ = 0, lost_ = 0, whole_ = 0;
 };
 
@@ -71,17 +69,17 @@ Endpoints::Endpoints(const EndpointsRun& run)
       job_(on_all_ports(run.job)),
       folder_(roce::kPathMtu, SwitchDevice::kPorts),
       workers_(job_.world()),
-      greetings_(job_.world()),
       sums_(2 * roce::kWindowMessages) {
   configure(device_, nullptr, run.job.format.format != numbers::Format::kInt32, (1u << job_.world()) - 1);
   if (run.pauses) enable_pause(device_);
+  greet(device_, job_, nullptr);
   std::vector<session::RoceWorkerCard> cards(job_.world());
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
     session::RoceCard card;
     card.mac = job_.address(rank);
     card.gid = {0xfe, 0x80, static_cast<std::uint8_t>(rank)};
     card.first_psn = static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask;
-    card.is_selective = true;
+    card.is_selective = !run.goes_back;
     cards[rank] = {card, card};
     cards[rank].sending.queue_pair = 0x100 + 2 * rank;
     cards[rank].receiving.queue_pair = 0x101 + 2 * rank;
@@ -96,11 +94,6 @@ Endpoints::Endpoints(const EndpointsRun& run)
 void Endpoints::connect(unsigned rank) {
   device_.receiver(rank).connect(
       [this, rank](Ticks) -> std::optional<MacReceiver::Arrival> {
-        if (!greetings_[rank].empty()) {
-          Bytes frame = std::move(greetings_[rank].back());
-          greetings_[rank].pop_back();
-          return MacReceiver::Arrival{std::move(frame)};
-        }
         Bytes frame(session::RoceEndpoint::kFrameBytesMax);
         for (;;) {
           const std::size_t bytes = workers_[rank].endpoint->next(frame, time());
@@ -116,22 +109,13 @@ void Endpoints::connect(unsigned rank) {
       {});
   device_.on_frame(rank, [this, rank](const TimedFrame& frame) {
     if (prng_.chance(options_.stall)) device_.sender(rank).stop(device_.now() + prng_.below(kStallMax));
-    if (!has_learned_ || frame.is_damaged) return;
+    if (frame.is_damaged) return;
     if (prng_.chance(options_.loss)) {
       ++lost_;
       return;
     }
     workers_[rank].endpoint->on_frame(frame.bytes, time());
   });
-}
-
-void Endpoints::learn() {
-  for (unsigned rank = 0; rank < job_.world(); ++rank) {
-    greetings_[rank].push_back(job_.greeting(rank));
-    device_.run_for(3000 * kTicksPerNs);
-  }
-  has_learned_ = true;
-  last_arrival_ = device_.now();
 }
 
 // The software's sum of a message, as every worker must have it in its memory; its first bytes are a header.
@@ -191,8 +175,8 @@ bool Endpoints::is_done() const {
 }
 
 nlohmann::json Endpoints::run() {
-  learn();
   const Ticks begun = device_.now();
+  last_arrival_ = begun;
   for (Ticks due = begun; !is_done(); due += kTimerPeriod) {
     for (unsigned rank = 0; rank < job_.world(); ++rank) progress(rank);
     while (device_.now() < due) device_.step();
@@ -226,6 +210,7 @@ nlohmann::json Endpoints::run() {
           {"not_sums", not_sums},
           {"verdicts", verdicts},
           {"pauses", paused},
+          {"sums_lost", sums_lost(device_)},
           {"cycles", device_.cycles()},
           {"time_ns", static_cast<double>(device_.now() - begun) / kTicksPerNs}};
 }

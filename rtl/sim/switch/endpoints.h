@@ -13,10 +13,11 @@ namespace netfold::rtl {
 struct EndpointsRun {
   JobOptions job;  // its ports: all
   std::uint32_t messages = 8;
-  double loss = 0.05;   // of frames, on every cable, each way
-  double damage = 0;    // of frames to the switch: their FCS is wrong
-  double stall = 0;     // after so many of the frames that leave, the neighbour takes nothing for up to 10 us
-  bool pauses = false;  // the switch asks neighbours to wait when its buffers fill
+  double loss = 0.05;      // of frames, on every cable, each way
+  double damage = 0;       // of frames to the switch: their FCS is wrong
+  double stall = 0;        // after so many of the frames that leave, the neighbour takes nothing for up to 10 us
+  bool goes_back = false;  // receivers ask for all from the first that is missing on, as NICs do; else for single ones
+  bool pauses = false;     // the switch asks neighbours to wait when its buffers fill
   std::uint64_t seed = 1;
 };
 

@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   scenes->add_option("--plain-bytes", scene.workers.plain_bytes);
   scenes->add_flag("!--unacknowledged", scene.workers.acknowledges, "cables carry no acknowledgements");
   scenes->add_option("--load", scene.workers.load, "of the line")->check(CLI::Range(0.01, 1.0));
+  scenes->add_flag("--pause", scene.pauses, "the switch sends pause frames");
   scenes->add_option("--skew", scene.skew, "of the ports' clocks, in units of 100 ps");
   scenes->add_option("--pcap", scene.pcap_path, "captures PATH.<port>.pcap of what leaves");
   scenes->add_flag("!--uncompared", scene.is_compared, "not beside the software's switch");
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
   lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")
       ->check(CLI::Range(0.0, 0.5));
   lossy->add_option("--stall", endpoints.stall, "frames after which a neighbour takes nothing for up to 10 us");
+  lossy->add_flag("--go-back", endpoints.goes_back, "receivers ask as NICs do: for all from the first missing on");
   lossy->add_flag("--pause", endpoints.pauses, "the switch sends pause frames");
   lossy->add_option("--seed", endpoints.seed);
 

@@ -7,6 +7,7 @@
 
 #include "switch/capture.h"
 #include "switch/comparison.h"
+#include "switch/greeting.h"
 #include "switch/switch_device.h"
 #include "switch/verdicts.h"
 
@@ -52,7 +53,6 @@ class Stage {
 
  private:
   void connect(unsigned port);
-  void learn();
 
   Scene scene_;
   SwitchDevice device_;
@@ -61,7 +61,6 @@ class Stage {
   std::unique_ptr<Comparison> comparison_;
   std::vector<Departures> departures_;
   std::vector<std::unique_ptr<Capture>> captures_;
-  std::vector<std::deque<Bytes>> greetings_;
   Ticks last_departure_ = 0;
 };
 
@@ -78,14 +77,15 @@ Stage::Stage(const Scene& scene)
       device_(scene.skew),
       job_(on_first_ports(scene)),
       workers_(job_, scene.workers),
-      departures_(job_.world()),
-      greetings_(job_.world()) {
+      departures_(job_.world()) {
   const numbers::Format format = job_.options().format.format;
   if (scene.is_compared) {
     comparison_ = std::make_unique<Comparison>(SwitchDevice::kPorts, format == numbers::Format::kFp32);
   }
   configure(device_, comparison_ ? &comparison_->software() : nullptr, format != numbers::Format::kInt32,
             (1u << job_.world()) - 1);
+  if (scene.pauses) enable_pause(device_);
+  greet(device_, job_, comparison_.get());
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
     if (!scene.pcap_path.empty()) {
       captures_.push_back(std::make_unique<Capture>(scene.pcap_path + "." + std::to_string(rank) + ".pcap"));
@@ -97,41 +97,26 @@ Stage::Stage(const Scene& scene)
 void Stage::connect(unsigned port) {
   device_.receiver(port).connect(
       [this, port](Ticks now) -> std::optional<MacReceiver::Arrival> {
-        if (!greetings_[port].empty()) {
-          Bytes frame = std::move(greetings_[port].front());
-          greetings_[port].pop_front();
-          return MacReceiver::Arrival{std::move(frame)};
-        }
-        auto frame = last_departure_ == 0 ? std::nullopt : workers_.next(port, now);
+        auto frame = workers_.next(port, now);
         if (!frame) return std::nullopt;
         return MacReceiver::Arrival{std::move(*frame)};
       },
       [this, port](const TimedFrame& frame) {
         if (comparison_) comparison_->entered(port, frame);
-        if (last_departure_ != 0) workers_.entered(port, frame);
+        workers_.entered(port, frame);
       });
   device_.on_frame(port, [this, port](const TimedFrame& frame) {
     if (comparison_) comparison_->left(port, frame);
     if (!captures_.empty()) captures_[port]->write(frame);
-    if (last_departure_ == 0) return;
     last_departure_ = device_.now();
     const bool is_sum = workers_.arrived(port, frame);
     if (!workers_.has_sent_all()) departures_[port].add(frame, is_sum);
   });
 }
 
-// Every address must be known before sums can leave; greetings are flooded, one after another.
-void Stage::learn() {
-  for (unsigned rank = 0; rank < job_.world(); ++rank) {
-    greetings_[rank].push_back(job_.greeting(rank));
-    device_.run_for(3000 * kTicksPerNs);
-  }
-  last_departure_ = device_.now();
-}
-
 nlohmann::json Stage::run() {
-  learn();
   const Ticks begun = device_.now();
+  last_departure_ = begun;
   while (!workers_.is_done()) {
     device_.step();
     if (device_.now() > last_departure_ + kPatience) {
@@ -158,6 +143,7 @@ nlohmann::json Stage::run() {
   }
   result["underruns"] = underruns;
   result["pauses"] = pauses;
+  result["sums_lost"] = sums_lost(device_);
   for (const Departures& departures : departures_) result["ports"].push_back(departures.to_json());
   if (comparison_) {
     result["verdicts"] = verdicts_of(device_, comparison_->software());

@@ -33,6 +33,14 @@ std::uint64_t differing(const nlohmann::json& verdicts) {
   return count;
 }
 
+std::uint64_t sums_lost(SwitchDevice& device) {
+  std::uint64_t lost = 0;
+  for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
+    lost += device.read(NETFOLD_SWITCH_DROP_SUM + NETFOLD_SWITCH_PORT_STRIDE * port);
+  }
+  return lost;
+}
+
 void enable_pause(SwitchDevice& device) {
   device.write(NETFOLD_SWITCH_PAUSE, (1u << SwitchDevice::kPorts) - 1);
 }

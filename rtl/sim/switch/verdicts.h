@@ -11,6 +11,8 @@ namespace netfold::rtl {
 // By the verdict's name: [hardware, software], where either is not 0.
 nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software);
 std::uint64_t differing(const nlohmann::json& verdicts);
+// Sums of all ports that were never sent.
+std::uint64_t sums_lost(SwitchDevice& device);
 // Pause frames out of every port whose buffers fill.
 void enable_pause(SwitchDevice& device);
 // Sets AGG_MODE and AGG_PORT_CFG on both.

@@ -23,8 +23,6 @@ module aggregation_frame_handler
   // The Frame Analyzer.
   input  logic                          info_valid_i,
   input  frame_info_t                   info_i,
-  input  logic [3:0]                    to_i,         // port
-  input  logic                          is_known_i,
   output logic                          route_valid_o,
   output route_e                        route_o,
   input  logic                          s_valid_i,
@@ -334,8 +332,6 @@ module aggregation_frame_handler
 
   // --- Copy ---
   always_comb begin
-    meta.to         = to_i;
-    meta.is_known   = is_known_i;
     meta.kind       = kind_of(info_i.opcode);
     meta.has_tag    = info_i.has_tag;
     meta.generation = packet_q.generation;

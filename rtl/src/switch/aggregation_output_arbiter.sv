@@ -1,5 +1,6 @@
 // Fig. 15: which sum is sent next, and to whom. Weighted round robin: every second turn is that of sums just made, which
-// all their ports send at once; the others are shared by frames that came again.
+// all their ports send at once; the others are shared by frames that came again. Where a contribution was lost all NICs
+// go back to it, and send what follows again: so ports whose next such frames ask for the same sum get it in one turn.
 //
 // A port that has no room when the others send a sum has it put on a list of its own. What is on lists goes before newer
 // sums, and all ports that wait for the same sum get it in the same turn; so a port is sent its sums in their order,
@@ -16,7 +17,10 @@ module aggregation_output_arbiter
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,
   parameter int unsigned SumsMax    = 8,
-  parameter int unsigned LaterMax   = 16,
+  parameter int unsigned LaterMax   = 32,
+  parameter int unsigned Repeats    = RepeatsMax,
+  parameter int unsigned Filling    = 4,  // so many on a port's lists: its worker is to be paused
+  localparam int unsigned SlotBits            = $clog2(Repeats),
   localparam int unsigned PlaceAddressWidth   = PlaceWidth + $clog2(Jobs),
   localparam int unsigned PayloadAddressWidth = PlaceAddressWidth + $clog2(PayloadBeats)
 ) (
@@ -36,7 +40,11 @@ module aggregation_output_arbiter
   input  logic [Ports-1:0]                repeat_valid_i,
   output logic [Ports-1:0]                repeat_ready_o,  // for the next
   input  packet_t [Ports-1:0]             repeat_i,
-  output logic [Ports-1:0][RepeatBits-1:0] repeat_slot_o,  // where the next one's header goes
+  output logic [Ports-1:0][SlotBits-1:0] repeat_slot_o,  // where the next one's header goes
+
+  // Both lists of a port.
+  output logic [Ports-1:0]                is_filling_o,
+  output logic [Ports-1:0]                is_empty_o,
 
   // Which sum is kept.
   output logic [PlaceAddressWidth-1:0]    tag_address_o,
@@ -51,7 +59,7 @@ module aggregation_output_arbiter
   output logic [Ports-1:0]                checks_o,
   output packet_t                         packet_o,
   output logic                            is_repeat_o,
-  output logic [RepeatBits-1:0]           slot_o,          // of the repeated frame's header
+  output logic [Ports-1:0][SlotBits-1:0] slot_o,         // of the repeated frame's header
   output logic                            steps_o,
   output logic [7:0]                      step_o,
   input  logic [Ports-1:0]                has_room_i,
@@ -64,6 +72,8 @@ module aggregation_output_arbiter
 
   localparam int unsigned PortBits = $clog2(Ports);
   localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam int unsigned LevelWidth = $clog2(Repeats + LaterMax + 1);
+  localparam int unsigned NameBits   = JobBits + GenerationWidth + PlaceWidth + 8;
   localparam logic [7:0] Tail = 8'd2;  // steps in which the last beats are joined
 
   typedef enum logic [1:0] {Check, Look, Match, TxOut} state_e;
@@ -76,11 +86,13 @@ module aggregation_output_arbiter
   logic [7:0]                      step_q, joint, last_step;
   logic                            sum_valid, was_new_q, chooses, ends, is_same_sum, is_kept;
   logic                            sum_ready_unused;
-  logic [Ports-1:0]                repeat_turn, later_turn, goes;
-  logic [PortBits-1:0]             port, port_q;
+  // Of a sum. What waits for one place is never 256 messages apart, and builders compare all of the number.
+  logic [Ports-1:0][NameBits-1:0]  repeat_name, later_name;
+  logic [NameBits-1:0]             name_d;
+  logic [Ports-1:0]                repeat_asks, repeat_turn, later_turn, goes;
+  logic [PortBits-1:0]             port;
   logic [Ports-1:0]                repeat_valid, later_valid, later_ready, repeat_pop, later_pop, later_push;
   packet_t [Ports-1:0]             repeats, laters;
-  logic [Ports-1:0][RepeatBits-1:0] slots;
 
   // --- Lists ---
   stream_queue #(
@@ -100,7 +112,7 @@ module aggregation_output_arbiter
   for (genvar p = 0; p < Ports; p++) begin : gen_port
     stream_queue #(
       .Width($bits(packet_t)),
-      .Depth(RepeatsMax)
+      .Depth(Repeats)
     ) u_repeats (
       .clk_i,
       .rst_ni,
@@ -127,7 +139,7 @@ module aggregation_output_arbiter
     );
 
     // Headers lie in the list's order; a place is free again when its frame has been sent.
-    logic [RepeatBits-1:0] slot_write_q, slot_read_q;
+    logic [SlotBits-1:0] slot_write_q, slot_read_q;
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
         slot_write_q <= '0;
@@ -138,16 +150,34 @@ module aggregation_output_arbiter
       end
     end
     assign repeat_slot_o[p] = slot_write_q;
-    assign slots[p]         = slot_read_q;
+    assign slot_o[p]        = slot_read_q;
+    assign repeat_name[p]   = {repeats[p].job[JobBits-1:0], repeats[p].generation, repeats[p].place,
+                               repeats[p].message[7:0]};
+    assign later_name[p]    = {laters[p].job[JobBits-1:0], laters[p].generation, laters[p].place,
+                               laters[p].message[7:0]};
+
+    logic [LevelWidth-1:0] level_q;
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        level_q <= '0;
+      end else begin
+        level_q <= level_q + LevelWidth'(repeat_valid_i[p] && repeat_ready_o[p]) + LevelWidth'(later_push[p]) -
+                   LevelWidth'(repeat_pop[p] || later_pop[p]);
+      end
+    end
+    assign is_filling_o[p] = level_q >= LevelWidth'(Filling);
+    assign is_empty_o[p]   = level_q <= LevelWidth'(1);
   end
 
   // --- Check: whose turn is it? ---
+  assign repeat_asks = repeat_valid & has_room_i & ~later_valid;
+
   round_robin #(
     .Requests(Ports)
   ) u_repeat_turns (
     .clk_i,
     .rst_ni,
-    .request_i(repeat_valid & has_room_i & ~later_valid),
+    .request_i(repeat_asks),
     .take_i   (chooses && from_d == Repeat),
     .grant_o  (repeat_turn)
   );
@@ -180,21 +210,21 @@ module aggregation_output_arbiter
 
   always_comb begin
     unique case (from_d)
-      Fresh: begin
-        targets_d = ports_i[sum.job[JobBits-1:0]];
-        packet_d  = sum;
-      end
-      Later: begin
-        packet_d = laters[port];
-        for (int unsigned p = 0; p < Ports; p++) begin
-          targets_d[p] = later_valid[p] && has_room_i[p] && laters[p] == laters[port];
-        end
-      end
-      default: begin
-        targets_d = repeat_turn;
-        packet_d  = repeats[port];
-      end
+      Fresh:   packet_d = sum;
+      Later:   packet_d = laters[port];
+      default: packet_d = repeats[port];
     endcase
+  end
+  assign name_d = {packet_d.job[JobBits-1:0], packet_d.generation, packet_d.place, packet_d.message[7:0]};
+
+  always_comb begin
+    for (int unsigned p = 0; p < Ports; p++) begin
+      unique case (from_d)
+        Fresh:   targets_d[p] = ports_i[sum.job[JobBits-1:0]][p];
+        Later:   targets_d[p] = later_valid[p] && has_room_i[p] && later_name[p] == name_d;
+        default: targets_d[p] = repeat_asks[p] && repeat_name[p] == name_d;
+      endcase
+    end
   end
 
   always_ff @(posedge clk_i) begin
@@ -202,7 +232,6 @@ module aggregation_output_arbiter
       targets_q <= targets_d;
       from_q    <= from_d;
       packet_q  <= packet_d;
-      port_q    <= port;
     end
   end
 
@@ -230,7 +259,6 @@ module aggregation_output_arbiter
   end
   assign packet_o        = packet_q;
   assign is_repeat_o     = from_q == Repeat;
-  assign slot_o          = slots[port_q];
 
   // --- TxOut: at step `joint` the header's partial beat is read, so the sum's first one step before ---
   assign joint         = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;

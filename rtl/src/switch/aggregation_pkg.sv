@@ -8,7 +8,7 @@ package aggregation_pkg;
   localparam int unsigned PlaceWidth     = $clog2(Places);
   localparam int unsigned HeaderBeats    = 16;  // kept of a frame: 14 at most, and what its builder must know (meta_t)
   localparam int unsigned PayloadBeats   = 128;
-  localparam int unsigned RepeatsMax     = 16;  // frames of a port that came again and wait for their sum
+  localparam int unsigned RepeatsMax     = 32;  // frames of a port that came again and wait for their sum
   localparam int unsigned RepeatBits     = $clog2(RepeatsMax);
   localparam int unsigned PacketWords    = 256;  // 4 bytes each
   localparam int unsigned OwnWords       = 5;    // of a Write First: the aggregation header
@@ -45,8 +45,6 @@ package aggregation_pkg;
 
   // Beside a kept header.
   typedef struct packed {
-    logic [3:0]  to;  // the port where the frame goes on
-    logic        is_known;
     kind_e       kind;
     logic        has_tag;
     generation_t generation;

@@ -19,8 +19,6 @@ module aggregation_stage
   // Judgement.
   input  logic [Ports-1:0]              info_valid_i,
   input  frame_info_t [Ports-1:0]       info_i,
-  input  logic [Ports-1:0][Ports-1:0]   ports_i,     // where the destination was seen
-  input  logic [Ports-1:0]              is_known_i,
   output logic [Ports-1:0]              route_valid_o,
   output route_e [Ports-1:0]            route_o,
   input  logic [Ports-1:0]              s_valid_i,   // after RouteFold: the frame, at once and without a pause
@@ -34,6 +32,13 @@ module aggregation_stage
   output beat_t [Ports-1:0]             m_beat_o,
   output logic [Ports-1:0][Ports-1:0]   m_ports_o,
 
+  // Where is the worker that a sum is for? The address table answers some cycles later.
+  output logic [Ports-1:0]              find_valid_o,
+  input  logic [Ports-1:0]              find_ready_i,
+  output logic [Ports-1:0][47:0]        find_address_o,
+  input  logic [Ports-1:0]              found_valid_i,
+  input  logic [Ports-1:0]              found_ports_i,  // one bit; 0: unknown
+
   // To a port's worker itself.
   output logic [Ports-1:0]              notice_valid_o,
   input  logic [Ports-1:0]              notice_ready_i,
@@ -41,6 +46,8 @@ module aggregation_stage
 
   output logic [Ports-1:0]              verdict_valid_o,
   output verdict_e [Ports-1:0]          verdict_o,
+  output logic [Ports-1:0]              is_filling_o,  // too many sums of a port's worker wait: it is to be paused
+  output logic [Ports-1:0]              is_empty_o,
   output logic [Ports-1:0]              sum_lost_o,  // a sum was not sent: nobody knows where to, or too many wait
   output logic                          aged_o       // a place was released
 );
@@ -72,7 +79,7 @@ module aggregation_stage
   logic                                            table_binds, table_differs;
   logic [PortBits-1:0]                             table_differs_from;
   logic [Ports-1:0][Jobs-1:0]                      seen;
-  logic [Jobs-1:0]                                 clear, is_recent, is_float;
+  logic [Jobs-1:0]                                 clear, is_pending, is_recent, is_float;
   generation_t [Jobs-1:0]                             generation;
   logic [Jobs-1:0][15:0]                           number, epoch;
   logic [Ports-1:0][Jobs-1:0]                      heard;
@@ -103,6 +110,7 @@ module aggregation_stage
     .seen_i         (seen),
     .is_recent_o    (is_recent),
     .clear_o        (clear),
+    .is_pending_i   (is_pending),
     .folded_i       (folded_valid),
     .folded_packet_i(folded_packet),
     .number_o       (number),
@@ -116,6 +124,7 @@ module aggregation_stage
   );
 
   localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam int unsigned SumsBits = 6;  // of complete places: 8 wait to be folded, 8 to be sent, one is on its way
 
   // --- Folding ---
   logic [Ports-1:0]                        judge_valid, judge_done, judged_bad, arrived, is_awaited;
@@ -178,6 +187,22 @@ module aggregation_stage
     .sending_place_i  (sending_place)
   );
 
+  for (genvar job = 0; job < Jobs; job++) begin : gen_pending
+    logic [SumsBits-1:0] sums_q;
+    logic                completes, leaves;
+
+    assign completes       = |judge_done && judge_verdict == VerdictFolded && judged_job == JobBits'(job);
+    assign leaves          = sum_taken && sum_taken_packet.job == JobWidth'(job);
+    assign is_pending[job] = sums_q != '0;
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        sums_q <= '0;
+      end else begin
+        sums_q <= sums_q + SumsBits'(completes) - SumsBits'(leaves);
+      end
+    end
+  end
+
   simple_dual_port_ram #(
     .Width  (64),
     .Depth  (Jobs * Places * PayloadBeats),
@@ -214,8 +239,7 @@ module aggregation_stage
   logic [Ports-1:0]                 repeat_valid, repeat_ready, checks, has_room, is_late, is_missed, is_unsent;
   packet_t [Ports-1:0]              repeats;
   packet_t                          sent;
-  logic [Ports-1:0][RepeatBits-1:0] repeat_slot;
-  logic [RepeatBits-1:0]            sent_slot;
+  logic [Ports-1:0][RepeatBits-1:0] repeat_slot, sent_slot;
   logic                             looks, steps, is_repeat;
   logic [7:0]                       step;
 
@@ -235,6 +259,8 @@ module aggregation_stage
     .repeat_ready_o  (repeat_ready),
     .repeat_i        (repeats),
     .repeat_slot_o   (repeat_slot),
+    .is_filling_o,
+    .is_empty_o,
     .tag_address_o   (tag_address),
     .tag_valid_i     (tag_valid),
     .tag_generation_i(tag_generation),
@@ -260,7 +286,7 @@ module aggregation_stage
     logic                           header_write, repeat_write, payload_write;
     logic [HeaderAddressWidth-1:0]  header_address;
     logic [RepeatBits+3:0]          repeat_address;
-    logic [3:0]                     sent_beat, to;
+    logic [3:0]                     sent_beat;
     logic                           notice_valid;
     notice_t                        notice;
     logic [63:0]                    written_header, header_data, repeat_data, written_payload;
@@ -278,8 +304,6 @@ module aggregation_stage
       .rst_ni,
       .info_valid_i     (info_valid_i[port]),
       .info_i           (info_i[port]),
-      .to_i             (4'(index_of(32'(ports_i[port])))),
-      .is_known_i       (is_known_i[port]),
       .route_valid_o    (route_valid_o[port]),
       .route_o          (route_o[port]),
       .s_valid_i        (s_valid_i[port]),
@@ -335,7 +359,7 @@ module aggregation_stage
       .write_i        (header_write),
       .write_address_i(header_address),
       .write_data_i   (written_header),
-      .read_i         (looks || steps),
+      .read_i         (is_sending),
       .read_address_i ({sending_place, sent_beat}),
       .read_data_o    (header_data)
     );
@@ -348,8 +372,8 @@ module aggregation_stage
       .write_i        (repeat_write),
       .write_address_i(repeat_address),
       .write_data_i   (written_header),
-      .read_i         (looks || steps),
-      .read_address_i ({sent_slot, sent_beat}),
+      .read_i         (is_sending),
+      .read_address_i ({sent_slot[port], sent_beat}),
       .read_data_o    (repeat_data)
     );
 
@@ -367,7 +391,9 @@ module aggregation_stage
       .read_data_o    (payload_data[port])
     );
 
-    frame_builder u_builder (
+    frame_builder #(
+      .Ports(Ports)
+    ) u_builder (
       .clk_i,
       .rst_ni,
       .looks_i      (looks),
@@ -379,6 +405,11 @@ module aggregation_stage
       .has_room_o   (has_room[port]),
       .is_late_o    (is_late[port]),
       .is_lost_o    (is_unsent[port]),
+      .find_valid_o  (find_valid_o[port]),
+      .find_ready_i  (find_ready_i[port]),
+      .find_address_o(find_address_o[port]),
+      .found_valid_i (found_valid_i[port]),
+      .found_ports_i,
       .header_beat_o(sent_beat),
       .header_data_i(header_data),
       .repeat_data_i(repeat_data),
@@ -386,7 +417,7 @@ module aggregation_stage
       .m_valid_o    (m_valid_o[port]),
       .m_ready_i    (m_ready_i[port]),
       .m_beat_o     (m_beat_o[port]),
-      .m_to_o       (to)
+      .m_ports_o    (m_ports_o[port])
     );
 
     notice_sender u_notices (
@@ -399,8 +430,6 @@ module aggregation_stage
       .m_ready_i(notice_ready_i[port]),
       .m_beat_o (notice_beat_o[port])
     );
-
-    assign m_ports_o[port] = Ports'(1) << to;
   end
 
 endmodule

@@ -34,8 +34,6 @@ module frame_analyzer
   input  connection_t [Jobs-1:0] connections_i,
   output logic                   info_valid_o,
   output frame_info_t            info_o,
-  output logic                   is_known_o,
-  output logic [Ports-1:0]       ports_o,
   input  logic                   route_valid_i,
   input  route_e                 route_i,
   output logic                   fold_valid_o,
@@ -174,8 +172,6 @@ module frame_analyzer
 
   // --- PROC_FSM ---
   assign info_valid_o = is_whole_q && proc_q == ProcJudge;
-  assign is_known_o   = is_known_q;
-  assign ports_o      = ports_q;
   assign fold_valid_o = proc_valid && proc_q == ProcFold;
   assign fold_beat_o  = proc_beat;
 

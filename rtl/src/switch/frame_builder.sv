@@ -2,13 +2,18 @@
 // ICRC on the way. A frame is sent at a beat a cycle into a FIFO that has room for it whole, so all ports may send the
 // same sum in step, whatever their outputs do.
 //
+// Where the frame is to go is asked when it begins to be built: a worker that has moved to another port since its
+// left neighbour contributed gets the sum where it is now, and by then it has been heard.
+//
 // Steps are the Output Arbiter's. Headers are 8 or 9 full beats (12 or 13 of a Write First): those of one beat less
 // begin a step later, so that all meet the sum's first beat at the same step.
 module frame_builder
   import switch_pkg::*;
   import aggregation_pkg::*;
 #(
-  parameter int unsigned Depth = 1024  // beats of the FIFO: six frames
+  parameter int unsigned Ports  = 8,
+  parameter int unsigned Depth  = 1024,  // beats of the FIFO: six frames of the longest
+  parameter int unsigned Frames = 16     // in it
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -24,6 +29,13 @@ module frame_builder
   output logic        is_late_o,      // with checks_i: nothing is to be done at step 0
   output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone
 
+  // Where is this address? None of the ports: nobody has heard of it.
+  output logic             find_valid_o,
+  input  logic             find_ready_i,
+  output logic [47:0]      find_address_o,
+  input  logic             found_valid_i,
+  input  logic [Ports-1:0] found_ports_i,
+
   // Buffers: headers come a cycle later, the sum of step n where the header's partial beat is.
   output logic [3:0]  header_beat_o,
   input  logic [63:0] header_data_i,
@@ -33,13 +45,12 @@ module frame_builder
   output logic        m_valid_o,
   input  logic        m_ready_i,
   output beat_t       m_beat_o,
-  output logic [3:0]  m_to_o          // port
+  output logic [Ports-1:0] m_ports_o  // one, through a frame
 );
 
   localparam int unsigned FrameBeats = 144;  // at most, and those on their way into the FIFO
 
   typedef struct packed {
-    logic [3:0]  to;
     logic        last;
     logic [2:0]  extra;
     logic [63:0] data;
@@ -49,8 +60,7 @@ module frame_builder
   meta_t       meta;
   kind_e       kind_q;
   logic        has_tag_q;
-  logic [3:0]  to_q;
-  logic        is_active_q, is_repeat_q, is_mine, is_late, is_six, is_odd;
+  logic        is_active_q, is_repeat_q, is_mine, is_found, is_late, is_six, is_odd;
   logic [3:0]  full_beats;
   logic [7:0]  end_beat;
   logic [63:0] header;
@@ -60,8 +70,8 @@ module frame_builder
 
   assign header     = is_repeat_q ? repeat_data_i : header_data_i;
   assign meta       = header[$bits(meta_t)-1:0];
-  assign is_mine    = meta.is_known && meta.generation == packet_i.generation && meta.message == packet_i.message;
-  assign is_lost_o  = checks_i && !is_mine;
+  assign is_mine    = meta.generation == packet_i.generation && meta.message == packet_i.message;
+  assign is_lost_o  = (checks_i && !is_mine) || (is_found && found_ports_i == '0);
   assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(kind_q, has_tag_q);
   assign is_six     = header_ends_at_six(kind_q, has_tag_q);
@@ -84,9 +94,47 @@ module frame_builder
     if (checks_i) begin
       kind_q    <= meta.kind;
       has_tag_q <= meta.has_tag;
-      to_q      <= meta.to;
     end
   end
+
+  // --- Where it goes: the address is in the first beat, read while it is checked ---
+  logic             begins_q, asks_q, waits_q, destination_ready, destination_valid, frame_ends;
+  logic [47:0]      address_q;
+  logic [Ports-1:0] destination;
+
+  assign is_found       = waits_q && found_valid_i;
+  assign find_valid_o   = asks_q;
+  assign find_address_o = address_q;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      begins_q <= 1'b0;
+      asks_q   <= 1'b0;
+      waits_q  <= 1'b0;
+    end else begin
+      begins_q <= checks_i && is_mine;
+      asks_q   <= begins_q || (asks_q && !find_ready_i);
+      waits_q  <= begins_q || (waits_q && !is_found);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (begins_q) address_q <= address_of(header[47:0]);
+  end
+
+  stream_queue #(
+    .Width(Ports),
+    .Depth(Frames)
+  ) u_destinations (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(is_found),
+    .s_ready_o(destination_ready),
+    .s_data_i (found_ports_i),
+    .m_valid_o(destination_valid),
+    .m_ready_i(frame_ends),
+    .m_data_o (destination)
+  );
 
   // --- Header and sum, joined ---
   logic [7:0]  beat, beat_q, beat_end_q;
@@ -95,7 +143,7 @@ module frame_builder
   logic [63:0] joined;
 
   assign beat          = step_i - 8'(is_late);
-  assign header_beat_o = looks_i ? MetaBeat : beat[3:0];
+  assign header_beat_o = looks_i ? MetaBeat : steps_i ? beat[3:0] : '0;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -166,7 +214,7 @@ module frame_builder
 
   // Behind six bytes the ICRC spills into a beat of its own.
   always_comb begin
-    word = '{to: to_q, last: 1'b0, extra: 3'd7, data: out_data_q};
+    word = '{last: 1'b0, extra: 3'd7, data: out_data_q};
     if (spills_q) begin
       word.last  = 1'b1;
       word.extra = 3'd1;
@@ -184,7 +232,7 @@ module frame_builder
   localparam int unsigned LevelWidth = $clog2(Depth + 2);
 
   logic [LevelWidth-1:0] level;
-  logic                  is_room_unused;
+  logic                  is_room_unused, frame_valid, frame_ready;
 
   stream_fifo #(
     .Width($bits(word_t)),
@@ -195,14 +243,18 @@ module frame_builder
     .s_valid_i(out_valid_q || spills_q),
     .s_ready_o(is_room_unused),
     .s_data_i (word),
-    .m_valid_o,
-    .m_ready_i,
+    .m_valid_o(frame_valid),
+    .m_ready_i(frame_ready),
     .m_data_o (out),
     .level_o  (level)
   );
 
-  assign has_room_o = level <= LevelWidth'(Depth - FrameBeats);
-  assign m_beat_o   = '{error: 1'b0, last: out.last, extra: out.extra, data: out.data};
-  assign m_to_o     = out.to;
+  // What goes nowhere is thrown away.
+  assign m_valid_o   = frame_valid && destination_valid && destination != '0;
+  assign frame_ready = destination_valid && (m_ready_i || destination == '0);
+  assign frame_ends  = frame_valid && frame_ready && out.last;
+  assign has_room_o  = level <= LevelWidth'(Depth - FrameBeats) && destination_ready && !waits_q;
+  assign m_beat_o    = '{error: 1'b0, last: out.last, extra: out.extra, data: out.data};
+  assign m_ports_o   = destination;
 
 endmodule

@@ -5,6 +5,7 @@
 //   Pick    the next handler that asks; or a job that nobody has sent for in a long while is forgotten
 //   Find    is the job here, and whose configuration is it?
 //   Begin   may it begin an epoch? All that was before is forgotten then
+//   Drain   ... but who folds, and in which order, not before the sums that were complete by then have been made
 //   Facts   the handler looks at its connection for that job
 //   Judge   the answer
 module job_table
@@ -37,6 +38,7 @@ module job_table
   output logic [Jobs-1:0]                is_recent_o,
 
   output logic [Jobs-1:0]                clear_o,       // an epoch ends: connections are forgotten in this cycle
+  input  logic [Jobs-1:0]                is_pending_i,  // complete places of the job wait to be folded, or to be sent
 
   input  logic                           folded_i,      // a packet
   input  packet_t                        folded_packet_i,
@@ -52,7 +54,9 @@ module job_table
   output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
 );
 
-  typedef enum logic [2:0] {Pick, Find, Begin, Facts, Judge} state_e;
+  typedef enum logic [2:0] {Pick, Find, Begin, Drain, Facts, Judge} state_e;
+
+  localparam logic [8:0] FoldCycles = 9'd300;  // from when the longest sum is begun to be sent to its last gradient
 
   typedef struct packed {
     logic                is_used;
@@ -84,7 +88,8 @@ module job_table
   logic [Ports-1:0]      turn;
   logic [PortBits-1:0]   port_q;              // whose Write First is judged
   logic [JobBits-1:0]    job_q;
-  logic                  is_here_q, has_room_q;
+  logic                  is_here_q, has_room_q, drained;
+  logic [8:0]            drain_q;
   folding_t              folding_found_q;
   aggregation_header_t   header;
   logic [CountWidth-1:0] workers_found;
@@ -235,12 +240,15 @@ module job_table
   end
 
   // --- States ---
+  assign drained = state_q == Drain && (!is_here_q || drain_q == FoldCycles);
+
   always_comb begin
     state_d = state_q;
     unique case (state_q)
       Pick:    if (asks && !forgets) state_d = Find;
       Find:    state_d = Begin;
-      Begin:   state_d = refuses ? Pick : Facts;
+      Begin:   state_d = refuses ? Pick : begins ? Drain : Facts;
+      Drain:   if (drained) state_d = Facts;
       Facts:   state_d = Judge;
       Judge:   state_d = Pick;
       default: state_d = Pick;
@@ -274,11 +282,14 @@ module job_table
       port_q          <= '0;
       is_used_q       <= '0;
       generation_q    <= '0;
+      drain_q         <= '0;
       has_rank_q      <= '0;
       silence_q       <= '0;
       columns_q       <= '0;
     end else begin
       state_q <= state_d;
+      drain_q <= state_q != Drain || is_pending_i[job_q] ? '0 : drain_q + 9'd1;
+      if (drained) has_rank_q[job_q] <= '0;
       if (state_q == Pick) begin
         if (asks) port_q <= PortBits'(index_of(32'(turn)));
       end
@@ -289,7 +300,6 @@ module job_table
           is_used_q[job]    <= state_q == Begin;
           generation_q[job] <= generation_q[job] + 1'b1;
           silence_q[job]    <= '0;
-          has_rank_q[job]   <= '0;
           columns_q[job]    <= '0;
         end
       end
@@ -309,8 +319,10 @@ module job_table
 
   always_ff @(posedge clk_i) begin
     if (state_q == Begin && begins) begin
-      number_q[job_q]  <= header.job;
-      epoch_q[job_q]   <= header.epoch;
+      number_q[job_q] <= header.job;
+      epoch_q[job_q]  <= header.epoch;
+    end
+    if (drained) begin
       folding_q[job_q] <= folding_found_q;
       workers_q[job_q] <= workers_found;
     end

@@ -1,9 +1,10 @@
 // Which port an address was last seen at: the forwarding table of all Port Analyzers. Buckets of four entries, found by
-// a CRC of the address. Finding and learning are pipelines of their own, each with its copy of the table; both serve the
-// ports in turn, one a cycle. An entry that nobody has sent from for `age_limit_i` ticks is unknown, and is removed by a
+// a CRC of the address. Finding and learning are pipelines of their own, each with its copy of the table; both serve who
+// asks in turn, one a cycle. An entry that nobody has sent from for `age_limit_i` ticks is unknown, and is removed by a
 // sweep that goes through all buckets once a tick. A sweep after reset clears them; nothing is known or learned before.
 module mac_table #(
   parameter int unsigned Ports    = 8,
+  parameter int unsigned Askers   = Ports,
   parameter int unsigned Entries  = 4096,  // a power of two, at least 64
   parameter int unsigned TickBits = 28     // a tick is so many cycles: 1.3 s at 200 MHz
 ) (
@@ -14,11 +15,11 @@ module mac_table #(
   output logic                   learns_o,     // it is clear
 
   // Where is this address? The answer comes three cycles after the question was taken.
-  input  logic [Ports-1:0]       find_valid_i,
-  output logic [Ports-1:0]       find_ready_o,
-  input  logic [Ports-1:0][47:0] find_address_i,
-  output logic [Ports-1:0]       found_valid_o,  // to whom the answer is
-  output logic [Ports-1:0]       found_ports_o,  // one bit; 0: unknown
+  input  logic [Askers-1:0]       find_valid_i,
+  output logic [Askers-1:0]       find_ready_o,
+  input  logic [Askers-1:0][47:0] find_address_i,
+  output logic [Askers-1:0]       found_valid_o,  // to whom the answer is
+  output logic [Ports-1:0]        found_ports_o,  // one bit; 0: unknown
 
   // This port has heard from this address.
   input  logic [Ports-1:0]       learn_valid_i,
@@ -79,11 +80,12 @@ module mac_table #(
 
   // --- Finding: choose, read, compare ---
   logic             is_clear_q;  // the sweep after reset is through
-  logic [Ports-1:0] asker1_q, asker2_q, asker3_q, ports_d, ports_q;
+  logic [Askers-1:0] asker1_q, asker2_q, asker3_q;
+  logic [Ports-1:0] ports_d, ports_q;
   logic [47:0]      wanted_d, wanted1_q, wanted2_q;
   logic [31:BucketWidth] unused_find_hash;
 
-  round_robin #(.Requests(Ports)) u_find (
+  round_robin #(.Requests(Askers)) u_find (
     .clk_i, .rst_ni, .request_i(find_valid_i), .take_i(|find_valid_i), .grant_o(find_ready_o)
   );
   crc32 #(.Width(48)) u_find_hash (.crc_i('0), .data_i(wanted1_q), .crc_o({unused_find_hash, find_bucket}));
@@ -93,7 +95,7 @@ module mac_table #(
 
   always_comb begin
     wanted_d = '0;
-    for (int unsigned i = 0; i < Ports; i++) if (find_ready_o[i]) wanted_d |= find_address_i[i];
+    for (int unsigned i = 0; i < Askers; i++) if (find_ready_o[i]) wanted_d |= find_address_i[i];
     ports_d = '0;
     for (int unsigned way = 0; way < Ways; way++) begin
       if (is_clear_q && found_q[way].is_used && found_q[way].address == wanted2_q &&

@@ -66,7 +66,8 @@ module netfold_switch
 
   // --- Port Learning Stage ---
   logic  [Ports-1:0]            find_valid, find_ready, found_valid, found_ports, learn_valid, learn_ready;
-  logic  [Ports-1:0][47:0]      find_address, learn_address;
+  logic  [Ports-1:0]            sum_find_valid, sum_find_ready, sum_found_valid;
+  logic  [Ports-1:0][47:0]      find_address, sum_find_address, learn_address;
   logic  [Ports-1:0]            frame_valid, frame_ready, frame_is_known;
   logic  [Ports-1:0]            port_is_filling, port_is_empty, port_is_crowded;
   beat_t [Ports-1:0]            frame_beat;
@@ -74,6 +75,7 @@ module netfold_switch
 
   mac_table #(
     .Ports   (Ports),
+    .Askers  (2 * Ports),
     .Entries (AddressEntries),
     .TickBits(AddressTickBits)
   ) u_addresses (
@@ -82,10 +84,10 @@ module netfold_switch
     .clear_i        (soft_reset),
     .age_limit_i    (address_age_limit),
     .learns_o       (learns),
-    .find_valid_i   (find_valid),
-    .find_ready_o   (find_ready),
-    .find_address_i (find_address),
-    .found_valid_o  (found_valid),
+    .find_valid_i   ({sum_find_valid, find_valid}),
+    .find_ready_o   ({sum_find_ready, find_ready}),
+    .find_address_i ({sum_find_address, find_address}),
+    .found_valid_o  ({sum_found_valid, found_valid}),
     .found_ports_o  (found_ports),
     .learn_valid_i  (learn_valid),
     .learn_ready_o  (learn_ready),
@@ -140,10 +142,10 @@ module netfold_switch
   end
 
   // --- Frame Parsing Stage ---
-  logic        [Ports-1:0]            on_valid, on_first, info_valid, destination_is_known, route_valid;
+  logic        [Ports-1:0]            on_valid, on_first, info_valid, route_valid;
   logic        [Ports-1:0]            fold_valid, fold_ready;
   beat_t       [Ports-1:0]            on_beat, fold_beat;
-  logic        [Ports-1:0][Ports-1:0] on_ports, destination_ports;
+  logic        [Ports-1:0][Ports-1:0] on_ports;
   frame_info_t [Ports-1:0]            info;
   route_e      [Ports-1:0]            route;
   connection_t [Ports-1:0][Jobs-1:0]  connections;
@@ -169,8 +171,6 @@ module netfold_switch
       .connections_i(connections[i]),
       .info_valid_o (info_valid[i]),
       .info_o       (info[i]),
-      .is_known_o   (destination_is_known[i]),
-      .ports_o      (destination_ports[i]),
       .route_valid_i(route_valid[i]),
       .route_i      (route[i]),
       .fold_valid_o (fold_valid[i]),
@@ -182,6 +182,7 @@ module netfold_switch
   end
 
   // --- Aggregation Stage ---
+  logic  [Ports-1:0]            sums_are_filling, sums_are_empty;
   logic  [Ports-1:0]            sum_valid, sum_ready, sum_lost, verdict_valid, notice_valid, notice_ready;
   beat_t [Ports-1:0]            sum_beat, notice_beat;
   logic  [Ports-1:0][Ports-1:0] sum_ports;
@@ -197,8 +198,6 @@ module netfold_switch
     .config_i       (config_),
     .info_valid_i   (info_valid),
     .info_i         (info),
-    .ports_i        (destination_ports),
-    .is_known_i     (destination_is_known),
     .route_valid_o  (route_valid),
     .route_o        (route),
     .s_valid_i      (fold_valid),
@@ -209,11 +208,18 @@ module netfold_switch
     .m_ready_i      (sum_ready),
     .m_beat_o       (sum_beat),
     .m_ports_o      (sum_ports),
+    .find_valid_o   (sum_find_valid),
+    .find_ready_i   (sum_find_ready),
+    .find_address_o (sum_find_address),
+    .found_valid_i  (sum_found_valid),
+    .found_ports_i  (found_ports),
     .notice_valid_o (notice_valid),
     .notice_ready_i (notice_ready),
     .notice_beat_o  (notice_beat),
     .verdict_valid_o(verdict_valid),
     .verdict_o      (verdict),
+    .is_filling_o   (sums_are_filling),
+    .is_empty_o     (sums_are_empty),
     .sum_lost_o     (sum_lost),
     .aged_o         (aged)
   );
@@ -272,8 +278,8 @@ module netfold_switch
       .clk_i,
       .rst_ni,
       .enable_i    (pauses[out]),
-      .is_filling_i(|is_filling || port_is_filling[out]),
-      .is_empty_i  (&is_empty && port_is_empty[out]),
+      .is_filling_i(|is_filling || port_is_filling[out] || sums_are_filling[out]),
+      .is_empty_i  (&is_empty && port_is_empty[out] && sums_are_empty[out]),
       .m_valid_o   (pause_valid),
       .m_ready_i   (pause_ready),
       .m_beat_o    (pause_beat)

@@ -9,7 +9,7 @@ module port_analyzer
   import switch_pkg::*;
 #(
   parameter int unsigned Ports     = 8,
-  parameter int unsigned FifoBeats = 1024  // the Frame Analyzer may make frames wait for a judgement
+  parameter int unsigned FifoBeats = 4096  // what waits for judgements, and what a neighbour sends until it pauses
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -35,7 +35,7 @@ module port_analyzer
   output logic             m_is_known_o,
   output logic [Ports-1:0] m_ports_o,
 
-  output logic             is_filling_o,  // the Port FIFO: more than a quarter full; who is paused then still fits
+  output logic             is_filling_o,  // the Port FIFO: more than a sixteenth full; who is paused then still fits
   output logic             is_empty_o,
   output logic             is_crowded_o,  // it drops
   output arrival_t         arrival_o      // what to count
@@ -175,8 +175,8 @@ module port_analyzer
       is_empty_q   <= 1'b1;
     end else begin
       has_room_q   <= level < LevelWidth'(FifoBeats - FrameBeatsMax);  // a cycle old when it is used
-      is_filling_q <= level > LevelWidth'(FifoBeats / 4);
-      is_empty_q   <= level < LevelWidth'(FifoBeats / 16);
+      is_filling_q <= level > LevelWidth'(FifoBeats / 16);
+      is_empty_q   <= level < LevelWidth'(FifoBeats / 64);
     end
   end
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from benches import number
+from benches import number, packed
 from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
 
 VERDICTS = [
@@ -41,15 +41,6 @@ VERDICTS = [
 FORWARD, FOLD, DROP = range(3)
 MAGIC_AND_VERSION = (0x4E46, 1)
 BEAT = 8
-
-
-def packed(fields: list[tuple[int, int]]) -> int:
-    """A packed struct of (value, bits), the first the highest."""
-    whole = 0
-    for value, bits in fields:
-        assert 0 <= value < 1 << bits
-        whole = whole << bits | value
-    return whole
 
 
 @dataclass
@@ -149,6 +140,7 @@ class StageBench:
         self.forwarded: list[tuple[int, bytes]] = []
         self.notices: list[tuple[int, bytes]] = []
         self.lost = self.aged = self.cycles = 0
+        self.found: deque[tuple[int, int]] = deque([(0, 0)] * 2)  # what is on its way through the address table
         self.beat_bits = len(dut.s_beat_i) // ports
         self.info_bits = len(dut.info_i) // ports
 
@@ -198,17 +190,13 @@ class StageBench:
 
     async def _cycle(self) -> None:
         dut = self.dut
-        info_valid = info = known = places = s_valid = s_beat = m_ready = 0
+        info_valid = info = s_valid = s_beat = m_ready = 0
         for index, port in enumerate(self.ports):
             if port.waiting and not port.asked and not port.beats:
                 self._begin(index, port)
             if port.asked:
                 info_valid |= 1 << index
                 info |= packed(port.asked.fields) << index * self.info_bits
-                place = self.places.get(port.asked.frame[:6])
-                if place is not None:
-                    known |= 1 << index
-                    places |= 1 << (index * self.count + place)
             elif port.beats:
                 beat = next(port.beats, None)
                 if beat is None:
@@ -219,13 +207,30 @@ class StageBench:
             m_ready |= int(self.ready(index)) << index
         dut.info_valid_i.value, dut.s_valid_i.value, dut.m_ready_i.value = info_valid, s_valid, m_ready
         dut.notice_ready_i.value = m_ready
+        self._offer_finds()
         if info_valid:
-            dut.info_i.value, dut.is_known_i.value, dut.ports_i.value = info, known, places
+            dut.info_i.value = info
         if s_valid:
             dut.s_beat_i.value = s_beat
         await RisingEdge(dut.clk_i)
         self.cycles += 1
+        self._find()
         self._read(m_ready)
+
+    def _offer_finds(self) -> None:
+        """The address table asks one port a cycle, and answers three cycles later."""
+        dut = self.dut
+        dut.find_ready_i.value = 1 << self.cycles % self.count
+        dut.found_valid_i.value, dut.found_ports_i.value = self.found.popleft()
+
+    def _find(self) -> None:
+        port = (self.cycles - 1) % self.count
+        if not number(self.dut.find_valid_o) >> port & 1:
+            self.found.append((0, 0))
+            return
+        address = number(self.dut.find_address_o) >> 48 * port & (1 << 48) - 1
+        place = self.places.get(address.to_bytes(6, "big"))
+        self.found.append((1 << port, 0 if place is None else 1 << place))
 
     def _read(self, m_ready: int) -> None:
         dut = self.dut

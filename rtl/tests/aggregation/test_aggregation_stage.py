@@ -116,7 +116,14 @@ async def started(dut: Any) -> Both:
     ports = int(os.environ["PORTS"])
     config = configuration(list(range(ports)))
     await start(
-        dut, config_i=config, info_valid_i=0, s_valid_i=0, m_ready_i=0, is_known_i=0, ports_i=0, notice_ready_i=0
+        dut,
+        config_i=config,
+        info_valid_i=0,
+        s_valid_i=0,
+        m_ready_i=0,
+        find_ready_i=0,
+        found_valid_i=0,
+        notice_ready_i=0,
     )
     both = Both(dut, ports, JOBS)
     await both.hard.cycle(600 * JOBS)
@@ -213,7 +220,14 @@ async def answers_everybody_at_once(dut: Any) -> None:
     ports, packets, messages = int(os.environ["PORTS"]), 20, 4
     config = configuration(list(range(ports)))
     await start(
-        dut, config_i=config, info_valid_i=0, s_valid_i=0, m_ready_i=0, is_known_i=0, ports_i=0, notice_ready_i=0
+        dut,
+        config_i=config,
+        info_valid_i=0,
+        s_valid_i=0,
+        m_ready_i=0,
+        find_ready_i=0,
+        found_valid_i=0,
+        notice_ready_i=0,
     )
     places = {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
     bench = StageBench(dut, ports, JOBS, places, ready=lambda _: rng.random() < 25 / 32)

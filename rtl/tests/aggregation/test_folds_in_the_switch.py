@@ -29,21 +29,22 @@ def mac(rank: int) -> str:
     return f"02:00:00:00:00:{rank + 1:02x}"
 
 
-@cocotb.test()
-async def folds_at_line_rate(dut: Any) -> None:
-    """Messages of many packets from all ports at once, back to back; then packets that come again."""
-    rng = chance()
+async def begin(dut: Any, rng: random.Random) -> Bench:
+    """A switch that has cleared its tables, and adds floats."""
     bench = Bench(dut, PORTS, random.Random(rng.random()))
     await bench.start()
     for _ in range(CLEAR_CYCLES):
         await RisingEdge(dut.clk_i)
-    assert await write(dut, "AGG_MODE", 1) == OKAY  # floats
-    for port in range(PORTS):
-        bench.give(port, bytes(Ether(src=mac(port), dst=mac((port + 1) % PORTS)) / Raw(bytes(46))))
-    await bench.idle()
-    for port in bench.ports:
-        port.sent.clear()
-        port.began_ns.clear()
+    assert await write(dut, "AGG_MODE", 1) == OKAY
+    return bench
+
+
+@cocotb.test()
+async def folds_at_line_rate(dut: Any) -> None:
+    """Messages of many packets from all ports at once, back to back; then packets that come again. Nobody has sent
+    anything before: by the time a sum leaves, all workers have."""
+    rng = chance()
+    bench = await begin(dut, rng)
 
     packets, messages = 24, 3
     count = (packets * 1024 - 20) // 4
@@ -86,6 +87,32 @@ async def folds_at_line_rate(dut: Any) -> None:
     took = again.time_ns - bench.ports[0].began_ns[0]
     dut._log.info("a repeat takes %.0f ns", took)
     assert took <= REPEAT_NS_MAX
+
+
+@cocotb.test()
+async def follows_a_worker_that_moves(dut: Any) -> None:
+    """A sum goes to the port where its worker's address was heard last, not where it was when the contribution came."""
+    bench = await begin(dut, chance())
+    spare, folding = PORTS - 1, PORTS - 1
+    assert await write(dut, "AGG_PORT_CFG", folding << 27 | (1 << folding) - 1) == OKAY
+    count = (2 * 1024 - 20) // 4
+    sent = [
+        Connection(mac(r), mac((r + 1) % folding), 0x200 + r).message(
+            7, aggregation_header(r, 0, 4 * count), bytes(4 * count)
+        )
+        for r in range(folding)
+    ]
+    for r in range(folding - 1):
+        bench.give(r, sent[r][0])
+    await bench.idle(quiet=400)
+    bench.give(spare, bytes(Ether(src=mac(1), dst=mac(0)) / Raw(bytes(46))))
+    await bench.idle()
+    for port in bench.ports:
+        port.sent.clear()
+    bench.give(folding - 1, sent[folding - 1][0])
+    await bench.idle(quiet=400)
+    went = {index: [read(one.frame).queue_pair for one in port.sent] for index, port in enumerate(bench.ports)}
+    assert went == {spare: [0x200], 1: [], **{r: [0x200 + r - 1] for r in range(2, folding)}, 0: [0x200 + folding - 1]}
 
 
 def test_folds_in_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:

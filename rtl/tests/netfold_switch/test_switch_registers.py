@@ -28,6 +28,19 @@ async def begin(dut: Any) -> Bench:
     return bench
 
 
+async def begin_with_workers(dut: Any) -> Bench:
+    """... and that knows every port's address, and is ready to fold."""
+    bench = await begin(dut)
+    for port in range(PORTS):
+        bench.give(port, frame(port, (port + 1) % PORTS))
+    await bench.idle()
+    for _ in range(600):  # the aggregation stage clears its status
+        await RisingEdge(dut.clk_i)
+    for port in bench.ports:
+        port.sent.clear()
+    return bench
+
+
 def frame(source: int, to: int, size: int = 60, tags: int = 0) -> bytes:
     """From one port's address to another's."""
     ether = Ether(src=ADDRESSES[source], dst=ADDRESSES[to])
@@ -140,12 +153,7 @@ async def pauses(dut: Any) -> None:
 @cocotb.test()
 async def resets_amid_sums(dut: Any) -> None:
     """A soft reset at any moment: what leaves is whole or marked as damaged, and the switch goes on."""
-    bench = await begin(dut)
-    for port in range(PORTS):
-        bench.give(port, frame(port, (port + 1) % PORTS))
-    await bench.idle()
-    for _ in range(600):  # the aggregation stage clears its status
-        await RisingEdge(dut.clk_i)
+    bench = await begin_with_workers(dut)
     for attempt in range(6):
         size = 4 * 1024 - 20
         for port in range(PORTS):
@@ -171,14 +179,7 @@ async def resets_amid_sums(dut: Any) -> None:
 @cocotb.test()
 async def a_stuck_worker_stops_no_forwarding(dut: Any) -> None:
     """A port takes nothing while all fold: their other frames come through, each in time to make way for the next."""
-    bench = await begin(dut)
-    for port in range(PORTS):
-        bench.give(port, frame(port, (port + 1) % PORTS))
-    await bench.idle()
-    for _ in range(600):  # the aggregation stage clears its status
-        await RisingEdge(dut.clk_i)
-    for port in bench.ports:
-        port.sent.clear()
+    bench = await begin_with_workers(dut)
     bench.ports[3].stalls = 1.0
     connections = [Connection(ADDRESSES[port], ADDRESSES[(port + 1) % PORTS], 0x200 + port) for port in range(PORTS)]
     messages, size = 3, 16 * 1024 - 20

@@ -1,0 +1,217 @@
+"""Two jobs at line rate, whose workers begin new epochs at any moment, each a little later than the others, while sums
+of the epoch before are being folded and sent. The software's switch is given every frame in the order in which the
+stage judged them: both must say the same of it, and every sum that leaves must be the software's.
+
+What the stage may do otherwise than the software, which needs no time: a frame that is being judged while its epoch
+ends is dropped as `epoch`; one whose place holds a sum that is not sent yet, as `busy`, or, if it asks for that sum, as
+`waiting`; an answer that has not left when its sum is gone is lost, and counted."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import cocotb
+import numpy as np
+import pytest
+from campaign import PSN_MASK, mac
+from stage_bench import StageBench, configuration
+
+from benches import chance, number, simulate, start
+from netfold import _core
+from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, read
+
+PORTS, JOBS, PACKETS, WINDOW = 4, 2, 3, 4
+CYCLES = int(os.environ.get("CYCLES", "16000"))
+BEGIN = 2  # the Job Table's state in which an epoch may begin
+TRANSPORT_AT = ETHERNET + GRH_BYTES
+
+
+class Worker:
+    """One rank of one job: sends what it may, sends again what is not answered."""
+
+    def __init__(self, rng: random.Random, rank: int, job: int) -> None:
+        self.rng, self.rank, self.job, self.epoch = rng, rank, job, 0
+        self.connection = Connection(mac(rank), mac((rank + 1) % PORTS), JOBS * rank + job, rank + 1, rank + 2)
+        self.begin()
+
+    def begin(self) -> None:
+        """The next epoch; half of them over the sequence numbers of the one before."""
+        self.epoch += 1
+        if self.epoch == 1 or self.rng.random() < 0.5:
+            self.psn = self.rng.choice([PSN_MASK - 5, self.rng.randrange(1 << 24)])
+        self.frames: list[bytes] = []
+        self.next = 0
+        self.answered: set[int] = set()
+        self.refused: int | None = None  # a Write First that comes again before anything else
+
+    def frame(self, position: int) -> bytes:
+        """Of packet `position` of the epoch."""
+        while position >= len(self.frames):
+            message, count = len(self.frames) // PACKETS, (PACKETS * 1024 - 20) // 4
+            seed = (self.job, self.epoch, message, self.rank)
+            numbers = np.random.default_rng(seed).standard_normal(count, np.float32).tobytes()
+            header = aggregation_header(self.rank, message, 4 * count, job=self.job + 1, epoch=self.epoch)
+            self.frames += self.connection.message((self.psn + message * PACKETS) & PSN_MASK, header, numbers)
+        return self.frames[position]
+
+    def choose(self) -> tuple[int, bytes] | None:
+        """What it sends now: packet, frame."""
+        rng = self.rng
+        whole = next(m for m in range(len(self.answered) + 1) if not self._has(m))
+        if self.refused is not None:
+            position = self.refused
+        elif self.next and rng.random() < 0.1:
+            position = max(0, self.next - 1 - rng.randrange(2 * PACKETS))
+        elif self.next // PACKETS < whole + WINDOW:
+            position, self.next = self.next, self.next + 1
+        elif rng.random() < 0.3:
+            position = next(p for p in range(self.next) if p not in self.answered)
+        else:
+            return None
+        return position, self.frame(position)
+
+    def _has(self, message: int) -> bool:
+        return all(message * PACKETS + index in self.answered for index in range(PACKETS))
+
+    def sum_came(self, psn: int) -> None:
+        """To its right neighbour."""
+        position = (psn - self.psn) & PSN_MASK
+        if position < self.next:
+            self.answered.add(position)
+
+
+class Races(StageBench):
+    """Workers before the stage, and the software's switch beside it."""
+
+    def __init__(self, dut: Any, rng: random.Random) -> None:
+        super().__init__(dut, PORTS, JOBS, {bytes.fromhex(mac(r).replace(":", "")): r for r in range(PORTS)})
+        self.rng = rng
+        self.soft = _core.FramePipeline(PORTS)
+        for rank in range(PORTS):
+            assert self.soft.offer(rank, Connection(mac(rank), mac(rank)).frame(17, 0, b"\x1f\0\0\0")) == []
+        self.workers = [[Worker(rng, rank, job) for job in range(JOBS)] for rank in range(PORTS)]
+        self.sender: list[tuple[Worker, int, int]] = []  # by port: of the frame that is on its way
+        self.sender = [(self.workers[port][0], 0, 0) for port in range(PORTS)]
+        self.began: dict[int, int] = {}  # by port: when its Write First began an epoch
+        self.judged: list[tuple[float, int, bytes, str]] = []  # when, port, frame, verdict; not yet told
+        self.told: Counter[str] = Counter()
+        self.owed: Counter[tuple[int, bytes]] = Counter()  # the software's sums
+        self.seen = 0
+
+    def feed(self) -> None:
+        """Every port that is free sends on."""
+        for index, port in enumerate(self.ports):
+            if port.waiting or port.asked or port.beats:
+                continue
+            worker = self.rng.choice(self.workers[index])
+            chosen = worker.choose()
+            if chosen:
+                self.sender[index] = (worker, worker.epoch, chosen[0])
+                self.offer(index, chosen[1])
+
+    def _forward(self, index: int, frame: bytes) -> None:
+        super()._forward(index, frame)
+        if not self.ports[index].asked:  # nobody was asked
+            self.judged.append((self.cycles, index, frame, "forwarded"))
+
+    def _read(self, m_ready: int) -> None:
+        jobs = self.dut.u_jobs
+        if number(jobs.state_q) == BEGIN and number(jobs.clear_o):
+            self.began[number(jobs.port_q)] = self.cycles
+        super()._read(m_ready)
+        for _, frame in self.sums[self.seen :]:
+            one = read(frame)
+            rank, job = divmod(one.queue_pair, JOBS)
+            self.workers[rank][job].sum_came(one.psn)
+        self.seen = len(self.sums)
+
+    def _answer(self, index: int, route: int, verdict: str) -> None:
+        asked = self.ports[index].asked
+        assert asked is not None
+        # The answer is a cycle old; a new epoch counts from the cycle behind that in which it began.
+        at = self.began.pop(index) + 0.5 if index in self.began else self.cycles - 1
+        if verdict != "forwarded":
+            self.judged.append((at, index, asked.frame, verdict))
+            super()._answer(index, route, verdict)
+        else:
+            self.judged.append((at, index, asked.frame, verdict))
+            self.ports[index].asked = None
+            self.verdicts.append((index, verdict))
+        worker, epoch, position = self.sender[index]
+        if worker.epoch == epoch:
+            is_first = position % PACKETS == 0
+            worker.refused = position if verdict == "busy" and is_first else None
+
+    def tell(self, until: float) -> None:
+        """The software what was judged before; of a Write First that begins an epoch the answer comes late."""
+        until = min(until, *self.began.values(), until)
+        self.judged.sort(key=lambda one: one[0])
+        while self.judged and self.judged[0][0] < until:
+            at, port, frame, verdict = self.judged.pop(0)
+            self.told[verdict] += 1
+            is_first = frame[TRANSPORT_AT] == 6
+            if verdict == "busy" or (verdict == "epoch" and not is_first):
+                continue
+            before = self.soft.counts()
+            out = self.soft.offer(port, frame, 1 + at * 5e-9)
+            after = self.soft.counts()
+            names = {n.removeprefix("roce_v1_").removeprefix("drop_") for n in after if after[n] != before.get(n, 0)}
+            if verdict == "waiting" and "answered" in names:
+                continue
+            alike = {"kept", "folded"} if verdict in ("kept", "folded") else {verdict}
+            assert names & alike, (at, port, verdict, names)
+            self.owed.update(one for one in out if one[1][12:14] == b"\x89\x15" and one[1] != frame)
+
+
+@cocotb.test()
+async def changes_epochs_at_line_rate(dut: Any) -> None:
+    """Hundreds of sums in many epochs."""
+    rng = chance()
+    bench = Races(dut, rng)
+    bench.soft.configure(list(range(PORTS)), is_float=True)
+    config = configuration(list(range(PORTS)))
+    await start(
+        dut,
+        config_i=config,
+        info_valid_i=0,
+        s_valid_i=0,
+        m_ready_i=0,
+        find_ready_i=0,
+        found_valid_i=0,
+        notice_ready_i=0,
+    )
+    await bench.cycle(600 * JOBS)
+    due: list[tuple[int, Worker]] = []
+    changes = [rng.randrange(1000, 3000) for _ in range(JOBS)]
+    for cycle in range(CYCLES):
+        for job in range(JOBS):
+            if changes[job] == cycle:
+                due += [(cycle + rng.randrange(400), bench.workers[rank][job]) for rank in range(PORTS)]
+                changes[job] += rng.randrange(700, 3000)
+        for at, worker in due:
+            if at == cycle:
+                worker.begin()
+        bench.feed()
+        await bench.cycle()
+        bench.tell(bench.cycles - 60)
+    while not bench.is_idle:
+        await bench.cycle()
+    await bench.cycle(3000)
+    bench.tell(float("inf"))
+    sums = Counter(bench.sums)
+    epochs = max(worker.epoch for row in bench.workers for worker in row)
+    dut._log.info("%d epochs, %d sums, %d lost: %s", epochs, sums.total(), bench.lost, dict(bench.told))
+    assert not sums - bench.owed, "a sum that is not the software's"
+    assert (bench.owed - sums).total() == bench.lost
+    assert epochs > 3 and sums.total() > 50 * JOBS and bench.told["answered"] > 0
+
+
+def test_epoch_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four ports, two jobs."""
+    monkeypatch.setenv("JOBS", str(JOBS))
+    simulate(
+        "aggregation_stage", __file__, Ports=PORTS, Jobs=JOBS, TickCycles=16, HandoverTicks=4_000, IdleTicks=16_000
+    )
