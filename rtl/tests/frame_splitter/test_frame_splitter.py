@@ -1,0 +1,136 @@
+"""Frames of all kinds into the header and payload buffers, against what PROTOCOL.md says of their bytes."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+from cocotb.triggers import RisingEdge
+
+from benches import chance, number, packed, simulate, start
+
+BEAT, META_BEAT = 8, 15
+PLAIN, WITH_HEADER, IMMEDIATE = range(3)
+HEADER_BYTES = {PLAIN: 66, WITH_HEADER: 102, IMMEDIATE: 70}
+GRH_AT, FLAGS_AT, IMMEDIATE_AT, TAG = 14, 85, 66, 4
+
+
+@dataclass
+class Given:
+    """A frame, and what the handler says of it."""
+
+    kind: int
+    has_tag: bool
+    words: int
+    place: int
+    slot: int
+    is_repeat: bool
+    meta: int
+    frame: bytes
+
+    @property
+    def header_bytes(self) -> int:
+        """Up to the gradients."""
+        return HEADER_BYTES[self.kind] + TAG * self.has_tag
+
+    def marked(self) -> bytes:
+        """Its header as a sum's."""
+        header, shift = bytearray(self.frame), TAG * self.has_tag
+        header[GRH_AT + 1 + shift] &= 0xF0
+        header[GRH_AT + 2 + shift], header[GRH_AT + 3 + shift] = 0x4E, 0x46
+        if self.kind == WITH_HEADER:
+            header[FLAGS_AT + shift] |= 2
+        if self.kind == IMMEDIATE:
+            header[IMMEDIATE_AT + shift] |= 0x80
+        return bytes(header[: self.header_bytes])
+
+
+def draw(rng: random.Random) -> Given:
+    """Any."""
+    kind, has_tag, words = rng.randrange(3), rng.random() < 0.4, rng.choice([1, 2, 251, 256, rng.randrange(1, 257)])
+    generation, message = rng.getrandbits(10), rng.getrandbits(32)
+    meta = packed([(kind, 2), (int(has_tag), 1), (generation, 10), (message, 32)])
+    size = HEADER_BYTES[kind] + TAG * has_tag + 4 * words + 4  # the ICRC
+    frame = rng.randbytes(size + rng.choice([0, 0, 7]))
+    return Given(kind, has_tag, words, rng.randrange(512), rng.randrange(32), rng.random() < 0.3, meta, frame)
+
+
+class Buffers:
+    """What is written, by address."""
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self.headers: dict[int, int] = {}
+        self.repeats: dict[int, int] = {}
+        self.payloads: dict[int, int] = {}
+
+    def look(self) -> None:
+        """After every clock edge."""
+        dut = self.dut
+        if dut.header_write_o.value:
+            self.headers[number(dut.header_address_o)] = number(dut.header_data_o)
+        if dut.repeat_write_o.value:
+            self.repeats[number(dut.repeat_address_o)] = number(dut.header_data_o)
+        if dut.payload_write_o.value:
+            self.payloads[number(dut.payload_address_o)] = number(dut.payload_data_o)
+
+
+async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
+    """One frame, from its start on without a pause; the place is awaited until the first gradients are written."""
+    buffers = Buffers(dut)
+    dut.start_i.value, dut.place_i.value, dut.slot_i.value = 1, given.place, given.slot
+    dut.is_repeat_i.value, dut.meta_i.value, dut.words_i.value = int(given.is_repeat), given.meta, given.words
+    dut.s_valid_i.value = 0
+
+    async def edge() -> None:
+        had_payload = bool(buffers.payloads)
+        await RisingEdge(dut.clk_i)
+        buffers.look()
+        assert bool(dut.is_awaited_o.value) == (not given.is_repeat and not had_payload)
+        assert given.is_repeat or had_payload or number(dut.awaited_place_o) == given.place
+
+    await edge()
+    dut.start_i.value, dut.s_valid_i.value = 0, 1
+    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 45), ("words_i", 9)):
+        getattr(dut, name).value = rng.getrandbits(bits)  # it was told once
+    for at in range(0, len(given.frame), BEAT):
+        part = given.frame[at : at + BEAT]
+        last = at + BEAT >= len(given.frame)
+        beat = [(0, 1), (int(last), 1), (len(part) - 1, 3), (int.from_bytes(part, "little"), 64)]
+        dut.s_beat_i.value = packed(beat)
+        await edge()
+        assert dut.is_busy_o.value == 1
+    dut.s_valid_i.value = 0
+    await RisingEdge(dut.clk_i)
+    assert dut.is_busy_o.value == 0
+    return buffers
+
+
+@cocotb.test()
+async def keeps_headers_and_gradients(dut: Any) -> None:
+    """Every kind, with a tag and without, of all lengths."""
+    rng = chance()
+    await start(dut, start_i=0, s_valid_i=0)
+    for _ in range(250):
+        given = draw(rng)
+        found = await split(dut, given, rng)
+        headers, base = (found.repeats, given.slot) if given.is_repeat else (found.headers, given.place)
+        beats = given.header_bytes // BEAT + 1  # the last is shared with gradients
+        assert set(headers) == {base << 4 | beat for beat in [*range(beats), META_BEAT]}
+        assert not (found.headers if given.is_repeat else found.repeats)
+        assert headers[base << 4 | META_BEAT] == given.meta
+        whole = b"".join(headers[base << 4 | beat].to_bytes(BEAT, "little") for beat in range(beats))
+        assert whole[: given.header_bytes] == given.marked()
+        if given.is_repeat:
+            assert not found.payloads
+            continue
+        assert set(found.payloads) == {given.place << 7 | beat for beat in range((given.words + 1) // 2)}
+        gradients = b"".join(found.payloads[address].to_bytes(BEAT, "little") for address in sorted(found.payloads))
+        assert gradients[: 4 * given.words] == given.frame[given.header_bytes :][: 4 * given.words]
+
+
+def test_frame_splitter() -> None:
+    """With 512 places."""
+    simulate("frame_splitter", __file__)
