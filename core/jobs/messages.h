@@ -75,8 +75,8 @@ struct Admitted {
   std::vector<std::uint16_t> udp_ports;  // one a shard
   bool tagged = false;
   Nonce salt = {};
-  std::optional<Proof> proof;            // the switch's, where it has a secret
-  std::optional<std::uint32_t> data_ip;  // where data packets go if not to the switch: to the job's host
+  std::optional<Proof> proof = {};            // the switch's, where it has a secret
+  std::optional<std::uint32_t> data_ip = {};  // where data packets go if not to the switch: to the job's host
 
   // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
   // one, falls outside of what the slots expect.

@@ -9,7 +9,8 @@ namespace netfold::link {
 
 class Descriptor {
  public:
-  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() {
     if (number_ >= 0) close(number_);
   }
@@ -24,7 +25,7 @@ class Descriptor {
   int release() { return std::exchange(number_, -1); }  // the caller's to close
 
  private:
-  int number_;
+  int number_ = -1;
 };
 
 }  // namespace netfold::link

@@ -69,13 +69,13 @@ class Sorter {
 
 // Whether everybody ends a step of this kind at one time, so that all begin the next together.
 bool ends_at_once(const Workload& workload, const FlowResult& flows, int world) {
-  std::vector<char> has_part(index(world), 0);
+  std::vector<bool> has_part(index(world));
   for (std::size_t i = 0; i < workload.tasks.size(); ++i) {
     if (!workload.tasks[i].is_transfer()) continue;
     if (flows.end_s[i] < flows.time_s * (1 - kSameTime)) return false;
-    has_part[index(workload.tasks[i].sender)] = has_part[index(workload.tasks[i].receiver)] = 1;
+    has_part[index(workload.tasks[i].sender)] = has_part[index(workload.tasks[i].receiver)] = true;
   }
-  return std::ranges::count(has_part, 1) == world;
+  return std::ranges::count(has_part, true) == world;
 }
 
 }  // namespace
