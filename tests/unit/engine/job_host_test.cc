@@ -80,6 +80,9 @@ TEST_F(JobHostTest, HearsOfEachTensorOnceItIsFolded) {
   EXPECT_FALSE(host_->wait(second, 50 * kMillisecond));
   submit(1, large_too);
   ASSERT_TRUE(host_->wait(second, 20 * kSecond));
+  for (const auto& worker : workers_) {  // which may still be writing to the tensors
+    for (int tensor = 0; tensor < 2; ++tensor) ASSERT_TRUE(worker->next_completion(20 * kSecond));
+  }
   EXPECT_GE(host_->stats().signals, 4u) << "one a shard and tensor";
   EXPECT_EQ(server_->stats().jobs[0].counters.results_sent, 2 * server_->stats().jobs[0].counters.folded_chunks)
       << "the host is sent no result";
