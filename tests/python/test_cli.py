@@ -6,6 +6,7 @@ import io
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -68,7 +69,8 @@ def test_help_fits_a_screen_and_cuts_no_word(words: str, monkeypatch: pytest.Mon
 
 
 def test_version() -> None:
-    done = subprocess.run(["netfold", "--version"], capture_output=True, text=True, timeout=60, check=True)
+    program = Path(sys.executable).parent / "netfold"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True)
     assert re.fullmatch(r"netfold \d+\.\d+\.\d+\n", done.stdout)
 
 

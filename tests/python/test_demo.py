@@ -170,7 +170,8 @@ def test_tcp_traffic_counts_what_sockets_carry() -> None:
                 received += len(peer.recv(65536))
             sender.join()
             spent = tcp_traffic() - before  # both ends are in this process
-            assert (spent.sent_bytes, spent.received_bytes) == (300_000, 300_000)
+            assert spent.received_bytes == 300_000
+            assert 300_000 <= spent.sent_bytes < 400_000  # some of it twice, where this machine is slow to answer
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 2.4), (0, 132), (0, 517.3), (0, 0.07), (0, 1)])

@@ -1,5 +1,5 @@
-// The input FIFO and what fills it: chunks of host memory become beats, padded with zeros to whole blocks. It asks in
-// bursts for what it has room for, so data never have to wait at the bus.
+// The input FIFO and what fills it: chunks of host memory, of at least one element, become beats, padded with zeros to
+// whole blocks. It asks in bursts for what it has room for, so data never have to wait at the bus.
 module memory_reader
   import nic_pkg::*;
 #(

@@ -17,9 +17,9 @@ BEATS_BIT, ELEMENTS_BIT, ADDRESS_BIT = 1, 17, 33
 
 
 def chunk_of(rng: Any) -> dict[str, int]:
-    """A chunk: whole units of 16 elements, some of which are padding; most begin anywhere."""
+    """A chunk: whole units of 16 elements, some of which, but never all, are padding; most begin anywhere."""
     beats = 2 * rng.randrange(1, 20)
-    elements = rng.choice([beats * LANES, rng.randrange(beats * LANES + 1)])
+    elements = rng.choice([beats * LANES, rng.randrange(1, beats * LANES + 1)])
     return {"address": 4 * rng.randrange(1 << 20), "elements": elements, "beats": beats, "folds": rng.randrange(2)}
 
 
