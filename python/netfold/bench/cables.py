@@ -83,7 +83,7 @@ def result_of(measured: dict[str, Any], devices: Sequence[str], workers: int, wi
 
 def table_of(results: list[dict[str, Any]]) -> Table:
     """What people see: a row a run."""
-    table = Table(title="a switch at the other ends of the devices", box=None, pad_edge=False)
+    table = Table(title="a switch at the other ends of the devices", box=None, pad_edge=False, collapse_padding=True)
     headings = ["workers", "format", "bytes", "Gbit/s", "kframes/s", "p50 us", "p99 us", "p99.9 us", "lost", "sums"]
     is_search = results[0]["lossless_gbit_s"] is not None
     if is_search:
