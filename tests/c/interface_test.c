@@ -149,6 +149,7 @@ static void disagreement(const place *self, nf_group *group) {
 static void departure(const place *self) {
   nf_error error = {NF_OK, 0, ""};
   nf_group *group = join(self);
+  pthread_barrier_wait(&self->with->barrier);  // who is still connecting would hear of it there
   float x = 1;
   if (self->rank == 2) {
     nf_group_close(group, "its disk is full");
