@@ -34,7 +34,7 @@ lint:
 format:
 	tools/lint.sh $(VENV) fix
 
-# Address and undefined-behaviour sanitizers over what meets the network and the engine; ten million hostile packets among it.
+# Address and undefined-behaviour sanitizers over what meets the network, and the engine; ten million hostile packets too.
 sanitize:
 	tools/sanitize.sh
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/operation.h"
+
 namespace netfold::apps {
 namespace {
 
@@ -23,12 +25,9 @@ void pause() {
   std::this_thread::sleep_for(std::chrono::nanoseconds(kPause));
 }
 
-// As many elements as fit.
+// As many elements as a chunk takes.
 std::uint16_t count_in(const wire::Lease& lease, numbers::Format format) {
-  const numbers::WireFormat wire = lease.wire_format(format);
-  std::size_t count = lease.payload_bytes * 8;
-  while (numbers::encoded_bytes(wire, count) > lease.payload_bytes) --count;
-  return static_cast<std::uint16_t>(count);
+  return static_cast<std::uint16_t>(engine::chunks_of(1, lease.wire_format(format), lease).elements_per_chunk);
 }
 
 }  // namespace

@@ -228,15 +228,15 @@ void CoreBench::release_held() {
 
 std::size_t CoreBench::pump_counted() {
   const auto time = static_cast<Nanoseconds>(static_cast<double>(clock_) / CoreClock::ticks_a_second() * 1e9);
-  const long preemptions = CoreClock::preemptions();
   const std::uint64_t instructions = instruction_counter_.read_now();
-  const std::uint64_t begin = CoreClock::ticks();
+  Stretch stretch;
   const std::size_t frames = pipeline_->pump(time);
-  const std::uint64_t took = CoreClock::ticks() - begin;
+  stretch.end();
+  const std::uint64_t took = stretch.ticks();
   if (frames == 0) return 0;
   const double expected = ticks_a_frame_ * static_cast<double>(frames);
   ++result_.rounds;
-  if (CoreClock::preemptions() != preemptions || static_cast<double>(took) > kDisturbedTimes * expected + 20'000) {
+  if (stretch.is_disturbed(expected, kDisturbedTimes)) {
     ++result_.disturbed_rounds;
     clock_ += static_cast<std::uint64_t>(expected);
     return frames;

@@ -40,6 +40,25 @@ class CoreClock {
   }
 };
 
+// A piece of work on this core, from when this is made.
+class Stretch {
+ public:
+  // At its end; what is measured then ends here.
+  void end() { took_ = CoreClock::ticks() - begun_; }
+  std::uint64_t ticks() const { return took_; }
+  // Whether the kernel gave the core to others meanwhile, as far as one can tell: it took so much longer than
+  // `expected_ticks`, by a factor and what a moment of anything takes.
+  bool is_disturbed(double expected_ticks, double factor) const {
+    constexpr double kMoment = 20'000;
+    return CoreClock::preemptions() != preemptions_ || static_cast<double>(took_) > factor * expected_ticks + kMoment;
+  }
+
+ private:
+  const long preemptions_ = CoreClock::preemptions();
+  const std::uint64_t begun_ = CoreClock::ticks();
+  std::uint64_t took_ = 0;
+};
+
 // Instructions of the calling thread in user mode, where the kernel and the machine count them.
 class InstructionCounter {
  public:

@@ -165,20 +165,18 @@ class RoundBench {
 }  // namespace
 
 std::size_t PipelineTime::pump(frames::Pipeline& pipeline, Nanoseconds now) {
-  const long preemptions = CoreClock::preemptions();
-  const std::uint64_t begin = CoreClock::ticks();
+  Stretch stretch;
   const std::size_t moved = pipeline.pump(now);
-  const std::uint64_t took = CoreClock::ticks() - begin;
+  stretch.end();
   if (moved == 0) return 0;
   ++rounds;
   const double expected = frames > 0 ? static_cast<double>(ticks) / static_cast<double>(frames) : 1000;
-  if (CoreClock::preemptions() != preemptions ||
-      static_cast<double>(took) > kDisturbedTimes * expected * static_cast<double>(moved) + 20'000) {
+  if (stretch.is_disturbed(expected * static_cast<double>(moved), kDisturbedTimes)) {
     ++disturbed_rounds;
     return moved;
   }
   frames += moved;
-  ticks += took;
+  ticks += stretch.ticks();
   return moved;
 }
 

@@ -17,12 +17,12 @@ REPETITIONS = 9
 def copy_bytes_s() -> float:
     """Bytes that all cores together copy in a second, from memory to memory; the best of a few tries. Each thread stays
     on a core of its own: two on one core would copy half as fast."""
-    arrays = [np.ones(COPIED_BYTES, np.uint8) for _ in os.sched_getaffinity(0) for _ in range(2)]
-    pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
+    pairs = {core: np.ones((2, COPIED_BYTES), np.uint8) for core in os.sched_getaffinity(0)}
     return max(len(pairs) * COPIED_BYTES / _seconds(pairs) for _ in range(REPETITIONS))
 
 
-def _seconds(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
+def _seconds(pairs: dict[int, np.ndarray]) -> float:
+    """`pairs`: by core, uint8[2, bytes], of which the first is copied over the second."""
     together = threading.Barrier(len(pairs) + 1)
 
     def copy(core: int, source: np.ndarray, target: np.ndarray) -> None:
@@ -31,8 +31,7 @@ def _seconds(pairs: list[tuple[np.ndarray, np.ndarray]]) -> float:
         np.copyto(target, source)  # which lets go of the interpreter
         together.wait()
 
-    cores = sorted(os.sched_getaffinity(0))
-    threads = [threading.Thread(target=copy, args=(core, *pair)) for core, pair in zip(cores, pairs, strict=True)]
+    threads = [threading.Thread(target=copy, args=(core, *pair)) for core, pair in pairs.items()]
     for thread in threads:
         thread.start()
     together.wait()

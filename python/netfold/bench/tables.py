@@ -33,28 +33,27 @@ def results_table(title: str, results: Sequence[dict[str, Any]]) -> Table:
     table = Table(title=title, caption="; ".join(words), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in varying:
         table.add_column(name, no_wrap=True)
-    heads = ("ms", "of bound", "speed-up", "MB sent", "goodput", "error", "same")
-    rows = [_row(one, varying) for one in results]
-    told = [i for i in range(len(heads)) if any(row[i - len(heads)] for row in rows)]  # what is known of any
     table.add_column("system")
-    for i in told:
-        table.add_column(heads[i], justify="right", no_wrap=True)
-    for one, row in zip(results, rows, strict=True):
-        cells = [*row[: -len(heads)], *(row[i - len(heads)] for i in told)]
+    measured = [_measured(one) for one in results]
+    told = [name for name in measured[0] if any(row[name] for row in measured)]  # what is known of any
+    for name in told:
+        table.add_column(name, justify="right", no_wrap=True)
+    for one, row in zip(results, measured, strict=True):
+        system = f"{one['system']} {one['algorithm']} {one['format']}{', faulty' if one['faults'] else ''}"
+        cells = [*(str(one[name]) for name in varying), system, *(row[name] for name in told)]
         table.add_row(*cells, style="bold" if one["system"] == "netfold" else None)
     return table
 
 
-def _row(one: dict[str, Any], varying: Sequence[str]) -> list[str]:
+def _measured(one: dict[str, Any]) -> dict[str, str]:
+    """By heading; what is not known is empty."""
     sent, goodput, error = one.get("wire_bytes_sent"), one.get("goodput_sent"), one["max_abs_error"]
-    return [
-        *(str(one[name]) for name in varying),
-        f"{one['system']} {one['algorithm']} {one['format']}{', faulty' if one['faults'] else ''}",
-        _milliseconds(one["time_s_median"]),
-        _ratio(one.get("ratio_to_bound")),
-        _ratio(one.get("speedup_over_best_peer")),
-        "" if sent is None else f"{sent / 1e6:.2f}",
-        "" if goodput is None else f"{goodput:.1%}",
-        "NaN" if error is None else f"{error:.1g}",
-        "yes" if one["same_bits"] else "NO",
-    ]
+    return {
+        "ms": _milliseconds(one["time_s_median"]),
+        "of bound": _ratio(one.get("ratio_to_bound")),
+        "speed-up": _ratio(one.get("speedup_over_best_peer")),
+        "MB sent": "" if sent is None else f"{sent / 1e6:.2f}",
+        "goodput": "" if goodput is None else f"{goodput:.1%}",
+        "error": "NaN" if error is None else f"{error:.1g}",
+        "same": "yes" if one["same_bits"] else "NO",
+    }

@@ -13,24 +13,20 @@ from netfold.cli.help import commands
 LARGEST = 10**15  # bytes, elements, seconds: nothing here is more; the core's integers have 64 bits
 
 
-class Command(TyperCommand):
+class _Checked:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As always, then the check."""
+        left = super().parse_args(ctx, args)  # type: ignore[misc]
+        check(self, ctx)
+        return left
+
+
+class Command(_Checked, TyperCommand):
     """A command that refuses numbers which are none of ours."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As always, then the check."""
-        left = super().parse_args(ctx, args)
-        check(self, ctx)
-        return left
 
-
-class Group(TyperGroup):
+class Group(_Checked, TyperGroup):
     """As Command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As always, then the check."""
-        left = super().parse_args(ctx, args)
-        check(self, ctx)
-        return left
 
 
 def check(command: Any, ctx: Any) -> None:

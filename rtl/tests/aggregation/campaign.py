@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import struct
 from collections import deque
+from typing import Any
 
 import numpy as np
 
+from netfold import _core
 from roce_frames import (
+    ACKNOWLEDGE,
     ETHERNET,
     FIRST,
     GRH_BYTES,
@@ -40,6 +43,20 @@ PSN_MASK = 0xFFFFFF
 def mac(rank: int) -> str:
     """Of a worker."""
     return f"02:00:00:00:00:{rank + 1:02x}"
+
+
+def places(ports: int) -> dict[bytes, int]:
+    """The port of each worker's address."""
+    return {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
+
+
+def software(ports: int, **options: float) -> Any:
+    """The software's switch, which has heard every worker at its port."""
+    switch = _core.FramePipeline(ports, **options)
+    for rank in range(ports):
+        to_itself = Connection(mac(rank), mac(rank))
+        assert switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
+    return switch
 
 
 def sealed(frame: bytes) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from benches import number, packed
+from benches import number, packed, start
 from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
 
 VERDICTS = [
@@ -143,6 +143,13 @@ class StageBench:
         self.found: deque[tuple[int, int]] = deque([(0, 0)] * 2)  # what is on its way through the address table
         self.beat_bits = len(dut.s_beat_i) // ports
         self.info_bits = len(dut.info_i) // ports
+
+    async def begin(self) -> None:
+        """Clock and reset; all ports fold. Then until the Aggregation Status Buffer has been cleared."""
+        config = configuration(list(range(self.count)))
+        inputs = ("info_valid_i", "s_valid_i", "m_ready_i", "find_ready_i", "found_valid_i", "notice_ready_i")
+        await start(self.dut, config_i=config, **dict.fromkeys(inputs, 0))
+        await self.cycle(600 * self.jobs)
 
     def offer(self, port: int, frame: bytes) -> None:
         """A frame comes in at a port, behind those before it."""

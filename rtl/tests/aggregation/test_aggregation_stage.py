@@ -9,14 +9,13 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import BFP, FP32, INT32, Job, Jobs, mac
+from campaign import BFP, FP32, INT32, Job, Jobs, mac, places, software
 from cocotb.triggers import ClockCycles
 from stage_bench import VERDICTS, StageBench, configuration
 
 import netfold
-from benches import chance, simulate, start
-from netfold import _core
-from roce_frames import ACKNOWLEDGE, Connection, aggregation_header, elements_of, read
+from benches import chance, simulate
+from roce_frames import Connection, aggregation_header, elements_of, read
 
 JOBS = int(os.environ.get("JOBS", "1"))
 # Of the stage with several jobs: long enough that only who is to be silent is.
@@ -33,12 +32,8 @@ class Both:
     def __init__(self, dut: Any, ports: int, jobs: int = 1) -> None:
         self.dut, self.ports, self.time_s, self.jobs, self.aged = dut, ports, 1.0, jobs, 0
         self.config: dict[str, Any] = {"ports": list(range(ports)), "is_float": True, "exceptions": {}}
-        self.soft = _core.FramePipeline(ports, age_s=AGE_S)
-        places = {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
-        self.hard = StageBench(dut, ports, jobs, places)
-        for rank in range(ports):
-            to_itself = Connection(mac(rank), mac(rank))
-            assert self.soft.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
+        self.soft = software(ports, age_s=AGE_S)
+        self.hard = StageBench(dut, ports, jobs, places(ports))
 
     def _counts(self) -> dict[str, int]:
         return {name.removeprefix("roce_v1_").removeprefix("drop_"): n for name, n in self.soft.counts().items()}
@@ -112,21 +107,9 @@ class Both:
 
 
 async def started(dut: Any) -> Both:
-    """All ports fold; the Aggregation Status Buffer has been cleared."""
-    ports = int(os.environ["PORTS"])
-    config = configuration(list(range(ports)))
-    await start(
-        dut,
-        config_i=config,
-        info_valid_i=0,
-        s_valid_i=0,
-        m_ready_i=0,
-        find_ready_i=0,
-        found_valid_i=0,
-        notice_ready_i=0,
-    )
-    both = Both(dut, ports, JOBS)
-    await both.hard.cycle(600 * JOBS)
+    """All ports fold."""
+    both = Both(dut, int(os.environ["PORTS"]), JOBS)
+    await both.hard.begin()
     return both
 
 
@@ -218,20 +201,8 @@ async def answers_everybody_at_once(dut: Any) -> None:
     """All jobs and ports at line rate, every few frames once more: every sum comes to everybody, in its order."""
     rng = chance()
     ports, packets, messages = int(os.environ["PORTS"]), 20, 4
-    config = configuration(list(range(ports)))
-    await start(
-        dut,
-        config_i=config,
-        info_valid_i=0,
-        s_valid_i=0,
-        m_ready_i=0,
-        find_ready_i=0,
-        found_valid_i=0,
-        notice_ready_i=0,
-    )
-    places = {bytes.fromhex(mac(rank).replace(":", "")): rank for rank in range(ports)}
-    bench = StageBench(dut, ports, JOBS, places, ready=lambda _: rng.random() < 25 / 32)
-    await bench.cycle(600 * JOBS)
+    bench = StageBench(dut, ports, JOBS, places(ports), ready=lambda _: rng.random() < 25 / 32)
+    await bench.begin()
     count = (packets * 1024 - 20) // 4
     values = np.random.default_rng(rng.randrange(1 << 30))
     numbers = values.standard_normal((JOBS, messages, ports, count), np.float32)

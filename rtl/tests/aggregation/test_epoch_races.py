@@ -16,11 +16,10 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import PSN_MASK, mac
-from stage_bench import StageBench, configuration
+from campaign import PSN_MASK, mac, places, software
+from stage_bench import StageBench
 
-from benches import chance, number, simulate, start
-from netfold import _core
+from benches import chance, number, simulate
 from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, read
 
 PORTS, JOBS, PACKETS, WINDOW = 4, 2, 3, 4
@@ -87,13 +86,11 @@ class Races(StageBench):
     """Workers before the stage, and the software's switch beside it."""
 
     def __init__(self, dut: Any, rng: random.Random) -> None:
-        super().__init__(dut, PORTS, JOBS, {bytes.fromhex(mac(r).replace(":", "")): r for r in range(PORTS)})
+        super().__init__(dut, PORTS, JOBS, places(PORTS))
         self.rng = rng
-        self.soft = _core.FramePipeline(PORTS)
-        for rank in range(PORTS):
-            assert self.soft.offer(rank, Connection(mac(rank), mac(rank)).frame(17, 0, b"\x1f\0\0\0")) == []
+        self.soft = software(PORTS)
         self.workers = [[Worker(rng, rank, job) for job in range(JOBS)] for rank in range(PORTS)]
-        self.sender: list[tuple[Worker, int, int]] = []  # by port: of the frame that is on its way
+        # By port, of the frame that is on its way: worker, epoch, packet.
         self.sender = [(self.workers[port][0], 0, 0) for port in range(PORTS)]
         self.began: dict[int, int] = {}  # by port: when its Write First began an epoch
         self.judged: list[tuple[float, int, bytes, str]] = []  # when, port, frame, verdict; not yet told
@@ -133,11 +130,10 @@ class Races(StageBench):
         assert asked is not None
         # The answer is a cycle old; a new epoch counts from the cycle behind that in which it began.
         at = self.began.pop(index) + 0.5 if index in self.began else self.cycles - 1
+        self.judged.append((at, index, asked.frame, verdict))
         if verdict != "forwarded":
-            self.judged.append((at, index, asked.frame, verdict))
             super()._answer(index, route, verdict)
         else:
-            self.judged.append((at, index, asked.frame, verdict))
             self.ports[index].asked = None
             self.verdicts.append((index, verdict))
         worker, epoch, position = self.sender[index]
@@ -147,7 +143,7 @@ class Races(StageBench):
 
     def tell(self, until: float) -> None:
         """The software what was judged before; of a Write First that begins an epoch the answer comes late."""
-        until = min(until, *self.began.values(), until)
+        until = min([until, *self.began.values()])
         self.judged.sort(key=lambda one: one[0])
         while self.judged and self.judged[0][0] < until:
             at, port, frame, verdict = self.judged.pop(0)
@@ -172,18 +168,7 @@ async def changes_epochs_at_line_rate(dut: Any) -> None:
     rng = chance()
     bench = Races(dut, rng)
     bench.soft.configure(list(range(PORTS)), is_float=True)
-    config = configuration(list(range(PORTS)))
-    await start(
-        dut,
-        config_i=config,
-        info_valid_i=0,
-        s_valid_i=0,
-        m_ready_i=0,
-        find_ready_i=0,
-        found_valid_i=0,
-        notice_ready_i=0,
-    )
-    await bench.cycle(600 * JOBS)
+    await bench.begin()
     due: list[tuple[int, Worker]] = []
     changes = [rng.randrange(1000, 3000) for _ in range(JOBS)]
     for cycle in range(CYCLES):

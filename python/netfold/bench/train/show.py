@@ -46,11 +46,7 @@ def parameters(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """As the JSON object tells them: of several outcomes (a sweep) lists."""
     told = {
         "rate_mbit_s": [one.rate_mbit_s for one in outcomes],
-        "rate_chosen_by": "--rate"
-        if plan.rate_mbit_s
-        else "baseline"
-        if plan.match == BASELINE_ALIKE
-        else "proportion",
+        "rate_chosen_by": plan.rate_chosen_by,
         "proportion": plan.wanted_proportion,
         "compute_alone_s": [one.compute_alone_s for one in outcomes],
         "size_bytes": outcomes[0].gradient_bytes,
