@@ -110,9 +110,15 @@ bool is_bfp_number(int number) {
   return number >= 0 && number <= 255;
 }
 
-nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
-                 const nf_fold_options* given, bool is_awaited, nf_ticket* ticket, nf_error* error) {
-  if (group == nullptr || ticket == nullptr) return wrong(error, "no group, or nowhere to put the ticket (NULL)");
+// One all-reduce in the engine's words.
+struct Asked {
+  AllReduce request;
+  CollectiveOptions how;
+};
+
+nf_status read(const nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
+               const nf_fold_options* given, Asked& asked, nf_error* error) {
+  if (group == nullptr) return wrong(error, "no group (NULL)");
   const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
   const auto options = known_part(given == nullptr ? defaults : *given, defaults);
   if (!options) return wrong(error, "start from NF_FOLD_OPTIONS_INIT: struct_bytes is not set");
@@ -121,8 +127,8 @@ nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, 
   if (!format || !is_bfp_number(options->block) || !is_bfp_number(options->mantissa)) {
     return wrong(error, "an unknown nf_type or nf_format, or no shape of bfp");
   }
-  const AllReduce request{in, out, count, *element, *format, options->average != 0};
-  CollectiveOptions how;
+  asked.request = {in, out, count, *element, *format, options->average != 0};
+  CollectiveOptions& how = asked.how;
   how.algorithm = options->algorithm != nullptr
                       ? options->algorithm
                       : netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
@@ -132,9 +138,6 @@ nf_status submit(nf_group* group, const void* in, void* out, std::size_t count, 
   how.group = options->group;
   if (options->between != nullptr) how.between = options->between;
   how.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
-  const auto submitted = is_awaited ? group->engine->submit_awaited(request, how) : group->engine->submit(request, how);
-  if (!submitted) return failed(error, submitted.error());
-  *ticket = *submitted;
   return NF_OK;
 }
 
@@ -150,19 +153,28 @@ nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error*
 nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                         const nf_fold_options* options, nf_error* error) {
   return guarded(error, [&] {
-    nf_ticket ticket = 0;
-    nf_status status = submit(group, in, out, count, type, options, true, &ticket, error);
-    if (status != NF_OK) return status;
-    do {  // the group's own timeout ends it
-      status = wait(group, ticket, netfold::from_seconds(kSecondsMax), error);
-    } while (status == NF_PENDING);
-    return status;
+    Asked asked;
+    if (const nf_status status = read(group, in, out, count, type, options, asked, error); status != NF_OK) {
+      return status;
+    }
+    const auto over = group->engine->run(asked.request, asked.how);
+    return over ? NF_OK : failed(error, over.error());
   });
 }
 
 nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                     const nf_fold_options* options, nf_ticket* ticket, nf_error* error) {
-  return guarded(error, [&] { return submit(group, in, out, count, type, options, false, ticket, error); });
+  return guarded(error, [&] {
+    if (ticket == nullptr) return wrong(error, "nowhere to put the ticket (NULL)");
+    Asked asked;
+    if (const nf_status status = read(group, in, out, count, type, options, asked, error); status != NF_OK) {
+      return status;
+    }
+    const auto submitted = group->engine->submit(asked.request, asked.how);
+    if (!submitted) return failed(error, submitted.error());
+    *ticket = *submitted;
+    return NF_OK;
+  });
 }
 
 nf_status nf_wait(nf_group* group, nf_ticket ticket, double timeout_s, nf_error* error) {

@@ -21,6 +21,12 @@ class Engine {
 
   virtual ~Engine() = default;
 
+  // Submits and returns when it is over; the engine's own timeout bounds that.
+  virtual Result<void> run(const AllReduce& request, const CollectiveOptions& how = {}) {
+    const auto ticket = submit_awaited(request, how);
+    return ticket ? finish(*ticket) : tl::unexpected(ticket.error());
+  }
+
   // Returns at once. kInvalidArgument if the request makes no sense; a failed engine shows at the ticket. Every rank
   // submits the same collectives in the same order. `how` matters to host algorithms alone.
   Result<Ticket> submit(const AllReduce& request, const CollectiveOptions& how = {}) {
@@ -43,7 +49,19 @@ class Engine {
   // Counters by name; among them "cpu_s", the CPU seconds that collectives have cost beside the callers' threads.
   virtual nlohmann::json counters() const = 0;
 
+ protected:
+  // Waits until what was submitted is over.
+  Result<void> finish(Ticket ticket) {
+    for (;;) {
+      const auto completion = wait(ticket, kPeriod);
+      if (completion && completion->error) return tl::unexpected(*completion->error);
+      if (completion) return {};
+    }
+  }
+
  private:
+  static constexpr Nanoseconds kPeriod = 1000 * kSecond;  // nothing hangs on it
+
   virtual Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& how, bool is_awaited) = 0;
 };
 

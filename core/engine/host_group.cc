@@ -8,6 +8,7 @@
 #include <array>
 #include <thread>
 
+#include "base/relax.h"
 #include "engine/collective/spread.h"
 #include "link/tcp/tcp_stream.h"
 
@@ -21,9 +22,10 @@ constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
 constexpr Nanoseconds kGoodbyeTime = 2 * kSecond;  // for the last bytes to reach the kernel
 constexpr std::string_view kDirect = "direct";     // has an executor of its own on one machine
 // Before sleeping, a rank that waits gives its core away again and again: to a rank that has work, if one is there, and
-// it costs next to nothing if none is. To spin instead gains nothing, and costs much wherever the awaited rank happens
-// to share the core. A progress thread sleeps soon, and so leaves the core to computation; whoever waits in its own
-// thread has nothing else to do. A network is so much slower than a wake-up that looking out for it is in vain.
+// it costs next to nothing if none is. To spin instead costs much wherever the awaited rank happens to share the core;
+// only who is alone on one spins first, about as long as a small all-reduce takes. A progress thread sleeps soon, and
+// so leaves the core to computation; whoever waits in its own thread has nothing else to do. A network is so much
+// slower than a wake-up that looking out for it is in vain.
 constexpr int kThreadYields = 100;
 constexpr int kCallerYields = 1000;
 // A yield that returns at once gave the core to nobody: either nobody else wants it, or the kernel gives processes of
@@ -31,6 +33,7 @@ constexpr int kCallerYields = 1000;
 // rank of this machine has a core there is no hurry, and to be woken takes longer than most waits.
 constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
+constexpr int kSpins = 300;                            // some microseconds
 constexpr Nanoseconds kSettleTime = 2 * kMillisecond;  // between two moves to another core
 
 Error closed_error() {
@@ -117,7 +120,7 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     caller_yields_ = kCallerYields;
     thread_yields_ = has_cores ? kCallerYields : kThreadYields;
   }
-  vain_yields_ = has_cores ? kVainYieldsWithCores : kVainYields;
+  is_alone_ = has_cores;
   last_progress_ = now();
   note_stats();
   const std::lock_guard lock(mutex_);
@@ -127,9 +130,49 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
   return {};
 }
 
-Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const CollectiveOptions& options,
-                                               bool is_awaited) {
-  if (const auto valid = engine::check(request); !valid) return tl::unexpected(valid.error());
+// Collectives come one at a time, as a rule, and the ranks of a machine soon: then neither queue nor clock is needed.
+Result<void> HostGroup::run(const AllReduce& request, const CollectiveOptions& options) {
+  if (auto valid = validate(request, options); !valid) return valid;
+  std::optional<Ticket> begun;
+  {
+    const Turn turn(*this);
+    const std::unique_lock driving(driving_, std::try_to_lock);
+    if (driving && is_at_rest() && is_direct(options)) {
+      begun = completions_.issue();
+      if (run_directly(*begun, request, options)) return {};
+    }
+  }
+  return begun ? finish(*begun) : Engine::run(request, options);
+}
+
+// False: it is still on its way, or has failed.
+bool HostGroup::run_directly(Ticket ticket, const AllReduce& request, const CollectiveOptions& options) {
+  Terms terms = terms_of(request, options);
+  terms.number = ++all_reduces_;
+  direct_->announce(terms);
+  direct_->submit(ticket, request, {request.format, options.bfp}, terms);
+  const int spins = is_alone_ ? kSpins : 0;
+  for (int i = 0; i <= spins; ++i) {
+    const auto moved = direct_->pump();
+    if (!moved) {
+      completions_.reserve(ticket);
+      fail(moved.error(), true);
+      return false;
+    }
+    if (direct_->is_idle()) {
+      direct_->take_finished();
+      return true;
+    }
+    if (*moved) i = 0;
+    relax();
+  }
+  completions_.reserve(ticket);
+  has_work_ = has_moved_ = true;
+  return false;
+}
+
+Result<void> HostGroup::validate(const AllReduce& request, const CollectiveOptions& options) const {
+  if (auto valid = engine::check(request); !valid) return valid;
   if (!numbers::is_valid(options.bfp)) {
     return netfold::fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
@@ -137,13 +180,18 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
     return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("a {} sums nothing: there is nothing to average",
                                                                   schedule::name_of(options.collective)));
   }
+  return {};
+}
+
+Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const CollectiveOptions& options,
+                                               bool is_awaited) {
+  if (const auto valid = validate(request, options); !valid) return tl::unexpected(valid.error());
   const std::lock_guard lock(mutex_);
   if (!is_connected_ && !is_closing_) {
     return netfold::fail(ErrorCode::kInvalidArgument, "this group is not connected: call connect first");
   }
   std::vector<Slice> slices;
-  const bool is_direct = options.algorithm == kDirect && options.collective == schedule::Collective::kAllReduce;
-  if (!direct_ || !is_direct) {
+  if (!is_direct(options)) {
     auto planned = plans_.slices_of(request, options);
     if (!planned) return tl::unexpected(planned.error());
     slices = std::move(*planned);
@@ -158,6 +206,15 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
   if (callers_ > 0) caller_wakeup_.wake();
   if (!is_awaited && !options_.inline_progress) thread_wakeup_.wake();
   return ticket;
+}
+
+bool HostGroup::is_direct(const CollectiveOptions& options) const {
+  return direct_ && options.algorithm == kDirect && options.collective == schedule::Collective::kAllReduce;
+}
+
+// Of whoever drives: nothing is on its way, and nobody awaits news of us.
+bool HostGroup::is_at_rest() const {
+  return executor_ && !has_failed_ && !is_closing_ && !has_submissions_ && announced_.empty() && is_idle();
 }
 
 template <class Take>
@@ -246,6 +303,7 @@ void HostGroup::close(std::optional<Error> error) {
 }
 
 HostGroupStats HostGroup::stats() const {
+  if (const std::unique_lock driving(driving_, std::try_to_lock); driving && executor_) note_stats();
   const std::lock_guard lock(mutex_);
   return stats_;
 }
@@ -381,7 +439,8 @@ std::optional<HostGroup::Sleep> HostGroup::look_around(Nanoseconds until) {
   if (is_busy) {
     spread_out();
     const int yields = is_thread() ? thread_yields_ : caller_yields_;
-    for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields_; ++i) {
+    const int vain_yields = is_alone_ ? kVainYieldsWithCores : kVainYields;
+    for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields; ++i) {
       const Nanoseconds before = now();
       sched_yield();
       if (now() - before < kSwitchTime) ++in_vain;
@@ -400,6 +459,7 @@ void HostGroup::spread_out() {
   if (!direct_) return;
   const std::span<const int> cores = direct_->say_core(sched_getcpu());
   const auto own = cores.begin() + options_.rank;
+  is_alone_ = std::count(cores.begin(), cores.end(), *own) == 1;
   if (std::count(cores.begin(), own, *own) < ranks_a_core_ || time_ < next_move_) return;
   next_move_ = time_ + kSettleTime;
   const int core = core_to_leave_for(cores, options_.rank, allowed_cores());
@@ -544,7 +604,7 @@ void HostGroup::say_goodbye() {
   mesh_->leave();
 }
 
-void HostGroup::note_stats() {
+void HostGroup::note_stats() const {
   HostGroupStats stats;
   for (const Runner* const runner : runners_) stats.reduced_elements += runner->reduced_elements();
   stats.cpu_s = cpu_s_;

@@ -55,8 +55,9 @@ class HostGroup final : public Engine {
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
-  // Whoever waits here moves the data himself: he has nothing else to do, and to wake a thread takes longer than a
+  // Whoever waits in these moves the data himself: he has nothing else to do, and to wake a thread takes longer than a
   // small all-reduce.
+  Result<void> run(const AllReduce& request, const CollectiveOptions& options = {}) override;
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
   std::optional<Completion> next_completion(Nanoseconds timeout) override;
   void close(std::optional<Error> error = std::nullopt) override;
@@ -79,6 +80,10 @@ class HostGroup final : public Engine {
   };
 
   Result<Ticket> hand_over(const AllReduce& request, const CollectiveOptions& options, bool is_awaited) override;
+  Result<void> validate(const AllReduce& request, const CollectiveOptions& options) const;
+  bool is_direct(const CollectiveOptions& options) const;
+  bool is_at_rest() const;
+  bool run_directly(Ticket ticket, const AllReduce& request, const CollectiveOptions& options);
   void run();
   void stand_aside();
   class Turn;
@@ -112,7 +117,7 @@ class HostGroup final : public Engine {
   Error timed_out(const Stall& stall) const;
   void fail(const Error& error, bool tell_others);
   void say_goodbye();
-  void note_stats();
+  void note_stats() const;
 
   HostGroupOptions options_;
   std::unique_ptr<Mesh> mesh_;
@@ -123,7 +128,7 @@ class HostGroup final : public Engine {
   std::mutex joining_;
 
   // Of whoever drives: the holder of driving_, which calls that begin or end it hold too.
-  std::mutex driving_;
+  mutable std::mutex driving_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
   std::vector<Runner*> runners_;            // those two
@@ -133,9 +138,10 @@ class HostGroup final : public Engine {
   bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
-  int thread_yields_ = 0, caller_yields_ = 0, vain_yields_ = 0;  // before sleeping
-  int ranks_a_core_ = 1;                                         // at most, where they are spread evenly
-  double cpu_s_ = 0;                                             // of the progress thread
+  int thread_yields_ = 0, caller_yields_ = 0;  // before sleeping
+  int ranks_a_core_ = 1;                       // at most, where they are spread evenly
+  bool is_alone_ = false;                      // on our core, of the ranks of this machine, as far as is known
+  double cpu_s_ = 0;                           // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;
@@ -144,7 +150,7 @@ class HostGroup final : public Engine {
   std::optional<Error> failure_, parting_error_;
   bool is_connected_ = false;
   std::atomic<bool> is_closing_ = false;
-  HostGroupStats stats_;
+  mutable HostGroupStats stats_;
   std::atomic<bool> has_submissions_ = false, has_failed_ = false;
 
   Completions completions_;

@@ -96,7 +96,7 @@ void DirectExecutor::submit(Ticket ticket, const AllReduce& request, numbers::Wi
     operation->saved = rooms_.take(request.count * numbers::size_bytes(request.type));
   }
   own().submitted = own().taken + chunks_.size();
-  publish();
+  is_published_ = false;
 }
 
 Result<bool> DirectExecutor::pump() {
@@ -105,26 +105,35 @@ Result<bool> DirectExecutor::pump() {
     arena_->counters(rank_).sleeps.store(0, std::memory_order_relaxed);
   }
   bool has_moved = false;
-  for (bool moves = !is_idle(); moves;) {
-    look();
-    moves = false;
-    if (can_take(rank_)) {
-      take();
-      moves = true;
-    } else if (can_fold(rank_)) {
-      if (const auto folded = fold(); !folded) return tl::unexpected(folded.error());
-      moves = true;
-    } else if (can_contribute(rank_)) {
-      contribute();
-      moves = true;
-    }
-    if (!moves) break;
+  while (!is_idle()) {
+    const auto moved = move();
+    if (!moved) return moved;
+    if (!*moved) break;
+    has_moved = true;
+    // After our last move nobody waits for us but for what we contribute next. To say it now would cost two ranks that
+    // take turns the counters' cache line once more.
+    if (is_idle()) break;
     publish();
     wake_others();
-    has_moved = true;
-    moves = !is_idle();
   }
+  if (!is_idle() && !is_published_) publish();
   return has_moved;
+}
+
+// Our next one, if there is one.
+Result<bool> DirectExecutor::move() {
+  look();
+  if (can_take(rank_)) {
+    take();
+  } else if (can_fold(rank_)) {
+    if (const auto folded = fold(); !folded) return tl::unexpected(folded.error());
+  } else if (can_contribute(rank_)) {
+    contribute();
+  } else {
+    return false;
+  }
+  is_published_ = false;
+  return true;
 }
 
 void DirectExecutor::look() {
@@ -150,6 +159,7 @@ void DirectExecutor::publish() {
   counters.contributed.store(own().contributed, std::memory_order_release);
   counters.folded.store(own().folded, std::memory_order_release);
   counters.taken.store(own().taken, std::memory_order_release);
+  is_published_ = true;
 }
 
 // The fence puts the new counters before the look at who sleeps; arm() does the opposite. So one of the two sees what

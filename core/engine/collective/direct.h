@@ -74,6 +74,7 @@ class DirectExecutor final : public Runner {
   const Chunk& chunk(std::uint64_t number) const { return chunks_[number - own().taken]; }
   Progress& own() { return seen_[static_cast<std::size_t>(rank_)]; }
   const Progress& own() const { return seen_[static_cast<std::size_t>(rank_)]; }
+  Result<bool> move();
   void look();
   void publish();
   void wake_others();
@@ -109,7 +110,7 @@ class DirectExecutor final : public Runner {
   std::vector<Progress> seen_;
   std::vector<int> cores_;                                              // by rank
   std::uint64_t all_contributed_ = 0, all_folded_ = 0, all_taken_ = 0;  // by every rank
-  bool sleeps_ = false;
+  bool is_published_ = true, sleeps_ = false;
   std::vector<Ticket> finished_;
   std::uint64_t reduced_elements_ = 0;
 };

@@ -96,6 +96,86 @@ TEST_P(Waiting, ManyWaitAtOnceBesideTheThread) {
   for (auto& each : waiting) each.get();
 }
 
+// run() takes a short way where nothing else is on its way, and must keep its turn where something is.
+TEST_P(Waiting, RunsAmongWhatIsOnItsWay) {
+  Groups groups = open_all(2, options());
+  std::vector<std::future<std::size_t>> ranks;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    ranks.push_back(std::async(std::launch::async, [&group = *groups[rank], rank] {
+      std::size_t elements = 0;
+      for (std::size_t time = 0; time < 300; ++time) {
+        const std::size_t count = time % 10 == 0 ? time * 1000 : time * 7;
+        std::vector<float> early(count, static_cast<float>(rank + time)), own(count / 2 + 1, static_cast<float>(rank));
+        const bool has_early = time % 3 == 0;
+        const AllReduce before{.in = early.data(), .out = early.data(), .count = early.size()};
+        const auto ticket = has_early ? *group.submit(before, {.algorithm = time % 2 == 0 ? "direct" : "ring"}) : 0;
+        const AllReduce request{.in = own.data(), .out = own.data(), .count = own.size()};
+        const auto over = group.run(request, {.algorithm = "direct"});
+        EXPECT_TRUE(over) << over.error().message;
+        EXPECT_THAT(own, testing::Each(1.0F)) << "all-reduce " << time;
+        elements += own.size();
+        if (!has_early) continue;
+        EXPECT_FALSE(finish(group, ticket));
+        EXPECT_THAT(early, testing::Each(static_cast<float>(1 + 2 * time))) << "all-reduce " << time;
+        elements += count;
+      }
+      return elements;
+    }));
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::size_t elements = ranks[rank].get();
+    EXPECT_EQ(groups[rank]->stats().reduced_elements, elements);
+  }
+}
+
+TEST_P(Waiting, ManyRunAtOnce) {
+  Groups groups = open_all(2, options());
+  std::vector<std::future<void>> running;
+  for (std::size_t caller = 0; caller < 6; ++caller) {
+    running.push_back(std::async(std::launch::async, [&group = *groups[caller % 2], rank = caller % 2] {
+      for (int time = 0; time < 200; ++time) {
+        std::vector<float> tensor(500, static_cast<float>(rank + 1));  // alike for all: they meet in any order
+        const AllReduce request{.in = tensor.data(), .out = tensor.data(), .count = tensor.size()};
+        ASSERT_TRUE(group.run(request, {.algorithm = "direct"}));
+        ASSERT_THAT(tensor, testing::Each(3.0F));
+      }
+    }));
+  }
+  for (auto& each : running) each.get();
+}
+
+TEST_P(Waiting, ARunThatNobodyJoinsFailsAndBlames) {
+  HostGroupOptions impatient = options();
+  impatient.timeout_s = 0.4;
+  Groups groups = open_all(2, impatient);
+  std::vector<float> tensor(100, 1);
+  const AllReduce request{.in = tensor.data(), .out = tensor.data(), .count = tensor.size()};
+  for (int time = 0; time < 2; ++time) {  // the second finds the group failed
+    const auto over = groups[0]->run(request, {.algorithm = "direct"});
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, ErrorCode::kTimeout);
+    EXPECT_EQ(over.error().rank, 1);
+  }
+  EXPECT_THAT(tensor, testing::Each(1.0F));
+  EXPECT_FALSE(groups[0]->run(request, {.algorithm = "no such"}));
+}
+
+TEST_P(Waiting, RanksThatRunDifferentlyAreToldSo) {
+  Groups groups = open_all(2, options());
+  std::vector<std::vector<float>> tensors{std::vector<float>(100, 1), std::vector<float>(200, 1)};
+  const auto run = [&](std::size_t rank) {
+    const AllReduce request{.in = tensors[rank].data(), .out = tensors[rank].data(), .count = tensors[rank].size()};
+    return groups[rank]->run(request, {.algorithm = "direct"});
+  };
+  auto other = std::async(std::launch::async, [&] { return run(1); });
+  const auto own = run(0), its = other.get();
+  ASSERT_FALSE(own);
+  ASSERT_FALSE(its);
+  EXPECT_EQ(own.error().code, ErrorCode::kMismatch);
+  EXPECT_EQ(its.error().code, ErrorCode::kMismatch);
+  for (const auto& tensor : tensors) EXPECT_THAT(tensor, testing::Each(1.0F));
+}
+
 TEST_P(Waiting, ClosingEndsAWait) {
   Groups groups = open_all(2, options());
   std::vector<float> tensor(1000, 1);
