@@ -11,6 +11,7 @@ import numpy as np
 
 from netfold.bench import tensors
 from netfold.bench.control import Ranks
+from netfold.bench.memory import IN_MEMORY_BYTES, Copies
 from netfold.bench.sites import Site
 from netfold.bench.systems import System
 from netfold.bench.tensors import Tensor
@@ -36,6 +37,7 @@ class Series:
     digests: set[str] = field(default_factory=set)
     sent: list[Traffic] = field(default_factory=list)  # of the busiest worker, a repetition each
     received: list[Traffic] = field(default_factory=list)
+    copy_bytes_s: list[float] = field(default_factory=list)  # of this machine, after each repetition: where that bounds
 
     @property
     def time_s_median(self) -> float:
@@ -140,6 +142,7 @@ def measure(
         for one in contestants
         for algorithm in one.team.system.algorithms
     ]
+    copies = Copies() if not site.rate_mbit_s and tensor.size_bytes >= IN_MEMORY_BYTES else None
     for repetition in range(repeat + 1):
         for one, series in plan:
             set_faults(one.kernel_faults)
@@ -147,6 +150,8 @@ def measure(
                 one.team.run(series.algorithm, iterations)
             else:
                 repeat_once(one.team, series, site, iterations)
+                if copies:
+                    series.copy_bytes_s.append(copies.bytes_s())
             what = f"{repetition} of {repeat}" if repetition else "warm-up"
             progress(f"{tensor.name}: {series.system} {series.algorithm} {what}")
     return [series for _, series in plan]

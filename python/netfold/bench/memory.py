@@ -10,15 +10,26 @@ from functools import cache
 import numpy as np
 
 COPIED_BYTES = 128 << 20  # by each core at a time: more than caches hold
-REPETITIONS = 9
+REPETITIONS, REPETITIONS_BESIDE = 9, 3
+IN_MEMORY_BYTES = 16 << 20  # smaller tensors stay in the caches, where copying is another matter
 
 
 @cache
 def copy_bytes_s() -> float:
-    """Bytes that all cores together copy in a second, from memory to memory; the best of a few tries. Each thread stays
-    on a core of its own: two on one core would copy half as fast."""
-    pairs = {core: np.ones((2, COPIED_BYTES), np.uint8) for core in os.sched_getaffinity(0)}
-    return max(len(pairs) * COPIED_BYTES / _seconds(pairs) for _ in range(REPETITIONS))
+    """Bytes that all cores together copy in a second, from memory to memory; the best of a few tries."""
+    return Copies().bytes_s(REPETITIONS)
+
+
+class Copies:
+    """Memory of every core, to be copied whenever something else is measured: how fast memory is changes where other
+    machines share it. Each thread stays on a core of its own: two on one core would copy half as fast."""
+
+    def __init__(self) -> None:
+        self._pairs = {core: np.ones((2, COPIED_BYTES), np.uint8) for core in os.sched_getaffinity(0)}
+
+    def bytes_s(self, repetitions: int = REPETITIONS_BESIDE) -> float:
+        """Bytes that all cores together copy in a second now; the best of so many tries."""
+        return max(len(self._pairs) * COPIED_BYTES / _seconds(self._pairs) for _ in range(repetitions))
 
 
 def _seconds(pairs: dict[int, np.ndarray]) -> float:

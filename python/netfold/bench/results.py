@@ -10,10 +10,8 @@ from typing import Any
 from netfold.algorithms import IN_NETWORK
 from netfold.bench import bounds
 from netfold.bench.measure import Series
-from netfold.bench.memory import copy_bytes_s
 from netfold.bench.sites import Site
 
-IN_MEMORY_BYTES = 16 << 20  # smaller tensors stay in the caches, where copying is another matter
 BOUND_FORMULA = "8 * wire_bytes_bound / (rate_mbit_s * 1e6)"
 MEMORY_BOUND_FORMULA = "workers * size_bytes / copy_bytes_s"  # every tensor is read once and written once
 
@@ -65,10 +63,11 @@ def entry(series: Series, site: Site, burst_bytes: int, block: int, mantissa: in
             "bound_formula": BOUND_FORMULA,
             "ratio_to_bound": series.time_s_median / bound_s,
         }
-    elif series.tensor.size_bytes >= IN_MEMORY_BYTES:
-        bound_s = site.world * series.tensor.size_bytes / copy_bytes_s()
+    elif series.copy_bytes_s:
+        copy_bytes_s = statistics.median(series.copy_bytes_s)
+        bound_s = site.world * series.tensor.size_bytes / copy_bytes_s
         result |= {
-            "copy_bytes_s": copy_bytes_s(),
+            "copy_bytes_s": copy_bytes_s,
             "bound_s": bound_s,
             "bound_formula": MEMORY_BOUND_FORMULA,
             "ratio_to_bound": series.time_s_median / bound_s,
