@@ -467,6 +467,47 @@ def test_a_profile_of_the_face_classifier(tmp_path: Path) -> None:
 
 @pytest.mark.namespaces
 @pytest.mark.usefixtures("nothing_left_behind")
+def test_training_on_a_bigraph_maps_its_ranks(tmp_path: Path) -> None:
+    words = (
+        "train",
+        "--preset",
+        "tiny",
+        "--repeat",
+        "1",
+        "--rate",
+        "400",
+        "--variants",
+        "overlapped,offloaded",
+        "--json",
+    )
+    report = json.loads(
+        bench(tmp_path, *words, "--fabric", "bigraph", "--shape", "1x4", "--placement", "shuffled").stdout
+    )
+    assert [one["name"] for one in report["results"]] == ["alone", BASELINE, "offloaded ring", "offloaded hdrm"]
+    check_entries(report["results"], repeat=1)
+    told = report["parameters"]
+    assert (told["workers"], told["fabric"], told["shape"], told["placement"]) == (4, "bigraph", "1x4", "shuffled")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--fabric", "bigraph"), "--shape"),
+        (("--fabric", "bigraph", "--shape", "1x4", "--algorithm", "in-network"), "in-network is for --fabric star"),
+        (("--fabric", "bigraph", "--shape", "1x4", "--workers", "6"), "1 sub-nodes x 4 switches are not 6 ranks"),
+        (("--fabric", "bigraph", "--shape", "1x4", "--workers", "6", "--algorithm", "ring"), "4 workers, not 6"),
+        (("--algorithm", "hdrm"), "not 'hdrm'"),
+        (("--placement", "odd"), "--placement is one of"),
+    ],
+)
+def test_training_refuses_networks_that_do_not_fit(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    done = bench(tmp_path, "train", "--preset", "tiny", *arguments, check=False)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
 def test_a_sweep_of_cores_measures_every_placement(tmp_path: Path) -> None:
     words = ("train", "--preset", "tiny", "--sweep-cores", "--repeat", "1", "--rate", "400", "--algorithm", "ring")
     report = json.loads(bench(tmp_path, *words, "--json").stdout)

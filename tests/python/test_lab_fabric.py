@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab_commands import LabCommands, wait_for
+from netfold.lab.cluster import Lab
+from netfold.lab.netns import enter
+from netfold.lab.spec import spec_of
 
 pytestmark = [pytest.mark.namespaces, pytest.mark.usefixtures("nothing_left_behind")]
 TINY = ("--repeat", "1", "--rate-mbit-s", "20", "--timeout-s", "60")
@@ -48,6 +52,16 @@ def test_every_worker_reaches_every_other(lab: LabCommands, fabric: str) -> None
     assert routes.count("nexthop") == (2 if fabric == "fat-tree" else 0)
     lab.run("down")
     assert lab.files() == []
+
+
+def test_another_rate_is_every_links() -> None:
+    with Lab(spec_of("bigraph", "1x4", None, 20.0, None, None)) as lab:
+        lab.set_rate(30.0)
+        rates = []
+        for namespace in lab.namespaces():
+            queues = subprocess.run([*enter(namespace), "tc", "-j", "qdisc"], capture_output=True, check=True).stdout
+            rates += [queue["options"]["rate"] for queue in json.loads(queues) if queue["kind"] == "tbf"]
+    assert rates == [30_000_000 // 8] * 2 * (4 + 4), "a link for each worker, a cable from each upper to each lower"
 
 
 @pytest.mark.parametrize("placement", ["block", "shuffled"])

@@ -7,12 +7,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.bench import measure, results, tensors
-from netfold.bench.sites import LabSite, LocalSite, Site
+from netfold.bench.sites import BLOCK, LabSite, LocalSite, Site, check_placement, places_of
 from netfold.bench.systems import PEERS, SWITCH_PORT, Netfold, System, host_system, peer_systems
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
@@ -28,8 +26,6 @@ SIZE_MAX = 8 << 30
 ROW_BYTES = 64 << 20  # fewer are folded in less time than it takes to start all ranks at once
 ITERATIONS_MAX = 500
 TIMEOUT_MAX_S = 1e6  # of the core
-BLOCK, SHUFFLED = "block", "shuffled"
-PLACEMENTS = (BLOCK, SHUFFLED)
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Plan:
     `bigraph` and `group` are what HostPlan takes, `engine` is where the engine of host algorithms runs. `interface`:
     through which our ranks call it. `iterations`: all-reduces in a row that one repetition times, 0: as many as make
     64 MiB.
-    `placement`, one of PLACEMENTS, says how ranks lie over the workers."""
+    `placement`, one of sites.PLACEMENTS, says how ranks lie over the workers."""
 
     sizes: dict[str, int]
     algorithm: str = IN_NETWORK
@@ -102,8 +98,7 @@ class Plan:
                 raise UsageError(f"--against takes {', '.join(PEERS)}, not {peer}")
         if self.interface not in INTERFACES:
             raise UsageError(f"--interface is one of {', '.join(INTERFACES)}, not {self.interface}")
-        if self.placement not in PLACEMENTS:
-            raise UsageError(f"--placement is one of {', '.join(PLACEMENTS)}, not {self.placement}")
+        check_placement(self.placement)
         if self.faults_by not in FAULTS_BY:
             raise UsageError(f"--faults-by is one of {', '.join(FAULTS_BY)}, not {self.faults_by}")
 
@@ -114,10 +109,8 @@ class Plan:
         return {"size_bytes": list(sizes.values()), "format": wire, **told}
 
     def places(self, world: int) -> list[int]:
-        """The worker of each rank: neighbours side by side, or by the seed anywhere, as a scheduler hands them out."""
-        if self.placement == BLOCK:
-            return list(range(world))
-        return [int(place) for place in np.random.default_rng(self.seed).permutation(world)]
+        """The worker of each rank."""
+        return places_of(self.placement, world, self.seed)
 
     def is_in_network(self) -> bool:
         """Whether a switch takes part."""

@@ -8,11 +8,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from netfold.lab import names
 from netfold.lab.cluster import Lab
+from netfold.lab.errors import UsageError
 from netfold.lab.frame_star import FrameStar
 from netfold.lab.netns import enter
 from netfold.lab.shaping import Traffic
+
+BLOCK, SHUFFLED = PLACEMENTS = ("block", "shuffled")  # of ranks over workers
+
+
+def check_placement(placement: str) -> None:
+    """Raises UsageError for one that is none of PLACEMENTS."""
+    if placement not in PLACEMENTS:
+        raise UsageError(f"--placement is one of {', '.join(PLACEMENTS)}, not {placement}")
+
+
+def places_of(placement: str, world: int, seed: int) -> list[int]:
+    """The worker of each rank: neighbours side by side, or by the seed anywhere, as a scheduler hands them out."""
+    if placement == BLOCK:
+        return list(range(world))
+    return [int(place) for place in np.random.default_rng(seed).permutation(world)]
 
 
 class Site(Protocol):

@@ -112,12 +112,15 @@ class Lab:
         ipr.link("set", index=shaping.index_of(ipr, interface), state="up")
 
     def set_rate(self, rate_mbit_s: float) -> None:
-        """Another rate for every worker's link, from now on."""
+        """Another rate for every worker's link, and every cable between switches, from now on."""
         self.spec = replace(self.spec, rate_mbit_s=rate_mbit_s)
-        for rank in range(self.spec.workers):
-            for namespace, interface in ((self.worker(rank), names.INTERFACE), self.fabric.downlink(rank)):
-                ipr = self._sockets[namespace]
-                shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
+        ends = [(self.worker(rank), names.INTERFACE) for rank in range(self.spec.workers)]
+        ends += [self.fabric.downlink(rank) for rank in range(self.spec.workers)]
+        if isinstance(self.fabric, Routed):
+            ends += self.fabric.cable_ends()
+        for namespace, interface in ends:
+            ipr = self._sockets[namespace]
+            shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
 
     def set_faults(self, wanted: Faults) -> None:
         """Put faults in force on every link of a star, or take them away. Fair only while offloads are off."""

@@ -66,6 +66,10 @@ class Routed:
         """Where a worker's link leaves its switch: namespace and interface."""
         return self.switch(self.wiring.switch_of(rank)), f"p{self.wiring.port_of(rank)}"
 
+    def cable_ends(self) -> list[tuple[str, str]]:
+        """Both ends of every cable between switches: namespace and interface."""
+        return [end for upper, lower in self.wiring.cables() for end in self._ends(upper, lower)]
+
     def _build_bridge(self, ipr: IPRoute, number: int) -> None:
         ipr.link("add", ifname=BRIDGE, kind="bridge", br_mcast_snooping=0)
         index = shaping.index_of(ipr, BRIDGE)
@@ -85,11 +89,14 @@ class Routed:
 
     def _lay_cable(self, sockets: dict[str, IPRoute], index: int, upper: int, lower: int) -> None:
         """A network of two addresses: the upper end has the even one."""
-        ends = ((self.switch(upper), f"c{lower}"), (self.switch(lower), f"c{upper}"))
+        ends = self._ends(upper, lower)
         shaping.connect(sockets, *ends, self._spec, self._spec.rate_mbit_s)
         for (namespace, interface), address in zip(ends, cable_addresses(index), strict=True):
             ipr = sockets[namespace]
             ipr.addr("add", index=shaping.index_of(ipr, interface), address=address, prefixlen=31)
+
+    def _ends(self, upper: int, lower: int) -> tuple[tuple[str, str], tuple[str, str]]:
+        return (self.switch(upper), f"c{lower}"), (self.switch(lower), f"c{upper}")
 
     def _route(self, ipr: IPRoute, number: int) -> None:
         """To every other switch's workers, over the cables that the wiring names."""

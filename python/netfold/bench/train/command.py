@@ -12,7 +12,12 @@ from netfold.lab.errors import UsageError
 from netfold.lab.guard import sentences
 from netfold.outputs import output
 
-ALGORITHMS_HELP = "Of the offloaded variants: ring, halving-doubling, in-network, ...; several, with commas."
+ALGORITHMS_HELP = (
+    "Of the offloaded variants: ring, halving-doubling, in-network, ...; several, with commas. Star: ring,in-network, "
+    "else ring,hdrm."
+)
+FABRIC_HELP = "star: one switch. bigraph, fat-tree: every switch a router, every cable a shaped link."
+PLACEMENT_HELP = "block: neighbouring ranks on neighbouring workers. shuffled: anywhere."
 VARIANTS_HELP = "naive, overlapped (the baseline), offloaded, offloaded-bfp; several, with commas."
 PROPORTION_HELP = "Seconds to send a worker's gradients once, per second of computation; 0: the paper's."
 RATE_HELP = "Rate of each worker's link; 0: the one that gives --proportion, by computation measured alone."
@@ -38,7 +43,10 @@ def register(app: typer.Typer) -> None:
         variants: Annotated[
             str, typer.Option(help=VARIANTS_HELP, show_default="all")
         ] = "naive,overlapped,offloaded,offloaded-bfp",
-        algorithm: Annotated[str, typer.Option(help=ALGORITHMS_HELP)] = "ring,in-network",
+        algorithm: Annotated[str | None, typer.Option(help=ALGORITHMS_HELP, show_default=False)] = None,
+        fabric: Annotated[str, typer.Option(help=FABRIC_HELP)] = "star",
+        shape: Annotated[str, typer.Option(help="Of bigraph and fat-tree: sub-nodes x switches, as 2x4.")] = "",
+        places: Annotated[str, typer.Option("--placement", help=PLACEMENT_HELP)] = "block",
         rate_mbit_s: Annotated[float, typer.Option("--rate", "--rate-mbit-s", help=RATE_HELP)] = 0.0,
         proportion: Annotated[float, typer.Option(help=PROPORTION_HELP)] = 0.0,
         match: Annotated[str, typer.Option(help=MATCH_HELP)] = "network",
@@ -66,13 +74,17 @@ def register(app: typer.Typer) -> None:
             if sweep_cores and (sweep_workers or model == "face"):
                 raise UsageError("--sweep-cores goes neither with --sweep-workers nor with --model face")
             pictures.check(out)
+            network = profile.Network(fabric, shape, places, mtu)
+            bigraph = network.bigraph()
+            if workers is None and any(bigraph):
+                workers = bigraph[0] * bigraph[1]
             given = {"workers": workers, "batch": batch, "layers": layers, "width": width, "image": image}
             given |= {"classes": classes, "features": features, "bucket_bytes": bucket_bytes}
             trained = profiles.make_profile(model, preset, **given)
             counts = sweep.counts_of(sweep_workers) if sweep_workers else [trained.workers]
             chosen, remarks = [], []
             for count in counts:
-                served = algorithms_of(algorithm, count)
+                served = algorithms_of(algorithm or network.usual_algorithms(), count, bigraph=bigraph)
                 chosen = variants_of(variants, served, prefetching=model == "face")
                 if sweep_cores:
                     chosen, remarks = placement.variants_of(served)
@@ -84,7 +96,7 @@ def register(app: typer.Typer) -> None:
                     rate_mbit_s,
                     proportion,
                     timeout_s,
-                    mtu,
+                    network,
                     match,
                 )
                 for count in counts

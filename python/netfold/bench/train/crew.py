@@ -30,7 +30,8 @@ class Crew:
     """The workers of one job, running `python -m MODULE CONTROL SETUP RANK` each."""
 
     def __init__(self, site: Site, module: str, setup: dict[str, Any], timeout_s: float, with_switch: bool) -> None:
-        """`setup`: what the workers read, to which hosts, store, timeout and, with a switch, its address are added."""
+        """`setup`: what the workers read, to which are added hosts, store, timeout and, where there is one, the
+        topology file and the switch's address."""
         self._site = site
         self._module = module
         self._setup = setup
@@ -60,6 +61,8 @@ class Crew:
             "store": str(site.directory / "train.store"),
             "timeout_s": self._timeout_s,
         }
+        if site.topology:
+            setup["topology"] = str(site.topology)
         if self._with_switch:
             ready = site.directory / "train.switch"
             bind = f"{site.switch_address()}:{SWITCH_PORT if site.namespace(0) else 0}"

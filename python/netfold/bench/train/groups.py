@@ -33,7 +33,7 @@ def _join(group: dict[str, Any] | None, setup: dict[str, Any], rank: int, timeou
     where = (
         {"switch": setup["switch"]}
         if group["options"]["algorithm"] == IN_NETWORK
-        else {"bind": f"{setup['hosts'][rank]}:0"}
+        else {"bind": f"{setup['hosts'][rank]}:0", "topology": setup.get("topology")}
     )
     options = netfold.torch.Options(timeout=timeout, **group["options"], **where)
     return dist.new_group(backend="netfold", pg_options=options, timeout=timeout)

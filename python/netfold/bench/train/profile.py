@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netfold.algorithms import IN_NETWORK
-from netfold.bench.sites import LabSite
+from netfold.bench.sites import BLOCK, LabSite, check_placement, places_of
 from netfold.bench.train import match, rates
 from netfold.bench.train.crew import Crew, setup_of
 from netfold.bench.train.laps import EXPOSED, PARTS, part_skew_from_exposed
@@ -17,13 +17,40 @@ from netfold.bench.train.profiles import Profile
 from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, Variant
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
-from netfold.lab.spec import LabSpec
+from netfold.lab.spec import STAR, LabSpec, spec_of
 
 WORKER = "netfold.bench.train.worker"
 CALIBRATION_STEPS = 3
+PLACES_SEED = 1
 SETTLE_RATE_MBIT_S = 1000.0  # of the links before the wanted rate is known
 NETWORK_ALIKE, BASELINE_ALIKE = MATCHES = ("network", "baseline")  # what is as the paper's: rates.py, match.py
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the workers are: around a star, or in a fabric of a `shape` ("4x8", as lab.spec.spec_of takes it);
+    `placement`, one of sites.PLACEMENTS, says how ranks lie over the workers."""
+
+    fabric: str = STAR
+    shape: str = ""
+    placement: str = BLOCK
+    mtu: int = 1500
+
+    def __post_init__(self) -> None:
+        check_placement(self.placement)
+
+    def bigraph(self) -> tuple[int, int]:
+        """Sub-nodes and switches; zeros of a star. Raises UsageError for a shape that is none."""
+        return self.lab(None, SETTLE_RATE_MBIT_S).shape
+
+    def usual_algorithms(self) -> str:
+        """What is compared where nobody says."""
+        return "ring,in-network" if self.fabric == STAR else "ring,hdrm"
+
+    def lab(self, workers: int | None, rate_mbit_s: float) -> LabSpec:
+        """Raises UsageError where it has no place for so many."""
+        return spec_of(self.fabric, self.shape, workers, rate_mbit_s, None, None, mtu=self.mtu)
 
 
 @dataclass(frozen=True)
@@ -40,7 +67,7 @@ class Plan:
     rate_mbit_s: float = 0.0
     proportion: float = 0.0
     timeout_s: float = 120.0
-    mtu: int = 1500
+    network: Network = Network()
     match: str = NETWORK_ALIKE
 
     def __post_init__(self) -> None:
@@ -58,6 +85,12 @@ class Plan:
             raise UsageError("--match baseline finds the rate by itself: leave out --rate and --proportion")
         if self.match == BASELINE_ALIKE and BASELINE not in self.variants:
             raise UsageError("--match baseline measures the baseline: --variants must have overlapped among them")
+        if self.is_in_network() and self.network.fabric != STAR:
+            raise UsageError("--algorithm in-network is for --fabric star")
+
+    def is_in_network(self) -> bool:
+        """Whether a switch takes part."""
+        return any(one.group and one.group.algorithm == IN_NETWORK for one in self.variants)
 
     @property
     def wanted_proportion(self) -> float:
@@ -139,17 +172,19 @@ def take_step(crew: Crew, variant: int) -> Step:
 def in_lab(plan: Plan, progress: Progress) -> Outcome:
     """In a lab of its own, gone afterwards. `progress` hears what was done. Raises MeasurementError, LabError."""
     profile = plan.profile
-    spec = LabSpec(profile.workers, plan.rate_mbit_s or SETTLE_RATE_MBIT_S, mtu=plan.mtu)
-    with_switch = any(one.group and one.group.algorithm == IN_NETWORK for one in plan.variants)
+    spec = plan.network.lab(profile.workers, plan.rate_mbit_s or SETTLE_RATE_MBIT_S)
+    places = places_of(plan.network.placement, profile.workers, PLACES_SEED)
     progress("starting every worker")
     with (
         Lab(spec) as lab,
-        Crew(LabSite(lab), WORKER, setup_of(profile, plan.variants), plan.timeout_s, with_switch) as crew,
+        Crew(
+            LabSite(lab, places), WORKER, setup_of(profile, plan.variants), plan.timeout_s, plan.is_in_network()
+        ) as crew,
     ):
         gradient_bytes = crew.ask("size")[0]
         alone_s = compute_alone_s(crew, plan, progress)
         rate = plan.rate_mbit_s or rates.rate_mbit_s(
-            gradient_bytes, profile.workers, alone_s, plan.wanted_proportion, plan.mtu
+            gradient_bytes, profile.workers, alone_s, plan.wanted_proportion, plan.network.mtu
         )
         lab.set_rate(rate)
         if plan.match == BASELINE_ALIKE:
@@ -181,7 +216,7 @@ def matching_rate(crew: Crew, lab: Lab, plan: Plan, first: float, gradient_bytes
         return series.median.time_s, series.median.parts[EXPOSED]
 
     def ring_s(rate: float) -> float:
-        return rates.ring_s(gradient_bytes, plan.profile.workers, rate, plan.mtu)
+        return rates.ring_s(gradient_bytes, plan.profile.workers, rate, plan.network.mtu)
 
     return match.search(first, rates.paper_exposed(), ring_s, measure)
 

@@ -53,7 +53,7 @@ def parameters(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
     if len(outcomes) == 1:
         told |= {name: told[name][0] for name in ("rate_mbit_s", "compute_alone_s")}
-    return {**asdict(plan.profile), "repeat": plan.repeat, "mtu": plan.mtu, "timeout_s": plan.timeout_s, **told}
+    return {**asdict(plan.profile), "repeat": plan.repeat, **asdict(plan.network), "timeout_s": plan.timeout_s, **told}
 
 
 def show(

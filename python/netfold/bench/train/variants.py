@@ -89,20 +89,21 @@ def _words(option: str, text: str, known: Sequence[str]) -> list[str]:
     return words
 
 
-def served() -> tuple[str, ...]:
-    """Algorithms that need to know nothing of the machines: those of a lab are all alike."""
-    return tuple(name for name in choices() if name not in ("hierarchical", "hdrm"))
+def served(bigraph: tuple[int, int] = (0, 0)) -> tuple[str, ...]:
+    """Algorithms that need to know nothing of the machines, those of a lab being all alike, or just where they sit."""
+    return tuple(name for name in choices() if name != "hierarchical" and (name != "hdrm" or any(bigraph)))
 
 
-def algorithms_of(text: str, workers: int, several: bool = True) -> list[str]:
-    """`ring,in-network` as a list. Raises UsageError for one that is unknown or cannot serve so many workers."""
-    words = _words("--algorithm", text, served())
+def algorithms_of(text: str, workers: int, several: bool = True, bigraph: tuple[int, int] = (0, 0)) -> list[str]:
+    """`ring,in-network` as a list; `bigraph`: sub-nodes and switches, where the workers sit on some. Raises UsageError
+    for one that is unknown or cannot serve so many workers."""
+    words = _words("--algorithm", text, served(bigraph))
     if len(words) > 1 and not several:
         raise UsageError(f"--algorithm takes one algorithm here, not {text}")
     for word in words:
         try:
             if word != IN_NETWORK:
-                HostPlan(word).check(workers)
+                HostPlan(word, bigraph).check(workers)
         except ValueError as error:
             raise UsageError(f"--algorithm {word} for {workers} workers: {error}") from None
     return words
