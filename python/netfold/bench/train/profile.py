@@ -17,7 +17,7 @@ from netfold.bench.train.profiles import Profile
 from netfold.bench.train.variants import BASELINE, COMPUTE_ALONE, Variant
 from netfold.lab.cluster import Lab
 from netfold.lab.errors import UsageError
-from netfold.lab.spec import STAR, LabSpec, spec_of
+from netfold.lab.spec import LINKS, STAR, LabSpec, spec_of
 
 WORKER = "netfold.bench.train.worker"
 CALIBRATION_STEPS = 3
@@ -50,7 +50,8 @@ class Network:
 
     def lab(self, workers: int | None, rate_mbit_s: float) -> LabSpec:
         """Raises UsageError where it has no place for so many."""
-        return spec_of(self.fabric, self.shape, workers, rate_mbit_s, None, None, mtu=self.mtu)
+        burst_bytes = LINKS[STAR][1]  # a smaller one would cut up what offloads sent in one piece: all of it costs CPU
+        return spec_of(self.fabric, self.shape, workers, rate_mbit_s, burst_bytes, None, mtu=self.mtu)
 
 
 @dataclass(frozen=True)
