@@ -152,7 +152,7 @@ bool HostGroup::run_directly(Ticket ticket, const AllReduce& request, const Coll
   direct_->announce(terms);
   direct_->submit(ticket, request, {request.format, options.bfp}, terms);
   const int spins = is_alone_ ? kSpins : 0;
-  for (int i = 0; i <= spins; ++i) {
+  for (int i = 0; i <= spins && !has_submissions_; ++i) {
     const auto moved = direct_->pump();
     if (!moved) {
       completions_.reserve(ticket);

@@ -97,7 +97,7 @@ class HostPlan:
             between = choose(size_bytes, self.parties(world))
             return {"algorithm": "hierarchical", "group": self.group, "between": between}
         chosen = choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm
-        if self.algorithm == AUTO and self.bigraph != (0, 0) and chosen in BY_BANDWIDTH:
+        if self.algorithm == AUTO and any(self.bigraph) and chosen in BY_BANDWIDTH:
             return HostPlan("hdrm", self.bigraph).for_tensor(size_bytes, world)
         return {"algorithm": chosen}
 

@@ -111,6 +111,13 @@ def test_clean_links_lose_nothing(lab: LabCommands) -> None:
     assert on_nodes(lab, [RECEIVER], [SENDER, "10.77.0.11", "1000", "1000"]) == [1000, 1000, 0]
 
 
+def test_auto_needs_no_topology(lab: LabCommands) -> None:
+    words = ("--workers", "2", "--algorithm", "auto", "--against", "", "--size-bytes", "4096", "--repeat", "1", "--json")
+    (one,) = json.loads(lab.run("run", *words).stdout)["results"]
+    assert one["same_bits"]
+    assert one["max_abs_error"] < 1e-6
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_runs(lab: LabCommands, number: signal.Signals) -> None:
     running = start_long_run(lab)
