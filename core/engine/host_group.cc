@@ -120,6 +120,7 @@ Result<void> HostGroup::connect(const std::vector<std::string>& addresses, const
     caller_yields_ = kCallerYields;
     thread_yields_ = has_cores ? kCallerYields : kThreadYields;
   }
+  vain_yields_ = has_cores ? kVainYieldsWithCores : kVainYields;
   is_alone_ = has_cores;
   last_progress_ = now();
   note_stats();
@@ -439,8 +440,7 @@ std::optional<HostGroup::Sleep> HostGroup::look_around(Nanoseconds until) {
   if (is_busy) {
     spread_out();
     const int yields = is_thread() ? thread_yields_ : caller_yields_;
-    const int vain_yields = is_alone_ ? kVainYieldsWithCores : kVainYields;
-    for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields; ++i) {
+    for (int i = 0, in_vain = 0; i < yields && in_vain < vain_yields_; ++i) {
       const Nanoseconds before = now();
       sched_yield();
       if (now() - before < kSwitchTime) ++in_vain;

@@ -138,10 +138,10 @@ class HostGroup final : public Engine {
   bool has_moved_ = false;      // since the last check
   std::vector<int> announced_;  // whom we said we wait for
   Nanoseconds said_moving_ = 0;
-  int thread_yields_ = 0, caller_yields_ = 0;  // before sleeping
-  int ranks_a_core_ = 1;                       // at most, where they are spread evenly
-  bool is_alone_ = false;                      // on our core, of the ranks of this machine, as far as is known
-  double cpu_s_ = 0;                           // of the progress thread
+  int thread_yields_ = 0, caller_yields_ = 0, vain_yields_ = 0;  // before sleeping
+  int ranks_a_core_ = 1;                                         // at most, where they are spread evenly
+  bool is_alone_ = false;  // on our core, of the ranks of this machine, as far as is known
+  double cpu_s_ = 0;       // of the progress thread
 
   // Shared with callers, under mutex_.
   mutable std::mutex mutex_;

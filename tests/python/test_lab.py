@@ -112,7 +112,19 @@ def test_clean_links_lose_nothing(lab: LabCommands) -> None:
 
 
 def test_auto_needs_no_topology(lab: LabCommands) -> None:
-    words = ("--workers", "2", "--algorithm", "auto", "--against", "", "--size-bytes", "4096", "--repeat", "1", "--json")
+    words = (
+        "--workers",
+        "2",
+        "--algorithm",
+        "auto",
+        "--against",
+        "",
+        "--size-bytes",
+        "4096",
+        "--repeat",
+        "1",
+        "--json",
+    )
     (one,) = json.loads(lab.run("run", *words).stdout)["results"]
     assert one["same_bits"]
     assert one["max_abs_error"] < 1e-6

@@ -30,6 +30,11 @@ std::size_t chunk_bytes_for(int world) {
   return std::clamp(each, kChunkBytesMin, kChunkBytesMax) / (kAlign * kElementBytes) * (kAlign * kElementBytes);
 }
 
+// Whether a sum on the wire is, byte by byte, what is to be written.
+bool is_its_encoding(const AllReduce& request) {
+  return !request.average && numbers::is_same(request.type, request.format);
+}
+
 }  // namespace
 
 Arena::Shape DirectExecutor::shape_for(int world) {
@@ -253,6 +258,11 @@ const std::byte* DirectExecutor::input(const Chunk& chunk, std::size_t element) 
   return static_cast<const std::byte*>(request.in) + (chunk.first + element) * numbers::size_bytes(request.type);
 }
 
+std::byte* DirectExecutor::output(const Chunk& chunk, std::size_t element) {
+  const AllReduce& request = chunk.of->request;
+  return static_cast<std::byte*>(request.out) + (chunk.first + element) * numbers::size_bytes(request.type);
+}
+
 void DirectExecutor::save(const Chunk& chunk, schedule::Segment segment) {
   if (!chunk.of->saved.bytes) return;
   const std::size_t element_bytes = numbers::size_bytes(chunk.of->request.type);
@@ -265,8 +275,9 @@ Result<void> DirectExecutor::fold() {
   if (const auto agreed = check_notes(chunk); !agreed) return agreed;
   if (chunk.is_small) {
     const schedule::Segment all{0, chunk.count};
-    if (const auto summed = sum(chunk, all, small_sum_.data()); !summed) return summed;
-    write(chunk, all, small_sum_.data());
+    std::byte* const to = is_its_encoding(chunk.of->request) ? output(chunk, 0) : small_sum_.data();
+    if (const auto summed = sum(chunk, all, to); !summed) return summed;
+    if (to == small_sum_.data()) write(chunk, all, to);
     ++own().folded;
     finish_chunk();
     return {};
@@ -318,9 +329,8 @@ void DirectExecutor::take() {
 void DirectExecutor::write(const Chunk& chunk, schedule::Segment segment, const std::byte* from) const {
   const AllReduce& request = chunk.of->request;
   const std::size_t element_bytes = numbers::size_bytes(request.type);
-  std::byte* const to = static_cast<std::byte*>(request.out) + (chunk.first + segment.offset) * element_bytes;
-  const bool is_copy = !request.average && numbers::is_same(request.type, request.format);
-  if (is_copy && request.count * element_bytes >= kStreamingBytes) {
+  std::byte* const to = output(chunk, segment.offset);
+  if (is_its_encoding(request) && request.count * element_bytes >= kStreamingBytes) {
     return streaming_copy(to, from, segment.count * element_bytes);
   }
   numbers::decode(chunk.of->wire, request.type, from, segment.count, to,

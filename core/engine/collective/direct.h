@@ -88,6 +88,7 @@ class DirectExecutor final : public Runner {
   void contribute(const Chunk& chunk, schedule::Segment segment);
   bool folds_as_it_lies(const Chunk& chunk) const;
   static const std::byte* input(const Chunk& chunk, std::size_t element);
+  static std::byte* output(const Chunk& chunk, std::size_t element);
   static void save(const Chunk& chunk, schedule::Segment segment);
   Result<void> fold();
   void take();
