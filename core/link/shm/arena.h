@@ -23,9 +23,10 @@ class Arena {
     std::atomic<std::uint64_t> contributed;            // it has written
     std::atomic<std::uint64_t> folded;                 // its segment's sum is written; others' chunks have been read
     std::atomic<std::uint64_t> taken;                  // it has read the others' sums
-    std::atomic<std::uint64_t> operations;             // it has begun, with a note each
-    alignas(64) std::atomic<std::uint32_t> sleeps;     // and asks to be woken when it can go on
-    alignas(64) std::atomic<int> core{-1};             // it was on when it last waited
+    alignas(
+        64) std::atomic<std::uint64_t> operations;  // it has begun, with a note each; nobody looks while all goes on
+    alignas(64) std::atomic<std::uint32_t> sleeps;  // and asks to be woken when it can go on
+    alignas(64) std::atomic<int> core{-1};          // it was on when it last waited
   };
 
   struct Shape {
