@@ -69,6 +69,8 @@ class HostGroup final : public Engine {
   std::optional<Error> error() const;
 
  private:
+  static constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
+
   HostGroup(HostGroupOptions options, std::unique_ptr<Mesh> mesh);
 
   struct Submitted {
@@ -84,7 +86,8 @@ class HostGroup final : public Engine {
   bool is_direct(const CollectiveOptions& options) const;
   bool is_at_rest() const;
   bool run_directly(Ticket ticket, const AllReduce& request, const CollectiveOptions& options);
-  void run();
+  void learn_to_wait(int local);
+  void run_thread();
   void stand_aside();
   class Turn;
   template <class Take>
