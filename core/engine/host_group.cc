@@ -124,10 +124,6 @@ Result<HostGroup::Ticket> HostGroup::hand_over(const AllReduce& request, const C
   return ticket;
 }
 
-bool HostGroup::is_direct(const CollectiveOptions& options) const {
-  return direct_ && options.algorithm == kDirect && options.collective == schedule::Collective::kAllReduce;
-}
-
 void HostGroup::close(std::optional<Error> error) {
   {
     const std::lock_guard lock(mutex_);

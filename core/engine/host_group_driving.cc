@@ -101,6 +101,10 @@ bool HostGroup::run_directly(Ticket ticket, const AllReduce& request, const Coll
   return false;
 }
 
+bool HostGroup::is_direct(const CollectiveOptions& options) const {
+  return direct_ && options.algorithm == kDirect && options.collective == schedule::Collective::kAllReduce;
+}
+
 // Of whoever drives: nothing is on its way, and nobody awaits news of us.
 bool HostGroup::is_at_rest() const {
   return executor_ && !has_failed_ && !is_closing_ && !has_submissions_ && announced_.empty() && is_idle();
