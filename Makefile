@@ -2,12 +2,16 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test conformance setup build bench lint format sanitize tidy
+.PHONY: demo test check conformance setup build bench lint stubs format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
 test:
 	@tools/test.sh $(VENV)
+
+# Format, lint, types, quick C++ tests, clusters in virtual time: without PyTorch, in a minute or two.
+check:
+	@tools/check.sh $(VENV)
 
 # Every test of PyTorch's own distributed suite, also those left out for what this machine may miss.
 conformance:
@@ -31,12 +35,17 @@ bench: setup
 lint:
 	tools/lint.sh $(VENV)
 
+# The types of the compiled module, after a change in bindings/.
+stubs: build
+	tools/stubs.sh $(VENV)
+
 format:
 	tools/lint.sh $(VENV) fix
 
-# Address and undefined-behaviour sanitizers over what meets the network, and the engine; ten million hostile packets too.
+# Sanitizers of addresses, undefined behaviour and threads; ten million hostile packets too.
 sanitize:
-	tools/sanitize.sh
+	tools/sanitize.sh address
+	tools/sanitize.sh thread
 
 tidy:
-	clang-tidy --quiet -p build/test $$(git ls-files 'core/*.cc' 'apps/*.cc')
+	$(VENV)/bin/python tools/tidy.py $(VENV)/bin/clang-tidy

@@ -1,4 +1,4 @@
-// Memory for results: aligned for whole-cache-line stores, in huge pages where it is large, zeroed by nobody.
+// Memory for results: aligned for whole-cache-line stores, in huge pages where it is large, not zeroed.
 #pragma once
 
 #include <sys/mman.h>

@@ -17,6 +17,7 @@
 #include "buffer.h"
 #include "module.h"
 #include "numbers/fold.h"
+#include "types.h"
 
 namespace nb = nanobind;
 using namespace netfold::numbers;
@@ -38,7 +39,7 @@ struct Operation {
   std::function<double()> max_abs_error = {};  // of what the last pass left, where numbers were folded
 };
 
-// What the passes work on: floats in, floats out, their wire form, all in the same kind of memory.
+// The memory of the passes: floats in, floats out, their wire form, all in the same kind of memory.
 struct Buffers {
   Buffers(std::size_t count, BfpShape shape)
       : count(count),
@@ -72,7 +73,7 @@ struct Buffers {
   Buffer encoded;
 };
 
-// What a fold left in `sum`, against the sum in double precision of what the workers had.
+// The result of a fold in `sum`, against the sum in double precision of what the workers had.
 double fold_error(const Buffers& b, const float* sum, std::size_t each) {
   double largest = 0;
   for (std::size_t i = 0; i < each; ++i) {
@@ -92,7 +93,7 @@ double bfp_fold_error(const Buffers& b, std::size_t each) {
 // glibc's, not a copy the compiler makes of its own.
 void* (*volatile copy)(void*, const void*, std::size_t) = std::memcpy;
 
-// The least that any pass over floats in memory must do: read them. What encode is bounded by.
+// The least that any pass over floats in memory must do: read them. The bound of encode.
 #if defined(__x86_64__)
 __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #endif
@@ -150,8 +151,8 @@ std::vector<const Kernels*> tables_named(const std::vector<std::string>& names) 
   return tables;
 }
 
-nb::list time_codec(const std::vector<std::string>& names, std::size_t size_bytes, std::size_t repeat,
-                    double pass_time_s, unsigned block, unsigned mantissa) {
+netfold::Records time_codec(const std::vector<std::string>& names, std::size_t size_bytes, std::size_t repeat,
+                            double pass_time_s, unsigned block, unsigned mantissa) {
   const BfpShape shape{static_cast<std::uint8_t>(block), static_cast<std::uint8_t>(mantissa)};
   if (block > 128 || mantissa > 7 || !is_valid(shape)) throw nb::value_error("no such block and mantissa");
   const std::size_t eights = size_bytes / sizeof(float) / (kFoldWorkers * block);
@@ -179,7 +180,7 @@ nb::list time_codec(const std::vector<std::string>& names, std::size_t size_byte
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
-  nb::list timings;
+  netfold::Records timings;
   for (const Operation& operation : operations) {
     nb::dict timing;
     timing["system"] = operation.timing.system;
@@ -203,7 +204,7 @@ void bind_codec_timing(nb::module_& module) {
   module.def("time_codec", time_codec, "kernels"_a, "size_bytes"_a, "repeat"_a, "pass_time_s"_a = 0.0005,
              "block"_a = 16, "mantissa"_a = 7,
              "Seconds that each operation of each kernel table takes for `size_bytes` of floats, memcpy of the same "
-             "floats and reading them alone, `repeat` times in turn; the largest error where eight workers' floats "
+             "floats and only reading them, `repeat` times in turn; the largest error where eight workers' floats "
              "were folded.");
   module.attr("FOLD_WORKERS") = kFoldWorkers;
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/collective/plans.h"
-#include "engine_calls.h"
+#include "group/via_peers/plans.h"
+#include "group_calls.h"
 
 namespace netfold {
 
@@ -40,14 +40,10 @@ void bind_sums(nb::class_<Bound>& bound) {
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
              int group, const std::string& between, int block, int mantissa, bool awaited) {
-            return self.submit(in, out, count, type, wire, average,
-                               {.algorithm = algorithm,
-                                .sub_nodes = sub_nodes,
-                                .switches = switches,
-                                .group = group,
-                                .between = between,
-                                .bfp = bfp_shape_of(block, mantissa)},
-                               awaited);
+            auto request = request_for(in, out, count, type, wire, average);
+            request.algorithm = {algorithm, sub_nodes, switches, group, between};
+            request.bfp = bfp_shape_of(block, mantissa);
+            return self.submit(request, awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
           "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0, "between"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
@@ -55,17 +51,18 @@ void bind_sums(nb::class_<Bound>& bound) {
           "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
           "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
           "same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits\n"
-          "for this ticket next, and does the work itself; no thread is woken for it, next_completion leaves it alone.")
+          "for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return "
+          "it.")
       .def(
           "reduce_scatter",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int block, int mantissa,
              bool awaited) {
-            return self.submit(in, out, count, type, wire, average,
-                               {.collective = schedule::Collective::kReduceScatter,
-                                .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)},
-                               awaited);
+            auto request = request_for(in, out, count, type, wire, average);
+            request.collective = schedule::Collective::kReduceScatter;
+            request.algorithm.name = algorithm;
+            request.bfp = bfp_shape_of(block, mantissa);
+            return self.submit(request, awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
           "block"_a = 16, "mantissa"_a = 7, "awaited"_a = false,
@@ -81,11 +78,11 @@ void bind_copies(nb::class_<Bound>& bound) {
           "all_gather",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, const std::string& algorithm, int block, int mantissa, bool awaited) {
-            return self.submit(in, out, count, type, wire, false,
-                               {.collective = schedule::Collective::kAllGather,
-                                .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)},
-                               awaited);
+            auto request = request_for(in, out, count, type, wire);
+            request.collective = schedule::Collective::kAllGather;
+            request.algorithm.name = algorithm;
+            request.bfp = bfp_shape_of(block, mantissa);
+            return self.submit(request, awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "algorithm"_a = "ring", "block"_a = 16,
           "mantissa"_a = 7, "awaited"_a = false,
@@ -95,12 +92,12 @@ void bind_copies(nb::class_<Bound>& bound) {
           "broadcast",
           [](Bound& self, std::uintptr_t memory, std::size_t count, int root, const std::string& type,
              const std::string& wire, const std::string& algorithm, int block, int mantissa, bool awaited) {
-            return self.submit(memory, memory, count, type, wire, false,
-                               {.collective = schedule::Collective::kBroadcast,
-                                .root = root,
-                                .algorithm = algorithm,
-                                .bfp = bfp_shape_of(block, mantissa)},
-                               awaited);
+            auto request = request_for(memory, memory, count, type, wire);
+            request.collective = schedule::Collective::kBroadcast;
+            request.root = root;
+            request.algorithm.name = algorithm;
+            request.bfp = bfp_shape_of(block, mantissa);
+            return self.submit(request, awaited);
           },
           "ptr"_a, "count"_a, "root"_a, "dtype"_a, "wire"_a, "algorithm"_a = "binomial", "block"_a = 16,
           "mantissa"_a = 7, "awaited"_a = false,
@@ -108,8 +105,8 @@ void bind_copies(nb::class_<Bound>& bound) {
       .def(
           "barrier",
           [](Bound& self, bool awaited) {
-            return self.submit(0, 0, 0, "fp32", "fp32", false,
-                               {.collective = schedule::Collective::kBarrier, .algorithm = "dissemination"}, awaited);
+            return self.submit({.collective = schedule::Collective::kBarrier, .algorithm = {.name = "dissemination"}},
+                               awaited);
           },
           "awaited"_a = false, "Its ticket is finished once every rank has come to the same barrier.");
 }

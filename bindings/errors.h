@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "numbers/format.h"
+#include "types.h"
 
 namespace nb = nanobind;
 
@@ -25,7 +26,7 @@ inline nb::object to_python(const Error& error) {
   return error_type()(error.message, name_of(error.code), error.rank);
 }
 
-inline nb::object to_python(const nlohmann::json& value) {
+inline JsonRecord to_python(const nlohmann::json& value) {
   return nb::module_::import_("json").attr("loads")(value.dump());
 }
 
@@ -44,14 +45,14 @@ inline bool no_signal_came() {
 inline numbers::Format format_of(const std::string& name) {
   const auto format = numbers::format_named(name);
   if (!format || *format == numbers::Format::kNone) {
-    throw nb::value_error(("'" + name + "' is no format: fp32, fp16, bf16, int32 or bfp").c_str());
+    throw nb::value_error(("'" + name + "' is not a format: fp32, fp16, bf16, int32 or bfp").c_str());
   }
   return *format;
 }
 
 inline numbers::ElementType element_type_of(const std::string& name) {
   const auto type = numbers::element_type_named(name);
-  if (!type) throw nb::value_error(("'" + name + "' is no element type: fp32, fp16, bf16 or int32").c_str());
+  if (!type) throw nb::value_error(("'" + name + "' is not an element type: fp32, fp16, bf16 or int32").c_str());
   return *type;
 }
 

@@ -8,13 +8,11 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/kernel_switch.h"
-#include "engine/roce/roce_client.h"
-#include "engine_calls.h"
-#include "frames/memory_switch.h"
-#include "frames/pcie_dialect.h"
-#include "frames/roce_dialect.h"
+#include "group/via_roce/roce_group.h"
+#include "group_calls.h"
 #include "module.h"
+#include "switch/ethernet/kernel_switch.h"
+#include "switch/ethernet/memory_switch.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,16 +21,16 @@ namespace {
 
 using Counts = std::vector<std::pair<std::string, std::uint64_t>>;
 
-nb::dict to_dict(const Counts& counts) {
+Record to_dict(const Counts& counts) {
   nb::dict result;
   for (const auto& [name, count] : counts) result[name.c_str()] = count;
   return result;
 }
 
-frames::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is_float) {
-  frames::AggregationConfig config{0, is_float};
+switching::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is_float) {
+  switching::AggregationConfig config{0, is_float};
   for (const int port : ports) {
-    if (port < 0 || port >= static_cast<int>(frames::AggregationConfig::kPortsMax)) {
+    if (port < 0 || port >= static_cast<int>(switching::AggregationConfig::kPortsMax)) {
       throw nb::value_error("ports that fold are numbered 0 to 25");
     }
     config.ports |= 1u << port;
@@ -41,17 +39,12 @@ frames::AggregationConfig config_of_ports(const std::vector<int>& ports, bool is
   return config;
 }
 
-// MemorySwitch with all dialects. What hardware is compared with.
+// MemorySwitch for the protocols of raw frames. Tests compare the hardware with it.
 class FramePipeline {
  public:
   FramePipeline(int ports, double age_s)
-      : switch_(checked(ports), [&](const frames::AggregationSettings& by_job) {
-          frames::MemorySwitch::Dialects dialects;
-          dialects.push_back(
-              std::make_unique<frames::RoceDialect>(by_job, frames::RoceOptions{.age_max = from_seconds(age_s)}));
-          dialects.push_back(std::make_unique<frames::PcieDialect>());
-          return dialects;
-        }) {
+      : switch_(checked(ports),
+                {.roce = switching::RoceOptions{.age_max = from_seconds(age_s)}, .pcie = switching::PcieOptions{}}) {
     switch_.settings().adds_floats = true;
   }
 
@@ -62,46 +55,41 @@ class FramePipeline {
   }
   std::vector<std::tuple<int, nb::bytes>> pump(double time_s) { return to_python(switch_.pump(from_seconds(time_s))); }
   void configure(const std::vector<int>& ports, bool is_float, int job) {
-    const frames::AggregationConfig config = config_of_ports(ports, is_float);
+    const switching::AggregationConfig config = config_of_ports(ports, is_float);
     if (job < 0) {
       switch_.settings().folding_ports = config.ports;
       switch_.settings().adds_floats = config.is_float;
-    } else if (const auto set = switch_.by_job().set(static_cast<std::uint16_t>(job), config); !set) {
+    } else if (const auto set = switch_.jobs_settings().set(static_cast<std::uint16_t>(job), config); !set) {
       raise(set.error());
     }
   }
   std::tuple<std::uint32_t, std::uint32_t> registers() {
-    const auto registers = frames::registers_of(switch_.settings(), switch_.ports());
+    const auto registers = switching::registers_of(switch_.settings(), switch_.ports());
     return {registers.agg_mode, registers.agg_port_cfg};
   }
   void set_registers(std::uint32_t mode, std::uint32_t port_cfg) {
-    if (const auto set = frames::set_registers({mode, port_cfg}, switch_.settings()); !set) raise(set.error());
+    if (const auto set = switching::set_registers({mode, port_cfg}, switch_.settings()); !set) raise(set.error());
   }
-  nb::dict counts() const {
-    Counts all;
-    for (const auto& dialect : switch_.pipeline().dialects()) {
-      for (const auto& [name, count] : dialect->counts()) {
-        all.emplace_back(std::string(dialect->name()) + "_" + name, count);
-      }
-    }
+  Record counts() const {
+    Counts all = switching::handler_counts(switch_.pipeline());
     all.emplace_back("buffers_in_use", switch_.buffers_in_use());
     return to_dict(all);
   }
 
  private:
   static link::PortNumber checked(int ports) {
-    if (ports < 1 || ports > static_cast<int>(frames::AggregationConfig::kPortsMax)) {
+    if (ports < 1 || ports > static_cast<int>(switching::AggregationConfig::kPortsMax)) {
       throw nb::value_error("1 to 26 ports");
     }
     return static_cast<link::PortNumber>(ports);
   }
-  static std::vector<std::tuple<int, nb::bytes>> to_python(const frames::MemorySwitch::Sent& sent) {
+  static std::vector<std::tuple<int, nb::bytes>> to_python(const switching::MemorySwitch::Sent& sent) {
     std::vector<std::tuple<int, nb::bytes>> out;
     for (const auto& [port, frame] : sent) out.emplace_back(port, nb::bytes(frame.data(), frame.size()));
     return out;
   }
 
-  frames::MemorySwitch switch_;
+  switching::MemorySwitch switch_;
 };
 
 class PyFrameSwitch {
@@ -111,33 +99,33 @@ class PyFrameSwitch {
     if (all.empty()) {
       for (std::size_t port = 0; port < interfaces.size(); ++port) all.push_back(static_cast<int>(port));
     }
-    auto opened = engine::KernelSwitch::open(interfaces, config_of_ports(all, is_float));
+    auto opened = switching::KernelSwitch::open(interfaces, config_of_ports(all, is_float));
     if (!opened) raise(opened.error());
     switch_ = std::move(*opened);
   }
   void configure(const std::vector<int>& ports, bool is_float, int job) {
-    const frames::AggregationConfig config = config_of_ports(ports, is_float);
+    const switching::AggregationConfig config = config_of_ports(ports, is_float);
     if (job < 0) return running().configure(config);
     if (const auto set = running().configure(static_cast<std::uint16_t>(job), config); !set) raise(set.error());
   }
-  nb::dict counts() { return to_dict(running().counts()); }
+  Record counts() { return to_dict(running().counts()); }
   void close() {
     const nb::gil_scoped_release release;
     switch_.reset();
   }
 
  private:
-  engine::KernelSwitch& running() {
+  switching::KernelSwitch& running() {
     if (!switch_) throw nb::value_error("the switch is closed");
     return *switch_;
   }
 
-  std::unique_ptr<engine::KernelSwitch> switch_;
+  std::unique_ptr<switching::KernelSwitch> switch_;
 };
 
-class PyRoceClient : public EngineCalls<engine::RoceClient> {
+class PyRoceGroup : public GroupCalls<group::RoceGroup> {
  public:
-  using EngineCalls::EngineCalls;
+  using GroupCalls::GroupCalls;
 };
 
 void bind_pipeline(nb::module_& module) {
@@ -171,16 +159,16 @@ void bind_frame_switch(nb::module_& module) {
       .def("close", &PyFrameSwitch::close, "Stops; idempotent.");
 }
 
-void bind_roce_client(nb::module_& module) {
-  nb::class_<PyRoceClient> bound(module, "RoceClient",
-                                 "A worker that all-reduces over RoCE v1 through a folding switch.");
+void bind_roce_group(nb::module_& module) {
+  nb::class_<PyRoceGroup> bound(module, "RoceGroup",
+                                "A worker that all-reduces over RoCE v1 through a folding switch.");
   bound
       .def(
           "__init__",
-          [](PyRoceClient* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
+          [](PyRoceGroup* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
              std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window, std::uint32_t first_psn,
              int block, int mantissa, const std::string& faults, const std::string& pcap, int core) {
-            engine::RoceClientOptions options;
+            group::RoceGroupOptions options;
             options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
             options.device = device;
             options.uses_verbs = verbs;
@@ -190,9 +178,9 @@ void bind_roce_client(nb::module_& module) {
             options.faults = faults;
             options.pcap_path = pcap;
             options.core = core;
-            auto opened = engine::RoceClient::open(std::move(options));
+            auto opened = group::RoceGroup::open(std::move(options));
             if (!opened) raise(opened.error());
-            new (self) PyRoceClient(std::move(*opened));
+            new (self) PyRoceGroup(std::move(*opened));
           },
           "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
           "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = 0, "block"_a = 16, "mantissa"_a = 7, "faults"_a = "",
@@ -200,14 +188,14 @@ void bind_roce_client(nb::module_& module) {
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
           "at most 512.\nRaises NetfoldError.")
       .def_prop_ro(
-          "card", [](const PyRoceClient& self) { return self.engine().card(); },
+          "card", [](const PyRoceGroup& self) { return self.engine().card(); },
           "What the others must know of this worker, as text.")
       .def(
           "connect",
-          [](PyRoceClient& self, const std::vector<std::string>& cards) {
+          [](PyRoceGroup& self, const std::vector<std::string>& cards) {
             without_lock([&] { return self.engine().connect(cards); });
           },
-          "cards"_a, "The cards of all ranks, by rank; once, before the first all_reduce.");
+          "cards"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.");
   bind_all_reduce(bound);
   bind_waiting(bound, "Packets, retransmissions and reasons, of this worker.");
 }
@@ -218,5 +206,5 @@ void bind_roce_client(nb::module_& module) {
 void bind_frames(nb::module_& module) {
   netfold::bind_pipeline(module);
   netfold::bind_frame_switch(module);
-  netfold::bind_roce_client(module);
+  netfold::bind_roce_group(module);
 }

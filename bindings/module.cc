@@ -5,9 +5,9 @@ NB_MODULE(_core, module) {
   module.doc() = "The compiled half of netfold; `import netfold` is the way in.";
   bind_numbers(module);
   bind_codec_timing(module);
-  bind_engine(module);
-  bind_host_group(module);
-  bind_agent(module);
+  bind_switch_group(module);
+  bind_peer_group(module);
+  bind_agent_group(module);
   bind_schedule(module);
   bind_frames(module);
   bind_sim(module);

@@ -13,8 +13,10 @@
 #include "module.h"
 #include "numbers/codec.h"
 #include "numbers/fold.h"
+#include "types.h"
 
 namespace nb = nanobind;
+using netfold::NumpyArray;
 using namespace netfold::numbers;
 using netfold::numbers::encode;
 
@@ -99,13 +101,13 @@ Array payload_of(nb::handle data, WireFormat wire, std::size_t count) {
   return payload;
 }
 
-nb::object to_numpy(Buffer buffer, nb::dlpack::dtype dtype, const std::vector<std::size_t>& shape) {
+NumpyArray to_numpy(Buffer buffer, nb::dlpack::dtype dtype, const std::vector<std::size_t>& shape) {
   std::byte* data = buffer.release();
   const nb::capsule owner(data, [](void* memory) noexcept { FreeBuffer()(memory); });
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, dtype));
 }
 
-nb::object bytes_to_numpy(Buffer buffer, std::size_t size_bytes) {
+NumpyArray bytes_to_numpy(Buffer buffer, std::size_t size_bytes) {
   return to_numpy(std::move(buffer), nb::dtype<std::uint8_t>(), {size_bytes});
 }
 
@@ -113,7 +115,7 @@ std::vector<std::size_t> shape_of(const Array& array) {
   return {array.shape_ptr(), array.shape_ptr() + array.ndim()};
 }
 
-nb::object encode_array(nb::handle x, int block, int mantissa, std::optional<std::uint64_t> seed,
+NumpyArray encode_array(nb::handle x, int block, int mantissa, std::optional<std::uint64_t> seed,
                         std::uint32_t first_index) {
   const WireFormat wire = wire_format("bfp", block, mantissa);
   const Array floats = floats_of(x);
@@ -155,7 +157,7 @@ void check_can_travel(ElementType type, Format format) {
   throw nb::value_error((std::string(name_of(type)) + " cannot travel as " + name_of(format)).c_str());
 }
 
-nb::object unpack(nb::handle data, std::size_t count, const std::string& format, const std::string& dtype, int block,
+NumpyArray unpack(nb::handle data, std::size_t count, const std::string& format, const std::string& dtype, int block,
                   int mantissa, std::uint32_t divide_by) {
   const WireFormat wire = wire_format(format, block, mantissa);
   const std::optional<ElementType> type = element_type_named(dtype);
@@ -171,11 +173,11 @@ nb::object unpack(nb::handle data, std::size_t count, const std::string& format,
   return to_numpy(std::move(out), dtype_for(*type), {count});
 }
 
-nb::object decode_array(nb::handle data, std::size_t count, int block, int mantissa) {
+NumpyArray decode_array(nb::handle data, std::size_t count, int block, int mantissa) {
   return unpack(data, count, "bfp", "fp32", block, mantissa, 1);
 }
 
-nb::object pack(nb::handle x, const std::string& format, int block, int mantissa) {
+NumpyArray pack(nb::handle x, const std::string& format, int block, int mantissa) {
   const WireFormat wire = wire_format(format, block, mantissa);
   const nb::object array = as_numpy(x, nullptr);
   const ElementType type = element_type_of(dtype_of(array));
@@ -190,7 +192,7 @@ nb::object pack(nb::handle x, const std::string& format, int block, int mantissa
   return bytes_to_numpy(std::move(out), size_bytes);
 }
 
-std::vector<Array> same_shape(const nb::sequence& arrays, Format format) {
+std::vector<Array> same_shape(const nb::typed<nb::sequence, nb::any>& arrays, Format format) {
   std::vector<Array> contributions;
   for (const nb::handle array : arrays) {
     contributions.push_back(format == Format::kInt32 ? exactly(array, "int32") : floats_of(array));
@@ -207,7 +209,7 @@ std::vector<Array> same_shape(const nb::sequence& arrays, Format format) {
 }
 
 // fp32 and int32 are folded where they lie; the other formats are encoded, folded as a switch does it, and decoded.
-nb::object fold(const nb::sequence& arrays, const std::string& format, int block, int mantissa) {
+NumpyArray fold(const nb::typed<nb::sequence, nb::any>& arrays, const std::string& format, int block, int mantissa) {
   const WireFormat wire = wire_format(format, block, mantissa);
   const std::vector<Array> contributions = same_shape(arrays, wire.format);
   const std::size_t count = contributions.front().size();

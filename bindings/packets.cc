@@ -24,15 +24,10 @@ namespace {
 Workload collective_workload(const std::string& algorithm, int world, std::size_t count, double element_bits,
                              const std::string& start, double step_latency_s, std::size_t piece_count, int sub_nodes,
                              int switches, const std::vector<int>& order, int group, const std::string& between) {
-  const schedule::Request request{.world = world,
-                                  .count = count,
-                                  .sub_nodes = sub_nodes,
-                                  .switches = switches,
-                                  .order = order,
-                                  .group = group,
-                                  .between = between};
+  const schedule::Request request{
+      .algorithm = {algorithm, sub_nodes, switches, group, between}, .world = world, .count = count, .order = order};
   const Timing timing{value_or_raise(start_named(start, algorithm)), element_bits, step_latency_s, piece_count};
-  const auto schedules = value_or_raise(schedule::make_all(algorithm, request));
+  const auto schedules = value_or_raise(schedule::make_all(request));
   return value_or_raise(workload_of(world, schedules, timing));
 }
 
@@ -60,10 +55,10 @@ Priorities priorities_named(const Topology& topology, const std::string& name, i
   if (name == "one") return {};
   if (name == "half") return value_or_raise(by_half(topology));
   if (name == "hop") return {count, true, {}};
-  throw nb::value_error(("'" + name + "' is no rule for priorities: one, half or hop").c_str());
+  throw nb::value_error(("'" + name + "' is not a rule for priorities: one, half or hop").c_str());
 }
 
-nb::list as_list(const Topology& topology, const std::vector<Held>& cycle) {
+Records as_list(const Topology& topology, const std::vector<Held>& cycle) {
   nb::list list;
   for (const Held& held : cycle) {
     nb::dict one;
@@ -78,8 +73,8 @@ nb::list as_list(const Topology& topology, const std::vector<Held>& cycle) {
   return list;
 }
 
-nb::dict check_for_python(const Topology& topology, const std::string& spread, const std::string& priorities, int count,
-                          const std::vector<std::pair<int, int>>& flows) {
+Record check_for_python(const Topology& topology, const std::string& spread, const std::string& priorities, int count,
+                        const std::vector<std::pair<int, int>>& flows) {
   const Priorities rule = priorities_named(topology, priorities, count);
   const DeadlockCheck found = value_or_raise(check_deadlock(topology, spread_named(spread), rule, flows));
   nb::dict result;
@@ -91,7 +86,7 @@ nb::dict check_for_python(const Topology& topology, const std::string& spread, c
   return result;
 }
 
-nb::dict times_of(const Workload& workload, std::vector<double> start_s, std::vector<double> end_s) {
+Record times_of(const Workload& workload, std::vector<double> start_s, std::vector<double> end_s) {
   std::vector<int> sender, receiver, step;
   std::vector<double> starts, ends;
   for (std::size_t i = 0; i < workload.tasks.size(); ++i) {
@@ -112,8 +107,8 @@ nb::dict times_of(const Workload& workload, std::vector<double> start_s, std::ve
   return times;
 }
 
-nb::dict simulate_workload_for_python(const Topology& topology, const Workload& workload, const std::vector<int>& hosts,
-                                      const std::string& spread, bool rehash, std::uint64_t seed) {
+Record simulate_workload_for_python(const Topology& topology, const Workload& workload, const std::vector<int>& hosts,
+                                    const std::string& spread, bool rehash, std::uint64_t seed) {
   Network network = value_or_raise(Network::make(topology, world_of(workload, hosts, topology),
                                                  {hosts, spread_named(spread), rehash, seed, std::nullopt}));
   network.set_goes_on(no_signal_came);
@@ -129,10 +124,10 @@ nb::dict simulate_workload_for_python(const Topology& topology, const Workload& 
   return result;
 }
 
-nb::dict simulate_packets_for_python(const Topology& topology, const Workload& workload, const std::vector<int>& hosts,
-                                     const std::string& spread, bool rehash, std::uint64_t seed, double packet_bytes,
-                                     bool cut_through, bool fair_queues, double pause_bytes, double resume_bytes,
-                                     const std::string& priorities, int priority_count, int slots) {
+Record simulate_packets_for_python(const Topology& topology, const Workload& workload, const std::vector<int>& hosts,
+                                   const std::string& spread, bool rehash, std::uint64_t seed, double packet_bytes,
+                                   bool cut_through, bool fair_queues, double pause_bytes, double resume_bytes,
+                                   const std::string& priorities, int priority_count, int slots) {
   Network network = value_or_raise(Network::make(topology, world_of(workload, hosts, topology),
                                                  {hosts, spread_named(spread), rehash, seed, std::nullopt}));
   network.set_goes_on(no_signal_came);

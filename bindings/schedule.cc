@@ -29,18 +29,15 @@ std::vector<std::vector<PyTransfer>> make_for_python(const std::string& algorith
                                                      int sub_nodes, int switches, int group, const std::string& between,
                                                      std::size_t align, const std::vector<int>& order) {
   const Request request{.collective = value_or_raise(collective_named(collective)),
+                        .algorithm = {algorithm, sub_nodes, switches, group, between},
                         .world = world,
                         .rank = rank,
                         .count = count,
                         .align = align,
                         .root = root,
-                        .sub_nodes = sub_nodes,
-                        .switches = switches,
-                        .order = order,
-                        .group = group,
-                        .between = between};
+                        .order = order};
   std::vector<std::vector<PyTransfer>> steps;
-  for (const Step& step : value_or_raise(make(algorithm, request))) {
+  for (const Step& step : value_or_raise(make(request))) {
     auto& transfers = steps.emplace_back();
     for (const Transfer& t : step) transfers.emplace_back(name_of(t.action), t.peer, t.offset, t.count);
   }

@@ -50,7 +50,7 @@ int add_link(Topology& topology, int from, int to, double capacity_bit_s, double
   return topology.add_link_on(*resource, from, to, latency_s, cost);
 }
 
-nb::dict links_of(const Topology& topology) {
+Record links_of(const Topology& topology) {
   nb::dict links;
   links["from"] = column<int>(topology.links(), [](const Link& link) { return link.from; });
   links["to"] = column<int>(topology.links(), [](const Link& link) { return link.to; });
@@ -72,11 +72,11 @@ std::vector<int> path_between(const Topology& topology, int from_host, int to_ho
   return links;
 }
 
-nb::object max_min_for_python(const In<double>& capacities, const std::vector<std::vector<int>>& flows) {
+NumpyArray max_min_for_python(const In<double>& capacities, const std::vector<std::vector<int>>& flows) {
   return as_array(max_min({capacities.data(), capacities.data() + capacities.size()}, flows));
 }
 
-nb::dict as_dict(FlowResult flows) {
+Record as_dict(FlowResult flows) {
   nb::dict result;
   result["time_s"] = flows.time_s;
   result["start_s"] = as_array(std::move(flows.start_s));
@@ -88,9 +88,9 @@ nb::dict as_dict(FlowResult flows) {
 }
 
 // Flows with paths of their own.
-nb::dict simulate_flows_for_python(const In<double>& capacities, const In<double>& size_bits, const In<int>& path_first,
-                                   const In<int>& path, std::optional<In<double>> latency_s,
-                                   std::optional<In<double>> delay_s, std::optional<Ints> needs) {
+Record simulate_flows_for_python(const In<double>& capacities, const In<double>& size_bits, const In<int>& path_first,
+                                 const In<int>& path, std::optional<In<double>> latency_s,
+                                 std::optional<In<double>> delay_s, std::optional<Ints> needs) {
   const auto wrong = [](const char* what) { throw nb::value_error(what); };
   const std::size_t flows = size_bits.size();
   if (path_first.size() != flows + 1) wrong("path_first has one entry a flow, and one more");
@@ -139,7 +139,7 @@ nb::dict simulate_flows_for_python(const In<double>& capacities, const In<double
                                                })));
 }
 
-nb::dict transfers_of(const Answer& answer) {
+Record transfers_of(const Answer& answer) {
   const auto& tasks = answer.workload.tasks;
   std::vector<int> which;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -165,27 +165,23 @@ nb::dict transfers_of(const Answer& answer) {
   return transfers;
 }
 
-nb::dict simulate_for_python(const Topology& topology, const std::string& algorithm, std::size_t count,
-                             std::optional<int> world, double element_bits, const std::string& start,
-                             double step_latency_s, std::size_t piece_count, const std::vector<int>& hosts,
-                             const std::string& spread, bool rehash, std::uint64_t seed, std::optional<int> fold_root,
-                             const std::string& collective, int root, int sub_nodes, int switches,
-                             const std::vector<int>& order, int group, const std::string& between, std::size_t align,
-                             bool symmetry, const std::vector<std::uint64_t>& seeds, bool transfers) {
+Record simulate_for_python(const Topology& topology, const std::string& algorithm, std::size_t count,
+                           std::optional<int> world, double element_bits, const std::string& start,
+                           double step_latency_s, std::size_t piece_count, const std::vector<int>& hosts,
+                           const std::string& spread, bool rehash, std::uint64_t seed, std::optional<int> fold_root,
+                           const std::string& collective, int root, int sub_nodes, int switches,
+                           const std::vector<int>& order, int group, const std::string& between, std::size_t align,
+                           bool symmetry, const std::vector<std::uint64_t>& seeds, bool transfers) {
   const auto all = static_cast<int>(topology.hosts().size());
   Question question;
-  question.algorithm = algorithm;
   question.request = {.collective = value_or_raise(schedule::collective_named(collective)),
+                      .algorithm = {algorithm, sub_nodes, switches, group, between},
                       .world = world.value_or(hosts.empty() ? all : static_cast<int>(hosts.size())),
                       .rank = 0,
                       .count = count,
                       .align = align,
                       .root = root,
-                      .sub_nodes = sub_nodes,
-                      .switches = switches,
-                      .order = order,
-                      .group = group,
-                      .between = between};
+                      .order = order};
   question.timing = {value_or_raise(start_named(start, algorithm)), element_bits, step_latency_s, piece_count};
   question.placement = {hosts, spread_named(spread), rehash, seed, fold_root};
   question.goes_on = no_signal_came;

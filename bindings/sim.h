@@ -1,4 +1,4 @@
-// What the binding files of the simulator share: errors, arrays out of vectors, names.
+// The common part of the simulator's binding files: errors, arrays out of vectors, names.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -28,14 +28,14 @@ inline void check_or_raise(Result<void> result) {
 
 // The vector's memory becomes the array's.
 template <class T>
-nb::object as_array(std::vector<T> values) {
+NumpyArray as_array(std::vector<T> values) {
   auto* kept = new std::vector<T>(std::move(values));
   const nb::capsule owner(kept, [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
 template <class T, class List, class Get>
-nb::object column(const List& list, Get get) {
+NumpyArray column(const List& list, Get get) {
   std::vector<T> values;
   values.reserve(list.size());
   for (const auto& each : list) values.push_back(static_cast<T>(get(each)));
@@ -45,7 +45,7 @@ nb::object column(const List& list, Get get) {
 inline Spread spread_named(const std::string& name) {
   if (name == "hash") return Spread::kHash;
   if (name == "destination") return Spread::kDestination;
-  throw nb::value_error(("'" + name + "' is no way to spread flows: hash or destination").c_str());
+  throw nb::value_error(("'" + name + "' is not a way to spread flows: hash or destination").c_str());
 }
 
 }  // namespace netfold::sim

@@ -1,8 +1,9 @@
-"""A training script as anybody would write it; the one line that makes it Netfold's is init_process_group("netfold").
+"""An ordinary training script. The one line that concerns Netfold is init_process_group("netfold").
 
-torchrun --nproc-per-node 4 examples/train_digits.py                               # no switch: in shared memory
-NETFOLD_SWITCH=10.0.0.5:7171 torchrun --nnodes 4 ... examples/train_digits.py      # with `netfold switch` on 10.0.0.5
-NETFOLD_FORMAT=bfp torchrun --nproc-per-node 4 examples/train_digits.py            # a quarter of the bytes
+torchrun --nproc-per-node 4 examples/train_digits.py                       # in shared memory
+NETFOLD_FORMAT=bfp torchrun --nproc-per-node 4 examples/train_digits.py    # a quarter of the bytes
+
+docs/how-to/train-with-pytorch.md shows the commands for several machines.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 # Installs what Netfold needs on this machine: system packages (through apt where there is one) and pinned Python
 # packages into a virtual environment. Run it as often as you like: what is there already is left alone.
 #
-#   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv; PURPOSE: demo (to build and to train) or test (that, and the tests)
+#   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv
+#   PURPOSE: demo (to build and to train), check (to build, and `make check`: no PyTorch) or test (every test)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +14,8 @@ python=${PYTHON:-python3}
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
-# What it is for | how to see that it is there | its package in apt | dnf | pacman. A name of another maker's program
-# counts as well, e.g. a Chrome that was there before.
+# What it is for | how to see that it is there | its package in apt | dnf | pacman. Every purpose needs the rows of
+# demo; test needs those of check too. A name of another maker's program counts as well, e.g. a Chrome that was there.
 requirements() {
   cat <<'TABLE'
 demo|command g++|g++|gcc-c++|gcc
@@ -29,10 +30,12 @@ demo|header sodium.h|libsodium-dev|libsodium-devel|libsodium
 demo|header nlohmann/json.hpp|nlohmann-json3-dev|json-devel|nlohmann-json
 demo|header httplib.h|libcpp-httplib-dev|cpp-httplib-devel|cpp-httplib
 demo|header tl/expected.hpp|libexpected-dev|expected-devel|tl-expected
+demo|header hwy/highway.h|libhwy-dev|highway-devel|highway
+demo|pkg_config libisal|libisal-dev|isa-l-devel|isa-l
 demo|python_venv|python3-venv|python3|python
 demo|python_header|python3-dev|python3-devel|python
-test|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
-test|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
+check|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
+check|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
 test|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
 test|command mpirun|openmpi-bin|openmpi|openmpi
 test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
@@ -42,8 +45,10 @@ test|command nft|nftables|nftables|nftables
 test|command ethtool|ethtool|ethtool|ethtool
 test|command tshark|tshark|wireshark-cli|wireshark-cli
 test|command chromium chromium-browser google-chrome|chromium|chromium|chromium
-test|command shellcheck|shellcheck|ShellCheck|shellcheck
-test|command git|git|git|git
+check|command shellcheck|shellcheck|ShellCheck|shellcheck
+check|command git|git|git|git
+test|command aarch64-linux-gnu-g++|g++-aarch64-linux-gnu|gcc-c++-aarch64-linux-gnu|aarch64-linux-gnu-gcc
+test|command qemu-aarch64-static|qemu-user-static|qemu-user-static|qemu-user-static
 TABLE
 }
 
@@ -66,7 +71,7 @@ missing() {  # prints, for every requirement that is not met, its package in col
   local column=$1 row need probe
   while IFS= read -r row; do
     IFS='|' read -r need probe _ <<<"$row"
-    [ "$need" = test ] && [ "$purpose" != test ] && continue
+    case $need:$purpose in check:demo | test:demo | test:check) continue ;; esac
     read -ra probe <<<"$probe"
     "${probe[0]}_" "${probe[@]:1}" || cut -d'|' -f"$column" <<<"$row"
   done < <(requirements) | sort -u
@@ -105,16 +110,31 @@ install_system_packages() {
   die "install them and run this again"
 }
 
-# The packages of pyproject.toml for our purpose, and those that build the extension (`make build` does that).
+# The packages of pyproject.toml for our purpose, and those that build the extension (`make build` does that). Their
+# versions are those of tools/requirements.lock.
 python_packages() {
   "$venv/bin/python" - "$purpose" <<'PYTHON'
+import re
 import sys
 import tomllib
 
 with open("pyproject.toml", "rb") as file:
     config = tomllib.load(file)
+
+
+def expanded(wanted):
+    for requirement in wanted:
+        if isinstance(requirement, dict):
+            yield from expanded(config["dependency-groups"][requirement["include-group"]])
+        elif own := re.fullmatch(r"netfold\[(.*)\]", requirement):
+            for extra in own[1].split(","):
+                yield from expanded(config["project"]["optional-dependencies"][extra])
+        else:
+            yield requirement
+
+
 wanted = config["build-system"]["requires"] + config["project"]["dependencies"]
-print("\n".join(dict.fromkeys(wanted + config["project"]["optional-dependencies"][sys.argv[1]])))
+print("\n".join(dict.fromkeys([*wanted, *expanded(config["dependency-groups"][sys.argv[1]])])))
 PYTHON
 }
 
@@ -126,7 +146,7 @@ install_python_packages() {
   packages=$(python_packages)
   key=$({ printf '%s\n' "$packages"; cat tools/requirements.lock; "$venv/bin/python" --version; } | sha256sum)
   grep -qsxF "$purpose $key" "$stamp" && return
-  if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+  if [ "$purpose" != check ] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
     say "(To have the small CPU-only build, install that into $venv yourself first.)"
   fi
@@ -135,7 +155,7 @@ install_python_packages() {
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
 }
 
-case $purpose in demo | test) ;; *) die "unknown purpose '$purpose': demo or test" ;; esac
+case $purpose in demo | check | test) ;; *) die "unknown purpose '$purpose': demo, check or test" ;; esac
 install_system_packages
 install_python_packages
 say "ready ($purpose)"

@@ -1,28 +1,37 @@
 #!/usr/bin/env bash
 # `make test`: installs what the tests need, then runs them all. pytest is last; a stage that failed before it is
-# reported once more there, as a failed test (tests/python/test_stages.py).
+# reported once more there, as a failed test with the end of what the stage printed (tests/python/test_stages.py).
+# Random tests draw from a fresh seed, which is printed first and with each failed stage; NETFOLD_SEED=... make test
+# repeats a run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 venv=${1:-.venv}
 jobs=$(nproc)
+export NETFOLD_SEED=${NETFOLD_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 failed=()
+logs=build/stages
+mkdir -p "$logs"
 
 stage() {  # stage NAME COMMAND...: runs it, says how long it took, remembers a failure
   local name=$1 start=$SECONDS outcome=passed
   shift
   printf '\n=== %s\n' "$name"
-  "$@" || { outcome=FAILED; failed+=("$name"); }
+  "$@" 2>&1 | tee "$logs/$name.log" || { outcome="FAILED (NETFOLD_SEED=$NETFOLD_SEED)"; failed+=("$name"); }
   printf '=== %s %s in %d s\n' "$name" "$outcome" $((SECONDS - start))
 }
 
+printf '=== NETFOLD_SEED=%s\n' "$NETFOLD_SEED"
 stage setup tools/setup.sh "$venv" test
 [ ${#failed[@]} = 0 ] || exit 1
 stage build make --no-print-directory build VENV="$venv"
 [ ${#failed[@]} = 0 ] || exit 1
 stage lint tools/lint.sh "$venv"
 stage cpp tools/cpp_tests.sh "$jobs"
-stage sanitize tools/sanitize.sh "$jobs"
+stage aarch64 tools/aarch64_tests.sh "$jobs"
+stage tidy "$venv/bin/python" tools/tidy.py "$venv/bin/clang-tidy" "$jobs"
+stage addresses tools/sanitize.sh address "$jobs"
+stage threads tools/sanitize.sh thread "$jobs"
 
 printf '\n=== python\n'
-NETFOLD_FAILED_STAGES="${failed[*]}" exec "$venv/bin/python" -m pytest
+NETFOLD_FAILED_STAGES="${failed[*]}" NETFOLD_STAGE_LOGS=$PWD/$logs exec "$venv/bin/python" -m pytest -n "$jobs"

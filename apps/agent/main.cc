@@ -17,7 +17,8 @@
 
 #include "agent/options.h"
 #include "descriptors.h"
-#include "engine/agent/agent.h"
+#include "end_signals.h"
+#include "group/via_agent/agent.h"
 
 namespace {
 
@@ -36,25 +37,23 @@ bool stay_on(const std::vector<int>& cores) {
   return cores.empty() || sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-// Blocks until a signal comes or the process has ended, and says which.
-std::string wait_for_the_end(const sigset_t& signals, int process) {
-  std::array<pollfd, 2> descriptors{{{signalfd(-1, &signals, SFD_CLOEXEC), POLLIN, 0}, {process, POLLIN, 0}}};
-  while (poll(descriptors.data(), descriptors.size(), -1) < 0 && errno == EINTR) {
+// Blocks until a signal comes that ends the agent, or the process has ended, and says which.
+std::string wait_for_the_end(const apps::EndSignals& signals, int process) {
+  std::array<pollfd, 2> polls{{{signalfd(-1, &signals.waited_for(), SFD_CLOEXEC), POLLIN, 0}, {process, POLLIN, 0}}};
+  for (signalfd_siginfo signal{};;) {
+    while (poll(polls.data(), polls.size(), -1) < 0 && errno == EINTR) {
+    }
+    if (polls[0].revents == 0 || read(polls[0].fd, &signal, sizeof signal) != sizeof signal) {
+      return "ended with its process";
+    }
+    if (signals.is_end(static_cast<int>(signal.ssi_signo))) {
+      return signal.ssi_signo == SIGINT ? "was stopped by Ctrl-C" : "was stopped by SIGTERM";
+    }
   }
-  signalfd_siginfo signal{};
-  if (descriptors[0].revents == 0 || read(descriptors[0].fd, &signal, sizeof signal) != sizeof signal) {
-    return "ended with its process";
-  }
-  return signal.ssi_signo == SIGINT ? "was stopped by Ctrl-C" : "was stopped by SIGTERM";
 }
 
 int run(const apps::AgentOptions& options) {
-  // Threads inherit this mask, so that the signals come to the signalfd and nowhere else.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const apps::EndSignals signals("agent");
   signal(SIGPIPE, SIG_IGN);
   apps::allow_many_descriptors();
 
@@ -66,13 +65,12 @@ int run(const apps::AgentOptions& options) {
   if (!stay_on(options.cores)) {
     return complain(fmt::format("cannot run on cores {}: {}", fmt::join(options.cores, ","), std::strerror(errno)));
   }
-  auto agent = engine::Agent::start(options.socket);
+  auto agent = group::Agent::start(options.socket);
   if (!agent) return complain(agent.error().message);
   fmt::print("listening at {}\n", (*agent)->address());
   std::fflush(stdout);
 
-  const std::string why = wait_for_the_end(ends, process);
-  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // the next one ends the program at once
+  const std::string why = wait_for_the_end(signals, process);
   spdlog::info("stopping: it {}", why);
   (*agent)->stop(why);
   return 0;

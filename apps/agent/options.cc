@@ -11,13 +11,13 @@ namespace {
 constexpr int kUsageError = 2;
 
 constexpr const char* kDescription =
-    R"(Folds for the workers of this machine, in a process of its own.
+    R"(Runs collectives for the workers of this machine, in a process of its own.
 
-A worker hands over an address and a count and goes on computing; this program reads
-its tensors, all-reduces them with the other ranks, and writes the sums back, as a
-smart NIC does. The worker's cores never touch the network. Workers that run with
-NETFOLD_ENGINE=agent start a private one each; run this where all workers of a machine
-shall share one, on cores that you choose.)";
+A worker submits an address and a count and continues to compute. This program reads the
+tensor, all-reduces it with the other ranks, and writes the sum back, as a smart NIC
+does. The worker's cores do no network I/O. Each worker with NETFOLD_ENGINE=agent starts
+an agent of its own. Run this program to share one agent among all workers of a machine,
+on cores that you choose.)";
 
 constexpr const char* kExamples =
     R"(Examples:
@@ -27,15 +27,15 @@ constexpr const char* kExamples =
           taskset -c 2-27 torchrun --nproc-per-node 4 train.py
 
   netfold agent --socket $XDG_RUNTIME_DIR/netfold.sock
-      At a path; NETFOLD_AGENT names the same one.
+      Listens at a path; set NETFOLD_AGENT to the same path.
 
-It serves its own user's workers alone, and reads and writes their memory with
-process_vm_readv and process_vm_writev. Where kernel.yama.ptrace_scope is 2 or 3 the
-kernel forbids that to everybody but root.
+The agent serves only workers of its own user. It reads and writes their memory with
+process_vm_readv and process_vm_writev. Where kernel.yama.ptrace_scope is 2 or 3, the
+kernel allows that only to root.
 
-It prints "listening at SOCKET" when workers may come, and logs to standard error.
-Ctrl-C or SIGTERM tells the workers and stops it. Exit status: 0 stopped, 1 failed,
-2 wrong usage.)";
+The program prints "listening at SOCKET" when workers may connect, and logs to standard
+error. Ctrl-C or SIGTERM stops it and informs the workers; SIGHUP does not.
+Exit status: 0 (stopped), 1 (failed) or 2 (wrong usage).)";
 
 }  // namespace
 
@@ -46,15 +46,15 @@ ParsedAgent parse_agent_command_line(int argc, char** argv) {
   app.footer(kExamples);
   app.get_formatter()->column_width(30);
   app.set_version_flag("--version", std::string("netfold-agent ") + NETFOLD_VERSION);
-  app.add_option("--socket", options.socket, "Where workers find it: a path, or @NAME in no file system")
+  app.add_option("--socket", options.socket, "Socket to listen at: a path, or @NAME for an abstract socket")
       ->type_name("PATH")
       ->capture_default_str();
   const long cores = sysconf(_SC_NPROCESSORS_CONF);
-  app.add_option("--cores", options.cores, "Cores that it runs on, such as 0,1; without: any")
+  app.add_option("--cores", options.cores, "CPU cores to pin to, such as 0,1 (default: not pinned)")
       ->type_name("N,N,...")
       ->delimiter(',')
       ->check(CLI::Range(0L, cores - 1).description(""));
-  app.add_option("--end-with", options.end_with, "Stop when this process has ended")
+  app.add_option("--end-with", options.end_with, "Stop when the process PID ends")
       ->type_name("PID")
       ->check(CLI::PositiveNumber.description(""));
   app.add_option("--log-level", options.log_level, "debug, info, warning or error")

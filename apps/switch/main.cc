@@ -7,9 +7,10 @@
 #include <cstdio>
 
 #include "descriptors.h"
-#include "engine/switch_server.h"
+#include "end_signals.h"
 #include "switch/metrics.h"
 #include "switch/options.h"
+#include "switch/switch_server.h"
 
 namespace {
 
@@ -20,45 +21,46 @@ int complain(const Error& error) {
   return error.code == ErrorCode::kInvalidArgument ? 2 : 1;
 }
 
-void log_line(jobs::LogLevel level, const std::string& text) {
-  spdlog::log(level == jobs::LogLevel::kWarning ? spdlog::level::warn : spdlog::level::info, "{}", text);
+void log_line(switching::LogLevel level, const std::string& text) {
+  spdlog::log(level == switching::LogLevel::kWarning ? spdlog::level::warn : spdlog::level::info, "{}", text);
 }
 
-// Sockets, or the frames of devices that DPDK drives.
-engine::DataPlaneFactory data_plane_of(const std::optional<apps::FrameSwitchOptions>& frames) {
+// Sockets, or the frames of devices that DPDK drives: then `plane` is set to the data plane that the server owns.
+switching::DataPlaneFactory data_plane_of(const std::optional<apps::FrameSwitchOptions>& frames,
+                                          switching::FramePlane*& plane) {
   if (!frames) return {};
-  engine::DataPlaneFactory factory;
-  factory.start = [&frames](const engine::DataPlaneOptions&,
-                            engine::DataPlane::OnMismatch on_mismatch) -> Result<std::unique_ptr<engine::DataPlane>> {
+  switching::DataPlaneFactory factory;
+  factory.start = [&frames, &plane](
+                      const switching::DataPlaneOptions&,
+                      switching::DataPlane::OnMismatch on_mismatch) -> Result<std::unique_ptr<switching::DataPlane>> {
     auto devices = link::open_dpdk(frames->dpdk);
     if (!devices) return tl::unexpected(devices.error());
-    return engine::start_frame_plane(frames->plane, std::move(*devices), std::move(on_mismatch));
+    auto started = switching::start_frame_plane(frames->plane, std::move(*devices), std::move(on_mismatch));
+    if (!started) return tl::unexpected(started.error());
+    plane = started->get();
+    return std::move(*started);
   };
   const std::size_t room_bytes = frames->dpdk.devices.room_bytes;
   factory.memory_bytes = [room_bytes](const wire::Lease& lease) {
-    return engine::frame_memory_bytes(lease, room_bytes);
+    return switching::frame_memory_bytes(lease, room_bytes);
   };
   return factory;
 }
 
 int run(apps::SwitchOptions options) {
-  // Threads inherit this mask, so that the signals come to sigwait() below and nowhere else.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  const apps::EndSignals signals("switch");
   signal(SIGPIPE, SIG_IGN);
   apps::allow_many_descriptors();
 
   options.server.log = log_line;
   if (options.frames) options.frames->plane.log = log_line;
   const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();
-  auto server = engine::SwitchServer::start(std::move(options.server), data_plane_of(options.frames));
+  switching::FramePlane* frames = nullptr;
+  auto server = switching::SwitchServer::start(std::move(options.server), data_plane_of(options.frames, frames));
   if (!server) return complain(server.error());
   std::unique_ptr<apps::Metrics> metrics;
   if (options.metrics) {
-    auto started = apps::Metrics::start(*options.metrics, **server);
+    auto started = apps::Metrics::start(*options.metrics, **server, frames);
     if (!started) return complain(started.error());
     metrics = std::move(*started);
     fmt::print("metrics on http://{}/metrics\n", link::to_string(metrics->address()));
@@ -69,8 +71,8 @@ int run(apps::SwitchOptions options) {
   std::fflush(stdout);
 
   int signal_number = 0;
-  sigwait(&ends, &signal_number);
-  pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);  // the next one ends the program at once
+  while (sigwait(&signals.waited_for(), &signal_number) == 0 && !signals.is_end(signal_number)) {
+  }
   spdlog::info("stopping: {} came", signal_number == SIGINT ? "Ctrl-C" : "SIGTERM");
   metrics.reset();
   (*server)->stop();

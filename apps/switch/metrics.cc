@@ -37,12 +37,13 @@ std::optional<std::uint64_t> ports_of(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(ports);
 }
 
-// ?ports=0,1,2&adds=float: what is not named stays as it is. Only who is on this machine may change anything.
-std::pair<int, std::string> change_folding(engine::SwitchServer& server, const httplib::Request& request) {
+// ?ports=0,1,2&adds=float: parameters that are not given stay as they are. Only a program on this machine may change
+// anything.
+std::pair<int, std::string> change_folding(switching::FramePlane* frames, const httplib::Request& request) {
   if (request.remote_addr != request.local_addr && request.remote_addr.rfind("127.", 0) != 0) {
     return {kForbidden, "only a program on the switch's own machine may change what it folds"};
   }
-  engine::FoldingChange change;
+  switching::AggregationConfigUpdate change;
   if (request.has_param("ports")) {
     change.ports = ports_of(request.get_param_value("ports"));
     if (!change.ports) return {kBadRequest, "ports: all, none, or numbers from 0 to 63 with commas"};
@@ -59,13 +60,14 @@ std::pair<int, std::string> change_folding(engine::SwitchServer& server, const h
     if (!is_number || std::stoul(job) > UINT16_MAX) return {kBadRequest, "job: a number up to 65535"};
     change.job = static_cast<std::uint16_t>(std::stoul(job));
   }
-  if (const auto changed = server.configure(change); !changed) return {kConflict, changed.error().message};
+  if (frames == nullptr) return {kConflict, "this is not an Ethernet switch: start it with --dpdk"};
+  if (const auto changed = frames->configure(change); !changed) return {kConflict, changed.error().message};
   return {kOk, "changed"};
 }
 
 class HttpMetrics final : public Metrics {
  public:
-  explicit HttpMetrics(engine::SwitchServer& server) {
+  HttpMetrics(switching::SwitchServer& server, switching::FramePlane* frames) {
     http_.new_task_queue = [] { return new httplib::ThreadPool(2); };
     http_.set_read_timeout(2);
     http_.set_write_timeout(2);
@@ -75,14 +77,18 @@ class HttpMetrics final : public Metrics {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
-    http_.Get("/metrics", [&server](const httplib::Request&, httplib::Response& response) {
-      response.set_content(engine::to_prometheus(server.stats()), "text/plain; version=0.0.4");
+    http_.Get("/metrics", [&server, frames](const httplib::Request&, httplib::Response& response) {
+      std::string text = switching::to_prometheus(server.stats());
+      if (frames != nullptr) text += switching::to_prometheus(frames->frame_stats());
+      response.set_content(text, "text/plain; version=0.0.4");
     });
-    http_.Get("/stats.json", [&server](const httplib::Request&, httplib::Response& response) {
-      response.set_content(engine::to_json(server.stats()).dump() + "\n", "application/json");
+    http_.Get("/stats.json", [&server, frames](const httplib::Request&, httplib::Response& response) {
+      auto json = switching::to_json(server.stats());
+      if (frames != nullptr) json["frames"] = switching::to_json(frames->frame_stats());
+      response.set_content(json.dump() + "\n", "application/json");
     });
-    http_.Post("/folding", [&server](const httplib::Request& request, httplib::Response& response) {
-      const auto [status, text] = change_folding(server, request);
+    http_.Post("/folding", [frames](const httplib::Request& request, httplib::Response& response) {
+      const auto [status, text] = change_folding(frames, request);
       response.status = status;
       response.set_content(text + "\n", "text/plain");
     });
@@ -124,8 +130,9 @@ class HttpMetrics final : public Metrics {
 
 }  // namespace
 
-Result<std::unique_ptr<Metrics>> Metrics::start(link::Address at, engine::SwitchServer& server) {
-  auto metrics = std::make_unique<HttpMetrics>(server);
+Result<std::unique_ptr<Metrics>> Metrics::start(link::Address at, switching::SwitchServer& server,
+                                                switching::FramePlane* frames) {
+  auto metrics = std::make_unique<HttpMetrics>(server, frames);
   if (metrics->begin(at)) return metrics;
   return fail(ErrorCode::kSystem, fmt::format("cannot serve metrics at {}: another program has this port, or no "
                                               "interface this address; choose another --metrics",

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -20,58 +22,68 @@ namespace {
 constexpr int kUsageError = 2;
 
 constexpr const char* kDescription =
-    R"(Folds (sums) gradients on their way through the network.
+    R"(Folds gradients on their way through the network. To fold is to sum in a fixed order.
 
-Workers of a job connect to this program and send it every gradient once; it adds
-them up as packets come and sends each worker the sum, once. Run it on any box that
-all workers reach, best where the network is fastest: each worker's link carries one
-copy up and one copy down, the switch's link carries all of them.)";
+The workers of a job connect to this program, and each sends every gradient once. The
+program folds the packets as they arrive, and sends the sum to each worker once. Run it
+on a machine that all workers can reach, with the fastest link: each worker's link
+carries one copy up and one copy down, the switch's link carries all of them.)";
 
 constexpr const char* kExamples =
     R"(Examples:
   netfold switch
-      On port 7171 of all interfaces, one thread. On the workers:
-      NETFOLD_SWITCH=10.0.0.1:7171 torchrun ... train.py
+      Listens on port 7171 of all interfaces, with one thread. On the workers:
+      NETFOLD_SWITCH=10.0.0.5:7171 torchrun --nnodes 2 --node-rank 0 \
+          --master-addr 10.0.0.1 train.py
 
   netfold switch --bind 10.0.0.1 --threads 4 --cores 2,3,4,5
-      One address only; four threads, each with its share of the packets and a core
-      of its own. One thread folds several Gbit/s; add threads when `netfold top`
-      shows one core busy and the link is not full.
+      Listens on one address, with four threads. Each thread has a share of the packets
+      and a core of its own. One thread folds several Gbit/s; add threads when a core is
+      saturated but the link is not.
 
   openssl rand -hex 32 > secret && chmod 600 secret
   netfold switch --secret-file secret --require-auth
-      Only workers that know the secret (NETFOLD_SECRET) get in, and every packet
-      carries a tag that proves it; nobody else can add to a sum.
+      Only workers that know the secret (NETFOLD_SECRET) can join. Every packet carries
+      a tag that proves it, so no other program can add to a sum.
 
   netfold switch --metrics 0.0.0.0:9171
-      Counters for Prometheus at /metrics, for `netfold top` at /stats.json.
+      Serves counters for Prometheus at /metrics, and for `netfold top` at /stats.json.
 
   netfold switch --udp-port 7200 --threads 2
-      Firewalls: TCP 7171 (control) and UDP 7200 and 7201 (data) must be open.
+      Open TCP 7171 (control) and UDP 7200 and 7201 (data) in the firewall.
 
   netfold switch --dpdk --port 0000:3b:00.0 --port 0000:3b:00.1 --port nf-port --bind 10.0.0.1
-      An Ethernet switch of its own, by DPDK: gradients are folded as they pass, every
-      other frame is forwarded by its MAC address. A port is a PCI address, a device
-      string of DPDK (net_af_xdp0,iface=eth1) or a kernel interface. --bind is the
-      address of this host's own interface behind one of the ports; docs/dpdk.md shows
-      how to make one (nf-port above is the other end of a veth pair).
+      Runs an Ethernet switch over DPDK: it folds gradients as they pass, and forwards
+      every other frame by its MAC address. A port is a PCI address, a device string of
+      DPDK (net_af_xdp0,iface=eth1) or a kernel interface. --bind is the address of this
+      host's own interface behind one of the ports. (nf-port above is the other end of a
+      veth pair; docs/how-to/run-an-ethernet-switch.md shows how to create it.)
 
-It prints "listening on HOST:PORT" when workers may come, and logs to standard error.
-Ctrl-C or SIGTERM tells the workers and stops it. Exit status: 0 stopped, 1 failed,
-2 wrong usage.)";
+The program prints "listening on HOST:PORT" when workers may connect, and logs to
+standard error. Ctrl-C or SIGTERM stops it and informs the workers; SIGHUP does not.
+Exit status: 0 (stopped), 1 (failed) or 2 (wrong usage).)";
 
 constexpr std::uint16_t kControlPort = 7171;
 constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, unless --udp-port says otherwise
 
 struct Words {
   std::string bind = "0.0.0.0", secret_file, metrics, layout = "run-to-completion";
-  std::vector<std::string> dialects = {"roce", "pcie"};
+  std::vector<std::string> protocols = {"roce", "pcie"};
   std::vector<std::string> ports;  // one is the control connections', if it is a number; the others are devices
   std::uint16_t port = kControlPort;
   bool dpdk = false, no_udp_checksum = false;
   FrameSwitchOptions frames;
   std::uint64_t memory_max_bytes = std::uint64_t{1} << 30;
 };
+
+// The error if this machine has fewer bytes, else "". The default is not checked: small machines may run with it.
+std::string more_than_this_machine_has(const std::string& bytes) {
+  const auto machine_bytes = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::uint64_t asked = 0;
+  const bool is_number = std::from_chars(bytes.data(), bytes.data() + bytes.size(), asked).ec == std::errc();
+  if (is_number && asked <= machine_bytes) return "";
+  return fmt::format("this machine has {} bytes of memory, not {}", machine_bytes, bytes);
+}
 
 void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   auto& server = options.server;
@@ -82,46 +94,50 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   };
   option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
   option("--port", words.ports,
-         "Control connections' TCP port (7171; 0: any free one); with --dpdk a device, once each", "PORT")
+         "TCP port of control connections (7171; 0: any free port); with --dpdk also one device each", "PORT")
       ->take_all()
       ->allow_extra_args(false);
-  option("--udp-port", server.data.first_port, "UDP port of the first thread, the next follow; 0: the kernel picks",
-         "PORT")
+  option("--udp-port", server.data.first_port,
+         "UDP port of the first thread; the next threads get the next ports; 0: the kernel picks", "PORT")
       ->capture_default_str()
       ->check(range(0, 65535));
   option("--threads", server.data.shards, "Threads that fold: 1, 2, 4, ...", "N")
       ->capture_default_str()
       ->check(range(1, 256));
-  option("--cores", server.data.cores, "Core of each thread, such as 2,3; without: any core", "N,N,...")
+  option("--cores", server.data.cores, "CPU cores to pin the threads to, such as 2,3 (default: not pinned)", "N,N,...")
       ->delimiter(',');
-  option("--secret-file", words.secret_file, "File with the secret that workers must know", "PATH");
+  option("--secret-file", words.secret_file, "File that holds the secret that workers must know", "PATH");
   app.add_flag("--require-auth", server.require_auth, "Tag every data packet; needs --secret-file");
-  option("--jobs-max", server.jobs_max, "Jobs at once, at most", "N")->capture_default_str()->check(range(1, 4096));
+  option("--jobs-max", server.jobs_max, "Maximum number of jobs at once", "N")
+      ->capture_default_str()
+      ->check(range(1, 4096));
   option("--memory-max", words.memory_max_bytes, "Memory for the slots of all jobs, such as 512MB or 4GB", "BYTES")
       ->transform(CLI::AsSizeValue(false).description(""))
+      ->check(CLI::Validator(more_than_this_machine_has, ""))
       ->default_str("1GB");
-  option("--heartbeat-s", server.heartbeat_s, "Time between signs of life; who misses four of them is dead", "SECONDS")
+  option("--heartbeat-s", server.heartbeat_s, "Time between heartbeats; a worker that misses four is dead", "SECONDS")
       ->capture_default_str()
-      ->check(range(jobs::kHeartbeatSecondsMin, jobs::kHeartbeatSecondsMax));
-  option("--metrics", words.metrics, "HTTP page with counters; without: none", "HOST:PORT");
-  option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one a thread)", "PATH");
-  app.add_flag("--dpdk", words.dpdk, "Be a switch of Ethernet frames over the devices that --port names");
+      ->check(range(control::kHeartbeatSecondsMin, control::kHeartbeatSecondsMax));
+  option("--metrics", words.metrics, "Address of the HTTP page with counters (default: no page)", "HOST:PORT");
+  option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one file per thread)",
+         "PATH");
+  app.add_flag("--dpdk", words.dpdk, "Run an Ethernet switch over the devices that --port names");
   option("--layout", words.layout,
-         "With --dpdk: run-to-completion, or per-port (a thread a port, and --threads that fold)", "LAYOUT")
+         "With --dpdk: run-to-completion, or per-port (one thread per port, and --threads that fold)", "LAYOUT")
       ->capture_default_str()
       ->check(CLI::IsMember({"run-to-completion", "per-port"}).description(""));
-  option("--dialects", words.dialects,
-         "With --dpdk: what else is folded: roce (RoCE v1), pcie (PCIe over Ethernet), or none", "NAME,NAME")
+  option("--protocols", words.protocols,
+         "With --dpdk: further protocols: roce (RoCE v1), pcie (PCIe over Ethernet), or none", "NAME,NAME")
       ->delimiter(',')
       ->default_str("roce,pcie")
       ->check(CLI::IsMember({"roce", "pcie", "none"}).description(""));
-  option("--buffers", words.frames.dpdk.devices.buffers, "With --dpdk: frame buffers, of 2 kB", "N")
+  option("--buffers", words.frames.dpdk.devices.buffers, "With --dpdk: number of frame buffers of 2 kB", "N")
       ->capture_default_str()
       ->check(range(1024, 1 << 24));
-  app.add_flag("--always-poll", words.frames.plane.always_polls,
-               "With --dpdk: never rest, not even with nothing to do");
-  app.add_flag("--no-udp-checksum", words.no_udp_checksum, "With --dpdk: trust the link's own checksum for UDP");
-  option("--eal", words.frames.dpdk.eal, "With --dpdk: a further argument for DPDK itself, once for each", "ARGUMENT")
+  app.add_flag("--always-poll", words.frames.plane.always_polls, "With --dpdk: poll all the time, also without work");
+  app.add_flag("--no-udp-checksum", words.no_udp_checksum,
+               "With --dpdk: do not compute UDP checksums; trust the checksum of the link");
+  option("--eal", words.frames.dpdk.eal, "With --dpdk: an argument for DPDK itself, once for each", "ARGUMENT")
       ->allow_extra_args(false);
   option("--log-level", options.log_level, "debug, info, warning or error", "LEVEL")
       ->capture_default_str()
@@ -136,7 +152,7 @@ bool is_number(const std::string& word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// --port serves two masters: a number is the control connections' TCP port, everything else a device.
+// --port has two meanings: a number is the TCP port of control connections, everything else is a device.
 Result<void> sort_ports(Words& words) {
   auto& devices = words.frames.dpdk.devices.ports;
   for (const std::string& port : words.ports) {
@@ -163,27 +179,31 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   if (server.bind.ip == 0) {
     return wrong(
         "--dpdk needs --bind with this host's own address behind one of the ports: packets for it are folded, and "
-        "workers connect to it (docs/dpdk.md shows how to make such an interface)");
+        "workers connect to it (docs/how-to/run-an-ethernet-switch.md shows how to make such an interface)");
   }
-  if (!server.data.pcap_path.empty()) return wrong("--pcap is for the switch of sockets; leave it away with --dpdk");
+  if (!server.data.pcap_path.empty())
+    return wrong("--pcap is for the switch over sockets; remove it, or remove --dpdk");
   FrameSwitchOptions frames = words.frames;
   auto& plane = frames.plane;
-  plane.ip = server.bind.ip;
-  plane.first_port = server.data.first_port == 0 ? kFramesUdpPort : server.data.first_port;
-  plane.threads = server.data.shards;
+  auto& ethernet = plane.ethernet;
+  ethernet.netfold.emplace();
+  ethernet.netfold->ip = server.bind.ip;
+  ethernet.netfold->first_port = server.data.first_port == 0 ? kFramesUdpPort : server.data.first_port;
+  ethernet.netfold->jobs_max = server.jobs_max;
+  ethernet.threads = server.data.shards;
   plane.cores = server.data.cores;
-  plane.jobs_max = server.jobs_max;
-  plane.layout = words.layout == "per-port" ? engine::Layout::kPerPort : engine::Layout::kRunToCompletion;
-  plane.parse.check_udp = !words.no_udp_checksum;
-  const auto folds = [&](const char* dialect) { return std::ranges::count(words.dialects, dialect) > 0; };
+  plane.layout =
+      words.layout == "per-port" ? switching::ThreadLayout::kPerPort : switching::ThreadLayout::kRunToCompletion;
+  ethernet.parse.check_udp = !words.no_udp_checksum;
+  const auto folds = [&](const char* protocol) { return std::ranges::count(words.protocols, protocol) > 0; };
   if (folds("roce")) {
-    plane.roce.emplace();
-    plane.roce->held_frames_max = std::min<std::size_t>(plane.roce->held_frames_max, frames.dpdk.devices.buffers / 4);
+    auto& roce = ethernet.roce.emplace();
+    roce.held_frames_max = std::min<std::size_t>(roce.held_frames_max, frames.dpdk.devices.buffers / 4);
   }
-  if (folds("pcie")) plane.pcie.emplace();
-  frames.dpdk.devices.threads = engine::threads_of(plane, frames.dpdk.devices.ports.size());
-  frames.dpdk.devices.receivers = engine::receivers_of(plane);
-  // What devices and threads keep for themselves is not the jobs'.
+  if (folds("pcie")) ethernet.pcie.emplace();
+  frames.dpdk.devices.threads = switching::threads_of(plane, frames.dpdk.devices.ports.size());
+  frames.dpdk.devices.receivers = switching::receivers_of(plane);
+  // Devices and threads keep some buffers; jobs get the others.
   const std::size_t kept = frames.dpdk.devices.ports.size() * 2048 + frames.dpdk.devices.threads * 1024u;
   const std::size_t left = frames.dpdk.devices.buffers - std::min(kept, frames.dpdk.devices.buffers / 2);
   server.memory_max_bytes = std::min(server.memory_max_bytes, left * frames.dpdk.devices.room_bytes);
@@ -192,7 +212,7 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   return {};
 }
 
-// What one option says about another, and what has to be looked up.
+// Checks options against each other, and resolves addresses and files.
 Result<void> complete(Words& words, SwitchOptions& options) {
   auto& server = options.server;
   if (auto sorted = sort_ports(words); !sorted) return sorted;
@@ -209,8 +229,8 @@ Result<void> complete(Words& words, SwitchOptions& options) {
                              server.data.shards));
   }
   if (server.data.first_port != 0 && server.data.first_port + server.data.shards > 65536) {
-    return wrong(fmt::format("--udp-port {} leaves no room for {} threads below port 65536", server.data.first_port,
-                             server.data.shards));
+    return wrong(fmt::format("--udp-port {} leaves fewer than {} ports below 65536, one per thread",
+                             server.data.first_port, server.data.shards));
   }
   if (server.require_auth && words.secret_file.empty()) return wrong("--require-auth needs a --secret-file");
   if (!words.metrics.empty()) {

@@ -5,21 +5,21 @@
 #include <string>
 
 #include "base/result.h"
-#include "engine/frame_plane.h"
-#include "engine/switch_server.h"
 #include "link/dpdk/dpdk.h"
 #include "link/link.h"
+#include "switch/ethernet/frame_plane.h"
+#include "switch/switch_server.h"
 
 namespace netfold::apps {
 
 // Set where the switch is one of Ethernet frames.
 struct FrameSwitchOptions {
-  engine::FramePlaneOptions plane;
+  switching::FramePlaneOptions plane;
   link::DpdkOptions dpdk;
 };
 
 struct SwitchOptions {
-  engine::SwitchServerOptions server;
+  switching::SwitchServerOptions server;
   std::optional<FrameSwitchOptions> frames;
   std::optional<link::Address> metrics;
   std::string log_level = "info";

@@ -6,20 +6,22 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/operation.h"
+#include "group/via_switch/operation.h"
 
 namespace netfold::apps {
 namespace {
 
-using session::Window;
+using group::Window;
 
 constexpr std::uint16_t kFirstUdpPort = 40000;  // of the workers
 constexpr std::size_t kBurst = 32;
 constexpr Nanoseconds kLinksMax = 5 * kSecond, kPause = 100 * kMicrosecond;
 constexpr Nanoseconds kKernelPeriod = kMillisecond;      // between two looks at what is not gradients
 constexpr Nanoseconds kAnswersMax = 200 * kMillisecond;  // for what is still to come to the last probes
-// A generator waits longer than a worker before it asks, so that a machine that is busy for a moment is no loss.
-constexpr session::WindowOptions kPatience{0, 50 * kMillisecond, 200 * kMillisecond, 400 * kMillisecond};
+// A generator waits longer than a worker before it asks, so that a short pause of the machine does not look like a
+// loss.
+constexpr group::WindowOptions kPatience{
+    .timeout_min = 50 * kMillisecond, .timeout_start = 200 * kMillisecond, .timeout_max = 400 * kMillisecond};
 
 void pause() {
   std::this_thread::sleep_for(std::chrono::nanoseconds(kPause));
@@ -27,7 +29,7 @@ void pause() {
 
 // As many elements as a chunk takes.
 std::uint16_t count_in(const wire::Lease& lease, numbers::Format format) {
-  return static_cast<std::uint16_t>(engine::chunks_of(1, lease.wire_format(format), lease).elements_per_chunk);
+  return static_cast<std::uint16_t>(group::chunks_of(1, lease.wire_format(format), lease).elements_per_chunk);
 }
 
 }  // namespace
@@ -88,11 +90,11 @@ Result<void> CableBench::wait_for_links() {
 // All workers join at once, since a job is admitted when it is whole.
 Result<void> CableBench::take_seats() {
   for (std::uint16_t rank = 0; rank < workers_.size(); ++rank) {
-    engine::JoinOptions join = options_.join;
+    group::JoinOptions join = options_.join;
     join.rank = rank;
     join.world = static_cast<std::uint16_t>(workers_.size());
     join.udp_port = static_cast<std::uint16_t>(kFirstUdpPort + rank);
-    workers_[rank].seat = std::make_unique<WorkerSeat>(options_.first_address + rank, join);
+    workers_[rank].seat = std::make_unique<TapWorker>(options_.first_address + rank, join);
   }
   const auto joins = [](const Worker& worker) { return !worker.seat->has_ended(); };
   while (std::ranges::any_of(workers_, joins)) {  // bounded by join.timeout_s
@@ -123,8 +125,9 @@ void CableBench::make_job() {
     ends.switch_ip = shard.ip;
     ends.switch_udp_ports.push_back(shard.port);
   }
-  session::WindowOptions window = kPatience;
+  group::WindowOptions window = kPatience;
   window.window_chunks = options_.join.window;
+  window.start_chunks = UINT32_MAX;  // the bench sets the rate, the window only follows
   for (Worker& worker : workers_) {
     const auto rank = static_cast<std::uint16_t>(ends.workers.size());
     ends.workers.push_back({worker.seat->mac(), worker.seat->switch_mac(), worker.seat->ip(),
@@ -135,7 +138,7 @@ void CableBench::make_job() {
   pending_.resize(shape.lease.slots);
 }
 
-// What is not gradients, both ways.
+// Carries frames that hold no gradients, in both directions.
 void CableBench::pump_kernels() {
   for (std::uint16_t rank = 0; rank < workers_.size(); ++rank) {
     if (workers_[rank].seat == nullptr) continue;
@@ -191,7 +194,7 @@ Result<CableResult> CableBench::run(std::uint64_t frames, double rate_gbit_s) {
 CableBench::Totals CableBench::totals() const {
   Totals sum;
   for (std::uint16_t rank = 0; rank < workers_.size(); ++rank) {
-    const session::WindowStats& window = workers_[rank].window->stats();
+    const group::WindowStats& window = workers_[rank].window->stats();
     sum.resent += window.resent_chunks;
     sum.probes += window.probes;
     sum.answered += workers_[rank].notices + window.duplicate_results + workers_[rank].late_results;
@@ -224,6 +227,7 @@ void CableBench::on_frame(std::uint16_t rank, const link::Frame& frame, Nanoseco
   if (answer.kind == Gradients::Kind::kResult) ++result_.results_checked;
   if (answer.kind == Gradients::Kind::kWrong || answer.kind == Gradients::Kind::kOther) ++result_.wrong_sums;
   if (answer.kind == Gradients::Kind::kMissing || answer.kind == Gradients::Kind::kWaiting) ++worker.notices;
+  if (answer.kind == Gradients::Kind::kEcho) return worker.window->on_echo(answer.chunk, now);
   const auto position = worker.window->position_of(answer.chunk);
   if (!position) {
     worker.late_results += answer.kind == Gradients::Kind::kResult ? 1 : 0;
@@ -260,10 +264,11 @@ bool CableBench::send(std::uint16_t rank, Nanoseconds now) {
     const auto next = worker.window->next(now);
     if (!next) break;
     const auto chunk = static_cast<std::uint32_t>(next->position);
+    const bool has_elements = next->kind == wire::Kind::kContribution;
     spare_.size_bytes =
-        static_cast<std::uint32_t>(next->is_probe ? gradients_->probe(rank, chunk, spare_.bytes)
-                                                  : gradients_->contribution(rank, chunk, spare_.bytes));
-    if (!next->is_probe) note_sent(next->position, now);
+        static_cast<std::uint32_t>(has_elements ? gradients_->contribution(rank, chunk, spare_.bytes)
+                                                : gradients_->question(next->kind, rank, chunk, spare_.bytes));
+    if (has_elements) note_sent(next->position, now);
     worker.backlog.push_back({spare_, {}});
     spare_ = {};
   }

@@ -1,15 +1,16 @@
 // The generator by itself: workers at the ends of cables, whose other ends are a switch that runs already, in any place
-// and of any make that speaks Netfold's packets. Each worker has a device of its own, and a seat (worker_seat.h) from
-// which it joins a job as any worker does; what is sent, probed and sent again is decided by the window of real workers
-// (session/window.h), which here is let out at a set rate. Every sum that comes back is checked.
+// and of any make that speaks Netfold's packets. Each worker has a device of its own, and an interface (worker_seat.h)
+// through which it joins a job as any worker does. The window of real workers (group/via_switch/window.h) decides which
+// packets are sent, probed and sent again; here it runs at a set rate. Every sum that comes back is checked.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "group/via_switch/joining.h"
+#include "group/via_switch/window.h"
 #include "link/frame_devices.h"
-#include "session/window.h"
 #include "switch_bench/distribution.h"
 #include "switch_bench/gradients.h"
 #include "switch_bench/worker_seat.h"
@@ -17,7 +18,7 @@
 namespace netfold::apps {
 
 struct CableOptions {
-  engine::JoinOptions join;         // of all; rank and world are added
+  group::JoinOptions join;          // of all; rank and world are added
   std::uint32_t first_address = 0;  // of rank 0; the next ranks have the next ones
   numbers::Format format = numbers::Format::kFp32;
   std::uint16_t gradients = 0;  // a frame; 0: as many as the switch lets into one
@@ -49,15 +50,15 @@ class CableBench {
 
  private:
   struct Worker {
-    std::unique_ptr<WorkerSeat> seat;
-    engine::ControlConnection* control = nullptr;
-    std::unique_ptr<session::Window> window;
+    std::unique_ptr<TapWorker> seat;
+    group::ControlConnection* control = nullptr;
+    std::unique_ptr<group::Window> window;
     std::vector<link::OutgoingFrame> backlog;     // that the port has not taken yet
     std::uint64_t notices = 0, late_results = 0;  // results that the window no longer knows
     bool has_answer = false;                      // to its gradients
   };
   struct Pending {  // a chunk, by its position
-    session::Window::Position position = UINT64_MAX;
+    group::Window::Position position = UINT64_MAX;
     std::uint32_t sent = 0, results = 0;
     Nanoseconds last_sent = 0;
   };
@@ -71,8 +72,8 @@ class CableBench {
   bool receive(std::uint16_t rank, Nanoseconds now);
   bool send(std::uint16_t rank, Nanoseconds now);
   void on_frame(std::uint16_t rank, const link::Frame& frame, Nanoseconds now);
-  void on_result(Worker& worker, session::Window::Position position, Nanoseconds now);
-  void note_sent(session::Window::Position position, Nanoseconds now);
+  void on_result(Worker& worker, group::Window::Position position, Nanoseconds now);
+  void note_sent(group::Window::Position position, Nanoseconds now);
   Result<void> check(Nanoseconds now);
   struct Totals {  // of all runs
     std::uint64_t resent = 0, probes = 0, answered = 0, missed_frames = 0;

@@ -9,44 +9,40 @@ namespace {
 constexpr std::uint32_t kSwitchIp = 0x0a00'0001;
 constexpr std::uint16_t kFirstUdpPort = 7172;
 constexpr std::uint16_t kJobs = 8;
-constexpr std::uint16_t kPlainType = 0x9000;  // loopback tests, which no dialect reads
+constexpr std::uint16_t kPlainType = 0x9000;  // loopback tests, which no protocol handler reads
 constexpr std::uint64_t kFirstStation = 0x0200'0000'0200;
-constexpr double kDisturbedTimes = 8;        // a round so much longer than its frames take was not ours alone
+constexpr double kDisturbedTimes = 8;        // a round that takes so much longer was disturbed by another process
 constexpr std::uint32_t kWindowAtRate = 64;  // chunks: workers that hold back before a queue is full
 
-frames::MacAddress station(link::PortNumber port) {
+switching::MacAddress station(link::PortNumber port) {
   return {kFirstStation + port};
+}
+
+// A switch of one thread, as one behind RSS: only packets of its own UDP port come here.
+switching::EthernetSwitchOptions switch_of(std::uint16_t thread) {
+  switching::EthernetSwitchOptions options;
+  options.addresses.age_max = 1'000'000 * kSecond;
+  options.netfold = {
+      .ip = kSwitchIp, .first_port = static_cast<std::uint16_t>(kFirstUdpPort + thread), .jobs_max = kJobs};
+  return options;
 }
 
 }  // namespace
 
-CoreBench::CoreBench(link::FrameDevices& devices, std::uint16_t thread, frames::MacTable& addresses,
-                     const BenchOptions& options)
+CoreBench::CoreBench(link::FrameDevices& devices, std::uint16_t thread, const BenchOptions& options)
     : devices_(devices),
       thread_(thread),
       options_(options),
       prng_(options.seed * 1000 + thread),
-      data_addresses_(kSwitchIp, kJobs) {
-  frames::PipelinePorts ports;
+      switch_(switch_of(thread)) {
+  switching::PipelinePorts ports;
   for (link::PortNumber number = 0; number < devices.ports(); ++number) {
     ports.all.push_back(&devices.port(number, thread));
     ports.receiving.push_back(number);
   }
-  engine::NetfoldDialect::Options mine;
-  mine.addresses = &data_addresses_;
-  mine.ports = {static_cast<std::uint16_t>(kFirstUdpPort + thread)};  // as a queue behind RSS: only its own come here
-  mine.jobs_max = kJobs;
-  auto dialect = std::make_unique<engine::NetfoldDialect>(mine, [](auto, auto, auto, auto) {});
-  dialect_ = dialect.get();
-  std::vector<std::unique_ptr<frames::Dialect>> dialects;
-  dialects.push_back(std::move(dialect));
-  pipeline_ = std::make_unique<frames::Pipeline>(devices.pool(), std::move(ports), addresses, std::move(dialects));
-  for (link::PortNumber port = 0; port < devices.ports(); ++port) addresses.learn(station(port), port, 0);
+  switch_thread_ = switch_.make_thread(0, devices.pool(), std::move(ports));
+  for (link::PortNumber port = 0; port < devices.ports(); ++port) switch_.addresses().learn(station(port), port, 0);
   if (options_.rate_gbit_s > 0) options_.window = std::max(options_.window, kWindowAtRate);
-}
-
-CoreBench::~CoreBench() {
-  pipeline_.reset();
 }
 
 CoreResult CoreBench::run() {
@@ -76,8 +72,8 @@ void CoreBench::begin_job() {
       static_cast<std::uint16_t>(numbers::encoded_bytes(shape.lease.wire_format(shape.format), shape.count));
   Ends ends = made_up_ends(shape.lease, kSwitchIp, static_cast<std::uint16_t>(kFirstUdpPort + thread_));
   gradients_ = std::make_unique<Gradients>(shape, std::move(ends), options_.seed + epoch_);
-  job_ = std::make_unique<engine::FrameJob>(gradients_->admission(), 0);
-  dialect_->place(shape.lease.job, job_.get(), devices_.pool());
+  job_ = std::make_unique<switching::FrameJob>(gradients_->admission(), 0);
+  switch_thread_.netfold->place(shape.lease.job, job_.get(), devices_.pool());
   next_chunk_ = shape.lease.first_chunk;
   pending_.assign(options_.window, {0, shape.lease.world, 0, std::vector<bool>(shape.lease.world, true)});
   undone_ = 0;
@@ -90,7 +86,7 @@ void CoreBench::end_job() {
     pump_until_idle();
     collect();
   }
-  dialect_->place(gradients_->shape().lease.job, nullptr, devices_.pool());
+  switch_thread_.netfold->place(gradients_->shape().lease.job, nullptr, devices_.pool());
 }
 
 // A full window, the pipeline until it has nothing to do, the results: again and again.
@@ -158,7 +154,11 @@ void CoreBench::run_at_rate() {
         if (worker == 0) pending.results = world, --undone_;
         break;
       }
-      for (plain_due += plain_a_frame; plain_due >= 1; plain_due -= 1) offer_plain(due_of(frame));
+      plain_due += plain_a_frame;
+      while (plain_due >= 1) {
+        offer_plain(due_of(frame));
+        plain_due -= 1;
+      }
       ++frame;
     }
     if (pump_counted() == 0 && frame < frames) clock_ = std::max(clock_, due_of(frame));
@@ -172,8 +172,8 @@ void CoreBench::offer(std::uint16_t worker, std::uint32_t chunk, bool is_probe) 
     ++result_.refused_frames;
     return;
   }
-  const std::size_t size_bytes =
-      is_probe ? gradients_->probe(worker, chunk, frame.bytes) : gradients_->contribution(worker, chunk, frame.bytes);
+  const std::size_t size_bytes = is_probe ? gradients_->question(wire::Kind::kProbe, worker, chunk, frame.bytes)
+                                          : gradients_->contribution(worker, chunk, frame.bytes);
   frame.size_bytes = static_cast<std::uint32_t>(size_bytes);
   put(worker, frame, true);
 }
@@ -183,9 +183,9 @@ void CoreBench::offer_plain(std::uint64_t due) {
   if (frame.buffer == nullptr) return;
   const auto port = static_cast<link::PortNumber>(prng_.below(devices_.ports()));
   station(static_cast<link::PortNumber>((port + 1) % devices_.ports())).write(frame.bytes);
-  station(port).write(frame.bytes + frames::MacAddress::kBytes);
-  frames::write_u16(frame.bytes + 12, kPlainType);
-  std::memcpy(frame.bytes + frames::kEthernetBytes, &due, sizeof due);
+  station(port).write(frame.bytes + switching::MacAddress::kBytes);
+  switching::write_u16(frame.bytes + 12, kPlainType);
+  std::memcpy(frame.bytes + switching::kEthernetBytes, &due, sizeof due);
   frame.size_bytes = options_.plain_bytes;
   ++plain_offered_;
   put(port, frame, false);
@@ -230,7 +230,7 @@ std::size_t CoreBench::pump_counted() {
   const auto time = static_cast<Nanoseconds>(static_cast<double>(clock_) / CoreClock::ticks_a_second() * 1e9);
   const std::uint64_t instructions = instruction_counter_.read_now();
   Stretch stretch;
-  const std::size_t frames = pipeline_->pump(time);
+  const std::size_t frames = switch_thread_.pipeline->pump(time);
   stretch.end();
   const std::uint64_t took = stretch.ticks();
   if (frames == 0) return 0;
@@ -260,9 +260,9 @@ void CoreBench::collect() {
   for (link::PortNumber port = 0; port < devices_.ports(); ++port) {
     while (const std::size_t count = devices_.far_end(port)->collect(thread_, frames)) {
       for (const link::OutgoingFrame& frame : std::span(frames).first(count)) {
-        if (frames::read_u16(frame.head.bytes + 12) == kPlainType) {
+        if (switching::read_u16(frame.head.bytes + 12) == kPlainType) {
           std::uint64_t due;
-          std::memcpy(&due, frame.head.bytes + frames::kEthernetBytes, sizeof due);
+          std::memcpy(&due, frame.head.bytes + switching::kEthernetBytes, sizeof due);
           ++result_.plain_frames_delivered;
           result_.plain_delay.add(static_cast<double>(clock_ - due) * microseconds_a_tick);
         } else {
@@ -314,12 +314,12 @@ void CoreBench::recover() {
 void CoreBench::check_counters() {
   std::uint64_t received = 0, fates = 0, plain = 0;
   for (link::PortNumber port = 0; port < devices_.ports(); ++port) {
-    const frames::PortCounters& it = pipeline_->counters(port);
+    const switching::PortCounters& it = switch_thread_.pipeline->counters(port);
     received += it.received.get();
     plain += it.forwarded.get() + it.flooded.get();
     fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get() +
              it.dropped_handover.get();
-    for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kIpHeader); ++flaw) {
+    for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(switching::Flaw::kIpHeader); ++flaw) {
       fates += it.flaws[flaw].get();
     }
   }

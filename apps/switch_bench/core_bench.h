@@ -1,7 +1,6 @@
 // One core of a switch measured memory to memory: a generator and the switch's pipeline take turns on one thread, and
-// only the pipeline's turns count. So no frame crosses between cores, and the generator, however slow, takes nothing of
-// the measured time: at a set rate it works by a clock that stands still while it does, which makes it as fast as one
-// in hardware.
+// only the pipeline's turns count. So no frame crosses between cores, and the generator takes nothing of the measured
+// time. At a set rate the clock stands still while the generator works, so it is as fast as one in hardware.
 #pragma once
 
 #include <array>
@@ -11,10 +10,9 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "engine/netfold_dialect.h"
-#include "frames/pipeline.h"
 #include "link/fault_injector.h"
 #include "link/frame_devices.h"
+#include "switch/ethernet/ethernet_switch.h"
 #include "switch_bench/core_clock.h"
 #include "switch_bench/distribution.h"
 #include "switch_bench/gradients.h"
@@ -43,7 +41,7 @@ struct CoreResult {
   std::uint64_t offered_frames = 0, refused_frames = 0;  // refused: the port's queue was full
   std::uint64_t gradient_frames_lost = 0, plain_frames_lost = 0, plain_frames_delivered = 0;
   std::uint64_t faults_injected = 0, probes = 0, resent = 0, jobs = 0;
-  std::uint64_t ticks = 0, instructions = 0;  // of the pipeline, undisturbed rounds alone
+  std::uint64_t ticks = 0, instructions = 0;  // of the pipeline, undisturbed rounds only
   std::uint64_t counted_frames = 0;           // in those rounds
   std::uint64_t rounds = 0, disturbed_rounds = 0;
   std::size_t buffers_leaked = 0;
@@ -54,9 +52,7 @@ struct CoreResult {
 class CoreBench {
  public:
   // On `thread` of the devices, whose ports are the workers' and in memory; the pipeline uses queue `thread`.
-  CoreBench(link::FrameDevices& devices, std::uint16_t thread, frames::MacTable& addresses,
-            const BenchOptions& options);
-  ~CoreBench();
+  CoreBench(link::FrameDevices& devices, std::uint16_t thread, const BenchOptions& options);
 
   CoreResult run();
 
@@ -87,11 +83,10 @@ class CoreBench {
   std::uint16_t thread_;
   BenchOptions options_;
   Prng prng_;
-  engine::DataAddresses data_addresses_;
   std::unique_ptr<Gradients> gradients_;
-  engine::NetfoldDialect* dialect_ = nullptr;
-  std::unique_ptr<engine::FrameJob> job_;
-  std::unique_ptr<frames::Pipeline> pipeline_;
+  std::unique_ptr<switching::FrameJob> job_;
+  switching::EthernetSwitch switch_;
+  switching::SwitchThread switch_thread_;
   InstructionCounter instruction_counter_;
   std::uint64_t clock_ = 0;  // ticks that the pipeline has worked, or waited for what was due
   double ticks_a_frame_ = 100;

@@ -43,7 +43,7 @@ class CoreClock {
 // A piece of work on this core, from when this is made.
 class Stretch {
  public:
-  // At its end; what is measured then ends here.
+  // Ends the measured time.
   void end() { took_ = CoreClock::ticks() - begun_; }
   std::uint64_t ticks() const { return took_; }
   // Whether the kernel gave the core to others meanwhile, as far as one can tell: it took so much longer than

@@ -10,11 +10,11 @@
 namespace netfold::apps {
 namespace {
 
-constexpr frames::MacAddress kSwitchMac{0x0200'0000'0001}, kFirstMac{0x0200'0000'0100};
+constexpr switching::MacAddress kSwitchMac{0x0200'0000'0001}, kFirstMac{0x0200'0000'0100};
 constexpr std::uint32_t kFirstWorkerIp = 0x0a00'0100;  // 10.0.1.0
 constexpr std::uint16_t kWorkerUdpPort = 40000;
 // Every bit of a sum is compared; where both ends are on one machine, the kernel leaves a UDP checksum undone.
-constexpr frames::ParseOptions kParse{.check_udp = false};
+constexpr switching::ParseOptions kParse{.check_udp = false};
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16
   return ends;
 }
 
-Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(std::move(shape)), ends_(std::move(ends)) {
+Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(shape), ends_(std::move(ends)) {
   const numbers::WireFormat wire = shape_.lease.wire_format(shape_.format);
   payload_bytes_ = numbers::encoded_bytes(wire, shape_.count);
   tag_bytes_ = shape_.lease.key ? wire::kTagBytes : 0;
@@ -56,8 +56,8 @@ Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(std
   }
 }
 
-engine::Admission Gradients::admission() const {
-  engine::Admission admission;
+switching::Admission Gradients::admission() const {
+  switching::Admission admission;
   admission.lease = shape_.lease;
   for (const Ends::Worker& worker : ends_.workers) admission.workers.push_back({worker.ip, worker.udp_port});
   return admission;
@@ -68,16 +68,16 @@ std::size_t Gradients::write(std::uint16_t worker, const wire::Header& header, s
   const Ends::Worker& from = ends_.workers[worker];
   const std::size_t packet_bytes = wire::kHeaderBytes + payload.size() + tag_bytes_;
   const std::uint16_t to_port = ends_.switch_udp_ports[shape_.lease.shard_of(header.chunk)];
-  frames::write_udp_headers({from.switch_mac, from.mac, ends_.switch_ip, from.ip, to_port, from.udp_port, packet_bytes},
-                            room);
+  switching::write_udp_headers(
+      {from.switch_mac, from.mac, ends_.switch_ip, from.ip, to_port, from.udp_port, packet_bytes}, room);
   const wire::HeaderBytes head = wire::emit(header);
-  std::byte* at = std::copy(head.begin(), head.end(), room + frames::kUdpFrameBytes);
+  std::byte* at = std::copy(head.begin(), head.end(), room + switching::kUdpFrameBytes);
   at = std::copy(payload.begin(), payload.end(), at);
   if (shape_.lease.key) {
     const wire::Tag tag = wire::make_tag(*shape_.lease.key, head, payload);
     std::copy(tag.begin(), tag.end(), at);
   }
-  return frames::kUdpFrameBytes + packet_bytes;
+  return switching::kUdpFrameBytes + packet_bytes;
 }
 
 std::size_t Gradients::contribution(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const {
@@ -87,37 +87,38 @@ std::size_t Gradients::contribution(std::uint16_t worker, std::uint32_t chunk, s
   return write(worker, header, payloads_[chunk % kContents * shape_.lease.world + worker], room);
 }
 
-std::size_t Gradients::probe(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const {
-  return write(worker, shape_.lease.header(wire::Kind::kProbe, worker, chunk), {}, room);
+std::size_t Gradients::question(wire::Kind kind, std::uint16_t worker, std::uint32_t chunk, std::byte* room) const {
+  return write(worker, shape_.lease.header(kind, worker, chunk), {}, room);
 }
 
 bool Gradients::is_for(std::uint16_t worker, const link::Frame& frame) const {
-  frames::ParsedFrame parsed;
+  switching::ParsedFrame parsed;
   const Ends::Worker& to = ends_.workers[worker];
-  return frames::parse(frame, kParse, parsed) == frames::Flaw::kNone && parsed.has_udp && parsed.to == to.mac &&
+  return switching::parse(frame, kParse, parsed) == switching::Flaw::kNone && parsed.has_udp && parsed.to == to.mac &&
          parsed.ip.from == ends_.switch_ip && parsed.ip.to == to.ip && parsed.udp.to == to.udp_port;
 }
 
 Gradients::Answer Gradients::read(std::uint16_t worker, const link::OutgoingFrame& frame) const {
   // Results come in two pieces, the second of them the packet; notices in one.
   std::span<const std::byte> packet_bytes = frame.body.span();
-  frames::ParsedFrame parsed;
+  switching::ParsedFrame parsed;
   if (frame.body.buffer == nullptr) {
-    if (frames::parse(frame.head, kParse, parsed) != frames::Flaw::kNone || !parsed.has_udp) return {};
+    if (switching::parse(frame.head, kParse, parsed) != switching::Flaw::kNone || !parsed.has_udp) return {};
     packet_bytes = parsed.payload();
   }
   wire::Packet packet;
   if (wire::parse(packet_bytes, packet) != wire::ParseError::kNone) return {Kind::kWrong, 0};
   const std::byte* const head = frame.head.bytes;
   const Ends::Worker& to = ends_.workers[worker];
-  const bool is_mine = frames::MacAddress::read(head) == to.mac &&
-                       frames::read_u32(head + frames::kEthernetBytes + 16) == to.ip &&
-                       frames::read_u16(head + frames::kEthernetBytes + frames::kIpv4Bytes + 2) == to.udp_port;
+  const bool is_mine = switching::MacAddress::read(head) == to.mac &&
+                       switching::read_u32(head + switching::kEthernetBytes + 16) == to.ip &&
+                       switching::read_u16(head + switching::kEthernetBytes + switching::kIpv4Bytes + 2) == to.udp_port;
   if (!is_mine || !wire::is_of_lease(shape_.lease, packet, packet_bytes)) return {Kind::kWrong, packet.header.chunk};
   const std::uint32_t chunk = packet.header.chunk;
   switch (packet.header.kind) {
     case wire::Kind::kMissing: return {Kind::kMissing, chunk};
     case wire::Kind::kWaiting: return {Kind::kWaiting, chunk, packet.header.worker};
+    case wire::Kind::kEcho: return {Kind::kEcho, chunk};
     case wire::Kind::kResult: break;
     default: return {Kind::kWrong, chunk};
   }

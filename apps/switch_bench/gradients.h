@@ -1,13 +1,13 @@
-// What a generator offers a switch and wants back: contributions of a job's workers as frames, a few different contents
-// in turn, and the sums of those contents by the reference kernels.
+// The frames that a generator sends to a switch, and the sums that it expects: contributions of a job's workers as
+// frames, a few different contents in turn, and the sums of those contents by the reference kernels.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "engine/data_plane.h"
-#include "frames/headers.h"
 #include "link/frame_port.h"
+#include "switch/data_plane.h"
+#include "switch/ethernet/headers.h"
 #include "wire/lease.h"
 
 namespace netfold::apps {
@@ -21,7 +21,7 @@ struct JobShape {
 // Between whom the frames travel.
 struct Ends {
   struct Worker {
-    frames::MacAddress mac, switch_mac;  // its own, and that of the switch as it sees it
+    switching::MacAddress mac, switch_mac;  // its own, and that of the switch as it sees it
     std::uint32_t ip = 0;
     std::uint16_t udp_port = 0;
   };
@@ -38,19 +38,22 @@ class Gradients {
 
   Gradients(JobShape shape, Ends ends, std::uint64_t seed);
 
-  engine::Admission admission() const;
+  switching::Admission admission() const;
   const JobShape& shape() const { return shape_; }
   const Ends& ends() const { return ends_; }
-  std::size_t frame_bytes() const { return frames::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes_ + tag_bytes_; }
+  std::size_t frame_bytes() const {
+    return switching::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes_ + tag_bytes_;
+  }
 
   // Into `room`, which must hold frame_bytes(); returns the frame's size.
   std::size_t contribution(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const;
-  std::size_t probe(std::uint16_t worker, std::uint32_t chunk, std::byte* room) const;
+  // A packet without elements.
+  std::size_t question(wire::Kind kind, std::uint16_t worker, std::uint32_t chunk, std::byte* room) const;
 
   // Whether a frame that came to a worker is of the job's switch, and for its job.
   bool is_for(std::uint16_t worker, const link::Frame& frame) const;
-  // What came back out of a worker's port.
-  enum class Kind : std::uint8_t { kResult, kMissing, kWaiting, kWrong, kOther };
+  // A frame that left a worker's port.
+  enum class Kind : std::uint8_t { kResult, kMissing, kWaiting, kEcho, kWrong, kOther };
   struct Answer {
     Kind kind = Kind::kOther;
     std::uint32_t chunk = 0;

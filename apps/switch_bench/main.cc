@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/thread_setup.h"
+#include "base/thread.h"
 #include "link/dpdk/dpdk.h"
 #include "switch_bench/cable_bench.h"
 #include "switch_bench/core_bench.h"
@@ -23,8 +23,8 @@ using namespace netfold;
 using apps::Options;
 using Json = nlohmann::ordered_json;
 
-constexpr double kSearchTo = 0.01, kRateLeast = 0.001;  // how near, and below which rate there is none
-constexpr double kAboveUnpaced = 1.25;                  // rates that are tried, where windows alone set the pace
+constexpr double kSearchTo = 0.01, kRateLeast = 0.001;  // width of the last interval, and the lowest rate that is tried
+constexpr double kAboveUnpaced = 1.25;                  // rates that are tried, where only windows set the pace
 constexpr double kPaceLeast = 0.97;                     // of a rate, or it was not offered
 
 link::DpdkOptions devices_for(const Options& options, std::vector<std::string> ports, std::uint16_t threads) {
@@ -95,8 +95,8 @@ Json json_of(apps::CoreResult& core, const apps::BenchOptions& options, std::siz
 std::unique_ptr<apps::Rounds> rounds_of(const Options& options) {
   const apps::BenchOptions& bench = options.bench;
   const apps::RoundShape shape{bench.workers, bench.format, bench.window, bench.gradients, bench.seed};
-  if (options.dialect == "pcie") return apps::pcie_rounds(shape);
-  if (options.dialect == "roce") return apps::roce_rounds(shape);
+  if (options.protocol == "pcie") return apps::pcie_rounds(shape);
+  if (options.protocol == "roce") return apps::roce_rounds(shape);
   return apps::netfold_rounds(shape);
 }
 
@@ -136,17 +136,16 @@ int run_rounds(const Options& options) {
 // One run of all threads, each with its own queues; the results by thread.
 std::vector<apps::CoreResult> measure(link::FrameDevices& devices, const Options& options,
                                       const apps::BenchOptions& bench) {
-  frames::MacTable addresses({8192, 1000000 * kSecond});
   std::vector<apps::CoreResult> results(options.threads);
   std::vector<std::thread> threads;
   std::atomic<int> ready{0};
   for (std::uint16_t thread = 0; thread < options.threads; ++thread) {
     threads.emplace_back([&, thread] {
-      engine::set_up_thread(fmt::format("nf-bench-{}", thread),
-                            thread < options.cores.size() ? options.cores[thread] : engine::kAnyCore);
+      netfold::set_up_thread(fmt::format("nf-bench-{}", thread),
+                             thread < options.cores.size() ? options.cores[thread] : netfold::kAnyCore);
       devices.enter_thread();
       {
-        apps::CoreBench core(devices, thread, addresses, bench);
+        apps::CoreBench core(devices, thread, bench);
         ++ready;
         while (ready < options.threads) sched_yield();
         results[thread] = core.run();
@@ -197,7 +196,7 @@ Json json_of(apps::CableResult& run, std::size_t frame_bytes) {
 int run_over_cables(const Options& options) {
   auto devices = link::open_dpdk(devices_for(options, options.devices, 1));
   if (!devices) return complain(devices.error());
-  engine::set_up_thread("nf-generator", options.cores.empty() ? engine::kAnyCore : options.cores[0]);
+  netfold::set_up_thread("nf-generator", options.cores.empty() ? netfold::kAnyCore : options.cores[0]);
   (*devices)->enter_thread();
   Json json;
   bool is_right = true;
@@ -239,7 +238,7 @@ int run_over_cables(const Options& options) {
 
 int run(const Options& options) {
   if (!options.is_ring()) return run_over_cables(options);
-  if (options.dialect != "netfold" || options.layout == "per-port") return run_rounds(options);
+  if (options.protocol != "netfold" || options.layout == "per-port") return run_rounds(options);
   auto devices = link::open_dpdk(devices_for(options, ports_in_memory(options.bench.workers), options.threads));
   if (!devices) return complain(devices.error());
   Json json;
@@ -255,7 +254,7 @@ int run(const Options& options) {
     json["lossless_gbit_s"] = bench.rate_gbit_s;
   }
   const std::size_t payload_bytes = numbers::encoded_bytes({bench.format, {}}, bench.gradients);
-  const std::size_t frame_bytes = frames::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes;
+  const std::size_t frame_bytes = switching::kUdpFrameBytes + wire::kHeaderBytes + payload_bytes;
   json["frame_bytes"] = frame_bytes;
   json["cores"] = Json::array();
   auto results = measure(**devices, options, bench);

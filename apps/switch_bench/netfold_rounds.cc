@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 
-#include "engine/netfold_dialect.h"
 #include "switch_bench/gradients.h"
 #include "switch_bench/rounds.h"
 
@@ -23,23 +22,18 @@ class NetfoldRounds final : public Rounds {
   std::size_t sums_a_round() const override { return std::size_t{chunks_} * workers(); }
   bool sums_only() const override { return true; }
   void next_round() override { first_ += chunks_; }
-  void teach(frames::MacTable& addresses) const override {
+  void teach(switching::MacTable& addresses) const override {
     addresses.learn({kHostMac}, workers(), now());
     for (std::uint16_t worker = 0; worker < workers(); ++worker) {
       addresses.learn(gradients_.ends().workers[worker].mac, worker, now());
     }
   }
-  std::unique_ptr<frames::Dialect> dialect(const frames::Settings&, bool folds) override {
-    engine::NetfoldDialect::Options options;
-    options.addresses = &addresses_;
-    options.ports = {kUdpPort};
-    options.thread = folds ? std::uint16_t{0} : frames::kNoFolding;
-    options.jobs_max = kJobs;
-    return std::make_unique<engine::NetfoldDialect>(options, [](auto, auto, auto, auto) {});
+  void want_handler(switching::EthernetSwitchOptions& options) const override {
+    options.netfold = {.ip = kSwitchIp, .first_port = kUdpPort, .jobs_max = kJobs};
   }
-  void place_jobs(frames::Dialect& dialect, link::BufferPool& pool) override {
-    job_ = std::make_unique<engine::FrameJob>(gradients_.admission(), 0);
-    static_cast<engine::NetfoldDialect&>(dialect).place(gradients_.shape().lease.job, job_.get(), pool);
+  void place_jobs(const switching::SwitchThread& thread, link::BufferPool& pool) override {
+    job_ = std::make_unique<switching::FrameJob>(gradients_.admission(), 0);
+    thread.netfold->place(gradients_.shape().lease.job, job_.get(), pool);
   }
 
   std::size_t write(std::uint16_t worker, std::size_t chunk, std::byte* at) const override {
@@ -55,9 +49,9 @@ class NetfoldRounds final : public Rounds {
       return;
     }
     ++counts.forwarded;
-    frames::ParsedFrame parsed;
+    switching::ParsedFrame parsed;
     wire::Packet packet;
-    const bool is_contribution = frames::parse(frame, {}, parsed) == frames::Flaw::kNone && parsed.has_udp &&
+    const bool is_contribution = switching::parse(frame, {}, parsed) == switching::Flaw::kNone && parsed.has_udp &&
                                  wire::parse(parsed.payload(), packet) == wire::ParseError::kNone &&
                                  packet.header.worker < workers();
     std::array<std::byte, 2048> sent;
@@ -88,8 +82,7 @@ class NetfoldRounds final : public Rounds {
 
   std::uint32_t chunks_, first_ = 0;
   Gradients gradients_;
-  engine::DataAddresses addresses_{kSwitchIp, kJobs};
-  std::unique_ptr<engine::FrameJob> job_;
+  std::unique_ptr<switching::FrameJob> job_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ struct Words {
 void declare(CLI::App& app, Words& words, Options& options) {
   auto& bench = options.bench;
   app.add_option("--device", options.devices)->take_all()->allow_extra_args(false);
-  app.add_option("--dialect", options.dialect)->check(CLI::IsMember({"netfold", "pcie", "roce"}));
+  app.add_option("--protocol", options.protocol)->check(CLI::IsMember({"netfold", "pcie", "roce"}));
   app.add_option("--layout", options.layout)->check(CLI::IsMember({"run-to-completion", "per-port"}));
   app.add_option("--workers", bench.workers)->check(CLI::Range(1, 64));
   app.add_option("--gradients", bench.gradients)->check(CLI::Range(0, 7000));

@@ -19,7 +19,7 @@ struct Options {
   std::vector<std::string> devices = {"ring"};
   std::size_t buffers = 16384, queue_frames = 512;
   std::vector<std::string> eal;
-  std::string dialect = "netfold", layout = "run-to-completion";
+  std::string protocol = "netfold", layout = "run-to-completion";
   bool search = false;
   double search_to_gbit_s = 1000;
 

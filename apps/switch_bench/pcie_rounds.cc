@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "frames/pcie_dialect.h"
 #include "numbers/fold.h"
 #include "switch_bench/rounds.h"
 #include "wire/pcie.h"
@@ -41,10 +40,8 @@ class PcieRounds final : public Rounds {
   std::size_t sums_a_round() const override { return chunks_; }
   bool sums_only() const override { return false; }
   void next_round() override { first_ += static_cast<std::uint32_t>(chunks_); }
-  void teach(frames::MacTable& addresses) const override { addresses.learn({kHostMac}, workers_, now()); }
-  std::unique_ptr<frames::Dialect> dialect(const frames::Settings&, bool) override {
-    return std::make_unique<frames::PcieDialect>();
-  }
+  void teach(switching::MacTable& addresses) const override { addresses.learn({kHostMac}, workers_, now()); }
+  void want_handler(switching::EthernetSwitchOptions& options) const override { options.pcie.emplace(); }
 
   std::size_t write(std::uint16_t worker, std::size_t chunk, std::byte* at) const override {
     const auto number = static_cast<std::uint32_t>(first_ + chunk);
@@ -78,9 +75,9 @@ class PcieRounds final : public Rounds {
 
   FrameBytes frame_of(std::uint16_t worker, const float* elements) const {
     FrameBytes frame{};
-    frames::MacAddress{kHostMac}.write(frame.data());
-    frames::MacAddress{kFirstWorkerMac + worker}.write(frame.data() + frames::MacAddress::kBytes);
-    frames::write_u16(frame.data() + 2 * frames::MacAddress::kBytes, pcie::kEtherType);
+    switching::MacAddress{kHostMac}.write(frame.data());
+    switching::MacAddress{kFirstWorkerMac + worker}.write(frame.data() + switching::MacAddress::kBytes);
+    switching::write_u16(frame.data() + 2 * switching::MacAddress::kBytes, pcie::kEtherType);
     pcie::Write fields;
     fields.rank = worker;
     fields.world = workers_;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "frames/roce_dialect.h"
 #include "numbers/fold.h"
 #include "switch_bench/rounds.h"
 #include "wire/aggregation_header.h"
@@ -53,17 +52,12 @@ class RoceRounds final : public Rounds {
     ++message_;
     psn_ = (psn_ + packets_) & roce::kPsnMask;
   }
-  void teach(frames::MacTable& addresses) const override {
+  void teach(switching::MacTable& addresses) const override {
     for (std::uint16_t worker = 0; worker < workers_; ++worker) {
       addresses.learn({kFirstWorkerMac + worker}, worker, now());
     }
   }
-  std::unique_ptr<frames::Dialect> dialect(const frames::Settings& settings, bool) override {
-    by_job_.push_back(std::make_unique<frames::AggregationSettings>(settings));
-    frames::RoceOptions options;
-    options.owners = &owners_;
-    return std::make_unique<frames::RoceDialect>(*by_job_.back(), options);
-  }
+  void want_handler(switching::EthernetSwitchOptions& options) const override { options.roce.emplace(); }
 
   std::size_t write(std::uint16_t worker, std::size_t index, std::byte* at) const override {
     roce::Header header;
@@ -127,8 +121,6 @@ class RoceRounds final : public Rounds {
   std::uint32_t message_ = 0, psn_ = 0;
   std::vector<std::vector<std::byte>> elements_;  // by worker
   std::vector<std::byte> sums_;
-  frames::RoceOwners owners_;
-  std::vector<std::unique_ptr<frames::AggregationSettings>> by_job_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "engine/thread_setup.h"
+#include "base/thread.h"
 
 namespace netfold::apps {
 namespace {
@@ -21,10 +21,15 @@ constexpr std::size_t kFrameBytesMax = 2048;
 class RoundBench {
  public:
   RoundBench(link::FrameDevices& devices, Rounds& rounds, const RoundOptions& options)
-      : devices_(devices), rounds_(rounds), options_(options) {
-    rounds.teach(addresses_);
-    no_ports_.folding_ports = 0;
-    workers_ports_.folding_ports = (std::uint64_t{1} << options.workers) - 1;
+      : devices_(devices),
+        rounds_(rounds),
+        options_(options),
+        forwarding_(switch_for(rounds)),
+        folding_(switch_for(rounds)) {
+    rounds.teach(forwarding_.addresses());
+    rounds.teach(folding_.addresses());
+    forwarding_.settings().folding_ports = 0;
+    folding_.settings().folding_ports = (std::uint64_t{1} << options.workers) - 1;
   }
 
   RoundResult run() {
@@ -40,37 +45,38 @@ class RoundBench {
  private:
   // Of one thread, one for each turn: what folds keeps its jobs while nothing is to be folded.
   struct Pipelines {
-    std::unique_ptr<frames::Pipeline> forwarding, folding;
-    frames::Pipeline& of(bool folds) const { return folds ? *folding : *forwarding; }
+    switching::SwitchThread forwarding, folding;
+    switching::Pipeline& of(bool folds) const { return folds ? *folding.pipeline : *forwarding.pipeline; }
   };
 
-  int core(std::size_t which) const { return which < options_.cores.size() ? options_.cores[which] : engine::kAnyCore; }
+  static switching::EthernetSwitchOptions switch_for(const Rounds& rounds) {
+    switching::EthernetSwitchOptions options;
+    options.addresses.age_max = 1'000'000 * kSecond;
+    rounds.want_handler(options);
+    return options;
+  }
 
-  std::unique_ptr<frames::Pipeline> make_pipeline(std::uint16_t thread, const frames::Settings& settings) {
-    const bool receives = !options_.two_cores || thread == kReceivingThread, folds = thread == kFoldingThread;
-    frames::PipelinePorts ports;
+  int core(std::size_t which) const {
+    return which < options_.cores.size() ? options_.cores[which] : netfold::kAnyCore;
+  }
+
+  Pipelines make_pipelines(std::uint16_t thread) {
+    const bool receives = !options_.two_cores || thread == kReceivingThread;
+    switching::PipelinePorts ports;
     for (link::PortNumber number = 0; number < devices_.ports(); ++number) {
       ports.all.push_back(&devices_.port(number, thread));
       if (receives) ports.receiving.push_back(number);
     }
     if (options_.two_cores) ports.peers = {&devices_.inbox(kFoldingThread)};
     if (!receives) ports.inbox = ports.peers[0];
-    std::vector<std::unique_ptr<frames::Dialect>> dialects;
-    dialects.push_back(rounds_.dialect(settings, folds));
-    if (folds && &settings == &workers_ports_) rounds_.place_jobs(*dialects[0], devices_.pool());
-    const frames::PipelineOptions options{{}, 1, folds ? std::uint16_t{0} : frames::kNoFolding};
-    auto pipeline =
-        std::make_unique<frames::Pipeline>(devices_.pool(), std::move(ports), addresses_, std::move(dialects), options);
-    pipeline->outbox().set_settings(settings);
-    return pipeline;
-  }
-
-  Pipelines make_pipelines(std::uint16_t thread) {
-    return {make_pipeline(thread, no_ports_), make_pipeline(thread, workers_ports_)};
+    Pipelines made{forwarding_.make_thread(thread, devices_.pool(), ports),
+                   folding_.make_thread(thread, devices_.pool(), ports)};
+    if (thread == kFoldingThread) rounds_.place_jobs(made.folding, devices_.pool());
+    return made;
   }
 
   void receive() {
-    engine::set_up_thread("nf-receive", core(0));
+    netfold::set_up_thread("nf-receive", core(0));
     devices_.enter_thread();
     queue_ = options_.two_cores ? kReceivingThread : kFoldingThread;
     {
@@ -89,7 +95,7 @@ class RoundBench {
   }
 
   void fold_until_stopped() {
-    engine::set_up_thread("nf-fold", core(1));
+    netfold::set_up_thread("nf-fold", core(1));
     devices_.enter_thread();
     {
       const Pipelines pipelines = make_pipelines(kFoldingThread);
@@ -107,7 +113,7 @@ class RoundBench {
   void run_round(const Pipelines& pipelines, PipelineTime& time, bool folds) {
     folds_now_.store(folds, std::memory_order_release);  // nothing is on its way
     while (options_.two_cores && folder_knows_.load(std::memory_order_acquire) != folds) sched_yield();
-    frames::Pipeline& pipeline = pipelines.of(folds);
+    switching::Pipeline& pipeline = pipelines.of(folds);
     const std::size_t frames = rounds_.frames_a_worker() * options_.workers;
     for (std::size_t frame = 0; frame < rounds_.frames_a_worker(); ++frame) {
       for (std::uint16_t worker = 0; worker < options_.workers; ++worker) offer(worker, frame);
@@ -156,15 +162,14 @@ class RoundBench {
   Rounds& rounds_;
   const RoundOptions& options_;
   std::uint16_t queue_ = 0;
-  frames::MacTable addresses_{{8192, 1'000'000 * kSecond}};
-  frames::Settings no_ports_, workers_ports_;
+  switching::EthernetSwitch forwarding_, folding_;  // of the two turns
   std::atomic<bool> folds_now_{false}, folder_knows_{false}, stops_{false};
   RoundResult result_;
 };
 
 }  // namespace
 
-std::size_t PipelineTime::pump(frames::Pipeline& pipeline, Nanoseconds now) {
+std::size_t PipelineTime::pump(switching::Pipeline& pipeline, Nanoseconds now) {
   Stretch stretch;
   const std::size_t moved = pipeline.pump(now);
   stretch.end();

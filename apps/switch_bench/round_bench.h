@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "frames/pipeline.h"
 #include "link/frame_devices.h"
+#include "switch/ethernet/ethernet_switch.h"
 #include "switch_bench/core_clock.h"
 #include "switch_bench/rounds.h"
 
@@ -23,11 +23,11 @@ struct RoundOptions {
   std::vector<int> cores;            // of the one that receives, of the one that folds; fewer: any
 };
 
-// What a pipeline did, in the rounds in which the kernel left it its core.
+// The work of a pipeline in the rounds in which the kernel did not take its core.
 struct PipelineTime {
   std::uint64_t frames = 0, ticks = 0, rounds = 0, disturbed_rounds = 0;
 
-  std::size_t pump(frames::Pipeline& pipeline, Nanoseconds now);
+  std::size_t pump(switching::Pipeline& pipeline, Nanoseconds now);
   double frames_s() const;
 };
 

@@ -1,13 +1,13 @@
-// What a generator offers in rounds (round_bench.h), dialect by dialect: the frames of one round, the dialect that
-// folds them, and what must come out. Ports 0 to workers - 1 are the workers', the next one is their host's, or the
+// The rounds of a generator (round_bench.h), for each protocol: the frames of one round, the handler that folds them,
+// and the frames that must come out. Ports 0 to workers - 1 are the workers', the next one is their host's, or the
 // switch's own.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "frames/dialect.h"
 #include "numbers/format.h"
+#include "switch/ethernet/ethernet_switch.h"
 
 namespace netfold::apps {
 
@@ -32,10 +32,10 @@ class Rounds {
   virtual void next_round() = 0;
 
   // Where frames for it go: the port of each of their addresses.
-  virtual void teach(frames::MacTable& addresses) const = 0;
-  // For a thread that folds, or that only hands over. At most one of those that fold has frames.
-  virtual std::unique_ptr<frames::Dialect> dialect(const frames::Settings& settings, bool folds) = 0;
-  virtual void place_jobs(frames::Dialect&, link::BufferPool&) {}  // in one that folds, on its thread
+  virtual void teach(switching::MacTable& addresses) const = 0;
+  // Asks the switch for the handler of these frames.
+  virtual void want_handler(switching::EthernetSwitchOptions& options) const = 0;
+  virtual void place_jobs(const switching::SwitchThread&, link::BufferPool&) {}  // in the one that folds
 };
 
 struct RoundShape {

@@ -12,8 +12,8 @@
 
 #include <cstring>
 
-#include "frames/headers.h"
 #include "link/link.h"
+#include "switch/ethernet/headers.h"
 
 namespace netfold::apps {
 namespace {
@@ -54,25 +54,25 @@ bool set_up(int control, std::uint32_t ip) {
 
 }  // namespace
 
-WorkerSeat::WorkerSeat(std::uint32_t ip, engine::JoinOptions join) : ip_(ip), join_(std::move(join)) {
+TapWorker::TapWorker(std::uint32_t ip, group::JoinOptions join) : ip_(ip), join_(std::move(join)) {
   join_.keep_going = [this] { return !gives_up_; };
   thread_ = std::thread([this] {
     if (auto opened = open_tap(); !opened) {
       connection_ = tl::unexpected(opened.error());
     } else {
-      connection_ = engine::ControlConnection::join(join_);
+      connection_ = group::join_switch(join_);
     }
     has_ended_.store(true, std::memory_order_release);
   });
 }
 
-WorkerSeat::~WorkerSeat() {
+TapWorker::~TapWorker() {
   gives_up_ = true;
   thread_.join();
 }
 
 // On the thread that joins, which so leaves this machine's network. The namespace lives as long as its descriptors.
-Result<void> WorkerSeat::open_tap() {
+Result<void> TapWorker::open_tap() {
   const auto address = link::parse_address(join_.switch_address);
   if (!address) return tl::unexpected(address.error());
   switch_ip_ = address->ip;
@@ -86,50 +86,50 @@ Result<void> WorkerSeat::open_tap() {
   const link::Descriptor control(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!set_up(control.get(), ip_)) return no_seat("its address");
   if (ioctl(control.get(), SIOCGIFHWADDR, &request) != 0) return no_seat("its MAC address");
-  mac_ = frames::MacAddress::read(reinterpret_cast<const std::byte*>(request.ifr_hwaddr.sa_data));
+  mac_ = switching::MacAddress::read(reinterpret_cast<const std::byte*>(request.ifr_hwaddr.sa_data));
   is_open_.store(true, std::memory_order_release);
   return {};
 }
 
-void WorkerSeat::to_kernel(std::span<const std::byte> frame) {
-  if (frame.size() < frames::kEthernetBytes || !is_open_.load(std::memory_order_acquire)) return;
-  const auto to = frames::MacAddress::read(frame.data());
+void TapWorker::to_kernel(std::span<const std::byte> frame) {
+  if (frame.size() < switching::kEthernetBytes || !is_open_.load(std::memory_order_acquire)) return;
+  const auto to = switching::MacAddress::read(frame.data());
   if (to != mac_ && !to.is_group()) return;
-  const bool is_ip = frames::read_u16(frame.data() + 2 * frames::MacAddress::kBytes) == frames::kIpv4Type;
-  constexpr std::size_t kFromIpAt = frames::kEthernetBytes + 12;
-  if (is_ip && frame.size() >= kFromIpAt + 4 && frames::read_u32(frame.data() + kFromIpAt) == switch_ip_) {
-    switch_mac_ = frames::MacAddress::read(frame.data() + frames::MacAddress::kBytes);
+  const bool is_ip = switching::read_u16(frame.data() + 2 * switching::MacAddress::kBytes) == switching::kIpv4Type;
+  constexpr std::size_t kFromIpAt = switching::kEthernetBytes + 12;
+  if (is_ip && frame.size() >= kFromIpAt + 4 && switching::read_u32(frame.data() + kFromIpAt) == switch_ip_) {
+    switch_mac_ = switching::MacAddress::read(frame.data() + switching::MacAddress::kBytes);
   }
   [[maybe_unused]] const auto ignored = write(tap_->get(), frame.data(), frame.size());  // TCP and ARP try again
 }
 
-void WorkerSeat::from_kernel(link::Port& port, link::BufferPool& pool) {
+void TapWorker::from_kernel(link::Port& port, link::BufferPool& pool) {
   if (!is_open_.load(std::memory_order_acquire)) return;
   for (std::size_t i = 0; i < kFramesAtOnce; ++i) {
     link::OutgoingFrame frame{pool.allocate(), {}};
     if (frame.head.buffer == nullptr) return;
     const auto size_bytes = read(tap_->get(), frame.head.bytes, frame.head.size_bytes);
-    const bool is_there = size_bytes >= static_cast<ssize_t>(frames::kEthernetBytes);
-    // ARP and IPv4; a kernel has more to say to a new network, which is nobody's business there.
-    const std::uint16_t type = is_there ? frames::read_u16(frame.head.bytes + 2 * frames::MacAddress::kBytes) : 0;
+    const bool is_there = size_bytes >= static_cast<ssize_t>(switching::kEthernetBytes);
+    // ARP and IPv4; a kernel sends other frames to a new network, which are not needed there.
+    const std::uint16_t type = is_there ? switching::read_u16(frame.head.bytes + 2 * switching::MacAddress::kBytes) : 0;
     frame.head.size_bytes = is_there ? static_cast<std::uint32_t>(size_bytes) : 0;
-    const bool is_wanted = type == frames::kIpv4Type || type == frames::kArpType;
+    const bool is_wanted = type == switching::kIpv4Type || type == switching::kArpType;
     if (!is_wanted || port.send({&frame, 1}) == 0) pool.release(frame);
     if (!is_there) return;
   }
 }
 
-Result<engine::ControlConnection*> WorkerSeat::joined() {
+Result<group::ControlConnection*> TapWorker::joined() {
   if (!connection_) return tl::unexpected(connection_.error());
   return connection_->get();
 }
 
-void WorkerSeat::leave() {
+void TapWorker::leave() {
   if (!has_ended() || !connection_) return;
   thread_.join();
   has_ended_ = false;
   thread_ = std::thread([this] {
-    (*connection_)->leave(std::nullopt);
+    group::leave_switch(**connection_);
     has_ended_.store(true, std::memory_order_release);
   });
 }

@@ -1,4 +1,4 @@
-// The C interface (core/include/netfold.h) over engine::HostGroup: options in, statuses out, no exception past here.
+// The C interface (core/include/netfold.h) over group::PeerGroup: options in, statuses out, no exception past here.
 #include "netfold.h"
 
 #include <algorithm>
@@ -9,19 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "engine/host_group.h"
+#include "group/via_peers/peer_group.h"
 
 using netfold::ErrorCode;
 using netfold::Nanoseconds;
-using netfold::engine::AllReduce;
-using netfold::engine::CollectiveOptions;
-using netfold::engine::HostGroup;
-using netfold::engine::HostGroupOptions;
+using netfold::group::CollectiveRequest;
+using netfold::group::PeerGroup;
+using netfold::group::PeerGroupOptions;
 using netfold::numbers::ElementType;
 using netfold::numbers::Format;
 
 struct nf_group {
-  std::unique_ptr<HostGroup> engine;
+  std::unique_ptr<PeerGroup> engine;
   int world;
 };
 
@@ -110,14 +109,8 @@ bool is_bfp_number(int number) {
   return number >= 0 && number <= 255;
 }
 
-// One all-reduce in the engine's words.
-struct Asked {
-  AllReduce request;
-  CollectiveOptions how;
-};
-
 nf_status read(const nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
-               const nf_fold_options* given, Asked& asked, nf_error* error) {
+               const nf_fold_options* given, CollectiveRequest& request, nf_error* error) {
   if (group == nullptr) return wrong(error, "no group (NULL)");
   const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
   const auto options = known_part(given == nullptr ? defaults : *given, defaults);
@@ -127,17 +120,17 @@ nf_status read(const nf_group* group, const void* in, void* out, std::size_t cou
   if (!format || !is_bfp_number(options->block) || !is_bfp_number(options->mantissa)) {
     return wrong(error, "an unknown nf_type or nf_format, or no shape of bfp");
   }
-  asked.request = {in, out, count, *element, *format, options->average != 0};
-  CollectiveOptions& how = asked.how;
-  how.algorithm = options->algorithm != nullptr
-                      ? options->algorithm
-                      : netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
-                                                 group->engine->shares_memory());
-  how.sub_nodes = options->sub_nodes;
-  how.switches = options->switches;
-  how.group = options->group;
-  if (options->between != nullptr) how.between = options->between;
-  how.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
+  request = {in, out, count, *element, *format, options->average != 0};
+  netfold::schedule::Algorithm& algorithm = request.algorithm;
+  algorithm.name = options->algorithm != nullptr
+                       ? options->algorithm
+                       : netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
+                                                  group->engine->shares_memory());
+  algorithm.sub_nodes = options->sub_nodes;
+  algorithm.switches = options->switches;
+  algorithm.group = options->group;
+  if (options->between != nullptr) algorithm.between = options->between;
+  request.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
   return NF_OK;
 }
 
@@ -153,11 +146,11 @@ nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error*
 nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                         const nf_fold_options* options, nf_error* error) {
   return guarded(error, [&] {
-    Asked asked;
-    if (const nf_status status = read(group, in, out, count, type, options, asked, error); status != NF_OK) {
+    CollectiveRequest request;
+    if (const nf_status status = read(group, in, out, count, type, options, request, error); status != NF_OK) {
       return status;
     }
-    const auto over = group->engine->run(asked.request, asked.how);
+    const auto over = group->engine->run(request);
     return over ? NF_OK : failed(error, over.error());
   });
 }
@@ -166,11 +159,11 @@ nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf
                     const nf_fold_options* options, nf_ticket* ticket, nf_error* error) {
   return guarded(error, [&] {
     if (ticket == nullptr) return wrong(error, "nowhere to put the ticket (NULL)");
-    Asked asked;
-    if (const nf_status status = read(group, in, out, count, type, options, asked, error); status != NF_OK) {
+    CollectiveRequest request;
+    if (const nf_status status = read(group, in, out, count, type, options, request, error); status != NF_OK) {
       return status;
     }
-    const auto submitted = group->engine->submit(asked.request, asked.how);
+    const auto submitted = group->engine->submit(request);
     if (!submitted) return failed(error, submitted.error());
     *ticket = *submitted;
     return NF_OK;
@@ -199,7 +192,7 @@ nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_erro
     if (options->placement != NF_OWN_THREAD && options->placement != NF_CALLERS_THREAD) {
       return wrong(error, "an unknown nf_placement");
     }
-    HostGroupOptions wanted;
+    PeerGroupOptions wanted;
     wanted.rank = options->rank;
     wanted.world = options->world;
     if (options->listen != nullptr) wanted.listen = options->listen;
@@ -207,7 +200,7 @@ nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_erro
     wanted.core = options->core;
     wanted.shm = options->use_shared_memory != 0;
     wanted.inline_progress = options->placement == NF_CALLERS_THREAD;
-    auto opened = HostGroup::open(std::move(wanted));
+    auto opened = PeerGroup::open(std::move(wanted));
     if (!opened) return failed(error, opened.error());
     *group = new nf_group{std::move(*opened), options->world};
     return NF_OK;

@@ -45,7 +45,7 @@ int all_reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op o
   if (channel == nullptr) return leave_to_mpi();
   auto& counts = Job::get().counts;
   nf_type folded = NF_FLOAT32;
-  // What makes no sense is left to MPI as well: it knows best how to say so.
+  // Invalid arguments are left to MPI as well, which reports them best.
   if (operation != MPI_SUM || count <= 0 || out == nullptr || out == MPI_IN_PLACE || in == nullptr || in == out ||
       !find_type(type, folded)) {
     ++counts.left_kind;

@@ -1,4 +1,4 @@
-// MPI_Allreduce as Netfold does it; whatever it does not fold is passed on to PMPI_Allreduce.
+// MPI_Allreduce by Netfold. All-reduces that it does not fold are passed on to PMPI_Allreduce.
 #pragma once
 
 #include <mpi.h>

@@ -18,7 +18,7 @@ constexpr double kConnectS = 30;
 // How long MPI's own traffic may stand still while we fold: a rank may wait for a message of ours before it comes.
 constexpr double kSliceS = 0.0005;
 
-// What ranks tell each other; plain bytes.
+// The message between ranks, as plain bytes.
 struct Hello {
   std::uint64_t digest;
   char host[64];
@@ -60,7 +60,7 @@ int keyval() {
 Channel* Channel::of(MPI_Comm communicator) {
   void* found = nullptr;
   int is_there = 0;
-  if (PMPI_Comm_get_attr(communicator, keyval(), &found, &is_there) != MPI_SUCCESS) return nullptr;
+  if (PMPI_Comm_get_attr(communicator, keyval(), static_cast<void*>(&found), &is_there) != MPI_SUCCESS) return nullptr;
   if (is_there != 0) return static_cast<Channel*>(found);
   auto* const channel = new (std::nothrow) Channel(communicator);
   if (channel == nullptr) return nullptr;

@@ -3,8 +3,8 @@
 //
 // Ranks decide together, through MPI: first, at the first all-reduce of any kind, that their settings agree; then, at
 // the first one that Netfold folds, that each of them could connect to all. If one cannot, MPI serves all of them, and
-// that is said once. What a rank decides by itself (is this type ours?) is the same everywhere, as MPI demands the same
-// type, operation and count of all ranks.
+// that is said once. A rank's own decisions (such as whether it folds this type) are the same everywhere, because MPI
+// demands the same type, operation and count of all ranks.
 #pragma once
 
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// What there is once in a process: the settings, the open channels, what was done, and the end of it all. MPI deletes
-// the attributes of MPI_COMM_SELF first thing in MPI_Finalize, whoever calls it: one of them is ours, and closes all.
+// The state of a process: the settings, the open channels, the counts, and the clean-up. MPI deletes the attributes of
+// MPI_COMM_SELF first in MPI_Finalize. One of them is ours, and closes all channels.
 #pragma once
 
 #include <mpi.h>
@@ -41,7 +41,7 @@ class Job {
   void report() const;
 
   Settings settings_;
-  MPI_Comm probed_ = MPI_COMM_NULL;  // ours alone, without messages: to look for one makes MPI look at everything
+  MPI_Comm probed_ = MPI_COMM_NULL;  // only ours, without messages: to look for one makes MPI look at everything
   std::mutex mutex_;
   std::set<Channel*> channels_;
 };

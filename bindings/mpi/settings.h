@@ -1,4 +1,4 @@
-// What the environment says of MPI programs.
+// The settings of MPI programs, from the environment.
 #pragma once
 
 #include <cstddef>

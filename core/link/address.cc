@@ -22,7 +22,7 @@ Result<Address> parse_address(const std::string& host_and_port) {
       std::from_chars(host_and_port.data() + colon + 1, end, port).ptr != end || colon + 1 == host_and_port.size() ||
       port > 65535) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is no address: write host:port, for example 10.0.0.1:7171", host_and_port));
+                fmt::format("'{}' is not an address: write host:port, for example 10.0.0.1:7171", host_and_port));
   }
   const std::string host = host_and_port.substr(0, colon);
   addrinfo hints{};

@@ -156,7 +156,7 @@ Result<Faults> parse_faults(const std::string& description) {
       faults.seed = static_cast<std::uint64_t>(value);
     } else {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("'{}' is no fault: write for example loss=0.01,duplicate=0.01,reorder=0.05,"
+                  fmt::format("'{}' is not a fault: write for example loss=0.01,duplicate=0.01,reorder=0.05,"
                               "hold_s=0.001,seed=7, probabilities below 1",
                               part));
     }

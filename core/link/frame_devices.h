@@ -1,4 +1,4 @@
-// What a library of frame devices (link/dpdk/) provides to a switch: buffers, ports as each thread uses them, and ways
+// A library of frame devices (link/dpdk/) provides to a switch: buffers, ports as each thread uses them, and ways
 // between the threads. Set-up and slow calls only; frames move through frame_port.h.
 #pragma once
 
@@ -25,7 +25,7 @@ struct FrameDeviceOptions {
 class FarEnd {
  public:
   virtual ~FarEnd() = default;
-  // Takes frames, and the references to them, from the front; fewer than offered: the queue is full.
+  // Accepts frames, and the references to them, from the front; fewer than offered: the queue is full.
   virtual std::size_t offer(std::uint16_t queue, std::span<const Frame> frames) = 0;
   virtual std::size_t collect(std::uint16_t queue, std::span<OutgoingFrame> into) = 0;
 };

@@ -29,7 +29,7 @@ class MemoryPool final : public BufferPool {
 
 class MemoryPort final : public Port {
  public:
-  // `number` is that of the frames it receives; it takes `queue_max` frames until somebody fetches them.
+  // `number` is that of the frames it receives; it takes `queue_max` frames until they are fetched.
   MemoryPort(MemoryPool& pool, PortNumber number, std::size_t queue_max = SIZE_MAX);
   ~MemoryPort() override;
 

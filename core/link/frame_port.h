@@ -2,9 +2,8 @@
 // is the whole contract; frame_memory.h (tests, simulations) and dpdk/ implement it.
 //
 // Words: a *buffer* is memory that a device fills and that can go out of several ports at once. It comes from a *pool*
-// and returns to it when its last reference is released. A port gives and takes buffers of one pool only.
-// A *reference* is a right and a duty: who holds one may read the buffer, and releases it exactly once or gives it
-// away.
+// and returns to it when its last reference is released. A port gives and takes buffers of one pool only. A *reference*
+// is a right and a duty: its holder may read the buffer, and must release the reference exactly once or pass it on.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +33,11 @@ struct Frame {
 };
 
 // A frame to send: `head`, then `body` if it has one. It owns a reference to each.
-//  - Without a body, the head's buffer may be shared: the same frame out of several ports costs a reference a port.
-//  - With one, the head's buffer is this frame's alone (ports chain it to the body), and every frame that shares the
-//  body
-//    takes the same bytes of it. So a result is written once: addresses differ in the heads, elements lie in the body.
+//
+// Without a body, the head's buffer may be shared: the same frame out of several ports costs one reference per port.
+// With a body, the head's buffer belongs to this frame only (ports chain it to the body), and every frame that shares
+// the body uses the same bytes of it. So a result is written once: addresses differ in the heads, elements are in the
+// body.
 struct OutgoingFrame {
   Frame head;
   Frame body;
@@ -54,7 +54,8 @@ class BufferPool {
   virtual void retain(Buffer* buffer, std::uint32_t count) = 0;
   // An unused buffer with one reference; size_bytes is all its room. Its `buffer` is null if none is left.
   virtual Frame allocate() = 0;
-  // True if nobody else holds a reference: who does may write, and use it as the head of a frame with a body.
+  // True if there is no other reference. The only holder may write, and use the buffer as the head of a frame with a
+  // body.
   virtual bool is_sole(const Buffer* buffer) const = 0;
 
   virtual std::size_t room_bytes() const = 0;  // of one buffer

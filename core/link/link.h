@@ -13,7 +13,7 @@
 
 namespace netfold::link {
 
-// An IPv4 address and UDP port in host byte order; a memory link uses the port alone.
+// An IPv4 address and UDP port in host byte order; a memory link uses only the port.
 struct Address {
   std::uint32_t ip = 0;
   std::uint16_t port = 0;

@@ -18,7 +18,7 @@ class MemoryLink final : public Link {
       stats_.sent_bytes += datagram.size_bytes();
       ++stats_.sent_packets;
       const auto queue = network_.queues_.find(datagram.to.port);
-      if (queue == network_.queues_.end()) continue;  // nobody is there: lost, as with UDP
+      if (queue == network_.queues_.end()) continue;  // no link has this address: lost, as with UDP
       std::vector<std::byte> bytes(datagram.head.begin(), datagram.head.end());
       bytes.insert(bytes.end(), datagram.body.begin(), datagram.body.end());
       bytes.insert(bytes.end(), datagram.tail.begin(), datagram.tail.end());

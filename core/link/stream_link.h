@@ -29,8 +29,8 @@ class StreamLink {
   virtual std::span<std::byte> writable() = 0;
   virtual void commit(std::size_t bytes) = 0;
 
-  // What has come and was not consumed, in one piece; empty if nothing. consume() drops its first `bytes`, and the peer
-  // may send as much more, at the latest when flush() is called.
+  // The bytes that have arrived and were not consumed, in one piece; may be empty. consume() drops its first `bytes`,
+  // and the peer may send as much more, at the latest when flush() is called.
   virtual std::span<const std::byte> readable() = 0;
   virtual void consume(std::size_t bytes) = 0;
 
@@ -42,10 +42,10 @@ class StreamLink {
   // Before its user sleeps: from now on the peer wakes it when there is data, or room. True if there is some already,
   // and it must not sleep.
   virtual bool arm(bool for_data, bool for_room) = 0;
-  // What to poll besides; nothing if waking comes some other way.
+  // A descriptor to poll as well; nothing if waking works in another way.
   virtual void add_polls(std::vector<pollfd>&) const {}
 
-  // Nothing will ever come again, in words; what has come can still be read.
+  // The reason why no more bytes will arrive. Bytes that have arrived can still be read.
   virtual const std::optional<std::string>& ended() const = 0;
 
   virtual const char* kind() const = 0;  // "tcp", "shm"

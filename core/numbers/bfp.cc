@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kTile = 256;  // elements: a whole number of blocks of every shape, and small enough for L1
 constexpr std::size_t kLevels = std::bit_width(kWorkersMax) + 1;
 
-// The tree of fold.h as a binary counter: level i of the stack is the sum of a whole subtree, and two subtrees of the
-// same size merge as soon as the right one is complete, just as a carry runs through a counter's low bits.
+// The tree of fold.h as a binary counter: level i of the stack is the sum of a whole subtree. Two subtrees of the same
+// size merge as soon as the right one is complete, just as a carry runs through a counter's low bits.
 void fold_tile(const Kernels& with, BfpShape shape, Payloads payloads, std::size_t offset_bytes, std::size_t count,
                float* out) {
   alignas(64) float levels[kLevels][kTile];

@@ -1,4 +1,4 @@
-// What the block floating point kernels share: the exponent rules of spec section 2 as tables and small functions.
+// The block floating point kernels share this: the exponent rules of spec section 2 as tables and small functions.
 #pragma once
 
 #include <array>
@@ -32,6 +32,15 @@ inline constexpr auto kDecodeScale = [] {
     }
   }
   return scale;
+}();
+
+// kIsMalformed[m][e]: 0 < e < m.
+inline constexpr auto kIsMalformed = [] {
+  std::array<std::array<bool, 256>, 8> is_malformed{};
+  for (std::uint32_t m = 2; m <= 7; ++m) {
+    for (std::uint32_t e = 1; e < m; ++e) is_malformed[m][e] = true;
+  }
+  return is_malformed;
 }();
 
 // The two words of a seed, spread over all bits (splitmix64), that key the draws of stochastic rounding.

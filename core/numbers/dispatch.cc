@@ -1,5 +1,4 @@
-// Which table serves. A new port is one file and one line of kPriority.
-#include <array>
+// Which table serves.
 #include <cstdlib>
 #include <string_view>
 
@@ -10,26 +9,6 @@
 namespace netfold::numbers {
 
 namespace {
-
-using TableOf = const Kernels* (*)();
-constexpr std::array<TableOf, 3> kPriority{
-    avx512_kernels,
-    avx2_kernels,
-    reference_kernels,
-};
-
-struct Present {
-  std::array<const Kernels*, kPriority.size()> tables{};
-  std::size_t count = 0;
-};
-
-Present find_present() {
-  Present present;
-  for (const TableOf table_of : kPriority) {
-    if (const Kernels* table = table_of()) present.tables[present.count++] = table;
-  }
-  return present;
-}
 
 const Kernels& choose() {
   const char* wanted = std::getenv("NETFOLD_KERNELS");
@@ -48,8 +27,12 @@ const Kernels& choose() {
 }  // namespace
 
 std::span<const Kernels* const> all_kernels() {
-  static const Present present = find_present();
-  return {present.tables.data(), present.count};
+  static const std::vector<const Kernels*> tables = [] {
+    std::vector<const Kernels*> all = simd_kernels();
+    all.push_back(reference_kernels());
+    return all;
+  }();
+  return tables;
 }
 
 const Kernels& kernels() {

@@ -81,7 +81,7 @@ std::optional<ElementType> element_type_named(std::string_view name) {
   return find_value(kElementTypes, name);
 }
 
-// Both type and format are "how floats lie in memory"; only bfp is no element type.
+// Both type and format are "how floats lie in memory"; only bfp is not an element type.
 bool is_same(ElementType type, Format format) {
   switch (type) {
     case ElementType::kFp32: return format == Format::kFp32;

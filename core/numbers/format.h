@@ -20,7 +20,7 @@ struct BfpShape {
   bool operator==(const BfpShape&) const = default;
 };
 
-// What a packet's payload is written in. `bfp` matters only where format is kBfp.
+// The format of a packet's payload. `bfp` matters only where format is kBfp.
 struct WireFormat {
   Format format = Format::kFp32;
   BfpShape bfp = {};
@@ -43,7 +43,7 @@ std::optional<ElementType> element_type_named(std::string_view name);
 
 // Whether elements travel as they lie in memory.
 bool is_same(ElementType type, Format format);
-// int32 tensors travel as int32 alone; floating-point tensors travel in any floating-point format.
+// int32 tensors travel only as int32; floating-point tensors travel in any floating-point format.
 bool can_travel_as(ElementType type, Format format);
 
 }  // namespace netfold::numbers

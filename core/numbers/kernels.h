@@ -16,7 +16,7 @@ namespace netfold::numbers {
 using Payloads = std::span<const std::byte* const>;
 inline constexpr std::size_t kWorkersMax = 1 << 16;
 
-// What stochastic rounding draws from: the same seed and element index (modulo 2^32) give the same choice, so a chunk
+// The source of stochastic rounding: the same seed and element index (modulo 2^32) give the same choice, so a chunk
 // that is encoded again for a retransmission has the same bytes.
 struct RoundingSeed {
   std::uint64_t seed;
@@ -24,7 +24,7 @@ struct RoundingSeed {
 };
 
 struct Kernels {
-  const char* name;        // "reference", "avx2", "avx512"
+  const char* name;        // "avx512", "avx2", "neon", "reference"
   bool (*is_supported)();  // by this processor
 
   void (*bfp_encode)(BfpShape shape, const float* in, std::size_t count, std::byte* out);

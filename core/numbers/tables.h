@@ -1,12 +1,13 @@
-// The tables that dispatch.cc chooses from. Each is null where the target of this build cannot have it.
+// The tables that dispatch.cc chooses from.
 #pragma once
+
+#include <vector>
 
 #include "numbers/kernels.h"
 
 namespace netfold::numbers {
 
 const Kernels* reference_kernels();
-const Kernels* avx2_kernels();
-const Kernels* avx512_kernels();
+std::vector<const Kernels*> simd_kernels();  // fastest first; empty where the build has no vector target
 
 }  // namespace netfold::numbers

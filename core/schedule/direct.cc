@@ -1,6 +1,6 @@
-// Direct: every place sends each other its segment of the tensor and folds what it gets of its own; then it sends the
-// sum to all. No element is passed on, so nothing waits for a chain of others; the one at distance d is served in step
-// d of either half.
+// Direct: every place sends each other its segment of the tensor and folds what it gets of its own, all of it at once
+// and in rank order; then it sends the sum to all. No element is passed on, so nothing waits for a chain of others; the
+// one at distance d is served in step d of either half.
 #include "schedule/algorithms.h"
 
 namespace netfold::schedule {

@@ -2,8 +2,8 @@
 // on, send the half they give up and fold the half they keep; the all-gather runs the same swaps backwards. They differ
 // in the order of distances: 1, 2, 4, ... or n/2, n/4, ..., 1.
 //
-// With growing distances a place folds its neighbour first, then the neighbouring pair, then the neighbouring four: the
-// pairwise order of the in-network fold, so that both give the same bits where the world is a power of two.
+// With growing distances a place folds its neighbour first, then the neighbouring pair, then the neighbouring four.
+// That is the pairwise order of the in-network fold, so both give the same bits where the world is a power of two.
 #include <vector>
 
 #include "schedule/algorithms.h"

@@ -12,7 +12,7 @@
 namespace netfold::schedule {
 namespace {
 
-Result<Steps> make_on(std::string_view algorithm, const Request& request, const Team& team, int place);
+Result<Steps> make_on(std::string_view name, const Request& request, const Team& team, int place);
 
 Result<Steps> cannot(std::string_view algorithm, const std::string& why) {
   return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' cannot serve this: {}", algorithm, why));
@@ -33,12 +33,13 @@ struct Mapped {
 };
 
 Result<Mapped> map_to_bigraph(const Request& request, const Team& team) {
-  const auto mapping = rank_mapping(request.sub_nodes, request.switches);
+  const Algorithm& wanted = request.algorithm;
+  const auto mapping = rank_mapping(wanted.sub_nodes, wanted.switches);
   if (!mapping) return tl::unexpected(mapping.error());
   const auto reject = [](const std::string& why) { return tl::unexpected(cannot("hdrm", why).error()); };
   if (static_cast<int>(mapping->size()) != team.size()) {
     return reject(
-        fmt::format("{} sub-nodes x {} switches are not {} ranks", request.sub_nodes, request.switches, team.size()));
+        fmt::format("{} sub-nodes x {} switches are not {} ranks", wanted.sub_nodes, wanted.switches, team.size()));
   }
   const std::vector<int>& order = request.order.empty() ? team.ranks : request.order;
   std::unordered_map<int, std::size_t> place_before;
@@ -63,39 +64,42 @@ Result<Steps> make_hdrm(const Request& request, const Mapped& mapped, int place)
 
 // Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.
 Result<Steps> make_hierarchical(const Request& request, const Team& team, int place) {
-  if (request.group < 1) return cannot("hierarchical", "'group' must say how many ranks a machine has");
-  if (request.between == "hierarchical") return cannot("hierarchical", "'between' must be another algorithm");
-  const int leader = place - place % request.group;
+  const int group = request.algorithm.group;
+  const std::string& between = request.algorithm.between;
+  if (group < 1) return cannot("hierarchical", "'group' must say how many ranks a machine has");
+  if (between == "hierarchical") return cannot("hierarchical", "'between' must be another algorithm");
+  const int leader = place - place % group;
   Team machine, leaders;
-  for (int member = leader; member < std::min(leader + request.group, team.size()); ++member) {
+  for (int member = leader; member < std::min(leader + group, team.size()); ++member) {
     machine.ranks.push_back(team.ranks[static_cast<std::size_t>(member)]);
   }
-  for (int first = 0; first < team.size(); first += request.group) {
+  for (int first = 0; first < team.size(); first += group) {
     leaders.ranks.push_back(team.ranks[static_cast<std::size_t>(first)]);
   }
   const auto append = [](Steps& to, const Steps& more) { to.insert(to.end(), more.begin(), more.end()); };
   Steps steps = binomial_fold(machine, place - leader, request.count);
   if (place == leader) {
-    const auto between = make_on(request.between, request, leaders, leader / request.group);
-    if (!between) return between;
-    append(steps, *between);
+    const auto among_leaders = make_on(between, request, leaders, leader / group);
+    if (!among_leaders) return among_leaders;
+    append(steps, *among_leaders);
   }
   append(steps, binomial_broadcast(machine, place - leader, 0, request.count));
   return steps;
 }
 
-struct Algorithm {
+struct Maker {
   AlgorithmInfo info;
   Result<Steps> (*make)(const Request&, const Team&, int place);
 };
 
-constexpr std::array<Algorithm, 11> kAlgorithms{{
+constexpr std::array<Maker, 11> kMakers{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBarrier) return all_reduce_only("ring", r, {});
        return ring(r.collective, team, place, r.root, r.count, r.align);
      }},
-    {{"direct", "everybody exchanges segments with everybody; in memory that all share, two copies and one fold"},
+    {{"direct",
+      "all ranks exchange segments with each other, and each folds its own in rank order: the bits of in-network"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
          return all_reduce_only("direct", r, {});
@@ -152,18 +156,18 @@ constexpr std::array<Algorithm, 11> kAlgorithms{{
 }};
 
 constexpr auto kInfos = [] {
-  std::array<AlgorithmInfo, kAlgorithms.size()> infos{};
-  for (std::size_t i = 0; i < infos.size(); ++i) infos[i] = kAlgorithms[i].info;
+  std::array<AlgorithmInfo, kMakers.size()> infos{};
+  for (std::size_t i = 0; i < infos.size(); ++i) infos[i] = kMakers[i].info;
   return infos;
 }();
 
-Result<Steps> make_on(std::string_view algorithm, const Request& request, const Team& team, int place) {
-  const auto found = std::find_if(kAlgorithms.begin(), kAlgorithms.end(),
-                                  [&](const Algorithm& each) { return each.info.name == algorithm; });
-  if (found != kAlgorithms.end()) return found->make(request, team, place);
+Result<Steps> make_on(std::string_view name, const Request& request, const Team& team, int place) {
+  const auto found =
+      std::find_if(kMakers.begin(), kMakers.end(), [&](const Maker& each) { return each.info.name == name; });
+  if (found != kMakers.end()) return found->make(request, team, place);
   std::string names;
-  for (const Algorithm& each : kAlgorithms) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.info.name);
-  return fail(ErrorCode::kInvalidArgument, fmt::format("no algorithm is called '{}': there are {}", algorithm, names));
+  for (const Maker& each : kMakers) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.info.name);
+  return fail(ErrorCode::kInvalidArgument, fmt::format("no algorithm is called '{}': there are {}", name, names));
 }
 
 }  // namespace
@@ -189,34 +193,34 @@ void add_step(Steps& steps, Step step) {
   if (!step.empty()) steps.push_back(std::move(step));
 }
 
-Result<Steps> make(std::string_view algorithm, const Request& request) {
-  const auto all = make_all(algorithm, request);
+Result<Steps> make(const Request& request) {
+  const auto all = make_all(request);
   if (!all) return tl::unexpected(all.error());
   return (*all)(request.rank);
 }
 
-Result<ByRank> make_all(std::string_view algorithm, const Request& request) {
+Result<ByRank> make_all(const Request& request) {
   if (request.world < 1) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("a world of {}: it has one rank or more", request.world));
   }
   if (request.root < 0 || request.root >= request.world) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("root {} is no rank of a world of {}", request.root, request.world));
+                fmt::format("root {} is not a rank of a world of {}", request.root, request.world));
   }
   if (request.align < 1) return fail(ErrorCode::kInvalidArgument, "segments are aligned to one element or more");
   const auto team = std::make_shared<Team>(Team::of(request.world));
   std::shared_ptr<Mapped> mapped;
-  if (algorithm == "hdrm") {
+  if (request.algorithm.name == "hdrm") {
     auto made = map_to_bigraph(request, *team);
     if (!made) return tl::unexpected(made.error());
     mapped = std::make_shared<Mapped>(std::move(*made));
   }
-  return [=, name = std::string(algorithm)](int rank) -> Result<Steps> {
+  return [=](int rank) -> Result<Steps> {
     if (rank < 0 || rank >= request.world) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("rank {} of a world of {}: ranks are 0 to world - 1", rank, request.world));
     }
-    return mapped ? make_hdrm(request, *mapped, rank) : make_on(name, request, *team, rank);
+    return mapped ? make_hdrm(request, *mapped, rank) : make_on(request.algorithm.name, request, *team, rank);
   };
 }
 
@@ -234,6 +238,10 @@ std::span<const AlgorithmInfo> algorithms() {
 
 bool swaps_halves(std::string_view algorithm) {
   return algorithm == "halving-doubling" || algorithm == "hdrm" || algorithm == "rabenseifner";
+}
+
+bool folds_in_rank_order(std::string_view algorithm) {
+  return algorithm == "direct";
 }
 
 const char* name_of(Action action) {

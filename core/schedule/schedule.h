@@ -2,9 +2,9 @@
 // data: a pure function of (collective, algorithm, world, rank, count). The runtime executes it, the simulator times
 // it, the hardware's tests compare against it, and it can be printed, drawn and exported.
 //
-// Semantics. What a rank sends in a step is what its buffer holds when the step begins; what it receives in a step is
-// folded (added) or stored when the step ends. Two ranks exchange in the order in which their steps name each other;
-// a step waits for nothing but its own transfers. In one step no element is received twice.
+// Semantics. A rank sends in a step what its buffer holds when the step begins. When the step ends, it folds or stores
+// what it has received. Two ranks exchange in the order in which their steps name each other; a step waits for nothing
+// but its own transfers. In one step no element is received twice.
 //
 // A new algorithm is one file with one pure function, and one line in the table of schedule.cc.
 #pragma once
@@ -53,25 +53,33 @@ struct Segment {
 // rank `index` owns in a reduce-scatter or an all-gather. Cuts fall on multiples of `align`, if `whole` starts at one.
 Segment part_of(Segment whole, int parts, int index, std::size_t align = 1);
 
-struct Request {
-  Collective collective = Collective::kAllReduce;
-  int world = 1;
-  int rank = 0;
-  std::size_t count = 0;            // elements of the whole buffer
-  std::size_t align = 1;            // segments are cut at multiples of it, so that bfp blocks stay whole
-  int root = 0;                     // broadcast
+// One of algorithms(), with its parameters.
+struct Algorithm {
+  std::string name = "ring";
   int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each
-  std::vector<int> order = {};      // hdrm: the rank at each physical position; empty: ranks in physical order
   int group = 0;                    // hierarchical: ranks of one machine, neighbours in rank order
   std::string between = "ring";     // hierarchical: the algorithm between machines
+
+  bool operator==(const Algorithm&) const = default;
+};
+
+struct Request {
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = {};
+  int world = 1;
+  int rank = 0;
+  std::size_t count = 0;        // elements of the whole buffer
+  std::size_t align = 1;        // segments are cut at multiples of it, so that bfp blocks stay whole
+  int root = 0;                 // broadcast
+  std::vector<int> order = {};  // hdrm: the rank at each physical position; empty: ranks in physical order
 };
 
 // kInvalidArgument if the algorithm is unknown, or cannot serve this request; the message names what can.
-Result<Steps> make(std::string_view algorithm, const Request& request);
+Result<Steps> make(const Request& request);
 
 // The schedules of all ranks, whatever `request.rank` is: what they have in common (hdrm's mapping) is made once.
 using ByRank = std::function<Result<Steps>(int rank)>;
-Result<ByRank> make_all(std::string_view algorithm, const Request& request);
+Result<ByRank> make_all(const Request& request);
 
 struct AlgorithmInfo {
   const char* name;
@@ -82,7 +90,11 @@ std::span<const AlgorithmInfo> algorithms();
 // Whether every step of it is a swap between two partners, others in the next step.
 bool swaps_halves(std::string_view algorithm);
 
-// What to take for a tensor of so many bytes where nothing was measured. Among ranks that share memory: direct, at any
+// Whether a rank folds at once what all ranks have of its segment, in rank order: then sums have the bits of the
+// in-network fold, in every format.
+bool folds_in_rank_order(std::string_view algorithm);
+
+// The algorithm for a tensor of this size when nothing was measured. Among ranks that share memory: direct, at any
 // size. Else below 32 KiB recursive-doubling (log n steps, and latency is all that counts); up to 1 MiB, where n is a
 // power of two, halving-doubling (2 log n steps of few bytes; for other n some ranks would hand over their whole tensor
 // first); above, or for other n, the ring (a rank sends 2(n-1)/n of the tensor, whatever n is).

@@ -24,7 +24,7 @@ const char* name_of(Start start);
 struct Timing {
   Start start = Start::kLockStep;
   double element_bits = 32;         // on the wire, headers and all
-  double step_latency_s = 0;        // before each transfer: what software and cards take for a message
+  double step_latency_s = 0;        // before each transfer: the time that software and NICs need for a message
   std::size_t piece_count = 16384;  // kPieces: elements
 };
 

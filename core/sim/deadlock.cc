@@ -11,7 +11,7 @@
 namespace netfold::sim {
 namespace {
 
-// What waits for what, each with a flow that shows it.
+// The dependencies, each with a flow that causes it.
 class Dependencies {
  public:
   explicit Dependencies(int priorities) : priorities_(priorities) {}

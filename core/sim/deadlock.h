@@ -1,8 +1,8 @@
-// Can a lossless network stop for ever? Proved or refuted for a topology and its routes (Dally and Seitz 1987).
+// Can a lossless network deadlock? Proved or refuted for a topology and its routes (Dally and Seitz 1987).
 //
 // Words. A *channel* is a link at one priority: the buffer at its far end, which is paused as a whole. A packet that
 // sits in one waits for the next channel of its route: that is a *dependency*. Where dependencies form no cycle, the
-// channels can be numbered so that everybody waits for higher numbers only, and the highest always drain: no deadlock,
+// channels can be numbered so that each waits for higher numbers only, and the highest always drain: no deadlock,
 // whatever the load. Where they form a cycle, packets can fill it so that each waits for the next (eflops.md, Fig. 7).
 //
 // Every route that a rule may choose counts, from every host to every other, unless flows are named.
@@ -42,7 +42,7 @@ struct Held {
 
 struct DeadlockCheck {
   std::size_t channels = 0, dependencies = 0;
-  std::vector<Held> cycle;  // empty: there is none, and this is the proof
+  std::vector<Held> cycle;  // empty: there is no cycle, and this is the proof
 };
 
 // `flows`: pairs of hosts; empty: all.

@@ -8,7 +8,7 @@
 
 namespace netfold::sim {
 
-FairShare::FairShare(std::vector<double> capacities_bit_s) {
+FairShare::FairShare(const std::vector<double>& capacities_bit_s) {
   for (const double capacity : capacities_bit_s) resources_.push_back({capacity, {}});
 }
 

@@ -10,7 +10,7 @@ namespace netfold::sim {
 
 class FairShare {
  public:
-  explicit FairShare(std::vector<double> capacities_bit_s);
+  explicit FairShare(const std::vector<double>& capacities_bit_s);
 
   // Flows have numbers that the caller gives, below `flows_max()` of a call before or one more; a number is free again
   // once its flow was removed.

@@ -12,7 +12,7 @@ namespace netfold::sim {
 namespace {
 
 constexpr double kNotYet = std::numeric_limits<double>::quiet_NaN();
-// Ends that fall so close together (of the time since the start) are one event: they differ by rounding alone.
+// Ends that fall so close together (of the time since the start) are one event: they differ only by rounding.
 constexpr double kSameTime = 1e-13;
 
 class Run {

@@ -50,7 +50,7 @@ class Reader {
       if (auto done = read_line(words); !done) return tl::unexpected(done.error());
     }
     if (rank_ != kNobody) return wrong(fmt::format("the text ends inside rank {}: close it with '}}'", rank_));
-    if (ranks_ < 1) return wrong("no 'num_ranks N': there is nobody");
+    if (ranks_ < 1) return wrong("no 'num_ranks N': there are no ranks");
     for (const auto& [later, earlier, is_start] : requires_) {
       if (!is_start) {
         workload_.require(later, earlier);
@@ -138,7 +138,7 @@ class Reader {
     }
     const bool sends = words[0] == "send";
     if (!sends && words[0] != "recv") {
-      return wrong(fmt::format("'{}' is no operation: send, recv or calc", words[0]));
+      return wrong(fmt::format("'{}' is not an operation: send, recv or calc", words[0]));
     }
     const auto size_bytes = words.size() >= 4 ? number_in(words[1], "b") : std::nullopt;
     const auto peer = words.size() >= 4 && words[2] == (sends ? "to" : "from") ? number_in(words[3]) : std::nullopt;

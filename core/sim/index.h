@@ -1,4 +1,4 @@
-// Hosts, nodes, links and tasks are numbered by int, where -1 is none; vectors are indexed by std::size_t.
+// Hosts, nodes, links and tasks are numbered by int, where -1 means no number; vectors are indexed by std::size_t.
 #pragma once
 
 #include <cassert>

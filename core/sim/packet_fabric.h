@@ -1,5 +1,6 @@
 // Ports, queues, buffers and pauses: packets on their way over links (packet_simulator.h has the words). Flows are
-// given their links and bytes; whoever drives the fabric is told of every packet that arrives, and of timers it set.
+// given their links and bytes; the caller that drives the fabric is told of every packet that arrives, and of timers it
+// set.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class Fabric {
   std::size_t pauses() const { return pauses_; }
   double buffer_max_bytes() const { return buffer_max_bytes_; }
 
-  // A circle of buffers, each of whose first packet waits for the next; empty: there is none.
+  // A cycle of buffers, each of whose first packet waits for the next; empty: there is no cycle.
   std::vector<Held> circle() const;
 
  private:

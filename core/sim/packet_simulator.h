@@ -3,7 +3,7 @@
 // Words. Every link has a *port* at its near end, with a queue a priority, and a *buffer* a priority at its far end. A
 // packet is in that buffer from its arrival until it has left over the next link of its route. A buffer that is filled
 // to `pause_bytes` pauses its priority at the port that fills it, and lets it go on at `resume_bytes` (PFC, IEEE
-// 802.1Qbb); what is on its way meanwhile needs headroom above. Hosts take all that comes.
+// 802.1Qbb); packets in flight need headroom above. Hosts take all that comes.
 //
 // A switch sends a packet on when it has all of it (store-and-forward) or its header (cut-through). A port serves its
 // priorities in turn, and within one either its flows in turn, which is what max-min fairness assumes, or packets as

@@ -52,7 +52,7 @@ class Routing {
   std::uint64_t seed_;
   bool has_hashed_ = false;
   std::vector<Goal> goals_;  // by host
-  std::vector<int> number_;  // by host: of its switch among the switches; of the host itself where it has none
+  std::vector<int> number_;  // by host: of its switch among the switches; of the host itself where it has no switch
   std::unordered_map<int, std::vector<double>> distances_;
   std::unordered_map<std::uint64_t, std::vector<int>> ways_;
 };

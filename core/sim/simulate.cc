@@ -7,7 +7,7 @@ Result<Simulation> Simulation::make(const Topology& topology, Question question)
   auto network = Network::make(topology, world, question.placement);
   if (!network) return tl::unexpected(network.error());
   network->set_goes_on(question.goes_on);
-  auto schedules = schedule::make_all(question.algorithm, question.request);
+  auto schedules = schedule::make_all(question.request);
   if (!schedules) return tl::unexpected(schedules.error());
   Simulation made(std::move(question), std::move(*network));
   made.schedules_ = std::move(*schedules);

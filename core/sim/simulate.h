@@ -14,7 +14,6 @@
 namespace netfold::sim {
 
 struct Question {
-  std::string algorithm;
   schedule::Request request;  // of no rank in particular
   Timing timing;
   Placement placement;

@@ -67,7 +67,7 @@ class Sorter {
   std::vector<Alike> kinds_;
 };
 
-// Whether everybody ends a step of this kind at one time, so that all begin the next together.
+// Whether all ranks end a step of this kind at one time, so that they begin the next one together.
 bool ends_at_once(const Workload& workload, const FlowResult& flows, int world) {
   std::vector<bool> has_part(index(world));
   for (std::size_t i = 0; i < workload.tasks.size(); ++i) {

@@ -1,4 +1,4 @@
-// Symmetry, where it is exact: steps in which everybody sends alike are simulated once.
+// Symmetry, where it is exact: steps in which all ranks send alike are simulated once.
 //
 // Two steps are alike if every rank sends as many elements to the same ranks in both. A ring has one kind of step, of
 // which each rank takes 2(n-1); a simulation of it costs O(n), not O(n^2). Steps are compared in full, rank by rank;
@@ -17,7 +17,7 @@
 
 namespace netfold::sim {
 
-// What everybody does in steps of one kind, and how many of them there are.
+// The transfers in steps of one kind, and the number of such steps.
 struct Kind {
   std::size_t steps = 0;
   Workload workload;

@@ -74,7 +74,7 @@ std::string Topology::name_of_resource(int resource) const {
 
 Result<void> Topology::check() const {
   const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
-  if (hosts_.empty()) return wrong("a topology without a host: nobody could send");
+  if (hosts_.empty()) return wrong("a topology without a host: no host could send");
   for (std::size_t i = 0; i < resources_.size(); ++i) {
     const double capacity = resources_[i].capacity_bit_s;
     if (!(capacity > 0)) {

@@ -66,7 +66,8 @@ class Topology {
 
   std::string name_of_resource(int resource) const;
 
-  // The switch that a host is plugged into, be it by way of cards, PCIe switches and sockets: the nearest; kNone: none.
+  // The switch that a host is plugged into, directly or through NICs, PCIe switches and sockets: the nearest one;
+  // kNone: it has no switch.
   int switch_of(int host_node) const;
 
  private:

@@ -1,5 +1,5 @@
-// What is to be done, and what must end before: transfers between workers and delays, as a graph without cycles.
-// Schedules (collective.h) and GOAL text (goal.h) become this; the simulators run it.
+// A workload: tasks, and the tasks that must end before them. Tasks are transfers between workers and delays, as a
+// graph without cycles. Schedules (collective.h) and GOAL text (goal.h) become this; the simulators run it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace netfold::sim {
 struct Task {
   static constexpr int kNobody = -1;
 
-  int sender = kNobody, receiver = kNobody;  // ranks; nobody: a delay
+  int sender = kNobody, receiver = kNobody;  // ranks; kNobody: a delay
   double size_bits = 0;                      // on the wire
   double delay_s = 0;                        // from the end of all it needs to its start
   int step = 0;                              // of its sender

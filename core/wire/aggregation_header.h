@@ -1,11 +1,11 @@
-// What a message of a RoCE connection must begin with to be folded: NetReduce's 20 bytes between transport and
-// gradients.
+// A message of a RoCE connection that is to be folded begins with this header: NetReduce's 20 bytes between transport
+// and gradients.
 //
 //   0        2        3        4        6        8       10       11       12               16               20
 //   +--------+--------+--------+--------+--------+--------+--------+--------+----------------+----------------+
 //   | magic  |ver|fmt |  flags |  job   | epoch  |  rank  | block  |mantissa|    message     |     length     |
 //   +--------+--------+--------+--------+--------+--------+--------+--------+----------------+----------------+
-// It lies in the Write First packet alone, which so has 1004 bytes of gradients where the others have 1024
+// Only the Write First packet contains it, and so has 1004 bytes of gradients where the others have 1024
 // (allreduce-switch, Table IV; the paper leaves its fields open). Numbers are in network byte order.
 #pragma once
 

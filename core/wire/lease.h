@@ -1,4 +1,4 @@
-// What the switch grants a job when it admits it: everything the data path of both sides needs to know.
+// The values that the switch grants to a job at its admission: everything the data path of both sides needs to know.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Lease {
   std::uint32_t first_chunk_of(std::uint16_t shard) const {
     return first_chunk + ((shard - first_chunk) & (shards - 1u));
   }
-  // What every packet of this job has: the rest is the caller's to fill in.
+  // The fields that every packet of this job has. The caller fills in the others.
   Header header(Kind kind, std::uint16_t worker, std::uint32_t chunk) const {
     return {.kind = kind,
             .flags = key ? std::uint8_t{kTagged} : std::uint8_t{0},

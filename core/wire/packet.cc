@@ -31,7 +31,7 @@ ParseError check_fields(const Header& header) {
   }
   if (header.format != numbers::Format::kNone) return ParseError::kFormat;
   if ((header.flags & kLast) != 0) return ParseError::kFlags;
-  return header.count != 0 ? ParseError::kLength : ParseError::kNone;
+  return header.count != 0 && header.kind != Kind::kProbe ? ParseError::kLength : ParseError::kNone;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   const unsigned version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
   const unsigned format_flags = static_cast<unsigned>(bytes[kFormatFlagsAt]);
   if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
-  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kComplete)) return ParseError::kKind;
+  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kEcho)) return ParseError::kKind;
   if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
   if ((format_flags & 0xf & ~(kTagged | kLast)) != 0) return ParseError::kFlags;
 
@@ -104,6 +104,7 @@ const char* name_of(Kind kind) {
     case Kind::kWaiting: return "waiting";
     case Kind::kAwait: return "await";
     case Kind::kComplete: return "complete";
+    case Kind::kEcho: return "echo";
   }
   return "unknown";
 }

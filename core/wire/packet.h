@@ -35,6 +35,7 @@ enum class Kind : std::uint8_t {
   kWaiting = 4,       // switch to worker: yours is here; the lowest rank whose is not is `worker`
   kAwait = 5,         // host to switch: tell me when all of this shard's chunks before this one are folded
   kComplete = 6,      // switch to host: they are
+  kEcho = 7,          // worker to switch, which sends it back at once: how long do packets queue on the way?
 };
 
 enum Flag : std::uint8_t {
@@ -50,7 +51,7 @@ struct Header {
   std::uint16_t epoch = 0;
   std::uint16_t worker = 0;
   std::uint16_t slot = 0;
-  std::uint16_t count = 0;  // elements
+  std::uint16_t count = 0;  // elements; of a probe: chunks that its sender has sent after this one
   std::uint32_t chunk = 0;  // number of this chunk within the epoch; wraps
 
   bool operator==(const Header&) const = default;
@@ -69,7 +70,7 @@ struct Packet {
   std::span<const std::byte> tag;  // empty, or kTagBytes
 };
 
-// Looks at the kind alone, of a packet that need not be right.
+// Reads only the kind, of a packet that need not be valid.
 inline bool is_kind(std::span<const std::byte> bytes, Kind kind) {
   return !bytes.empty() && (static_cast<unsigned>(bytes[0]) & 0xf) == static_cast<unsigned>(kind);
 }

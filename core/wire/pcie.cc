@@ -59,7 +59,7 @@ Pattern::Pattern(const Write& like) : world_(like.world) {
 }
 
 bool Pattern::fits(std::span<const std::byte> bytes, Place& place) const {
-  // Type, length, byte enables; what lies between them may be anything.
+  // Type, length and byte enables. The bits between them may have any value.
   constexpr std::uint64_t kTransactionMask = 0xff00'03ff'0000'00ff;
   constexpr std::uint64_t kTransaction = 0x6000'0000'0000'00ff | std::uint64_t{kWords} << 32;
   static_assert(kEnablesAt == kTypeAt + 7 && kLengthAt == kTypeAt + 2);

@@ -50,8 +50,8 @@ enum class ParseError : std::uint8_t { kNone, kShort, kVersion, kFormat, kFields
 
 // Of a packet behind its Ethernet header; `data` is then the 128 bytes of elements.
 ParseError parse(std::span<const std::byte> bytes, Write& write, std::span<const std::byte>& data);
-// What all writes of one job have in common, to know at a glance that a packet is one more of them. fits() is true of a
-// packet exactly if parse() takes it, as a write of the same job, epoch, format and world.
+// The bytes that all writes of one job have in common. They show with one comparison that a packet belongs to the job.
+// fits() is true of a packet exactly if parse() takes it, as a write of the same job, epoch, format and world.
 class Pattern {
  public:
   explicit Pattern(const Write& like);

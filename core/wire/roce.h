@@ -48,7 +48,7 @@ enum Syndrome : std::uint8_t {
   kSequenceError = 0x60,  // a packet is missing: the PSN is the one that is expected
   kInvalidRequest = 0x61,
   kRemoteAccessError = 0x62,
-  // Our own, of a code that the specification reserves: this packet alone is missing; nothing is acknowledged. Only
+  // Our own, of a code that the specification reserves: only this packet is missing; nothing is acknowledged. Only
   // between ends that have said so.
   kPacketMissing = 0x65,
 };

@@ -1,5 +1,5 @@
-// What a RoCE worker is told by the switch itself, beside the connection: whom a packet that it sent again waits for.
-// An Ethernet frame of its own type, which reaches a process with a packet socket and no RDMA NIC. Our own addition.
+// A notice: the switch itself tells a RoCE worker, outside the connection, which rank a repeated packet waits for. An
+// Ethernet frame of its own type, which reaches a process with a packet socket and no RDMA NIC. Our own addition.
 //
 //   | Ethernet 14 (type 0x88b5) | magic 2 | ver, kind 1 | 0 | job 2 | epoch 2 | rank 2 | packet 2 | message 4 | padding
 //   |
@@ -14,7 +14,7 @@
 namespace netfold::wire::roce {
 
 constexpr std::uint16_t kNoticeEtherType = 0x88b5;             // IEEE 802: local experiments
-constexpr std::uint64_t kSwitchAddress = 0x02'4e'46'00'00'01;  // locally administered; nobody answers there
+constexpr std::uint64_t kSwitchAddress = 0x02'4e'46'00'00'01;  // locally administered; no host answers there
 constexpr std::size_t kNoticeBytes = 16;
 constexpr std::size_t kNoticeFrameBytes = 60;  // the shortest frame, without FCS
 
@@ -32,7 +32,7 @@ struct Notice {
   bool operator==(const Notice&) const = default;
 };
 
-// Of the bytes behind the Ethernet header; empty if they are no notice.
+// Of the bytes behind the Ethernet header; empty if they are not a notice.
 std::optional<Notice> parse_notice(std::span<const std::byte> bytes);
 std::array<std::byte, kNoticeFrameBytes> emit_frame(const Notice& notice, std::uint64_t to);
 

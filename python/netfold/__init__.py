@@ -7,15 +7,15 @@ from typing import Any
 
 try:
     __version__ = version("netfold")
-except PackageNotFoundError:  # a source tree that was never installed
+except PackageNotFoundError:  # the package runs from a source tree that is not installed
     __version__ = "0.0.0"
 
-# Loaded when first asked for: `import netfold` works without the extension.
+# The extension is loaded at first use: `import netfold` works without it.
 _COMPILED = ("decode", "encode", "fold", "rank_mapping", "schedule")
 
 
 def __getattr__(name: str) -> Any:
-    """Functions of the compiled half."""
+    """Look up a function of the compiled extension."""
     if name not in _COMPILED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from netfold import _core
@@ -24,5 +24,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What this module holds, the compiled functions too."""
+    """Names of this module, with those of the compiled functions."""
     return sorted([*globals(), *_COMPILED])

@@ -1,6 +1,6 @@
-"""An agent of a worker's own: a netfold-agent process that starts when it is first needed and ends with the worker.
+"""A worker's own agent: a netfold-agent process that starts at first use and ends with the worker.
 
-A machine's workers can share one instead, `netfold agent`, where NETFOLD_AGENT names its socket.
+The workers of a machine can share one instead: `netfold agent`. NETFOLD_AGENT then names its socket.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ STOP_S = 15.0
 
 
 class PrivateAgent:
-    """A counted reference to this process's agent. One a process: where Yama guards memory, a process can name only one
-    other that may read it."""
+    """A counted reference to this process's agent. A process has only one: where Yama guards memory, a process can
+    allow only one other process to read it."""
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
-    _running: ClassVar[dict[int, PrivateAgent]] = {}  # by process: a forked child has none yet
+    _running: ClassVar[dict[int, PrivateAgent]] = {}  # by process ID: a forked child starts without an agent
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.cores = tuple(cores)
@@ -34,9 +34,9 @@ class PrivateAgent:
 
     @classmethod
     def hold(cls, cores: Sequence[int] = ()) -> PrivateAgent:
-        """Start this process's agent on `cores` (none: any), or share the one that runs; `release` it later.
+        """Start this process's agent on `cores` (empty: any), or share the agent that runs. Call `release` later.
 
-        Raises RuntimeError if it cannot start, or runs on other cores already.
+        Raises RuntimeError if the agent cannot start, or if it already runs on other cores.
         """
         with cls._lock:
             agent = cls._running.get(os.getpid())
@@ -44,14 +44,14 @@ class PrivateAgent:
                 agent = cls._running[os.getpid()] = cls(cores)
             if agent.cores != tuple(cores):
                 raise RuntimeError(
-                    f"netfold: this process's agent runs on cores {agent.cores or 'of any number'}, not on "
-                    f"{tuple(cores)}: groups of one process share it, so give them the same NETFOLD_CORES"
+                    f"netfold: this process's agent runs on cores {agent.cores or 'that are not pinned'}, not on "
+                    f"{tuple(cores)}: all groups of a process share its agent, so give them the same NETFOLD_CORES"
                 )
             agent._holders += 1
             return agent
 
     def release(self) -> None:
-        """Give the reference back. The last one ends the agent."""
+        """Release the reference. The last release ends the agent."""
         with self._lock:
             self._holders -= 1
             if self._holders > 0:
@@ -65,11 +65,14 @@ class PrivateAgent:
             self._process.wait()
 
 
-def _start(address: str, cores: Sequence[int]) -> subprocess.Popen:
-    """Start it, in a session of its own so that Ctrl-C reaches the worker alone, and wait until it listens."""
+def _start(address: str, cores: Sequence[int]) -> subprocess.Popen[str]:
+    """Start the agent and wait until it listens. It has a session of its own, so that Ctrl-C reaches only the
+    worker."""
     program = native.find(native.AGENT)
     if program is None:
-        raise RuntimeError(f"netfold: NETFOLD_ENGINE=agent needs a program: {native.not_built(native.AGENT)}")
+        raise RuntimeError(
+            f"netfold: NETFOLD_ENGINE=agent needs the program netfold-agent: {native.not_built(native.AGENT)}"
+        )
     command = [str(program), "--socket", address, "--end-with", str(os.getpid()), "--log-level", "error"]
     if cores:
         command += ["--cores", ",".join(map(str, cores))]
@@ -81,5 +84,7 @@ def _start(address: str, cores: Sequence[int]) -> subprocess.Popen:
         line = said.readline() if select.select([said], [], [], START_S)[0] else ""
     if not line.startswith("listening at"):
         process.kill()
-        raise RuntimeError(f"netfold: netfold-agent did not start (status {process.wait()}): see what it said above")
+        raise RuntimeError(
+            f"netfold: netfold-agent did not start (exit status {process.wait()}): see its messages above"
+        )
     return process

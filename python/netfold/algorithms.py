@@ -1,9 +1,10 @@
-"""All-reduce algorithms by name: what a user asks for, and what that means for one tensor.
+"""All-reduce algorithms by name: the names that users choose from, and the algorithm that a name stands for at one
+tensor.
 
-`in-network` is folded by a switch. The others are *host algorithms*: the ranks fold among themselves, by a schedule of
-core/schedule. `auto` takes a host algorithm by the tensor's size and the number of ranks: by what was measured on this
-machine (netfold/chooser), and where nothing was, by the core's rule (core/schedule/schedule.h). Where it knows the
-BiGraph that the hosts are on, `auto` takes hdrm wherever it would take halving-doubling or a ring.
+With `in-network` a switch folds. The others are *host algorithms*: the ranks fold among themselves, by a schedule of
+core/schedule. `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on
+this machine (netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows
+the BiGraph of the hosts, it picks hdrm in place of halving-doubling and ring.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from typing import Any
 IN_NETWORK = "in-network"
 AUTO = "auto"
 
-BY_BANDWIDTH = ("ring", "halving-doubling")  # what hdrm stands in for where `auto` knows where the hosts are
-SMALL_BYTES = 32 << 10  # broadcasts that a tree serves better
+BY_BANDWIDTH = ("ring", "halving-doubling")  # `auto` replaces these by hdrm on a known BiGraph
+SMALL_BYTES = 32 << 10  # up to this size a tree broadcasts faster
 
 Choose = Callable[[int, int], str]
-"""(bytes of a tensor, number of ranks): the host algorithm to take; alike on all ranks."""
+"""(bytes of a tensor, number of ranks) to the host algorithm; every rank gets the same answer."""
 
 
 @cache
 def host_algorithms() -> tuple[str, ...]:
-    """Those of the core's algorithms by which ranks all-reduce among themselves.
+    """The core's algorithms by which ranks all-reduce among themselves.
 
-    The core is asked when this is first called, not before: `netfold --help` does without the extension.
+    The first call loads the core, not the import: `netfold --help` works without the extension.
     """
     from netfold import _core
 
     def is_one(name: str) -> bool:
         try:
             steps = _core.schedule(name, 2, 0, 2, sub_nodes=1, switches=2, group=1)
-        except ValueError:  # a barrier
+        except ValueError:  # it is a barrier
             return False
         return all(peer >= 0 for step in steps for _, peer, _, _ in step)  # below 0: the switch
 
@@ -42,17 +43,17 @@ def host_algorithms() -> tuple[str, ...]:
 
 
 def host_choices() -> tuple[str, ...]:
-    """What a user may ask for where there is no switch."""
+    """The names that a user may choose without a switch."""
     return (*host_algorithms(), AUTO)
 
 
 def choices() -> tuple[str, ...]:
-    """What a user may ask for."""
+    """The names that a user may choose."""
     return (IN_NETWORK, *host_choices())
 
 
 def choose(size_bytes: int, world: int) -> str:
-    """The built-in rule between machines, a `Choose`: bytes of a tensor and number of ranks to an algorithm."""
+    """The built-in rule between machines, a `Choose`: from bytes of a tensor and number of ranks to an algorithm."""
     return _usual(size_bytes, world, False)
 
 
@@ -68,7 +69,7 @@ def _usual(size_bytes: int, world: int, share_memory: bool) -> str:
 
 
 def choose_broadcast(size_bytes: int) -> str:
-    """How a tensor of so many bytes is broadcast: down a tree, or from rank to rank, each sending it once."""
+    """The algorithm that broadcasts a tensor of this size: a tree, or a chain in which each rank sends it once."""
     return "binomial" if size_bytes < SMALL_BYTES else "ring"
 
 
@@ -82,15 +83,15 @@ def bigraph_of(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """A host algorithm with what it needs to know of the machines: `bigraph` (sub-nodes, switches) is hdrm's, `group`
-    (ranks of one machine, neighbours in rank order) hierarchical's."""
+    """A host algorithm and the shape it needs: hdrm needs `bigraph` (sub-nodes, switches), hierarchical needs `group`
+    (the number of ranks of one machine, which are neighbours in rank order)."""
 
     algorithm: str
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
 
     def for_tensor(self, size_bytes: int, world: int, choose: Choose = choose) -> dict[str, Any]:
-        """The named arguments of `HostGroup.all_reduce`; `choose` is what `auto` goes by."""
+        """The named arguments of `PeerGroup.all_reduce`; `auto` calls `choose`."""
         if self.algorithm == "hdrm":
             return {"algorithm": "hdrm", "sub_nodes": self.bigraph[0], "switches": self.bigraph[1]}
         if self.algorithm == "hierarchical":
@@ -102,11 +103,11 @@ class HostPlan:
         return {"algorithm": chosen}
 
     def parties(self, world: int) -> int:
-        """How many take part in what `choose` is asked for: the ranks, or with hierarchical their machines."""
+        """The number of ranks to pass to `choose`: all ranks, or with hierarchical the number of machines."""
         return -(-world // max(1, self.group)) if self.algorithm == "hierarchical" else world
 
     def check(self, world: int) -> None:
-        """Raises ValueError where the algorithm cannot serve so many ranks, before any data moves."""
+        """Raises ValueError if the algorithm does not support this number of ranks. No data moves before."""
         from netfold import _core
 
         arguments = self.for_tensor(world, world)

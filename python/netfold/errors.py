@@ -1,4 +1,4 @@
-"""The one exception of Netfold: what happened, whom it concerns and what to do, in its message."""
+"""The one exception of Netfold. Its message says what happened, which part it concerns, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class NetfoldError(RuntimeError):
 
     Attributes:
         code: one of invalid_argument, timeout, peer_failed, switch_failed, refused, mismatch, auth, system.
-        rank: the rank that is to blame, -1 where nobody is.
+        rank: the rank that caused the error, or -1 if no rank did.
     """
 
     def __init__(self, message: str, code: str = "system", rank: int = -1) -> None:

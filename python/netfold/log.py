@@ -1,7 +1,7 @@
-"""What Netfold says while it works: Python's logging, logger `netfold`.
+"""Netfold's messages while it works: Python's logging, logger `netfold`.
 
-Without NETFOLD_LOG it is the program's own logging that decides, as with any library. With it, Netfold writes to
-standard error by itself.
+Without NETFOLD_LOG the program configures the logger, as with any library. With it, Netfold writes to standard error by
+itself.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _handler = logging.StreamHandler()
 
 
 def write_to_stderr(level: str) -> None:
-    """From now on, in this process, write what is of this level (a key of LEVELS) or above; "" changes nothing."""
+    """From now on, write this process's messages of this level (a key of LEVELS) and above; "" changes nothing."""
     if not level:
         return
     logger.setLevel(LEVELS[level])
-    logger.addHandler(_handler)  # a second time does nothing
-    logger.propagate = False  # or a program that logs by itself would write it twice
+    logger.addHandler(_handler)  # adding it a second time does nothing
+    logger.propagate = False  # otherwise a program with its own handler writes each message twice

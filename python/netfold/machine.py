@@ -1,4 +1,4 @@
-"""The machine this runs on, as reports and tables name it."""
+"""This machine, as reports and tables name it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Machine:
-    """What timings depend on."""
+    """The facts that timings depend on."""
 
     cpu: str
     cores: int
 
 
 def this_machine() -> Machine:
-    """The processor's name as the kernel gives it, and how many cores it shows."""
+    """The processor's name as the kernel gives it, and the number of cores."""
     cpu = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

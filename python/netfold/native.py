@@ -1,5 +1,5 @@
-"""Where what was built lies: the programs of switch and agent, the libraries for C and MPI programs, the header, the
-simulated NIC."""
+"""Paths of built files: the switch and agent programs, the libraries for C and MPI programs, the header, the simulated
+NIC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWITCH_BENCH = "bin/netfold-switch-bench"
 C_LIBRARY = "lib/libnetfold.so"
 C_HEADER = "include/netfold.h"
 MPI_LIBRARY = "lib/libnetfold-mpi.so"
-# In a build folder of the source tree.
+# Paths within a build folder of the source tree.
 _BUILT = {
     SWITCH: "apps/netfold-switch",
     AGENT: "apps/netfold-agent",
@@ -30,8 +30,8 @@ _BUILT = {
 
 
 def find(what: str) -> Path | None:
-    """A file: installed beside the package, or (an editable install) in its site folder, or built in the tree, or (a
-    program) on the path; None where it is not."""
+    """A built file. It is searched beside the package, in the site folder (editable install), in the source tree's
+    build folder, and (a program) in PATH. None if it is missing."""
     source = Path(__file__).resolve().parent
     folders = [source, *(Path(sysconfig.get_path(name)) / "netfold" for name in ("platlib", "purelib"))]
     places = [folder / what for folder in folders]
@@ -48,13 +48,13 @@ def find(what: str) -> Path | None:
 
 @cache
 def simulated_nic(block: int, mantissa: int) -> ModuleType:
-    """The extension with a Verilated smart NIC of this bfp shape: the one of the source tree that was built last.
-    Raises RuntimeError that says how to build it."""
+    """The extension with a Verilated smart NIC of this bfp shape: the latest build in the source tree. Raises
+    RuntimeError that says how to build it."""
     builds = Path(__file__).resolve().parents[2] / "build"
     found = sorted(builds.glob(f"rtl-l*-b{block}-m{mantissa}/rtl/sim/_rtl*.so"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise RuntimeError(
-            "netfold: NETFOLD_ENGINE=rtl needs the simulated NIC, in the source tree: "
+            "netfold: NETFOLD_ENGINE=rtl needs the simulated NIC: run, in the source tree, "
             f"`netfold rtl build --block {block} --mantissa {mantissa}`"
         )
     return _load("_rtl", found[-1])
@@ -62,8 +62,8 @@ def simulated_nic(block: int, mantissa: int) -> ModuleType:
 
 @cache
 def simulated_switch(ports: int) -> ModuleType:
-    """The extension with a Verilated switch of so many ports or, where there is none, of the next larger number; one
-    clock rather than many. Raises RuntimeError that says how to build it."""
+    """The extension with a Verilated switch of this number of ports or the next larger number that is built. A build
+    with one clock is preferred to one with several. Raises RuntimeError that says how to build it."""
     builds = Path(__file__).resolve().parents[2] / "build"
     found: dict[tuple[int, bool], Path] = {}
     for path in builds.glob("rtl-switch-p*/rtl/sim/switch/_rtl_switch*.so"):
@@ -72,7 +72,7 @@ def simulated_switch(ports: int) -> ModuleType:
             found[int(count), not clocks] = path
     if not found:
         raise RuntimeError(
-            f"netfold: the simulated switch of {ports} ports is not built: in the source tree, "
+            f"netfold: the simulated switch of {ports} ports is not built: run, in the source tree, "
             f"`netfold rtl switch build --ports {ports}`"
         )
     return _load("_rtl_switch", found[min(found)])
@@ -87,12 +87,12 @@ def _load(name: str, path: Path) -> ModuleType:
 
 
 def not_built(what: str) -> str:
-    """What to do where `find` found nothing."""
-    return f"{Path(what).name} is not built; `make build` builds and installs it where you have the source"
+    """The advice for a file that `find` did not find."""
+    return f"{Path(what).name} is not built; run `make build` in the source tree to build and install it"
 
 
 def become(program: str, arguments: list[str]) -> NoReturn:
-    """Run a program in this process's place; exits with status 1 if it is not there."""
+    """Replace this process by a program; exits with status 1 if the program is missing."""
     found = find(program)
     if found is None:
         sys.exit(f"netfold: {not_built(program)}")

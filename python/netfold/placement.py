@@ -9,16 +9,17 @@ from typing import Any
 
 from netfold import native
 from netfold.agent import PrivateAgent
+from netfold.engines import PeerEngine, Reducer
 
 CALLER, THREAD, AGENT, RTL = ENGINES = ("caller", "thread", "agent", "rtl")
 
 
 class Placement:
-    """Makes engines where they are wanted: `engine` is one of ENGINES, `agent` the socket of a running one ("": this
-    process starts its own), `cores` those that engines of this machine's workers may use (none: any), `bfp` the block
-    and mantissa that a simulated NIC is built for.
+    """Creates engines of the chosen kind. `engine` is one of ENGINES. `agent` is the socket of a running agent ("":
+    this process starts its own). `cores` are the cores for the engines of this machine's workers (empty: any). `bfp` is
+    the block and mantissa that a simulated NIC is built for.
 
-    Raises RuntimeError where an own agent cannot start, or no such NIC was built. `release` it when the engines are
+    Raises RuntimeError if an agent cannot start, or if no such NIC was built. Call `release` when the engines are
     closed.
     """
 
@@ -31,32 +32,35 @@ class Placement:
         self._private = PrivateAgent.hold(cores) if engine == AGENT and not agent else None
         self._agent = self._private.address if self._private is not None else agent
 
-    def client(self, *where: Any, **how: Any) -> Any:
-        """A `netfold._core.Client`, or one that is called alike; blocks until all workers came."""
+    def client(self, switch: str, job: str, world: int, rank: int, **settings: Any) -> Reducer:
+        """A worker at a switch, with the settings of `netfold._core.SwitchGroup`; blocks until all workers joined."""
         from netfold import _core
 
         if self._engine == AGENT:
-            return _core.AgentClient(self._agent, *where, **how)
-        return _core.Client(*where, core=self._core, **how)
+            return _core.AgentSwitchGroup(self._agent, switch, job, world, rank, **settings)
+        return _core.SwitchGroup(switch, job, world, rank, core=self._core, **settings)
 
-    def host_group(self, rank: int, world: int, **how: Any) -> Any:
-        """A `netfold._core.HostGroup`, or one that is called alike."""
+    def host_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
+        """A rank of a group without a switch, with the settings of `netfold._core.PeerGroup`."""
         from netfold import _core
 
         if self._engine == AGENT:
-            return _core.AgentHostGroup(self._agent, rank, world, **how)
+            return _core.AgentPeerGroup(self._agent, rank, world, **settings)
         if self._nic is not None:
-            return self._nic.NicGroup(rank, world, core=self._core, **how)
-        return _core.HostGroup(rank, world, core=self._core, inline_progress=self._engine == CALLER, **how)
+            group: PeerEngine = self._nic.NicGroup(rank, world, core=self._core, **settings)
+            return group
+        is_driven = self._engine == CALLER
+        return _core.PeerGroup(rank, world, core=self._core, inline_progress=is_driven, **settings)
 
     def release(self) -> None:
-        """End the agent that this process started, unless others of its groups use it. A second call does nothing."""
+        """End the agent that this process started, unless other groups of the process use it. A second call does
+        nothing."""
         if self._private is not None:
             self._private.release()
             self._private = None
 
 
 def core_of(cores: Sequence[int], rank: int) -> int:
-    """The core that this rank's progress thread is pinned to, -1 for none."""
+    """The core that this rank's progress thread is pinned to, or -1."""
     local_rank = int(os.environ.get("LOCAL_RANK", rank))
     return cores[local_rank % len(cores)] if cores else -1

@@ -1,4 +1,4 @@
-"""Putting libnetfold-mpi.so before an MPI program's own library."""
+"""Preloads libnetfold-mpi.so before an MPI program's own library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 def launch(
     command: Sequence[str], library: str, environment: Mapping[str, str], is_open_mpi: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """The launcher's command and its environment, such that every rank loads the library first. Open MPI's launcher
-    hands ranks of other machines only what it is told to, and needs no library itself; others hand the whole
-    environment over."""
+    """The launcher's command and environment that make every rank load the library first. Open MPI's launcher passes
+    only named variables to ranks on other machines, and does not need the library itself. Other launchers pass the
+    whole environment."""
     loads = ":".join(filter(None, (library, environment.get("LD_PRELOAD", ""))))
     if not is_open_mpi:
         return list(command), {**environment, "LD_PRELOAD": loads}

@@ -1,14 +1,14 @@
-// aggregation_output_arbiter, two ports. Two sums, any, one made after the other, are followed at a port, any: each
-// leaves for it once, if the port folds, and never after the later one; else it is told of as lost. And who waits does
-// so for a bounded number of turns, which end: who came again and who is on a list, at a port that has room, for three;
-// a sum just made for two for each frame on lists, and one.
+// aggregation_output_arbiter, two ports. The proof follows any two sums, one made after the other, at any port. If the
+// port folds, each sum leaves for it once, and the first before the second; otherwise it is reported as lost. Every
+// source waits for a bounded number of turns, and each turn ends. A repeated request, and a frame on a list at a port
+// with buffer space, wait for three turns. A new sum waits for two turns for each frame on lists, and one more.
 module aggregation_output_arbiter_formal
   import aggregation_pkg::*;
 (
   input logic            clk_i,
   input logic [1:0][1:0] ports_i,        // by job
   input logic            sum_valid_i,
-  input packet_t         sum_i,          // the lowest bits of its message: 1 and 2 are the followed ones
+  input packet_t         sum_i,          // the lowest bits of its message: 1 and 2 are followed
   input logic            made_busy_i,
   input logic [1:0]      repeat_valid_i,
   input packet_t [1:0]   repeat_i,
@@ -35,7 +35,7 @@ module aggregation_output_arbiter_formal
   packet_t [1:0][LaterMax-1:0]    laters;
   logic [3:0]                     on_lists, fresh_waited, repeat_waited, later_waited;  // turns of others
   logic                           repeat_is_second, later_is_second;  // the other port is in turn before it
-  // Of the two followed sums, at the followed port.
+  // State of the two followed sums at the followed port.
   logic [1:0]                     offered_q, gone_q, left_q, leaves, waits, flies, drops;
   logic [1:0][SumsMax-1:0]        waits_at;
   logic [1:0][LaterMax-1:0]       is_listed_at;
@@ -72,7 +72,7 @@ module aggregation_output_arbiter_formal
     return packet.message[1:0] == (which ? 2'd2 : 2'd1);
   endfunction
 
-  // --- Where the followed ones are ---
+  // --- Places of the followed sums ---
   for (genvar s = 0; s < 2; s++) begin : gen_followed
     assign leaves[s] = checks[follow_i] && !is_repeat && is_followed(sent, s);
     assign flies[s]  = (state == Look || state == Match) && from == Fresh && targets[follow_i] && is_followed(sent, s);
@@ -98,7 +98,7 @@ module aggregation_output_arbiter_formal
     end
   end
 
-  // --- Whose turn it is ---
+  // --- The source that has the turn ---
   assign is_late_turn = state != Check && from == Later;
   assign on_lists     = 4'(later_level[0]) + 4'(later_level[1]) -
                         (is_late_turn ? 4'(targets[0]) + 4'(targets[1]) : 4'd0);
@@ -141,18 +141,18 @@ module aggregation_output_arbiter_formal
         if (u_arbiter.later_pop[follow_i] && is_listed_at[s][0]) assert (left_q[s] != lost[follow_i]);
       end
       if (leaves[1]) assert (gone_q[0]);
-      // A turn ends, and comes.
+      // A turn ends, and the next begins.
       if (state == TxOut) assert (8'(step - began_q) <= 8'(ended_at - began_q));
       assert (fresh_waited <= 4'd9);
       assert (repeat_waited <= 4'd3);
       assert (later_waited <= 4'd3);
 
-      // Induction starts anywhere.
+      // Induction starts in any state.
       assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
       if (state != Check) assert (from != 2'd3);
       if (offered_q[1]) assert (offered_q[0]);
       for (int s = 0; s < 2; s++) begin
-        // It is in one place of those, or has gone.
+        // The sum is in one of these places, or has left.
         assert (3'(waits_at[s][0]) + 3'(waits_at[s][1]) + 3'(flies[s]) + 3'(is_listed_at[s][0]) +
                 3'(is_listed_at[s][1]) + 3'(gone_q[s]) == 3'(offered_q[s]));
         if (left_q[s] && !gone_q[s]) assert (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]);

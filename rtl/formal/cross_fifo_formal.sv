@@ -1,9 +1,9 @@
-// cross_fifo: order, nothing lost and nothing invented, for clocks of any frequency and phase; and no more than one bit
-// of a pointer that crosses changes at a time.
+// cross_fifo: order, no loss and no extra beats, for clocks of any frequency and phase. At most one bit of a crossing
+// pointer changes at a time.
 module cross_fifo_formal (
   input logic       s_clk_i,
   input logic       m_clk_i,
-  input logic       step_i,   // some clock that ends the reset
+  input logic       step_i,   // a clock that ends the reset
   input logic       s_valid_i,
   input logic [3:0] s_data_i,
   input logic       m_ready_i,
@@ -25,7 +25,7 @@ module cross_fifo_formal (
     return {gray[2], ^gray[2:1], ^gray};
   endfunction
 
-  // Beats written and read, and what each side knows of the other: from the oldest knowledge to the newest.
+  // Beats written and read, and the counts that each side has of the other, from the oldest to the newest.
   logic [3:0] in, out, data, was_follow;
   logic [2:0] order [6];
   logic [2:0] apart [5];
@@ -53,7 +53,7 @@ module cross_fifo_formal (
     else if (m_valid && m_ready_i) out <= out + 1'b1;
   end
 
-  // Bits that change in what crosses, with the next edge.
+  // Bits of the crossing pointers that change at the next edge.
   logic [2:0] write_change, read_change;
 
   assign write_change = u_fifo.write_gray_q ^ (u_fifo.write_d ^ u_fifo.write_d >> 1);

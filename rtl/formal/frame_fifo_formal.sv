@@ -1,4 +1,4 @@
-// frame_fifo: what is committed comes out, in order; what is rolled back never does; trial beats overwrite nothing.
+// frame_fifo: committed beats come out in order, beats that are rolled back never do, and trial beats do not overwrite.
 module frame_fifo_formal (
   input logic       clk_i,
   input logic       s_valid_i,
@@ -46,13 +46,13 @@ module frame_fifo_formal (
     if (!first) begin
       assume (follow_i == was_follow);
       assume (!(commit_i && rollback_i));
-      // The counters outside, and what is inside.
+      // The counters outside agree with the content.
       assert (8'(3'(u_fifo.trial_q - u_fifo.read_q)) == trial - out - 8'(m_valid));
       assert (8'(3'(u_fifo.committed_q - u_fifo.read_q)) == committed - out - 8'(m_valid));
       assert (committed - out - 8'(m_valid) <= trial - out - 8'(m_valid));
       assert (trial - out - 8'(m_valid) <= 8'(Depth));
       assert (free == 3'(Depth) - 3'(u_fifo.trial_q - u_fifo.read_q));
-      if (m_valid) assert (out != committed);  // nothing uncommitted comes out
+      if (m_valid) assert (out != committed);  // no uncommitted beat comes out
       if (seen && out == follow_i && m_valid) assert (m_data == data);
       if (seen && !(out == follow_i && m_valid)) assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);
     end

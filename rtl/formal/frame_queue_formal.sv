@@ -1,4 +1,5 @@
-// frame_queue: a frame comes out whole, in order and unchanged, or not at all; what is admitted never overwrites.
+// frame_queue: a frame comes out whole, in order and unchanged, or not at all. An admitted frame never overwrites
+// another.
 module frame_queue_formal
   import switch_pkg::*;
 (
@@ -14,7 +15,7 @@ module frame_queue_formal
 
   logic       first = 1'b1;
   logic       dropped, m_valid, filling, empty, begins, admitted, takes, followed;
-  logic [1:0] beats;  // of the frame that comes
+  logic [1:0] beats;  // of the frame that arrives
   logic [3:0] level;
   logic [7:0] in, out, data, was_follow, behind;
   beat_t      beat, m_beat;
@@ -59,7 +60,8 @@ module frame_queue_formal
       assert (8'(level) == in - out - 8'(m_valid));
       assert (level <= 4'(Beats));
       if (takes) assert (level < 4'(Beats));
-      // Induction starts anywhere: what is left of an admitted frame has room, and so has what is about to be admitted.
+      // Induction starts in any state: the rest of an admitted frame fits, and so does a frame that is about to be
+      // admitted.
       if (!begins && admitted) assert (level + 4'(Longest) - 4'(beats) <= 4'(Beats));
       if (u_queue.has_room_q) assert (level <= 4'(Beats - Longest));
       if (!begins) assert (u_queue.admits_q == admitted);

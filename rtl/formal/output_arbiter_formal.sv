@@ -1,6 +1,6 @@
-// output_arbiter, two ports: frames leave whole, a beat that leaves is one that is taken, of one source, unchanged; and
-// who has a frame waits for a bounded number of turns: of a
-// pause, as many as come; of all others, twice those of its kind and one.
+// output_arbiter, two ports: frames leave whole. A beat that leaves is an accepted beat of one source, unchanged. A
+// source with a frame waits for a bounded number of turns: for all pause frames, and for twice the other sources of its
+// kind and one.
 module output_arbiter_formal
   import switch_pkg::*;
 (
@@ -17,8 +17,8 @@ module output_arbiter_formal
   logic        first = 1'b1;
   logic        m_valid, inside_q, is_sum;
   logic [5:0]  valid, was_valid, ready, was_ready, taken, current, chosen;
-  logic [3:0]  waited;               // frames that began while the followed source had one, but for pauses
-  logic [2:0]  was_follow, ahead;   // ahead: sources of its kind that are in turn before it
+  logic [3:0]  waited;               // frames that began while the followed source had one, without pauses
+  logic [2:0]  was_follow, ahead;   // ahead: sources of its kind whose turn is before its own
   logic [1:0]  next;
   beat_t       m_beat;
   beat_t [5:0] beats;
@@ -79,8 +79,8 @@ module output_arbiter_formal
   always_comb begin
     if (!first) begin
       assume (follow_i == was_follow && follow_i < 3'd5);
-      assume ((was_valid & ~was_ready & ~valid) == '0);  // what is offered stays until it is taken
-      // A beat leaves if and only if one is taken: this one.
+      assume ((was_valid & ~was_ready & ~valid) == '0);  // an offered beat stays until it is accepted
+      // A beat leaves if and only if this beat is accepted.
       assert ((taken != '0) == (m_valid && m_ready_i));
       assert ((taken & (taken - 1'b1)) == '0);
       for (int unsigned i = 0; i < 6; i++) if (taken[i]) assert (m_beat == beats[i]);
@@ -88,7 +88,8 @@ module output_arbiter_formal
       if (taken != '0) assert (taken == current);
       if (u_arbiter.starts && inside_q) assert (1'b0);
       assert (waited <= (is_sum ? 4'd3 : 4'd5));
-      // Induction starts anywhere: each turn brings the followed one's nearer, and sums and others take turns.
+      // Induction starts in any state: each turn brings the followed source's turn nearer, and sums and others
+      // alternate.
       assert (!u_arbiter.is_ending_q);
       assert (u_arbiter.u_queues.later_q inside {3'b000, 3'b100, 3'b110});
       assert (u_arbiter.u_sums.later_q inside {2'b00, 2'b10});

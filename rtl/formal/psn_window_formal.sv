@@ -1,5 +1,5 @@
-// psn_window: what a place means. Pointers move on by a column at each Write First and at nothing else; a base is what
-// its Write First said, or none; a packet that is found lies in a message that covers it, and no newer one does.
+// psn_window: the meaning of a place. Pointers advance by a column only at a Write First. A base is the value of its
+// Write First, or invalid. A packet that is found lies in a message that covers it, and no newer message covers it.
 module psn_window_formal (
   input logic        clk_i,
   input logic        clear_i,
@@ -10,7 +10,7 @@ module psn_window_formal (
   input logic [23:0] base_i,
   input logic [7:0]  packets_i,
   input logic [23:0] psn_i,
-  input logic [1:0]  follow_i  // a column, any, that stands for all
+  input logic [1:0]  follow_i  // any column; it represents all
 );
 
   localparam logic [24:0] NoBase = 25'h1ffffff;
@@ -41,7 +41,7 @@ module psn_window_formal (
     set_base      <= {1'b0, base_i};
   end
 
-  // How far back from the newest message a column is: 0 is p3.
+  // The distance of a column from the newest message: 0 is p3.
   assign steps          = u_window.next_q - 2'd1 - place[8:7];
   assign newer_steps    = u_window.next_q - 2'd1 - follow_i;
   assign distance       = psn_i - bases[place[8:7]][23:0];
@@ -52,11 +52,11 @@ module psn_window_formal (
       assume (follow_i == was_follow);
       assume (packets_i != '0 && packets_i <= 8'd128);
       for (int c = 0; c < 4; c++) assert (u_window.packets_q[c] <= 8'd128);
-      // A base changes when it is set or forgotten.
+      // A base changes only when it is set or cleared.
       assert (bases[follow_i] == (was_set ? set_base : was_forgotten ? NoBase : was_base));
       assert (bases[follow_i][24] == 1'b0 || bases[follow_i] == NoBase);
       assert (u_window.next_q == (was_cleared ? 2'd0 : was_opened ? was_next + 2'd1 : was_next));
-      // What is found.
+      // The result of a search.
       if (is_found) begin
         assert (!bases[place[8:7]][24] && distance == 24'(place[6:0]));
         assert (distance < 24'(u_window.packets_q[place[8:7]]));

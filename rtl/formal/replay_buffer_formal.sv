@@ -1,5 +1,5 @@
-// replay_buffer: a frame that was not released reads as it was written, any number of times; frames are never more than
-// the slots, and a frame in the making takes no slot of one that is kept.
+// replay_buffer: a frame that is not released reads as it was written, any number of times. There are never more frames
+// than slots, and a new frame does not take the slot of a kept frame.
 module replay_buffer_formal (
   input logic        clk_i,
   input logic        s_tvalid_i,
@@ -10,7 +10,7 @@ module replay_buffer_formal (
   input logic [1:0]  slot_i,
   input logic        read_i,
   input logic [1:0]  read_index_i,
-  input logic [31:0] follow_frame_i,  // constants: which beat is followed
+  input logic [31:0] follow_frame_i,  // constants: the beat to follow
   input logic [1:0]  follow_index_i
 );
 
@@ -33,7 +33,7 @@ module replay_buffer_formal (
   assign push     = s_tvalid_i && s_tready;
   assign made     = head - base;
   assign distance = follow_frame_i - base;
-  // The followed beat has been written, and its frame is kept or in the making.
+  // The followed beat has been written, and its frame is kept or being written.
   assign kept     = written_q && distance <= made;
 
   always_ff @(posedge clk_i) begin

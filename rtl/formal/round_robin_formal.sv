@@ -1,4 +1,4 @@
-// round_robin: one of those who ask, and who asks all the time is served after each of the others at most once.
+// round_robin: it grants one of the requesters. A constant requester waits at most once for each of the others.
 module round_robin_formal (
   input logic       clk_i,
   input logic [3:0] request_i,
@@ -8,7 +8,7 @@ module round_robin_formal (
 
   logic       first = 1'b1;
   logic [3:0] grant;
-  logic [1:0] was_follow, next;  // next: who is first in turn
+  logic [1:0] was_follow, next;  // next: the requester whose turn is first
   logic [2:0] waited;            // others served while the followed one asked
 
   round_robin #(.Requests(4)) u_arbiter (.clk_i, .rst_ni(!first), .request_i, .take_i, .grant_o(grant));
@@ -33,7 +33,8 @@ module round_robin_formal (
       assert ((grant == '0) == (request_i == '0));
       assert ((grant & (grant - 1'b1)) == '0);
       assert (waited <= 3'd3);
-      // Induction starts anywhere: the mask is all places above one, and each turn of others brings one's own nearer.
+      // Induction starts in any state: the mask is all places above one, and each turn of others brings the followed
+      // turn nearer.
       assert (u_arbiter.later_q inside {4'b0000, 4'b1000, 4'b1100, 4'b1110});
       assert (waited + 3'(2'(follow_i - next)) <= 3'd3);
     end

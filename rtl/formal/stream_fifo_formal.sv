@@ -1,4 +1,4 @@
-// stream_fifo, with and without passing: the scoreboard's promises, and that its level is what went in less what came out.
+// stream_fifo, with and without passing: the scoreboard's properties; the level equals beats in less beats out.
 module stream_fifo_formal (
   input logic       clk_i,
   input logic       s_valid_i,
@@ -42,7 +42,7 @@ module stream_fifo_formal (
         assert (level <= 3'(Depth + 1));
         assert (3'(u_fifo.write_q - u_fifo.read_q) <= 3'(Depth));
         if (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)) assert (s_ready);
-        // Induction starts anywhere: what is inside is what the scoreboard saw going in.
+        // Induction starts in any state: the content equals the beats that the scoreboard saw enter.
         if (followed && out == follow_i && m_valid) assert (m_data == data);
         if (followed && !(out == follow_i && m_valid))
           assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);

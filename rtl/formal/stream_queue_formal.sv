@@ -1,4 +1,4 @@
-// stream_queue, with and without passing through: the scoreboard's promises.
+// stream_queue, with and without passing through: the scoreboard's properties.
 module stream_queue_formal (
   input logic       clk_i,
   input logic       s_valid_i,

@@ -1,10 +1,10 @@
-// What every stream module owes: order, nothing lost, nothing invented, and patience with who does not take. One beat,
-// any, is followed through the module under proof and stands for all.
+// Properties of every stream module: order, no loss, no extra beats, and a stable output while the receiver is not
+// ready. Any one beat is followed through the module under proof, and represents all beats.
 module stream_scoreboard (
   input  logic       clk_i,
   input  logic       rst_ni,
 
-  input  logic       in_i,           // a beat goes in
+  input  logic       in_i,           // a beat enters
   input  logic [7:0] in_data_i,
   input  logic       m_valid_i,
   input  logic       m_ready_i,
@@ -12,8 +12,8 @@ module stream_scoreboard (
   input  logic [7:0] follow_i,       // the number of the beat to follow; constant
 
   output logic [7:0] in_o, out_o,    // beats so far, modulo 256
-  output logic       followed_o,       // the followed one is on its way
-  output logic [7:0] data_o          // and carries this
+  output logic       followed_o,       // the followed beat is inside
+  output logic [7:0] data_o          // and has this data
 );
 
   logic       stalled_q;

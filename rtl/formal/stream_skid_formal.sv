@@ -1,4 +1,4 @@
-// stream_skid: the scoreboard's promises, and that it holds one beat at most.
+// stream_skid: the scoreboard's properties, and it holds at most one beat.
 module stream_skid_formal (
   input logic       clk_i,
   input logic       s_valid_i,

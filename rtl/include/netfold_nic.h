@@ -1,5 +1,5 @@
-// The registers of the smart NIC, for drivers in C. Written by `netfold rtl registers` from
-// rtl/registers.toml: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.
+// The registers of the smart NIC, for drivers in C. `netfold rtl registers` writes them from
+// rtl/registers.toml. Offsets are in bytes; a field's value is (word >> SHIFT) & MASK.
 #pragma once
 
 #define NETFOLD_NIC_MAP_VERSION 0x00010000u
@@ -88,7 +88,7 @@
 #define NETFOLD_NIC_REQUESTS_FAILED 0x0c0u
 #define NETFOLD_NIC_CYCLES_BUSY 0x0c4u
 
-// What COMPLETION and STATUS name.
+// The values of COMPLETION and STATUS.
 #define NETFOLD_NIC_DONE 0u
 #define NETFOLD_NIC_TIMEOUT 1u
 #define NETFOLD_NIC_MISMATCH 2u

@@ -1,5 +1,5 @@
-// The registers of the aggregation switch, for drivers in C. Written by `netfold rtl registers` from
-// rtl/switch_registers.toml: change that. Offsets are bytes; a field's value is (word >> SHIFT) & MASK.
+// The registers of the aggregation switch, for drivers in C. `netfold rtl registers` writes them from
+// rtl/switch_registers.toml. Offsets are in bytes; a field's value is (word >> SHIFT) & MASK.
 #pragma once
 
 #define NETFOLD_SWITCH_MAP_VERSION 0x00010000u
@@ -112,5 +112,5 @@
 #define NETFOLD_SWITCH_NOTICES_OUT 0x108cu
 #define NETFOLD_SWITCH_PAUSES_OUT 0x1090u
 
-// Counters are port 0's: those of the next port lie so many bytes higher, and so on.
+// These are the counters of port 0; the counters of each next port follow at this distance in bytes.
 #define NETFOLD_SWITCH_PORT_STRIDE 0x100u

@@ -1,5 +1,5 @@
-// A Verilated module with its clock. In each cycle: drive the inputs, settle() to see what the module answers in this
-// cycle, then edge().
+// A Verilated module with its clock. In each cycle: drive the inputs, call settle() to get the outputs of this cycle,
+// then edge().
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Clocked {
     if (!model_) return;
     model_->final();
 #if VM_COVERAGE
-    static int files = 0;  // one a module, in the current folder: `netfold rtl coverage` adds them up
+    static int files = 0;  // one per module, in the current folder: `netfold rtl coverage` sums them
     context_->coveragep()->write(("coverage-" + std::to_string(files++) + ".dat").c_str());
 #endif
   }

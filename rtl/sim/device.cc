@@ -45,7 +45,7 @@ std::uint32_t Device::read(std::uint32_t offset) {
   nic->s_axil_rready_i = 1;
   std::uint32_t value = 0;
   for (unsigned i = 0; i < kRegisterWait; ++i) {
-    step(false);  // settles first: the flags below are of the cycle that has passed
+    step(false);  // settles first: the flags below are those of the last cycle
     nic->s_axil_arvalid_i = 0;
     if (nic->s_axil_rvalid_o) {
       value = nic->s_axil_rdata_o;

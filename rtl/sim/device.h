@@ -1,7 +1,7 @@
 // One smart NIC as a host sees it: a Verilated netfold_nic with host memory behind its memory ports and frames at its
 // Ethernet port, driven through its registers as a driver would.
 //
-// Host addresses are this process's own. Nothing here blocks; step() is one cycle.
+// Host addresses are this process's own. No function blocks; step() is one cycle.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ Address address_of_rank(unsigned rank);  // locally administered
 
 struct DeviceOptions {
   unsigned read_latency = 40, write_latency = 40;  // cycles between command and answer
-  double stall = 0;                                // probability that a port of the host takes or gives nothing
+  double stall = 0;                                // probability that a port of the host does not accept or offer data
   std::uint64_t seed = 1;
 };
 
@@ -51,21 +51,20 @@ class Device {
   ~Device();
   Device(Device&&) noexcept;
 
-  // --- As a driver, through the registers; each access takes a few cycles of this device alone. ---
+  // --- As a driver, through the registers; each access takes a few cycles of only this device. ---
   void join(const RingPlace& place);  // soft reset, settings, enable
   void reset();
   bool post(const float* source, float* destination, std::uint32_t count, std::uint16_t tag);  // false: no room
   std::uint32_t read(std::uint32_t offset);
   bool write(std::uint32_t offset, std::uint32_t value);
-  std::optional<Ended> completion();  // empty: none
+  std::optional<Ended> completion();  // empty: no request has ended
   bool interrupt() const;
 
-  // --- As the world around it ---
-  // One cycle. `may_send`: the MAC takes a beat.
+  // --- As the device's surroundings ---
+  // One cycle. `may_send`: the MAC accepts a beat.
   void step(bool may_send);
   void deliver(Frame frame) { arriving_.push_back(std::move(frame)); }
-  std::size_t undelivered() const { return arriving_.size(); }
-  // A frame that has left, whole; empty if none has.
+  // A whole frame that has left; empty if no frame has left.
   std::optional<Frame> sent();
   std::uint64_t cycles() const;
   std::uint64_t host_beats() const { return host_beats_; }  // read and written so far

@@ -25,7 +25,7 @@ void Ethernet::step() {
     }
     devices_[i].step(port.free_at <= now);
     if (auto frame = devices_[i].sent()) {
-      // The beats took their time already; what the wire needs beyond that the next frame waits for.
+      // The beats have taken their time already; the next frame waits for the rest of the wire's time.
       const double beats = static_cast<double>(frame->size()) / static_cast<double>(kBeatBytes);
       port.free_at = std::max(port.free_at, now + 1 - beats) + wire_cycles(*frame);
       cross(i, std::move(*frame));

@@ -1,5 +1,5 @@
 // A switch with a device at each port, in virtual time: frames leave and enter a device at the port's rate, take a
-// latency to cross, and find their way by address. It can lose, repeat, delay and damage them, by seed.
+// latency to cross, and are routed by address. It can lose, repeat, delay and damage them, by seed.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace netfold::rtl {
 inline constexpr std::size_t kEthernetOverheadBytes = 24, kEthernetFrameBytesMin = 84;
 
 struct EthernetOptions {
-  double bytes_per_cycle = 0;  // of a port, each way; 0: a beat a cycle, and nothing between frames
+  double bytes_per_cycle = 0;  // of a port, each way; 0: a beat per cycle, without gaps between frames
   unsigned latency = 20;       // cycles
   double loss = 0, duplicate = 0, reorder = 0, damage = 0;  // probabilities for a frame
   std::uint64_t seed = 1;
@@ -25,7 +25,7 @@ class Ethernet {
  public:
   Ethernet(std::vector<Device>& devices, const EthernetOptions& options);
 
-  void step();  // one cycle of everything
+  void step();  // one cycle of the switch and all devices
   std::uint64_t cycles() const { return cycle_; }
 
  private:
@@ -34,7 +34,7 @@ class Ethernet {
     Frame frame;
   };
   struct Port {
-    double free_at = 0, fed_at = 0;  // when it may send, and be fed, the next frame
+    double free_at = 0, fed_at = 0;  // when it may send, and receive, the next frame
     std::deque<Crossing> crossing;   // towards the device, by the time it is due
   };
 

@@ -30,7 +30,7 @@ struct Pair {
   void post(unsigned rank, std::uint32_t count, std::uint16_t tag) {
     devices[rank].post(in[rank].data(), out[rank].data(), count, tag);
   }
-  // Runs until so many requests have ended; their statuses by device.
+  // Runs until a number of requests have ended; returns their statuses by device.
   std::vector<std::vector<unsigned>> statuses(std::size_t of_first, std::size_t of_second) {
     Ethernet ethernet(devices, {});
     std::vector<std::vector<unsigned>> found(2);
@@ -69,7 +69,7 @@ nlohmann::json run_failures() {
   pair.join(2);
   pair.post(0, 5000, 5);
   pair.post(1, 4000, 5);
-  auto mismatched = pair.statuses(1, 1);  // who notices first; the other one waits in vain, or notices too
+  auto mismatched = pair.statuses(1, 1);  // one device notices first; the other one times out, or notices too
   for (auto& statuses : mismatched) {
     if (statuses == std::vector<unsigned>{kTimedOut}) statuses = {kMismatch};
   }

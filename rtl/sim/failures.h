@@ -1,11 +1,11 @@
-// What must not hang: requests that cannot finish end with the right status, and a soft reset makes the devices new.
+// Failures must not hang: requests that cannot finish end with the right status, and a soft reset restores the devices.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace netfold::rtl {
 
-// By case: the statuses that came, and whether they are the right ones.
+// For each case: the statuses, and whether they are right.
 nlohmann::json run_failures();
 
 }  // namespace netfold::rtl

@@ -1,4 +1,4 @@
-// netfold-rtl: runs the hardware of rtl/, Verilated, and prints one JSON object. `netfold rtl` is its user.
+// netfold-rtl: runs the hardware of rtl/, Verilated, and prints one JSON object. `netfold rtl` calls it.
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -41,18 +41,18 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
 
   ModuleRun module;
-  auto* const modules = app.add_subcommand("module", "An arithmetic module against the reference kernels.");
+  auto* const modules = app.add_subcommand("module", "Compare an arithmetic module with the reference kernels.");
   modules->add_option("name", module.module, "fold, encode or decode")->required();
   modules->add_option("--values", module.values, "numbers")->default_val(100000);
   modules->add_option("--seed", module.seed)->default_val(1);
-  modules->add_option("--idle", module.idle, "probability that a cycle gives nothing")->default_val(0.0);
-  modules->add_option("--stall", module.stall, "probability that a cycle takes nothing")->default_val(0.0);
+  modules->add_option("--idle", module.idle, "probability that a cycle has no input")->default_val(0.0);
+  modules->add_option("--stall", module.stall, "probability that a cycle accepts no output")->default_val(0.0);
 
   unsigned runs = 10, world_max = 8;
   std::uint32_t count_max = 4096;
   double loss = 0.02;
   std::uint64_t seed = 1;
-  auto* const rings = app.add_subcommand("rings", "Random rings against the software's.");
+  auto* const rings = app.add_subcommand("rings", "Compare random rings with the software's.");
   rings->add_option("--runs", runs);
   rings->add_option("--world-max", world_max)->check(CLI::Range(2, 32));
   rings->add_option("--count-max", count_max);
@@ -60,16 +60,16 @@ int main(int argc, char** argv) {
   rings->add_option("--seed", seed);
 
   RingRun ring;
-  auto* const one = app.add_subcommand("ring", "One ring, timed.");
+  auto* const one = app.add_subcommand("ring", "Time one ring.");
   one->add_option("--world", ring.world)->check(CLI::Range(2, 32));
   one->add_option("--counts", ring.counts, "elements of each request")->delimiter(',');
   one->add_flag("--bfp", ring.bfp);
-  one->add_option("--bytes-per-cycle", ring.ethernet.bytes_per_cycle, "of a port; 0: a beat");
+  one->add_option("--bytes-per-cycle", ring.ethernet.bytes_per_cycle, "rate of a port; 0: a beat");
   one->add_option("--latency", ring.ethernet.latency, "cycles through the switch");
   one->add_option("--loss", ring.ethernet.loss);
   one->add_option("--seed", ring.seed);
 
-  auto* const failures = app.add_subcommand("failures", "Requests that cannot finish.");
+  auto* const failures = app.add_subcommand("failures", "Run requests that cannot finish.");
 
   CLI11_PARSE(app, argc, argv);
   try {

@@ -32,13 +32,13 @@ struct Beat {
   bool last = false;
 };
 
-// What goes in next to each other (fold: both operands; decode: `beats` is the command), and what must come out.
+// Inputs that belong together (fold: both operands; decode: `beats` is the command), and the expected output.
 struct Work {
   std::deque<Beat> first, second, expected;
   std::deque<std::uint32_t> commands;
 };
 
-// Numbers that find mistakes: corners, neighbours in size, cancellation, everything.
+// Numbers that reveal errors: corner cases, similar sizes, cancellation, random bits.
 class Numbers {
  public:
   explicit Numbers(std::uint64_t seed) : prng_(seed) {}
@@ -56,7 +56,7 @@ class Numbers {
     }
   }
 
-  // Numbers of one block: mostly of alike size, since only these survive rounding together.
+  // Numbers of one block: mostly of similar size, because others are rounded to zero.
   void block(std::uint32_t* out, std::size_t count) {
     last_ = static_cast<std::uint32_t>(prng_.next());
     const std::uint64_t kind = prng_.below(16);
@@ -83,7 +83,7 @@ class Numbers {
     const auto exponent = static_cast<std::int64_t>(to >> 23 & 0xff) - static_cast<std::int64_t>(prng_.below(spread));
     return with_exponent(static_cast<std::uint32_t>(std::max<std::int64_t>(exponent, 0)));
   }
-  // Few bits set: halves of the last place of a mantissa.
+  // Few bits are set: halves of the last place of a mantissa.
   std::uint32_t tie() { return near(last_, 10) & 0xffff8000u; }
 
   Prng prng_;
@@ -103,7 +103,7 @@ std::size_t whole_beats(std::size_t bytes) {
   return (bytes + kBeatBytes - 1) / kBeatBytes * kBeatBytes;
 }
 
-// Each adds one chunk of work and returns its numbers.
+// Each function adds one chunk of work and returns its numbers.
 std::size_t make_fold(Numbers& numbers, Work& work, std::size_t units) {
   const std::size_t count = units * kUnit;
   std::vector<float> a(count), b(count), sum(count);
@@ -145,7 +145,7 @@ std::size_t make_decode(Numbers& numbers, Work& work, std::size_t units) {
   return count;
 }
 
-// How each module is wired: what is offered, whether it is taken, what comes out.
+// The ports of each module: input, whether it is accepted, and output.
 struct Fold : Clocked<Vfp32_adder_array> {
   static constexpr auto make = make_fold;
   static constexpr bool kComparesNumbers = true;
@@ -201,7 +201,7 @@ struct Decode : Clocked<Vbfp_decode> {
   bool takes(Work& work) {
     auto& m = *this;
     if (m->command_valid_i && m->command_ready_o) work.commands.pop_front();
-    if (m->mismatch_o) throw std::runtime_error("bfp_decode reports a mismatch that is none");
+    if (m->mismatch_o) throw std::runtime_error("bfp_decode reports a mismatch without a cause");
     if (!m->s_tvalid_i || !m->s_tready_o) return false;
     work.first.pop_front();
     return true;
@@ -224,7 +224,7 @@ struct Measured {
   std::uint64_t first_in = 0, last_in = 0, first_out = 0, last_out = 0;  // cycles
 };
 
-// `more` fills the work up; false once there is enough.
+// `more` adds work; false when there is enough.
 template <class Module, class More>
 Measured drive(Module& module, const ModuleRun& run, More more) {
   Work work;
@@ -254,7 +254,7 @@ Measured drive(Module& module, const ModuleRun& run, More more) {
       measured.last_in = now;
     }
     module.edge();
-    if (++quiet > kPatience) throw std::runtime_error(run.module + ": nothing moves any more");
+    if (++quiet > kPatience) throw std::runtime_error(run.module + ": the module has stopped");
   }
 }
 
@@ -272,11 +272,11 @@ nlohmann::json campaign(const ModuleRun& run) {
     return true;
   };
   const Measured measured = drive(module, run, many);
-  const bool gives_more = measured.beats_out > measured.beats_in;  // decode: its numbers are what is counted
+  const bool gives_more = measured.beats_out > measured.beats_in;  // decode: its output is counted
   const std::uint64_t beats = gives_more ? measured.beats_out : measured.beats_in;
   const std::uint64_t cycles =
       1 + (gives_more ? measured.last_out - measured.first_out : measured.last_in - measured.first_in);
-  // An encoder needs all of its block before it can say anything.
+  // An encoder needs its whole block before its first output.
   const std::uint64_t latency = alone.first_out - (run.module == "encode" ? alone.last_in : alone.first_in);
   return {{"module", run.module},
           {"lanes", kLanes},
@@ -296,7 +296,7 @@ nlohmann::json run_module(const ModuleRun& run) {
   if (run.module == "fold") return campaign<Fold>(run);
   if (run.module == "encode") return campaign<Encode>(run);
   if (run.module == "decode") return campaign<Decode>(run);
-  throw std::invalid_argument("'" + run.module + "' is no module: fold, encode, decode");
+  throw std::invalid_argument("'" + run.module + "' is not a module: write fold, encode or decode");
 }
 
 }  // namespace netfold::rtl

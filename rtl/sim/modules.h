@@ -1,5 +1,5 @@
-// The arithmetic modules against the reference kernels: random and corner values by the million, with idle cycles and
-// backpressure, or at full speed.
+// Compares the arithmetic modules with the reference kernels: millions of random and corner values, with idle cycles
+// and backpressure, or at full speed.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace netfold::rtl {
 
 struct ModuleRun {
   std::string module;        // "fold", "encode" or "decode"
-  std::uint64_t values = 0;  // numbers that go in
+  std::uint64_t values = 0;  // numbers of input
   std::uint64_t seed = 1;
-  double idle = 0, stall = 0;  // probabilities that a cycle gives nothing, or takes nothing
+  double idle = 0, stall = 0;  // probabilities that a cycle has no input, or accepts no output
 };
 
 // values, differences, beats, cycles, beats_per_cycle (between first and last), latency_cycles (of one beat or block in

@@ -10,7 +10,7 @@ namespace netfold::rtl {
 namespace {
 
 constexpr numbers::BfpShape kShape{NETFOLD_RTL_BLOCK, NETFOLD_RTL_MANTISSA};
-constexpr std::uint64_t kCyclesPerBeatMax = 2000;  // a ring that takes longer than that has stopped
+constexpr std::uint64_t kCyclesPerBeatMax = 2000;  // a slower ring counts as stopped
 
 struct Counter {
   const char* name;
@@ -24,7 +24,8 @@ constexpr Counter kCounters[] = {
     {"drops_gap", NETFOLD_NIC_DROPS_GAP},         {"drops_duplicate", NETFOLD_NIC_DROPS_DUPLICATE},
     {"drops_full", NETFOLD_NIC_DROPS_FULL},       {"beats_folded", NETFOLD_NIC_BEATS_FOLDED}};
 
-// Gradients: normal-looking numbers of very different sizes, some zeros and subnormals, seldom an infinity or NaN.
+// Gradients: normally distributed numbers of very different sizes, some zeros and subnormals, rarely an infinity or
+// NaN.
 std::vector<float> gradients(Prng& prng, std::uint32_t count) {
   std::vector<float> values(count);
   for (auto& value : values) {
@@ -117,7 +118,7 @@ nlohmann::json run_rings(unsigned runs, unsigned world_max, std::uint32_t count_
     run.world = 2 + static_cast<unsigned>(prng.below(world_max - 1));
     run.bfp = prng.chance(0.5);
     run.counts.clear();
-    // Mostly small: below a block a rank, around one, a few chunks; zero too.
+    // Mostly small: less than a block per rank, about one block, a few chunks; also zero.
     for (std::uint64_t left = 1 + prng.below(4); left > 0; --left) {
       const std::uint64_t most = std::uint64_t{1} << prng.below(std::bit_width(count_max) + 1u);
       run.counts.push_back(static_cast<std::uint32_t>(prng.below(std::min<std::uint64_t>(most, count_max) + 1)));

@@ -10,7 +10,7 @@
 
 namespace netfold::rtl {
 
-// One ring and the requests it gets at once.
+// One ring and its simultaneous requests.
 struct RingRun {
   unsigned world = 4;
   bool bfp = false;
@@ -28,7 +28,7 @@ struct RingResult {
 };
 RingResult run_ring(const RingRun& run);
 
-// Random worlds, counts, formats, stalls and faults; one line of `runs`, `differences`, `failed` and what was covered.
+// Random worlds, counts, formats, stalls and faults. Returns `runs`, `differences`, `failed` and the coverage.
 nlohmann::json run_rings(unsigned runs, unsigned world_max, std::uint32_t count_max, double loss, std::uint64_t seed);
 
 }  // namespace netfold::rtl

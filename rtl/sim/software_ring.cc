@@ -16,7 +16,7 @@ namespace {
 using schedule::Action;
 using Message = std::vector<float>;
 
-constexpr std::size_t kAlign = 16;  // elements: where the software cuts segments, at least a block
+constexpr std::size_t kAlign = 16;  // elements: software cuts segments at multiples of it; at least a block
 
 struct Rank {
   schedule::Steps steps;
@@ -26,7 +26,7 @@ struct Rank {
   std::deque<Message> inbox;  // from the left
 };
 
-// As it reads after it has travelled.
+// The value after encoding and decoding.
 Message travelled(const float* from, std::size_t count, bool bfp, numbers::BfpShape shape) {
   Message message(from, from + count);
   if (!bfp) return message;
@@ -37,7 +37,7 @@ Message travelled(const float* from, std::size_t count, bool bfp, numbers::BfpSh
   return message;
 }
 
-// True if the rank moved on. A step sends what the buffer holds when it begins, and ends when its part has come.
+// True if the rank advanced. A step sends the buffer's content at its begin, and ends when its part has arrived.
 bool advance(std::vector<Rank>& ranks, std::size_t index, bool bfp, numbers::BfpShape shape) {
   Rank& rank = ranks[index];
   if (rank.step == rank.steps.size()) return false;
@@ -77,14 +77,14 @@ std::vector<float> software_ring(const std::vector<std::vector<float>>& inputs, 
     request.rank = static_cast<int>(i);
     request.count = count;
     request.align = bfp ? std::max<std::size_t>(kAlign, shape.block) : kAlign;
-    ranks[i].steps = schedule::make("ring", request).value();
+    ranks[i].steps = schedule::make(request).value();
     ranks[i].buffer = inputs[i];
   }
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t i = 0; i < ranks.size(); ++i) moved = advance(ranks, i, bfp, shape) || moved;
   }
-  // A sum is what its owner's neighbours read: rounding is idempotent, so every rank's copy, rounded, is that.
+  // A sum is the value that its owner's neighbours read. Rounding is idempotent, so every rank's rounded copy is equal.
   return travelled(ranks.front().buffer.data(), count, bfp, shape);
 }
 

@@ -1,4 +1,5 @@
-// What a ring all-reduce must give, by the schedule and the reference kernels of the software, one element at a time.
+// The expected result of a ring all-reduce, by the schedule and the reference kernels of the software, element by
+// element.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,7 @@
 
 namespace netfold::rtl {
 
-// `inputs`: by rank, all of one size. The result is that of every rank.
+// `inputs`: by rank, all of one size. Every rank has the same result.
 std::vector<float> software_ring(const std::vector<std::vector<float>>& inputs, bool bfp, numbers::BfpShape shape);
 
 // Positions where bits differ; any NaN equals any other.

@@ -39,7 +39,7 @@ class Wires:
 
 
 class AxiLite:
-    """One access at a time; address and data of a write come apart, and answers may have to wait."""
+    """One access at a time; address and data of a write come separately, and answers may wait."""
 
     def __init__(self, wires: Wires, rng: random.Random, prefix: str = "") -> None:
         self.wires, self.rng, self.prefix = wires, rng, prefix
@@ -60,7 +60,7 @@ class AxiLite:
         await wait_for(self.wires.dut, lambda: self._get(name) == 1)
 
     async def write(self, offset: int, value: int) -> int:
-        """Returns the response."""
+        """Write a word; returns the response."""
         for channel in self.rng.sample([{"awaddr": offset, "awvalid": 1}, {"wdata": value, "wvalid": 1}], 2):
             await self._pause()
             self._set(**channel)
@@ -73,7 +73,7 @@ class AxiLite:
         return self._get("bresp")
 
     async def read(self, offset: int) -> int:
-        """Returns the word."""
+        """Read a word."""
         self._set(araddr=offset, arvalid=1)
         await self._until("arready")
         self._set(arvalid=0)

@@ -1,7 +1,7 @@
-"""What the tests of all devices share: building a module with its parameters, and driving its streams.
+"""Shared by the tests of all devices: building a module with its parameters, and driving its streams.
 
-A test file is both: cocotb tests, which run inside the simulator, once for each pair of PAUSES, and pytest tests, which
-build and start it. A seed that is printed repeats a run: SEED=17 pytest rtl/tests/...
+A test file contains cocotb tests, which run inside the simulator once for each pair of PAUSES, and pytest tests, which
+build and start the simulator. A seed that is printed repeats a run: SEED=17 pytest rtl/tests/...
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ from cocotb.triggers import RisingEdge
 from cocotb.types import Logic
 from cocotb_tools.runner import get_runner
 
-from netfold.rtl.places import BUILD, RTL, environment, sources
+from netfold_lab.rtl.paths import BUILD, RTL, environment, locked, sources
 
 HERE = Path(__file__).resolve().parent
-CYCLES_MAX = 20000  # that a test may wait for anything
-# Probabilities that a cycle gives nothing, and that it takes nothing.
+CYCLES_MAX = 20000  # longest wait of a test
+# Probabilities that a cycle has no input, and that it accepts no output.
 PAUSES = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.4), (0.4, 0.4)]
 
 
 def simulate(top: str, test_file: str, **parameters: int) -> None:
-    """Build `top` and run the cocotb tests of `test_file`."""
+    """Build `top` and run the cocotb tests of `test_file`. Files that test one module share its folder in turns."""
     values = [f"{name}{value}" for name, value in sorted(parameters.items())]
-    reached = os.environ.get(
-        "NETFOLD_RTL_COVERAGE"
-    )  # a folder for verilator's counters; `netfold rtl coverage` sets it
+    reached = os.environ.get("NETFOLD_RTL_COVERAGE")  # a folder for the counters of `netfold rtl coverage`
     folder = BUILD / ("cocotb-coverage" if reached else "cocotb") / "-".join([top, *values])
-    os.environ.update(environment())  # the runner takes its tools from here
+    os.environ.update(environment())  # the runner finds its tools there
     runner = get_runner("verilator")
-    runner.build(
-        sources=[RTL / name for name in sources()],
-        hdl_toplevel=top,
-        parameters=parameters,
-        build_dir=folder,
-        build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
-    )
     helpers = RTL.parent / "tests" / "python"
     path = os.pathsep.join([str(HERE), str(Path(test_file).parent), str(RTL.parent / "python"), str(helpers)])
     seed = os.environ.get("SEED", str(random.randrange(1 << 30)))
     print(f"SEED={seed}")
     extra = {"SEED": seed, "PYTHONPATH": path}
     file = [f"+verilator+coverage+file+{reached}/{folder.name}-{Path(test_file).stem}.dat"] if reached else []
-    runner.test(hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=file)
+    with locked(folder):
+        runner.build(
+            sources=[RTL / name for name in sources()],
+            hdl_toplevel=top,
+            parameters=parameters,
+            build_dir=folder,
+            build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
+        )
+        runner.test(
+            hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=file
+        )
 
 
 def chance() -> random.Random:
-    """This run's randomness."""
+    """The random generator of this run."""
     return random.Random(int(os.environ["SEED"]))
 
 
@@ -68,7 +69,7 @@ async def start(dut: Any, **inputs: int) -> None:
 
 
 async def give(dut: Any, rng: random.Random, idle: float, beats: list[dict[str, int]], valid: str, ready: str) -> None:
-    """Offer beats (values by signal) one by one, with idle cycles between, each until it is taken."""
+    """Offer beats (values by signal) one by one, each until it is accepted, with idle cycles between."""
     for beat in beats:
         while rng.random() < idle:
             await RisingEdge(dut.clk_i)
@@ -84,7 +85,7 @@ async def give(dut: Any, rng: random.Random, idle: float, beats: list[dict[str, 
 async def take(
     dut: Any, rng: random.Random, stall: float, count: int, valid: str, ready: str, read: Callable[[], Any]
 ) -> list[Any]:
-    """Take so many beats, what `read` makes of each. Fails if they do not come."""
+    """Accept `count` beats; returns the value of `read` for each. Fails if they do not come."""
     taken: list[Any] = []
     for _ in range(CYCLES_MAX):
         getattr(dut, ready).value = int(rng.random() >= stall)
@@ -113,23 +114,23 @@ def packed(fields: list[tuple[int, int]]) -> int:
 
 
 async def wait_for(dut: Any, condition: Callable[[], bool]) -> None:
-    """Until it holds after some clock edge. Fails if it never does."""
+    """Wait until a condition holds after a clock edge. Fails if it never holds."""
     for _ in range(CYCLES_MAX):
         if condition():
             return
         await RisingEdge(dut.clk_i)
-    raise AssertionError(f"nothing of it in {CYCLES_MAX} cycles")
+    raise AssertionError(f"the condition did not hold within {CYCLES_MAX} cycles")
 
 
 class Bursts:
-    """The commands of a memory port, `<prefix>_valid_o` and so on: (address, bytes), as they were taken."""
+    """The commands of a memory port, `<prefix>_valid_o` and so on: (address, bytes) in order of acceptance."""
 
     def __init__(self, dut: Any, rng: random.Random, stall: float, prefix: str) -> None:
         self.dut, self.rng, self.stall, self.prefix = dut, rng, stall, prefix
         self.taken: list[tuple[int, int]] = []
 
     async def collect(self) -> None:
-        """For ever."""
+        """Run forever."""
         names = ("ready_i", "valid_o", "address_o", "bytes_o")
         ready, valid, address, size = (getattr(self.dut, f"{self.prefix}_{name}") for name in names)
         while True:

@@ -1,4 +1,4 @@
-"""Frames into and out of a switch, in beats of eight bytes, as MACs give and take them."""
+"""Frames into and out of a switch, in beats of eight bytes, like MACs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
 BEAT = 8
-FRAME_MIN = 60  # bytes that the shortest frame has on the wire, without its FCS
+FRAME_MIN = 60  # bytes of the shortest frame on the wire, without its FCS
 FRAME_MAX = 1526
 AROUND = 24  # FCS, preamble and gap
 MAC_PS = 6400
@@ -23,7 +23,7 @@ SWITCH_PS = 5000
 
 @dataclass
 class Sent:
-    """A frame that left: its bytes, whether it left as a damaged one, when its first beat did."""
+    """A frame that left: its bytes, whether it is marked as damaged, the time of its first beat."""
 
     frame: bytes
     is_damaged: bool
@@ -32,14 +32,16 @@ class Sent:
 
 @dataclass
 class Port:
-    """What one port still has to receive, as beats or None for a gap, and what it has sent."""
+    """The beats that one port still has to receive (None for a gap), and the frames that it has sent."""
 
     waiting: deque[tuple[int, int, int, int] | None] = field(default_factory=deque)
     sent: list[Sent] = field(default_factory=list)
-    began_ns: list[float] = field(default_factory=list)  # of each received frame: when its first beat was taken
+    began_ns: list[float] = field(
+        default_factory=list
+    )  # time at which the first beat of each received frame was accepted
     partial: bytes = b""
     partial_ns: float = 0.0
-    stalls: float = 0.0  # probability that the MAC takes nothing, whole frames long
+    stalls: float = 0.0  # probability that the MAC pauses for the length of a frame
     underruns: int = 0  # beats that a MAC would have missed within a frame
 
 
@@ -87,7 +89,7 @@ class Bench:
             waiting.extend([None] * (padding // BEAT))
 
     async def idle(self, cycles_max: int = 20_000, quiet: int = 60) -> None:
-        """Until nothing has moved for a while. Fails where that does not come."""
+        """Wait until no frame moves for a while. Fails if frames never stop."""
         still = sent = 0
         for _ in range(cycles_max):
             await RisingEdge(self.dut.clk_i)
@@ -95,10 +97,11 @@ class Bench:
             still = still + 1 if sent == before and not any(port.waiting for port in self.ports) else 0
             if still == quiet:
                 return
-        raise AssertionError("the switch does not come to rest")
+        raise AssertionError("the switch does not become idle")
 
     async def _cycles(self, clock: str) -> AsyncIterator[float]:
-        """The middle of each cycle of the MACs' clock, where signals may be read and set: when it ends, in ns."""
+        """Wait for the middle of the next cycle of the MACs' clock, where signals may be read and set. Returns the end
+        of that cycle in ns."""
         signal, ones = getattr(self.dut, clock), (1 << len(self.ports)) - 1
         await Timer(self.rng.randrange(1, MAC_PS), "ps")
         while True:

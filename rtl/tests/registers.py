@@ -1,4 +1,4 @@
-"""A host at the switch's registers: over AXI-Lite, and over SPI."""
+"""A host that accesses the switch's registers, over AXI-Lite and over SPI."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 
-from netfold.rtl.registers import SWITCH, read
+from netfold_lab.rtl.registers import SWITCH, read
 
 MAP = {register.name: register for register in read(SWITCH).registers}
 OKAY, SLAVE_ERROR = 0, 2
@@ -41,7 +41,7 @@ async def write(dut: Any, name: str, value: int) -> int:
 
 
 async def read_at(dut: Any, address: int) -> int:
-    """The word there."""
+    """Read a word."""
     await FallingEdge(dut.clk_i)
     dut.s_axil_araddr_i.value, dut.s_axil_arvalid_i.value = address, 1
     await _until(dut, dut.s_axil_arready_o)
@@ -68,7 +68,7 @@ async def spi(dut: Any, name: str, value: int | None = None) -> int:
     for bit in bits:
         dut.spi_mosi_i.value = bit
         await Timer(SPI_HALF_NS, "ns")
-        answer = (answer << 1 | int(dut.spi_miso_o.value)) & 0xFFFFFFFF  # as it is when SCLK rises
+        answer = (answer << 1 | int(dut.spi_miso_o.value)) & 0xFFFFFFFF  # sampled when SCLK rises
         dut.spi_sclk_i.value = 1
         await Timer(SPI_HALF_NS, "ns")
         dut.spi_sclk_i.value = 0

@@ -121,7 +121,7 @@ double cpu_s() {
 
 int main(int argc, char** argv) {
   sg4::Engine engine(&argc, argv);
-  // Shares of bandwidth alone, as our model has them: no window of TCP, no factors, no traffic the other way.
+  // Only shares of bandwidth, as in our model: without TCP's window, factors, and cross traffic.
   sg4::Engine::set_config("network/model:CM02");
   sg4::Engine::set_config("network/TCP-gamma:0");
   sg4::Engine::set_config("network/crosstraffic:0");

@@ -91,7 +91,7 @@ static void tickets(const place *self, nf_group *group) {
   float first[COUNT], second[COUNT];
   for (int i = 0; i < COUNT; i++) first[i] = second[i] = 1;
   nf_ticket one = 0, two = 0;
-  if (self->rank == 0) {  // alone: nothing can be finished
+  if (self->rank == 0) {  // no other rank is there: nothing can finish
     OK(nf_submit(group, first, first, COUNT, NF_FLOAT32, NULL, &one, &error));
     CHECK(nf_test(group, one, &error) == NF_PENDING);
     CHECK(nf_wait(group, one, 0.01, &error) == NF_PENDING);
@@ -134,7 +134,7 @@ static void wrong_use(nf_group *group) {
   CHECK(x == WORLD);
 }
 
-// Whoever is to blame is named on every rank, and tensors are as they were.
+// Every rank's error names the rank that caused it, and tensors are unchanged.
 static void disagreement(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float vector[COUNT];

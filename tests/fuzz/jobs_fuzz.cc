@@ -1,22 +1,19 @@
 // Bytes thrown at the control conversation, at both of its ends: random ones, and real messages with bytes changed,
-// cut, swapped for others' values or nested. Nothing may crash or leak (the sanitizers watch); what is read must be
-// written back the same; and a job that runs meanwhile must not notice.
+// cut, swapped for others' values or nested. Nothing may crash or leak (the sanitizers watch); a message that is read
+// must be written back with the same bytes; and a job that runs meanwhile must not be disturbed.
 //
-// NETFOLD_FUZZ_LINES sets how many (default 100,000), NETFOLD_FUZZ_SEED which.
+// NETFOLD_FUZZ_LINES sets how many (default 100,000), NETFOLD_SEED which.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include "base/line_buffer.h"
+#include "support/random_seed.h"
+#include "unit/switch/conversation.h"
 
-#include "jobs/line_buffer.h"
-#include "unit/jobs/conversation.h"
-
-namespace netfold::jobs {
+namespace netfold::tests {
+using namespace control;
+using namespace switching;
+using namespace group;
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 class LineMaker {
  public:
@@ -96,10 +93,10 @@ class LineMaker {
 };
 
 struct JobsFuzz : ::testing::Test {
-  std::uint64_t seed = from_environment("NETFOLD_FUZZ_SEED", 1);
+  std::uint64_t seed = random_seed();
   std::uint64_t lines = from_environment("NETFOLD_FUZZ_LINES", 100000);
   LineMaker maker{seed};
-  ::testing::ScopedTrace trace{__FILE__, __LINE__, ::testing::Message() << "seed " << seed};
+  ::testing::ScopedTrace trace{__FILE__, __LINE__, ::testing::Message() << "NETFOLD_SEED=" << seed};
 };
 
 TEST_F(JobsFuzz, WhatIsReadIsWrittenBackTheSame) {
@@ -175,7 +172,7 @@ TEST_F(JobsFuzz, AWorkerSurvivesAnySwitch) {
     worker.leave({});
     const std::string output = worker.take_output();
     EXPECT_TRUE(output.empty() || output.ends_with('\n'));
-    // Without the secret nobody can be taken for the switch, whatever he says.
+    // A sender without the secret cannot pass as the switch with any message.
     if (worker.lease().key) ADD_FAILURE() << "admitted by a stranger";
   }
 }
@@ -196,4 +193,4 @@ TEST_F(JobsFuzz, ALineBufferHoldsItsBound) {
 }
 
 }  // namespace
-}  // namespace netfold::jobs
+}  // namespace netfold::tests

@@ -1,23 +1,18 @@
 // Folds of whatever bytes well-formed payloads may hold, by every kernel table against the reference: any format, any
 // shape, any number of workers, any alignment, as a switch does it and as a worker reads the answer.
 //
-// NETFOLD_FUZZ_FOLDS sets how many (default 20,000), NETFOLD_FUZZ_SEED which.
+// NETFOLD_FUZZ_FOLDS sets how many (default 20,000), NETFOLD_SEED which.
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 
 #include "numbers/codec.h"
 #include "numbers/fold.h"
+#include "support/random_seed.h"
 #include "unit/numbers/samples.h"
 
 namespace netfold::numbers::testing {
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Random bytes, or encoded samples; a malformed exponent, which the wire layer drops, becomes 255.
 std::vector<std::byte> any_payload(Prng& prng, WireFormat wire, std::size_t count) {
@@ -74,10 +69,10 @@ void fold_once(std::uint64_t seed) {
 }
 
 TEST(NumbersFuzz, EveryTableFoldsAsTheReferenceDoes) {
-  const std::uint64_t first_seed = from_environment("NETFOLD_FUZZ_SEED", 1);
-  const std::uint64_t folds = from_environment("NETFOLD_FUZZ_FOLDS", 20000);
+  const std::uint64_t first_seed = tests::random_seed();
+  const std::uint64_t folds = tests::from_environment("NETFOLD_FUZZ_FOLDS", 20000);
   for (std::uint64_t seed = first_seed; seed < first_seed + folds; ++seed) {
-    ASSERT_NO_FATAL_FAILURE(fold_once(seed)) << "NETFOLD_FUZZ_SEED=" << seed << " NETFOLD_FUZZ_FOLDS=1 replays it";
+    ASSERT_NO_FATAL_FAILURE(fold_once(seed)) << "NETFOLD_SEED=" << seed << " NETFOLD_FUZZ_FOLDS=1 replays it";
   }
 }
 

@@ -1,21 +1,16 @@
-// What the fuzzers of the data path share: a job of three workers whose sums must stay right, whatever is thrown at it.
+// Shared by the fuzzers of the data path: a job of three workers whose sums must stay right under any input.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "protocol/world.h"
+#include "support/random_seed.h"
 
 namespace netfold::tests {
 
 constexpr std::uint16_t kWorld = 3;
-
-inline std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // One all-reduce of small whole numbers, whose sum is exact in any order.
 inline void expect_a_right_sum(World& world, Prng& prng) {

@@ -2,12 +2,11 @@
 // flipped, cut or lengthened, frames whose ICRC was made right again after that. Nothing may crash or leak (the
 // sanitizers watch), and no sum changes.
 //
-// NETFOLD_FUZZ_FRAMES sets how many (default 100,000), NETFOLD_FUZZ_SEED which.
+// NETFOLD_FUZZ_FRAMES sets how many (default 100,000), NETFOLD_SEED which.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "protocol/roce_world.h"
+#include "support/random_seed.h"
 
 namespace netfold::tests {
 namespace {
@@ -17,17 +16,12 @@ namespace roce = wire::roce;
 constexpr std::uint16_t kWorld = 3;
 constexpr std::size_t kFramesARound = 200;
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-// Frames as rank 0 might send them: of another job or epoch, so that what gets through harms nobody, but plausible.
+// Frames as rank 0 might send them: plausible, but of another job or epoch, so that frames that pass do no harm.
 std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
-  const session::RoceWorkerCard self = world.channel(0).card();
-  session::RoceCard peer = world.channel(1).card().receiving;
+  const group::QpPairInfo self = world.channel(0).card();
+  group::QpInfo peer = world.channel(1).card().receiving;
   if (prng.chance(0.5)) peer.queue_pair = static_cast<std::uint32_t>(prng.below(1 << 24));
-  session::RoceSender sender(self.sending, peer);
+  group::RoceSender sender(self.sending, peer);
   roce::AggregationHeader header;
   header.format = static_cast<numbers::Format>(prng.below(5));
   header.job = static_cast<std::uint16_t>(prng.chance(0.5) ? 0 : prng.below(40));
@@ -39,7 +33,7 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
   const auto head = roce::emit(header);
   std::copy(head.begin(), head.end(), message.begin());
   sender.post(header.message, message, 0);
-  std::vector<std::byte> frame(session::RoceSender::kFrameBytesMax);
+  std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
   std::size_t size_bytes = 0;
   for (std::uint64_t packets = 1 + prng.below(3); packets > 0; --packets) {
     if (const std::size_t next = sender.next(frame, 0)) size_bytes = next;
@@ -48,7 +42,8 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
   return frame;
 }
 
-// With a right ICRC again, and of no later epoch: who forges that may replace a job, as RoCE has no secrets to tell by.
+// With a right ICRC again, and not of a later epoch: a sender that forges the epoch can replace a job, because RoCE has
+// no secrets.
 void reseal(std::vector<std::byte>& frame) {
   constexpr std::size_t kEpochAt = roce::kEthernetBytes + roce::kGrhBytes + roce::kBthBytes + roce::kRethBytes + 6;
   if (frame.size() >= kEpochAt + 2) frame[kEpochAt] = frame[kEpochAt + 1] = std::byte{0};
@@ -67,7 +62,7 @@ std::vector<std::byte> hostile(RoceWorld& world, Prng& prng) {
     case 1: bytes.resize(prng.below(bytes.size() + 1)); break;
     case 2: bytes.resize(std::min<std::size_t>(bytes.size() + prng.below(300), 2000)); break;
     default: {
-      // Addresses are not forged: whoever claims a worker's address gets its frames, as from any switch that learns.
+      // Addresses are not forged: a port that claims a worker's address gets its frames, as from any learning switch.
       constexpr std::size_t kTypeAt = 12;
       for (std::uint64_t flips = 1 + prng.below(6); flips > 0; --flips) {
         bytes[kTypeAt + prng.below(bytes.size() - kTypeAt)] ^= static_cast<std::byte>(1u << prng.below(8));
@@ -80,8 +75,8 @@ std::vector<std::byte> hostile(RoceWorld& world, Prng& prng) {
 
 TEST(RoceFuzz, HostileFramesChangeNoSum) {
   const std::uint64_t frames = from_environment("NETFOLD_FUZZ_FRAMES", 100'000);
-  const std::uint64_t seed = from_environment("NETFOLD_FUZZ_SEED", 1);
-  SCOPED_TRACE(testing::Message() << "NETFOLD_FUZZ_SEED=" << seed);
+  const std::uint64_t seed = random_seed();
+  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << seed);
   Prng prng(seed);
   RoceWorld world({.world = kWorld, .faults = {.loss = 0.01}, .roce = {.idle_max = kSecond}, .seed = seed});
   for (std::uint64_t sent = 0; sent < frames; sent += kFramesARound) {
@@ -108,9 +103,9 @@ TEST(RoceFuzz, HostileFramesChangeNoSum) {
     }
   }
   std::uint64_t dropped = 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(frames::RoceVerdict::kCount); ++i) {
-    if (frames::is_drop(static_cast<frames::RoceVerdict>(i))) {
-      dropped += world.dialect().count(static_cast<frames::RoceVerdict>(i));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(switching::RoceVerdict::kCount); ++i) {
+    if (switching::is_drop(static_cast<switching::RoceVerdict>(i))) {
+      dropped += world.handler().count(static_cast<switching::RoceVerdict>(i));
     }
   }
   EXPECT_GT(dropped, frames / 10);

@@ -1,4 +1,4 @@
-// What a Fortran program's `call MPI_Allreduce(...)` becomes, with and without MPI_IN_PLACE.
+// The symbols that a Fortran program's `call MPI_Allreduce(...)` becomes, with and without MPI_IN_PLACE.
 #include <mpi.h>
 #include <stdio.h>
 

@@ -3,86 +3,56 @@
 namespace netfold::tests {
 namespace {
 
-constexpr frames::MacAddress kSwitchMac{0x0200'0000'0000};
-constexpr std::uint32_t kSwitchIp = FrameSwitch::kIp, kWorkersIp = 0;  // memory links know ports alone
+constexpr switching::MacAddress kSwitchMac{0x0200'0000'0000};
+constexpr std::uint32_t kSwitchIp = FrameSwitch::kIp, kWorkersIp = 0;  // memory links know only ports
+constexpr std::uint16_t kJobsMax = 8;
+constexpr std::size_t kBufferBytes = 4096;
 
-frames::MacAddress mac_of(link::Address worker) {
+switching::MacAddress mac_of(link::Address worker) {
   return {0x0200'0100'0000u + worker.port};
 }
 
 }  // namespace
 
-FrameSwitch::FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port, const engine::Admission& admission,
-                         engine::DataPlane::OnMismatch on_mismatch)
-    : first_port_(first_port) {
-  const std::uint16_t shards = admission.lease.shards;
-  engine::NetfoldDialect::Options options;
-  options.addresses = &data_addresses_;
-  std::vector<link::Port*> peers;
-  for (link::PortNumber number = 0; number < kPorts; ++number) {
-    ports_.push_back(std::make_unique<link::MemoryPort>(pool_, number));
+FrameSwitch::FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port, const switching::Admission& admission,
+                         switching::DataPlane::OnMismatch on_mismatch)
+    : first_port_(first_port),
+      switch_(kPorts,
+              {.threads = admission.lease.shards,
+               .netfold = switching::NetfoldOptions{.ip = kSwitchIp,
+                                                    .first_port = first_port,
+                                                    .jobs_max = kJobsMax,
+                                                    .on_mismatch = std::move(on_mismatch)}},
+              kBufferBytes) {
+  for (std::uint16_t shard = 0; shard < admission.lease.shards; ++shard) {
+    links_.push_back(network.open(static_cast<std::uint16_t>(first_port + shard)));
+    jobs_.push_back(std::make_unique<switching::FrameJob>(admission, shard));
+    switch_.thread(shard).netfold->place(admission.lease.job, jobs_.back().get(), switch_.pool());
   }
-  for (std::uint16_t shard = 0; shard < shards; ++shard) {
-    options.ports.push_back(static_cast<std::uint16_t>(first_port + shard));
-    threads_.emplace_back().inbox = std::make_unique<link::MemoryHandover>(pool_);
-    peers.push_back(threads_.back().inbox.get());
-  }
-  for (std::uint16_t shard = 0; shard < shards; ++shard) {
-    Thread& thread = threads_[shard];
-    thread.link = network.open(options.ports[shard]);
-    thread.job = std::make_unique<engine::FrameJob>(admission, shard);
-    options.thread = shard;
-    auto dialect = std::make_unique<engine::NetfoldDialect>(options, on_mismatch);
-    thread.dialect = dialect.get();
-    thread.dialect->place(admission.lease.job, thread.job.get(), pool_);
-    frames::PipelinePorts ports;
-    for (const auto& port : ports_) {
-      if (ports.all.size() % shards == shard)
-        ports.receiving.push_back(static_cast<link::PortNumber>(ports.all.size()));
-      ports.all.push_back(port.get());
-    }
-    ports.peers = peers;
-    ports.inbox = thread.inbox.get();
-    std::vector<std::unique_ptr<frames::Dialect>> dialects;
-    dialects.push_back(std::move(dialect));
-    frames::PipelineOptions pipeline;
-    pipeline.threads = shards;
-    pipeline.thread = shard;
-    thread.pipeline =
-        std::make_unique<frames::Pipeline>(pool_, std::move(ports), addresses_, std::move(dialects), pipeline);
-  }
-}
-
-FrameSwitch::~FrameSwitch() {
-  for (Thread& thread : threads_) thread.pipeline.reset();
 }
 
 void FrameSwitch::pump(Nanoseconds now) {
-  for (Thread& thread : threads_) take_datagrams(thread);
-  std::size_t moved = 1;
-  while (moved > 0) {
-    moved = 0;
-    for (Thread& thread : threads_) moved += thread.pipeline->pump(now);
-  }
+  for (const auto& link : links_) take_datagrams(*link);
+  switch_.settle(now);
   send_frames();
 }
 
-std::uint64_t FrameSwitch::drops(engine::DropReason reason) const {
+std::uint64_t FrameSwitch::drops(switching::DropReason reason) const {
   std::uint64_t sum = 0;
-  for (const Thread& thread : threads_) sum += thread.dialect->drops(reason);
+  for (std::size_t shard = 0; shard < switch_.threads(); ++shard) sum += switch_.thread(shard).netfold->drops(reason);
   return sum;
 }
 
 bool FrameSwitch::every_frame_has_one_fate() const {
   std::uint64_t received = 0, fates = 0, passed_on = 0;
-  for (const Thread& thread : threads_) {
+  for (std::size_t shard = 0; shard < switch_.threads(); ++shard) {
     for (link::PortNumber port = 0; port < kPorts; ++port) {
-      const frames::PortCounters& it = thread.pipeline->counters(port);
+      const switching::PortCounters& it = switch_.pipeline(shard).counters(port);
       received += it.received.get();
       passed_on += it.handed_over.get();  // and counted again where they went
       fates += it.taken.get() + it.forwarded.get() + it.flooded.get() + it.filtered.get() + it.dropped.get() +
                it.dropped_handover.get();
-      for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(frames::Flaw::kIpHeader); ++flaw) {
+      for (std::size_t flaw = 1; flaw < static_cast<std::size_t>(switching::Flaw::kIpHeader); ++flaw) {
         fates += it.flaws[flaw].get();
       }
     }
@@ -90,28 +60,28 @@ bool FrameSwitch::every_frame_has_one_fate() const {
   return received > 0 && passed_on > 0 && received == fates;
 }
 
-void FrameSwitch::take_datagrams(Thread& thread) {
-  for (const link::Incoming& datagram : thread.link->receive(SIZE_MAX)) {
-    std::vector<std::byte> frame(frames::kUdpFrameBytes);
-    frames::write_udp_headers({kSwitchMac, mac_of(datagram.from), kSwitchIp, kWorkersIp,
-                               thread.link->local_address().port, datagram.from.port, datagram.bytes.size()},
-                              frame.data());
+void FrameSwitch::take_datagrams(link::Link& link) {
+  for (const link::Incoming& datagram : link.receive(SIZE_MAX)) {
+    std::vector<std::byte> frame(switching::kUdpFrameBytes);
+    switching::write_udp_headers({kSwitchMac, mac_of(datagram.from), kSwitchIp, kWorkersIp, link.local_address().port,
+                                  datagram.from.port, datagram.bytes.size()},
+                                 frame.data());
     frame.insert(frame.end(), datagram.bytes.begin(), datagram.bytes.end());
-    ports_[datagram.from.port % kPorts]->arrive(frame);
+    port(datagram.from.port % kPorts).arrive(frame);
   }
 }
 
 void FrameSwitch::send_frames() {
-  for (const auto& port : ports_) {
-    for (auto& frame : port->fetch()) {
-      frames::ParsedFrame parsed;
+  for (link::PortNumber number = 0; number < kPorts; ++number) {
+    for (auto& frame : port(number).fetch()) {
+      switching::ParsedFrame parsed;
       const auto size_bytes = static_cast<std::uint32_t>(frame.size());
-      if (frames::parse({nullptr, frame.data(), size_bytes, 0, false, false}, {}, parsed) != frames::Flaw::kNone)
+      if (switching::parse({nullptr, frame.data(), size_bytes, 0, false, false}, {}, parsed) != switching::Flaw::kNone)
         continue;
       if (!parsed.has_udp || parsed.from != kSwitchMac || parsed.ip.from != kSwitchIp) continue;
       if (parsed.to != mac_of({0, parsed.udp.to})) continue;
       const link::Outgoing datagram{{0, parsed.udp.to}, parsed.payload(), {}, {}};
-      threads_[static_cast<std::size_t>(parsed.udp.from - first_port_)].link->send({&datagram, 1});
+      links_[static_cast<std::size_t>(parsed.udp.from - first_port_)]->send({&datagram, 1});
     }
   }
 }

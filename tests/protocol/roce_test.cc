@@ -6,7 +6,8 @@
 #include <cstring>
 
 #include "protocol/roce_world.h"
-#include "support/plain_fold.h"
+#include "support/random_seed.h"
+#include "testing/plain_fold.h"
 
 namespace netfold::tests {
 namespace {
@@ -21,7 +22,7 @@ std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t 
   return tensors;
 }
 
-engine::AllReduce in_place(std::vector<float>& tensor, numbers::Format format = numbers::Format::kFp32) {
+group::CollectiveRequest in_place(std::vector<float>& tensor, numbers::Format format = numbers::Format::kFp32) {
   return {tensor.data(), tensor.data(), tensor.size(), numbers::ElementType::kFp32, format, false};
 }
 
@@ -38,7 +39,7 @@ void expect_right_sums(RoceWorld& world, const RoceWorldOptions& options, std::s
   std::vector<std::vector<float>> expected;
   for (std::size_t t = 0; t < tensor_count * options.jobs; ++t) {
     tensors.push_back(random_tensors(options.world, 1 + prng.below(count_max), prng));
-    expected.push_back(plain_fold(tensors.back(), 0, options.world));
+    expected.push_back(netfold::testing::plain_fold(tensors.back(), 0, options.world));
   }
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::size_t first = t % options.jobs * options.world;
@@ -54,12 +55,12 @@ void expect_right_sums(RoceWorld& world, const RoceWorldOptions& options, std::s
 }
 
 void expect_right_sums(const Case& test) {
-  SCOPED_TRACE(testing::Message() << "seed " << test.options.seed << " world " << test.options.world << " jobs "
-                                  << test.options.jobs);
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << test.options.seed << " world " << test.options.world
+                                    << " jobs " << test.options.jobs);
   RoceWorld world(test.options);
   Prng prng(test.options.seed);
   expect_right_sums(world, test.options, test.tensors, test.count_max, prng);
-  EXPECT_EQ(world.dialect().held_frames(), 0u);
+  EXPECT_EQ(world.handler().held_frames(), 0u);
   EXPECT_EQ(world.pool().in_use(), 0u);
 }
 
@@ -72,12 +73,12 @@ TEST(Roce, FoldsOnACleanNetworkAndSendsEachFrameOnce) {
     for (std::size_t rank = 0; rank < world; ++rank) {
       EXPECT_EQ(network.channel(rank).counters()["resent_writes"], 0) << "rank " << rank << " of " << world;
     }
-    EXPECT_EQ(network.dialect().count(frames::RoceVerdict::kAnswered), 0u);
+    EXPECT_EQ(network.handler().count(switching::RoceVerdict::kAnswered), 0u);
   }
 }
 
 TEST(Roce, IsRightWhateverTheNetworkDoes) {
-  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+  for (const std::uint64_t seed : random_seeds(120)) {
     Prng prng(seed);
     Case test;
     test.options.seed = seed;
@@ -92,7 +93,7 @@ TEST(Roce, IsRightWhateverTheNetworkDoes) {
                            .reorder = prng.unit() * 0.2,
                            .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
     expect_right_sums(test);
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
@@ -151,13 +152,13 @@ TEST(Roce, AJobBeginsAnewInTheNextEpoch) {
     for (std::uint64_t steps = prng.below(40); steps > 0; --steps) world.run(kMicrosecond);
     world.restart_job(0, static_cast<std::uint16_t>(epoch + 1));  // in the middle
     expect_right_sums(world, options, 2, 50000, prng);
-    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_FALSE(::testing::Test::HasFatalFailure());
   }
   EXPECT_EQ(world.pool().in_use(), 0u);
 }
 
 TEST(Roce, AMissingWorkerIsNamedItsPeersBuffersAreFreedAndTensorsAreAsTheyWere) {
-  RoceWorldOptions options{.world = 3, .roce = {.age_max = 2 * kSecond}, .seed = 4};
+  RoceWorldOptions options{.world = 3, .timeout = kSecond, .roce = {.age_max = 2 * kSecond}, .seed = 4};
   RoceWorld world(options);
   Prng prng(4);
   auto tensors = random_tensors(3, 400000, prng);
@@ -166,12 +167,12 @@ TEST(Roce, AMissingWorkerIsNamedItsPeersBuffersAreFreedAndTensorsAreAsTheyWere) 
   for (int i = 0; i < 3; ++i) ASSERT_FALSE(world.run(kMicrosecond));
   world.stop_worker(2);
   ASSERT_FALSE(world.run(1500 * kMillisecond));
-  EXPECT_GT(world.dialect().held_frames(), 0u);
+  EXPECT_GT(world.handler().held_frames(), 0u);
   for (const std::size_t rank : {0, 1}) {
-    const auto error = world.stream(rank).overdue(world.time(), kSecond);
+    const auto error = world.error(rank);
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->rank, 2) << error->message;
-    EXPECT_EQ(world.stream(rank).abandon().size(), 1u);
+    EXPECT_EQ(world.session(rank).abort(*error, world.time()).size(), 1u);
     EXPECT_EQ(tensors[rank], before[rank]);
     world.stop_worker(rank);
   }
@@ -186,30 +187,30 @@ TEST(Roce, WorkersThatDisagreeAreToldBoth) {
   world.submit(0, in_place(a));
   world.submit(1, in_place(b));
   EXPECT_FALSE(world.run(kSecond));
-  const auto& error = world.stream(1).failure() ? world.stream(1).failure() : world.stream(0).failure();
+  const auto& error = world.error(1) ? world.error(1) : world.error(0);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, ErrorCode::kMismatch);
-  EXPECT_THAT(error->message, testing::HasSubstr("rank 1"));
-  EXPECT_THAT(error->message, testing::HasSubstr("rank 0"));
-  EXPECT_GT(world.dialect().count(frames::RoceVerdict::kMismatch), 0u);
+  EXPECT_THAT(error->message, ::testing::HasSubstr("rank 1"));
+  EXPECT_THAT(error->message, ::testing::HasSubstr("rank 0"));
+  EXPECT_GT(world.handler().count(switching::RoceVerdict::kMismatch), 0u);
 }
 
 // Every job belongs to one of the switch's threads, whichever of them receives its frames.
 TEST(Roce, SeveralThreadsShareTheJobs) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (const std::uint64_t seed : random_seeds(10)) {
     Prng prng(seed);
     RoceWorldOptions options{.world = static_cast<std::uint16_t>(2 + prng.below(4)),
                              .jobs = 4,
                              .faults = {.loss = 0.02, .duplicate = 0.02, .reorder = 0.05},
                              .threads = static_cast<std::uint16_t>(prng.chance(0.5) ? 2 : 4),
                              .seed = seed};
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed);
     RoceWorld world(options);
     expect_right_sums(world, options, 2, 20000, prng);
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
     for (std::uint16_t thread = 0; thread < options.threads; ++thread) {
-      EXPECT_GT(world.dialect(thread).count(frames::RoceVerdict::kFolded), 0u);
-      EXPECT_EQ(world.dialect(thread).held_frames(), 0u);
+      EXPECT_GT(world.handler(thread).count(switching::RoceVerdict::kFolded), 0u);
+      EXPECT_EQ(world.handler(thread).held_frames(), 0u);
       std::uint64_t handed_over = 0, acknowledged = 0;
       for (link::PortNumber port = 0; port < options.world * options.jobs; ++port) {
         handed_over += world.pipeline(thread).counters(port).handed_over.get();
@@ -223,9 +224,9 @@ TEST(Roce, SeveralThreadsShareTheJobs) {
 }
 
 TEST(RoceOwners, AreFoundByPortAddressAndQueuePair) {
-  frames::RoceOwners owners;
+  switching::RoceOwners owners;
   Prng prng(3);
-  std::vector<std::pair<frames::RoceOwners::Connection, std::uint16_t>> set;
+  std::vector<std::pair<switching::RoceOwners::Connection, std::uint16_t>> set;
   for (int i = 0; i < 400; ++i) {
     set.push_back({{static_cast<link::PortNumber>(prng.below(26)), prng.next() >> 16,
                     static_cast<std::uint32_t>(prng.below(1 << 24))},
@@ -247,14 +248,14 @@ TEST(Roce, PortsChangeWhileAnotherJobFolds) {
   RoceWorld world(options);
   Prng prng(6);
   auto running = random_tensors(4, 300000, prng);
-  const auto expected = plain_fold(running, 0, 4);
+  const auto expected = netfold::testing::plain_fold(running, 0, 4);
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(rank, in_place(running[rank]));
   for (int i = 0; i < 10; ++i) world.run(kMicrosecond);
   ASSERT_TRUE(world.settings().set(1, {0xf, true}));   // the other job's ports: wrong ones for a while
   ASSERT_TRUE(world.settings().set(1, {0xf0, true}));  // and right again
   world.defaults().folding_ports = 0x3;
   auto other = random_tensors(4, 100000, prng);
-  const auto other_expected = plain_fold(other, 0, 4);
+  const auto other_expected = netfold::testing::plain_fold(other, 0, 4);
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(4 + rank, in_place(other[rank]));
   ASSERT_TRUE(world.run(kHour));
   for (std::uint16_t rank = 0; rank < 4; ++rank) {

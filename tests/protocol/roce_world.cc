@@ -11,41 +11,19 @@ constexpr std::uint16_t kSwitchPort = 0, kFirstWorkerPort = 1000;
 }  // namespace
 
 RoceWorld::RoceWorld(RoceWorldOptions options)
-    : options_(options), prng_(options.seed), wire_(network_.open(kSwitchPort)) {
-  const std::size_t workers = std::size_t{options.world} * options.jobs;
-  assert(workers <= frames::AggregationConfig::kPortsMax);
-  for (link::PortNumber port = 0; port < workers; ++port) {
-    ports_.push_back(std::make_unique<link::MemoryPort>(pool_, port));
-  }
-  options_.roce.owners = &owners_;
-  for (std::uint16_t thread = 0; thread < options.threads; ++thread) {
-    inboxes_.push_back(std::make_unique<link::MemoryHandover>(pool_));
-  }
-  for (std::uint16_t thread = 0; thread < options.threads; ++thread) start_thread(thread);
-  workers_.resize(workers);
+    : options_(options),
+      prng_(options.seed),
+      wire_(network_.open(kSwitchPort)),
+      switch_(static_cast<link::PortNumber>(options.world * options.jobs),
+              {.threads = options.threads, .roce = options.roce}) {
+  assert(switch_.ports() <= switching::AggregationConfig::kPortsMax);
+  workers_.resize(switch_.ports());
   for (std::uint16_t job = 0; job < options.jobs; ++job) {
     const std::uint32_t ports = ((1u << options.world) - 1) << (job * options.world);
-    [[maybe_unused]] const auto set = settings_.set(job, {ports, true});
+    [[maybe_unused]] const auto set = settings().set(job, {ports, true});
     assert(set);
     open_job(job, 1);
   }
-}
-
-void RoceWorld::start_thread(std::uint16_t thread) {
-  frames::PipelinePorts ports;
-  for (const auto& port : ports_) {
-    if (ports.all.size() % options_.threads == thread) {
-      ports.receiving.push_back(static_cast<link::PortNumber>(ports.all.size()));
-    }
-    ports.all.push_back(port.get());
-  }
-  for (const auto& inbox : inboxes_) ports.peers.push_back(inbox.get());
-  ports.inbox = inboxes_[thread].get();
-  std::vector<std::unique_ptr<frames::Dialect>> dialects;
-  dialects.push_back(std::make_unique<frames::RoceDialect>(settings_, options_.roce));
-  dialects_.push_back(static_cast<frames::RoceDialect*>(dialects.back().get()));
-  pipelines_.push_back(std::make_unique<frames::Pipeline>(pool_, std::move(ports), addresses_, std::move(dialects),
-                                                          frames::PipelineOptions{{}, options_.threads, thread}));
 }
 
 void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
@@ -55,7 +33,7 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
     link::Faults faults = options_.faults;
     faults.seed = prng_.next();
     auto cable = link::inject_faults(network_.open(place), faults, [this] { return time_; });
-    engine::PacketChannelOptions channel;
+    group::PacketChannelOptions channel;
     channel.mac = 0x020000000000 + place;
     channel.queue_pair = next_queue_pair_;
     channel.first_psn = rank == 0 ? options_.first_psn : static_cast<std::uint32_t>(prng_.below(1 << 24));
@@ -63,10 +41,11 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
     channel.sender.window_packets = options_.window_packets;
     next_queue_pair_ += 2;
     Worker& worker = workers_[first + rank];
-    worker.stream.reset();
-    worker.channel = std::make_unique<engine::PacketChannel>(std::move(cable), channel);
-    worker.stream = std::make_unique<engine::RoceStream>(
-        engine::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp}, *worker.channel);
+    worker.session.reset();
+    worker.channel = std::make_unique<group::PacketChannel>(std::move(cable), channel);
+    worker.session = std::make_unique<group::RoceSession>(
+        group::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp}, *worker.channel, options_.timeout);
+    worker.error.reset();
   }
   for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
     const auto& right = workers_[first + (rank + 1) % options_.world].channel->card();
@@ -79,40 +58,34 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
 void RoceWorld::restart_job(std::uint16_t job, std::uint16_t epoch) {
   for (std::uint16_t rank = 0; rank < options_.world; ++rank) {
     Worker& worker = workers_[std::size_t{job} * options_.world + rank];
-    worker.stream->abandon();
-    worker.stream.reset();
+    worker.session->abort({ErrorCode::kSystem, "stopped"}, time_);
+    worker.session.reset();
     worker.channel.reset();
     worker.is_stopped = false;
   }
   open_job(job, epoch);
 }
 
-void RoceWorld::submit(std::size_t worker, const engine::AllReduce& request) {
-  workers_[worker].stream->submit(1, request, time_);
+void RoceWorld::submit(std::size_t worker, const group::CollectiveRequest& request) {
+  workers_[worker].session->submit(1, request, nullptr);
 }
 
 bool RoceWorld::is_done() const {
   return std::all_of(workers_.begin(), workers_.end(),
-                     [](const Worker& worker) { return worker.is_stopped || worker.stream->is_idle(); });
+                     [](const Worker& worker) { return worker.is_stopped || worker.session->is_idle(); });
 }
 
 bool RoceWorld::step_switch() {
   bool has_moved = false;
   for (const link::Incoming& frame : wire_->receive(1u << 20)) {
-    ports_[static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)]->arrive(frame.bytes);
+    port(static_cast<std::size_t>(frame.from.port - kFirstWorkerPort)).arrive(frame.bytes);
     has_moved = true;
   }
-  for (std::size_t moved = 1; moved > 0;) {
-    moved = 0;
-    for (const auto& pipeline : pipelines_) moved += pipeline->pump(time_);
-    has_moved |= moved > 0;
-  }
-  for (std::size_t port = 0; port < ports_.size(); ++port) {
-    for (const auto& frame : ports_[port]->fetch()) {
-      const link::Outgoing out{{0, static_cast<std::uint16_t>(kFirstWorkerPort + port)}, frame, {}, {}};
-      wire_->send(std::span(&out, 1));
-      has_moved = true;
-    }
+  has_moved |= switch_.settle(time_) > 0;
+  for (const auto& [port, frame] : switch_.fetch()) {
+    const link::Outgoing out{{0, static_cast<std::uint16_t>(kFirstWorkerPort + port)}, frame, {}, {}};
+    wire_->send(std::span(&out, 1));
+    has_moved = true;
   }
   return has_moved;
 }
@@ -120,14 +93,10 @@ bool RoceWorld::step_switch() {
 bool RoceWorld::step() {
   bool has_moved = step_switch();
   for (Worker& worker : workers_) {
-    if (worker.is_stopped) continue;
+    if (worker.is_stopped || worker.error) continue;
     const std::uint64_t received = worker.channel->link().stats().received_packets;
     const std::uint64_t sent = worker.channel->link().stats().sent_packets;
-    [[maybe_unused]] const auto pumped = worker.channel->pump(time_);
-    assert(pumped);
-    while (worker.stream->step(time_)) {
-      if (!worker.channel->pump(time_)) return has_moved;
-    }
+    if (const auto pumped = worker.session->pump(time_); !pumped) worker.error = pumped.error();
     has_moved |= worker.channel->link().stats().received_packets != received ||
                  worker.channel->link().stats().sent_packets != sent;
   }

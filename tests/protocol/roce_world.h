@@ -1,18 +1,16 @@
 // A whole job of RoCE workers in one thread and in virtual time: endpoints over links that lose, duplicate and reorder
-// by seed, and the frame switch between them, whose ports are the other ends of those links.
+// by seed, and the Ethernet switch at the other ends of these links.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "base/prng.h"
-#include "engine/roce/packet_channel.h"
-#include "engine/roce/roce_stream.h"
-#include "frames/pipeline.h"
-#include "frames/roce_dialect.h"
+#include "group/via_roce/packet_channel.h"
+#include "group/via_roce/roce_session.h"
 #include "link/fault_injector.h"
-#include "link/frame_memory.h"
 #include "link/memory.h"
+#include "switch/ethernet/memory_switch.h"
 
 namespace netfold::tests {
 
@@ -22,8 +20,9 @@ struct RoceWorldOptions {
   numbers::BfpShape bfp = {};
   std::uint32_t first_psn = 0;  // of rank 0; the others' are elsewhere
   std::uint32_t window_packets = 512;
+  Nanoseconds timeout = 30 * kSecond;  // of a worker
   link::Faults faults = {};
-  frames::RoceOptions roce = {};
+  switching::RoceOptions roce = {};
   std::uint16_t threads = 1;  // of the switch; port p is received by thread p mod threads
   std::uint64_t seed = 1;
 };
@@ -33,19 +32,20 @@ class RoceWorld {
   explicit RoceWorld(RoceWorldOptions options);
 
   // Workers are numbered through all jobs: rank r of job j is j * world + r, and sits at the port of that number.
-  void submit(std::size_t worker, const engine::AllReduce& request);
+  void submit(std::size_t worker, const group::CollectiveRequest& request);
   // Runs until every submitted all-reduce is done, at most `limit` of virtual time. True if done.
   bool run(Nanoseconds limit);
 
-  engine::RoceStream& stream(std::size_t worker) { return *workers_[worker].stream; }
-  engine::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
-  session::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
-  frames::RoceDialect& dialect(std::size_t thread = 0) { return *dialects_[thread]; }
-  frames::Pipeline& pipeline(std::size_t thread) { return *pipelines_[thread]; }
-  frames::Settings& defaults() { return defaults_; }
-  frames::AggregationSettings& settings() { return settings_; }
-  link::MemoryPort& port(std::size_t number) { return *ports_[number]; }
-  link::MemoryPool& pool() { return pool_; }
+  group::RoceSession& session(std::size_t worker) { return *workers_[worker].session; }
+  const std::optional<Error>& error(std::size_t worker) const { return workers_[worker].error; }
+  group::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
+  group::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
+  switching::RoceHandler& handler(std::size_t thread = 0) { return *switch_.thread(thread).roce; }
+  const switching::Pipeline& pipeline(std::size_t thread) const { return switch_.pipeline(thread); }
+  switching::Settings& defaults() { return switch_.settings(); }
+  switching::AggregationSettings& settings() { return switch_.jobs_settings(); }
+  link::MemoryPort& port(std::size_t number) { return switch_.port(static_cast<link::PortNumber>(number)); }
+  link::MemoryPool& pool() { return switch_.pool(); }
   Nanoseconds time() const { return time_; }
   void stop_worker(std::size_t worker) { workers_[worker].is_stopped = true; }
   // The worker's connections begin anew, with other queue pairs and sequence numbers, in a new epoch of the whole job.
@@ -53,12 +53,12 @@ class RoceWorld {
 
  private:
   struct Worker {
-    std::unique_ptr<engine::PacketChannel> channel;
-    std::unique_ptr<engine::RoceStream> stream;
+    std::unique_ptr<group::PacketChannel> channel;
+    std::unique_ptr<group::RoceSession> session;
+    std::optional<Error> error;  // why it has given up
     bool is_stopped = false;
   };
 
-  void start_thread(std::uint16_t thread);
   void open_job(std::uint16_t job, std::uint16_t epoch);
   bool is_done() const;
   bool step();
@@ -68,15 +68,7 @@ class RoceWorld {
   Prng prng_;
   link::MemoryNetwork network_;
   std::unique_ptr<link::Link> wire_;  // the switch's ends of all cables
-  link::MemoryPool pool_;
-  frames::Settings defaults_;
-  frames::AggregationSettings settings_{defaults_};
-  frames::MacTable addresses_;
-  std::vector<std::unique_ptr<link::MemoryPort>> ports_;
-  frames::RoceOwners owners_;
-  std::vector<std::unique_ptr<link::MemoryHandover>> inboxes_;  // by thread, as the next two
-  std::vector<frames::RoceDialect*> dialects_;
-  std::vector<std::unique_ptr<frames::Pipeline>> pipelines_;
+  switching::MemorySwitch switch_;
   std::vector<Worker> workers_;
   std::uint32_t next_queue_pair_ = 0x100;
   Nanoseconds time_ = kSecond;

@@ -22,7 +22,7 @@ World::World(WorldOptions options) {
   lease_.first_chunk = options.first_chunk;
   if (options.tagged) lease_.key = wire::TagKey{std::byte{7}, std::byte{9}};
 
-  engine::Admission admission{lease_, {}, {}};
+  switching::Admission admission{lease_, {}, {}};
   if (options.host) admission.host = link::Address{0, kHostPort};
   std::vector<link::Address> addresses;
   for (std::uint16_t rank = 0; rank < options.world; ++rank) {
@@ -36,8 +36,8 @@ World::World(WorldOptions options) {
     const auto port = static_cast<std::uint16_t>(kSwitchPort + index);
     addresses.push_back({0, port});
     if (frames_) continue;
-    jobs_.push_back(std::make_unique<engine::ShardJob>(admission, index));
-    shards_.push_back(std::make_unique<engine::SwitchPath>(network_.open(port), 8, on_mismatch));
+    jobs_.push_back(std::make_unique<switching::ShardJob>(admission, index));
+    shards_.push_back(std::make_unique<switching::SwitchPath>(network_.open(port), 8, on_mismatch));
     shards_.back()->place(kJob, jobs_.back().get());
   }
   for (std::uint16_t rank = 0; rank < options.world; ++rank) {
@@ -46,20 +46,20 @@ World::World(WorldOptions options) {
     faults.seed = options.seed * 1000 + rank;
     worker.link = link::inject_faults(network_.open(static_cast<std::uint16_t>(kWorkerPort + rank)), faults,
                                       [this] { return time_; });
-    worker.stream = std::make_unique<engine::Stream>(lease_, rank, session::WindowOptions{}, *worker.link, addresses);
+    worker.stream = std::make_unique<group::DataPath>(lease_, rank, group::WindowOptions{}, *worker.link, addresses);
     workers_.push_back(std::move(worker));
   }
   if (options.host) {
     link::Faults faults = options.faults;
     faults.seed = options.seed * 1000 + options.world;
     host_link_ = link::inject_faults(network_.open(kHostPort), faults, [this] { return time_; });
-    host_ = std::make_unique<engine::HostPath>(lease_, *host_link_, addresses);
+    host_ = std::make_unique<group::ObserverPath>(lease_, *host_link_, addresses);
   }
 }
 
-void World::submit(std::uint16_t rank, const engine::AllReduce& request) {
+void World::submit(std::uint16_t rank, const group::CollectiveRequest& request) {
   Worker& worker = workers_[rank];
-  auto operation = std::make_unique<engine::Operation>(++worker.submitted, request, lease_);
+  auto operation = std::make_unique<group::Operation>(++worker.submitted, request, lease_);
   if (host_ && rank == 0) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + operation->chunks());
     host_->expect(ends_.size(), operation->chunks(), time_);
@@ -76,7 +76,7 @@ void World::pump_host() {
   if (signalled_ > 0 && folded < ends_[signalled_ - 1]) signals_too_early_ = true;
 }
 
-std::uint64_t World::drops(engine::DropReason reason) const {
+std::uint64_t World::drops(switching::DropReason reason) const {
   std::uint64_t sum = frames_ ? frames_->drops(reason) : 0;
   for (const auto& shard : shards_) sum += shard->drops(reason);
   return sum;
@@ -88,7 +88,7 @@ bool World::is_done() const {
                      [](const Worker& worker) { return worker.is_stopped || worker.finished == worker.submitted; });
 }
 
-// One round of everybody; true if packets moved.
+// One round of all workers and the switch; true if packets moved.
 bool World::step() {
   const auto moved = [&] {
     std::uint64_t sum = host_ ? host_link_->stats().sent_packets + host_link_->stats().received_packets : 0;

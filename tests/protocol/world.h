@@ -1,17 +1,17 @@
 // A whole job in one thread and in virtual time: workers' streams and a switch over memory links that lose, duplicate
-// and reorder by seed. What a test asks of it is the same bits on every rank as the plain recursive fold.
+// and reorder by seed. A test asks that every rank has the same bits as the plain recursive fold.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "base/prng.h"
-#include "engine/host_path.h"
-#include "engine/stream.h"
-#include "engine/switch_path.h"
+#include "group/via_switch/data_path.h"
+#include "group/via_switch/observer_path.h"
 #include "link/fault_injector.h"
 #include "link/memory.h"
 #include "protocol/frame_switch.h"
+#include "switch/switch_path.h"
 
 namespace netfold::tests {
 
@@ -38,12 +38,12 @@ class World {
   // `limit` of virtual time. True if done, and no signal came before its tensor was folded.
   bool run(Nanoseconds limit);
   void pump_switch();
-  void submit(std::uint16_t rank, const engine::AllReduce& request);
+  void submit(std::uint16_t rank, const group::CollectiveRequest& request);
 
-  engine::Stream& worker(std::uint16_t rank) { return *workers_[rank].stream; }
+  group::DataPath& worker(std::uint16_t rank) { return *workers_[rank].stream; }
   link::Link& link_of(std::uint16_t rank) { return *workers_[rank].link; }
-  std::uint64_t drops(engine::DropReason reason) const;
-  engine::ShardJob& job(std::uint16_t index) { return frames_ ? frames_->job(index) : *jobs_[index]; }
+  std::uint64_t drops(switching::DropReason reason) const;
+  switching::ShardJob& job(std::uint16_t index) { return frames_ ? frames_->job(index) : *jobs_[index]; }
   FrameSwitch* frames() { return frames_.get(); }
   link::MemoryNetwork& network() { return network_; }
   const wire::Lease& lease() const { return lease_; }
@@ -57,7 +57,7 @@ class World {
  private:
   struct Worker {
     std::unique_ptr<link::Link> link;
-    std::unique_ptr<engine::Stream> stream;
+    std::unique_ptr<group::DataPath> stream;
     std::size_t submitted = 0, finished = 0;
     bool is_stopped = false;
   };
@@ -69,12 +69,12 @@ class World {
   wire::Lease lease_;
   link::MemoryNetwork network_;
   Nanoseconds time_ = kSecond;
-  std::vector<std::unique_ptr<engine::ShardJob>> jobs_;
-  std::vector<std::unique_ptr<engine::SwitchPath>> shards_;  // these two, or frames_
+  std::vector<std::unique_ptr<switching::ShardJob>> jobs_;
+  std::vector<std::unique_ptr<switching::SwitchPath>> shards_;  // these two, or frames_
   std::unique_ptr<FrameSwitch> frames_;
   std::vector<Worker> workers_;
   std::unique_ptr<link::Link> host_link_;
-  std::unique_ptr<engine::HostPath> host_;
+  std::unique_ptr<group::ObserverPath> host_;
   std::vector<std::uint64_t> ends_;  // of the tensors that the host expects, in chunks
   std::size_t signalled_ = 0;
   bool signals_too_early_ = false;

@@ -1,4 +1,5 @@
-"""What many tests share: seeds that can be replayed, free ports, nothing left behind, and reasons to skip.
+"""Shared by many tests: seeds that can be replayed, free ports, a check that nothing is left behind, and reasons to
+skip.
 
 Marks: `root` (needs root), `namespaces` (needs network namespaces, as root or in a user namespace), `gpu` (needs CUDA).
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import functools
 import multiprocessing.forkserver
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -20,6 +22,9 @@ import hypothesis
 import numpy as np
 import psutil
 import pytest
+from xdist.scheduler import LoadFileScheduling
+
+from repository import ROOT
 
 hypothesis.settings.register_profile("netfold", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("netfold")
@@ -53,6 +58,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{mark}: skipped where {reason}")
 
 
+class Lanes(LoadFileScheduling):
+    """How `pytest -n 2` shares the tests out. Those of a file stay together, because they share fixtures. So do all
+    files whose tests make network namespaces or look whether any is left: they see the whole machine's.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", maxsplit=1)[0]
+        return "namespaces" if _sees_the_whole_machine(file) else file
+
+
+@functools.cache
+def _sees_the_whole_machine(file: str) -> bool:
+    return re.search(r"mark\.namespaces|nothing_left_behind", (ROOT / file).read_text()) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes:
+    return Lanes(config, log)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark, (is_met, reason) in _NEEDS.items():
         if item.get_closest_marker(mark) and not is_met():
@@ -74,7 +98,7 @@ def rng(seed: int) -> np.random.Generator:
 
 @pytest.fixture
 def free_port() -> Callable[[], int]:
-    """Gives a port that neither TCP nor UDP uses on this machine, another one at each call."""
+    """Returns a port that neither TCP nor UDP uses on this machine, a new one at each call."""
     given: set[int] = set()
 
     def take() -> int:
@@ -129,7 +153,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 @pytest.fixture
 def no_rank_left() -> Iterator[None]:
-    """Fails the test that a rank of torch_ranks outlives (the server that ranks are forked from stays)."""
+    """Fails a test if a rank of torch_ranks still runs after it (the fork server of ranks may stay)."""
     multiprocessing.forkserver.ensure_running()
     before = _children()
     yield

@@ -1,4 +1,4 @@
-"""Forbids the calling thread, and it alone, every system call that sends to or receives from a socket (Linux, x86-64).
+"""Forbids only the calling thread every system call that sends to or receives from a socket (Linux, x86-64).
 
 Such a call then fails with PermissionError: what still works afterwards did without the network. There is no way back.
 """
@@ -38,7 +38,7 @@ def can_forbid() -> bool:
 
 
 def forbid_network() -> None:
-    """From now on, for this thread. Raises OSError where the kernel has no seccomp filters."""
+    """Install the filter for this thread. Raises OSError if the kernel has no seccomp filters."""
     numbers = [*SOCKET_CALLS.values(), *POLL_CALLS.values()]
     instruction = struct.Struct("HBBI")
     filters = [instruction.pack(LOAD, 0, 0, 0)]  # the call's number

@@ -1,4 +1,4 @@
-"""A rank for the tests of the frame switch: all-reduces of several formats and sizes, and a digest of the results.
+"""A rank for the tests of the Ethernet switch: all-reduces of several formats and sizes, and a digest of the results.
 
 python frame_ranks.py RANK WORLD SWITCH JOB [die]
 """
@@ -27,8 +27,8 @@ def tensor(rank: int, count: int, wire: str) -> np.ndarray:
     return rng.standard_normal(count).astype(np.float32)
 
 
-def fold(client: _core.Client, rank: int) -> str:
-    """One all-reduce after the other; the digest of all results."""
+def fold(client: _core.SwitchGroup, rank: int) -> str:
+    """Run one all-reduce after the other; returns the digest of all results."""
     digest = hashlib.sha256()
     for count, wire in TENSORS:
         x = tensor(rank, count, wire)
@@ -39,9 +39,9 @@ def fold(client: _core.Client, rank: int) -> str:
 
 
 def main() -> None:
-    """Fold, and say what came of it."""
+    """Fold, and print the results."""
     rank, world, switch, job = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-    client = _core.Client(switch, job, world, rank, timeout_s=TIMEOUT_S)
+    client = _core.SwitchGroup(switch, job, world, rank, timeout_s=TIMEOUT_S)
     print(fold(client, rank), flush=True)
     if len(sys.argv) > 5:
         time.sleep(DIE_AFTER_S)

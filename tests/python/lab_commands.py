@@ -1,4 +1,4 @@
-"""Running `netfold lab` as a user does, and looking at what it leaves on the machine."""
+"""Runs `netfold lab` like a user, and checks what it leaves on the machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LabCommands:
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), more_path, os.environ.get("PYTHONPATH", "")]))
         self._environment = {**os.environ, "NETFOLD_RUNTIME_DIR": str(runtime), "PYTHONPATH": path, "COLUMNS": "200"}
         self.runtime = runtime
-        self._words = [*prefix, python, "-m", "netfold.cli.lab"]
+        self._words = [*prefix, python, "-m", "netfold_lab.cli.lab"]
 
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run to the end."""
@@ -80,12 +80,12 @@ class LabCommands:
         )
 
     def files(self) -> list[str]:
-        """What lies in the runtime folder."""
+        """The content of the runtime folder."""
         return sorted(path.name for path in self.runtime.iterdir())
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Poll until it holds."""
+    """Poll until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"

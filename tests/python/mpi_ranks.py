@@ -1,4 +1,4 @@
-"""What the ranks of an MPI program do in test_mpi.py: `python mpi_ranks.py NAME`, under mpirun. Each checks its own."""
+"""The ranks of an MPI program in test_mpi.py: `python mpi_ranks.py NAME`, under mpirun. Each checks its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_files() -> int:
 
 
 def sums(comm: MPI.Comm = WORLD) -> None:
-    """Types and operations that Netfold folds and those it does not, in place and not."""
+    """Types and operations with and without support in Netfold, in place and out of place."""
     ranks = sum(range(comm.size))
     for count in (1, 7, 1000, 100_003):
         expected = comm.size * np.arange(count) + ranks
@@ -34,7 +34,7 @@ def sums(comm: MPI.Comm = WORLD) -> None:
 
 
 def communicators() -> None:
-    """Made and freed, many times: each has a group of its own, and nothing piles up."""
+    """Communicators are created and freed many times: each has a group of its own, and no resources accumulate."""
     for _ in range(5):
         part = WORLD.Split(WORLD.rank % 2, -WORLD.rank)
         sums(part)
@@ -54,7 +54,7 @@ def communicators() -> None:
 
 
 def progress() -> None:
-    """A rank that waits in an all-reduce still moves the messages that others wait for before they come to it."""
+    """A rank that waits in an all-reduce still moves messages that other ranks need before they reach it."""
     message = np.full(4 << 20, WORLD.rank, np.float64)  # too large to be sent before its receiver asks
     sent = WORLD.Isend(message, 1) if WORLD.rank == 0 else MPI.REQUEST_NULL
     if WORLD.rank == 1:
@@ -71,14 +71,14 @@ def progress() -> None:
 
 
 def different_settings() -> None:
-    """Then MPI serves everybody."""
+    """Then MPI serves all ranks."""
     if WORLD.rank == 1:
         os.environ["NETFOLD_FORMAT"] = "bfp"
     sums()
 
 
 def bfp() -> None:
-    """Half as exact as the format is, and the same on every rank."""
+    """The result is as exact as the format allows, and equal on every rank."""
     mine = np.random.default_rng(WORLD.rank).standard_normal(10_000).astype(np.float32)
     exact, result = np.zeros_like(mine), np.zeros_like(mine)
     WORLD.Reduce(mine, exact, root=0)
@@ -102,7 +102,7 @@ def refused() -> None:
 
 
 def different_counts() -> None:
-    """MPI would fold what there is; Netfold says who asked for what."""
+    """MPI would fold the elements that it gets; Netfold's error names the ranks and their requests."""
     vector = np.ones(1000 + (WORLD.rank == 1), np.float32)
     try:
         WORLD.Allreduce(MPI.IN_PLACE, vector)

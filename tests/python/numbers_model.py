@@ -1,4 +1,4 @@
-"""Formats and the fold in numpy, from the specification's text alone: what the compiled core is held against."""
+"""Formats and the fold in numpy, only from the specification's text. Tests compare the compiled core with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPECIAL = 255  # the exponent of a block that holds an Inf or a NaN
 
 
 def blocks_of(x: NDArray[np.float32], block: int) -> NDArray[np.float32]:
-    """One row a block, the last padded with zeros."""
+    """One row for each block, the last padded with zeros."""
     padded = np.zeros(-(-x.size // block) * block, np.float32)
     padded[: x.size] = x
     return padded.reshape(-1, block)
@@ -26,14 +26,14 @@ def pack_bits(mantissas: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
 
 
 def unpack_bits(packed: NDArray[np.uint8], width: int, block: int) -> NDArray[np.int64]:
-    """The opposite."""
+    """The reverse."""
     bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(packed), block, width).astype(np.int64)
     unsigned = (bits << np.arange(width)).sum(axis=2)
     return np.where(unsigned >= 1 << (width - 1), unsigned - (1 << width), unsigned)
 
 
 def encode(x: NDArray[np.float32], block: int = 16, mantissa: int = 7) -> NDArray[np.uint8]:
-    """Section 2, a row a block, in double precision, where every step is exact but the rounding."""
+    """Section 2, one row for each block, in double precision, where every step except the rounding is exact."""
     rows = blocks_of(x, block)
     exponent = ((rows.view(np.uint32) >> 23) & 0xFF).max(axis=1).astype(np.int64)
     holds_numbers = (exponent >= mantissa) & (exponent != SPECIAL)
@@ -45,7 +45,7 @@ def encode(x: NDArray[np.float32], block: int = 16, mantissa: int = 7) -> NDArra
 
 
 def decode(data: NDArray[np.uint8], count: int, block: int = 16, mantissa: int = 7) -> NDArray[np.float32]:
-    """Section 2, a row a block."""
+    """Section 2, one row for each block."""
     rows = data.reshape(-1, 1 + block * (mantissa + 1) // 8)
     exponent = rows[:, 0].astype(np.int64)
     q = unpack_bits(rows[:, 1:], mantissa + 1, block)
@@ -78,6 +78,6 @@ def round_fp16(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def same_bits(a: NDArray[np.float32], b: NDArray[np.float32]) -> bool:
-    """To the bit, except that any NaN equals any other."""
+    """Whether all bits are equal; any NaN equals any other."""
     both_nan = np.isnan(a) & np.isnan(b)
     return a.shape == b.shape and bool(np.all(both_nan | (a.view(np.uint32) == b.view(np.uint32))))

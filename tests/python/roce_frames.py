@@ -1,4 +1,5 @@
-"""RoCE v1 frames made and checked by scapy and zlib alone: what the core is held to, without a line of it."""
+"""RoCE v1 frames, made and checked only by scapy and zlib. Tests compare the core with them; no line of the core is
+used."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def icrc(packet: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Connection:
-    """Who writes to whom."""
+    """The sender and the receiver of each write."""
 
     source: str
     destination: str

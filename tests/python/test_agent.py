@@ -1,4 +1,4 @@
-"""The three placements of the engine: the same bits from each, agents that die or are stopped, and nothing left."""
+"""The three placements of the engine: equal bits from each, agents that die or are stopped, and no leftovers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _numbers(rank: int, count: int) -> torch.Tensor:
 
 
 def _checksums(rank: int, options: Options) -> list[int]:
-    """Of what all-reduces in one group end with."""
+    """Checksums of the results of all-reduces in one group."""
     group = dist.new_group(pg_options=options)
     tensors = [_numbers(rank, count) for count in (1, 1000, SEVERAL_PARTS)]
     tensors += [_numbers(rank, 10_001).half(), _numbers(rank, 10_001).bfloat16()]
@@ -129,7 +129,7 @@ def _crc(tensor: torch.Tensor) -> int:
 
 
 def _copies(rank: int, group: dist.ProcessGroup) -> list[int]:
-    """Checksums of what all-gathers and broadcasts end with, of one slot of the undo log and of several."""
+    """Checksums of the results of all-gathers and broadcasts, with one slot of the undo log and with several."""
     found = []
     for count in (1, 1000, SEVERAL_PARTS):
         own = _numbers(rank, count).double() if count == 1000 else _numbers(rank, count)
@@ -145,7 +145,7 @@ def _copies(rank: int, group: dist.ProcessGroup) -> list[int]:
 
 
 def _scattered(rank: int, group: dist.ProcessGroup) -> list[int]:
-    """Checksums of what reduce-scatters end with."""
+    """Checksums of the results of reduce-scatters."""
     found = []
     for count in (1, 1000, SEVERAL_PARTS // 2):
         numbers = _numbers(rank, 4 * count)
@@ -160,7 +160,7 @@ def _scattered(rank: int, group: dist.ProcessGroup) -> list[int]:
 
 
 def _moved_bytes(group: dist.ProcessGroup) -> list[int]:
-    """What this rank sent through Netfold for each collective."""
+    """The bytes that this rank sent through Netfold for each collective."""
     moved = []
     tensor = torch.ones(40_000)
     for call in (
@@ -234,12 +234,12 @@ def test_agents_fold_by_where_the_ranks_sit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("secrets_of_ranks", "meet"), [(("right", "right"), True), (("right", "wrong"), False)])
 def test_agents_prove_their_ranks_secret(agent: AgentProcess, secrets_of_ranks: tuple[str, str], meet: bool) -> None:
     groups = [
-        _core.AgentHostGroup(agent.socket, rank, 2, secret=secret, timeout_s=3.0)
+        _core.AgentPeerGroup(agent.socket, rank, 2, secret=secret, timeout_s=3.0)
         for rank, secret in enumerate(secrets_of_ranks)
     ]
     errors: list[NetfoldError] = []
 
-    def connect(group: _core.AgentHostGroup) -> None:
+    def connect(group: _core.AgentPeerGroup) -> None:
         try:
             group.connect([each.address for each in groups])
         except NetfoldError as error:
@@ -303,7 +303,7 @@ def test_several_jobs_share_an_agent(agent: AgentProcess) -> None:
 
 
 def _until_it_fails(world: int) -> tuple[str, float]:
-    """All-reduce until an error comes; fails where a tensor is neither folded whole nor as it was."""
+    """All-reduce until an error comes; fails if a tensor is neither completely folded nor unchanged."""
     tensors = [torch.ones(SEVERAL_PARTS) for _ in range(3)]
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -353,8 +353,21 @@ def test_an_agent_that_ends_is_named(agent: AgentProcess, tmp_path: Path, number
         assert agent.process.wait(30) == 0
 
 
+def _still_folds_body(rank: int, pid: int) -> float:
+    for _ in range(3):
+        if rank == 0:
+            os.kill(pid, signal.SIGHUP)
+        dist.barrier()
+    return _one_fold_body(rank)
+
+
+def test_the_end_of_a_session_ends_no_job(agent: AgentProcess) -> None:
+    assert values(run_ranks(_still_folds_body, agent.pid, environment=agent.environment)) == [20.0] * 2
+    assert agent.process.poll() is None
+
+
 def _gather_until_it_fails_body(rank: int, pid: int) -> str:
-    """As _until_it_fails, of all-gathers: what they write is whole or as it was."""
+    """Like _until_it_fails, for all-gathers: their output is complete or unchanged."""
     world = dist.get_world_size()
     own, whole = torch.ones(SEVERAL_PARTS), torch.empty(world * SEVERAL_PARTS)
     if rank == 1:
@@ -389,8 +402,9 @@ def test_a_worker_that_dies_is_named(agent: AgentProcess, tmp_path: Path, is_sha
 
 def _own_agent_dies_body(rank: int) -> str:
     dist.all_reduce(torch.ones(10))
-    if rank == 1:
-        os.kill(PrivateAgent._running[os.getpid()]._process.pid, signal.SIGKILL)
+    if rank == 1:  # later: the other ranks may still be in that all-reduce
+        pid = PrivateAgent._running[os.getpid()]._process.pid
+        threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     return _until_it_fails(dist.get_world_size())[0]
 
 
@@ -408,14 +422,14 @@ def _joins_in_vain_body(rank: int, meeting: str) -> str:
 
 
 def test_where_no_agent_is_it_says_how_to_start_one() -> None:
-    environment = {"NETFOLD_ENGINE": "agent", "NETFOLD_AGENT": "@nobody", "NETFOLD_ALGORITHM": "ring"}
+    environment = {"NETFOLD_ENGINE": "agent", "NETFOLD_AGENT": "@absent", "NETFOLD_ALGORITHM": "ring"}
     for error in values(run_ranks(_joins_in_vain_body, environment=environment, joins=False)):
-        assert "netfold agent --socket @nobody" in error
+        assert "netfold agent --socket @absent" in error
 
 
 def test_it_stays_on_its_cores() -> None:
     pinned = AgentProcess("--cores", "0")
-    group = _core.AgentHostGroup(pinned.socket, 0, 1)
+    group = _core.AgentPeerGroup(pinned.socket, 0, 1)
     group.connect([group.address])
     statuses = [(task / "status").read_text() for task in Path(f"/proc/{pinned.pid}/task").iterdir()]
     assert len(statuses) >= 4  # main, accepting, a session, its engine
@@ -429,7 +443,7 @@ def test_it_serves_its_own_user_alone(agent: AgentProcess) -> None:
     try:
         os.seteuid(65534)
         with pytest.raises(NetfoldError, match="user 0's, not ours"):
-            _core.AgentHostGroup(agent.socket, 0, 1)
+            _core.AgentPeerGroup(agent.socket, 0, 1)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
             stranger.settimeout(10)
             stranger.connect("\0" + agent.socket[1:])

@@ -17,12 +17,12 @@ import typer
 from typer.testing import CliRunner
 
 from lab_commands import LabCommands
-from netfold.bench import allreduce, bounds, codec, measure, models, plots, results, sweep, tensors
-from netfold.bench.comparison import Plan, size_name, sizes_of
-from netfold.bench.sites import LocalSite
-from netfold.bench.tables import results_table
-from netfold.lab.errors import UsageError
-from netfold.lab.spec import Faults
+from netfold_lab.bench import allreduce, bounds, codec, measure, models, plots, results, sweep, tensors
+from netfold_lab.bench.comparison import ComparisonSettings, size_name, sizes_of
+from netfold_lab.bench.sites import LocalSite
+from netfold_lab.bench.tables import results_table
+from netfold_lab.errors import UsageError
+from netfold_lab.lab.spec import Faults
 
 HAS_CORE = importlib.util.find_spec("netfold._core") is not None
 HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
@@ -73,7 +73,7 @@ def test_wrong_usage_of_the_codec(words: tuple[str, ...]) -> None:
 
 
 def test_parameters_have_the_names_of_every_report() -> None:
-    told = Plan({"1 KiB": 1024, "1 MiB": MIB}, wire="bfp").parameters()
+    told = ComparisonSettings({"1 KiB": 1024, "1 MiB": MIB}, wire="bfp").parameters()
     assert (told["format"], told["size_bytes"]) == ("bfp", [1024, MIB])
     assert not {"wire", "sizes"} & set(told)
 
@@ -140,11 +140,17 @@ def test_sizes_and_sweeps() -> None:
             sweep.counts_of(wrong)
 
 
-def test_a_plan_counts_its_steps() -> None:
-    assert Plan({"1 MiB": MIB}, repeat=5).steps() == 6 * (1 + 1 + 3)
-    assert Plan({"1 MiB": MIB}, repeat=1, against=("gloo",), faults=Faults(loss=0.01)).steps() == 2 * (2 + 1)
-    assert Plan({"1 MiB": MIB}, "in-network,ring,auto", repeat=1, against=("gloo",)).steps() == 2 * (3 + 1)
-    faulty = Plan({"1 MiB": MIB}, "ring", repeat=1, against=(), faults=Faults(loss=0.01), faults_by="kernel")
+def test_a_comparison_counts_its_steps() -> None:
+    assert ComparisonSettings({"1 MiB": MIB}, repeat=5).steps() == 6 * (1 + 1 + 3)
+    assert ComparisonSettings({"1 MiB": MIB}, repeat=1, against=("gloo",), faults=Faults(loss=0.01)).steps() == 2 * (
+        2 + 1
+    )
+    assert ComparisonSettings({"1 MiB": MIB}, "in-network,ring,auto", repeat=1, against=("gloo",)).steps() == 2 * (
+        3 + 1
+    )
+    faulty = ComparisonSettings(
+        {"1 MiB": MIB}, "ring", repeat=1, against=(), faults=Faults(loss=0.01), faults_by="kernel"
+    )
     assert faulty.steps() == 2 * 2
 
 
@@ -293,18 +299,18 @@ def test_memory_is_copied_beside_every_repetition(app: typer.Typer) -> None:
 
 
 def test_small_ones_are_repeated_until_they_can_be_timed() -> None:
-    plan = Plan({"1 KiB": 1024}, iterations=0)
-    assert [plan.iterations_of(size) for size in (4, 65536, 262144, MIB, 64 * MIB)] == [500, 500, 256, 64, 1]
-    assert Plan({"1 KiB": 1024}, iterations=7).iterations_of(4) == 7
-    assert Plan({"1 KiB": 1024}).iterations_of(4) == 1, "a lab counts the bytes of one"
+    settings = ComparisonSettings({"1 KiB": 1024}, iterations=0)
+    assert [settings.iterations_of(size) for size in (4, 65536, 262144, MIB, 64 * MIB)] == [500, 500, 256, 64, 1]
+    assert ComparisonSettings({"1 KiB": 1024}, iterations=7).iterations_of(4) == 7
+    assert ComparisonSettings({"1 KiB": 1024}).iterations_of(4) == 1, "a lab counts the bytes of one"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--interface", "fortran"), "--interface is one of"),
-        (("--interface", "c"), "needs no switch"),
-        (("--interface", "c", "--algorithm", "hdrm"), "no topology"),
+        (("--interface", "fortran"), "--interface must be one of"),
+        (("--interface", "c"), "without a switch"),
+        (("--interface", "c", "--algorithm", "hdrm"), "a topology"),
         (("--interface", "mpi", "--algorithm", "ring,auto"), "one algorithm"),
         (("--iterations", "-1"), "--iterations"),
     ],
@@ -348,10 +354,10 @@ def test_bench_allreduce_measures_other_placements(app: typer.Typer, engine: str
         ("hdrm", ("--bigraph", "2x2"), "--algorithm hdrm for 3 ranks"),
         ("hdrm", ("--bigraph", "many"), "4x8"),
         ("hierarchical", (), "group"),
-        ("ring,tree", (), "--algorithm is one of"),
-        ("ring", ("--engine", "gpu"), "--engine is one of caller, thread, agent"),
+        ("ring,tree", (), "--algorithm must be one of"),
+        ("ring", ("--engine", "gpu"), "--engine must be one of caller, thread, agent"),
         ("in-network", ("--engine", "agent"), "--algorithm ring"),
-        ("none,ring", (), "--algorithm is one of"),
+        ("none,ring", (), "--algorithm must be one of"),
     ],
 )
 def test_an_algorithm_that_cannot_serve_is_wrong_usage(
@@ -363,10 +369,10 @@ def test_an_algorithm_that_cannot_serve_is_wrong_usage(
 
 
 def test_a_rank_that_cannot_start_is_an_error_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from netfold.bench.comparison import locally
-    from netfold.bench.control import MeasurementError
+    from netfold_lab.bench.comparison import locally
+    from netfold_lab.bench.control import MeasurementError
 
     monkeypatch.setenv("PYTHONHOME", str(tmp_path))  # no interpreter starts there
     assert sys.executable
     with pytest.raises(MeasurementError, match=r"gloo: a process ended with status 1.*log ends"):
-        locally(2, Plan({"1 KiB": 1024}, "none", against=("gloo",), timeout_s=20), lambda what: None)
+        locally(2, ComparisonSettings({"1 KiB": 1024}, "none", against=("gloo",), timeout_s=20), lambda what: None)

@@ -1,4 +1,4 @@
-"""Training to the end with coarse gradients: small runs of the real thing, which give the same numbers every time."""
+"""Training to the end with coarse gradients: small real runs, which give the same numbers every time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from netfold.bench import convergence
-from netfold.bench.convergence import picture
-from netfold.bench.convergence.measure import Plan, train_all
-from netfold.bench.convergence.runs import Run, runs_of
-from netfold.bench.convergence.tasks import NAMES, make_task
-from netfold.lab.errors import UsageError
+from netfold_lab.bench import convergence
+from netfold_lab.bench.convergence import picture
+from netfold_lab.bench.convergence.measure import ConvergenceSettings, train_all
+from netfold_lab.bench.convergence.runs import Run, runs_of
+from netfold_lab.bench.convergence.tasks import NAMES, make_task
+from netfold_lab.errors import UsageError
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def test_tasks_are_alike_on_every_rank_and_differ_by_seed(name: str) -> None:
 @pytest.mark.usefixtures("nothing_left_behind")
 def test_coarse_gradients_learn_as_exact_ones_do(tmp_path: Path) -> None:
     runs = (Run(), Run(7), Run(3), Run(3, feedback=True), Run())
-    plan = Plan(runs, workers=2, epochs=8, batch=32, seeds=1)
+    settings = ConvergenceSettings(runs, workers=2, epochs=8, batch=32, seeds=1)
     heard: list[str] = []
-    fp32, bfp7, bfp3, fed_back, again = train_all(plan, heard.append)
-    assert len([words for words in heard if not words.startswith("starting")]) == plan.steps()
+    fp32, bfp7, bfp3, fed_back, again = train_all(settings, heard.append)
+    assert len([words for words in heard if not words.startswith("starting")]) == settings.steps()
     assert fp32["accuracy"] > 0.93
     assert abs(bfp7["points_from_fp32"]) <= 1.0
     assert fed_back["accuracy"] > 0.9
-    assert all(len(one["accuracy_by_epoch"]) == plan.epochs for one in (fp32, bfp7, bfp3, fed_back))
+    assert all(len(one["accuracy_by_epoch"]) == settings.epochs for one in (fp32, bfp7, bfp3, fed_back))
     assert all(one["same_bits"] for one in (fp32, bfp7, bfp3, fed_back))
     assert bfp7["loss_by_epoch"] != fp32["loss_by_epoch"], "coarse gradients were really used"
     assert fed_back["loss_by_epoch"] != bfp3["loss_by_epoch"], "and so was the feedback"
@@ -78,12 +78,12 @@ def test_the_command_reports_in_json(app: typer.Typer) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--task", "cats"), "--task is one of"),
-        (("--workers", "1"), "--workers is from 2"),
-        (("--epochs", "0"), "--epochs is at least 1"),
+        (("--task", "cats"), "--task must be one of"),
+        (("--workers", "1"), "--workers must be from 2"),
+        (("--epochs", "0"), "--epochs must be at least 1"),
         (("--algorithm", "ring,binomial"), "one algorithm"),
         (("--algorithm", "hierarchical"), "--algorithm takes"),
-        (("--out", "picture.gif"), "--out ends in"),
+        (("--out", "picture.gif"), "--out must end in"),
     ],
 )
 def test_wrong_usage(app: typer.Typer, words: tuple[str, ...], says: str) -> None:

@@ -1,4 +1,4 @@
-"""Training profiles: the parts of a step, who is charged for what, the proportion of the links, and small real runs."""
+"""Training profiles: the parts of a step, the CPU time by role, the proportion of the links, and small real runs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,28 @@ from torch import nn
 from torch.nn import functional
 
 from forbidden_calls import can_forbid
-from netfold.bench import bounds
-from netfold.bench.control import MeasurementError
-from netfold.bench.sites import LocalSite
-from netfold.bench.train import match, pictures, placement, rates, tables, threads
-from netfold.bench.train.buckets import Buckets
-from netfold.bench.train.crew import Crew, setup_of
-from netfold.bench.train.laps import BACKWARD, EXPOSED, FORWARD, PARTS, SKEW, Laps, part_skew_from_exposed
-from netfold.bench.train.loader import Loader
-from netfold.bench.train.models import make_task
-from netfold.bench.train.profile import Plan, Series, Step
-from netfold.bench.train.profiles import PRESETS, Profile, make_profile
-from netfold.bench.train.resnet import resnet50
-from netfold.bench.train.variants import COMPUTE_ALONE, algorithms_of, variants_of
-from netfold.lab.errors import UsageError
+from netfold_lab.bench import bounds
+from netfold_lab.bench.control import MeasurementError
+from netfold_lab.bench.sites import LocalSite
+from netfold_lab.bench.train import pictures, placement, rate_search, rates, tables, threads
+from netfold_lab.bench.train.buckets import Buckets
+from netfold_lab.bench.train.loader import Loader
+from netfold_lab.bench.train.models import make_task
+from netfold_lab.bench.train.profile import ProfileSettings, Series, Step
+from netfold_lab.bench.train.profiles import PRESETS, Profile, make_profile
+from netfold_lab.bench.train.resnet import resnet50
+from netfold_lab.bench.train.step_timer import (
+    BACKWARD,
+    EXPOSED,
+    FORWARD,
+    PARTS,
+    SKEW,
+    StepTimer,
+    part_skew_from_exposed,
+)
+from netfold_lab.bench.train.variants import COMPUTE_ALONE, algorithms_of, variants_of
+from netfold_lab.bench.train.workers import Workers, setup_of
+from netfold_lab.errors import UsageError
 from repository import ROOT
 from torch_ranks import run_ranks
 
@@ -50,16 +58,16 @@ def bench(tmp_path: Path, *words: str, check: bool = True) -> subprocess.Complet
     return done
 
 
-def test_laps_leave_no_gap() -> None:
+def test_the_step_timer_leaves_no_gap() -> None:
     began = time.perf_counter()
-    laps = Laps()
+    timer = StepTimer()
     for part in (FORWARD, BACKWARD, EXPOSED, FORWARD):
         time.sleep(0.002)
-        laps.end(part)
+        timer.end(part)
     elapsed = time.perf_counter() - began
-    assert sum(laps.seconds.values()) <= elapsed
-    assert laps.seconds[FORWARD] >= 0.004
-    assert tuple(laps.seconds) == PARTS
+    assert sum(timer.seconds.values()) <= elapsed
+    assert timer.seconds[FORWARD] >= 0.004
+    assert tuple(timer.seconds) == PARTS
 
 
 def test_waiting_for_slower_workers_is_not_communication() -> None:
@@ -102,7 +110,7 @@ def test_the_rate_that_makes_the_baseline_wait_as_the_papers_is_found(hides_s: f
         exposed_s = max(0.0, 1.05 * ring_s(rate_mbit_s) - hides_s)
         return 1.0 + 0.3 * min(hides_s, ring_s(rate_mbit_s)) + exposed_s, exposed_s
 
-    step_s, exposed_s = baseline(match.search(first_mbit_s, wanted, ring_s, baseline))
+    step_s, exposed_s = baseline(rate_search.search(first_mbit_s, wanted, ring_s, baseline))
     assert exposed_s / step_s == pytest.approx(wanted, abs=0.01)
 
 
@@ -164,7 +172,7 @@ def test_the_loader_prepares_the_same_batches_beside_or_between_steps() -> None:
 
 
 def spin(seconds: float) -> None:
-    """Use that much CPU time of the calling thread."""
+    """Use this CPU time in the calling thread."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
@@ -203,7 +211,7 @@ def test_what_a_child_spends_is_communication() -> None:
     child = "import time\nwhile time.process_time() < 0.3: pass\nprint('spent', flush=True)\ninput()"
     parent = f"""
 import subprocess, sys
-from netfold.bench.train import threads
+from netfold_lab.bench.train import threads
 before = threads.by_role()["communication"]
 pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 with subprocess.Popen([sys.executable, "-c", {child!r}], **pipes) as agent:
@@ -228,24 +236,24 @@ def test_the_median_step_is_a_step(times: list[float], median: float) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--model", "vgg"), "--model is one of"),
-        (("--preset", "huge"), "--preset is one of"),
-        (("--workers", "1"), "--workers is from 2"),
-        (("--batch", "0"), "--batch is at least 1"),
-        (("--model", "resnet50", "--image", "8"), "--image is at least"),
-        (("--model", "face", "--classes", "1"), "--classes is at least"),
+        (("--model", "vgg"), "--model must be one of"),
+        (("--preset", "huge"), "--preset must be one of"),
+        (("--workers", "1"), "--workers must be from 2"),
+        (("--batch", "0"), "--batch must be at least 1"),
+        (("--model", "resnet50", "--image", "8"), "--image must be at least"),
+        (("--model", "face", "--classes", "1"), "--classes must be at least"),
         (("--variants", "naive,fast"), "--variants takes"),
         (("--algorithm", "hdrm"), "--algorithm takes"),
         (("--rate", "-1"), "--rate-mbit-s"),
         (("--proportion", "nan"), "--proportion"),
-        (("--match", "paper"), "--match is one of"),
+        (("--match", "paper"), "--match must be one of"),
         (("--match", "baseline", "--rate", "100"), "--match baseline"),
         (("--match", "baseline", "--variants", "naive"), "--match baseline"),
-        (("--repeat", "0"), "--repeat is at least 1"),
+        (("--repeat", "0"), "--repeat must be at least 1"),
         (("--timeout-s", "0"), "--timeout-s"),
-        (("--out", "picture.gif"), "--out ends in"),
+        (("--out", "picture.gif"), "--out must end in"),
         (("--model", "face", "--sweep-cores"), "--sweep-cores"),
-        (("--sweep-workers", "1,2"), "--workers is from 2"),
+        (("--sweep-workers", "1,2"), "--workers must be from 2"),
     ],
 )
 def test_wrong_usage_is_said_before_anything_is_built(
@@ -254,7 +262,7 @@ def test_wrong_usage_is_said_before_anything_is_built(
     import typer
     from typer.testing import CliRunner
 
-    from netfold.bench import train
+    from netfold_lab.bench import train
 
     app = typer.Typer()
     app.callback()(lambda: None)
@@ -290,7 +298,7 @@ def test_placements_leave_computation_the_other_cores(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
     monkeypatch.setattr(placement, "_knows_engines", lambda: True)
     names = [one.placement for one in placement.variants_of(["in-network"])[0]]
-    assert "caller" not in names, "a switch has to be answered also while nobody waits"
+    assert "caller" not in names, "a switch needs answers also while no caller waits"
     found, remarks = placement.variants_of(["ring"])
     by_name = {one.name.removeprefix("offloaded ring "): one for one in found}
     assert set(by_name) == {
@@ -331,16 +339,17 @@ def test_pictures_and_tables(tmp_path: Path, suffix: str) -> None:
 
 
 def sharded_gradients(rank: int, world: int) -> list[np.ndarray]:
-    """A rank's gradients of the face classifier: all-reduced ones of the extractor, its own ones of the classes."""
+    """A rank's gradients of the face classifier: all-reduced gradients of the extractor, and its own gradients of the
+    classes."""
     import torch.distributed as dist
 
-    from netfold.bench.train.face import ModelParallelFace
-    from netfold.bench.train.sharded import Exchange
+    from netfold_lab.bench.train.large_softmax import ModelParallelFace
+    from netfold_lab.bench.train.sharded import Exchange
 
     torch.set_num_threads(1)
     face = ModelParallelFace(make_profile("face", "tiny", workers=world, classes=11), rank)
     pictures, labels = face._loader.prepare()
-    face.loss(pictures, labels, Exchange(dist.group.WORLD, world, Laps())).backward()
+    face.loss(pictures, labels, Exchange(dist.group.WORLD, world, StepTimer())).backward()
     for parameter in face.extractor.parameters():
         dist.all_reduce(parameter.grad)
     face.close()
@@ -352,7 +361,7 @@ def sharded_gradients(rank: int, world: int) -> list[np.ndarray]:
 @pytest.mark.usefixtures("no_rank_left")
 @pytest.mark.parametrize("backend", ["gloo", "netfold"])
 def test_a_sharded_classifier_learns_as_a_whole_one(backend: str) -> None:
-    from netfold.bench.train.face import ModelParallelFace
+    from netfold_lab.bench.train.large_softmax import ModelParallelFace
 
     environment = {"NETFOLD_ALGORITHM": "ring"} if backend == "netfold" else {}
     outcomes = run_ranks(sharded_gradients, 2, backend=backend, environment=environment, timeout_s=150)
@@ -371,13 +380,13 @@ def test_a_sharded_classifier_learns_as_a_whole_one(backend: str) -> None:
 
 
 def steps_without_network(rank: int) -> int:
-    """Training steps in a thread that may not touch a socket: how many went well."""
+    """Training steps in a thread that must not use a socket; returns the number of successful steps."""
     import socket
 
     import torch.distributed as dist
 
     from forbidden_calls import forbid_network
-    from netfold.bench.train.workload import DataParallel
+    from netfold_lab.bench.train.workload import DataParallel
 
     torch.set_num_threads(1)
     profile = Profile(workers=2, batch=8, layers=3, width=64)
@@ -400,7 +409,7 @@ def test_the_thread_that_computes_never_touches_the_network(algorithm: str) -> N
 
 
 def check_entries(entries: list[dict[str, Any]], repeat: int) -> None:
-    """What holds for every variant of every profile."""
+    """Checks for every variant of every profile."""
     for one in entries:
         assert len(one["time_s"]) == len(one["parts_s_of_steps"]) == repeat
         assert one["time_s_median"] == pytest.approx(sum(one["parts_s"].values()))
@@ -493,11 +502,11 @@ def test_training_on_a_bigraph_maps_its_ranks(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (("--fabric", "bigraph"), "--shape"),
-        (("--fabric", "bigraph", "--shape", "1x4", "--algorithm", "in-network"), "in-network is for --fabric star"),
+        (("--fabric", "bigraph", "--shape", "1x4", "--algorithm", "in-network"), "in-network needs --fabric star"),
         (("--fabric", "bigraph", "--shape", "1x4", "--workers", "6"), "1 sub-nodes x 4 switches are not 6 ranks"),
         (("--fabric", "bigraph", "--shape", "1x4", "--workers", "6", "--algorithm", "ring"), "4 workers, not 6"),
         (("--algorithm", "hdrm"), "not 'hdrm'"),
-        (("--placement", "odd"), "--placement is one of"),
+        (("--placement", "odd"), "--placement must be one of"),
     ],
 )
 def test_training_refuses_networks_that_do_not_fit(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
@@ -523,15 +532,17 @@ def test_a_sweep_of_cores_measures_every_placement(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nothing_left_behind")
 def test_a_worker_that_dies_is_reported() -> None:
-    plan = Plan(Profile(workers=2, batch=4, layers=2, width=16), tuple(variants_of(BASELINE, [])), timeout_s=60)
-    setup = setup_of(plan.profile, plan.variants)
-    with LocalSite(2) as site, Crew(site, "netfold.bench.train.worker", setup, 60, with_switch=False) as crew:
-        assert len(crew.step(1)) == 2
-        os.kill(crew.pids[1], signal.SIGKILL)
+    settings = ProfileSettings(
+        Profile(workers=2, batch=4, layers=2, width=16), tuple(variants_of(BASELINE, [])), timeout_s=60
+    )
+    setup = setup_of(settings.profile, settings.variants)
+    with LocalSite(2) as site, Workers(site, "netfold_lab.bench.train.worker", setup, 60, with_switch=False) as workers:
+        assert len(workers.step(1)) == 2
+        os.kill(workers.pids[1], signal.SIGKILL)
         with pytest.raises(
             MeasurementError, match=r"training: (rank 1 (ended|is gone)|a process ended with status -9)"
         ):
-            crew.step(1)
+            workers.step(1)
 
 
 @pytest.mark.usefixtures("nothing_left_behind")

@@ -1,4 +1,4 @@
-"""The C interface as it is installed: its header, its symbols, and the example that a reader starts from."""
+"""The installed C interface: its header, its symbols, and the first example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host, its workers and the switch of frames between them (netfold bench case1), at a hundredth of a model."""
+"""A host, its workers and the Ethernet switch between them (netfold bench case1), with a hundredth of a model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from netfold.bench import case1
-from netfold.lab.errors import UsageError
+from netfold_lab.bench import case1
+from netfold_lab.errors import UsageError
 from test_frame_switch import pytestmark  # noqa: F401  where there is DPDK
 
 PNG = b"\x89PNG"
@@ -49,4 +49,4 @@ def test_the_switch_folds_what_is_addressed_to_the_host_and_tells_it(tmp_path: P
 )
 def test_what_makes_no_sense_is_said(options: dict[str, object], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        case1.Plan(**options)
+        case1.Case1Settings(**options)

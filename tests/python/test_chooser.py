@@ -1,4 +1,4 @@
-"""The chooser: its model, its table's file, and a group that goes by one table whatever each rank has."""
+"""The chooser: its model, its table's file, and a group that uses one table although ranks have different ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def conditions(cores: int = 2, link: str = "shm", wire: str = "fp32") -> Conditi
 
 
 def table_of(costs_by_name: dict[str, Costs], of: Conditions | None = None) -> Table:
-    """What would be measured if the model were the truth."""
+    """The measurements if the model were exact."""
     of = of or conditions()
     cores = of.machine.cores
     points = [
@@ -84,7 +84,8 @@ def plain_table(of: Conditions | None = None, fast: str = "binomial") -> Table:
 
 
 def test_work_is_that_of_the_papers() -> None:
-    """With a core a rank: 2(n-1) steps and 2(n-1)/n of the tensor sent by a ring, 2 log n steps by halving-doubling."""
+    """With one core per rank: 2(n-1) steps and 2(n-1)/n of the tensor sent by a ring, 2 log n steps by
+    halving-doubling."""
     ring, halving = work_of("ring", 8, 8), work_of("halving-doubling", 8, 8)
     assert (ring.steps, halving.steps) == (14, 6)
     assert ring.sends == halving.sends == pytest.approx(2 * 7 / 8)
@@ -119,7 +120,7 @@ def test_the_model_finds_the_costs_that_made_the_times(true: Costs, name: str, c
 
 
 def test_alpha_beta_and_gamma_are_told_apart_where_the_schedules_differ() -> None:
-    """Halving-doubling folds half of what it sends, and more where the world is no power of two."""
+    """Halving-doubling folds half of the bytes that it sends, and more if the world is not a power of two."""
     true = Costs(20e-6, 3e-10, 5e-10)
     found = fit(list(table_of({"halving-doubling": true}, conditions(64)).points), 64)
     assert (found.alpha, found.beta, found.gamma) == pytest.approx((true.alpha, true.beta, true.gamma), rel=0.01)
@@ -259,7 +260,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def spoil(text: str) -> Iterator[str]:
-    """A table's text, spoilt in every way a file can be."""
+    """A table's text with every kind of damage."""
     yield ""
     yield text[: len(text) // 2]
     yield "[]"
@@ -341,7 +342,7 @@ LARGE = 100_000
 
 
 def _goes_by_one_table_body(rank: int, folder: str, world: int) -> tuple[str, int]:
-    """What this rank said, and the bytes it sent for LARGE elements; every rank has a table of its own."""
+    """This rank's log, and the bytes that it sent for LARGE elements; every rank has a table of its own."""
     from netfold.torch.backend import backend_of
 
     records: list[str] = []
@@ -363,7 +364,8 @@ def _goes_by_one_table_body(rank: int, folder: str, world: int) -> tuple[str, in
 
 
 def test_ranks_with_different_tables_run_rank_0s(tmp_path: Path) -> None:
-    """Rank 0's table says binomial, 1's ring, 2's is spoilt, 3 has none. Binomial is told by who sends how much."""
+    """Rank 0's table says binomial, 1's ring, 2's is damaged, 3 has no table. The bytes that each rank sends show
+    binomial."""
     here = conditions_here("shm", "fp32")
     write(plain_table(here, "binomial"), tmp_path / "0.json")
     write(plain_table(here, "ring"), tmp_path / "1.json")
@@ -381,7 +383,7 @@ def test_ranks_with_different_tables_run_rank_0s(tmp_path: Path) -> None:
 
 
 def _spoilt_body(rank: int, meeting: str, folder: str, world: int) -> None:
-    """Standard error goes to a file a rank."""
+    """The standard error of each rank goes to a file."""
     with Path(folder, f"{rank}.err").open("w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=world)

@@ -1,4 +1,4 @@
-"""What the papers say of steps, bytes and connections, counted: a snapshot of which claims hold."""
+"""The papers' claims about steps, bytes and connections, counted: a snapshot of the claims that hold."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import typer
 from typer.testing import CliRunner
 
-from netfold.bench import claims
-from netfold.schedules.timeline import timeline
+from netfold.timeline import timeline
+from netfold_lab.bench import claims
 from repository import ROOT
 
 HOLD = [True, True, True, True, False, True, False, True, True]
@@ -16,9 +16,9 @@ HOLD = [True, True, True, True, False, True, False, True, True]
 
 def test_which_claims_hold() -> None:
     found = list(claims.counted())
-    assert [one.holds for one in found] == HOLD, "docs/claims.md says which"
+    assert [one.holds for one in found] == HOLD, "docs/measurements/2026-11-21-claims.md says which"
     assert len({one.claim for one in found}) == len(found)
-    page = (ROOT / "docs" / "claims.md").read_text()
+    page = (ROOT / "docs" / "measurements" / "2026-11-21-claims.md").read_text()
     counted = page.partition("## Counted")[2].partition("## Timed")[0]
     assert counted.count("| yes") == sum(HOLD)
     assert counted.count("| no") == len(HOLD) - sum(HOLD)

@@ -1,4 +1,4 @@
-"""The `netfold` program as a whole: what `--help` teaches, and that every command line in the documents is one."""
+"""The `netfold` program as a whole: the texts of `--help`, and every command line in the documents is valid."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from netfold import cli, native
-from netfold.bench.switch import table_of
-from netfold.cli import rtl_engine
-from netfold.cli.help import EXAMPLES, commands
-from netfold.plan.report.sweep import show as show_sweep
+from netfold.cli import configure, doctor, mpi, top
+from netfold_lab.bench.switch import table_of
+from netfold_lab.cli import program, rtl_engine
+from netfold_lab.cli.help import EXAMPLES, commands
+from netfold_lab.plan.report.sweep import show as show_sweep
 from repository import files, name_of
 
 PROGRAMS = {"switch": native.SWITCH, "agent": native.AGENT}  # they have their own --help
+PARSERS = {"doctor": doctor.parser, "top": top.parser, "configure": configure.parser, "mpi": mpi.parser}
 SCREEN_COLUMNS = 80
 MARGIN_COLUMNS = 4
 PAGES = files(".md")
@@ -35,37 +37,62 @@ def test_exit_statuses_are_0_1_and_2(monkeypatch: pytest.MonkeyPatch, status: ob
     def end() -> None:
         raise SystemExit(status)
 
-    monkeypatch.setattr(cli, "program", lambda: end)
+    monkeypatch.setattr(cli, "run", lambda words: end())
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.main([])
     assert ended.value.code == told
 
 
+lab_program = cache(program)
+
+
 @cache
-def words_of_all_commands() -> list[str]:
-    return [words for words, _ in commands(cli.program())]
+def words_of_lab_commands() -> list[str]:
+    return [words for words, _ in commands(lab_program())]
 
 
-def test_every_command_teaches_by_examples_that_fit_and_are_right() -> None:
-    assert set(EXAMPLES) == set(words_of_all_commands()) - set(PROGRAMS)
+def test_every_command_of_the_lab_teaches_by_examples() -> None:
+    assert set(EXAMPLES) == set(words_of_lab_commands())
     for words, examples in EXAMPLES.items():
         for example in examples:
-            assert len(example) <= SCREEN_COLUMNS - MARGIN_COLUMNS, f"{words}: it would be cut in two: {example}"
             assert f"netfold {words.removesuffix(' step')}" in example or words in ("bench", "lab", "rtl"), example
-            check(example)
 
 
-@pytest.mark.parametrize("words", words_of_all_commands())
-def test_help_fits_a_screen_and_cuts_no_word(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", [*PROGRAMS, *PARSERS, *words_of_lab_commands()])
+def test_help_fits_a_screen_cuts_no_word_and_has_right_examples(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
     monkeypatch.setenv("NO_COLOR", "1")
     if words in PROGRAMS:
         shown = own_help(words)
+    elif words in PARSERS:
+        shown = PARSERS[words]().format_help()
     else:
-        shown = CliRunner().invoke(cli.program(), [*words.split(), "--help"], catch_exceptions=False).output
-        assert all(len(line) <= SCREEN_COLUMNS for line in shown.splitlines())
+        shown = CliRunner().invoke(lab_program(), [*words.split(), "--help"], catch_exceptions=False).output
     assert "\u2026" not in shown, "something is cut off"
-    assert "Examples:" in shown
+    _, _, examples = shown.partition("Examples:")
+    assert examples
+    if words not in PROGRAMS:
+        assert all(len(line) <= SCREEN_COLUMNS for line in shown.splitlines())
+        for example in filter(None, map(str.strip, examples.splitlines())):
+            assert len(example) <= SCREEN_COLUMNS - MARGIN_COLUMNS
+            check(example)
+
+
+def test_the_list_of_commands_fits_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
+    shown = cli.help_text().splitlines()
+    assert all(len(line) <= SCREEN_COLUMNS for line in shown)
+    assert {*PROGRAMS, *PARSERS} == {name for name, command in cli.COMMANDS.items() if not command.extra}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"), [("swich", "did you mean switch?"), ("--verbose", "no such option"), ("x", "netfold --help")]
+)
+def test_an_unknown_command_is_a_sentence(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([words])
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 def test_version() -> None:
@@ -93,7 +120,8 @@ def command_lines(text: str) -> Iterator[str]:
 
 
 def check(line: str) -> None:
-    """Raises where `line` is no call of `netfold`. Nothing is run; `...` and words in capitals stand for others."""
+    """Raises where `line` is not a call of `netfold`. No command is run; `...` and words in capitals are
+    placeholders."""
     words = [word for word in shlex.split(line) if word not in ("...", "COMMAND")]
     arguments = ["8" if word == "N" else word for word in words[words.index("netfold") + 1 :]]
     if arguments and arguments[0] in PROGRAMS:
@@ -101,10 +129,18 @@ def check(line: str) -> None:
         strange = [word for word in arguments if word.startswith("--") and word.split("=")[0] not in shown]
         assert strange == [], f"{line}: there is no {strange[0]}"
         return
+    if arguments and arguments[0] in PARSERS:
+        parser = PARSERS[arguments[0]]()
+        if arguments[-1].startswith("--"):  # only the option's name is told
+            assert arguments.pop() in parser.format_help(), line
+        parser.parse_args(arguments[1:])
+        return
+    if not arguments or arguments[0] in ("--help", "--version"):
+        return
     command = command_of("")
     context = None
     try:
-        while arguments:  # a name alone names the command
+        while arguments:  # a name without arguments names the command
             context = command.make_context(command.name, list(arguments), parent=context)
             left = [*getattr(context, "_protected_args", ()), *context.args]
             if not hasattr(command, "commands") or not left:
@@ -120,8 +156,8 @@ def check(line: str) -> None:
 
 @cache
 def command_of(words: str) -> Any:
-    """The command that these words name, as typer makes it."""
-    command: Any = typer.main.get_command(cli.program())
+    """The command that these words name, as typer creates it."""
+    command: Any = typer.main.get_command(lab_program())
     for word in words.split():
         command = command.commands[word]
     return command
@@ -132,7 +168,7 @@ def options_of(words: str) -> list[Any]:
 
 
 def refusal(words: str, option: str, value: str) -> str:
-    """What a command says that shall refuse this value as it reads it."""
+    """The message of a command that must reject this value when it reads it."""
     needed = ["x" for param in command_of(words).params if param.param_type_name == "argument"]
     with pytest.raises(typer.BadParameter) as refused:
         command_of(words).make_context(words, [option, value, *needed])
@@ -141,15 +177,13 @@ def refusal(words: str, option: str, value: str) -> str:
 
 NUMBERS = [
     (words, option.opts[0])
-    for words in words_of_all_commands()
-    if words not in PROGRAMS
+    for words in words_of_lab_commands()
     for option in options_of(words)
     if re.search(r"\b(int|float)\b", str(option.type_descriptor.annotation))
 ]
 FILES = [
     (words, option.opts[0])
-    for words in words_of_all_commands()
-    if words not in PROGRAMS
+    for words in words_of_lab_commands()
     for option in options_of(words)
     if "Path" in str(option.type_descriptor.annotation) and (words, option.opts[0]) != ("simulate", "--goal")
 ]
@@ -169,12 +203,16 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(words: str, option: st
 
 
 def test_every_command_tells_in_json() -> None:
-    hands_over = {*PROGRAMS, "mpi", "lab exec"}  # to a program whose words are its own
-    groups = {words for words in words_of_all_commands() if hasattr(command_of(words), "commands")} - {"simulate"}
-    leaves = set(words_of_all_commands()) - hands_over - groups
+    groups = {words for words in words_of_lab_commands() if hasattr(command_of(words), "commands")} - {"simulate"}
+    leaves = set(words_of_lab_commands()) - {"lab exec"} - groups  # exec runs a program whose words are its own
     assert {
         words for words in leaves if "--json" not in [name for one in options_of(words) for name in one.opts]
     } == set()
+
+
+@pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi"}))
+def test_runtime_commands_tell_in_json_too(words: str) -> None:
+    assert PARSERS[words]().parse_args(["--json"]).as_json
 
 
 @cache

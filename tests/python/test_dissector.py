@@ -1,4 +1,4 @@
-"""The Wireshark dissector against packets written here from PROTOCOL.md, not by the core it will be used to look at."""
+"""The Wireshark dissector with packets written from PROTOCOL.md, not by the core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWITCH_PORT, WORKER_PORT = 48620, 48621
 NO_WORKER = 0xFFFF
 TAG = bytes(range(0xA0, 0xB0))
 
-KINDS = {"contribution": 0, "result": 1, "probe": 2, "missing": 3, "waiting": 4, "await": 5, "complete": 6}
+KINDS = {"contribution": 0, "result": 1, "probe": 2, "missing": 3, "waiting": 4, "await": 5, "complete": 6, "echo": 7}
 FORMATS = {"none": 0, "fp32": 1, "fp16": 2, "bf16": 3, "int32": 4, "bfp": 5}
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make test installs it")
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark i
 
 @dataclass
 class Packet:
-    """A data packet; what PROTOCOL.md says of it is in `bytes_on_wire`, and any field can be made wrong."""
+    """A data packet by PROTOCOL.md, as `bytes_on_wire`. A test can make any field wrong."""
 
     kind: str | int = "contribution"
     format: str | int = "none"
@@ -88,7 +88,7 @@ def write_pcap(path: Path, frames: Sequence[bytes], link_type: int = LINKTYPE_RA
 
 
 def run_tshark(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The layers of every frame as tshark prints them, "netfold" among them where the dissector took it."""
+    """The layers of every frame as tshark prints them, with "netfold" if the dissector accepted it."""
     command = ["tshark", "-X", f"lua_script:{SCRIPT}", "-r", str(path), "-T", "json", "--no-duplicate-keys", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -106,7 +106,7 @@ def dissect_at_port(tmp_path: Path, packets: Sequence[Packet], *options: str, **
 
 
 def find_all(tree: object, name: str) -> list[str]:
-    """Every value of a field, in order, wherever in the tree it stands."""
+    """Every value of a field in order, at any place in the tree."""
     found: list[str] = []
     if isinstance(tree, dict):
         for key, value in tree.items():
@@ -154,6 +154,8 @@ WELL_FORMED = {
     "result-int32": Packet("result", "int32", 1, struct.pack("<i", -1), worker=NO_WORKER, tag=TAG),
     "result-bfp": Packet("result", "bfp", 16, bfp_payload([(130, [127, -127] * 8)], 7), worker=NO_WORKER, tag=TAG),
     "probe": Packet("probe"),
+    "probe-of-several": Packet("probe", count=17),
+    "echo": Packet("echo", tag=TAG),
     "missing": Packet("missing", worker=0, chunk=0),
     "waiting": Packet("waiting", worker=65534, tag=TAG),
     "await": Packet("await", worker=NO_WORKER),
@@ -173,7 +175,7 @@ ELEMENTS = {
 
 @pytest.fixture(scope="module")
 def well_formed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    # The heuristic alone must know each of them, so every packet has a conversation of its own.
+    # Only the heuristic must recognize each of them, so every packet has a conversation of its own.
     frames = [
         udp_frame(packet.bytes_on_wire(), LINKTYPE_ETHERNET, source=50000 + number)
         for number, packet in enumerate(WELL_FORMED.values())
@@ -268,7 +270,7 @@ def test_the_number_of_elements_shown_is_a_preference(tmp_path: Path) -> None:
 
 MALFORMED = {
     "version": Packet("probe", version=2),
-    "kind": Packet(kind=7),
+    "kind": Packet(kind=8),
     "format": Packet(format=6, count=1, payload=bytes(4)),
     "flags": Packet("probe", other_flags=4),
     "length": Packet(format="fp32", count=2, payload=bytes(7)),
@@ -281,7 +283,7 @@ MALFORMED_TOO = {
     "a format without elements": (Packet("missing", "fp32"), "format"),
     "a last probe": (Packet("probe", last=True), "flags"),
     "no elements": (Packet(format="fp32"), "length"),
-    "a probe that counts": (Packet("probe", count=1), "length"),
+    "a notice that counts": (Packet("missing", count=1), "length"),
     "a probe with a payload": (Packet("probe", payload=b"x"), "length"),
     "a length that no bfp shape has": (Packet(format="bfp", count=16, payload=bytes(2)), "length"),
     "no room for the tag it promises": (Packet("probe", other_flags=1), "short"),
@@ -300,7 +302,7 @@ def test_malformed_packets_say_what_is_wrong(tmp_path: Path) -> None:
 def test_less_than_a_header_is_malformed(tmp_path: Path, size_bytes: int) -> None:
     path = write_pcap(tmp_path / "short.pcap", [udp_frame(bytes(size_bytes), LINKTYPE_RAW)])
     (layers,) = run_tshark(path, "-o", f"netfold.port:{SWITCH_PORT}")
-    if size_bytes:  # tshark asks nobody about an empty datagram
+    if size_bytes:  # tshark calls no dissector for an empty datagram
         assert problems_of(layers) == {"netfold.malformed.short"}
 
 
@@ -365,7 +367,7 @@ def test_a_capture_of_a_real_worker(tmp_path: Path, nothing_left_behind: None, f
 
     def work(rank: int) -> None:
         path = str(tmp_path / f"{rank}.pcap")
-        client = _core.Client(switch.address, "capture", world, rank, secret="s", timeout_s=20.0, pcap=path)
+        client = _core.SwitchGroup(switch.address, "capture", world, rank, secret="s", timeout_s=20.0, pcap=path)
         ticket = client.all_reduce(inputs[rank].ctypes.data, outputs[rank].ctypes.data, count, "fp32", format_)
         client.wait(ticket)
         client.close()

@@ -1,4 +1,5 @@
-"""The doctor: every check has a verdict, what is amiss has a command that mends it, and only the required fails."""
+"""The doctor: every check has a verdict, every fault has a command that repairs it, and only required parts cause a
+failure."""
 
 from __future__ import annotations
 
@@ -9,20 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from netfold.chooser.table import Point, Table, conditions_here, path_of, write
 from netfold.cli import doctor
 from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
 
 
-def run_doctor(*words: str) -> tuple[int, str]:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    doctor.register(app)
-    done = CliRunner().invoke(app, ["doctor", *words])
-    return done.exit_code, done.stdout
+def run_doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
+    status: object = 0
+    try:
+        doctor.run(list(words))
+    except SystemExit as ended:
+        status = ended.code
+    return status, capsys.readouterr().out
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
@@ -39,8 +39,8 @@ def test_this_machine() -> None:
         assert check.status == OK or check.fix, f"{check.name}: how is it mended?"
 
 
-def test_json_has_the_shape_of_every_report() -> None:
-    status, output = run_doctor("--json")
+def test_json_has_the_shape_of_every_report(capsys: pytest.CaptureFixture[str]) -> None:
+    status, output = run_doctor(capsys, "--json")
     report = json.loads(output)
     assert set(report) == {"command", "version", "machine", "parameters", "results"}
     assert set(report["results"][0]) == {"name", "status", "found", "fix", "required"}
@@ -56,9 +56,11 @@ def test_json_has_the_shape_of_every_report() -> None:
         (Check("a", MISSING, "nowhere", "apt-get", required=True), 1),
     ],
 )
-def test_only_what_is_required_and_missing_fails(monkeypatch: pytest.MonkeyPatch, check: Check, status: int) -> None:
+def test_only_what_is_required_and_missing_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], check: Check, status: int
+) -> None:
     pretend(monkeypatch, check)
-    found, output = run_doctor()
+    found, output = run_doctor(capsys)
     assert found == status
     assert check.status in output
     assert ("->" in output) == (check.status != OK)
@@ -72,7 +74,7 @@ def test_small_socket_buffers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_buffers_by_force_as_a_link_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who may not go beyond the limits (no capability: here, no such option allowed) is judged by the limits."""
+    """For a process that may not exceed the limits (here the option is not allowed), the limits count."""
     asked = []
 
     class Socket(socket.socket):
@@ -100,7 +102,7 @@ def test_absent_programs_name_their_packages(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_namespaces_without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.userns, "lacking", lambda: True)
+    monkeypatch.setattr(machine.namespace_rights, "lacking", lambda: True)
     monkeypatch.setenv("PATH", "")
     [check] = machine.namespaces()
     assert check.status == MISSING

@@ -1,4 +1,4 @@
-"""The switch of Ethernet frames as a user meets it: real workers through DPDK ports, plain traffic beside them, and the
+"""The Ethernet switch from a user's view: real workers through DPDK ports, plain traffic beside them, and the
 measurement of one core."""
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typer.testing import CliRunner
 from frame_ranks import __file__ as RANK_PROGRAM
 from lab_commands import LabCommands
 from netfold import _core, native
-from netfold.bench.switch import register
-from netfold.bench.workers.roce import elements
-from netfold.lab import names, netns
-from netfold.lab.generator import GeneratorLab
+from netfold_lab.bench.switch import register
+from netfold_lab.bench.workers.roce import elements
+from netfold_lab.lab import names, netns
+from netfold_lab.lab.generator import GeneratorLab
 
 WORLD = 3
 SEED, ROCE_JOB, ROCE_COUNT = 5, 9, 100_003
@@ -39,7 +39,7 @@ register(bench_app)
 
 
 def has_dpdk() -> bool:
-    """Whether the programs were built with it: they say so where not."""
+    """Whether the programs were built with DPDK: otherwise they print an error."""
     if PROGRAM is None or BENCH is None:
         return False
     words = [PROGRAM, "--dpdk", "--port", "none0", "--bind", "127.0.0.1"]
@@ -73,7 +73,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCommands]:
 
 
 def on_every_worker(lab: LabCommands, job: str, *more: str) -> list[str]:
-    """The rank program on each worker of the lab; what each said."""
+    """Run the rank program on each worker of the lab; returns the output of each."""
     words = [sys.executable, RANK_PROGRAM]
     ranks = [
         lab.start("exec", f"w{rank}", "--", *words, str(rank), str(WORLD), "10.77.0.1:7171", job, *more)
@@ -88,7 +88,7 @@ def on_every_worker(lab: LabCommands, job: str, *more: str) -> list[str]:
 
 
 def through_sockets() -> str:
-    """The digest of the same all-reduces through the switch of sockets."""
+    """The digest of the same all-reduces through the switch over sockets."""
     switch = _core.Switch("127.0.0.1:0")
     try:
         words = [sys.executable, RANK_PROGRAM]
@@ -136,10 +136,10 @@ def test_roce_workers_fold_through_the_same_switch(lab: LabCommands) -> None:
 
 @contextlib.contextmanager
 def roce_worker(lab: LabCommands, rank: int) -> Iterator[subprocess.Popen[str]]:
-    """A worker that all-reduces once for each line it is given; ends with the block."""
+    """A worker that all-reduces once for each line of input; ends with the block."""
     options = {"interface": names.INTERFACE, "rank": rank, "world": WORLD, "seed": SEED, "count": ROCE_COUNT}
     more = {"format": "fp32", "client": {"job": ROCE_JOB, "timeout_s": 20.0}}
-    words = ["-m", "netfold.bench.workers.roce", "worker", json.dumps(options | more)]
+    words = ["-m", "netfold_lab.bench.workers.roce", "worker", json.dumps(options | more)]
     process = lab.start("exec", f"w{rank}", "--", sys.executable, *words, stdin=subprocess.PIPE)
     try:
         yield process
@@ -148,14 +148,14 @@ def roce_worker(lab: LabCommands, rank: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def ask(process: subprocess.Popen[str], line: str) -> None:
-    """Give it one line."""
+    """Send one line to the worker."""
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """Its next line of JSON."""
+    """The worker's next line of JSON."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate(timeout=30)[1]
@@ -170,7 +170,7 @@ def test_a_worker_that_dies_is_named(lab: LabCommands) -> None:
 
 @pytest.fixture
 def metrics(tmp_path: Path) -> Iterator[str]:
-    """A switch of three ports in memory, with nobody at them; where it serves its counters."""
+    """A switch with three unused ports in memory; yields the address of its counters."""
     assert PROGRAM is not None
     words = ["--dpdk", *["--port", "ring"] * 3, "--bind", "127.0.0.1", "--port", "0", "--buffers", "4096"]
     with subprocess.Popen([PROGRAM, *words, "--metrics", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as switch:
@@ -201,7 +201,7 @@ def test_what_folds_is_changed_while_it_runs(metrics: str) -> None:
     assert "AGG_PORT_CFG 0x10000005" in table and "nf0" not in table and "ring" in table
     assert netfold("configure", "--metrics", metrics, "--job", "7", "--adds", "int").stdout == "changed\n"
     assert frames_of(metrics)["AGG_MODE"] == 1  # of one job only
-    assert {each["name"] for each in frames_of(metrics)["dialects"]} == {"netfold", "roce_v1", "pcie"}
+    assert {each["name"] for each in frames_of(metrics)["protocols"]} == {"netfold", "roce_v1", "pcie"}
     for words, sentence in ((("--ports", "0,x"), "ports: all, none, or numbers"), (("--adds", "both"), "float or int")):
         done = netfold("configure", "--metrics", metrics, *words)
         assert done.returncode == 2 and sentence in done.stderr
@@ -260,7 +260,7 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "wire", "layout", "size_bytes"),
+    ("protocol", "wire", "layout", "size_bytes"),
     [
         ("pcie", "fp32", "run-to-completion", 192),
         ("pcie", "fp32", "per-port", 192),
@@ -269,19 +269,19 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
         ("netfold", "bfp", "per-port", 1520),
     ],
 )
-def test_rounds_are_forwarded_and_folded_in_turns(dialect: str, wire: str, layout: str, size_bytes: int) -> None:
-    arguments = ("--dialect", dialect, "--format", wire, "--layout", layout, "--workers", "3", "--frames", "8000")
+def test_rounds_are_forwarded_and_folded_in_turns(protocol: str, wire: str, layout: str, size_bytes: int) -> None:
+    arguments = ("--protocol", protocol, "--format", wire, "--layout", layout, "--workers", "3", "--frames", "8000")
     one = json.loads(bench(*arguments, "--json").stdout)["results"][0]
     assert one["right"] and one["size_bytes"] == size_bytes
     assert one["wrong_forwarded"] == one["wrong_sums"] == one["missing"] == one["buffers_leaked"] == 0
     turns = one["turns"]
     assert turns["forwarding"]["frames"] > 0 < turns["while_folding"]["frames"]
-    sums = 3 if dialect == "pcie" else 1  # frames a sum
+    sums = 3 if protocol == "pcie" else 1  # frames a sum
     assert one["sums_checked"] * sums >= turns["while_folding"]["frames"]
     assert (turns["folding"] is None) == (layout == "run-to-completion")
 
 
-# The generator alone, and a switch in another namespace, at the other ends of real devices.
+# Only the generator, and a switch in another namespace, at the other ends of real devices.
 @pytest.mark.namespaces
 @pytest.mark.parametrize(("kind", "more"), [("veth", ()), ("memif", ("--layout", "per-port", "--threads", "2"))])
 def test_a_switch_at_the_other_end_is_measured(kind: str, more: tuple[str, ...]) -> None:
@@ -360,20 +360,20 @@ def test_the_highest_lossless_rate_is_found() -> None:
 
 def test_wrong_usage_is_explained() -> None:
     for words, sentence in (
-        (("--format", "fp13"), "--format is of fp32"),
+        (("--format", "fp13"), "--format takes fp32"),
         (("--window", "3"), "--window 3: it must be a power of two"),
-        (("--workers", "0"), "--workers is from 1 to 64"),
+        (("--workers", "0"), "--workers must be from 1 to 64"),
         (("--device", "net_null0"), "say which switch is at the other end"),
-        (("--device", "ring", "--device", "eth1"), "stands for all workers' ends"),
+        (("--device", "ring", "--device", "eth1"), "stands for the devices of all workers"),
         (("--device", "eth1", "--workers", "2"), "here each --device is a worker"),
-        (("--device", "eth1", "--faults", "loss=0.1"), "--faults is for --device ring"),
-        (("--device", "veth", "--switch", "10.0.0.1:7171"), "a lab, with a switch of its own"),
+        (("--device", "eth1", "--faults", "loss=0.1"), "--faults needs --device ring"),
+        (("--device", "veth", "--switch", "10.0.0.1:7171"), "a lab with a switch of its own"),
         (("--switch", "10.0.0.1:7171"), "at the other end of a --device"),
-        (("--dialect", "ethernet"), "--dialect is netfold, pcie or roce"),
-        (("--layout", "per-port", "--search"), "--search is not for --layout per-port"),
-        (("--dialect", "pcie", "--search"), "--search is not for --dialect pcie"),
-        (("--dialect", "roce", "--format", "bfp"), "is fp32 or int32, not bfp"),
-        (("--dialect", "pcie", "--workers", "65"), "--workers is from 1 to 64"),
+        (("--protocol", "ethernet"), "--protocol must be netfold, pcie or roce"),
+        (("--layout", "per-port", "--search"), "--search is not possible with --layout per-port"),
+        (("--protocol", "pcie", "--search"), "--search is not possible with --protocol pcie"),
+        (("--protocol", "roce", "--format", "bfp"), "must be fp32 or int32, not bfp"),
+        (("--protocol", "pcie", "--workers", "65"), "--workers must be from 1 to 64"),
     ):
         done = CliRunner().invoke(bench_app, words)
         assert done.exit_code == 2 and sentence in " ".join(done.output.split()), done.output
@@ -387,7 +387,7 @@ def test_wrong_usage_is_explained() -> None:
         (["--dpdk", "--port", "eth7"], "--dpdk needs --bind"),
         (["--dpdk", "--port", "nosuch0", "--bind", "127.0.0.1"], "nor an interface of this machine"),
         (["--dpdk", "--port", "ffff:ff:1f.7", "--bind", "127.0.0.1"], "no PCI device at"),
-        (["--dpdk", "--port", "lo", "--bind", "127.0.0.1", "--pcap", "x"], "--pcap is for the switch of sockets"),
+        (["--dpdk", "--port", "lo", "--bind", "127.0.0.1", "--pcap", "x"], "--pcap is for the switch over sockets"),
     ],
 )
 def test_the_program_says_what_is_wrong(words: list[str], sentence: str) -> None:

@@ -145,8 +145,8 @@ def test_nobody_passes_a_barrier_before_all_have_come() -> None:
 
 
 def _sharded_body(rank: int) -> list[float]:
-    """Training by hand as FSDP does it: each rank owns a part of the parameters, gathers them all for a step, and
-    scatters the gradients' sum."""
+    """Training by hand, like FSDP: each rank owns a part of the parameters, gathers all for a step, and reduce-scatters
+    the gradients."""
     torch.manual_seed(1)
     layers = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 2))
     flat = nn.utils.parameters_to_vector(layers.parameters()).detach()

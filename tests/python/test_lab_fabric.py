@@ -1,4 +1,4 @@
-"""Routed fabrics of the lab: routes lead everywhere, links carry what was foretold, and nothing is left behind."""
+"""Routed fabrics of the lab: all routes work, links carry the predicted traffic, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab_commands import LabCommands, wait_for
-from netfold.lab.cluster import Lab
-from netfold.lab.netns import enter
-from netfold.lab.spec import spec_of
+from netfold_lab.lab.cluster import Lab
+from netfold_lab.lab.netns import enter
+from netfold_lab.lab.spec import spec_of
 
 pytestmark = [pytest.mark.namespaces, pytest.mark.usefixtures("nothing_left_behind")]
 TINY = ("--repeat", "1", "--rate-mbit-s", "20", "--timeout-s", "60")
@@ -103,7 +103,7 @@ def test_killed_then_down(lab: LabCommands) -> None:
     running.kill()
     running.communicate(timeout=30)
     if os.geteuid() == 0:
-        assert lab.files() != [], "nobody could clear away"
+        assert lab.files() != [], "no command could remove"
     lab.run("down")
     assert lab.files() == []
 
@@ -111,7 +111,7 @@ def test_killed_then_down(lab: LabCommands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("run", "--fabric", "torus"), "--fabric is one of"),
+        (("run", "--fabric", "torus"), "--fabric must be one of"),
         (("run", "--fabric", "bigraph"), "--shape"),
         (("run", "--shape", "2x4"), "--fabric bigraph"),
         (("run", "--fabric", "bigraph", "--shape", "4x4"), "2 cables to the other half"),
@@ -120,7 +120,7 @@ def test_killed_then_down(lab: LabCommands) -> None:
         (("run", "--fabric", "bigraph", "--shape", "2x4", "--algorithm", "in-network"), "--fabric star"),
         (("up", "--fabric", "fat-tree", "--shape", "2x4", "--loss", "0.1"), "--fabric star"),
         (("run", "--fabric", "fat-tree", "--shape", "2x4", "--links-out", "x.png"), "--links-out needs"),
-        (("run", "--fabric", "bigraph", "--shape", "2x4", "--placement", "odd"), "--placement is one of"),
+        (("run", "--fabric", "bigraph", "--shape", "2x4", "--placement", "odd"), "--placement must be one of"),
     ],
 )
 def test_wrong_usage(lab: LabCommands, arguments: tuple[str, ...], sentence: str) -> None:

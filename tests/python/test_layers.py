@@ -1,4 +1,4 @@
-"""Arrows run one way: who includes or imports whom, held to core/CMakeLists.txt and ARCHITECTURE.md."""
+"""Arrows run one way: includes and imports are checked against core/CMakeLists.txt and ARCHITECTURE.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
+from importlib.metadata import packages_distributions
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,26 +21,39 @@ CORE_SOURCES = [
     path for path in files(".h", ".cc") if path.is_relative_to(ROOT / "core") and path not in PUBLIC_HEADERS
 ]
 PYTHON_SOURCES = [path for path in files(".py") if path.is_relative_to(ROOT / "python")]
-PYTHON_FOLDER = ROOT / "python" / "netfold"
+PYTHON_FOLDER = ROOT / "python"
 
-# What each part of the Python package may import of the others; what is not named here (the root) imports none of them.
+# What each part of the two Python packages may import of the others. The modules at the root of `netfold` import none
+# of them, those of `netfold_lab` only the root of `netfold`; nothing in `netfold` imports `netfold_lab`.
 PYTHON_MAY_IMPORT = {
-    "topology": set(),
-    "rtl": set(),
-    "schedules": set(),
-    "lab": {"topology"},
-    "chooser": {"schedules"},
-    "torch": {"chooser", "topology"},
-    "bench": {"torch", "lab", "schedules", "chooser", "topology"},
-    "demo": {"torch", "bench", "lab"},
-    "plan": {"bench", "lab", "schedules", "chooser", "topology"},
-    "simulate": {"lab", "plan"},
-    "cli": {"torch", "bench", "lab", "demo", "plan", "simulate", "schedules", "chooser", "topology", "rtl"},
+    "netfold.topology": set(),
+    "netfold.chooser": set(),
+    "netfold.torch": {"netfold.chooser", "netfold.topology"},
+    "netfold.cli": {"netfold.chooser", "netfold.topology"},
+    "netfold_lab.rtl": set(),
+    "netfold_lab.schedules": set(),
+    "netfold_lab.lab": {"netfold.topology"},
+    "netfold_lab.bench": {"netfold.torch", "netfold.chooser", "netfold.topology", "netfold_lab.lab"},
+    "netfold_lab.demo": {"netfold.torch", "netfold_lab.bench", "netfold_lab.lab"},
+    "netfold_lab.plan": {"netfold.chooser", "netfold.topology"}
+    | {"netfold_lab.bench", "netfold_lab.lab", "netfold_lab.schedules"},
+    "netfold_lab.simulate": {"netfold_lab.lab", "netfold_lab.plan"},
+    "netfold_lab.cli": {"netfold.cli", "netfold.chooser", "netfold.topology", "netfold.torch", "netfold_lab.bench"}
+    | {f"netfold_lab.{part}" for part in ("lab", "demo", "plan", "simulate", "schedules", "rtl")},
 }
-# Protocol code does no I/O and reads no clock: packets and the time are handed to it.
-PURE_LAYERS = {"numbers", "wire", "session", "fold", "jobs", "frames", "sim"}
+# Protocol code does no I/O and reads no clock: packets and the time are handed to it. Paths below core/.
+PURE = re.compile(
+    r"(numbers|wire|schedule|sim|testing)/.*"
+    r"|switch/(aggregation|jobs|protocols)/.*"
+    r"|switch/(switch_control|switch_path)\.(h|cc)"
+    r"|switch/ethernet/(?!frame_plane|frame_thread|kernel_switch).*"
+    r"|group/(session|undo|scratch_pool|collective_request)\.(h|cc)"
+    r"|group/via_\w+/(\w*session|\w+_path|window|congestion_window|path_delay|operation|worker_side|control_connection"
+    r"|join_attempts|observer_watch|executor"
+    r"|reduction|plans?|waits|life_lines|roce_(sender|receiver|endpoint)|message_layout)\.(h|cc)"
+)
 IMPURE_HEADERS = re.compile(
-    r"(sys|netinet|arpa|linux)/.*|poll\.h|unistd\.h|netdb\.h|time\.h|httplib\.h"
+    r"(sys|netinet|arpa|linux)/.*|unistd\.h|netdb\.h|time\.h|httplib\.h"
     r"|ctime|chrono|thread|mutex|condition_variable|future|fstream|iostream|random"
 )
 
@@ -72,6 +87,10 @@ def drawn_below() -> dict[str, set[str]]:
 
 def includes(path: Path) -> list[str]:
     return re.findall(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', path.read_text(), re.MULTILINE)
+
+
+def below_core(path: Path) -> str:
+    return path.relative_to(ROOT / "core").as_posix()
 
 
 def layer_of(path: Path) -> str:
@@ -108,11 +127,51 @@ def test_core_knows_no_python_and_no_torch(path: Path) -> None:
     assert [name for name in includes(path) if foreign.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("path", [path for path in CORE_SOURCES if layer_of(path) in PURE_LAYERS], ids=name_of)
+@pytest.mark.parametrize("path", [path for path in CORE_SOURCES if PURE.fullmatch(below_core(path))], ids=name_of)
 def test_state_machines_do_no_io_and_read_no_clock(path: Path) -> None:
     assert [name for name in includes(path) if IMPURE_HEADERS.fullmatch(name)] == []
-    calls = re.findall(r"\b(?:system_now|steady_clock|gettimeofday|clock_gettime)\b", path.read_text())
+    calls = re.findall(
+        r"\b(?:system_now|steady_clock|gettimeofday|clock_gettime)\b|(?<![.>\w])(?<!Nanoseconds )now\(\)",
+        path.read_text(),
+    )
     assert calls == []
+
+
+def test_one_driver_runs_every_group() -> None:
+    """No backend starts a progress thread of its own."""
+    starts = {
+        below_core(path) for path in CORE_SOURCES if layer_of(path) == "group" and "std::thread(" in path.read_text()
+    }
+    assert starts == {"group/driver.cc"}
+
+
+def test_one_class_puts_back_what_was_overwritten() -> None:
+    kept = [below_core(path) for path in CORE_SOURCES if re.search(r"ScratchBuffer saved", path.read_text())]
+    assert kept == ["group/undo.h"]
+
+
+def test_production_code_assembles_an_ethernet_switch_in_one_place() -> None:
+    construction = re.compile(r"make_unique<(?:\w+::)*Pipeline>|\bPipeline(?: \w+)?[({][^)}]")
+    sources = [path for path in files(".cc", ".h") if not path.is_relative_to(ROOT / "tests")]
+    declared = {"core/switch/ethernet/pipeline.h", "core/switch/ethernet/pipeline.cc"}
+    found = [name_of(path) for path in sources for _ in construction.finditer(without_comments(path.read_text()))]
+    assert [name for name in found if name not in declared] == ["core/switch/ethernet/ethernet_switch.cc"]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CORE_SOURCES if path.suffix == ".h" or PURE.fullmatch(below_core(path))], ids=name_of
+)
+def test_headers_and_pure_code_name_no_command_line_option(path: Path) -> None:
+    assert re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b(?!-)", comments_and_strings(path.read_text())) == []
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def comments_and_strings(text: str) -> str:
+    """Only comments and string literals: `--x` in code is an operator."""
+    return "\n".join(re.findall(r"//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", text))
 
 
 @pytest.mark.parametrize("path", PUBLIC_HEADERS, ids=name_of)
@@ -141,23 +200,64 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def part_of(module: str) -> str | None:
-    """The part of the package that a module belongs to: "lab" of netfold.lab.cluster, None of anything else."""
+    """The part of our packages that a module belongs to: "netfold_lab.lab" of netfold_lab.lab.cluster, the package of a
+    module at its root, None of anything else."""
     words = module.split(".")
-    return words[1] if words[0] == "netfold" and len(words) > 1 and words[1] in PYTHON_MAY_IMPORT else None
+    if words[0] not in ("netfold", "netfold_lab"):
+        return None
+    part = ".".join(words[:2])
+    return part if part in PYTHON_MAY_IMPORT else words[0]
 
 
 @pytest.mark.parametrize("path", PYTHON_SOURCES, ids=name_of)
 def test_python_imports_only_what_is_below(path: Path) -> None:
-    own = part_of("netfold." + path.relative_to(PYTHON_FOLDER).with_suffix("").parts[0])
-    allowed = {None, own} | PYTHON_MAY_IMPORT.get(own or "", set())
+    own = part_of(".".join(path.relative_to(PYTHON_FOLDER).with_suffix("").parts))
+    assert own is not None
+    roots = {"netfold", "netfold_lab"} if own.startswith("netfold_lab") else {"netfold"}
+    allowed = {None, own} | roots | PYTHON_MAY_IMPORT.get(own, set())
     assert {module for module in imported_modules(path) if part_of(module) not in allowed} == set()
 
 
-def test_every_part_of_the_python_package_has_its_arrows() -> None:
-    parts = {path.parent.name for path in PYTHON_FOLDER.glob("*/__init__.py")}
-    assert parts <= set(PYTHON_MAY_IMPORT)
+def test_every_part_of_the_python_packages_has_its_arrows() -> None:
+    parts = {f"{path.parents[1].name}.{path.parent.name}" for path in PYTHON_FOLDER.glob("*/*/__init__.py")}
+    assert parts == set(PYTHON_MAY_IMPORT)
 
 
 def test_netfold_itself_does_without_torch() -> None:
     program = "import sys, netfold; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import netfold
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+for module in pkgutil.walk_packages(netfold.__path__, "netfold."):
+    if not module.name.endswith(".__main__"):
+        importlib.import_module(module.name)
+"""
+
+
+def test_what_everybody_installs_imports_nothing_of_the_extras() -> None:
+    extras = {name for name, where in packages_distributions().items() if {*map(normal, where)} & extra_packages()}
+    assert {"typer", "plotly", "pyroute2", "sklearn", "matplotlib", "jinja2"} <= extras
+    command = [sys.executable, "-c", IMPORT_ALL, "netfold_lab", *sorted(extras)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def extra_packages() -> set[str]:
+    """Packages that only the extras install, except torch: the backend is for users who have it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name for wanted in project["optional-dependencies"].values() for name in wanted}
+    return {normal(re.split(r"[<>=\[]", name)[0]) for name in extras} - {"torch", "netfold"}

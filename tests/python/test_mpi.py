@@ -1,4 +1,5 @@
-"""MPI programs with their all-reduces taken over: our own, mpi4py's tests, and the benchmark that checks every sum."""
+"""MPI programs with their all-reduces taken over: Netfold's own programs, mpi4py's tests, and the benchmark that checks
+every sum."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ import typer
 from typer.testing import CliRunner
 
 from netfold import native, preload
-from netfold.bench import allreduce
-from netfold.bench.c_ranks import cache_directory
 from netfold.cli import mpi
+from netfold_lab.bench import allreduce
+from netfold_lab.bench.c_ranks import cache_directory
 from repository import ROOT
 
 HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
@@ -32,7 +33,7 @@ OF_NETFOLD = re.compile(r"^netfold: .*$", re.MULTILINE)
 
 
 def run(ranks: int, *command: str, folder: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """`netfold mpi -- mpirun -n RANKS COMMAND`, as a user gives it."""
+    """`netfold mpi -- mpirun -n RANKS COMMAND`, as a user runs it."""
     netfold = [sys.executable, "-c", "from netfold.cli import main; main()", "mpi", "--"]
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NETFOLD_")}
@@ -50,7 +51,7 @@ def run(ranks: int, *command: str, folder: Path | None = None, **settings: str) 
 
 
 def taken_over(done: subprocess.CompletedProcess[str]) -> int:
-    """How many all-reduces rank 0 says it took over."""
+    """The number of all-reduces that rank 0 reports as taken over."""
     found = re.search(r"netfold: rank 0: took over (\d+) all-reduces", done.stderr)
     assert found, done.stderr
     return int(found[1])
@@ -133,7 +134,7 @@ def test_fortran_programs(tmp_path: Path) -> None:
 
 
 def suite_of_mpi4py() -> Path:
-    """Its test suite, from the source of the release that is installed; kept once it is here."""
+    """The test suite of the installed release of mpi4py, from its source; it is kept after the download."""
     name = f"mpi4py-{importlib.metadata.version('mpi4py')}"
     folder = cache_directory() / name
     if not folder.exists():
@@ -198,12 +199,15 @@ def test_the_launcher_is_told_what_to_hand_over() -> None:
     [(None, "mpirun -n 2 program", 1, "is not built"), (Path("x.so"), "no-such-mpirun", 2, "no program")],
 )
 def test_wrong_use_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, library: Path | None, words: str, status: int, says: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    library: Path | None,
+    words: str,
+    status: int,
+    says: str,
 ) -> None:
     monkeypatch.setattr(native, "find", lambda what: library)
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    mpi.register(app)
-    done = CliRunner().invoke(app, ["mpi", "--", *words.split()])
-    assert done.exit_code == status
-    assert says in done.output
+    with pytest.raises(SystemExit) as ended:
+        mpi.run(["--", *words.split()])
+    assert ended.value.code == status
+    assert says in capsys.readouterr().err

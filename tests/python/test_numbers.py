@@ -1,4 +1,4 @@
-"""The codec and the fold of the compiled core against numpy written from the specification."""
+"""Compares the codec and the fold of the compiled core with a numpy model of the specification."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATTERNS = st.one_of(
 
 @st.composite
 def floats(draw: st.DrawFn, max_size: int = 300) -> np.ndarray:
-    """A few drawn values, or many from a seed, in which blocks of special values alternate with ordinary ones."""
+    """A few random values, or many from a seed, in which blocks of special and ordinary values alternate."""
     if draw(st.booleans()):
         return np.array(draw(st.lists(PATTERNS, max_size=40)), np.uint32).view(np.float32)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -57,7 +57,7 @@ def test_decode_gives_the_values_of_the_specification(x: np.ndarray, shape: tupl
 @settings(max_examples=100, deadline=None)
 @given(floats(), SHAPES)
 def test_what_is_decoded_encodes_to_itself(x: np.ndarray, shape: tuple[int, int]) -> None:
-    """Rounding happens once: a decoded block is made of numbers that the format has."""
+    """Rounding happens once: the format can represent every number of a decoded block."""
     once = netfold.decode(netfold.encode(x, *shape), x.size, *shape)
     again = netfold.decode(netfold.encode(once, *shape), x.size, *shape)
     assert same_bits(once, again)
@@ -88,7 +88,7 @@ def test_integers_wrap(values: list[int]) -> None:
 
 
 def test_golden_bytes() -> None:
-    """The same bytes that C++, RTL and the GPU are held against."""
+    """The same bytes as in the tests of C++, RTL and the GPU."""
     for case in json.loads(GOLDEN.read_text())["cases"]:
         x = np.array([int(word, 16) for word in case["input"]], np.uint32).view(np.float32)
         shape = (case["block"], case["mantissa"])
@@ -100,7 +100,7 @@ def test_golden_bytes() -> None:
 
 
 def test_stochastic_rounding_is_fair_and_repeats() -> None:
-    """The mean of what is decoded is the value; the same seed and index give the same bytes wherever a chunk starts."""
+    """The mean of decoded values is the original; equal seed and index give equal bytes, wherever a chunk starts."""
     x = np.full(1 << 16, 0.3, np.float32)
     x[::16] = 1.0  # the block's exponent: a mantissa is worth 1/64
     data = netfold.encode(x, seed=7)
@@ -113,7 +113,7 @@ def test_stochastic_rounding_is_fair_and_repeats() -> None:
 
 @pytest.mark.parametrize(("dtype", "name"), [("float32", "fp32"), ("float16", "fp16"), ("int32", "int32")])
 def test_what_travels_in_its_own_format_comes_back(dtype: str, name: str) -> None:
-    """pack and unpack are opposites, and each other's bytes are those of the array."""
+    """unpack reverses pack, and both have the bytes of the array."""
     x = np.arange(-50, 51).astype(dtype)
     data = core.pack(x, name)
     assert data.tobytes() == x.tobytes()
@@ -153,7 +153,7 @@ def test_wrong_arguments_are_said_to_be_wrong(call: Callable[[], object], senten
 
 
 def test_shapes_are_kept_and_slices_accepted() -> None:
-    """A fold has the shape of its arrays; what is not contiguous is read all the same."""
+    """A fold has the shape of its arrays; arrays that are not contiguous are read too."""
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     np.testing.assert_array_equal(netfold.fold([x, x]), 2 * x)
     np.testing.assert_array_equal(netfold.encode(x[:, ::2]), encode(x[:, ::2].ravel()))

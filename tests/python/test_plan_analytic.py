@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from netfold.bench.models import MODEL_MIB
-from netfold.lab.errors import UsageError
-from netfold.plan.analytic import allreduce, iteration, scaling, smart_nic
-from netfold.plan.models.zoo import MODELS, mlp, model_of
+from netfold_lab.bench.models import MODEL_MIB
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.analytic import allreduce, iteration, scaling, smart_nic
+from netfold_lab.plan.models.zoo import MODELS, mlp, model_of
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan"]
 PAPER = {  # system, batch, nodes: over the baseline
@@ -98,7 +98,7 @@ def test_models_count_operations_once() -> None:
 
 def test_a_torch_module_is_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a_model.py").write_text(
-        "from netfold.bench.train.resnet import resnet50\ndef make():\n    return resnet50(1000)\n"
+        "from netfold_lab.bench.train.resnet import resnet50\ndef make():\n    return resnet50(1000)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     found = model_of("a_model:make@3x224x224")

@@ -1,4 +1,4 @@
-"""Cluster files: what they make, and that everything wrong in one is named with its line."""
+"""Cluster files: the clusters that they describe, and errors that name the line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from netfold.lab.errors import UsageError
-from netfold.plan.cluster import importers, spec
-from netfold.plan.cluster.costs import count_of
-from netfold.plan.cluster.graph import Graph
-from netfold.plan.step import changes
 from netfold.topology.file import read as read_topology
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster import importers, spec
+from netfold_lab.plan.cluster.costs import count_of
+from netfold_lab.plan.cluster.graph import Graph
+from netfold_lab.plan.step import changes
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 HALVES = "upper: {a: [h0, h1], b: [h2, h3]}\nlower: {c: [h4, h5], d: [h6, h7]}\n"
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path, text: str, name: str = "cluster.yaml") -> spec.Clust
 
 
 def route(graph: Graph, one: int, other: int) -> list[str]:
-    """Roles of the resources on the way between two workers."""
+    """Roles of the resources on the path between two workers."""
     made = graph.topology()
     return [graph.resources[int(made.links["resource"][at])].role for at in made.path(one, other, spread=graph.spread)]
 
@@ -79,32 +79,32 @@ def test_a_topology_file_is_a_cluster_file_and_the_other_way_round(tmp_path: Pat
 
 
 WRONG = {
-    "": "write what the cluster is",
+    "": "write the cluster as",
     "fabric: {kind: bigraph, sub_nodes: 4, switches: 4}": "line 1: fabric: .*at most 2 sub-nodes",
     "fabric: {kind: bigraph, sub_nodes: 2, switches: 6}": "line 1: .*powers of two",
-    "name: x\nfabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: 0\n": "line 5: fabric.rate_gbit_s: is above 0, not 0",
-    "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: -3\n": "line 4: .*is above 0, not -3",
-    "fabric:\n  kind: star\n  ports: 4\n  rate: 3\n": "line 4: fabric.rate: is not known here",
-    "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: .nan\n": "line 4: fabric.rate_gbit_s: is a number, not nan",
+    "name: x\nfabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: 0\n": "line 5: .*_s: must be above 0, not 0",
+    "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: -3\n": "line 4: .*must be above 0, not -3",
+    "fabric:\n  kind: star\n  ports: 4\n  rate: 3\n": "line 4: fabric.rate: is unknown",
+    "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: .nan\n": "line 4: fabric.rate_gbit_s: must be a number, not nan",
     "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: .inf\n": "line 4: .*not inf",
     "fabric: {kind: star, ports: 1000000000}": "has 1,000,000,000 cables",
     "fabric: {kind: leaf-spine, leaves: 60000, spines: 60000, ports_per_leaf: 1}": "cables",
-    "fabric:\n  kind: ring\n": "line 2: fabric.kind: is one of star",
+    "fabric:\n  kind: ring\n": "line 2: fabric.kind: must be one of star",
     "fabric:\n  kind: star\n": "a star needs ports",
     "fabric:\n  kind: star\n  ports: 4\n  leaves: 3\n": "line 4: fabric.leaves: a star takes ports",
-    "fabric:\n  kind: star\n  ports: many\n": "line 3: fabric.ports: is a whole number",
+    "fabric:\n  kind: star\n  ports: many\n": "line 3: fabric.ports: must be a whole number",
     "fabric: {kind: star, ports: 4}\nranks: [0, 1, 2, 1]": "line 2: ranks.3: worker 1 is given to rank 1 and to rank 3",
     "fabric: {kind: star, ports: 4}\nranks: [0, 1]": "2 ranks for 4 workers",
     "fabric: {kind: star, ports: 4}\nranks: [0, 1, 2, 4]": "there is no worker 4",
-    "fabric: {kind: star, ports: 6}\nservers: {gpus: 4}": "6 ports, which servers of 4",
-    "fabric: {kind: star, ports: 4}\ncompute:\n  device: abacus": "line 3: compute.device: is one of v100",
-    "fabric: {kind: star, ports: 4, folding: {at: [spine 7]}}": "no switch spine 7",
+    "fabric: {kind: star, ports: 6}\nservers: {gpus: 4}": "6 ports, which is not a multiple of the 4",
+    "fabric: {kind: star, ports: 4}\ncompute:\n  device: abacus": "line 3: compute.device: must be one of v100",
+    "fabric: {kind: star, ports: 4, folding: {at: [spine 7]}}": "there is no switch spine 7",
     "fabric: {kind: graph, hosts: [a, b], switches: [s, t], links: [{from: a, to: s}, {from: b, to: t}]}": "a to b",
     "fabric: {kind: graph, hosts: [a], links: [{from: a, to: z}]}": "ends at z",
     "upper: {a: [h0, h1], b: [h2]}\nlower: {c: [h4, h5], d: [h6, h7]}": "switch b has 1 hosts",
     "upper: {a: [h0], b: [h1], c: [h2]}\nlower: {d: [h3]}": "two equal halves",
     "fabric: {kind: star, ports: 2}\nfabric: {kind: star, ports: 3}": "comes 2 times",
-    "fabric: [": "is no YAML",
+    "fabric: [": "is not valid YAML",
 }
 
 
@@ -129,10 +129,10 @@ def test_hpccs_topology_is_read(tmp_path: Path) -> None:
         ("", "line 1: write the numbers"),
         ("3 1 2\n2\n0 2 100Gbps 1us 0\n", "1 links are listed, the first line says 2"),
         ("3 1 1\n7\n0 2 100Gbps 1us 0\n", "numbers from 0 to 2"),
-        ("3 1 1\n2\n0 2 fast 1us 0\n", "line 3: .*'fast' is no rate"),
+        ("3 1 1\n2\n0 2 fast 1us 0\n", "line 3: .*'fast' is not a rate"),
         ("3 1 2\n2\n0 2 100Gbps 1us 0\n1 9 100Gbps 1us 0\n", "line 4: nodes have numbers"),
         ("3 1 2\n2\n0 2 100Gbps 1us 0\n1 2 0Gbps 1us 0\n", "above 0"),
-        ("3 1 1\n2\n0 2 100Gbps 1us 0\n", "no way from"),
+        ("3 1 1\n2\n0 2 100Gbps 1us 0\n", "no path from"),
     ],
 )
 def test_what_is_wrong_in_hpccs_topology_is_named(tmp_path: Path, text: str, what: str) -> None:
@@ -193,7 +193,7 @@ def test_deadlocks_are_proved_or_shown(tmp_path: Path) -> None:
 
 
 def test_servers_do_not_change_which_half_a_worker_is_in(tmp_path: Path) -> None:
-    from netfold.simulate import deadlock, networks
+    from netfold_lab.simulate import deadlock, networks
 
     fabric = "fabric: {kind: bigraph, sub_nodes: 4, switches: 8, spread: hash}\n"
     found = {}
@@ -235,6 +235,6 @@ def test_changes_are_of_the_same_servers() -> None:
     found = dict(changes.of(spec.read(CLUSTERS / "traditional.yaml")))
     assert len(found) >= 6
     assert {len(each.graph().hosts) for each in found.values()} == {64}
-    wider = found["4 network cards a server in place of 1"]
+    wider = found["4 NICs per server in place of 1"]
     assert wider.layout.nics == 4
     assert wider.sizes["ports_per_leaf"] == 16

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from netfold.lab.errors import UsageError
-from netfold.plan.cluster import spec
-from netfold.plan.cluster.graph import Graph
-from netfold.plan.export import chakra, command, htsim
-from netfold.plan.models.zoo import mlp
-from netfold.plan.step.collectives import Contender
-from netfold.schedules.timeline import timeline
+from netfold.timeline import timeline
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster import spec
+from netfold_lab.plan.cluster.graph import Graph
+from netfold_lab.plan.export import chakra, command, htsim
+from netfold_lab.plan.models.zoo import mlp
+from netfold_lab.plan.step.collectives import Contender
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan", "export"]
 TREE = "fabric: {kind: leaf-spine, leaves: 2, spines: 2, ports_per_leaf: 4, rate_gbit_s: 100, latency_us: 1}\n"
@@ -111,7 +111,7 @@ def test_what_a_format_cannot_say_is_an_error(tmp_path: Path) -> None:
             command.export(tmp_path, [form], folding, mlp(2, 8), 1, Contender("in-network"), 64)
     (tmp_path / "star.yaml").write_text("fabric: {kind: star, ports: 4}\nservers: {gpus: 2}\n")
     star = spec.read(tmp_path / "star.yaml")
-    with pytest.raises(UsageError, match="a star cannot be written"):
+    with pytest.raises(UsageError, match="not star"):
         command.export(tmp_path, ["htsim"], star, mlp(2, 8), 1, Contender("ring"), 64)
     with pytest.raises(UsageError, match="leave out `servers:`"):
         command.export(tmp_path, ["hpcc"], star, mlp(2, 8), 1, Contender("ring"), 64)

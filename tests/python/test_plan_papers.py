@@ -1,4 +1,4 @@
-"""The papers' figures: what was asked of them, and their pages."""
+"""The papers' figures: the required agreement, and their pages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netfold.plan.papers import eflops_latency, eflops_server, pages, smart_nic
-from netfold.plan.papers.figure import Figure
+from netfold_lab.plan.papers import eflops_latency, eflops_server, pages, smart_nic
+from netfold_lab.plan.papers.figure import Figure
 
 ASKED = {  # figure: how far off a row may be
     "eflops 2": (eflops_server.figure_2, 0.15),
@@ -44,7 +44,7 @@ def test_a_ring_by_one_card_crosses_it_twice_and_a_server_of_four_does_not_share
 
 
 def test_the_pages_in_the_repository_are_what_the_command_writes(tmp_path: Path) -> None:
-    kept = Path(__file__).parents[2] / "docs" / "papers"
+    kept = Path(__file__).parents[2] / "docs" / "reference" / "papers"
     for page in pages.write_pages(tmp_path):
         assert page.read_text() == (kept / page.name).read_text(), f"run `{pages.COMMAND}`"
     assert {each.name for each in tmp_path.glob("*.png")} == {each.name for each in kept.glob("*.png")}

@@ -1,4 +1,4 @@
-"""Steps of whole clusters: overlap, winners, bottlenecks, changes, and what the command writes."""
+"""Steps of whole clusters: overlap, fastest algorithms, bottlenecks, changes, and the command's output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from netfold.plan.cluster import spec
-from netfold.plan.cluster.devices import Device
-from netfold.plan.models.layers import Layer, Model
-from netfold.plan.models.zoo import mlp, model_of
-from netfold.plan.step.answer import Answer, answer
-from netfold.plan.step.collectives import Contender, net_of
-from netfold.plan.step.timeline import buckets, timeline
 from netfold.topology.file import read as read_topology
+from netfold_lab.plan.cluster import spec
+from netfold_lab.plan.cluster.devices import Device
+from netfold_lab.plan.models.layers import Layer, Model
+from netfold_lab.plan.models.zoo import mlp, model_of
+from netfold_lab.plan.step.answer import Answer, answer
+from netfold_lab.plan.step.collectives import Contender, net_of
+from netfold_lab.plan.step.timeline import buckets, timeline
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan"]
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
@@ -78,8 +78,8 @@ def test_the_traditional_server_is_limited_inside_and_wants_cards() -> None:
     told = answer(spec.read(CLUSTERS / "traditional.yaml"), model_of("resnet50"), 64, ["ring", "halving-doubling"], 1)
     assert told.bottleneck.role == "UPI"
     assert "socket" in told.bottleneck.name
-    cards = next(each for each in told.changes if "network cards" in each.name)
-    assert cards.timeline.total_s < 0.8 * told.best.timeline.total_s
+    nics = next(each for each in told.changes if "NICs" in each.name)
+    assert nics.timeline.total_s < 0.8 * told.best.timeline.total_s
 
 
 def test_the_command_writes_everything(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_command_writes_everything(tmp_path: Path) -> None:
         (["no-such.yaml"], 2, "cannot be read"),
         ([str(CLUSTERS / "eflops.yaml"), "--algorithm", "butterfly"], 2, "--algorithm takes"),
         ([str(CLUSTERS / "eflops.yaml"), "--batch", "0"], 2, "--batch"),
-        ([str(CLUSTERS / "eflops.yaml"), "--picture", "x.bmp"], 2, "--picture ends in"),
+        ([str(CLUSTERS / "eflops.yaml"), "--picture", "x.bmp"], 2, "--picture must end in"),
         ([str(CLUSTERS / "traditional.yaml"), "--algorithm", "hdrm"], 2, "hdrm"),
     ],
 )

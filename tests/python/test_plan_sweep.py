@@ -1,4 +1,5 @@
-"""Sweeps: every combination, kept as they come, gone on with after an interruption; the front nobody beats."""
+"""Sweeps: every combination is planned and saved at once, a sweep continues after an interruption, and the Pareto front
+is right."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from netfold.lab.errors import UsageError
-from netfold.plan.sweep import designs
-from netfold.plan.sweep.results import Notebook, front, per_price
-from netfold.plan.sweep.run import evaluate, lacking
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.sweep import designs
+from netfold_lab.plan.sweep.results import Notebook, front, per_price
+from netfold_lab.plan.sweep.run import evaluate, lacking
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan", "sweep"]
 SWEEP = """cluster: {fabric: {kind: star, ports: 4, rate_gbit_s: 100}, prices: {switch: 1000, nic: 100}}
@@ -58,7 +59,7 @@ def test_what_cannot_be_is_told_not_raised(file: Path) -> None:
     results = [evaluate(each) for each in designs.read(file).designs()]
     wrong = [each for each in results if "error" in each]
     assert len(wrong) == 4
-    assert all("rate_gbit_s: is above 0" in each["error"] for each in wrong)
+    assert all("rate_gbit_s: must be above 0" in each["error"] for each in wrong)
     fast, slow = (next(e for e in results if e["varied"]["fabric.rate_gbit_s"] == rate) for rate in (100, 10))
     assert fast["samples_s"] > slow["samples_s"]
     assert fast["price"] == 1000 + 4 * 100
@@ -83,8 +84,8 @@ def test_whole_parts_can_vary_and_null_takes_away(tmp_path: Path) -> None:
     [
         ("vary: {batch: [1]}", "cluster is missing"),
         ("cluster: {fabric: {kind: star, ports: 4}}\nvary: {}", "line 2: vary"),
-        ("cluster: {fabric: {kind: star, ports: 4}}\nvary:\n  fabrik.ports: [1]", "line 3: .*varies nothing"),
-        ("cluster: {fabric: {kind: star, ports: 4}}\nvary:\n  batch: 3", "line 3: vary.batch: is a list"),
+        ("cluster: {fabric: {kind: star, ports: 4}}\nvary:\n  fabrik.ports: [1]", "line 3: .*is not a name to vary"),
+        ("cluster: {fabric: {kind: star, ports: 4}}\nvary:\n  batch: 3", "line 3: vary.batch: must be a list"),
         ("cluster: nowhere.yaml\nvary:\n  batch: [3]", "nowhere.yaml cannot be read"),
     ],
 )
@@ -123,7 +124,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         path = tmp_path / "notes.txt"
         raw = content if isinstance(content, bytes) else content.encode()
         path.write_bytes(raw)
-        with pytest.raises(UsageError, match="something else"):
+        with pytest.raises(UsageError, match="does not hold results"):
             Notebook(path)
         assert path.read_bytes() == raw
 
@@ -142,7 +143,7 @@ def test_a_sweep_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=ENDS_WITHIN_S)
     assert (running.returncode, "Traceback" in said) == (1, False), said
-    assert "the same command goes on" in said
+    assert "the same command continues" in said
     before = kept.read_text()
     assert 3 <= before.count("\n") < 144
     told = json.loads(run(file).stdout)
@@ -156,13 +157,13 @@ def test_the_command_tells_the_best_and_draws_the_front(file: Path) -> None:
     assert (told["parameters"]["designs"], len(told["results"])) == (12, 12)
     assert picture.stat().st_size > 5_000
     page = file.with_name("sweep.html").read_text()
-    assert "None is both cheaper and faster" in page
-    assert "4 that cannot be" in page
+    assert "Pareto front: no other design" in page
+    assert "4 impossible designs" in page
 
 
 def test_a_scheduler_that_is_not_there_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netfold.plan.sweep.run.CONNECT_S", 1.0)
-    from netfold.plan.sweep.run import client
+    monkeypatch.setattr("netfold_lab.plan.sweep.run.CONNECT_S", 1.0)
+    from netfold_lab.plan.sweep.run import client
 
-    with pytest.raises(UsageError, match="nobody answers"), client("tcp://127.0.0.1:9", 1):
+    with pytest.raises(UsageError, match="no scheduler answers"), client("tcp://127.0.0.1:9", 1):
         pass

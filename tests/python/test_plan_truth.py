@@ -1,4 +1,4 @@
-"""The planner against this machine: the lab's model by its bounds, a lab's times, a calibration."""
+"""Compares the planner with this machine: the lab's model with its bounds, a lab's times, a calibration."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from netfold.bench import bounds
 from netfold.chooser.table import Point
 from netfold.chooser.work import work_of
-from netfold.lab.spec import STAR
 from netfold.machine import this_machine
-from netfold.plan.cluster import spec
-from netfold.plan.truth import calibrate, check
-from netfold.plan.truth.model import LabModel, Machine, path, shape_of
 from netfold.topology.wiring import BIGRAPH, FAT_TREE, Wiring
+from netfold_lab.bench import bounds
+from netfold_lab.lab.spec import STAR
+from netfold_lab.plan.cluster import spec
+from netfold_lab.plan.truth import calibrate, check
+from netfold_lab.plan.truth.model import LabModel, Machine, path, shape_of
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan"]
 RATE = 20.0

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import netfold
 from netfold import _core
-from netfold.bench import roce as bench
 from netfold.errors import NetfoldError
+from netfold_lab.bench import roce as bench
 from roce_frames import (
     ACKNOWLEDGE,
     ETHERNET,
@@ -54,7 +54,7 @@ def mac(rank: int) -> str:
 
 
 class Ring:
-    """Workers at ports 0, 1, ... of a switch, each writing to the next; the switch knows where they are."""
+    """Workers at ports 0, 1, ... of a switch, each writing to the next. The switch knows their ports."""
 
     def __init__(self, world: int, **options: float) -> None:
         self.world = world
@@ -64,7 +64,7 @@ class Ring:
             for rank in range(world)
         ]
         for rank, connection in enumerate(self.connections):
-            # Said to itself: the address is learnt, and nobody else hears it.
+            # Sent to itself: the address is learnt, and no other port gets the frame.
             to_itself = Connection(connection.source, connection.source)
             assert self.switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
 
@@ -190,7 +190,7 @@ def test_table_six_forwards_what_is_not_for_folding() -> None:
 
 
 def damaged(frame: bytes, at: int, value: int = 0xFF) -> bytes:
-    """With another byte, and the ICRC that belongs to it."""
+    """The frame with another byte and a matching ICRC."""
     changed = bytearray(frame)
     changed[at] ^= value
     packet = bytes(changed[ETHERNET:-4])
@@ -275,7 +275,7 @@ def test_integers_where_the_switch_is_set_so() -> None:
 
 
 def is_sum(frame: bytes) -> bool:
-    """Marked by the switch; a frame that is damaged so that it is no longer for folding passes as it is."""
+    """The switch marks damaged frames; a frame that the damage excludes from folding passes unchanged."""
     return int.from_bytes(frame[ETHERNET + 1 : ETHERNET + 4], "big") & 0xFFFFF == SUMMED_LABEL
 
 
@@ -304,7 +304,7 @@ def test_hostile_bytes_change_no_sum(data: st.DataObject) -> None:
 @pytest.mark.namespaces
 def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(tmp_path: Path) -> None:
     capture = tmp_path / "rank0.pcap"
-    plan = bench.Plan(workers=8, size_bytes=400_000, loss=0.01, repeat=1, timeout_s=30)
+    plan = bench.RoceSettings(workers=8, size_bytes=400_000, loss=0.01, repeat=1, timeout_s=30)
     entry = bench.measure(plan, lambda what: None, capture)
     assert entry["ranks_with_wrong_bits"] == 0
     assert entry["workers_counters"]["resent_writes"] > 0
@@ -321,7 +321,7 @@ def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(
 
 
 def program() -> typer.Typer:
-    """The command as `netfold bench` has it."""
+    """The command in `netfold bench`."""
     app = typer.Typer()
     app.callback()(lambda: None)
     bench.register(app)
@@ -337,7 +337,7 @@ def test_the_command_checks_every_bit(wire: str) -> None:
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["results"][0]["ranks_with_wrong_bits"] == 0
-    assert report["results"][0]["dialect"] == "roce"
+    assert report["results"][0]["protocol"] == "roce"
 
 
 @pytest.mark.parametrize("words", [["--workers", "1"], ["--size-bytes", "3"], ["--format", "fp8"], ["--loss", "0.9"]])
@@ -347,13 +347,13 @@ def test_wrong_usage_says_so(words: list[str]) -> None:
 
 def test_errors_of_a_worker_say_what_to_do() -> None:
     with pytest.raises(NetfoldError, match="nosuch0"):
-        _core.RoceClient("nosuch0", 0, 2)
+        _core.RoceGroup("nosuch0", 0, 2)
     with pytest.raises(NetfoldError, match="two at least"):
-        _core.RoceClient("lo", 0, 1)
+        _core.RoceGroup("lo", 0, 1)
 
 
 def test_a_machine_without_an_rdma_device_says_so() -> None:
     if list(Path("/sys/class/infiniband").glob("*")):
         pytest.skip("this machine has one")
     with pytest.raises(NetfoldError, match=r"no RDMA device|libibverbs"):
-        _core.RoceClient("", 0, 2, verbs=True)
+        _core.RoceGroup("", 0, 2, verbs=True)

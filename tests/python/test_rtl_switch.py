@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from netfold.bench import roce
-from netfold.rtl import simulation, switch_bench, switch_report
+from netfold_lab.bench import roce
+from netfold_lab.rtl import simulation, switch_bench, switch_report
 from roce_frames import ACKNOWLEDGE, SUMMED_LABEL, frames_marked_by_tshark, read
 
 pytestmark = pytest.mark.timeout(900)
@@ -98,8 +98,9 @@ def test_scapy_and_tshark_read_what_leaves(built: simulation.SwitchShape, tmp_pa
 
 
 @pytest.mark.root
+@pytest.mark.namespaces
 def test_it_stands_between_interfaces(built: simulation.SwitchShape) -> None:
-    plan = roce.Plan(workers=4, size_bytes=1 << 17, loss=0.01, window=16, repeat=1, engine="rtl")
+    plan = roce.RoceSettings(workers=4, size_bytes=1 << 17, loss=0.01, window=16, repeat=1, engine="rtl")
     entry = roce.measure(plan, _silent)
     assert entry["ranks_with_wrong_bits"] == 0
     assert entry["switch_counters"]["roce_v1_folded"] >= 2 * 128

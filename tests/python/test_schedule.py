@@ -1,4 +1,4 @@
-"""Schedules from Python: the contract of netfold.schedule, and the command that prints, draws and exports them."""
+"""Schedules in Python: the contract of netfold.schedule, and the command that prints, draws and exports them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import netfold
 from netfold import _core
-from netfold.schedules.timeline import SWITCH, timeline
+from netfold.timeline import SWITCH, timeline
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "schedule"]
 

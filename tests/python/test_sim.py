@@ -1,4 +1,4 @@
-"""The flow simulator: exact where a formula is, the plain solver's rates everywhere, errors that name the culprit."""
+"""The flow simulator: it equals known formulas, has the rates of a simple solver, and its errors name the cause."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import netfold
 from netfold import _core
-from netfold.schedules.goal import goal
-from netfold.schedules.timeline import timeline
+from netfold.timeline import timeline
+from netfold_lab.schedules.goal import goal
 
 RATE = 100e9
 BIGRAPH = _core.Topology.bigraph(4, 16, rate_bit_s=RATE)
@@ -49,7 +49,7 @@ def flows(draw: st.DrawFn) -> tuple[list[float], list[list[int]], list[float]]:
 
 
 def plainly(capacities: list[float], paths: list[list[int]], sizes: list[float]) -> list[float]:
-    """When each flow ends: everything computed anew after each end."""
+    """The end of each flow, with all rates computed again after each end."""
     left, ends, now = dict(enumerate(sizes)), [0.0] * len(sizes), 0.0
     while left:
         order = sorted(left)
@@ -133,7 +133,7 @@ def test_own_receive_equals_a_simulation_that_computes_everything_anew() -> None
 
 
 def _anew(topology: Any, algorithm: str, count: int) -> float:
-    """The end of an all-reduce whose ranks send a step's elements when those of the step before are in."""
+    """The end of an all-reduce whose ranks send a step's elements when those of the last step have arrived."""
     world, capacity, links = len(topology.hosts), topology.capacity_bit_s, topology.links
     steps = [netfold.schedule(algorithm, world, rank, count) for rank in range(world)]
     at, sent = [0] * world, dict[tuple[int, int], int]()
@@ -210,7 +210,7 @@ def test_goal_text_takes_as_long_as_the_schedule_that_it_was_written_from(algori
     star = _core.Topology.star(8, rate_bit_s=RATE, latency_s=1e-6)
     text = "\n".join(goal(timeline(algorithm, 8, 1 << 16), 4, 1e12))
     found = _core.simulate_workload(star, _core.Workload.goal(text))
-    # GOAL waits for sends as well, but not for a receiver that is late; in a symmetric schedule nobody is.
+    # GOAL waits for sends as well, but not for a receiver that is late; in a symmetric schedule no receiver is late.
     expected = _core.simulate(star, algorithm, 1 << 16, start="rendezvous")["time_s"]
     assert found["time_s"] == pytest.approx(expected, rel=1e-6)
 

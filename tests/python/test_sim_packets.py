@@ -1,4 +1,5 @@
-"""Packets against flows, and the deadlock of a lossless network: proved, shown, and gone with a second priority."""
+"""Compares packets with flows; and the deadlock of a lossless network: proved, shown, and avoided by a second
+priority."""
 
 from __future__ import annotations
 
@@ -150,7 +151,7 @@ def test_settings_that_make_no_sense_are_errors() -> None:
         ({"pause_bytes": 1000.0}, "no room for a packet"),
         ({"resume_bytes": 1e9}, "fewer bytes"),
         ({"slots": 0}, "one slot or more"),
-        ({"priorities": "many"}, "no rule for priorities"),
+        ({"priorities": "many"}, "not a rule for priorities"),
     ):
         with pytest.raises(ValueError, match=said):
             _core.simulate_packets(star, pair, **settings)

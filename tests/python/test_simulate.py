@@ -11,18 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from netfold import _core
-from netfold.cli import app
-from netfold.cli.simulate import register
-from netfold.simulate import figure16, peer
+from netfold_lab.cli import program
+from netfold_lab.simulate import figure16, simgrid
 
 RATE = 100e9
 
-if not any(group.name == "simulate" for group in app.registered_groups):
-    register(app)
-
 
 def run(*arguments: str, status: int = 0) -> str:
-    done = CliRunner().invoke(app, ["simulate", *arguments])
+    done = CliRunner().invoke(program("simulate"), ["simulate", *arguments])
     assert done.exit_code == status, done.output
     return done.stdout if status == 0 else done.stderr
 
@@ -77,7 +73,7 @@ def test_deadlocks_are_proved_and_refuted() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--topology names it"),
+        ((), "name the network by --topology"),
         (("--topology", "pyramid:4"), "neither a file nor a network by name"),
         (("--topology", "bigraph:4"), "write bigraph:SUB_NODESXSWITCHES"),
         (("--topology", "bigraph:8x8"), "4 cables to the other half"),
@@ -127,7 +123,7 @@ def _order(found: list[figure16.Point], size_bytes: int) -> str:
 
 
 def edged(topology: Any, latency_s: float) -> Any:
-    """The same with latency at the hosts' cables alone. SimGrid gives flows with more of it a smaller share."""
+    """The same with latency only at the hosts' cables. SimGrid gives flows with more of it a smaller share."""
     made, kinds, links = _core.Topology(), [kind for kind, _ in topology.nodes], topology.links
     for kind, name in topology.nodes:
         getattr(made, f"add_{kind}")(name)
@@ -148,21 +144,21 @@ NETWORKS = {
 @pytest.fixture(scope="module")
 def built_peer() -> None:
     try:
-        peer.program()
-    except peer.PeerError as error:
+        simgrid.program()
+    except simgrid.PeerError as error:
         pytest.skip(str(error))
 
 
 @pytest.mark.usefixtures("built_peer")
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("start", ["lock-step", "own-receive"])
-@pytest.mark.parametrize("algorithm", peer.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", simgrid.ALGORITHMS)
 def test_every_step_ends_when_simgrid_says(algorithm: str, start: str, network: str) -> None:
     base, spread = NETWORKS[network]
     topology = edged(base, 1e-6)
     options = {"spread": spread, "sub_nodes": 4, "switches": 16}
-    text, _ = peer.problem(topology, algorithm, 1 << 20, **options)
-    theirs = np.array(peer.ask(text, start, peer.EXACT)["step_end_s"])
+    text, _ = simgrid.problem(topology, algorithm, 1 << 20, **options)
+    theirs = np.array(simgrid.ask(text, start, simgrid.EXACT)["step_end_s"])
     found = _core.simulate(topology, algorithm, 1 << 20, start=start, transfers=True, **options)["transfers"]
     ours = np.zeros(len(theirs))
     np.maximum.at(ours, found["step"], found["end_s"])
@@ -172,5 +168,5 @@ def test_every_step_ends_when_simgrid_says(algorithm: str, start: str, network: 
 @pytest.mark.usefixtures("built_peer")
 def test_the_comparison_in_short() -> None:
     results = json.loads(run("bench", "--workers", "64", "--large", "256", "--repeat", "1", "--json"))["results"]
-    assert [result["algorithm"] for result in results] == [*peer.ALGORITHMS, "hdrm"]
+    assert [result["algorithm"] for result in results] == [*simgrid.ALGORITHMS, "hdrm"]
     assert all(result["step_end_apart_max"] < 0.01 for result in results[:-1])

@@ -1,4 +1,4 @@
-"""The program behind `netfold switch`, as people and their monitoring meet it; and `netfold top`, which watches it."""
+"""The program behind `netfold switch` from the view of users and monitoring; and `netfold top`, which watches it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab_commands import wait_for
 from netfold import _core, native
 from netfold.cli import top as top_command
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
 class Running:
-    """A switch program that has said that it listens."""
+    """A switch program that listens."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process = process
@@ -89,12 +90,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def workers(switch: str, world: int, job: str = "test", **options: object) -> Iterator[list[_core.Client]]:
-    clients: list[_core.Client | Exception | None] = [None] * world
+def workers(switch: str, world: int, job: str = "test", **options: object) -> Iterator[list[_core.SwitchGroup]]:
+    clients: list[_core.SwitchGroup | Exception | None] = [None] * world
 
     def join(rank: int) -> None:
         try:
-            clients[rank] = _core.Client(switch, job, world, rank, timeout_s=10.0, **options)
+            clients[rank] = _core.SwitchGroup(switch, job, world, rank, timeout_s=10.0, **options)
         except Exception as error:
             clients[rank] = error
 
@@ -110,11 +111,11 @@ def workers(switch: str, world: int, job: str = "test", **options: object) -> It
         yield clients
     finally:
         for client in clients:
-            if isinstance(client, _core.Client):
+            if isinstance(client, _core.SwitchGroup):
                 client.close()
 
 
-def fold(clients: list[_core.Client], count: int = 1000) -> list[np.ndarray]:
+def fold(clients: list[_core.SwitchGroup], count: int = 1000) -> list[np.ndarray]:
     inputs = [np.full(count, rank + 1, dtype=np.float32) for rank in range(len(clients))]
     outputs = [np.zeros(count, dtype=np.float32) for _ in clients]
     tickets = [
@@ -149,6 +150,9 @@ def test_the_program_is_found_where_it_is_installed() -> None:
         (["--require-auth"], 2, "--secret-file"),
         (["--cores", "0,1"], 2, "one for each"),
         (["--memory-max", "4XB"], 2, "--memory-max"),
+        (["--memory-max", "1kb", "--port", "0"], 2, "a job of two workers needs at least "),
+        (["--memory-max", "4000TB", "--port", "0"], 2, "this machine has "),
+        (["--memory-max", "9" * 30, "--port", "0"], 2, "--memory-max"),
         (["--metrics", "9171"], 2, "host:port"),
         (["--secret-file", "does/not/exist"], 1, "openssl rand"),
     ],
@@ -175,6 +179,17 @@ def test_a_port_in_use_says_what_to_do(start: Callable[..., Running]) -> None:
     answer = run("switch", "--bind", "127.0.0.1", "--port", "0", "--metrics", first.metrics)
     assert answer.returncode == 1
     assert "--metrics" in answer.stderr
+
+
+def test_the_end_of_a_session_ends_no_job(start: Callable[..., Running]) -> None:
+    switch = start()
+    with workers(switch.address, 2) as clients:
+        for times in (1, 2):
+            switch.process.send_signal(signal.SIGHUP)
+            wait_for(lambda times=times: switch.errors.read_text().count("SIGHUP") == times, "a line", WAIT_S)
+            for output in fold(clients):
+                assert (output == 3.0).all()
+    assert switch.stop() == 0
 
 
 def test_it_folds_and_counts(start: Callable[..., Running]) -> None:
@@ -222,7 +237,7 @@ def test_stopping_tells_the_workers(start: Callable[..., Running], how: signal.S
         fold(clients)
         begin = time.monotonic()
         assert switch.stop(how) == 0
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 20
         output = np.zeros(4, dtype=np.float32)
         with pytest.raises(Exception, match=re.escape(switch.address)) as raised:
             clients[0].wait(clients[0].all_reduce(output.ctypes.data, output.ctypes.data, 4, "fp32", "fp32"))
@@ -248,11 +263,11 @@ def test_only_those_who_know_the_secret_get_in(start: Callable[..., Running], tm
 def test_refusals_give_the_numbers(start: Callable[..., Running]) -> None:
     switch = start("--jobs-max", "1", "--memory-max", "2MB")
     with workers(switch.address, 1, job="first"):
-        with pytest.raises(Exception, match=r"1 jobs and takes 1 at most.*--jobs-max") as raised:
-            _core.Client(switch.address, "second", 1, 0, timeout_s=5.0)
+        with pytest.raises(Exception, match=r"1 jobs and takes 1 at most.*let the switch take more jobs") as raised:
+            _core.SwitchGroup(switch.address, "second", 1, 0, timeout_s=5.0)
         assert raised.value.code == "refused"
-    with pytest.raises(Exception, match=r"needs .* MiB .* of 2\.00 MiB are free.*--memory-max"):
-        _core.Client(switch.address, "huge", 1000, 0, timeout_s=5.0)
+    with pytest.raises(Exception, match=r"needs .* MiB .* of 2\.00 MiB are free.*give the switch more memory"):
+        _core.SwitchGroup(switch.address, "huge", 1000, 0, timeout_s=5.0)
 
 
 def test_bytes_thrown_at_the_control_port(start: Callable[..., Running], rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Where the workers sit: the topology file, wirings and their routes, and ranks re-ranked by it through PyTorch."""
+"""The places of workers: the topology file, wirings and their routes, and PyTorch ranks that are reordered by it."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def test_a_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
         ("upper: {a: [x], b: [y]}\nlower: {c: [z]}\n", "two equal halves"),
         ("upper: {a: [x, y]}\nlower: {b: [z]}\n", "switch b has 1 hosts, a has 2"),
         ("upper: {a: [x], b: [y], c: [z]}\nlower: {d: [p], e: [q], f: [r]}\n", "powers of two"),
-        ("upper: {a: [17]}\nlower: {b: [x]}\n", "17 is no host"),
-        ("upper: {a: x}\nlower: {b: [y]}\n", "switch a has no list"),
+        ("upper: {a: [17]}\nlower: {b: [x]}\n", "17 is not a string"),
+        ("upper: {a: x}\nlower: {b: [y]}\n", "switch a needs a list"),
         ("upper: {a: [x]}\n", "`lower:`"),
-        ("[", "is no YAML"),
+        ("[", "is not valid YAML"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(tmp_path: Path, content: str, says: str) -> None:

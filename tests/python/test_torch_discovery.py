@@ -1,62 +1,104 @@
-"""How the ranks find their switch: the address that rank 0 names, and how long the others wait for it."""
+"""The ranks find their own addresses and their switch, and the longest wait for other ranks."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
-from netfold.torch import switch_discovery
+from netfold.torch import gloo_served, own_address
 from netfold.torch.settings import load
-from netfold.torch.switch_discovery import agree, reachable_host
+from netfold.torch.switch_discovery import agree
 
 SETTINGS = load(None, {})
 
 
 @pytest.fixture
-def resolve(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Make the store's host a name that resolves so: an IPv4 address, or none."""
+def resolve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make the store's host a name with these addresses. This machine has the addresses 192.0.2.1 and 2001:db8::1."""
 
-    def set_up(ipv4: str, machines: int) -> None:
-        def getaddrinfo(host: str, port: Any, family: int = 0, **_: Any) -> list[Any]:
+    def source_address(destination: str) -> str:
+        if destination == "::1" or destination.startswith("127."):
+            return ""
+        return "2001:db8::1" if ":" in destination else "192.0.2.1"
+
+    def set_up(*addresses: str) -> None:
+        def getaddrinfo(host: str, port: Any, **_: Any) -> list[Any]:
             assert host == "master"
-            six = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 0, 0, 2))]
-            four = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ipv4, 0))] if ipv4 else []
-            found = four if family == socket.AF_INET else six + four
-            if not found:
-                raise socket.gaierror(socket.EAI_ADDRFAMILY, "Address family for hostname not supported")
-            return found
+            if not addresses:
+                raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            families = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses]
+            return [
+                (family, socket.SOCK_DGRAM, 17, "", (at, 0)) for family, at in zip(families, addresses, strict=True)
+            ]
 
-        monkeypatch.setattr(switch_discovery.socket, "getaddrinfo", getaddrinfo)
-        monkeypatch.setattr(switch_discovery, "_source_address", lambda destination: f"towards {destination}")
+        monkeypatch.setattr(own_address.socket, "getaddrinfo", getaddrinfo)
+        monkeypatch.setattr(own_address, "_source_address", source_address)
         monkeypatch.setenv("MASTER_ADDR", "master")
-        monkeypatch.setenv("WORLD_SIZE", "4")
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(4 // machines))
 
     return set_up
 
 
-def test_the_ipv4_address_counts_where_ipv6_comes_first(resolve: Any) -> None:
-    resolve("192.0.2.9", machines=2)
-    assert reachable_host(dist.HashStore()) == "towards 192.0.2.9"
+def address_of_rank_0(*others: str, bind: str = "") -> str:
+    """The address of rank 0, when the other ranks published theirs."""
+    store = dist.HashStore()
+    for rank, address in enumerate(others, 1):
+        store.set(f"{own_address.KEY}{rank}", address)
+    return own_address.own_address(store, 0, 1 + len(others), bind, 0.2)
 
 
-def test_a_name_of_this_machine_alone(resolve: Any) -> None:
-    resolve("127.0.1.1", machines=1)
-    assert reachable_host(dist.HashStore()) == "127.0.0.1"
-    resolve("", machines=1)
-    assert reachable_host(dist.HashStore()) == "127.0.0.1"
-    resolve("127.0.1.1", machines=2)
-    assert reachable_host(dist.HashStore()).startswith("towards ")
+@pytest.mark.parametrize(
+    ("master", "others", "address"),
+    [
+        (["192.0.2.9"], ["192.0.2.2"], "192.0.2.1"),
+        (["2001:db8::9", "192.0.2.9"], ["192.0.2.2"], "192.0.2.1"),  # IPv4 counts, also where IPv6 comes first
+        (["127.0.1.1"], ["", ""], "127.0.0.1"),  # all ranks run here
+        (["127.0.1.1"], ["", "192.0.2.2"], "192.0.2.1"),
+        (["127.0.1.1", "2001:db8::1"], ["192.0.2.2"], "192.0.2.1"),
+        ([], [""], "127.0.0.1"),
+        (["2001:db8::9"], ["2001:db8::2"], "2001:db8::1"),
+        (["2001:db8::1"], ["2001:db8::1"], "127.0.0.1"),
+        (["2001:db8::9"], ["2001:db8::2", "192.0.2.2"], "192.0.2.1"),
+        (["192.0.2.9"], [], "127.0.0.1"),  # a group of one rank
+    ],
+)
+def test_the_own_address(resolve: Callable[..., None], master: list[str], others: list[str], address: str) -> None:
+    resolve(*master)
+    assert address_of_rank_0(*others) == address
 
 
-def test_without_ipv4_several_machines_need_a_setting(resolve: Any) -> None:
-    resolve("", machines=2)
-    with pytest.raises(RuntimeError, match=r"master has no IPv4 address.*NETFOLD_BIND.*NETFOLD_SWITCH"):
-        reachable_host(dist.HashStore())
+@pytest.mark.parametrize(
+    ("bind", "address"),
+    [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:7171", "192.0.2.1"), ("203.0.113.9:0", "192.0.2.1")],
+    ids=["of this machine", "every interface", "of another machine"],
+)
+def test_a_setting_names_the_address(resolve: Callable[..., None], bind: str, address: str) -> None:
+    resolve("192.0.2.9")
+    assert address_of_rank_0("192.0.2.2", bind=bind) == address
+
+
+def test_a_rank_without_an_address_names_the_ranks_that_are_missing(resolve: Callable[..., None]) -> None:
+    resolve("127.0.1.1")
+    with pytest.raises(RuntimeError, match=r"ranks 1, 2 did not join the process group within 0\.2 s"):
+        own_address.own_address(dist.HashStore(), 0, 3, "", 0.2)
+
+
+def test_netfold_needs_ipv4() -> None:
+    with pytest.raises(RuntimeError, match=r"at 2001:db8::1, and Netfold needs an IPv4 address; set NETFOLD_BIND"):
+        own_address.need_ipv4("2001:db8::1")
+
+
+def test_gloo_uses_the_interface_that_its_own_setting_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = (dist.HashStore(), 0, 1, "127.0.0.1", timedelta(seconds=5))
+    assert gloo_served.inner_gloo(*group).size() == 1
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
+    with pytest.raises(RuntimeError, match="nosuch0"):
+        gloo_served.inner_gloo(*group)
 
 
 @pytest.mark.parametrize("kind", ["hash", "file", "tcp"])
@@ -66,5 +108,5 @@ def test_a_silent_rank_0_is_named(kind: str, tmp_path: Path) -> None:
         "file": lambda: dist.FileStore(str(tmp_path / "store"), 2),
         "tcp": lambda: dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False),
     }
-    with pytest.raises(RuntimeError, match=r"rank 0 of the group did not say within 0\.2 s which switch to use"):
-        agree(stores[kind](), 1, SETTINGS, "group", 0.2)
+    with pytest.raises(RuntimeError, match=r"rank 0 of the group did not publish within 0\.2 s which switch to use"):
+        agree(stores[kind](), 1, SETTINGS, "group", "127.0.0.1", 0.2)

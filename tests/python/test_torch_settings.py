@@ -1,4 +1,4 @@
-"""One table of settings: options win over the environment, wrong values are refused with what would be right."""
+"""One table of settings: options override the environment, and errors about wrong values name the allowed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models train through the network: as with Gloo, the same bits on every rank and in every run."""
+"""Models train through the network: like with Gloo, with equal bits on every rank and in every run."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_hooks_may_all_reduce_and_wait_in_callbacks() -> None:
 
 
 def _residual_body(rank: int) -> None:
-    """What is sent and what is kept are together what was there, to the last bit."""
+    """The sent part and the kept part add up to the original, to the last bit."""
     from netfold import _core
     from netfold.torch import ErrorFeedbackState, bfp_error_feedback_hook
 
@@ -200,7 +200,7 @@ def test_residuals_are_exact() -> None:
 
 
 def _hook_by_option_body(rank: int, meeting: str, detail: bool) -> None:
-    """What the group was made with counts, not the environment, also behind DETAIL's wrapper."""
+    """The group's own options count, not the environment, also behind DETAIL's wrapper."""
     from netfold.torch import ErrorFeedbackState, Options, bfp_error_feedback_hook
 
     if detail:

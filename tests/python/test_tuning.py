@@ -1,4 +1,4 @@
-"""`netfold bench allreduce --tune`: what it measures, keeps through interruptions and full disks, and shows."""
+"""`netfold bench allreduce --tune`: its measurements, which survive interruptions and full disks, and its output."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +19,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from netfold.bench import allreduce, tuning, tuning_report
 from netfold.chooser.model import Model
 from netfold.chooser.table import Point, Table, conditions_here, read
-from netfold.lab.errors import UsageError
+from netfold_lab.bench import allreduce, tuning, tuning_report
+from netfold_lab.errors import UsageError
 
 pytestmark = pytest.mark.timeout(180)
 BENCH = [sys.executable, "-c", "from netfold.cli import main; main()", "bench", "allreduce"]
@@ -37,11 +38,11 @@ class Tuning:
         self.environment = {**os.environ, "NETFOLD_TUNING": str(self.table), "TMPDIR": str(folder), "COLUMNS": "150"}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """To its end."""
+        """Run the command to its end."""
         return self.bench("--tune", *words)
 
     def bench(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The command that compares, which goes by the same table."""
+        """The command that compares, with the same table."""
         return subprocess.run(
             [*BENCH, *words],
             capture_output=True,
@@ -52,18 +53,21 @@ class Tuning:
         )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """And do not wait."""
+        """Start the command and do not wait."""
         return subprocess.Popen([*BENCH, "--tune", *words], stderr=subprocess.PIPE, text=True, env=self.environment)
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Iterator[Tuning]:
-    """Fails the test that one of the command's ranks outlives, killed or not; they have its folder in their words."""
-    yield Tuning(tmp_path)
-    deadline = time.monotonic() + 20
-    while left := [each.pid for each in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(each.info["cmdline"])]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.1)
+def command() -> Iterator[Tuning]:
+    """Fails a test if a rank of the command still runs after it. Ranks have its folder in their arguments. Sockets in
+    the folder need a short name.
+    """
+    with tempfile.TemporaryDirectory(prefix="netfold-tuning-") as folder:
+        yield Tuning(Path(folder))
+        deadline = time.monotonic() + 20
+        while left := [each.pid for each in psutil.process_iter(["cmdline"]) if folder in str(each.info["cmdline"])]:
+            assert time.monotonic() < deadline, f"left behind: {left}"
+            time.sleep(0.1)
 
 
 def test_a_grid_has_what_serves() -> None:
@@ -137,7 +141,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(command: Tuning, number: si
     assert running.returncode != 0
     assert not command.table.exists(), "a table is whole"
     if number == signal.SIGTERM:
-        assert "points are kept" in said
+        assert "points are saved" in said
     measured = read(command.part)
     assert 0 < len(measured.points) < 6
     done = command.run(*grid)
@@ -150,7 +154,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(command: Tuning, number: si
 
 @contextmanager
 def no_file_larger_than(size_bytes: int) -> Iterator[None]:
-    """Writing beyond it fails as on a full disk."""
+    """Writing more than this fails like on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
@@ -211,7 +215,7 @@ def test_bad_wishes(
 def test_a_spoilt_table_is_measured_again(command: Tuning) -> None:
     command.table.parent.mkdir()
     command.table.write_text("spoilt")
-    assert "no table" in command.run("--show").stderr
+    assert "is not a tuning table" in command.run("--show").stderr
     done = command.run("--ranks", "2", "--size-bytes", "1024", "--repeat", "1", "--link", "tcp", "--format", "bfp")
     assert done.returncode == 0, done.stderr
     table = read(command.table)

@@ -24,7 +24,7 @@ _context.set_forkserver_preload(["torch._dynamo", "torch.distributed.fsdp", "net
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rank ended: what the body returned, or the traceback of what it raised; its exit status; when it ended."""
+    """The end of a rank: the result of the body or the traceback of its exception, its exit status, and the time."""
 
     value: Any
     error: str
@@ -65,7 +65,7 @@ def run_ranks(
 
 
 def values(outcomes: list[Outcome]) -> list[Any]:
-    """What every rank returned; fails with the traceback of a rank that did not."""
+    """The result of every rank; fails with the traceback of a rank that failed."""
     for rank, outcome in enumerate(outcomes):
         assert not outcome.error, f"rank {rank}:\n{outcome.error}"
         assert outcome.exit_status == 0, f"rank {rank} ended with {outcome.exit_status}"

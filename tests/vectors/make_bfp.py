@@ -22,7 +22,7 @@ TINY, LARGEST, INF, NAN = 1e-45, 3.4028234663852886e38, float("inf"), float("nan
 
 
 def awkward() -> Iterator[tuple[str, list[float], int, int]]:
-    """What an implementation gets wrong, in the default shape unless the case is about the shape."""
+    """Typical mistakes of an implementation, in the default shape unless the case is about the shape."""
     yield "empty", [], 16, 7
     yield "zeros of both signs", [0.0, -0.0] * 8, 16, 7
     yield "one element, padded", [1.0], 16, 7

@@ -18,8 +18,9 @@ local VERSION = 1
 local NO_WORKER = 0xffff
 local SLOTS_MAX = 65536
 
-local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete" }
+local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete", "echo" }
 local OF_NO_WORKER = { [1] = true, [5] = true, [6] = true }
+local PROBE = 2
 local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
@@ -122,7 +123,8 @@ local function parse(tvb)
     if h.flags > TAGGED + LAST or h.last and not h.carries_elements then return h, "flags" end
     if h.payload_bytes < 0 then return h, "short" end
     if h.format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
-    if h.carries_elements ~= (h.count > 0) or h.format == BFP and not h.shape then return h, "length" end
+    local may_count = h.carries_elements or h.kind == PROBE and h.count > 0 -- a probe: chunks sent after it
+    if may_count ~= (h.count > 0) or h.format == BFP and not h.shape then return h, "length" end
     if h.payload_bytes ~= payload_bytes(h.format, h.count, h.shape) then return h, "length" end
     if not slot_is_right(h.slot, h.chunk) then return h, "slot" end
     if OF_NO_WORKER[h.kind] and h.worker ~= NO_WORKER then return h, "worker" end

@@ -48,8 +48,8 @@ class DpdkPort final : public Port {
   Counter unreadable_;  // frames of several buffers that fit no single one
 };
 
-// Many send, one receives. What is known of a frame goes along, so that the receiver need not look for it in the
-// buffer's header, which another core has just written.
+// Many send, one receives. The known facts of a frame go along with it, so that the receiver need not look for it in
+// the buffer's header, which another core has just written.
 class DpdkInbox final : public Port {
  public:
   explicit DpdkInbox(rte_ring* ring) : ring_(ring) {}

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -25,10 +25,10 @@ std::size_t free_huge_bytes() {
   std::error_code ignored;
   for (const auto& size : fs::directory_iterator("/sys/kernel/mm/hugepages", ignored)) {
     std::ifstream file(size.path() / "free_hugepages");
+    const std::string name = size.path().filename();  // hugepages-2048kB
     std::size_t pages = 0, kib = 0;
-    if (std::sscanf(size.path().filename().c_str(), "hugepages-%zukB", &kib) == 1 && file >> pages) {
-      free_bytes += pages * kib << 10;
-    }
+    const auto [end, error] = std::from_chars(name.data() + name.find('-') + 1, name.data() + name.size(), kib);
+    if (error == std::errc{} && file >> pages) free_bytes += pages * kib << 10;
   }
   return free_bytes;
 }

@@ -10,7 +10,7 @@ namespace netfold::link {
 
 bool is_pci_address(const std::string& port);  // 0000:3b:00.0, 3b:00.0
 
-// What DPDK is to be asked for by a port of the command line: the PCI address, the device string as it is, or
+// The device that DPDK opens for a port of the command line: the PCI address, the device string as it is, or
 // net_af_packet for a kernel interface. An error if it cannot work, with the reason.
 Result<std::string> device_string(const std::string& port, std::size_t number);
 

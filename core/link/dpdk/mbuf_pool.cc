@@ -18,7 +18,7 @@ Result<std::unique_ptr<MbufPool>> MbufPool::create(const std::string& name, std:
                               static_cast<std::uint16_t>(RTE_PKTMBUF_HEADROOM + room_bytes), SOCKET_ID_ANY);
   if (pool == nullptr) {
     return fail(ErrorCode::kSystem,
-                fmt::format("no memory for {} frame buffers of {} bytes ({}): ask for fewer with --buffers, or reserve "
+                fmt::format("no memory for {} frame buffers of {} bytes ({}): ask for fewer, or reserve "
                             "more huge pages",
                             buffers, room_bytes, rte_strerror(rte_errno)));
   }

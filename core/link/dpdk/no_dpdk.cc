@@ -6,7 +6,7 @@ Result<std::unique_ptr<FrameDevices>> open_dpdk(const DpdkOptions&) {
   return fail(
       ErrorCode::kSystem,
       "this Netfold was built without DPDK: install libdpdk-dev (Debian; dpdk-devel in Fedora) and build again, "
-      "or leave --dpdk away to fold over ordinary sockets");
+      "or fold over ordinary sockets");
 }
 
 bool has_dpdk() {

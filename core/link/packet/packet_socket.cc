@@ -71,7 +71,7 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const PacketSocketOptio
   ifreq request{};
   if (options.interface.size() >= sizeof request.ifr_name) {
     close(descriptor);
-    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is no interface's name", options.interface));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not the name of an interface", options.interface));
   }
   std::memcpy(request.ifr_name, options.interface.data(), options.interface.size());
   if (ioctl(descriptor, SIOCGIFHWADDR, &request) != 0) {

@@ -1,5 +1,5 @@
 // Whole Ethernet frames of one interface through the kernel (AF_PACKET): what packet_link and packet_port have in
-// common. Needs CAP_NET_RAW.
+// common. The process needs CAP_NET_RAW.
 #pragma once
 
 #include <sys/socket.h>

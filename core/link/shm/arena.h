@@ -1,5 +1,5 @@
-// Memory that all ranks of one machine map. Each writes its own part (counters, and rooms for chunks) and reads the
-// others'; who may write or read which room when is said by the counters.
+// Memory that all ranks of one machine map. Each writes its own part (counters, and buffers for chunks) and reads the
+// others'. The counters say when a rank may write or read a buffer.
 //
 // A chunk has a number, counted alike by all ranks, and uses the room `number % kRooms` of every part.
 #pragma once
@@ -17,16 +17,15 @@ class Arena {
   static constexpr std::size_t kNoteBytes = 64;   // what goes with a contribution
   static constexpr std::size_t kRemembered = 64;  // notes about the last so many operations of a rank
 
-  // In chunks, of one rank, which alone writes them.
+  // In chunks, of one rank. Only that rank writes them.
   struct Counters {
-    alignas(64) std::atomic<std::uint64_t> submitted;  // it wants to have summed
-    std::atomic<std::uint64_t> contributed;            // it has written
-    std::atomic<std::uint64_t> folded;                 // its segment's sum is written; others' chunks have been read
-    std::atomic<std::uint64_t> taken;                  // it has read the others' sums
-    alignas(
-        64) std::atomic<std::uint64_t> operations;  // it has begun, with a note each; nobody looks while all goes on
-    alignas(64) std::atomic<std::uint32_t> sleeps;  // and asks to be woken when it can go on
-    alignas(64) std::atomic<int> core{-1};          // it was on when it last waited
+    alignas(64) std::atomic<std::uint64_t> submitted;   // it wants to have summed
+    std::atomic<std::uint64_t> contributed;             // it has written
+    std::atomic<std::uint64_t> folded;                  // its segment's sum is written; others' chunks have been read
+    std::atomic<std::uint64_t> taken;                   // it has read the others' sums
+    alignas(64) std::atomic<std::uint64_t> operations;  // it has begun, with a note each; not read while all proceed
+    alignas(64) std::atomic<std::uint32_t> sleeps;      // and asks to be woken when it can go on
+    alignas(64) std::atomic<int> core{-1};              // it was on when it last waited
   };
 
   struct Shape {
@@ -35,8 +34,8 @@ class Arena {
 
   // For `world` ranks. Null if the machine has no room for it.
   static std::unique_ptr<Arena> create(int world, Shape shape);
-  // What another rank created, by a descriptor of it, which is closed. Null if there is none, if it is no arena for so
-  // many ranks, or if it cannot be mapped.
+  // The arena that another rank created, by its descriptor, which is closed. Null if there is no arena, if it is not
+  // one for this number of ranks, or if it cannot be mapped.
   static std::unique_ptr<Arena> map(int descriptor, int world);
   ~Arena();
   Arena(const Arena&) = delete;

@@ -1,6 +1,6 @@
 // How processes of one machine wake each other: a local socket that its owner polls among its others. (A thread cannot
-// wait for a futex and for sockets at once.) Its name is in no file system, so nothing stays behind whoever dies; and
-// it can be found in the same network namespace alone, so ranks of an emulated network never bypass it.
+// wait for a futex and for sockets at once.) Its name is in no file system, so nothing stays behind when a process
+// dies; and only processes of the same network namespace can find it, so ranks of an emulated network never bypass it.
 #pragma once
 
 #include <memory>

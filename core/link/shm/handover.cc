@@ -11,7 +11,7 @@
 namespace netfold::link {
 namespace {
 
-constexpr int kWaiting = 16;  // strangers at the door who do not keep the right one out
+constexpr int kWaiting = 16;  // strangers that may connect without blocking the right process
 constexpr std::size_t kTokenMax = 64;
 
 // A message of one descriptor beside a text.
@@ -28,7 +28,7 @@ struct Message {
   }
 };
 
-// What one visitor brings, if it says the token; -1 if not.
+// The descriptor that one connection sends, if it sends the token; -1 if not.
 int receive_from(int visitor, const std::string& token) {
   std::array<char, kTokenMax> said{};
   Message message(said.data(), said.size());
@@ -48,23 +48,23 @@ int receive_from(int visitor, const std::string& token) {
 
 }  // namespace
 
-Door::Door(std::string name, std::string token, int listener)
+FdReceiver::FdReceiver(std::string name, std::string token, int listener)
     : name_(std::move(name)), token_(std::move(token)), listener_(listener) {}
 
-Door::~Door() {
+FdReceiver::~FdReceiver() {
   close(listener_);
 }
 
-std::unique_ptr<Door> Door::open() {
+std::unique_ptr<FdReceiver> FdReceiver::open() {
   std::string name = unique_name(), token = unique_name();
   if (token.empty()) return nullptr;
   const int listener = bind_local(SOCK_SEQPACKET, name);
   if (listener < 0) return nullptr;
-  auto door = std::unique_ptr<Door>(new Door(std::move(name), std::move(token), listener));
+  auto door = std::unique_ptr<FdReceiver>(new FdReceiver(std::move(name), std::move(token), listener));
   return listen(listener, kWaiting) == 0 ? std::move(door) : nullptr;
 }
 
-int Door::take() const {
+int FdReceiver::take() const {
   for (;;) {
     const int visitor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (visitor < 0) return -1;
@@ -74,7 +74,7 @@ int Door::take() const {
   }
 }
 
-bool hand_in(const std::string& door, const std::string& token, int descriptor) {
+bool send_fd(const std::string& door, const std::string& token, int descriptor) {
   if (token.empty() || token.size() > kTokenMax) return false;
   const int visitor = connect_local(SOCK_SEQPACKET, door);
   if (visitor < 0) return false;

@@ -1,6 +1,6 @@
 // Memory from one process of a machine to another, without a name in a file system: nothing stays behind, whoever dies
-// when. One side opens a door (a local socket with a random name) and tells the other, by some way of its own, where it
-// is and what to say there; the other hands its descriptor in. Doors can be found in the same network namespace alone,
+// when. One side opens a local socket with a random name. It tells the other side, by some other connection, the name
+// and a token. The other side sends its descriptor. Only processes of the same network namespace can find the socket,
 // so ranks of an emulated network never bypass it.
 #pragma once
 
@@ -9,28 +9,28 @@
 
 namespace netfold::link {
 
-class Door {
+class FdReceiver {
  public:
-  static std::unique_ptr<Door> open();  // null if the kernel says no
-  ~Door();
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  static std::unique_ptr<FdReceiver> open();  // null if the kernel says no
+  ~FdReceiver();
+  FdReceiver(const FdReceiver&) = delete;
+  FdReceiver& operator=(const FdReceiver&) = delete;
 
-  const std::string& name() const { return name_; }    // anybody on the machine may see it
+  const std::string& name() const { return name_; }    // every process on the machine may see it
   const std::string& token() const { return token_; }  // only those who were told can know it
 
-  // What was handed in by somebody who knows the token: a descriptor, the caller's to close; -1 if nothing was. Does
-  // not wait.
+  // The descriptor that a process with the token sent; the caller closes it. -1 if there is no descriptor. Does not
+  // wait.
   int take() const;
 
  private:
-  Door(std::string name, std::string token, int listener);
+  FdReceiver(std::string name, std::string token, int listener);
 
   std::string name_, token_;
   int listener_;
 };
 
-// Hands a copy of `descriptor` in; false if there is no such door here. Does not wait until it is taken.
-bool hand_in(const std::string& door, const std::string& token, int descriptor);
+// Sends a copy of `descriptor`; false if there is no such socket here. Does not wait until it is taken.
+bool send_fd(const std::string& door, const std::string& token, int descriptor);
 
 }  // namespace netfold::link

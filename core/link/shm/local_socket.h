@@ -6,7 +6,7 @@
 
 namespace netfold::link {
 
-std::string unique_name();  // that nobody guesses; empty if the kernel has no randomness
+std::string unique_name();  // that cannot be guessed; empty if the kernel has no randomness
 
 // A new non-blocking socket of this type (SOCK_DGRAM, ...) with that name, or connected to it; -1 if that cannot be.
 int bind_local(int type, const std::string& name);

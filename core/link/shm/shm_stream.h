@@ -16,7 +16,7 @@ class ShmSegment {
  public:
   // Null if the machine has no room for it. `ring_bytes` is a power of two and a multiple of a page.
   static std::unique_ptr<ShmSegment> create(std::size_t ring_bytes);
-  // Another process's. Takes the descriptor over; null if it is none, or not of such a segment.
+  // Another process's. Takes ownership of the descriptor. Null if it is invalid, or not of such a segment.
   static std::unique_ptr<ShmSegment> open(int descriptor);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

@@ -105,7 +105,7 @@ class TcpStream final : public StreamLink {
   void flush() override { send_some(); }
   bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
 
-  // What wakes is the descriptors. Data that came since readable() was called last shows there too.
+  // The descriptors wake the reader. Data that came since readable() was called last shows there too.
   bool arm(bool for_data, bool for_room) override {
     is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
     return for_room && out_.free() == out_.memory->size_bytes();

@@ -1,8 +1,8 @@
 // TCP connections as one stream link: a buffer for each direction, moved to and from the kernel in large pieces.
 //
-// With several connections the bytes are dealt out to them in stripes, in turn: which connection carries a byte follows
-// from its position alone, so nothing is added to the stream and nothing is sorted. Each connection is a flow of its
-// own to whatever spreads flows: paths of a network, queues of a card, cores of a kernel.
+// With several connections the bytes are dealt out to them in stripes, in turn: the position of a byte determines its
+// connection, so nothing is added to the stream and nothing is sorted. Each connection is a flow of its own to whatever
+// spreads flows: paths of a network, queues of a NIC, cores of a kernel.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-"""Which algorithm for which tensor: a table of what was measured, a model of the times between, choices made of both.
+"""Which algorithm for which tensor: a table of measured times, a model of the times between them, and the choices.
 
-table.py     what was measured, and its file
-work.py      steps, bytes and folds of an algorithm, counted from its schedules
-model.py     seconds a step, a byte and a fold, fitted to the table; times of what was not measured
-accuracy.py  how far the model is off, told by points it was not given
-choices.py   the algorithm for each size on so many ranks, and why
-lookup.py    the table of this machine, or why there is none
+table.py     the measured points, and their file
+work.py      steps, bytes and folds of an algorithm, counted in its schedules
+model.py     seconds per step, byte and folded byte, fitted to the table; estimates for sizes between
+accuracy.py  the model's error at points that it was not fitted to
+choices.py   the algorithm for each size and number of ranks, and the reason
+lookup.py    the table of this machine, or the reason why it is missing
 """

@@ -1,10 +1,10 @@
-"""How far the model is off, told by points it was not given."""
+"""The model's error, measured at points that it was not fitted to."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from netfold.chooser.model import Model
@@ -13,10 +13,10 @@ from netfold.chooser.table import Point, Table
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Errors as parts of the measured time (0.1: a tenth off), of `points` that were held out.
+    """Errors at the `points` that were held out, as parts of the measured time (0.1: a tenth off).
 
-    loss_mean is what the model's choice would have cost: the measured time of what it chose among held-out algorithms,
-    over the least measured one, less 1; a mean over sizes and worlds.
+    loss_mean is the cost of the model's choices: the measured time of the algorithm that it chose among those held out,
+    over the least measured time, less 1. It is a mean over sizes and worlds.
     """
 
     points: int
@@ -26,22 +26,21 @@ class Accuracy:
 
 
 def between_sizes(table: Table) -> Accuracy | None:
-    """Sizes within the measured range, each left out in its turn, at all worlds; None with fewer than three sizes."""
+    """Leave out one size after the other, but not the smallest and the largest. None with fewer than three sizes."""
     inner = table.sizes[1:-1]
-    return _accuracy(table, [lambda point, size=size: point.size_bytes == size for size in inner])
+    return _accuracy(table, ([point for point in table.points if point.size_bytes == size] for size in inner))
 
 
 def between_worlds(table: Table) -> Accuracy | None:
-    """Worlds but the smallest and the largest, each left out in its turn; None with fewer than three worlds."""
+    """Leave out one world after the other, but not the smallest and the largest. None with fewer than three worlds."""
     inner = table.worlds[1:-1]
-    return _accuracy(table, [lambda point, world=world: point.world == world for world in inner])
+    return _accuracy(table, ([point for point in table.points if point.world == world] for world in inner))
 
 
-def _accuracy(table: Table, parts: Iterable[Callable[[Point], bool]]) -> Accuracy | None:
+def _accuracy(table: Table, parts: Iterable[list[Point]]) -> Accuracy | None:
     errors: list[float] = []
     losses: list[float] = []
-    for is_out in parts:
-        held_out = [point for point in table.points if is_out(point)]
+    for held_out in parts:
         model = Model(table.without(held_out))
         by_cell: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for point in held_out:

@@ -1,7 +1,7 @@
-"""The algorithm for each size on so many ranks, and why: what all ranks of a group go by, whoever made it.
+"""The algorithm for each size and number of ranks, and the reason. All ranks of a group use the same choices.
 
-Sizes come in classes, a power of two each: class k is what is nearest to 2^k bytes (in logs). A class's choice is the
-algorithm that takes least time at 2^k.
+Sizes have classes: class k holds the sizes that are nearest to 2^k bytes (in logs). The choice for a class is the
+algorithm that takes the least time at 2^k bytes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from netfold.chooser.model import Model
 from netfold.log import logger
 from netfold.machine import this_machine
 
-CLASS_MIN, CLASS_MAX = 2, 34  # 4 bytes to 16 GiB; what is below or above goes with these
+CLASS_MIN, CLASS_MAX = 2, 34  # 4 bytes to 16 GiB; smaller and larger sizes belong to these classes
 SIZES_REMEMBERED = 1024  # a training step's tensors have the same sizes every time
 RULE = "built-in rule: no table for this group; `netfold bench allreduce --tune` measures one"
 
 
 def class_of(size_bytes: int) -> int:
-    """The class of a size. Whole numbers only: every rank of every machine comes to the same."""
-    nearest = (2 * size_bytes * size_bytes).bit_length() - 1 >> 1  # of log2(size) to the nearest
+    """The class of a size. It uses integers only, so that every rank of every machine gets the same class."""
+    nearest = (2 * size_bytes * size_bytes).bit_length() - 1 >> 1  # log2(size), rounded
     return min(max(nearest, CLASS_MIN), CLASS_MAX)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, the time it should take for 2^k bytes in seconds, and what came second ("" where nothing did)."""
+    """An algorithm, its expected time for 2^k bytes in seconds, and the second best ("" if there is only one)."""
 
     algorithm: str
     time_s: float
@@ -40,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """A choice for each class, CLASS_MIN first, for groups of so many `ranks`; `source` says what it was made of."""
+    """A choice for each class, from CLASS_MIN up, for groups of `ranks` ranks. `source` names the table."""
 
     ranks: int
     source: str
@@ -56,13 +56,14 @@ class Choices:
 
     @staticmethod
     def from_json(text: str) -> Choices:
-        """What `to_json` wrote."""
+        """Read the line that `to_json` wrote."""
         said = json.loads(text)
         return Choices(said["ranks"], said["source"], tuple(Choice(**each) for each in said["by_class"]))
 
 
 def choice_at(model: Model, ranks: int, size_bytes: int) -> Choice | None:
-    """The algorithm with the least time, by name where two are alike; None where the table says nothing of `ranks`."""
+    """The algorithm with the least time (of equal ones, the first by name); None if the table does not cover
+    `ranks`."""
     ranked = sorted((model.seconds(name, ranks, size_bytes), name) for name in model.algorithms(ranks))
     if not ranked:
         return None
@@ -72,24 +73,24 @@ def choice_at(model: Model, ranks: int, size_bytes: int) -> Choice | None:
 
 
 def choices_of(model: Model, ranks: int) -> Choices | None:
-    """What the table says for so many ranks; None where it says nothing."""
+    """The table's choices for this number of ranks; None if the table does not cover it."""
     found = [choice_at(model, ranks, 1 << each) for each in range(CLASS_MIN, CLASS_MAX + 1)]
     by_class = tuple(choice for choice in found if choice is not None)
     return Choices(ranks, source_of(model), by_class) if len(by_class) == len(found) else None
 
 
 def source_of(model: Model) -> str:
-    """Where the times are from, in words."""
+    """The origin of the times, in words."""
     conditions = model.table.conditions
     same = conditions.machine == this_machine()
     return f"table of {model.table.date}, {'this machine' if same else conditions.machine.cpu}"
 
 
 class Chooser:
-    """What `auto` goes by in one group (a `netfold.algorithms.Choose`); says each choice once, to the logger.
+    """The choices of `auto` in one group (a `netfold.algorithms.Choose`). It logs each choice once.
 
-    With no choices, or for other numbers of ranks, it is the built-in `rule`. `level`: of what it says; one rank of a
-    group is enough to say it aloud.
+    Without choices, or for another number of ranks, it uses the built-in `rule`. `level` is the level of the log
+    messages; one rank of a group is enough to log them visibly.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Chooser:
         self._remembered = lru_cache(SIZES_REMEMBERED)(self._choose)
 
     def __call__(self, size_bytes: int, ranks: int) -> str:
-        """The algorithm for a tensor of so many bytes."""
+        """The algorithm for a tensor of this size in bytes."""
         return self._remembered(size_bytes, ranks)
 
     def _choose(self, size_bytes: int, ranks: int) -> str:
@@ -135,7 +136,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """`3.1 ms`: two digits and the unit that suits."""
+    """`3.1 ms`: two digits, and a unit that fits."""
     unit, factor = next((each for each in (("s", 1.0), ("ms", 1e-3)) if time_s >= each[1]), ("us", 1e-6))
     value = time_s / factor
     return f"{value:.{1 if value < 99.95 else 0}f} {unit}"

@@ -1,5 +1,5 @@
-"""The table for a group, read by the one rank that decides. What is wrong with a table is a warning, never an error:
-without one there is the built-in rule."""
+"""The table for a group, read by the rank that decides. A wrong table causes a warning, never an error: the built-in
+rule works without a table."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from netfold.chooser.table import Conditions, Table, TableError, conditions_here
 from netfold.log import logger
 from netfold.machine import this_machine
 
-AGAIN = "netfold: {}. Until `netfold bench allreduce --tune` is run again, auto goes by its built-in rule"
+AGAIN = "netfold: {}. Until `netfold bench allreduce --tune` runs again, auto uses its built-in rule"
 
 
 def named_table() -> str:
-    """The table's file where the user names one; "" where it is this machine's own."""
+    """The table's file if the user names one; "" for this machine's own table."""
     return os.environ.get("NETFOLD_TUNING", "").strip()
 
 
 def choices_for(ranks: int, link: str, wire: str, named: str = "") -> Choices | None:
-    """What the table says for `ranks` ranks over `link` (shm, tcp) whose numbers travel as `wire`.
+    """The table's choices for `ranks` ranks over `link` (shm, tcp) with elements in the wire format `wire`.
 
-    `named` is the file to read (NETFOLD_TUNING), whatever it was measured on; with none it is this machine's for that
-    link and format, or that for fp32. None: no table, no usable one, or one that says nothing of so many ranks.
+    `named` is the file to read (NETFOLD_TUNING), also if it was measured on another machine. Without it, the file is
+    this machine's table for the link and format, or else for fp32. Returns None if there is no usable table, or if the
+    table does not cover this number of ranks.
     """
     try:
         table = _table(link, wire, named)
         return choices_of(Model(table), ranks) if table is not None else None
     except TableError as error:
         logger.warning("%s", AGAIN.format(error))
-    except (OSError, RuntimeError) as error:  # no rights, a folder in its place; no home directory
+    except (OSError, RuntimeError) as error:  # no permission, a folder of that name, or no home directory
         logger.warning("%s", AGAIN.format(f"cannot read the tuning table: {error}"))
     return None
 
@@ -42,7 +43,7 @@ def _table(link: str, wire: str, named: str) -> Table | None:
         said = table.conditions
         if (said.machine, said.link, said.format) != (this_machine(), link, wire):
             logger.warning(
-                "netfold: NETFOLD_TUNING=%s was measured on %s (%d cores) over %s in %s; auto goes by it all the same",
+                "netfold: NETFOLD_TUNING=%s was measured on %s (%d cores) over %s in %s; auto uses it all the same",
                 *(named, said.machine.cpu, said.machine.cores, said.link, said.format),
             )
         return table

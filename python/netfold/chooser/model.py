@@ -1,11 +1,11 @@
-"""Times between the measured points: an alpha-beta-gamma model of each algorithm, and how far it was off nearby.
+"""Times between the measured points: an alpha-beta-gamma model of each algorithm, corrected by its error nearby.
 
     time = alpha * steps + beta * bytes sent + gamma * bytes folded
 
-with the three counted from the schedules (work.py), and seconds a step, a byte sent and a byte folded fitted to the
-points by least squares in log space, so that a microsecond's tenth counts as a second's. The model is the same line for
-every size; caches are not. So what it was off by at the measured sizes and worlds, the *residual*, is interpolated in
-between: at a measured point the estimate is the measurement.
+The schedules give the three counts (work.py). The seconds per step, per byte sent and per byte folded are fitted to the
+points by least squares in log space, so that a tenth of a microsecond counts as much as a tenth of a second. The model
+is one line for all sizes, but caches make the real times different. So the error at the measured sizes and worlds, the
+*residual*, is interpolated in between: at a measured point the estimate equals the measurement.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from netfold.chooser.table import Point, Table
 from netfold.chooser.work import Work, serves, work_of
 
 ROUNDS = 50
-ENOUGH = 1e-12  # of the squared error: less is no progress
-WORLD_FACTOR = 2  # a table says nothing of more than so many times the ranks it was measured with
+ENOUGH = 1e-12  # of the squared error: a smaller change ends the iteration
+WORLD_FACTOR = 2  # a table covers up to this many times its measured ranks
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one algorithm: seconds a step (alpha), a byte sent (beta) and a byte folded (gamma)."""
+    """Costs of one algorithm: seconds per step (alpha), per byte sent (beta) and per byte folded (gamma)."""
 
     alpha: float
     beta: float
@@ -38,10 +38,10 @@ class Costs:
 
 
 def fit(points: list[Point], cores: int) -> Costs:
-    """The costs that come nearest to the points of one algorithm (at least one), none of them below zero.
+    """The costs that fit the points of one algorithm (at least one point) best. No cost is negative.
 
-    Gauss-Newton on log(model / measured): near costs x, with model times p = A x, the log of the model is
-    log p + A dx / p, so each round is a linear least squares for x itself, A / p against 1 - log(p / measured).
+    Gauss-Newton on log(model / measured): near the costs x, with model times p = A x, the log of the model is log p + A
+    dx / p. So each round is a linear least-squares problem for x itself: A / p against 1 - log(p / measured).
     """
     works = [work_of(point.algorithm, point.world, cores) for point in points]
     rows = np.array(
@@ -65,12 +65,13 @@ def fit(points: list[Point], cores: int) -> Costs:
 
 
 def _non_negative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Least squares with no coefficient below zero: of the few choices of columns that may count, the best that is.
+    """Least squares without negative coefficients: it tries each choice of columns and takes the best valid one.
 
-    Some coefficient is always positive: what fits best is no model of zeros."""
+    At least one coefficient is positive: a model of zeros never fits best."""
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1
-    found, least = None, math.inf
+    found: np.ndarray = 1 / scale
+    least = math.inf
     for size in range(1, matrix.shape[1] + 1):
         for columns in map(list, combinations(range(matrix.shape[1]), size)):
             part, *_ = np.linalg.lstsq(matrix[:, columns] / scale[columns], target, rcond=None)
@@ -79,14 +80,14 @@ def _non_negative(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
                 whole = np.zeros(matrix.shape[1])
                 whole[columns] = part
                 found, least = whole / scale, error
-    return found if found is not None else 1 / scale
+    return found
 
 
 class Model:
-    """Times by a table: `Model(table).seconds("ring", 4, 1 << 20)`."""
+    """Times estimated from a table: `Model(table).seconds("ring", 4, 1 << 20)`."""
 
     def __init__(self, table: Table) -> None:
-        """Points of algorithms that this netfold does not have, or that cannot serve so many ranks, are left out."""
+        """Ignores points of algorithms that this netfold does not have, or that do not support the number of ranks."""
         self.table = table
         self._cores = table.conditions.machine.cores
         self._points: dict[str, list[Point]] = {}
@@ -98,7 +99,7 @@ class Model:
         self._worlds = {point.world for points in self._points.values() for point in points}
 
     def algorithms(self, world: int) -> list[str]:
-        """Those the table tells something of on so many ranks; where some were measured, only these."""
+        """The algorithms that the table covers at this number of ranks; if some were measured there, only these."""
         if not self._worlds or world > WORLD_FACTOR * max(self._worlds):
             return []
         return sorted(
@@ -108,7 +109,7 @@ class Model:
         )
 
     def is_measured(self, algorithm: str, world: int, size_bytes: int) -> bool:
-        """Whether that is a point of the table."""
+        """Whether the table has this point."""
         return (algorithm, world, size_bytes) in self.table.by_key
 
     def seconds(self, algorithm: str, world: int, size_bytes: int) -> float:
@@ -117,7 +118,7 @@ class Model:
         return modelled * math.exp(self._residual(algorithm, world, size_bytes))
 
     def _residuals_of(self, algorithm: str) -> dict[int, tuple[list[float], list[float]]]:
-        """By world: the logs of the measured sizes, upwards, and log(measured / model) at each."""
+        """For each world: the logs of the measured sizes in ascending order, and log(measured / model) at each."""
         found: dict[int, tuple[list[float], list[float]]] = {}
         for point in sorted(self._points[algorithm], key=lambda each: each.size_bytes):
             modelled = self.costs[algorithm].seconds(work_of(algorithm, point.world, self._cores), point.size_bytes)
@@ -127,7 +128,7 @@ class Model:
         return found
 
     def _residual(self, algorithm: str, world: int, size_bytes: int) -> float:
-        """Linear between neighbours in log size, then in log world; beyond the last it stays what it was there."""
+        """Linear between neighbours in log size, then in log world; constant beyond the last."""
         by_world = self._residuals[algorithm]
         worlds = sorted(by_world)
         at = [float(np.interp(math.log(size_bytes), *by_world[each])) for each in worlds]

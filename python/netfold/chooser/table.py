@@ -1,4 +1,4 @@
-"""What was measured: (algorithm, ranks, size) points, and the file that keeps them."""
+"""Measured points (algorithm, ranks, size), and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ import netfold
 from netfold.machine import Machine, this_machine
 
 LINKS = ("shm", "tcp")
-VERSION = 1  # of the file; others are refused
+VERSION = 1  # of the file; other versions are rejected
 SIZE_MAX = 1 << 40
-WORLD_MAX = 64  # the schedules of every world are counted when a group is made: that must not take seconds
+WORLD_MAX = 64  # creating a group counts the schedules of every world: that must not take seconds
 COUNT_MAX = 1 << 16  # of cores, of repetitions
 
 
 class TableError(ValueError):
-    """A file that holds no table, with its name and what is wrong."""
+    """A file does not hold a table; the message names the file and the fault."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """All-reduces of `size_bytes` on `world` ranks by one algorithm: seconds each, as every repetition found them."""
+    """All-reduces of `size_bytes` on `world` ranks by one algorithm: the seconds of each repetition."""
 
     algorithm: str
     world: int
@@ -39,7 +39,7 @@ class Point:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What was measured."""
+        """The key of the point: algorithm, ranks and size."""
         return self.algorithm, self.world, self.size_bytes
 
     @cached_property
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What all points of a table share. `link`: shm or tcp; `format`: how the numbers travelled."""
+    """The conditions that all points of a table share. `link`: shm or tcp; `format`: the wire format."""
 
     machine: Machine
     netfold: str
@@ -60,7 +60,7 @@ class Conditions:
 
 
 def conditions_here(link: str, wire: str, repeat: int = 5) -> Conditions:
-    """Those of a table measured by this netfold on this machine."""
+    """The conditions of a table that this netfold measures on this machine."""
     return Conditions(this_machine(), netfold.__version__, link, wire, repeat)
 
 
@@ -74,56 +74,57 @@ class Table:
 
     @cached_property
     def by_key(self) -> dict[tuple[str, int, int], Point]:
-        """Each point by what was measured."""
+        """Each point by its key."""
         return {point.key: point for point in self.points}
 
     @property
     def algorithms(self) -> list[str]:
-        """Those with a point."""
+        """The algorithms that have a point."""
         return sorted({point.algorithm for point in self.points})
 
     @property
     def worlds(self) -> list[int]:
-        """Numbers of ranks with a point."""
+        """The numbers of ranks that have a point."""
         return sorted({point.world for point in self.points})
 
     @property
     def sizes(self) -> list[int]:
-        """Sizes with a point, in bytes."""
+        """The sizes that have a point, in bytes."""
         return sorted({point.size_bytes for point in self.points})
 
     def with_points(self, points: Iterable[Point], date: str) -> Table:
-        """This table and more points; one that was there is replaced."""
+        """This table with more points; a new point replaces an old one with the same key."""
         merged = {**self.by_key, **{point.key: point for point in points}}
         return Table(self.conditions, date, tuple(merged[key] for key in sorted(merged)))
 
     def without(self, points: Iterable[Point]) -> Table:
-        """This table as if these had not been measured."""
+        """This table without these points."""
         gone = {point.key for point in points}
         return replace(self, points=tuple(point for point in self.points if point.key not in gone))
 
     @property
     def digest(self) -> str:
-        """Eight digits that tell tables apart."""
+        """Eight digits that identify the table."""
         return hashlib.sha256(_text(self).encode()).hexdigest()[:8]
 
 
 def directory() -> Path:
-    """Where tables are kept: `netfold/tuning` in the user's cache folder (XDG base directories)."""
+    """The folder of the tables: `netfold/tuning` in the user's cache folder (XDG base directories)."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(chosen) if Path(chosen).is_absolute() else Path.home() / ".cache"
     return cache / "netfold" / "tuning"
 
 
 def path_of(conditions: Conditions) -> Path:
-    """The file of this machine's table. Machines with the same processor and as many cores share one."""
+    """The file of this machine's table. Machines with the same processor and number of cores have the same file
+    name."""
     slug = re.sub(r"[^a-z0-9]+", "-", conditions.machine.cpu.lower()).strip("-")[:80] or "cpu"
     name = f"{slug}-{conditions.machine.cores}-cores.{conditions.link}.{conditions.format}.json"
     return directory() / name
 
 
 def write(table: Table, path: Path) -> None:
-    """Write the file whole or not at all: what was there stays until the new one is on the disk. Raises OSError."""
+    """Write the whole file or nothing: the old file stays until the new one is on the disk. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -141,12 +142,12 @@ def read(path: Path) -> Table:
 
     Raises:
         OSError: the file cannot be read.
-        TableError: it holds no table of this version.
+        TableError: the file does not hold a table of this version.
     """
     try:
         return _table(json.loads(path.read_text()))
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or not what a table is made of
-        raise TableError(f"{path} is no table that this netfold reads: {error}") from None
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or not a table
+        raise TableError(f"{path} is not a tuning table of this netfold: {error}") from None
 
 
 def _text(table: Table) -> str:
@@ -168,9 +169,9 @@ def _text(table: Table) -> str:
 
 
 def _table(read: Any) -> Table:
-    """Checks all that was read: nothing else does."""
+    """Check every value that was read. No other code checks them."""
     if _member(read, "netfold_tuning", int) != VERSION:
-        raise ValueError(f"it is of version {read['netfold_tuning']}, not {VERSION}")
+        raise ValueError(f"its version is {read['netfold_tuning']}, not {VERSION}")
     said = _member(read, "conditions", dict)
     machine = _member(said, "machine", dict)
     conditions = Conditions(
@@ -180,7 +181,7 @@ def _table(read: Any) -> Table:
     )
     date = _member(read, "date", str)
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
-        raise ValueError(f"{date!r:.40} is no date")
+        raise ValueError(f"{date!r:.40} is not a date")
     points = {}
     for each in _member(read, "points", list):
         point = Point(
@@ -190,7 +191,10 @@ def _table(read: Any) -> Table:
             tuple(_seconds(time_s) for time_s in _member(each, "time_s", list)),
         )
         if point.key in points or not point.time_s:
-            raise ValueError(f"{point.algorithm:.40} on {point.world} ranks, {point.size_bytes} bytes: twice, or empty")
+            raise ValueError(
+                f"{point.algorithm:.40} on {point.world} ranks, {point.size_bytes} bytes: "
+                "the point is listed twice or has no times"
+            )
         points[point.key] = point
     return Table(conditions, date, tuple(points[key] for key in sorted(points)))
 
@@ -202,12 +206,13 @@ def _member(read: Any, name: str, kind: type) -> Any:
 
 
 def _number(read: Any, name: str, most: int) -> int:
-    if not 1 <= _member(read, name, int) <= most:
-        raise ValueError(f"{name} is {read[name]}, not 1 to {most}")
-    return read[name]
+    number: int = _member(read, name, int)
+    if not 1 <= number <= most:
+        raise ValueError(f"{name} is {number}, not 1 to {most}")
+    return number
 
 
 def _seconds(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{value!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is not a time")
     return float(value)

@@ -1,7 +1,7 @@
-"""What an algorithm has a machine do, counted from the schedules themselves: nothing of an algorithm is known here.
+"""The work that an algorithm gives to a machine, counted in its schedules. This file knows no algorithm by name.
 
-Ranks of one machine share its cores. With more ranks than cores they take turns, and what counts is not the busiest
-rank but all of them by the number of cores: the larger of the two is what the time follows.
+The ranks of one machine share its cores. With more ranks than cores they take turns, and the time follows the work of
+all ranks divided by the number of cores. Otherwise it follows the busiest rank. The larger of the two values counts.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from netfold.schedules.timeline import timeline
+from netfold.timeline import timeline
 
 COUNT = 1 << 14  # elements; large enough for the parts of a segmented schedule to be equal
 
 
 @dataclass(frozen=True)
 class Work:
-    """Of one all-reduce: steps one after the other, and how often its elements are sent and folded, on average (2.0:
-    each element of the tensor twice)."""
+    """The work of one all-reduce: the steps one after the other, and how often a rank sends and folds an element on
+    average (2.0: each element of the tensor twice)."""
 
     steps: float
     sends: float
@@ -25,7 +25,7 @@ class Work:
 
 
 def serves(algorithm: str, world: int) -> bool:
-    """Whether an algorithm serves so many ranks, nothing being known of their machines."""
+    """Whether an algorithm supports this number of ranks without knowledge of their machines."""
     from netfold import _core
 
     try:
@@ -37,7 +37,8 @@ def serves(algorithm: str, world: int) -> bool:
 
 @cache
 def work_of(algorithm: str, world: int, cores: int) -> Work:
-    """The work of `world` ranks on a machine of `cores` cores. Raises ValueError where the algorithm cannot serve."""
+    """The work of `world` ranks on a machine with `cores` cores. Raises ValueError if the algorithm does not support
+    them."""
     line = timeline(algorithm, world, COUNT)
     shares = min(cores, world)
 

@@ -1,14 +1,15 @@
-"""`netfold doctor`: what this machine lacks for full speed, and how to get it."""
+"""`netfold doctor`: checks this machine, and prints what to fix for full speed."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
+from netfold.cli import arguments as cli_arguments
 from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
 
 COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
@@ -29,29 +30,35 @@ CHECKS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add `doctor` to the program."""
-    app.command()(doctor)
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = cli_arguments.parser(
+        "doctor",
+        """Check this machine and print what to fix for full speed. The exit status is 1 only if a required part is
+        missing.""",
+        ("netfold doctor", "netfold doctor --json"),
+    )
+    cli_arguments.add_json(made)
+    return made
 
 
 def examine() -> list[Check]:
-    """All checks, in the order they are shown."""
+    """All checks, in the order of the table."""
     return [check for look in CHECKS for check in look()]
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> None:
-    """Say what this machine lacks for full speed and how to get it. Fails only where something required is missing."""
+def run(arguments: list[str]) -> None:
+    """Run all checks and print them; exits with 1 if a required part is missing."""
+    given = parser().parse_args(arguments)
     checks = examine()
-    if as_json:
-        from netfold.bench.report import envelope, print_json
+    if given.as_json:
+        from netfold.json_output import envelope, print_json
 
         print_json(envelope("doctor", {}, [asdict(check) for check in checks]))
     else:
         _show(checks)
     if any(check.required and check.status == MISSING for check in checks):
-        raise SystemExit(1)
+        sys.exit(1)
 
 
 def _show(checks: list[Check]) -> None:
@@ -64,4 +71,4 @@ def _show(checks: list[Check]) -> None:
         if check.fix and check.status != OK:
             console.print(f"{'':8} {'':{width}}  -> {escape(check.fix)}", style="dim")
     wanting = sum(check.status != OK for check in checks)
-    console.print(f"{len(checks) - wanting} of {len(checks)} as they should be")
+    console.print(f"{len(checks) - wanting} of {len(checks)} checks are as they should be")

@@ -1,34 +1,50 @@
-"""`netfold mpi`: runs an MPI program with its all-reduces taken over by Netfold."""
+"""`netfold mpi`: runs an MPI program and does its all-reduces."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import typer
+from typing import NoReturn
 
 from netfold import native, preload
+from netfold.cli import arguments as cli_arguments
 
 LAUNCHERS = ("mpirun", "mpiexec", "orterun")
 
 
-def register(app: typer.Typer) -> None:
-    """Add `mpi` to the program."""
-    app.command("mpi", context_settings={"allow_interspersed_args": False})(mpi)
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = cli_arguments.parser(
+        "mpi",
+        """Run an unchanged MPI program. Netfold computes its MPI_Allreduce sums of floats and 32-bit integers; MPI does
+        everything else.
+
+        Ranks on other machines load the library from the same path there. docs/how-to/run-mpi-programs.md lists the
+        calls that Netfold takes over.""",
+        (
+            "netfold mpi -- mpirun -n 8 ./program",
+            "NETFOLD_FORMAT=bfp netfold mpi -- mpirun -n 16 -H one:8,two:8 ./program",
+            "netfold mpi -- srun -n 64 ./program",
+        ),
+    )
+    made.add_argument("command", nargs=argparse.REMAINDER, help="the launcher and all of its arguments")
+    return made
 
 
-def mpi(command: list[str] = typer.Argument(help="The launcher and all of its arguments.")) -> None:  # noqa: B008
-    """Run an MPI program as it is: MPI_Allreduce sums of floats and 32-bit integers go through Netfold, everything else
-    through MPI.
-
-    Ranks on other machines load the library from the same path there. docs/mpi.md says what is taken over.
-    """
+def run(arguments: list[str]) -> None:
+    """Become the launcher; the ranks load Netfold's library."""
+    reader = parser()
+    command = reader.parse_args(arguments).command
+    command = command[1:] if command[:1] == ["--"] else command
+    if not command:
+        reader.error("write the command to run, as in netfold mpi -- mpirun -n 8 ./program")
     library = native.find(native.MPI_LIBRARY)
     if library is None:
-        _end("libnetfold-mpi.so is not built; where an MPI with its headers is installed, `make build` builds it", 1)
+        _end("libnetfold-mpi.so is not built: install an MPI with its headers, then run `make build`", 1)
     if shutil.which(command[0]) is None:
         _end(f"there is no program {command[0]!r}: write the whole command, as in mpirun -n 8 ./program", 2)
     words, environment = preload.launch(command, str(library), os.environ, _is_open_mpi(command[0]))
@@ -43,6 +59,6 @@ def _is_open_mpi(launcher: str) -> bool:
     return any(name in done.stdout + done.stderr for name in ("Open MPI", "OpenRTE"))
 
 
-def _end(sentence: str, status: int) -> None:
+def _end(sentence: str, status: int) -> NoReturn:
     print(f"netfold mpi: {sentence}", file=sys.stderr)
-    raise typer.Exit(status)
+    sys.exit(status)

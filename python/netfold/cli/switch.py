@@ -1,25 +1,14 @@
-"""`netfold switch`: hands over to the program netfold-switch, which folds; or to hardware, simulated."""
+"""`netfold switch`: becomes the program netfold-switch; with `--engine rtl` it runs simulated hardware instead."""
 
 from __future__ import annotations
 
-import typer
+import importlib
 
 from netfold import native
 
 
-def register(app: typer.Typer) -> None:
-    """Add `switch` to the program. All of its arguments, --help too, are the switch's own."""
-    app.command(
-        "switch",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        add_help_option=False,
-    )(switch)
-
-
-def switch(context: typer.Context) -> None:
-    """Fold the gradients of workers that connect: run this on the box in the middle. See `netfold switch --help`."""
-    if any(word.startswith("--engine") for word in context.args):
-        from netfold.cli import rtl_engine
-
-        rtl_engine.app(context.args, prog_name="netfold switch")
-    native.become(native.SWITCH, context.args)
+def run(arguments: list[str]) -> None:
+    """Become netfold-switch; it gets all arguments, also --help."""
+    if any(word.startswith("--engine") for word in arguments):
+        importlib.import_module("netfold_lab.cli.rtl_engine").app(arguments, prog_name="netfold switch")
+    native.become(native.SWITCH, arguments)

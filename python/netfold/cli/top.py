@@ -1,22 +1,23 @@
-"""`netfold top`: a switch, live, from the counters it serves with --metrics."""
+"""`netfold top`: shows a running switch, from the counters that it serves with --metrics."""
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
-import math
+import sys
 import time
-from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from netfold.cli import arguments as cli_arguments
+
 TIMEOUT_S = 5.0
-# Of a job, per second: what `netfold top` calls it, and the switch's counters that make it up.
+# Rates of a job: the column of `netfold top`, and the switch's counters that it adds.
 RATES = {
     "contributions_s": ("contributions",),
     "results_s": ("results_sent",),
@@ -26,48 +27,52 @@ RATES = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add `top` to the program."""
-    app.command("top")(top)
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = cli_arguments.parser(
+        "top",
+        """Watch a switch: the rate of each job, the packets that are sent again, and the packets that are dropped, by
+        reason.
+
+        Start the switch with `netfold switch --metrics 0.0.0.0:9171`. Ctrl-C ends this command, not the switch.""",
+        ("netfold top", "netfold top --metrics 10.0.0.5:9171 --interval-s 5", "netfold top --json"),
+    )
+    cli_arguments.add_metrics(made)
+    made.add_argument(
+        "--interval-s",
+        type=cli_arguments.number_in(0.1, 3600),
+        default=1.0,
+        help="seconds between two updates (default: %(default)s)",
+    )
+    made.add_argument("--once", action="store_true", help="print one table after one interval, and end")
+    cli_arguments.add_json(made)
+    return made
 
 
-def top(
-    metrics: Annotated[
-        str, typer.Option(help="HOST:PORT that the switch serves its counters at.", metavar="HOST:PORT")
-    ] = "127.0.0.1:9171",
-    interval_s: Annotated[float, typer.Option(help="Time between two looks.", min=0.1, max=3600.0)] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table, of one interval, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object of one interval, and end.")] = False,
-) -> None:
-    """Watch a switch: what each job folds, what is sent again, what is dropped and why.
-
-    Start the switch with `netfold switch --metrics 0.0.0.0:9171`. Ctrl-C ends the watching, not the switch.
-    """
-    console = Console(stderr=as_json)
-    host, colon, port = metrics.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise typer.BadParameter(f"write HOST:PORT, not {metrics}", param_hint="--metrics")
-    if not math.isfinite(interval_s):  # neither above nor below any limit
-        raise typer.BadParameter(f"give a number of seconds, not {interval_s}", param_hint="--interval-s")
+def run(arguments: list[str]) -> None:
+    """Watch until Ctrl-C, or print once. Exits with 1 if the counters cannot be read."""
+    given = parser().parse_args(arguments)
+    metrics, interval_s = given.metrics, given.interval_s
+    console = Console(stderr=given.as_json)
     try:
         before = fetch(metrics)
-        if as_json:
+        if given.as_json:
             time.sleep(interval_s)
             _print_json(metrics, interval_s, summary(before, fetch(metrics)))
-        elif once:
+        elif given.once:
             time.sleep(interval_s)
             console.print(screen(summary(before, fetch(metrics))))
         else:
             _watch(console, metrics, interval_s, before)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        typer.echo(
+        print(
             f"netfold top: cannot read the counters at {metrics} ({error}): start the switch with "
-            f"--metrics {metrics}, and see whether a firewall is between",
-            err=True,
+            f"--metrics {metrics}, and check that no firewall blocks it",
+            file=sys.stderr,
         )
-        raise typer.Exit(1) from None
+        sys.exit(1)
     except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+        sys.exit(0)
 
 
 def fetch(metrics: str) -> dict[str, Any]:
@@ -84,14 +89,14 @@ def fetch(metrics: str) -> dict[str, Any]:
         raise ValueError(f"it answers {answer.status} {answer.reason}")
     stats = json.loads(body)
     if not isinstance(stats, dict) or "uptime_s" not in stats:
-        raise ValueError("it is no Netfold switch")
+        raise ValueError("it is not a Netfold switch")
     return stats
 
 
 def summary(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What happened between two looks: the later one with rates added, to each job and to each reason of a drop."""
+    """The later of two samples, with rates added to each job and to each reason of a drop."""
     elapsed_s = after["uptime_s"] - before["uptime_s"]
-    if elapsed_s <= 0:  # the switch was started anew in between: all it has counted is since then
+    if elapsed_s <= 0:  # the switch was restarted in between: its counters began at 0
         before, elapsed_s = {"jobs": [], "drops": {}, "link": {}}, max(after["uptime_s"], 1e-9)
     known = {_identity(job): job for job in before["jobs"]}
     jobs = [_with_rates(job, known.get(_identity(job), {}), elapsed_s) for job in after["jobs"]]
@@ -110,15 +115,16 @@ def _identity(job: dict[str, Any]) -> tuple[str, int, int, str]:
 
 def _with_rates(job: dict[str, Any], before: dict[str, Any], elapsed_s: float) -> dict[str, Any]:
     def grown(name: str) -> float:
-        return (job[name] - before.get(name, 0)) / elapsed_s
+        return float(job[name] - before.get(name, 0)) / elapsed_s
 
     rates = {rate: sum(grown(name) for name in names) for rate, names in RATES.items()}
-    # What was folded is what came in, less headers: close enough for watching, and no counter more on the packet path.
+    # The folded bytes are the received bytes without headers. That is exact enough here, and saves a counter per
+    # packet.
     return job | rates | {"folded_gbit_s": grown("received_bytes") * 8e-9, "sent_gbit_s": grown("sent_bytes") * 8e-9}
 
 
 def screen(stats: dict[str, Any]) -> Group:
-    """One look, as it is shown."""
+    """One sample as text and tables."""
     mebibyte = 1 << 20
     link = stats["link_rates"]
     head = Text(
@@ -175,16 +181,16 @@ def _drop_table(stats: dict[str, Any]) -> Table:
     for reason, count in sorted(counted, key=lambda one: -one[1]):
         table.add_row(reason.replace("_", " "), f"{count:,}", f"{stats['drops_s'][reason]:,.0f}")
     if not counted:
-        table.add_row("nothing was dropped", "", "", style="dim")
+        table.add_row("no packet was dropped", "", "", style="dim")
     return table
 
 
-# Of a port, in this order; drops are what is left, where they are not 0.
+# Columns of a port, in this order. Other counters are drops; the table shows those that are not 0.
 PORT_COLUMNS = ("received_frames", "sent_frames", "taken", "forwarded", "flooded", "filtered", "handed_over")
 PORT_DROPS = (
     "missed_frames",
     "receive_errors",
-    "dropped_by_dialect",
+    "dropped_by_protocol",
     "dropped_handover_full",
     "unread_handover_full",
     "dropped_port_full",
@@ -195,7 +201,7 @@ def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:
     ports = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("port", "", "folds", *(name.replace("_", "\n") for name in PORT_COLUMNS)):
         ports.add_column(column, justify="right" if column not in ("port", "") else "left")
-    ports.add_column("dropped, and flaws")
+    ports.add_column("dropped, and other faults")
     for number, port in enumerate(frames["ports"]):
         lost = [name for name in port if name.startswith("flaw_") or name in PORT_DROPS]
         told = ", ".join(
@@ -208,19 +214,15 @@ def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:
         f"AGG_MODE {frames['AGG_MODE']}, AGG_PORT_CFG {frames['AGG_PORT_CFG']}; {known['known']:,} of "
         f"{known['capacity']:,} addresses known, {known['moved']:,} moved, {known['pushed_out']:,} pushed out"
     )
-    dialects = Table(box=None, pad_edge=False, header_style="bold")
-    dialects.add_column("dialect")
-    dialects.add_column("counted")
-    for dialect in frames["dialects"]:
-        counted = ((name, count) for name, count in dialect.items() if name != "name" and count)
-        dialects.add_row(
-            dialect["name"], ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counted) or "nothing"
+    protocols = Table(box=None, pad_edge=False, header_style="bold")
+    protocols.add_column("protocol")
+    protocols.add_column("counted")
+    for protocol in frames["protocols"]:
+        counted = ((name, count) for name, count in protocol.items() if name != "name" and count)
+        protocols.add_row(
+            protocol["name"], ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counted) or "nothing"
         )
-    return [ports, registers, dialects]
-
-
-def _told(counters: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counters if count)
+    return [ports, registers, protocols]
 
 
 def _duration(seconds: float) -> str:
@@ -239,7 +241,7 @@ def _watch(console: Console, metrics: str, interval_s: float, before: dict[str, 
 
 
 def _print_json(metrics: str, interval_s: float, stats: dict[str, Any]) -> None:
-    from netfold.bench.report import envelope, print_json
+    from netfold.json_output import envelope, print_json
 
     parameters = {"metrics": metrics, "interval_s": interval_s}
     print_json(envelope("top", parameters, [{"system": "netfold", **stats}]))

@@ -1,1 +1,1 @@
-"""Where the workers sit: the cables and routes of a fabric, and the file that names the hosts."""
+"""The places of the workers: the cables and routes of a fabric, and the file that names the hosts."""

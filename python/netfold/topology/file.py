@@ -1,16 +1,16 @@
-"""The topology file: which host sits at which sub-node of which switch of a BiGraph.
+"""The topology file: it names the host at each sub-node of each switch of a BiGraph.
 
-    upper:                                # the switches of one half, and the hosts plugged into each
+    upper:                                # the switches of one half, and the hosts attached to each
       switch-1: [10.0.0.11, 10.0.0.12]
       switch-2: [10.0.0.13, 10.0.0.14]
       ...
-    lower:                                # those of the other half
+    lower:                                # the switches of the other half
       switch-5: [...]
       ...
 
-YAML, or JSON, which is YAML too. A host is called by the address it uses in the job, or by its name. One worker runs on
-each; a machine with several network cards is a host for each of them, by address. Beside the halves may stand what else
-the planner reads (PLANNED): one file serves both.
+The file is YAML, or JSON, which is YAML too. It names a host by the address that the host uses in the job, or by its
+host name. One worker runs on each host. A machine with several NICs is one host per NIC, named by address. The file may
+also contain the other keys that the planner reads (PLANNED): one file serves both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import yaml
 from netfold.topology.wiring import BIGRAPH, Wiring, check_shape
 
 HALVES = ("upper", "lower")
-PLANNED = ("name", "fabric", "servers", "compute", "software", "prices", "ranks")  # of a cluster file, netfold/plan
+PLANNED = ("name", "fabric", "servers", "compute", "software", "prices", "ranks")  # of a cluster file, netfold_lab/plan
 NAMED_MAX = 8  # hosts in one message
 
 
@@ -41,16 +41,16 @@ class Topology:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Sub-nodes x switches, as HDRM takes them."""
+        """Sub-nodes x switches, as HDRM expects them."""
         return self.sub_nodes, self.switches
 
     @property
     def digest(self) -> str:
-        """The same on all ranks whose files say the same."""
+        """A digest of the content: equal on all ranks whose files have the same content."""
         return hashlib.sha256(repr((self.shape, self.hosts)).encode()).hexdigest()[:16]
 
     def order(self, names_by_rank: Sequence[Sequence[str]]) -> list[int]:
-        """The rank at each position. `names_by_rank`: what each rank's host is called, its address first.
+        """The rank at each position. `names_by_rank`: the names of each rank's host, its address first.
 
         Raises ValueError naming the ranks or hosts that do not fit.
         """
@@ -68,7 +68,7 @@ class Topology:
             if order[place] >= 0:
                 raise ValueError(
                     f"ranks {order[place]} and {rank} both run on {self.hosts[place]}, a single sub-node of the "
-                    "topology file: give each network card's address there, and to each rank as NETFOLD_BIND"
+                    "topology file: write the address of each NIC there, and give each rank its own as NETFOLD_BIND"
                 )
             order[place] = rank
         if absent := [self.hosts[place] for place, rank in enumerate(order) if rank < 0]:
@@ -83,7 +83,7 @@ def read(path: str | Path) -> Topology:
     except OSError as error:
         raise ValueError(f"the topology file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"the topology file {path} is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"the topology file {path} is not valid YAML: {' '.join(str(error).split())}") from None
     try:
         return topology_of(content)
     except ValueError as error:
@@ -91,7 +91,7 @@ def read(path: str | Path) -> Topology:
 
 
 def write(path: Path, topology: Topology) -> None:
-    """Write a topology file, its switches called by half and number."""
+    """Write a topology file that names the switches by half and number."""
     wiring = Wiring(BIGRAPH, *topology.shape)
     halves: dict[str, dict[str, list[str]]] = {half: {} for half in HALVES}
     for at, host in enumerate(topology.hosts):
@@ -101,7 +101,7 @@ def write(path: Path, topology: Topology) -> None:
 
 
 class Loader(yaml.SafeLoader):
-    """YAML where a key that comes twice is an error: a switch would be lost without a word."""
+    """A YAML reader that rejects duplicate keys: otherwise a switch would disappear silently."""
 
 
 def _mapping(loader: Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -116,9 +116,9 @@ Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
 def topology_of(content: Any) -> Topology:
-    """What a file's content says. Raises ValueError."""
+    """Read the content of a file. Raises ValueError."""
     if not isinstance(content, dict) or set(content) - set(PLANNED) != set(HALVES):
-        raise ValueError("write `upper:` and `lower:`, and nothing else, at its top")
+        raise ValueError("write only `upper:` and `lower:` at the top level")
     switches: dict[str, list[str]] = {}
     sizes = []
     for half in HALVES:
@@ -134,7 +134,9 @@ def topology_of(content: Any) -> Topology:
     first, sub_nodes = next((name, len(hosts)) for name, hosts in switches.items())
     for switch, hosts in switches.items():
         if len(hosts) != sub_nodes:
-            raise ValueError(f"switch {switch} has {len(hosts)} hosts, {first} has {sub_nodes}: all have as many")
+            raise ValueError(
+                f"switch {switch} has {len(hosts)} hosts, {first} has {sub_nodes}: all switches need the same number"
+            )
     check_shape(sub_nodes, len(switches))
     every = [host for hosts in switches.values() for host in hosts]
     if twice := [host for host, times in Counter(every).items() if times > 1]:
@@ -144,9 +146,9 @@ def topology_of(content: Any) -> Topology:
 
 def _hosts(switch: str, hosts: Any) -> list[str]:
     if not isinstance(hosts, list) or not hosts:
-        raise ValueError(f"switch {switch} has no list of hosts, as [host1, host2]")
+        raise ValueError(f"switch {switch} needs a list of hosts, such as [host1, host2]")
     if strange := [host for host in hosts if not isinstance(host, str) or not host.strip()]:
-        raise ValueError(f"switch {switch}: {strange[0]!r} is no host's name or address; if it is, write it in quotes")
+        raise ValueError(f"switch {switch}: {strange[0]!r} is not a string: write the host's name or address in quotes")
     return [host.strip() for host in hosts]
 
 

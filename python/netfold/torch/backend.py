@@ -1,9 +1,9 @@
-"""The process group's backend: which all-reduces the network folds, and its life from join to leave.
+"""The process group's backend: it decides which all-reduces Netfold folds, and it joins and leaves the job.
 
-Plain words used here: a *fold* is an all-reduce done by Netfold, in the switch or, with a host algorithm, among the
-ranks; a collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. With a host
-algorithm the ranks also do other collectives among themselves (host_collectives.py). Everything else goes to the inner
-Gloo (gloo_served.py).
+Terms used here: a *fold* is an all-reduce done by Netfold, in the switch or, with a host algorithm, among the ranks. A
+collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. With a host algorithm the
+ranks also run other collectives among themselves (host_collectives.py). Everything else goes to the inner Gloo
+(gloo_served.py).
 """
 
 from __future__ import annotations
@@ -17,11 +17,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ErrorType, ProcessGroup, ReduceOp, Work, _DistributedBackendOptions
+from torch._C._distributed_c10d import (
+    DebugLevel,
+    ErrorType,
+    ProcessGroup,
+    ReduceOp,
+    Work,
+    _DistributedBackendOptions,
+    get_debug_level,
+)
 
 from netfold.algorithms import IN_NETWORK, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
+from netfold.engines import PeerEngine, Reducer
 from netfold.log import logger, write_to_stderr
 from netfold.placement import CALLER, Placement
 from netfold.topology import file as topology_file
@@ -30,26 +39,28 @@ from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.host_collectives import CORE_DTYPES, Call, is_summable
+from netfold.torch.own_address import need_ipv4, own_address
 from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
-from netfold.torch.switch_discovery import Agreement, agree, reachable_host
+from netfold.torch.switch_discovery import Agreement, agree
 from netfold.torch.work import JoinedWork
 
-# torch keeps only a C++ reference to a backend: in DETAIL mode the Python half would be collected and its methods lost.
+# Backends that torch may still call. In DETAIL mode torch keeps only a C++ reference to a backend. Without this
+# reference Python would free the Python half, and its methods would be lost.
 _alive: set[NetfoldBackend] = set()
 
 
 def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
-    """The netfold backend behind a process group, also where torch's DETAIL mode wraps it; None: there is none."""
+    """The netfold backend of a process group, also if torch's DETAIL mode wraps it; None for other backends."""
     alive = (one for one in _alive if not one.is_shut_down and one.options.group_name == group.group_name)
     return next(alive, None)
 
 
 def create(opts: _DistributedBackendOptions, options: Options | None) -> NetfoldBackend:
-    """What torch calls for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
+    """Torch calls this for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
 
-    Raises NetfoldError (a RuntimeError) naming the switch if it cannot be reached or refuses, ValueError for a setting
-    that makes no sense.
+    Raises NetfoldError (a RuntimeError) that names the switch if the switch is unreachable or refuses the worker, and
+    ValueError for a wrong setting.
     """
     backend = NetfoldBackend(opts, options)
     _alive.add(backend)
@@ -65,21 +76,25 @@ class NetfoldBackend(GlooServed):
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
-        super().__init__(opts.store, opts.group_rank, opts.group_size, opts.timeout)
+        rank, size = opts.group_rank, opts.group_size
+        self._address = own_address(opts.store, rank, size, self.settings.bind, opts.timeout.total_seconds())
+        super().__init__(opts.store, rank, size, self._address, opts.timeout)
         self._shut_down = False
         self._staging = Staging()
         self._in_order = InOrder()
         self._folds: Folds | None = None
         self._placement: Placement | None = None
         self._embedded: EmbeddedSwitch | None = None
-        self._has_host_group = False  # other collectives than all-reduce are the ranks' own too
-        if opts.group_size > 1:  # a group of one has nothing to fold
+        self._has_host_group = False  # whether the ranks run other collectives than all-reduce too
+        if size > 1:  # a group of one rank folds nothing
             self._join(opts)
 
     def _join(self, opts: _DistributedBackendOptions) -> None:
         timeout_s = self.settings.timeout_s or opts.timeout.total_seconds()
         try:
-            agreement, self._embedded = agree(opts.store, opts.group_rank, self.settings, opts.group_id, timeout_s)
+            agreement, self._embedded = agree(
+                opts.store, opts.group_rank, self.settings, opts.group_id, self._address, timeout_s
+            )
         except Exception as error:
             host_group.publish(opts.store, opts.group_rank, error=str(error))
             raise
@@ -96,7 +111,7 @@ class NetfoldBackend(GlooServed):
         self._has_host_group = agreement.algorithm != IN_NETWORK
         _say(agreement, opts.group_rank, opts.group_size)
 
-    def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Any:
+    def _make_client(self, opts: _DistributedBackendOptions, agreement: Agreement, timeout_s: float) -> Reducer:
         try:
             wanted = self.settings
             self._placement = Placement(wanted.engine, wanted.agent, wanted.cores, opts.group_rank, wanted.bfp)
@@ -105,10 +120,10 @@ class NetfoldBackend(GlooServed):
             raise
         if agreement.algorithm == IN_NETWORK:
             return _client(self._placement, agreement, self.settings, opts.group_rank, opts.group_size, timeout_s)
-        return _host_client(self._placement, opts, agreement, self.settings, timeout_s)
+        return _host_client(self._placement, opts, agreement, self.settings, self._address, timeout_s)
 
     def getBackendName(self) -> str:
-        """The name torch knows this backend by."""
+        """This backend's name in torch."""
         return "netfold"
 
     @property
@@ -122,58 +137,58 @@ class NetfoldBackend(GlooServed):
         return self._shut_down
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this worker's client (packets, retransmissions, ...) or host group; empty in a group of one."""
+        """Counters of this rank's engine (packets, retransmissions, ...); empty in a group of one rank."""
         return self._folds.stats() if self._folds is not None else {}
 
-    # What the network folds.
+    # Collectives that Netfold folds.
 
     def allreduce(self, tensors: Tensors, opts: Any) -> Work:
-        """SUM and AVG of the core's types are folded in the network; the rest goes to Gloo."""
+        """Netfold folds SUM and AVG of the core's types; other calls go to Gloo."""
         if len(tensors) == 1 and self._foldable(tensors, opts.reduceOp):
             return self._fold(tensors, opts)
         return super().allreduce(tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
-        """As allreduce, over all tensors as if they lay one behind the other: small ones share packets."""
+        """Like allreduce, over the concatenation of all tensors: small tensors share packets."""
         if self._foldable(tensors, opts.reduceOp):
             return self._fold(tensors, opts)
         return super().allreduce_coalesced(tensors, opts)
 
     def barrier(self, opts: Any) -> Work:
-        """Passed once every rank came and this rank's earlier folds ended."""
+        """Ends when every rank has called it and this rank's earlier folds have ended."""
         before = self._folds.works_in_flight() if self._folds is not None else []
         if self._has_host_group:
-            return self._start(Call((), lambda client, awaited: client.barrier(awaited), list), opts, after=before)
+            return self._start(host_collectives.barrier(), opts, after=before)
         barrier = self._gloo.barrier(opts)
         return self._issued(JoinedWork([*before, barrier]) if before else barrier)
 
-    # What ranks with a host algorithm do among themselves.
+    # Collectives that ranks with a host algorithm run among themselves.
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
-        """CPU tensors of any type, bit for bit."""
+        """Copies CPU tensors of any type, bit for bit."""
         call = host_collectives.broadcast(tensors, opts.rootRank) if self._has_host_group else None
         return self._start(call, opts) if call else super().broadcast(tensors, opts)
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
-        """As broadcast: any type, bit for bit."""
+        """Like broadcast: any type, bit for bit."""
         fits = self._has_host_group and len(inputs) == 1 and [len(each) for each in outputs] == [self.size()]
         call = host_collectives.all_gather(outputs[0], inputs[0]) if fits else None
         return self._start(call, opts) if call else super().allgather(outputs, inputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """As allgather, into one tensor."""
+        """Like allgather, into one tensor."""
         call = host_collectives.all_gather_single(output, input, self.size()) if self._has_host_group else None
         return self._start(call, opts) if call else super().all_gather_single(output, input, opts)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Work:
-        """What allreduce folds, in the group's format."""
+        """The same operations and types as allreduce, in the group's format."""
         fits = self._has_host_group and len(outputs) == 1 and [len(each) for each in inputs] == [self.size()]
         wire = self.settings.format
         call = host_collectives.reduce_scatter(outputs[0], inputs[0], opts.reduceOp, wire) if fits else None
         return self._start(call, opts) if call else super().reduce_scatter(outputs, inputs, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """As reduce_scatter, of one tensor."""
+        """Like reduce_scatter, of one tensor."""
         call = None
         if self._has_host_group:
             wire = self.settings.format
@@ -181,18 +196,18 @@ class NetfoldBackend(GlooServed):
         return self._start(call, opts) if call else super().reduce_scatter_single(output, input, opts)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """One all-gather a tensor."""
+        """One all-gather for each tensor."""
         if not self._has_host_group:
             return super().all_gather_single_coalesced(outputs, inputs, opts)
         return JoinedWork([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """One reduce-scatter a tensor."""
+        """One reduce-scatter for each tensor."""
         if not self._has_host_group:
             return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
         return JoinedWork([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
-    # How it is handed over.
+    # Submission.
 
     def _foldable(self, tensors: Tensors, op: ReduceOp) -> bool:
         first = tensors[0] if tensors else None
@@ -217,11 +232,11 @@ class NetfoldBackend(GlooServed):
         dtype = CORE_DTYPES[buffer.dtype]
         wire = self.settings.format if dtype == "fp32" else dtype
 
-        def start(client: Any, awaited: bool) -> int:
+        def start(client: Reducer, awaited: bool) -> int:
             pointer, count = buffer.data_ptr(), buffer.numel()
             return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
-        return self._start(Call((buffer,), start, staged.finish), opts, staged.ready, devices)
+        return self._start(Call((buffer,), start, staged.finish, staged.completing), opts, staged.ready, devices)
 
     def _start(
         self,
@@ -231,11 +246,13 @@ class NetfoldBackend(GlooServed):
         devices: list[torch.device] | None = None,
         after: Sequence[Work] = (),
     ) -> Work:
-        """Hand a call over once `ready` has passed; the Work ends when it and those in `after` have. torch says in
-        `opts` whether its caller waits at once."""
+        """Submit a call after the event `ready`. The Work ends when the call and all works in `after` have ended.
+        `opts` says whether the caller waits at once."""
         assert self._folds is not None
         folds = self._folds
-        awaited = not opts.asyncOp and ready is None and not self.settings.cores  # theirs is the work, then
+        awaited = (
+            not opts.asyncOp and ready is None and not self.settings.cores
+        )  # then the caller's thread does the work
         work = folds.new_work(devices or [], awaited)
         fold = Fold(call, work)
 
@@ -249,20 +266,24 @@ class NetfoldBackend(GlooServed):
     # The group's life.
 
     def get_error(self) -> ErrorType:
-        """COMM_ERROR once the group's job failed, else SUCCESS."""
+        """COMM_ERROR if the group's job has failed, else SUCCESS."""
         failed = self._folds is not None and self._folds.error is not None
         return ErrorType.COMM_ERROR if failed else ErrorType.SUCCESS
 
     def abort(self) -> None:
-        """Leave at once and tell the other ranks: folds in flight fail, and an embedded switch waits for nobody."""
+        """Leave at once and tell the other ranks. Folds in flight fail, and an embedded switch does not wait for its
+        workers."""
         self.leave(f"rank {self.rank()} aborted its process group")
 
     def shutdown(self) -> None:
-        """Leave the job and join the threads; an embedded switch stays, bounded, until the other ranks left too."""
+        """Leave the job and join the threads. An embedded switch stays until the other ranks have left too, for a
+        bounded time."""
         self.leave()
+        _alive.discard(self)  # the group is being destroyed: torch makes no more calls
 
     def leave(self, reason: str = "") -> None:
-        """End this rank's part in the group; with a reason the others' folds fail by it. A second call does nothing."""
+        """End this rank's part in the group. With a reason, the other ranks' folds fail with it. A second call does
+        nothing."""
         if self._shut_down:
             return
         self._shut_down = True
@@ -276,10 +297,12 @@ class NetfoldBackend(GlooServed):
             self._embedded.release(linger)
             self._embedded = None
         self._drop_gloo()
+        if get_debug_level() != DebugLevel.DETAIL:
+            _alive.discard(self)
 
 
 def _say(agreement: Agreement, rank: int, size: int) -> None:
-    """What the group goes by; rank 0 says it aloud."""
+    """Log what the group agreed on; only rank 0 logs it at level info."""
     at = f" at {agreement.switch}" if agreement.switch else ""
     level = logging.INFO if rank == 0 else logging.DEBUG
     logger.log(level, "netfold: %d ranks fold %s%s", size, agreement.algorithm, at)
@@ -287,8 +310,8 @@ def _say(agreement: Agreement, rank: int, size: int) -> None:
 
 def _client(
     placement: Placement, agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float
-) -> Any:
-    """Join the job at the switch; blocks until all workers came, bounded by `timeout_s` (seconds)."""
+) -> Reducer:
+    """Join the job at the switch; blocks until all workers joined, at most `timeout_s` (seconds)."""
     block, mantissa = agreement.bfp
     return placement.client(
         agreement.switch,
@@ -308,17 +331,21 @@ def _client(
 
 
 def _host_client(
-    placement: Placement, opts: _DistributedBackendOptions, agreement: Agreement, settings: Settings, timeout_s: float
+    placement: Placement,
+    opts: _DistributedBackendOptions,
+    agreement: Agreement,
+    settings: Settings,
+    host: str,
+    timeout_s: float,
 ) -> host_group.HostClient:
-    """Meet the other ranks through the store and connect to them; bounded."""
+    """Find the other ranks through the store and connect to them, within the timeout."""
     rank, size = opts.group_rank, opts.group_size
 
-    def listen() -> tuple[Any, str]:
-        host = reachable_host(opts.store)
+    def listen() -> tuple[PeerEngine, str]:
         group = placement.host_group(
             rank,
             size,
-            listen=settings.bind or f"{host}:0",
+            listen=settings.bind or f"{need_ipv4(host)}:0",
             timeout_s=timeout_s,
             tcp_streams=settings.tcp_streams,
             secret=agreement.secret,
@@ -336,13 +363,13 @@ def _host_client(
 
 
 def _for_group(settings: Settings, opts: _DistributedBackendOptions) -> Settings:
-    """A topology file is about the whole job; a group of a part of its ranks does without."""
+    """A topology file describes the whole job; a group with only some of the ranks ignores it."""
     is_part = 0 < len(opts.global_ranks_in_group) < dist.get_world_size() if dist.is_initialized() else False
     return replace(settings, topology="") if is_part else settings
 
 
 def _of_rank(path: str, rank: int) -> str:
-    """A file name of this rank's own: `{rank}` filled in, or put before the ending."""
+    """This rank's file name: its number replaces `{rank}`, or comes before the suffix."""
     if not path or "{rank}" in path:
         return path.replace("{rank}", str(rank))
     stem, dot, ending = path.rpartition(".")
@@ -351,8 +378,8 @@ def _of_rank(path: str, rank: int) -> str:
 
 @atexit.register
 def _leave_all() -> None:
-    """Scripts that never call destroy_process_group still leave their jobs, and threads end before Python does."""
-    uncaught = getattr(sys, "last_value", None)  # what ended the script, if it was an exception
+    """Scripts that never call destroy_process_group still leave their jobs, and the threads end before Python ends."""
+    uncaught = getattr(sys, "last_value", None)  # the exception that ended the script, if there was one
     for backend in list(_alive):
         said = f"rank {backend.rank()} ended by {type(uncaught).__name__}: {uncaught}" if uncaught is not None else ""
         backend.leave(said[:500])

@@ -1,9 +1,9 @@
-"""Folds in flight: submitted to the client in the caller's order, completed by those who wait for them, or by one
-thread a process group.
+"""Folds in flight. They are submitted to the engine in the caller's order. The thread that waits for a fold completes
+it, or one thread per process group does.
 
-The client hands out a ticket for every collective; `Folds` keeps what belongs to a ticket (the buffers,
-which must stay alive, and how to finish) until the client reports it, then completes the Work. Once the job failed,
-every later fold fails at once with the same reason.
+The engine returns a ticket for every collective. `Folds` keeps the data of a ticket (the buffers, which must stay
+alive, and the function that finishes the fold) until the engine reports the ticket. Then it completes the Work. After a
+failure of the job, every later fold fails at once with the same reason.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from typing import Any
 
 import torch
 
+from netfold.engines import Reducer
 from netfold.torch.host_collectives import Call
 from netfold.torch.work import DrivenWork, FoldWork
 
-POLL_S = 1.0  # a bound on sleeping in the client; its close() wakes the thread
-TURN_S = 0.01  # of one caller that drives: another may have completed its work meanwhile
+POLL_S = 1.0  # longest sleep in the engine; its close() wakes the thread
+TURN_S = 0.01  # of a caller that drives: another caller may have completed its work meanwhile
 JOIN_S = 5.0
 
 
 @dataclass
 class Fold:
-    """A collective and the Work that its user holds."""
+    """A collective and the Work that the user holds."""
 
     call: Call
     work: FoldWork
 
 
 class Folds(ABC):
-    """Owns a `netfold._core.Client`, or a HostClient: submits folds to it and completes their works. Who listens for
-    completions is the subclasses' affair."""
+    """Owns a rank's engine: submits folds to it and completes their works. Subclasses differ in the thread that listens
+    for completions."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Reducer) -> None:
+        self._client: Reducer | None = client
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
         self._last_stats: dict[str, Any] = {}
@@ -46,38 +47,39 @@ class Folds(ABC):
 
     @abstractmethod
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
-        """A work for a fold submitted here; `devices` as FoldWork's; `awaited`: its caller waits at once."""
+        """A work for a fold submitted here. `devices`: see FoldWork. `awaited`: the caller waits at once."""
 
     def _is_left_to_waiter(self, work: FoldWork) -> bool:
-        """Whether the client is to report this one to who waits for it alone."""
+        """Whether the engine reports this fold only to the thread that waits for it."""
         return False
 
     @abstractmethod
     def step_aside(self) -> None:
-        """Called before something that may wait for a fold."""
+        """Called before an operation that may wait for a fold."""
 
     @abstractmethod
     def _end(self) -> None:
-        """The client has been closed: end whatever listens to it."""
+        """Called when the engine is closed: end the thread that listens to it."""
 
     def submit(self, fold: Fold) -> None:
-        """Start a fold; its errors, also those of starting it, arrive through its work."""
+        """Start a fold. All of its errors, also errors at the start, arrive through its work."""
         self.step_aside()
-        with self._lock:  # a ticket may be reported before it is noted here: _run takes the same lock
+        with self._lock:  # the engine may report a ticket before it is stored here: _run takes the same lock
             error = self.error
             if error is None:
                 try:
+                    assert self._client is not None, "the engine was closed without an error"
                     ticket = fold.call.start(self._client, self._is_left_to_waiter(fold.work))
                     self._in_flight[ticket] = fold
                     fold.work.ticket = ticket
                     return
-                except Exception as refused:  # TypeError too, from the binding
+                except Exception as refused:  # also TypeError, from the binding
                     error = refused
         fold.work.complete([], error)
 
     def abandon(self, fold: Fold, error: Exception, reason: str) -> None:
-        """End the job because a fold cannot be submitted: later ones would meet other folds of the other ranks, which
-        learn `reason`."""
+        """End the job because a fold cannot be submitted: later folds would match other folds of the other ranks. The
+        other ranks get `reason`."""
         with self._lock:
             if self.error is None:
                 self.error = error
@@ -90,37 +92,43 @@ class Folds(ABC):
             return [fold.work for fold in self._in_flight.values()]
 
     def stats(self) -> dict[str, Any]:
-        """The client's counters; after `close`, as they were then."""
+        """The engine's counters; after `close`, their last values."""
         return self._client.stats() if self._client is not None else self._last_stats
 
     def close(self, reason: str = "") -> None:
-        """Leave the job and end the thread; folds still in flight fail. A reason tells the other ranks that this one
-        failed. Safe to call twice, from any thread."""
+        """Leave the job and end the thread. Folds in flight fail. A reason tells the other ranks that this rank failed.
+        Any thread may call it, also twice."""
         with self._lock:
             if self._closing:
                 return
             self._closing = True
             if self.error is None:
                 self.error = RuntimeError("netfold: the process group was shut down with this collective in flight")
-        self._client.close(reason)
+        client = self._client
+        assert client is not None, "closed once"
+        client.close(reason)
         self._end()
-        self._last_stats = self._client.stats()
-        self._client = None  # torch may keep this object for the life of the process, but not the sockets
+        self._last_stats = client.stats()
+        self._client = None  # torch may keep this object until the process ends; the sockets must close now
 
     def _complete(self, ticket: int, error: BaseException | None) -> None:
         with self._lock:
             fold = self._in_flight.pop(ticket, None)
             if error is not None and self.error is None:
                 self.error = error
-        if fold is None:  # it failed with the whole group
+        if fold is None:  # the fold failed with the whole group
             return
-        value: list[torch.Tensor] = []
-        if error is None:
-            try:
-                value = fold.call.finish()
-            except Exception as failed:  # a copy back to a device may fail: the user must learn it, the thread lives on
-                error = failed
-        fold.work.complete(value, error)
+        if error is not None:
+            fold.work.complete([], error)
+            return
+        try:
+            with fold.call.completing():
+                fold.work.complete(fold.call.finish())
+        except (
+            Exception
+        ) as failed:  # a copy back to a device may fail: the user gets the error, and the thread continues
+            if not fold.work.is_completed():
+                fold.work.complete([], failed)
 
     def _fail_all(self, error: BaseException | None) -> None:
         with self._lock:
@@ -132,16 +140,16 @@ class Folds(ABC):
 
 
 class CompletionThread(Folds):
-    """A thread listens, but for folds that their callers wait for at once: to wake it, and to be woken by it, takes
-    longer than a small all-reduce."""
+    """A thread listens for all folds except those that their callers wait for at once. To wake the thread, and to be
+    woken by it, takes longer than a small all-reduce."""
 
-    def __init__(self, client: Any, name: str) -> None:
+    def __init__(self, client: Reducer, name: str) -> None:
         super().__init__(client)
         self._name = f"netfold-{name}"
         self._start_thread()
 
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
-        """A work that the thread completes, or whoever waits for it."""
+        """A work that the thread completes, or the thread that waits for it."""
         return DrivenWork(devices, self.step_aside, self._await) if awaited else FoldWork(devices, self.step_aside)
 
     def _is_left_to_waiter(self, work: FoldWork) -> bool:
@@ -150,7 +158,7 @@ class CompletionThread(Folds):
     def _await(self, work: FoldWork, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         client = self._client
-        while not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
+        while client and not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
             error = None
             try:
                 if not client.wait(work.ticket, min(left_s, TURN_S)):
@@ -164,8 +172,8 @@ class CompletionThread(Folds):
         self._thread.start()
 
     def step_aside(self) -> None:
-        """If the caller is a callback that runs in this thread (DDP hooks such as PowerSGD all-reduce, and wait, inside
-        `then`), another thread takes over: nobody else would."""
+        """If the caller is a callback in this thread, another thread takes over the completions. DDP hooks such as
+        PowerSGD submit all-reduces, and wait for them, inside `then`."""
         if threading.current_thread() is self._thread:
             self._start_thread()
 
@@ -175,9 +183,9 @@ class CompletionThread(Folds):
 
     def _run(self) -> None:
         client = self._client
-        while not self._closing:
+        while client and not self._closing:
             if threading.current_thread() is not self._thread:
-                return  # stepped aside
+                return  # another thread took over
             try:
                 report = client.next_completion(POLL_S)
             except RuntimeError as error:
@@ -189,19 +197,19 @@ class CompletionThread(Folds):
 
 
 class CallerDriven(Folds):
-    """Whoever asks a work for its result drives the engine until that is there: no thread of Netfold runs at all."""
+    """The thread that asks a work for its result drives the engine until the result is there: Netfold has no thread."""
 
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
-        """A work that drives when it is waited for, or its future is taken."""
+        """A work that drives the engine while a thread waits for it or takes its future."""
         return DrivenWork(devices, self.step_aside, self._drive)
 
     def step_aside(self) -> None:
-        """No thread is in the way of its own callbacks."""
+        """There is no thread that its own callbacks could block."""
 
     def _drive(self, work: FoldWork, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         client = self._client
-        while not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
+        while client and not (work.is_completed() or self._closing) and (left_s := deadline - time.monotonic()) > 0:
             report = client.next_completion(min(left_s, TURN_S))
             if report is not None:
                 self._complete(*report)

@@ -1,20 +1,23 @@
-"""A switch in rank 0's own process, for `torchrun train.py` with nothing else running.
+"""A switch in rank 0's own process, for `torchrun train.py` without a separate switch.
 
-Process groups with the same rank 0 share one. It outlives its groups a little: rank 0 may be done while another rank
-still fetches the last result, so the process waits, bounded, until the switch has no workers left.
+Process groups with the same rank 0 share one switch. It stays a little longer than its groups: rank 0 may end while
+another rank still receives the last result. So the process waits, for a bounded time, until the switch has no workers.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-LINGER_S = 3.0  # rank 0's own last fold ended, so all contributed: the others miss at most a lost packet
+if TYPE_CHECKING:
+    from netfold._core import Switch
+
+LINGER_S = 3.0  # rank 0's last fold ended, so all ranks contributed: the others miss at most a lost packet
 
 
 def advertised(bound: str, host: str) -> str:
-    """The address to give to others for what listens at `bound`: with `host` where that names every address."""
+    """The address that other ranks use for the listener at `bound`: `host` replaces a wildcard address."""
     everywhere, _, port = bound.rpartition(":")
     return f"{host}:{port}" if everywhere in ("0.0.0.0", "[::]", "::") else bound
 
@@ -25,7 +28,7 @@ class EmbeddedSwitch:
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _running: ClassVar[dict[tuple[str, str, bool], EmbeddedSwitch]] = {}
 
-    def __init__(self, key: tuple[str, str, bool], switch: Any, address: str) -> None:
+    def __init__(self, key: tuple[str, str, bool], switch: Switch, address: str) -> None:
         self._key = key
         self._switch = switch
         self._holders = 0
@@ -33,9 +36,10 @@ class EmbeddedSwitch:
 
     @classmethod
     def hold(cls, bind: str, host: str, secret: str, require_auth: bool) -> EmbeddedSwitch:
-        """Start a switch at `bind` ("host:port"), or share the one this process started so; `release` it later.
+        """Start a switch at `bind` ("host:port"), or share the one that this process started there. Call `release`
+        later.
 
-        `host` is advertised where `bind` names every address. Raises RuntimeError if the address cannot be bound.
+        If `bind` is a wildcard address, `host` is advertised. Raises RuntimeError if the address cannot be bound.
         """
         from netfold import _core
 
@@ -54,7 +58,8 @@ class EmbeddedSwitch:
         return self._switch.stats()
 
     def release(self, linger: bool) -> None:
-        """Give the reference back. The last closes the switch; `linger`: once its workers left, or LINGER_S later."""
+        """Release the reference. The last release closes the switch; with `linger` when its workers have left, at most
+        LINGER_S later."""
         with self._lock:
             self._holders -= 1
             if self._holders > 0:

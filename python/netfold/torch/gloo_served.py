@@ -1,11 +1,12 @@
-"""Everything that is not folded in the network: each collective, as c10d calls it, handed to an inner Gloo.
+"""The collectives that Netfold does not run: each, as c10d calls it, goes to an inner Gloo.
 
-The methods are the virtual ones of `c10d::Backend` (torch 2.15), in torch's order of arguments; tensors are lists as
-torch passes them. All return the inner backend's Work, except point-to-point ones, whose works lack a future.
+The methods are the virtual methods of `c10d::Backend` (torch 2.15), with torch's order of arguments and lists of
+tensors. All return the inner backend's Work. Point-to-point methods wrap it, because those works lack a future.
 """
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -15,15 +16,27 @@ from torch._C._distributed_c10d import Backend, BarrierOptions, PrefixStore, Pro
 from netfold.torch.work import JoinedWork, PointToPointWork
 
 Tensors = list[torch.Tensor]
+THREADS = 2  # torch's own choice for one device
+
+
+def inner_gloo(store: Store, rank: int, size: int, address: str, timeout: timedelta) -> Backend:
+    """A Gloo that listens at `address`, or at the interfaces that GLOO_SOCKET_IFNAME names."""
+    if os.environ.get("GLOO_SOCKET_IFNAME"):
+        return ProcessGroupGloo(store, rank, size, timeout=timeout)
+    options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's stubs lack this name
+    options._devices = [ProcessGroupGloo.create_device(hostname=address)]
+    options._threads = THREADS
+    options._timeout = timeout
+    return ProcessGroupGloo(store, rank, size, options)
 
 
 class GlooServed(Backend):
-    """A backend whose collectives are all Gloo's; subclasses take over those they do better."""
+    """A backend that passes all collectives to Gloo; subclasses override some."""
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(self, store: Store, rank: int, size: int, address: str, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._timeout = timeout
-        self._gloo_or_none: Backend | None = ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout=timeout)
+        self._gloo_or_none: Backend | None = inner_gloo(PrefixStore("gloo", store), rank, size, address, timeout)
         self._coalescing: list[Work] | None = None
         self._sequence = 0
 
@@ -37,7 +50,7 @@ class GlooServed(Backend):
         """Close the inner backend's connections. Collectives after this raise RuntimeError."""
         self._gloo_or_none = None
 
-    # torch asks for these through Python attributes; where a class does not define them, 2.15 asks itself without end.
+    # Torch reads these as Python attributes. If a class does not define them, torch 2.15 recurses without end.
     supports_splitting = property(lambda self: False)
     supports_coalescing = property(lambda self: False)
     supports_shrinking = property(lambda self: False)
@@ -130,18 +143,20 @@ class GlooServed(Backend):
         return self._issued(self._gloo.barrier(opts))
 
     def monitored_barrier(self, opts: BarrierOptions, wait_all_ranks: bool = False) -> None:
-        """A barrier that names the ranks that did not come; a timeout that is not set is the group's."""
+        """A barrier whose error names the missing ranks. The default timeout is the group's."""
         timeout = opts.timeout if opts.timeout >= timedelta(0) else self._timeout
         self._gloo.monitored_barrier(timeout, wait_all_ranks)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """New default timeout of what Gloo serves; the switch keeps the job's timeout that was agreed at admission."""
+        """Set the default timeout of Gloo's collectives. The switch keeps the timeout that the job agreed on at
+        admission."""
         self._timeout = timeout
         self._gloo.set_timeout(timeout)
 
     def _get_sequence_number_for_group(self) -> int:
-        """How many collectives this rank issued, without sends and receives: alike on ranks that are in step."""
+        """The number of collectives that this rank issued, without sends and receives. Ranks that are in step have the
+        same number."""
         return self._sequence
 
     def _set_sequence_number_for_group(self) -> None:
-        """Nothing to agree on: the count starts at 0 on every rank."""
+        """Does nothing: the count starts at 0 on every rank."""

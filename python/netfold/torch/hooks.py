@@ -1,8 +1,8 @@
 """A DDP communication hook with error feedback, for gradients that travel as block floating point.
 
-bfp rounds each worker's gradient before the network sums it. Without feedback that loss is gone; with it, each worker
-keeps what its own encoding lost (the *residual*) and adds it to its next gradient, so that over steps nothing is
-lost, only delayed. The wire does not change.
+bfp rounds each worker's gradient before the network sums it. Without feedback the rounding error is lost. With feedback
+each worker keeps the error of its own encoding (the *residual*) and adds it to its next gradient. So over several steps
+nothing is lost, only delayed. The wire format does not change.
 """
 
 # No `from __future__ import annotations` here: DDP compares a hook's annotations with the classes themselves.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 
 from netfold.torch.backend import backend_of
 
@@ -19,16 +20,17 @@ from netfold.torch.backend import backend_of
 class ErrorFeedbackState:
     """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat).
 
-    Beside a bucket's residual stand its parameters: DDP rearranges its buckets after the first step, and a residual of
-    other parameters must not be added.
+    Each residual is stored with the parameters of its bucket. DDP rearranges its buckets after the first step, and a
+    residual of other parameters must not be added.
     """
 
     process_group: dist.ProcessGroup | None = None
     residuals: dict[int, tuple[tuple[int, ...], torch.Tensor]] = field(default_factory=dict)
 
     def bfp_shape(self) -> tuple[int, int]:
-        """Block length and mantissa bits on the wire. Raises ValueError where the group's gradients are not bfp."""
-        backend = backend_of(self.process_group or dist.group.WORLD)
+        """Block length and mantissa bits on the wire. Raises ValueError if the group's format is not bfp."""
+        group = self.process_group or dist.group.WORLD
+        backend = backend_of(group) if group is not None else None
         if backend is None or backend.settings.format != "bfp":
             raise ValueError(
                 "bfp_error_feedback_hook needs a netfold process group whose format is bfp: set NETFOLD_FORMAT=bfp"
@@ -36,11 +38,11 @@ class ErrorFeedbackState:
         return backend.settings.bfp
 
 
-def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """`ddp_model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)`.
 
     bucket: a flat float32 tensor. Returns a future of the gradients averaged over the group, same shape. Raises
-    ValueError where the gradients are not float32, or the group's do not travel as bfp.
+    ValueError if the gradients are not float32, or if the group's format is not bfp.
     """
     from netfold import _core
 
@@ -48,8 +50,8 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: dist.GradBucket) 
     gradient = bucket.buffer()
     if gradient.dtype != torch.float32:
         raise ValueError(
-            f"bfp_error_feedback_hook is for float32 gradients, not {gradient.dtype}: those travel as they are, not as "
-            "bfp; keep the parameters in float32 (autocast does), or train without the hook"
+            f"bfp_error_feedback_hook is for float32 gradients, not {gradient.dtype}: Netfold sends those unchanged, "
+            "not as bfp; keep the parameters in float32 (autocast does), or train without the hook"
         )
     block, mantissa = state.bfp_shape()
     owners = tuple(parameter.data_ptr() for parameter in bucket.parameters())
@@ -63,7 +65,7 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: dist.GradBucket) 
     encoded = _core.encode(sent.numpy(), block, mantissa)
     arrives = torch.from_numpy(_core.decode(encoded, sent.numel(), block, mantissa))
     torch.sub(sent, arrives, out=residual)
-    residual.nan_to_num_(0.0, 0.0, 0.0)  # an overflow is reported by this step's NaN and must not stay for the next
+    residual.nan_to_num_(0.0, 0.0, 0.0)  # this step's NaN reports an overflow; the next step must not see it again
 
     work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])

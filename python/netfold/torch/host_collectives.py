@@ -1,42 +1,48 @@
-"""What the ranks do among themselves besides all-reduce, as torch calls it: reduce-scatter, all-gather and broadcast.
+"""Collectives of host algorithms besides all-reduce, as torch calls them: reduce-scatter, all-gather and broadcast.
 
-Each function turns one call into a `Call` on a HostClient, or None where that call is not ours but Gloo's. A
-reduce-scatter sums the core's types, and travels in the group's format like an all-reduce. All-gather and broadcast
-copy tensors of any type, bit for bit, whatever the format: they move as words of four bytes.
+Each function turns one call into a `Call` on a HostClient, or returns None if Gloo has to run it. A reduce-scatter sums
+the core's types in the group's format, like an all-reduce. All-gather and broadcast copy tensors of any type, bit for
+bit, in any format: they move words of four bytes.
 
-CPU tensors that are contiguous are used where they lie, others go through a copy.
+Contiguous CPU tensors are used in place; other tensors go through a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
+from netfold.engines import Reducer
+from netfold.torch.host_group import HostClient
+
 CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int32: "int32"}
 WORD_BYTES = 4
+Operation = ReduceOp | ReduceOp.RedOpType  # torch compares both types
 
 
 @dataclass
 class Call:
-    """`start` hands it to a client, and says whether the caller waits for it next; it returns the ticket. `buffers`
-    must live until it is finished; `finish` then returns the user's tensors."""
+    """`start` submits it to a client, says whether the caller waits for it next, and returns the ticket. `buffers` must
+    live until the ticket is finished; `finish` then returns the user's tensors. `completing()` is the context in which
+    `finish` is called and the Work completed, such as a CUDA stream."""
 
     buffers: tuple[torch.Tensor, ...]
-    start: Callable[[Any, bool], int]
+    start: Callable[[Reducer, bool], int]
     finish: Callable[[], list[torch.Tensor]]
+    completing: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-def is_summable(dtype: torch.dtype, op: ReduceOp) -> bool:
-    """Whether the core sums this type under this operation: SUM of its types, AVG of the floating ones."""
+def is_summable(dtype: torch.dtype, op: Operation) -> bool:
+    """Whether the core supports this operation on this type: SUM of all its types, AVG of the floating-point types."""
     return dtype in CORE_DTYPES and (op == ReduceOp.SUM or (op == ReduceOp.AVG and dtype != torch.int32))
 
 
 def _are_alike(tensors: list[torch.Tensor]) -> bool:
-    """Plain CPU tensors of one type and size."""
+    """Whether these are strided CPU tensors of one type and size."""
     first = tensors[0]
     return all(
         t.device.type == "cpu"
@@ -49,17 +55,17 @@ def _are_alike(tensors: list[torch.Tensor]) -> bool:
 
 
 def _words(tensor: torch.Tensor) -> int:
-    """Words that hold the tensor; the last may be filled up."""
+    """The number of words that hold the tensor; padding may fill the last."""
     return -(-tensor.nbytes // WORD_BYTES)
 
 
 def _is_words(tensor: torch.Tensor) -> bool:
-    """Whether its memory is whole words as it lies."""
+    """Whether the tensor's memory consists of whole words."""
     return tensor.is_contiguous() and tensor.nbytes % WORD_BYTES == 0 and tensor.data_ptr() % WORD_BYTES == 0
 
 
 def _room_for(tensor: torch.Tensor, parts: int = 1) -> torch.Tensor:
-    """Memory for so many tensors like this one, each of whole words."""
+    """Memory for `copies` tensors like this one, each of whole words."""
     return torch.empty(parts * _words(tensor) * WORD_BYTES, dtype=torch.uint8)
 
 
@@ -70,7 +76,7 @@ def _at(room: torch.Tensor, like: torch.Tensor, part: int = 0) -> torch.Tensor:
 
 
 def _filled(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself where its memory is whole words, else a copy that is."""
+    """The tensor itself if its memory consists of whole words, else a padded copy."""
     if _is_words(tensor):
         return tensor
     room = _room_for(tensor)
@@ -78,8 +84,19 @@ def _filled(tensor: torch.Tensor) -> torch.Tensor:
     return room
 
 
+def barrier() -> Call:
+    """A barrier: ends when every rank has called it."""
+    return Call((), lambda client, awaited: _among_peers(client).barrier(awaited), list)
+
+
+def _among_peers(client: Reducer) -> HostClient:
+    """The client of a group with a host algorithm, which is always a HostClient."""
+    assert isinstance(client, HostClient)
+    return client
+
+
 def broadcast(tensors: list[torch.Tensor], root: int) -> Call | None:
-    """From rank `root` to all, in place."""
+    """Broadcast from rank `root` to all ranks, in place."""
     if len(tensors) != 1 or not _are_alike(tensors):
         return None
     tensor = tensors[0]
@@ -92,14 +109,14 @@ def broadcast(tensors: list[torch.Tensor], root: int) -> Call | None:
 
     words = _words(tensor)
 
-    def start(client: Any, awaited: bool) -> int:
-        return client.broadcast(memory.data_ptr(), words, root, awaited)
+    def start(client: Reducer, awaited: bool) -> int:
+        return _among_peers(client).broadcast(memory.data_ptr(), words, root, awaited)
 
     return Call((memory,), start, finish)
 
 
 def all_gather(outputs: list[torch.Tensor], tensor: torch.Tensor) -> Call | None:
-    """Every rank's `tensor`, one into each of `outputs`."""
+    """All-gather every rank's `tensor`, one into each of `outputs`."""
     if not _are_alike([tensor, *outputs]):
         return None
     own, memory = _filled(tensor), _room_for(tensor, len(outputs))
@@ -112,15 +129,15 @@ def all_gather(outputs: list[torch.Tensor], tensor: torch.Tensor) -> Call | None
     return Call((own, memory), _gathering(own, memory, _words(tensor)), finish)
 
 
-def _gathering(own: torch.Tensor, all_: torch.Tensor, words: int) -> Callable[[Any, bool], int]:
-    def start(client: Any, awaited: bool) -> int:
-        return client.all_gather(own.data_ptr(), all_.data_ptr(), words, awaited)
+def _gathering(own: torch.Tensor, all_: torch.Tensor, words: int) -> Callable[[Reducer, bool], int]:
+    def start(client: Reducer, awaited: bool) -> int:
+        return _among_peers(client).all_gather(own.data_ptr(), all_.data_ptr(), words, awaited)
 
     return start
 
 
 def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, world: int) -> Call | None:
-    """Every rank's `tensor`, one behind the other in `output`, which may hold this rank's already."""
+    """All-gather every rank's `tensor` into `output` in rank order. `output` may hold this rank's part already."""
     if output.numel() != world * tensor.numel() or output.device.type != "cpu" or output.layout != torch.strided:
         return None
     if not (_is_words(output) and _is_words(tensor) and _are_alike([tensor]) and output.dtype == tensor.dtype):
@@ -131,9 +148,9 @@ def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, world: int) ->
 
 
 def reduce_scatter_single(
-    output: torch.Tensor, tensor: torch.Tensor, world: int, op: ReduceOp, wire: str
+    output: torch.Tensor, tensor: torch.Tensor, world: int, op: Operation, wire: str
 ) -> Call | None:
-    """This rank's part of the sum of every rank's `tensor`, which is only read. `wire`: how fp32 travels."""
+    """This rank's part of the sum of every rank's `tensor`, which stays unchanged. `wire`: the wire format of fp32."""
     if tensor.numel() != world * output.numel() or tensor.dtype != output.dtype or not is_summable(tensor.dtype, op):
         return None
     if not (_are_alike([tensor]) and _are_alike([output])):
@@ -144,8 +161,10 @@ def reduce_scatter_single(
     wire = wire if dtype == "fp32" else dtype
     count = output.numel()
 
-    def start(client: Any, awaited: bool) -> int:
-        return client.reduce_scatter(whole.data_ptr(), part.data_ptr(), count, dtype, wire, average, awaited)
+    def start(client: Reducer, awaited: bool) -> int:
+        return _among_peers(client).reduce_scatter(
+            whole.data_ptr(), part.data_ptr(), count, dtype, wire, average, awaited
+        )
 
     def finish() -> list[torch.Tensor]:
         if part is not output:
@@ -155,8 +174,8 @@ def reduce_scatter_single(
     return Call((whole, part), start, finish)
 
 
-def reduce_scatter(output: torch.Tensor, tensors: list[torch.Tensor], op: ReduceOp, wire: str) -> Call | None:
-    """As reduce_scatter_single, of tensors one for each rank."""
+def reduce_scatter(output: torch.Tensor, tensors: list[torch.Tensor], op: Operation, wire: str) -> Call | None:
+    """Like reduce_scatter_single, of a list with one tensor for each rank."""
     if not (_are_alike([output, *tensors]) and is_summable(output.dtype, op)):
         return None
     whole = torch.cat([tensor.reshape(-1) for tensor in tensors])

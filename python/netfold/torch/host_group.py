@@ -1,6 +1,7 @@
-"""Ranks that fold among themselves: no switch, a `netfold._core.HostGroup` a rank.
+"""Ranks that fold among themselves without a switch. Each rank has a `netfold._core.PeerGroup`.
 
-Every rank publishes where it listens, or why it cannot, through torch's store; then each connects to all others.
+Every rank publishes its address, or the error that it met, through torch's store. Then each rank connects to all
+others.
 """
 
 from __future__ import annotations
@@ -8,32 +9,32 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any
 
 from torch._C._distributed_c10d import Store
 
 from netfold import algorithms
 from netfold.algorithms import AUTO, Choose, HostPlan, choose_broadcast
 from netfold.chooser.choices import Choices
+from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
+from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
 
 KEY = "netfold/host/"
-HINTS = {"hdrm": "; NETFOLD_BIGRAPH says what it is, as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
+HINTS = {"hdrm": "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
 ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
 
 
 class HostClient:
-    """A HostGroup, here or an agent's, that is called like a `netfold._core.Client`: the plan says by which algorithm,
-    `choose` which one `auto` is, `bfp` (block, mantissa) how that format is shaped."""
+    """A PeerGroup, of this process or of an agent, with the methods of a `netfold._core.SwitchGroup`. The plan names
+    the algorithm, `choose` picks one for `auto`, and `bfp` is (block, mantissa) of that format."""
 
-    def __init__(self, group: Any, world: int, plan: HostPlan, choose: Choose, bfp: tuple[int, int]) -> None:
+    def __init__(self, group: PeerEngine, world: int, plan: HostPlan, choose: Choose, bfp: tuple[int, int]) -> None:
         self._group = group
         self._world = world
         self._plan = plan
         self._choose = choose
-        self._bfp = {"block": bfp[0], "mantissa": bfp[1]}
+        self._bfp = bfp
         self.next_completion = group.next_completion
         self.wait = group.wait
         self.stats = group.stats
@@ -42,15 +43,21 @@ class HostClient:
     def all_reduce(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
-        """Returns at once with a ticket; `awaited`: the caller waits for it next."""
+        """Returns a ticket at once; `awaited`: the caller waits for it next."""
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose)
-        return self._group.all_reduce(in_ptr, out_ptr, count, dtype, wire, average, awaited=awaited, **how, **self._bfp)
+        block, mantissa = self._bfp
+        return self._group.all_reduce(
+            in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited, **how
+        )
 
     def reduce_scatter(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
-        """`count` elements are this rank's part. Returns at once with a ticket, as do the next three."""
-        return self._group.reduce_scatter(in_ptr, out_ptr, count, dtype, wire, average, awaited=awaited, **self._bfp)
+        """`count` elements are this rank's part. This method and the next three return a ticket at once."""
+        block, mantissa = self._bfp
+        return self._group.reduce_scatter(
+            in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited
+        )
 
     def all_gather(self, in_ptr: int, out_ptr: int, words: int, awaited: bool = False) -> int:
         """Copies `words` words of four bytes of each rank, bit for bit."""
@@ -62,49 +69,39 @@ class HostClient:
         return self._group.broadcast(pointer, words, root, "int32", "int32", algorithm, awaited=awaited)
 
     def barrier(self, awaited: bool = False) -> int:
-        """Its ticket is finished once every rank has come."""
+        """The ticket is finished when every rank has called it."""
         return self._group.barrier(awaited)
 
 
 def machine_size(addresses: list[str]) -> int:
-    """Ranks of one machine, by the hosts in their addresses. Raises ValueError where machines differ in size, or their
-    ranks are not neighbours."""
+    """The number of ranks per machine, from the hosts in their addresses. Raises ValueError if machines have different
+    numbers of ranks, or if the ranks of a machine are not neighbours."""
     hosts = [address.rpartition(":")[0] for address in addresses]
     size = next((rank for rank, host in enumerate(hosts) if host != hosts[0]), len(hosts))
     machines = [set(hosts[first : first + size]) for first in range(0, len(hosts), size)]
     if len(hosts) % size or any(len(found) != 1 for found in machines) or len(set.union(*machines)) != len(machines):
-        raise ValueError("machines have different numbers of ranks, or ranks that are no neighbours")
+        raise ValueError("machines have different numbers of ranks, or the ranks of a machine are not neighbours")
     return size
 
 
 def publish(store: Store, rank: int, **said: str) -> None:
-    """Tell the other ranks this one's `address`, or the `error` that keeps it from having one."""
+    """Publish this rank's `address`, or the `error` why it has no address."""
     store.set(f"{KEY}{rank}", json.dumps(said))
 
 
 def said_by_all(store: Store, world: int, timeout_s: float) -> list[dict[str, str]]:
-    """What every rank published. Raises RuntimeError naming the rank that failed or did not come in time."""
-    keys = [f"{KEY}{rank}" for rank in range(world)]
-    try:
-        store.wait(keys, timedelta(seconds=timeout_s))
-    except RuntimeError:
-        missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
-        ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-        raise RuntimeError(f"netfold: {ranks} did not come to the process group within {timeout_s:g} s") from None
-    said = [json.loads(store.get(key)) for key in keys]
+    """The addresses that the ranks published. Raises RuntimeError that names the rank that failed or did not publish in
+    time."""
+    said = [json.loads(value) for value in store_values.of_all_ranks(store, KEY, world, timeout_s)]
     for rank, each in enumerate(said):
         if "error" in each:
             raise RuntimeError(f"netfold: rank {rank} could not join the process group: {each['error']}")
     return said
 
 
-def addresses_of(store: Store, world: int, timeout_s: float) -> list[str]:
-    """Every rank's address, by rank; raises as said_by_all."""
-    return [said["address"] for said in said_by_all(store, world, timeout_s)]
-
-
 def names_of(said: dict[str, str]) -> list[str]:
-    """What a topology file may call the host of a rank: its address, its name, its name without the domain."""
+    """The names that a topology file may use for the host of a rank: its address, its name, its name without the
+    domain."""
     name = said["host"]
     return [said["address"].rpartition(":")[0], name, name.partition(".")[0]]
 
@@ -124,7 +121,9 @@ def _settled(plan: HostPlan, addresses: list[str]) -> HostPlan:
         plan.check(world)
     except ValueError as error:
         hint = HINTS.get(plan.algorithm, "")
-        raise ValueError(f"netfold: {plan.algorithm} cannot serve this group of {world} ranks: {error}{hint}") from None
+        raise ValueError(
+            f"netfold: {plan.algorithm} does not support this group of {world} ranks: {error}{hint}"
+        ) from None
     return plan
 
 
@@ -136,7 +135,7 @@ def _chooser(
     look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
 ) -> Choose:
-    """What `auto` goes by, alike on all ranks; asked for only where the plan needs it."""
+    """The choices of `auto`, equal on all ranks; read only if the plan needs them."""
     if plan.algorithm not in (AUTO, "hierarchical"):
         return algorithms.choose
     hosts = {address.rpartition(":")[0] for address in addresses}
@@ -151,17 +150,18 @@ def join(
     world: int,
     plan: HostPlan,
     bfp: tuple[int, int],
-    listen: Callable[[], tuple[Any, str]],
+    listen: Callable[[], tuple[PeerEngine, str]],
     look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
     topology: Topology | None = None,
 ) -> HostClient:
-    """Meet the other ranks and connect to them, bounded by `timeout_s` (seconds) each.
+    """Find the other ranks and connect to them; each of the two takes at most `timeout_s` (seconds).
 
-    `topology` says where their hosts sit on a BiGraph. Raises ValueError on all ranks where it does not fit them.
+    `topology` gives the places of their hosts on a BiGraph. Raises ValueError on all ranks if it does not fit them.
 
-    `listen` makes this rank's HostGroup and says at which address the others reach it. What it raises, the other ranks
-    are told. `look_up` finds at rank 0 what its tuning table says for so many ranks over shm or tcp.
+    `listen` creates this rank's PeerGroup and returns the address at which the other ranks reach it. If it raises an
+    error, the other ranks get that error too. Rank 0 calls `look_up` for the choices of its tuning table for this
+    number of ranks over shm or tcp.
     """
     try:
         group, address = listen()

@@ -1,4 +1,4 @@
-"""Every setting of the PyTorch backend: one table, read from process-group options first, then from the environment."""
+"""All settings of the PyTorch backend in one table. Process-group options override environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TCP_STREAMS_MAX = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """What a process group runs with, after options, environment and defaults were merged."""
+    """The settings of a process group, after options, environment and defaults are merged."""
 
     switch: str
     bind: str
@@ -48,14 +48,14 @@ class Settings:
     log: str
 
     def algorithm_to_take(self) -> str:
-        """The one that is named; with none, in-network where there is something about a switch, else auto."""
+        """The algorithm that the user named; else in-network if a setting concerns a switch, else auto."""
         for_a_switch = self.switch or any(getattr(self, name) for name in SWITCH_ONLY)
         return self.algorithm or (IN_NETWORK if for_a_switch else AUTO)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One row of the table: how a setting is called in options and environment, and how its text is read."""
+    """One row of the table: the name of a setting in options and environment, and the function that reads its text."""
 
     name: str
     variable: str
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 def _job(value: Any) -> str:
     name = _text(value)
     if not re.fullmatch(r"[!#-\[\]-~]{1,96}", name) or "'" in name:
-        raise ValueError("1 to 96 printable ASCII characters, no spaces, quotes or backslashes")
+        raise ValueError("write 1 to 96 printable ASCII characters without spaces, quotes or backslashes")
     return name
 
 
@@ -83,7 +83,7 @@ def _address(value: Any) -> str:
 
 
 def _bind(value: Any) -> str:
-    """An address to bind: `host` or `host:port`; port 0, the default, takes any free one."""
+    """An address to bind: `host` or `host:port`; port 0, the default, is any free port."""
     host, colon, port = _text(value).rpartition(":")
     if not colon:
         return f"{_text(value)}:0"
@@ -166,7 +166,7 @@ def _cores(value: Any) -> tuple[int, ...]:
         raise ValueError("write core numbers, for example 2,3") from None
     count = os.cpu_count() or 1
     if any(not 0 <= core < count for core in cores):
-        raise ValueError(f"this machine's cores are 0 to {count - 1}")
+        raise ValueError(f"this machine has the cores 0 to {count - 1}")
     return cores
 
 
@@ -180,47 +180,44 @@ def _packets(value: Any) -> int:
 TABLE = (
     Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port"),
     Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch or host algorithm listens"),
-    Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; with none, a random one"),
-    Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; with none, a random one, shared in the store"),
-    Setting(
-        "algorithm", "NETFOLD_ALGORITHM", "", _algorithm, "with none: in-network where a switch is named, else auto"
-    ),
+    Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; default: a random one"),
+    Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; default: a random one, shared in the store"),
+    Setting("algorithm", "NETFOLD_ALGORITHM", "", _algorithm, "default: in-network if a switch is named, else auto"),
     Setting("bigraph", "NETFOLD_BIGRAPH", (0, 0), _bigraph, "hdrm: sub-nodes x switches of the BiGraph, 4x8"),
-    Setting("topology", "NETFOLD_TOPOLOGY", "", _text, "file: which host is where on a BiGraph, for hdrm and auto"),
-    Setting("group", "NETFOLD_GROUP", 0, _ranks, "hierarchical: ranks of one machine; with none, by their addresses"),
-    Setting("format", "NETFOLD_FORMAT", "fp32", _format, "how float32 tensors travel: fp32, fp16, bf16 or bfp"),
-    Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
+    Setting("topology", "NETFOLD_TOPOLOGY", "", _text, "file that places the hosts on a BiGraph, for hdrm and auto"),
     Setting(
-        "require_auth", "NETFOLD_REQUIRE_AUTH", False, _yes_or_no, "fold only where every packet is tagged: yes or no"
+        "group", "NETFOLD_GROUP", 0, _ranks, "hierarchical: number of ranks per machine; default: from their addresses"
     ),
-    Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "bound on every wait; with none, the group's timeout"),
-    Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "bound on reaching the switch"),
+    Setting("format", "NETFOLD_FORMAT", "fp32", _format, "wire format of float32 tensors: fp32, fp16, bf16 or bfp"),
+    Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
+    Setting("require_auth", "NETFOLD_REQUIRE_AUTH", False, _yes_or_no, "fold only tagged packets: yes or no"),
+    Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "longest wait; default: the group's timeout"),
+    Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "longest time to connect to the switch"),
     Setting(
         "engine",
         "NETFOLD_ENGINE",
         THREAD,
         _engine,
-        "who folds: caller, thread, agent, or rtl, a simulated NIC",
+        "engine that folds: caller, thread, agent, or rtl (a simulated NIC)",
     ),
-    Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; with none, one of its own"),
-    Setting("cores", "NETFOLD_CORES", (), _cores, "cores that the local workers' engines are pinned to"),
+    Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; default: an agent of its own"),
+    Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
-    Setting("tuning", "NETFOLD_TUNING", "", _text, "the table auto goes by; with none, the one tuned on this machine"),
-    Setting("log", "NETFOLD_LOG", "", _level, "what is said on standard error: warning, info (what was chosen), debug"),
+    Setting("tuning", "NETFOLD_TUNING", "", _text, "tuning table for auto; default: the one measured on this machine"),
+    Setting("log", "NETFOLD_LOG", "", _level, "log level on standard error: warning, info (what was chosen), debug"),
 )
 
-SWITCH_ONLY = ("require_auth", "faults", "pcap")  # refused with a host algorithm, not silently left out
+SWITCH_ONLY = ("require_auth", "faults", "pcap")  # rejected with a host algorithm, not silently ignored
 
 
 class Options(Backend.Options):
     """Process-group options: `init_process_group("netfold", pg_options=netfold.torch.Options(format="bfp"))`.
 
-    Takes every setting of TABLE as a keyword; what is given here wins over the environment. `timeout` is torch's own
-    (a timedelta) and bounds what the inner Gloo serves. Raises ValueError for a wrong value, TypeError for a setting
-    that does not exist.
+    Every setting of TABLE is a keyword; it overrides the environment. `timeout` is torch's own (a timedelta) and limits
+    the collectives of the inner Gloo. Raises ValueError for a wrong value, TypeError for a setting that does not exist.
     """
 
     def __init__(self, *, timeout: timedelta | None = None, **given: Any) -> None:
@@ -249,8 +246,8 @@ def _read(setting: Setting, value: Any, where: str) -> Any:
 def load(options: object | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Merge options over environment over defaults.
 
-    `options` is an Options or None; other backends' options are refused with TypeError. Raises ValueError with the
-    setting's name, its value and what would be right, or the settings that exclude each other.
+    `options` is an Options or None; options of other backends raise TypeError. A ValueError names the setting, its
+    value and the values allowed, or the settings that exclude each other.
     """
     if options is not None and not isinstance(options, Options):
         raise TypeError(f"netfold takes netfold.torch.Options(...) as pg_options, not {type(options).__name__}")
@@ -276,38 +273,40 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
     settings = Settings(**merged)
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
-            "netfold: NETFOLD_ENGINE=caller needs a host algorithm, such as NETFOLD_ALGORITHM=ring: a switch wants to "
-            "hear from a worker also while nobody waits"
+            "netfold: NETFOLD_ENGINE=caller needs a host algorithm, such as NETFOLD_ALGORITHM=ring: a switch must "
+            "hear from a worker also while it computes"
         )
     if merged["agent"] and merged["engine"] != AGENT:
         raise ValueError(
-            f"netfold: NETFOLD_AGENT names an agent, but NETFOLD_ENGINE is {merged['engine']}: unset the one, or set "
-            "the other to agent"
+            f"netfold: NETFOLD_AGENT names an agent, but NETFOLD_ENGINE is {merged['engine']}: unset NETFOLD_AGENT, or "
+            "set NETFOLD_ENGINE=agent"
         )
     return settings
 
 
 def _settle_nic(merged: dict[str, Any]) -> None:
-    """NICs fold in a ring, and know no switch."""
+    """Reject settings that a ring of simulated NICs cannot use."""
     if merged["engine"] != RTL:
         return
     if merged["algorithm"] not in ("", "ring") or merged["switch"]:
         raise ValueError(
-            "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or take "
+            "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or use "
             "another engine"
         )
     merged["algorithm"] = "ring"
 
 
 def _settle_topology(merged: dict[str, Any]) -> None:
-    """Who says where the hosts are wants them to fold among themselves by it."""
+    """Reject settings that contradict a topology file, which needs a host algorithm."""
     if not merged["topology"]:
         return
     merged["algorithm"] = merged["algorithm"] or AUTO
     if merged["algorithm"] == IN_NETWORK:
         raise ValueError(
             f"netfold: NETFOLD_TOPOLOGY={merged['topology']!r} is for ranks that fold among themselves, not for "
-            f"NETFOLD_ALGORITHM={IN_NETWORK}: take hdrm or auto, or unset one of them"
+            f"NETFOLD_ALGORITHM={IN_NETWORK}: use hdrm or auto, or unset one of them"
         )
     if merged["bigraph"] != (0, 0):
-        raise ValueError("netfold: NETFOLD_TOPOLOGY says what NETFOLD_BIGRAPH says: unset the latter")
+        raise ValueError(
+            "netfold: NETFOLD_TOPOLOGY and NETFOLD_BIGRAPH both describe the BiGraph: unset NETFOLD_BIGRAPH"
+        )

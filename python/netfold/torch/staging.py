@@ -1,9 +1,9 @@
-"""From the user's tensors to host memory that the client can read and write, and back.
+"""Copies the user's tensors to host memory that the engine can read and write, and back.
 
-A contiguous CPU tensor is folded where it lies. A strided one goes through a contiguous copy. A CUDA tensor goes
-through pinned memory: copied down on a stream of its own behind the work that produces it, folded when that copy's
-event has passed, copied up on a second stream; torch's future then makes the user's stream wait for the copy up.
-Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it are over.
+A contiguous CPU tensor is folded in place. A strided tensor goes through a contiguous copy. A CUDA tensor goes through
+pinned memory. A stream of its own copies it down after the work that produces it. The fold starts when that copy's
+event has passed. A second stream copies the result up, and torch's future makes the user's stream wait for that copy.
+Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it have ended.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -18,12 +19,14 @@ import torch
 
 @dataclass
 class Staged:
-    """`buffer`: contiguous host memory to fold in place. `ready`: the event to wait for before it may be read, or None.
-    `finish`: puts the folded buffer into the user's tensors and returns them."""
+    """`buffer`: contiguous host memory to fold in place. `ready`: the event after which it may be read, or None.
+    `finish`: copies the folded buffer into the user's tensors and returns them. `completing()`: the context in which
+    `finish` is called and the Work completed."""
 
     buffer: torch.Tensor
     ready: torch.cuda.Event | None
     finish: Callable[[], list[torch.Tensor]]
+    completing: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
 class CudaStreams:
@@ -41,7 +44,7 @@ class Staging:
         self._streams: dict[torch.device, CudaStreams] = {}
 
     def stage(self, tensors: list[torch.Tensor]) -> Staged:
-        """Stage tensors of one type and device (one: as it is; several: packed one behind the other)."""
+        """Stage tensors of one type and device: one tensor as it is, several tensors concatenated."""
         if tensors[0].is_cuda:
             return self._stage_cuda(tensors)
         if len(tensors) == 1 and tensors[0].is_contiguous():
@@ -60,27 +63,30 @@ class Staging:
             self._streams[device] = CudaStreams(device)
         streams = self._streams[device]
         count = sum(t.numel() for t in tensors)
-        buffer = torch.empty(count, dtype=tensors[0].dtype, pin_memory=True)
+        buffer = _pinned(count, tensors[0].dtype)
         streams.down.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(streams.down):
             pack(tensors, buffer, non_blocking=True)
             ready = streams.down.record_event()
-        for tensor in tensors:  # the allocator must not reuse their memory while the copy streams work with it
+        for tensor in tensors:  # the allocator must not reuse their memory while the copy streams use it
             tensor.record_stream(streams.down)
             tensor.record_stream(streams.up)
 
         def finish() -> list[torch.Tensor]:
-            # Runs in the completion thread. The stream stays current so that the future, completed there next,
-            # records its event behind these copies.
-            torch.cuda.set_stream(streams.up)
             unpack(buffer, tensors, non_blocking=True)
             return tensors
 
-        return Staged(buffer, ready, finish)
+        # A completed future records an event on the current stream. So the current stream must be the one that copies
+        # up. The thread that completes may be the user's own: afterwards its stream is current again.
+        return Staged(buffer, ready, finish, lambda: torch.cuda.stream(streams.up))
+
+
+def _pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(count, dtype=dtype, pin_memory=True)
 
 
 def pack(tensors: list[torch.Tensor], buffer: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """Copy tensors one behind the other into the flat `buffer`, which has exactly their elements."""
+    """Copy tensors in order into the flat `buffer`, which has exactly their number of elements."""
     for tensor, part in zip(tensors, buffer.split([t.numel() for t in tensors]), strict=True):
         part.view(tensor.shape).copy_(tensor, non_blocking=non_blocking)
     return buffer
@@ -93,11 +99,11 @@ def unpack(buffer: torch.Tensor, tensors: list[torch.Tensor], non_blocking: bool
 
 
 class InOrder:
-    """Runs submissions in the order they were made, though some must first wait for a CUDA event.
+    """Runs submissions in the order in which they were made, although some must first wait for a CUDA event.
 
-    All workers submit alike, and the wire numbers chunks in the order of submission, so a CPU tensor must not overtake
-    a CUDA tensor that is still being copied down. What has nothing to wait for and nobody before it runs at once, in
-    the caller; the rest goes through a thread, which starts when the first event shows up.
+    All workers submit in the same order, and chunks are numbered in that order. So a CPU tensor must not overtake a
+    CUDA tensor that is still being copied down. A submission without an event, and without another one before it, runs
+    at once in the caller's thread. The others go through a thread, which starts at the first event.
     """
 
     def __init__(self) -> None:
@@ -110,8 +116,8 @@ class InOrder:
     def run(
         self, ready: torch.cuda.Event | None, submit: Callable[[], None], fail: Callable[[Exception], None]
     ) -> None:
-        """Call `submit` once `ready` has passed and everything given earlier was submitted; `fail` with the error
-        instead where the device failed. `submit` itself does not raise."""
+        """Call `submit` when `ready` has passed and all earlier submissions are made. If the device failed, call `fail`
+        with the error instead. `submit` itself does not raise."""
         with self._changed:
             if ready is None and not self._waiting and not self._busy:
                 submit()
@@ -123,7 +129,7 @@ class InOrder:
             self._changed.notify()
 
     def close(self, join_s: float = 5.0) -> None:
-        """Submit what waits (a closed client fails it), then end the thread."""
+        """Make the submissions that wait (a closed engine fails them), then end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -143,9 +149,7 @@ class InOrder:
             try:
                 if ready is not None:
                     ready.synchronize()
-            except (
-                Exception
-            ) as error:  # what a kernel did wrong shows here: the user must learn it, the thread lives on
+            except Exception as error:  # errors of a kernel appear here: the user gets them, and the thread continues
                 fail(error)
                 continue
             submit()

@@ -1,8 +1,8 @@
-"""What a user of the backend holds while a collective runs: `Work` objects in Python.
+"""`Work` objects in Python: a user of the backend holds one while a collective runs.
 
-An error must reach DDP through the future, late, and out of a callback: `Future.set_exception` inside a Work crashes
-DDP, and an exception thrown while the collective is submitted leaves DDP unusable. So each fold has a *base* future
-that is always completed with a value, and the future that users see is `base.then(...)`, which raises.
+An error must reach DDP through the future, and from a callback. `Future.set_exception` inside a Work crashes DDP, and
+an exception at submission leaves DDP unusable. So each fold has a *base* future that is always completed with a value.
+Users get `base.then(...)`, which raises.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from netfold.torch.work_queries import Received
 
 
 class FoldWork(Work):
-    """An all-reduce that is on its way through the network.
+    """An all-reduce in flight.
 
-    `devices` lists the CUDA devices of the result: their streams are made to wait by torch's future. `before_wait` is
-    called before a wait blocks.
+    `devices` lists the CUDA devices of the result; torch's future makes their streams wait. `before_wait` is called
+    before a wait blocks.
     """
 
     def __init__(self, devices: list[torch.device], before_wait: Callable[[], None]) -> None:
         super().__init__()
-        self.ticket = 0  # the client's, once submitted
+        self.ticket = 0  # the engine's ticket, after submission
         self._before_wait = before_wait
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._on_cuda = bool(devices)
-        self._base: torch.futures.Future = torch.futures.Future(devices=devices)
+        self._base: torch.futures.Future[Any] = torch.futures.Future(devices=list(devices))
         self._future = self._base.then(self._unwrap)
 
-    def _unwrap(self, base: torch.futures.Future) -> Any:
+    def _unwrap(self, base: torch.futures.Future[Any]) -> Any:
         if self._error is not None:
             raise self._error
         return base.value()
 
     def complete(self, value: list[torch.Tensor], error: BaseException | None = None) -> None:
-        """Called once, by the completion thread: hand over the folded tensors, or the reason why there are none."""
+        """Complete the future with the folded tensors or with an error. The completion thread calls it once."""
         self._error = error
         try:
             self._base.set_result([] if error is not None else value)
-        except Exception as failed:  # the future records events on its devices, which a broken device refuses
+        except Exception as failed:  # the future records events on its devices; that fails on a broken device
             self._error = error or failed
         self._done.set()
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """The future of the folded tensors; raises RuntimeError in `wait` and in callbacks if the job failed."""
         return self._future
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the tensors are folded; raises RuntimeError naming the rank or the switch that failed.
+        """Block until the tensors are folded; raises RuntimeError that names the rank or the switch that failed.
 
-        Without a timeout the wait is still bounded: the client fails every fold within the job's timeout.
+        Without a timeout the wait is still bounded: the engine fails every fold within the job's timeout.
         """
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         self._before_wait()
         if not self._block(seconds):
             raise RuntimeError(
-                f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it goes on, so "
+                f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it continues, so "
                 "wait again, or raise the process group's timeout"
             )
         if self._error is not None:
@@ -73,22 +73,22 @@ class FoldWork(Work):
         return True
 
     def _block(self, seconds: float) -> bool:
-        """Until it ended, at most so long (0: without bound); whether it did."""
+        """Wait until the fold has ended, at most `seconds` (0: without a limit); returns whether it has ended."""
         return self._done.wait(seconds if seconds > 0 else None)
 
     def is_completed(self) -> bool:
-        """Whether the fold ended, well or not."""
+        """Whether the fold has ended, with or without an error."""
         return self._done.is_set()
 
     def is_success(self) -> bool:
-        """Whether the fold ended well."""
+        """Whether the fold has ended without an error."""
         return self._done.is_set() and self._error is None
 
 
 class DrivenWork(FoldWork):
-    """An all-reduce that only goes on while somebody waits: `drive(work, seconds)` runs it, and returns when it has
-    ended or the time is over. Taking the future waits as well: nobody would drive for those who wait there (DDP waits
-    in C++)."""
+    """An all-reduce that advances only while a thread waits: `drive(work, seconds)` runs it, and returns when it has
+    ended or the time is over. Taking the future waits as well: a caller that waits on the future (DDP does, in C++)
+    would not drive."""
 
     def __init__(
         self,
@@ -101,38 +101,40 @@ class DrivenWork(FoldWork):
 
     def _block(self, seconds: float) -> bool:
         self._drive(self, seconds if seconds > 0 else math.inf)
-        return self._done.wait(0.0 if seconds > 0 else None)  # still to come where the group is closed meanwhile
+        return self._done.wait(
+            0.0 if seconds > 0 else None
+        )  # the result is still to come if the group is closed meanwhile
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """The future, completed."""
         self._drive(self, math.inf)
         return super().get_future()
 
 
 class PointToPointWork(Work):
-    """A send or receive served by Gloo, whose works have no future: completes one when somebody asks."""
+    """A send or receive of Gloo, whose works have no future. This class completes a future on request."""
 
     def __init__(self, inner: Work, tensors: list[torch.Tensor], any_source: bool = False) -> None:
         super().__init__()
         self._inner = inner
         self._tensors = tensors
         self._any_source = any_source
-        self._future: torch.futures.Future = torch.futures.Future()
+        self._future: torch.futures.Future[Any] = torch.futures.Future()
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the tensors were sent or received; raises RuntimeError if the peer is gone."""
+        """Block until the tensors are sent or received; raises RuntimeError if the peer is gone."""
         finished = self._inner.wait(timeout if timeout is not None else timedelta(0))
         self._settle()
         return finished
 
-    def get_future(self) -> torch.futures.Future:
-        """Completed once `wait` returned or Gloo says that it is done."""
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that completes when `wait` has returned or Gloo reports the end."""
         if self._inner.is_completed():
             self._settle()
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether the transfer ended."""
+        """Whether the transfer has ended."""
         return self.get_future().done()
 
     def _settle(self) -> None:
@@ -143,32 +145,32 @@ class PointToPointWork(Work):
 
 
 class JoinedWork(Work):
-    """Several works seen as one: what `end_coalescing` returns, and a barrier behind folds still on their way."""
+    """Several works as one: `end_coalescing` returns it, and a barrier with earlier folds in flight."""
 
     def __init__(self, works: list[Work]) -> None:
         super().__init__()
         self._works = works
-        self._future: torch.futures.Future | None = None
+        self._future: torch.futures.Future[Any] | None = None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until every part ended; raises the first part's error."""
+        """Block until every part has ended; raises the first part's error."""
         for work in self._works:
             work.wait(timeout if timeout is not None else timedelta(0))
         return True
 
-    def get_future(self) -> torch.futures.Future:
-        """A future of all parts' values, in one flat list."""
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future with the values of all parts in one flat list."""
         if self._future is None:
             parts = torch.futures.collect_all([work.get_future() for work in self._works])
             self._future = parts.then(_flatten)
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether every part ended."""
+        """Whether every part has ended."""
         return all(work.is_completed() for work in self._works)
 
 
-def _flatten(parts: torch.futures.Future) -> list[Any]:
+def _flatten(parts: torch.futures.Future[Any]) -> list[Any]:
     values: list[Any] = []
     for part in parts.value():
         value = part.value()

@@ -47,9 +47,9 @@ std::string describe(const std::string& frame) {
 
 }  // namespace
 
-// Sums of floats with every NaN made the same; their ICRCs, which cover NaNs too, are checked and left out. Notices
-// that a packet waits, without whom for: of those who are missing the hardware knows to 5 us who was silent for
-// longest.
+// Makes frames comparable. In sums of floats every NaN becomes the same; their ICRCs, which cover NaNs too, are checked
+// and left out. In notices that a packet waits, the missing rank is left out: the hardware knows only to 5 us which
+// rank was silent longest.
 std::string Comparison::canonical(const Bytes& frame) const {
   std::string same(reinterpret_cast<const char*>(frame.data()), frame.size());
   if (is_waiting_notice(frame)) same.replace(kNoticeRankAt, 2, 2, '\0');

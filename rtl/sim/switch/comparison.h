@@ -1,5 +1,5 @@
-// The frames that leave the hardware beside those that leave the software, given the same frames. Each port's frames
-// are compared as a set: which of two ports' frames was first inside the switch is the hardware's to choose.
+// Compares the frames that leave the hardware and the software after the same input. Each port's frames are compared as
+// a set, because the hardware may choose the order of frames of two ports.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace netfold::rtl {
 
 class Comparison {
  public:
-  // has_floats: what is summed is fp32, where any NaN is as good as any other.
+  // has_floats: sums are fp32, where any NaN equals any other.
   Comparison(unsigned ports, bool has_floats)
       : software_(ports, {.jobs_max = 1}), has_floats_(has_floats), owed_(ports) {}
 
   SoftwareSwitch& software() { return software_; }
-  // At its last beat, in this order. Damaged frames go to the hardware alone, which must mark them or swallow them.
+  // At its last beat, in this order. Damaged frames go only to the hardware, which must mark or drop them.
   void entered(unsigned port, const TimedFrame& frame);
   void left(unsigned port, const TimedFrame& frame);
 
   std::size_t owed() const { return owed_frames_; }  // frames that the software has sent and the hardware has not yet
-  // What is still owed never came: a difference each. Returns all differences so far.
+  // Counts each frame that is still missing as a difference. Returns all differences so far.
   std::uint64_t close();
   // compared; sums among them; differences; damaged frames that left marked so; examples of the first differences.
   nlohmann::json to_json() const;

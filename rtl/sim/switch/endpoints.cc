@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "base/prng.h"
+#include "group/via_roce/roce_endpoint.h"
 #include "numbers/fold.h"
-#include "session/roce_endpoint.h"
 #include "switch/greeting.h"
 #include "switch/switch_device.h"
 #include "switch/verdicts.h"
@@ -18,17 +18,18 @@ namespace {
 
 namespace roce = wire::roce;
 
-// Times of a network of microseconds; in a machine's, with milliseconds of scheduling, they are a hundred times longer.
-constexpr session::RoceSenderOptions kSender{.window_packets = roce::kWindowPackets,
-                                             .timeout_min = 30 * kMicrosecond,
-                                             .timeout_start = 100 * kMicrosecond,
-                                             .timeout_max = kMillisecond};
+// Times for a network with microseconds of latency. On a machine with milliseconds of scheduling they are a hundred
+// times longer.
+constexpr group::RoceSenderOptions kSender{.window_packets = roce::kWindowPackets,
+                                           .timeout_min = 30 * kMicrosecond,
+                                           .timeout_start = 100 * kMicrosecond,
+                                           .timeout_max = kMillisecond};
 constexpr Ticks kTimerPeriod = kMicrosecond * kTicksPerNs;
 constexpr Ticks kStallMax = 10 * kMicrosecond * kTicksPerNs;
 constexpr Ticks kPatience = 20 * kMillisecond * kTicksPerNs;
 
 struct Worker {
-  std::unique_ptr<session::RoceEndpoint> endpoint;
+  std::unique_ptr<group::RoceEndpoint> endpoint;
   std::array<std::vector<std::byte>, roce::kWindowMessages> posted_bytes;
   std::uint32_t posted = 0, received = 0;
 };
@@ -49,7 +50,7 @@ class Endpoints {
   EndpointsRun options_;
   Prng prng_;
   SwitchDevice device_;
-  SoftwareSwitch software_{SwitchDevice::kPorts};  // for its counters' names alone: it sees nothing
+  SoftwareSwitch software_{SwitchDevice::kPorts};  // only for its counters' names: it gets no frames
   Job job_;
   numbers::Folder folder_;
   std::vector<Worker> workers_;
@@ -73,9 +74,9 @@ Endpoints::Endpoints(const EndpointsRun& run)
   configure(device_, nullptr, run.job.format.format != numbers::Format::kInt32, (1u << job_.world()) - 1);
   if (run.pauses) enable_pause(device_);
   greet(device_, job_, nullptr);
-  std::vector<session::RoceWorkerCard> cards(job_.world());
+  std::vector<group::QpPairInfo> cards(job_.world());
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
-    session::RoceCard card;
+    group::QpInfo card;
     card.mac = job_.address(rank);
     card.gid = {0xfe, 0x80, static_cast<std::uint8_t>(rank)};
     card.first_psn = static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask;
@@ -85,8 +86,8 @@ Endpoints::Endpoints(const EndpointsRun& run)
     cards[rank].receiving.queue_pair = 0x101 + 2 * rank;
   }
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
-    workers_[rank].endpoint = std::make_unique<session::RoceEndpoint>(cards[rank], cards[job_.right_of(rank)].receiving,
-                                                                      cards[job_.left_of(rank)].sending, kSender);
+    workers_[rank].endpoint = std::make_unique<group::RoceEndpoint>(cards[rank], cards[job_.right_of(rank)].receiving,
+                                                                    cards[job_.left_of(rank)].sending, kSender);
     connect(rank);
   }
 }
@@ -94,7 +95,7 @@ Endpoints::Endpoints(const EndpointsRun& run)
 void Endpoints::connect(unsigned rank) {
   device_.receiver(rank).connect(
       [this, rank](Ticks) -> std::optional<MacReceiver::Arrival> {
-        Bytes frame(session::RoceEndpoint::kFrameBytesMax);
+        Bytes frame(group::RoceEndpoint::kFrameBytesMax);
         for (;;) {
           const std::size_t bytes = workers_[rank].endpoint->next(frame, time());
           if (bytes == 0) return std::nullopt;
@@ -149,7 +150,7 @@ bool Endpoints::is_right(unsigned rank, std::uint32_t message, std::span<const s
 
 void Endpoints::progress(unsigned rank) {
   Worker& worker = workers_[rank];
-  session::RoceReceiver::Completed completed;
+  group::RoceReceiver::Completed completed;
   while (worker.endpoint->receiver().take(completed)) {
     const auto bytes = worker.endpoint->received_memory().subspan(completed.offset, completed.size_bytes);
     if (completed.immediate != worker.received || !is_right(rank, worker.received, bytes)) ++wrong_;
@@ -180,13 +181,13 @@ nlohmann::json Endpoints::run() {
   for (Ticks due = begun; !is_done(); due += kTimerPeriod) {
     for (unsigned rank = 0; rank < job_.world(); ++rank) progress(rank);
     while (device_.now() < due) device_.step();
-    if (device_.now() > last_arrival_ + kPatience) throw std::runtime_error("workers wait in vain");
+    if (device_.now() > last_arrival_ + kPatience) throw std::runtime_error("workers wait and no frame arrives");
   }
   std::uint64_t paused = 0;
   for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) paused += device_.pauses(port);
   std::uint64_t sent = 0, resent = 0, timeouts = 0, naks = 0, unknown = 0, bad_icrcs = 0, not_sums = 0;
   for (const Worker& worker : workers_) {
-    const session::RoceSenderStats& sender = worker.endpoint->sender().stats();
+    const group::RoceSenderStats& sender = worker.endpoint->sender().stats();
     sent += sender.sent_packets;
     resent += sender.resent_packets;
     timeouts += sender.timeouts;

@@ -1,5 +1,5 @@
-// Workers with the software's RoCE endpoints (session/roce_endpoint.h) on cables that lose frames, in simulated time:
-// whatever is lost must be asked for, answered, and right in the end.
+// Workers with the software's RoCE endpoints (group/via_roce/roce_endpoint.h) on cables that lose frames, in simulated
+// time: lost frames must be requested, answered, and right in the end.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ struct EndpointsRun {
   std::uint32_t messages = 8;
   double loss = 0.05;      // of frames, on every cable, each way
   double damage = 0;       // of frames to the switch: their FCS is wrong
-  double stall = 0;        // after so many of the frames that leave, the neighbour takes nothing for up to 10 us
-  bool goes_back = false;  // receivers ask for all from the first that is missing on, as NICs do; else for single ones
+  double stall = 0;        // after this number of frames that leave, the neighbour accepts no frames for up to 10 us
+  bool goes_back = false;  // receivers request all frames from the first missing one on, as NICs do; else single frames
   bool pauses = false;     // the switch asks neighbours to wait when its buffers fill
   std::uint64_t seed = 1;
 };
 
-// messages that every worker got; wrong: of them, with another sum than the software's; what workers sent again, and
-// why; verdicts of the hardware; cycles and time_ns. Throws std::runtime_error where nothing comes for long.
+// messages that every worker got; wrong: messages whose sum differs from the software's; frames that workers sent
+// again, by reason; verdicts of the hardware; cycles and time_ns. Throws std::runtime_error if no frame arrives for
+// long.
 nlohmann::json run_endpoints(const EndpointsRun& run);
 
 }  // namespace netfold::rtl

@@ -1,5 +1,5 @@
-// Before a job begins, every worker sends a frame to everybody, one after another: so its address is known, and what is
-// forwarded to it goes to its port alone.
+// Before a job begins, every worker in turn broadcasts a frame. So the switch knows its address, and forwards frames
+// for it only to its port.
 #pragma once
 
 #include "switch/comparison.h"
@@ -8,7 +8,7 @@
 
 namespace netfold::rtl {
 
-// The ports' sources and sinks are nobody's afterwards. `comparison` sees the frames too, if there is one.
+// Afterwards the ports have no sources and sinks. A `comparison` gets the frames too.
 void greet(SwitchDevice& device, const Job& job, Comparison* comparison);
 
 }  // namespace netfold::rtl

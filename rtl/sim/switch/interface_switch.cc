@@ -7,14 +7,14 @@
 #include <optional>
 #include <span>
 
-#include "frames/roce_job.h"
 #include "netfold_switch.h"
+#include "switch/protocols/roce/roce_job.h"
 
 namespace netfold::rtl {
 namespace {
 
-constexpr Ticks kSlice = 2000 * kTicksPerNs;         // between two looks at the sockets
-constexpr Ticks kAfterwards = 20'000 * kTicksPerNs;  // in which the hardware finishes what it has begun
+constexpr Ticks kSlice = 2000 * kTicksPerNs;         // between two checks of the sockets
+constexpr Ticks kAfterwards = 20'000 * kTicksPerNs;  // in which the hardware finishes its work
 constexpr std::size_t kQueueMost = 4096;             // frames that wait for a port's cable
 constexpr Nanoseconds kRest = 10 * kMillisecond;
 
@@ -120,7 +120,7 @@ void InterfaceSwitch::run() {
     }
     if (!is_resting) continue;
     wakeup_.clear();
-    if (!is_stopping_) engine::wait_for(polled, netfold::now() + kRest);
+    if (!is_stopping_) netfold::wait_for(polled, netfold::now() + kRest);
   }
 }
 
@@ -135,14 +135,14 @@ void InterfaceSwitch::configure(bool is_float, std::uint32_t folding_ports) {
 std::vector<std::pair<std::string, double>> InterfaceSwitch::counts() {
   const auto lock = hold();
   std::vector<std::pair<std::string, double>> all;
-  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(frames::RoceVerdict::kCount); ++number) {
-    const auto verdict = static_cast<frames::RoceVerdict>(number);
+  for (std::uint32_t number = 0; number < static_cast<std::uint32_t>(switching::RoceVerdict::kCount); ++number) {
+    const auto verdict = static_cast<switching::RoceVerdict>(number);
     std::uint64_t count = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
       count += device_.read(NETFOLD_SWITCH_ROCE_FORWARDED + NETFOLD_SWITCH_PORT_STRIDE * port + 4 * number);
     }
-    all.emplace_back(fmt::format("roce_v1_{}{}", frames::is_drop(verdict) ? "drop_" : "", frames::name_of(verdict)),
-                     count);
+    all.emplace_back(
+        fmt::format("roce_v1_{}{}", switching::is_drop(verdict) ? "drop_" : "", switching::name_of(verdict)), count);
   }
   std::uint64_t underruns = 0;
   for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) underruns += device_.sender(port).underruns();

@@ -1,6 +1,7 @@
-// The Verilated switch between interfaces of this machine, in place of the software's (engine/kernel_switch.h): a
-// thread carries frames between packet sockets and the MACs, and is the hardware's clock. Simulated time passes while
-// frames are on their way and shortly after; else it stands still, and with it whatever the hardware would age.
+// The Verilated switch between interfaces of this machine, in place of the software's
+// (switch/ethernet/kernel_switch.h): a thread carries frames between packet sockets and the MACs, and drives the
+// hardware's clock. Simulated time passes while frames are in flight and shortly after. Otherwise it stands still, and
+// no entry of the hardware ages.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/wakeup.h"
+#include "base/wakeup.h"
 #include "link/packet/packet_socket.h"
 #include "switch/switch_device.h"
 
@@ -23,7 +24,7 @@ namespace netfold::rtl {
 
 class InterfaceSwitch {
  public:
-  // One interface a port at most; the port numbers are their places. kSystem if one cannot be opened.
+  // At most one interface per port; port numbers are positions in the list. kSystem if one cannot be opened.
   static Result<std::unique_ptr<InterfaceSwitch>> open(const std::vector<std::string>& interfaces, bool is_float,
                                                        std::uint32_t folding_ports);
   ~InterfaceSwitch();  // stops
@@ -36,18 +37,18 @@ class InterfaceSwitch {
  private:
   explicit InterfaceSwitch(std::vector<std::unique_ptr<link::PacketSocket>> sockets);
   void run();
-  bool exchange();  // true: frames came or are to be sent
+  bool exchange();  // true: frames arrived or wait to be sent
   void send(unsigned port);
   // The device, between two of the thread's slices.
   std::unique_lock<std::mutex> hold();
 
   std::vector<std::unique_ptr<link::PacketSocket>> sockets_;
   std::vector<std::deque<Bytes>> arrived_, leaving_;  // by port
-  engine::Wakeup wakeup_;
+  netfold::Wakeup wakeup_;
   SwitchDevice device_;
   Ticks last_frame_ = 0;
   double busy_s_ = 0;
-  std::uint64_t lost_ = 0;  // no room before the switch, or refused by the kernel
+  std::uint64_t lost_ = 0;  // the queue before the switch was full, or the kernel refused the frame
 
   std::mutex mutex_;
   std::condition_variable turn_;

@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "base/prng.h"
+#include "group/via_roce/qp_info.h"
 #include "numbers/codec.h"
-#include "session/roce_card.h"
 
 namespace netfold::rtl {
 namespace {
@@ -17,7 +17,7 @@ namespace roce = wire::roce;
 constexpr std::uint16_t kPlainType = 0x88b7;  // IEEE 802: an organisation's own
 constexpr std::size_t kTagAt = 12, kTagBytes = 4;
 constexpr std::byte kTag[kTagBytes] = {std::byte{0x81}, std::byte{0}, std::byte{0x20}, std::byte{7}};
-constexpr std::uint32_t kExponents = 30;  // gradients of so many sizes
+constexpr std::uint32_t kExponents = 30;  // number of exponents of gradients
 
 roce::Gid gid_of(std::uint64_t address) {
   roce::Gid gid{0xfe, 0x80};
@@ -25,7 +25,7 @@ roce::Gid gid_of(std::uint64_t address) {
   return gid;
 }
 
-// Gradients: normal-looking numbers of very different sizes, some zeros and subnormals.
+// Gradients: normally distributed numbers of very different sizes, some zeros and subnormals.
 std::uint32_t gradient_bits(Prng& prng) {
   const auto bits = static_cast<std::uint32_t>(prng.next());
   const auto kind = prng.below(100);
@@ -121,7 +121,7 @@ Bytes Job::contribution(unsigned rank, std::uint32_t message, std::uint32_t inde
   header.wants_ack = is_last;
   header.queue_pair = queue_pair(right);
   header.psn = psn(rank, message, index);
-  header.address = message % roce::kWindowMessages * session::kMessageBytes;
+  header.address = message % roce::kWindowMessages * group::kMessageBytes;
   header.key = 0x4e46;
   header.length_bytes = gradient_bytes() + static_cast<std::uint32_t>(roce::kAggregationBytes);
   header.immediate = message;

@@ -1,5 +1,5 @@
-// A job of RoCE workers as makers of frames: any packet of any message of any rank, with numbers that depend on these
-// and a seed alone. So a frame sent again is the same frame, whoever asks for it and when.
+// The frames of a job of RoCE workers: any packet of any message of any rank. Its numbers depend only on these and a
+// seed. So a frame that is sent again has the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct JobOptions {
   std::uint16_t job = 1, epoch = 1;
   std::vector<unsigned> ports;  // by rank
   numbers::WireFormat format = {};
-  bool names_format = true;  // else the message says nothing, and the switch's AGG_MODE counts
+  bool names_format = true;  // else the message has no format, and the switch's AGG_MODE counts
   bool is_folded = true;     // else the same frames without an aggregation header: plain writes
   bool has_tag = false;      // a VLAN tag
   bool is_wild = false;      // numbers of any bits: infinities, NaNs, subnormals
@@ -40,17 +40,17 @@ class Job {
 
   // Of packet `index` of a message, from `rank` to its right neighbour.
   Bytes contribution(unsigned rank, std::uint32_t message, std::uint32_t index) const;
-  // A whole message as it lies in the worker's memory: aggregation header, then gradients.
+  // A whole message in the worker's memory: aggregation header, then gradients.
   std::vector<std::byte> message(unsigned rank, std::uint32_t number) const;
-  // What `rank` says to its left neighbour once a message of it is whole.
+  // The acknowledgement of `rank` to its left neighbour for a whole message.
   Bytes acknowledgement(unsigned rank, std::uint32_t message) const;
-  // Any frame from this rank's address: so that switches learn where it is.
+  // Any frame from this rank's address, so that switches learn its port.
   Bytes greeting(unsigned rank) const;
 
   std::uint64_t address(unsigned rank) const;
-  std::uint32_t queue_pair(unsigned rank) const;  // to which this rank is written
+  std::uint32_t queue_pair(unsigned rank) const;  // the target of writes to this rank
   std::uint32_t psn(unsigned rank, std::uint32_t message, std::uint32_t index) const;
-  // The connections begin anew: other queue pairs and sequence numbers, of the same messages.
+  // Restarts the connections: other queue pairs and sequence numbers, the same messages.
   void restart(unsigned rank);
 
  private:

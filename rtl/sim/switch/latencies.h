@@ -1,4 +1,4 @@
-// Latencies of one kind of frame: counted exactly, told as a histogram.
+// Latencies of one kind of frame: exact counts, reported as a histogram.
 #pragma once
 
 #include <algorithm>

@@ -9,12 +9,12 @@ std::optional<Beat> MacReceiver::beat(Ticks now) {
   if (!frame_ && now >= free_ && now >= paused_until_) {
     frame_ = source_ ? source_(now) : std::nullopt;
     if (!frame_) return std::nullopt;
-    begins_ = std::max(free_, now - std::min(now, kMacPeriod));  // back to back where it could have begun before
+    begins_ = std::max(free_, now - std::min(now, kMacPeriod));  // back to back if it could have begun earlier
     sent_ = 0;
   }
   if (!frame_) return std::nullopt;
   const std::size_t bytes = std::min(kBeatBytes, frame_->bytes.size() - sent_);
-  if (now < begins_ + kByteTime * (kPreambleBytes + sent_ + bytes)) return std::nullopt;  // not here yet
+  if (now < begins_ + kByteTime * (kPreambleBytes + sent_ + bytes)) return std::nullopt;  // it has not arrived yet
   if (sent_ == 0) timed_.first = now;
   Beat beat{0, static_cast<unsigned>(bytes), sent_ + bytes == frame_->bytes.size(), false};
   std::memcpy(&beat.data, frame_->bytes.data() + sent_, bytes);

@@ -1,6 +1,6 @@
-// A 10G Ethernet MAC as the switch sees it: a beat a clock on one side, frames on a cable on the other. A cable is busy
-// for a frame, its preamble, its FCS and the gap behind it, whether they are carried here or not: so frames come at
-// line rate and no faster, and what leaves late leaves a measurable gap.
+// A 10G Ethernet MAC as the switch sees it: a beat per clock on one side, frames on a cable on the other. A cable is
+// busy for a frame, its preamble, its FCS and the gap after it, even if they are not simulated. So frames arrive at
+// most at line rate, and a late frame leaves a measurable gap.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr std::size_t kBeatBytes = 8, kPreambleBytes = 8, kFcsBytes = 4, 
 
 using Bytes = std::vector<std::byte>;
 
-// What a frame without FCS costs on a cable.
+// The time of a frame without FCS on a cable.
 constexpr Ticks cable_time(std::size_t frame_bytes) {
   const std::size_t padded = frame_bytes < kFrameBytesMin ? kFrameBytesMin : frame_bytes;
   return (kPreambleBytes + padded + kFcsBytes + kGapBytes) * kByteTime;
@@ -34,11 +34,11 @@ struct Beat {
 struct TimedFrame {
   Bytes bytes;
   Ticks first = 0, last = 0;  // the clock edges of its first and last beat
-  Ticks gap = 0;              // for which the cable was idle before it
+  Ticks gap = 0;              // idle time of the cable before it
   bool is_damaged = false;    // it leaves with a wrong FCS
 };
 
-// From the neighbour to the switch. Frames are asked of a source when the cable is free.
+// From the neighbour to the switch. When the cable is free, a source provides the next frame.
 class MacReceiver {
  public:
   struct Arrival {
@@ -48,12 +48,13 @@ class MacReceiver {
   using Source = std::function<std::optional<Arrival>(Ticks now)>;
   using Sink = std::function<void(const TimedFrame&)>;
 
-  // on_whole is told of every frame at its last beat.
+  // on_whole is called for every frame at its last beat.
   void connect(Source source, Sink on_whole) {
     source_ = std::move(source);
     on_whole_ = std::move(on_whole);
   }
-  // What the switch sees at a clock edge of this port; empty between frames. Once an edge: a MAC cannot wait.
+  // The beat for the switch at a clock edge of this port; empty between frames. It comes once per edge: a MAC cannot
+  // wait.
   std::optional<Beat> beat(Ticks now);
   void pause(Ticks until) { paused_until_ = until; }
   bool is_idle(Ticks now) const { return !frame_ && now >= free_; }
@@ -74,9 +75,9 @@ class MacSender {
 
   void connect(MacReceiver::Sink sink) { sink_ = std::move(sink); }
   bool is_ready(Ticks now) const;
-  // What the switch gives at an edge with is_ready(); nothing is an underrun inside a frame.
+  // The beat from the switch at an edge with is_ready(); a missing beat inside a frame is an underrun.
   void take(Ticks now, const std::optional<Beat>& beat);
-  void stop(Ticks until) { stopped_until_ = until; }  // the neighbour's pause frames: between frames
+  void stop(Ticks until) { stopped_until_ = until; }  // by the neighbour's pause frames; takes effect between frames
 
   std::uint64_t underruns() const { return underruns_; }
   std::uint64_t frames() const { return frames_; }

@@ -35,44 +35,48 @@ int main(int argc, char** argv) {
   MixtureRun mixture;
   unsigned runs = 1;
   std::string format;
-  auto* const mixtures = app.add_subcommand("mixture", "Random frames of every kind, one at a time, as the software.");
-  mixtures->add_option("--runs", runs, "jobs of random shape");
+  auto* const mixtures =
+      app.add_subcommand("mixture", "Send random frames of every kind, one at a time, and compare with the software.");
+  mixtures->add_option("--runs", runs, "number of random jobs");
   mixtures->add_option("--frames", mixture.frames, "a run");
   mixtures->add_option("--format", format, "fp32, int32 or bfp; \"\": at random");
   mixtures->add_option("--workers", mixture.workers, "0: at random");
   mixtures->add_option("--loss", mixture.loss);
-  mixtures->add_option("--seed", mixture.seed, "of the first run; alone, exactly this run");
-  mixtures->add_flag("--verbose", mixture.is_verbose, "a line a frame on standard error");
+  mixtures->add_option("--seed", mixture.seed, "of the first run; without --runs, of the only run");
+  mixtures->add_flag("--verbose", mixture.is_verbose, "print a line for each frame on standard error");
 
   Scene scene;
   bool is_ring = false;
-  auto* const scenes = app.add_subcommand("scene", "Workers at line rate, timed.");
+  auto* const scenes = app.add_subcommand("scene", "Time workers at line rate.");
   add_job(*scenes, scene.job, format);
-  scenes->add_option("--world", scene.world, "workers; 0: one a port");
+  scenes->add_option("--world", scene.world, "workers; 0: one per port");
   scenes->add_option("--messages", scene.workers.messages, "of each worker; of a ring: of each segment");
   scenes->add_flag("--ring", is_ring, "a ring all-reduce through the forwarding ports, not a fold");
-  scenes->add_option("--host-time", scene.workers.host_time, "of a worker, between messages, in units of 100 ps");
-  scenes->add_flag("--stepwise", scene.workers.is_stepwise, "a ring's step begins when the one before has come whole");
-  scenes->add_option("--plain-every", scene.workers.plain_every, "a plain frame for so many contributions; 0: none");
-  scenes->add_option("--repeat-every", scene.workers.repeat_every, "a contribution once more; 0: none");
+  scenes->add_option("--host-time", scene.workers.host_time, "time of a worker between messages, in units of 100 ps");
+  scenes->add_flag("--stepwise", scene.workers.is_stepwise, "a ring's step begins when the step before is complete");
+  scenes->add_option("--plain-every", scene.workers.plain_every,
+                     "a plain frame after this number of contributions; 0: never");
+  scenes->add_option("--repeat-every", scene.workers.repeat_every,
+                     "a repeated contribution after this number of them; 0: never");
   scenes->add_option("--plain-bytes", scene.workers.plain_bytes);
   scenes->add_flag("!--unacknowledged", scene.workers.acknowledges, "cables carry no acknowledgements");
   scenes->add_option("--load", scene.workers.load, "of the line")->check(CLI::Range(0.01, 1.0));
   scenes->add_flag("--pause", scene.pauses, "the switch sends pause frames");
   scenes->add_option("--skew", scene.skew, "of the ports' clocks, in units of 100 ps");
-  scenes->add_option("--pcap", scene.pcap_path, "captures PATH.<port>.pcap of what leaves");
-  scenes->add_flag("!--uncompared", scene.is_compared, "not beside the software's switch");
+  scenes->add_option("--pcap", scene.pcap_path, "capture the frames that leave in PATH.<port>.pcap");
+  scenes->add_flag("!--uncompared", scene.is_compared, "do not compare with the software's switch");
   scenes->add_option("--seed", scene.workers.seed);
 
   EndpointsRun endpoints;
-  auto* const lossy = app.add_subcommand("lossy", "The software's endpoints on cables that lose frames.");
+  auto* const lossy = app.add_subcommand("lossy", "Run the software's endpoints on cables that lose frames.");
   add_job(*lossy, endpoints.job, format);
   lossy->add_option("--messages", endpoints.messages, "of each worker");
   lossy->add_option("--loss", endpoints.loss)->check(CLI::Range(0.0, 0.5));
-  lossy->add_option("--damage", endpoints.damage, "frames to the switch whose FCS is wrong")
+  lossy->add_option("--damage", endpoints.damage, "fraction of frames to the switch with a wrong FCS")
       ->check(CLI::Range(0.0, 0.5));
-  lossy->add_option("--stall", endpoints.stall, "frames after which a neighbour takes nothing for up to 10 us");
-  lossy->add_flag("--go-back", endpoints.goes_back, "receivers ask as NICs do: for all from the first missing on");
+  lossy->add_option("--stall", endpoints.stall, "frames after which a neighbour accepts no frames for up to 10 us");
+  lossy->add_flag("--go-back", endpoints.goes_back,
+                  "receivers request all frames from the first missing one on, as NICs do");
   lossy->add_flag("--pause", endpoints.pauses, "the switch sends pause frames");
   lossy->add_option("--seed", endpoints.seed);
 

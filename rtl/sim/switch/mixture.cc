@@ -21,13 +21,13 @@ namespace {
 
 namespace roce = wire::roce;
 
-constexpr Ticks kPatience = 6000 * kCorePeriod;  // for what the software has sent long ago
+constexpr Ticks kPatience = 6000 * kCorePeriod;  // for frames that the software has sent long ago
 constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGrhBytes,
                       kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes,
-                      kNumbersAt = kBthAt + roce::kBthBytes + roce::kImmediateBytes;  // in all but a first packet
-constexpr std::uint64_t kStranger = 0x024e46f00000;                                   // addresses of nobody in the job
+                      kNumbersAt = kBthAt + roce::kBthBytes + roce::kImmediateBytes;  // in all packets but the first
+constexpr std::uint64_t kStranger = 0x024e46f00000;                                   // addresses outside the job
 
-constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour takes nothing, now and then
+constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour sometimes accepts no frames
 constexpr unsigned kNobody = ~0u;
 
 struct Offered {
@@ -35,7 +35,7 @@ struct Offered {
   Bytes bytes;
   const char* kind = "";
   bool is_damaged = false;
-  unsigned rank = kNobody;  // whose contribution it is, and which: to be sent again if it is not taken
+  unsigned rank = kNobody;  // rank and position of the contribution: it is sent again if it is not accepted
   std::uint64_t position = 0;
 };
 
@@ -150,7 +150,7 @@ Offered Mixture::next_contribution(unsigned rank) {
     lost.pop_front();
     return {port, contribution(rank, position), "sent again", false, rank, position};
   }
-  // Who is far ahead would only be told to wait: seldom.
+  // A rank that is far ahead would only get notices to wait, so this is rare.
   std::uint64_t last = UINT64_MAX;
   for (unsigned other = 0; other < job_->world(); ++other) {
     last = std::min(last, lost_[other].empty() ? next_[other] : std::min(next_[other], lost_[other].front()));
@@ -169,7 +169,7 @@ Offered Mixture::repeated(unsigned rank) {
   return {job_->port(rank), contribution(rank, next_[rank] - back), "repeated"};
 }
 
-// One field of a contribution is another. False if hardware and software agree not to agree about it.
+// Changes one field of a contribution. False if hardware and software may differ for that change.
 bool Mixture::change(Bytes& frame, bool is_first) {
   const auto flip = [&](std::size_t at, std::size_t bytes) {
     frame[at + prng_.below(bytes)] ^= static_cast<std::byte>(1u << prng_.below(8));
@@ -190,8 +190,8 @@ bool Mixture::change(Bytes& frame, bool is_first) {
   roce::AggregationHeader header;
   const auto payload = std::span(frame).subspan(kAggregationAt);
   if (frame[kBthAt] != std::byte{6} || roce::parse(payload, header) != roce::AggregationError::kNone) return true;
-  if (header.epoch > job_options_.epoch) return false;  // an end to everything else: begin_epoch() does that
-  // The hardware has no 16-bit floats and one shape of blocks.
+  if (header.epoch > job_options_.epoch) return false;  // it would end the current epoch; begin_epoch() does that
+  // The hardware has no 16-bit floats, and only one shape of blocks.
   const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
   return header.format != numbers::Format::kFp16 && header.format != numbers::Format::kBf16 && !is_another_shape;
 }
@@ -218,7 +218,7 @@ Offered Mixture::plain() {
           to == kEverybody && prng_.chance(0.1)};
 }
 
-// RoCE that is not folded: acknowledgements, other opcodes, other queue pairs, writes without our header.
+// RoCE that is not folded: acknowledgements, other opcodes, other queue pairs, writes without the aggregation header.
 Offered Mixture::foreign(unsigned rank) {
   if (prng_.chance(0.4)) return {job_->port(rank), job_->acknowledgement(rank, 0), "acknowledgement"};
   JobOptions plain = job_options_;
@@ -230,7 +230,7 @@ Offered Mixture::foreign(unsigned rank) {
   return {job_->port(rank), std::move(frame), "not folded"};
 }
 
-// A connection begins anew: under other sequence numbers, with what is on its way.
+// Restarts a connection under other sequence numbers, with frames in flight.
 void Mixture::restart(unsigned rank) {
   job_->restart(rank);
   const std::uint64_t messages = (next_[rank] + packets() - 1) / packets();
@@ -268,9 +268,9 @@ void Mixture::offer(const Offered& offered) {
   lost.insert(std::ranges::upper_bound(lost, offered.position), offered.position);
 }
 
-// Contributions that the software's switch has, or no longer wants.
+// Contributions that the software's switch has, or no longer needs.
 std::uint64_t Mixture::taken() {
-  using frames::RoceVerdict;
+  using switching::RoceVerdict;
   std::uint64_t count = 0;
   for (const RoceVerdict verdict :
        {RoceVerdict::kKept, RoceVerdict::kFolded, RoceVerdict::kAnswered, RoceVerdict::kWaiting, RoceVerdict::kStale}) {
@@ -279,7 +279,7 @@ std::uint64_t Mixture::taken() {
   return count;
 }
 
-// Until what the software sent has come, and then a while in which the hardware may be busy with the frame still.
+// Waits until the software's frames have come, and then a while for frames that the hardware may still process.
 void Mixture::settle() {
   const Ticks latest = device_.now() + kPatience;
   const auto is_under_way = [&] {

@@ -1,7 +1,6 @@
-// Random frames of every kind, one at a time: what one of them does is known before the next is there, so the hardware
-// must do exactly what the software does, drop for drop and notice for notice. A job of workers goes on through it all,
-// with packets lost, doubled and out of order, connections that begin anew, epochs, settings that change, and frames
-// that are wrong in one field.
+// Random frames of every kind, one at a time. The effect of a frame is known before the next frame, so hardware and
+// software must agree exactly, also in drops and notices. Meanwhile a job of workers runs, with packets lost,
+// duplicated and reordered, restarted connections, new epochs, changed settings, and frames with one wrong field.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +18,12 @@ struct MixtureRun {
   std::optional<numbers::Format> format;  // empty: at random
   double loss = 0.1;                      // of contributions, which are sent again later
   std::uint64_t seed = 1;
-  bool is_verbose = false;  // a line a frame on standard error
+  bool is_verbose = false;  // a line for each frame on standard error
 };
 
 // frames, differences, sums; verdicts: by name, [hardware, software].
 nlohmann::json run_mixture(const MixtureRun& run);
-// `runs` of them, with seeds that follow from the first, added up.
+// The sum over `runs` runs, with seeds that follow from the first.
 nlohmann::json run_mixtures(unsigned runs, const MixtureRun& first);
 
 }  // namespace netfold::rtl

@@ -1,4 +1,4 @@
-// The Verilated switch between interfaces, for Python: called like netfold._core.FrameSwitch.
+// The Verilated switch between interfaces, for Python: it has the methods of netfold._core.FrameSwitch.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -18,7 +18,7 @@ namespace {
 std::uint32_t bits_of(const std::vector<unsigned>& ports, std::size_t interfaces) {
   std::uint32_t bits = 0;
   for (const unsigned port : ports) {
-    if (port >= interfaces) throw nb::value_error("a port that folds has an interface");
+    if (port >= interfaces) throw nb::value_error("a port that folds needs an interface");
     bits |= 1u << port;
   }
   return bits != 0 ? bits : (1u << interfaces) - 1;
@@ -28,7 +28,7 @@ class PyHardwareSwitch {
  public:
   PyHardwareSwitch(const std::vector<std::string>& interfaces, const std::vector<unsigned>& ports, bool is_float)
       : interfaces_(interfaces.size()) {
-    if (interfaces.empty()) throw nb::value_error("a switch has two ports at least");
+    if (interfaces.empty()) throw nb::value_error("a switch needs at least two ports");
     auto opened = rtl::InterfaceSwitch::open(interfaces, is_float, bits_of(ports, interfaces_));
     if (!opened) throw std::runtime_error(opened.error().message);
     switch_ = std::move(*opened);
@@ -69,13 +69,13 @@ class PyHardwareSwitch {
 NB_MODULE(_rtl_switch, module) {
   using netfold::PyHardwareSwitch;
   module.attr("ports") = NETFOLD_RTL_PORTS;
-  nb::class_<PyHardwareSwitch>(
-      module, "FrameSwitch", "The hardware's switch, Verilated, between interfaces of this machine; needs CAP_NET_RAW.")
+  nb::class_<PyHardwareSwitch>(module, "FrameSwitch",
+                               "The Verilated hardware switch between interfaces of this machine; needs CAP_NET_RAW.")
       .def(nb::init<const std::vector<std::string>&, const std::vector<unsigned>&, bool>(), "interfaces"_a,
            nb::kw_only(), "ports"_a = std::vector<unsigned>{}, "is_float"_a = true,
-           "Port numbers are places in `interfaces`; those in `ports` fold (empty: all). Raises RuntimeError.")
+           "Port numbers are positions in `interfaces`; the ports in `ports` fold (empty: all). Raises RuntimeError.")
       .def("configure", &PyHardwareSwitch::configure, "ports"_a, nb::kw_only(), "is_float"_a = true,
-           "Which ports fold, from the next epoch of a job on.")
+           "Set the ports that fold, from the next epoch of a job on.")
       .def("counts", &PyHardwareSwitch::counts, "The hardware's counters by name, and cycles, busy_s, cycles_per_s.")
       .def("close", &PyHardwareSwitch::close, "Stops; idempotent.");
 }

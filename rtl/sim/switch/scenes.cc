@@ -16,8 +16,8 @@ namespace {
 
 constexpr Ticks kPatience = 300'000 * kTicksPerNs;  // without a frame that leaves
 
-// What left a port while every worker had something to send; not its first sums, since until sums and forwarded frames
-// have found their places one after the other, a cable waits between them.
+// The frames that left a port while every worker had frames to send. The first sums do not count: until sums and
+// forwarded frames alternate regularly, a cable waits between them.
 struct Departures {
   static constexpr std::uint64_t kSumsBefore = 16;
   std::uint64_t frames = 0, gaps = 0, sums_before = 0;
@@ -27,7 +27,7 @@ struct Departures {
     if (frames == 0) {
       if (!is_sum || ++sums_before <= kSumsBefore) return;
       first = frame.first;
-    } else if (frame.gap >= kMacPeriod) {  // less is the grid of its clock
+    } else if (frame.gap >= kMacPeriod) {  // smaller gaps come from the grid of its clock
       ++gaps;
       gap_time += frame.gap;
       longest_gap = std::max(longest_gap, frame.gap);
@@ -67,7 +67,8 @@ class Stage {
 JobOptions on_first_ports(const Scene& scene) {
   JobOptions job = scene.job;
   const unsigned world = scene.world == 0 ? SwitchDevice::kPorts : scene.world;
-  if (world < 2 || world > SwitchDevice::kPorts) throw std::invalid_argument("more workers than ports, or one alone");
+  if (world < 2 || world > SwitchDevice::kPorts)
+    throw std::invalid_argument("the number of workers must be from 2 to the number of ports");
   for (unsigned rank = 0; rank < world; ++rank) job.ports.push_back(rank);
   return job;
 }
@@ -124,7 +125,7 @@ nlohmann::json Stage::run() {
       throw std::runtime_error("the switch has stopped:" + workers_.progress() + " " + verdicts.dump());
     }
   }
-  device_.run_for(20'000 * kTicksPerNs);  // for answers to what was sent last, and for what should not come
+  device_.run_for(20'000 * kTicksPerNs);  // for answers to the last frames, and for unexpected frames
   nlohmann::json result{{"world", job_.world()},
                         {"cycles", device_.cycles()},
                         {"packets", workers_.packets_a_worker()},

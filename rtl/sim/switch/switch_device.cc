@@ -22,7 +22,7 @@ namespace {
 constexpr unsigned kResetCycles = 16, kTableCycles = 4096 / 4 + 64, kRegisterWait = 64;
 constexpr Ticks kPauseQuantum = 512;
 
-// A port's share of a vector that Verilator keeps in a number or an array of words: little-endian either way.
+// A port's part of a vector, which Verilator stores as a number or an array of words, both little-endian.
 template <class Vector>
 std::byte* bytes_of(Vector& vector) {
   return reinterpret_cast<std::byte*>(&vector);

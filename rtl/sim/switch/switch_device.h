@@ -1,6 +1,6 @@
-// A Verilated netfold_switch between 10G MACs, one a port, in simulated time: step() goes on to the next edge of any of
-// its clocks. Built for one number of ports, with clocks of their own at the ports (200 MHz inside, 156.25 MHz outside)
-// or without: then all of it has one clock, and beats come and go at the pace of a 10G cable all the same.
+// A Verilated netfold_switch between 10G MACs, one per port, in simulated time: step() advances to the next edge of any
+// of its clocks. It is built for one number of ports. The ports have clocks of their own (200 MHz inside, 156.25 MHz
+// outside), or the whole switch has one clock. In both cases beats come and go at the rate of a 10G cable.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class SwitchDevice {
 
   MacReceiver& receiver(unsigned port) { return receivers_[port]; }
   MacSender& sender(unsigned port) { return senders_[port]; }
-  // Frames that leave at a port. Pause frames do not come here: they stop the neighbour's sending, as they would.
+  // Frames that leave at a port, without pause frames: those stop the neighbour's sending, as in reality.
   void on_frame(unsigned port, MacReceiver::Sink sink);
 
   void step();
@@ -32,7 +32,7 @@ class SwitchDevice {
   std::uint64_t cycles() const { return cycles_; }  // of the clock inside
   std::uint64_t pauses(unsigned port) const { return pauses_[port]; }
 
-  // Registers over AXI-Lite; each access takes a few cycles, in which everything else goes on.
+  // Registers over AXI-Lite; each access takes a few cycles, in which the simulation continues.
   std::uint32_t read(std::uint32_t offset);
   bool write(std::uint32_t offset, std::uint32_t value);
 
@@ -47,7 +47,7 @@ class SwitchDevice {
   std::unique_ptr<Model> model_;
   std::vector<MacReceiver> receivers_;
   std::vector<MacSender> senders_;
-  std::array<Ticks, kPorts> port_edges_{};  // when the next one comes
+  std::array<Ticks, kPorts> port_edges_{};  // the time of the next edge
   std::array<bool, kPorts> is_ready_{};
   std::array<std::uint64_t, kPorts> pauses_{};
   Ticks now_ = 0, core_edge_ = 0;

@@ -8,21 +8,21 @@
 namespace netfold::rtl {
 namespace {
 
-constexpr auto kVerdicts = static_cast<std::uint32_t>(frames::RoceVerdict::kCount);
+constexpr auto kVerdicts = static_cast<std::uint32_t>(switching::RoceVerdict::kCount);
 
 }  // namespace
 
 nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software) {
   nlohmann::json all = nlohmann::json::object();
-  // Forwarded ones are left out: the software counts all frames of RoCE that it does not fold, the hardware all frames.
+  // Forwarded frames are left out: the software counts all RoCE frames that it does not fold, the hardware all frames.
   for (std::uint32_t number = 1; number < kVerdicts; ++number) {
-    const auto verdict = static_cast<frames::RoceVerdict>(number);
+    const auto verdict = static_cast<switching::RoceVerdict>(number);
     std::uint64_t hardware = 0;
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
       hardware += device.read(NETFOLD_SWITCH_ROCE_FORWARDED + NETFOLD_SWITCH_PORT_STRIDE * port + 4 * number);
     }
     const std::uint64_t expected = software.count(verdict);
-    if (hardware != 0 || expected != 0) all[frames::name_of(verdict)] = {hardware, expected};
+    if (hardware != 0 || expected != 0) all[switching::name_of(verdict)] = {hardware, expected};
   }
   return all;
 }

@@ -1,4 +1,4 @@
-// The hardware's counters by verdict beside the software's.
+// Compares the hardware's counters by verdict with the software's.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace netfold::rtl {
 
-// By the verdict's name: [hardware, software], where either is not 0.
+// For each verdict's name: [hardware, software], if one of them is not 0.
 nlohmann::json verdicts_of(SwitchDevice& device, const SoftwareSwitch& software);
 std::uint64_t differing(const nlohmann::json& verdicts);
 // Sums of all ports that were never sent.

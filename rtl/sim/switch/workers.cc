@@ -38,10 +38,10 @@ bool Workers::may_send(Worker& worker, Ticks now) const {
   return worker.known >= needed && message < worker.acknowledged + roce::kWindowMessages;
 }
 
-// A position that the right neighbour has the sum of, and the switch still too.
+// A position whose sum the right neighbour has, and the switch still keeps.
 std::optional<std::uint64_t> Workers::repeatable(const Worker& worker, const Worker& right) {
   const std::uint64_t opened = (worker.next + job_.packets() - 1) / job_.packets();
-  // Of the last four messages, not the oldest: another worker may take its column next.
+  // It is in the last four messages, but not the oldest: another worker may reuse its column next.
   const std::uint64_t oldest = opened < roce::kWindowMessages ? 0 : opened - roce::kWindowMessages + 1;
   const std::uint64_t from = oldest * job_.packets();
   if (right.received <= from) return std::nullopt;

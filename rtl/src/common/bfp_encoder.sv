@@ -4,7 +4,7 @@
 // Two stages find the largest exponent of a beat. Where a block is several beats, these wait in a queue until its last
 // one has been seen. Two more stages shift and round. With a block a beat the latency is four cycles.
 //
-// A chunk is whole blocks: whoever sends pads the last one with zeros.
+// A chunk is whole blocks: the sender pads the last one with zeros.
 module bfp_encoder #(
   parameter int unsigned Lanes    = 16,
   parameter int unsigned Block    = 16,
@@ -103,7 +103,7 @@ module bfp_encoder #(
 
     assign max_so_far = in_index_q == '0 || beat_max2_q[7:0] > max_q ? beat_max2_q[7:0] : max_q;
     assign is_last_in = in_index_q == LastIndex;
-    // The first two stages move on when their last beat has found room, or there is none.
+    // The first two stages move on when their last beat has been accepted, or when they hold no beat.
     assign en         = !valid2_q || (beat_ready && max_ready);
     assign moves_in   = valid2_q && beat_ready && max_ready;
 

@@ -63,7 +63,7 @@ module bfp_packer #(
     assign has_first = s_first_i;
   end
 
-  // What is given leaves a rest; what is taken is put behind that. The end of a chunk fills its beat up.
+  // The bytes given leave a rest. The bytes taken are put behind it. The end of a chunk fills its beat up.
   assign is_full    = level_q >= LevelWidth'(BeatBytes);
   assign give       = is_full && m_tready_i;
   assign clear      = give || level_q == '0;

@@ -1,6 +1,6 @@
 // The gearbox of block floating point, from the wire: full beats become the pieces of blocks that bfp_decoder takes. A
-// command says how many beats of numbers a chunk holds; what the last beat on the wire holds beyond them is dropped.
-// A chunk that ends on the wire before or after its last number is reported: the two ends mean different things.
+// command says how many beats of numbers a chunk holds; the rest of the last beat on the wire is dropped. A chunk that
+// ends on the wire before or after its last number is reported: the two ends mean different things.
 //
 // A beat is kept while pieces are cut from it. A piece has a byte of each place in a word of the beat, an exponent
 // besides: the words that these lie in are picked, and the piece is turned until it begins with its first byte. A piece

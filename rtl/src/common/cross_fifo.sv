@@ -1,6 +1,6 @@
-// A FIFO between two clocks, in distributed memory. Each side's pointer crosses as a Gray code, of which one bit changes
-// at a time: the other side sees the old one or the new one, never a third. What is written can be taken after two to
-// three cycles of the taker.
+// A FIFO between two clocks, in distributed memory. Each side's pointer crosses as a Gray code, of which one bit
+// changes at a time: the other side sees the old one or the new one, never a third. A beat can be read two to three
+// cycles of the reader after it was written.
 module cross_fifo #(
   parameter int unsigned Width = 32,
   parameter int unsigned Depth = 32  // a power of two, at least four

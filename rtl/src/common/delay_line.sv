@@ -1,4 +1,4 @@
-// What went in so many cycles ago; without a reset, so that shift registers of LUTs hold it.
+// A delay by a number of cycles; without a reset, so that shift registers of LUTs hold it.
 module delay_line #(
   parameter int unsigned Width  = 1,
   parameter int unsigned Cycles = 8  // at least 1

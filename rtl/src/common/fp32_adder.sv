@@ -7,8 +7,8 @@
 // 4 | count the last zeros | by 2 and 1, and round. Each step of a shift is what one LUT of six inputs selects from, and
 // the last of each direction shares its LUTs with the adder behind it.
 //
-// The smaller operand carries three bits more (guard, round, sticky): enough, since only an exponent difference of two
-// or more shifts anything into the sticky bit, and then the sum is shifted left by one place at most.
+// The smaller operand carries three bits more (guard, round, sticky): That is enough: only an exponent difference of
+// two or more shifts a bit into the sticky bit. Then the sum is shifted left by one place at most.
 module fp32_adder #(
   parameter bit Subnormals = 1'b1,
   parameter bit Plain      = 1'b0
@@ -82,7 +82,7 @@ module fp32_adder #(
     end
   end
 
-  // --- 3: the smaller is shifted by 16 and 8, or away; what falls out is remembered as sticky ---
+  // --- 3: the smaller is shifted by 16 and 8, or away; bits that fall out set the sticky bit ---
   logic [25:0] minor3_q, coarse;
   logic [23:0] major3_q;
   logic        is_far, is_special, coarse_sticky, sticky3_q;
@@ -101,7 +101,7 @@ module fp32_adder #(
     if (is_far) coarse_sticky = minor2_q != 24'd0;
   end
 
-  // Infinities and NaN: nothing is larger. The difference of two infinities is no number.
+  // Infinities and NaN: nothing is larger. The difference of two infinities is not a number.
   always_ff @(posedge clk_i) begin
     if (en_i) begin
       minor3_q      <= is_far ? '0 : coarse;
@@ -113,7 +113,8 @@ module fp32_adder #(
       subtracts3_q  <= subtracts2_q;
       is_special3_q <= is_special;
       is_nan3_q     <= !Plain && is_special && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
-      // What is known by now is not carried on; flip-flops that are reset are not made shift registers of LUTs.
+      // Values that are known by now are not carried on; flip-flops that are reset are not made shift registers of
+      // LUTs.
       if (Plain && is_special) begin
         major3_q[22:0] <= '0;
         exponent3_q    <= '0;

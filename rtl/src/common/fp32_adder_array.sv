@@ -30,7 +30,7 @@ module fp32_adder_array #(
   logic                 en, starts, skid_ready;
   logic [32*Lanes-1:0]  sum;
 
-  // The pipeline stands still while its last stage holds a sum that nobody takes.
+  // The pipeline stands still while its last stage holds a sum that is not taken.
   assign en         = skid_ready || !valid_q[Stages-1];
   assign starts     = a_tvalid_i && b_tvalid_i;
   assign a_tready_o = en && b_tvalid_i;

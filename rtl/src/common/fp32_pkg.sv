@@ -1,4 +1,4 @@
-// What users of the FP32 adder must know of it.
+// The constants that users of the FP32 adder need.
 package fp32_pkg;
 
   localparam int unsigned AdderStages = 9;  // cycles from operands to their sum

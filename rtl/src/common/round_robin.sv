@@ -1,5 +1,5 @@
-// Who is next among those who ask: the first after the one that was served last. Combinational but for that memory, so
-// who asks all the time waits for each of the others once at most.
+// Selects the next requester: the first after the one that was served last. Combinational but for that memory, so who
+// asks all the time waits for each of the others once at most.
 module round_robin #(
   parameter int unsigned Requests = 8
 ) (

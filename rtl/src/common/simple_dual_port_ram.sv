@@ -1,4 +1,4 @@
-// Memory with a port to write and one to read, for block RAM. What is read comes `Latency` cycles later; of a place that
+// Memory with a port to write and one to read, for block RAM. Read data comes `Latency` cycles later; of a place that
 // is written in the same cycle it is the old value.
 module simple_dual_port_ram #(
   parameter int unsigned Width   = 64,

@@ -1,5 +1,5 @@
-// A FIFO with a registered output, so that its memory can be a block RAM. What is written can be taken two cycles
-// later; one beat a cycle each way, also when full and taken from.
+// A FIFO with a registered output, so that its memory can be a block RAM. A beat can be read two cycles after it was
+// written; one beat a cycle each way, also when full and taken from.
 module stream_fifo #(
   parameter int unsigned Width  = 32,
   parameter int unsigned Depth  = 16,    // a power of two; the output register holds one beat more

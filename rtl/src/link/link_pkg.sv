@@ -1,4 +1,4 @@
-// The frame between two neighbours of the ring (docs/hardware/link.md). The header is 32 bytes, the first beat of a
+// The frame between two neighbours of the ring (docs/reference/nic-link.md). The header is 32 bytes, the first beat of a
 // frame; beyond 32 bytes that beat is zeros. Numbers are little-endian but for the Ethernet type.
 package link_pkg;
 
@@ -6,7 +6,7 @@ package link_pkg;
   localparam logic [7:0]  KindData   = 8'd1;
   localparam logic [7:0]  KindAck    = 8'd2;
 
-  // What the checksum covers besides the payload: bytes 12 to 27. The last byte comes first in a packed structure.
+  // The checksum covers the payload and bytes 12 to 27. The last byte comes first in a packed structure.
   typedef struct packed {
     logic [31:0] limit;      // acknowledgement: frames below this number may be sent
     logic [31:0] sequence_;  // data: this frame's number; acknowledgement: the number waited for
@@ -25,7 +25,7 @@ package link_pkg;
     logic [47:0] destination;  // bytes 0 to 5
   } header_t;
 
-  // Who this end is, and its neighbours. Byte 0 of an address is in the lowest bits.
+  // The addresses of this end and its neighbours. Byte 0 of an address is in the lowest bits.
   typedef struct packed {
     logic [15:0] ring;
     logic [7:0]  epoch;
@@ -37,7 +37,7 @@ package link_pkg;
     logic [47:0] left;   // acknowledgements go there
   } neighbours_t;
 
-  // What arrived about frames sent, or is to be said about frames received.
+  // An acknowledgement that arrived about sent frames, or that is to be sent about received frames.
   typedef struct packed {
     logic        gap;
     logic [31:0] expected;

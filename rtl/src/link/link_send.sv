@@ -1,9 +1,9 @@
-// The sending half of the link: beats become frames, frames are kept until they are acknowledged and sent again from
-// the first missing one (go-back-n) when the neighbour reports a gap or nothing is heard for `timeout_i` cycles. A
-// frame goes only while its number is below the limit that the neighbour grants from its free memory: that is the
-// pause. Acknowledgements for the other neighbour go between frames, and before them.
+// The sending half of the link. It makes frames of beats and keeps them until they are acknowledged. It sends them
+// again from the first missing one (go-back-n) when the neighbour reports a gap or nothing is heard for `timeout_i`
+// cycles. A frame goes only while its number is below the limit that the neighbour grants from its free memory: that is
+// the pause. Acknowledgements for the other neighbour go between frames, and before them.
 //
-// What was heard is acted upon between frames, so that no frame is released while it is on its way out.
+// It acts on acknowledgements between frames, so that no frame is released while it is on its way out.
 module link_send
   import link_pkg::*;
 #(

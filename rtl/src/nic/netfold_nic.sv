@@ -1,5 +1,5 @@
 // The smart NIC: ring all-reduce with block floating point, as one box with flat ports. Below its memory ports belongs
-// a DMA engine, behind its Ethernet streams a MAC (docs/hardware/bring-up.md).
+// a DMA engine, behind its Ethernet streams a MAC (docs/how-to/bring-up-the-nic.md).
 //
 // Lanes: 8 at 256 bits for 40 Gbit/s, 16 at 512 bits for 100 Gbit/s; netfold_nic_quad holds four of those.
 module netfold_nic

@@ -1,8 +1,8 @@
 // The life of requests: queued, started, ended, reported; and what happens when one cannot end.
 //
-// While a request is on its way something must move within the time set. If nothing does, or the left neighbour sends
-// what nobody waits for, the device has failed: every request that was started ends with that reason, every other is
-// refused, the memory ports are brought to rest, and only a soft reset makes it ready again.
+// While a request is on its way something must move within the time set. If nothing does, or the left neighbour sends a
+// chunk that no request waits for, the device has failed. Every request that was started ends with that reason, every
+// other is refused, the memory ports are brought to rest, and only a soft reset makes it ready again.
 module nic_control
   import nic_pkg::*;
 #(

@@ -1,4 +1,4 @@
-// What the parts of the ring all-reduce tell each other.
+// The types that the parts of the ring all-reduce exchange.
 package nic_pkg;
 
   // How a request ended.
@@ -34,14 +34,14 @@ package nic_pkg;
     logic        flag;      // read: these are added to what arrives, else sent as they are; write: a request ends here
   } chunk_t;
 
-  // What happens to a chunk that arrives.
+  // The action on a chunk that arrives.
   typedef struct packed {
     logic [15:0] beats;     // of numbers
     logic        forwards;  // as it is, to the right neighbour
   } arrival_t;
 
-  // What one step does with one chunk. Of the 2N - 1 steps of N places, the first only sends, the next N - 2 fold, then
-  // the sum is complete, N - 2 pass on sums, and the last only stores.
+  // The actions of one step on one chunk. Of the 2N - 1 steps of N places, the first only sends, the next N - 2 fold,
+  // then the sum is complete, N - 2 pass on sums, and the last only stores.
   typedef enum logic [2:0] {
     StepSend,    // own numbers go to the right
     StepFold,    // what arrives plus own numbers go to the right

@@ -1,4 +1,4 @@
-// The register map. Written by `netfold rtl registers` from rtl/registers.toml: change that.
+// The register map. `netfold rtl registers` writes it from rtl/registers.toml.
 package nic_registers_pkg;
 
   localparam logic [31:0] Version = 32'h00010000;
@@ -33,7 +33,7 @@ package nic_registers_pkg;
   localparam logic [31:0] ResetRequestTimeout = 32'h00010000;
   localparam logic [31:0] ResetLinkTimeout = 32'h00004000;
 
-  // Which counter counts what.
+  // The number of each counter.
   localparam int unsigned CountFramesSent = 0;
   localparam int unsigned CountFramesResent = 1;
   localparam int unsigned CountFramesReceived = 2;

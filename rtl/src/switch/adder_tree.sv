@@ -1,10 +1,10 @@
 // Adds the numbers of all ranks pairwise in their order: ((0 + 1) + (2 + 3)) + ((4 + 5) + ...), as core/numbers/fold.cc
-// does. Who is absent is given as what changes nothing: -0 to floats, 0 to integers. One beat a cycle, never a pause;
+// does. An absent rank is given as the neutral element: -0 for floats, 0 for integers. One beat a cycle, never a pause;
 // sums of floats and of integers come alike, fp32_pkg::AdderStages cycles a level later.
 module adder_tree #(
   parameter int unsigned Ranks        = 8,
   parameter int unsigned Lanes        = 2,
-  parameter int unsigned IntegerLanes = 2,  // the first; others add floats alone
+  parameter int unsigned IntegerLanes = 2,  // the first; others add only floats
   parameter bit          Plain        = 1'b0,  // floats are what fp32_adder says of that
   localparam int unsigned Levels  = $clog2(Ranks),
   localparam int unsigned Stages  = fp32_pkg::AdderStages,
@@ -43,7 +43,7 @@ module adder_tree #(
       localparam int unsigned Right = First + (Leaves >> (Level + 1));         // ... below its right half
 
       if (First >= Ranks) begin : gen_nobody
-        assign floats[n] = '0;  // nobody reads it
+        assign floats[n] = '0;  // not read
       end else if (n >= Leaves) begin : gen_leaf
         assign floats[n] = numbers_i[First][32*lane +: 32];
       end else if (Right >= Ranks) begin : gen_alone

@@ -1,5 +1,5 @@
-// The connection that one port's worker folds over in one job: who writes to whom, and the messages that are on their
-// way. The law is RoceJob::Connection's in core/frames/roce_job.cc.
+// The connection that one port's worker folds over in one job: its two ends, and the messages that are in flight. The
+// law is RoceJob::Connection's in core/switch/protocols/roce/roce_job.cc.
 module aggregation_connection
   import switch_pkg::*;
   import aggregation_pkg::*;

@@ -1,6 +1,6 @@
 // A port's judgement of what may be folded: Fig. 12. A frame is whole and waits in the Proc. FIFO meanwhile; nothing
 // changes for a frame that is damaged. Checks and their order are those of the software switch
-// (core/frames/roce_dialect.cc, roce_job.cc), so that verdicts are.
+// (core/switch/protocols/roce/roce_handler.cc, roce_job.cc), so that verdicts are.
 //
 //   Idle   what the connections say of the frame is noted
 //   Look   is it right?      Write First -> Table     later packet -> Ask
@@ -48,7 +48,7 @@ module aggregation_frame_handler
   input  logic [Jobs-1:0]               is_float_i,
   input  generation_t [Jobs-1:0]           generation_i,
   output logic [Jobs-1:0]               heard_o,      // a frame of the job, from its worker
-  output logic [Jobs-1:0]               seen_o,       // ... or from somebody else
+  output logic [Jobs-1:0]               seen_o,       // ... or from another sender
 
   // The Aggregation Processor.
   output logic                          judge_valid_o,
@@ -131,7 +131,7 @@ module aggregation_frame_handler
       .shape_o     (shape[job])
     );
 
-    // Whoever writes over a connection, its job is alive; whose addresses are others' is not heard.
+    // Any write over a connection shows that its job is alive. Writes with other addresses are ignored.
     assign heard_o[job] = (is_judged && table_binds_i) ||
                           (state_q == Look && !info_i.is_first && job_q == JobWidth'(job) && is_mine_q &&
                            !info_i.is_malformed && info_i.icrc_is_right && is_same_q);
@@ -203,7 +203,7 @@ module aggregation_frame_handler
     return format == FormatFp32[2:0] || (format == FormatNone[2:0] && is_float) ? FoldFp32 : FoldInt32;
   endfunction
 
-  // What is asked of the processor.
+  // The requests to the processor.
   always_comb begin
     packet_d = packet_q;
     if (state_q == Table) begin

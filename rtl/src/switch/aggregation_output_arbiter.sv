@@ -2,8 +2,8 @@
 // all their ports send at once; the others are shared by frames that came again. Where a contribution was lost all NICs
 // go back to it, and send what follows again: so ports whose next such frames ask for the same sum get it in one turn.
 //
-// A port that has no room when the others send a sum has it put on a list of its own. What is on lists goes before newer
-// sums, and all ports that wait for the same sum get it in the same turn; so a port is sent its sums in their order,
+// A port that has no room when the others send a sum has it put on a list of its own. Frames on lists go before newer
+// sums, and all ports that wait for the same sum get it in the same turn. So a port is sent its sums in their order,
 // and a port that is slow for a while costs the others one turn.
 //
 //   Check   the next
@@ -86,7 +86,7 @@ module aggregation_output_arbiter
   logic [7:0]                      step_q, joint, last_step;
   logic                            sum_valid, was_new_q, chooses, ends, is_same_sum, is_kept;
   logic                            sum_ready_unused;
-  // Of a sum. What waits for one place is never 256 messages apart, and builders compare all of the number.
+  // Of a sum. Frames that wait for one place are never 256 messages apart, and builders compare all of the number.
   logic [Ports-1:0][NameBits-1:0]  repeat_name, later_name;
   logic [NameBits-1:0]             name_d;
   logic [Ports-1:0]                repeat_asks, repeat_turn, later_turn, goes;

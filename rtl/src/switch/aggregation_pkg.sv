@@ -1,4 +1,4 @@
-// What the modules of the Aggregation Stage tell each other (docs/hardware/switch.md).
+// The types that the modules of the Aggregation Stage exchange (docs/explanation/hardware-switch.md).
 package aggregation_pkg;
 
   import switch_pkg::*;
@@ -18,7 +18,7 @@ package aggregation_pkg;
 
   typedef enum logic [1:0] {FoldInt32, FoldFp32, FoldBfp} fold_e;
 
-  // What workers must agree on about a message.
+  // The properties of a message that workers must agree on.
   typedef struct packed {
     logic [15:0] words;   // the aggregation header's included
     logic [2:0]  format;  // as in the aggregation header
@@ -51,7 +51,8 @@ package aggregation_pkg;
     logic [31:0] message;
   } meta_t;
 
-  // What a handler knows about a Write First from its own connection, for the job that the Job Table has found.
+  // The facts that a handler knows about a Write First from its own connection, for the job that the Job Table has
+  // found.
   typedef struct packed {
     logic     is_taken;     // another job's worker writes over this connection
     logic     is_bad;       // lengths or flags
@@ -126,7 +127,7 @@ package aggregation_pkg;
   typedef struct packed {
     logic       is_valid;
     logic [1:0] old;        // pairs of the block that has begun before, the first ones
-    logic       begins;     // all others are the first of the next block; else there are none
+    logic       begins;     // all others are the first of the next block; else there is no next block
     logic       completes;  // the block that has begun before
     logic       is_last;    // of the payload
   } bfp_step_t;

@@ -1,5 +1,5 @@
-// The aggregation, as one box between the Frame Analyzers and the Output Arbiters (docs/hardware/switch.md): a handler
-// and a builder a port; what the ports share; and the buffers.
+// The aggregation, as one box between the Frame Analyzers and the Output Arbiters: a handler and a builder a port, what
+// the ports share, and the buffers (docs/explanation/hardware-switch.md).
 module aggregation_stage
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -48,7 +48,7 @@ module aggregation_stage
   output verdict_e [Ports-1:0]          verdict_o,
   output logic [Ports-1:0]              is_filling_o,  // too many sums of a port's worker wait: it is to be paused
   output logic [Ports-1:0]              is_empty_o,
-  output logic [Ports-1:0]              sum_lost_o,  // a sum was not sent: nobody knows where to, or too many wait
+  output logic [Ports-1:0]              sum_lost_o,  // a sum was not sent: its port is unknown, or too many wait
   output logic                          aged_o       // a place was released
 );
 

@@ -85,7 +85,7 @@ module aggregation_status
   verdict_e                verdict;
   tag_t                    tag;
 
-  // --- A: who asks? ---
+  // --- A: select the port that asks ---
   round_robin #(
     .Requests(Ports)
   ) u_turns (
@@ -185,7 +185,7 @@ module aggregation_status
         then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
-        // What was kept here is about to be overwritten.
+        // The sum kept here is about to be overwritten.
         if (completes) then_.has_sum = 1'b0;
       end
       AskMade: begin
@@ -195,7 +195,7 @@ module aggregation_status
         then_.sum_of  = packet_q.message;
       end
       AskAge: begin
-        // Whatever is of a former epoch is swept away, before its number comes again.
+        // Entries of a former epoch are removed before its number comes again.
         writes           = is_b_q && (is_old || is_former);
         then_.generation = generation_i[packet_q.job[JobBits-1:0]];
         then_.arrived    = '0;

@@ -43,7 +43,7 @@ module bfp_pair_adder #(
     b_exponent2_q <= b_exponent1_q;
   end
 
-  // What lies that far below is not there.
+  // Bits that lie that far below do not count.
   assign is_far = distance2_q[7:5] != '0;
 
   // Shifts are by 1 to 3 in stage 4, by 4 to 12 in stage 5, by 16 in stage 6.
@@ -73,7 +73,7 @@ module bfp_pair_adder #(
       is_beyond2_q <= (a_top1_q && a1_q == 8'h80) || (b_top1_q && b1_q == 8'h80);
     end
 
-    // --- 3: who is above ---
+    // --- 3: select the larger operand ---
     logic       takes_b, is_none3_q;
     logic [7:0] major3_q, minor3_q, exponent3_q;
 

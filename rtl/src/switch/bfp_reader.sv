@@ -1,7 +1,7 @@
 // Reads the payloads of all ports in step where they are block floating point (blocks of 16 elements in 17 bytes: an
-// exponent, then a byte an element): three pairs of elements of every rank a cycle, whether a block ends with them or
-// before. So three blocks take eight cycles. Where blocks lie is the same for all: one control, and a window of two
-// beats a rank.
+// exponent, then a byte per element). It gives three pairs of elements of every rank a cycle, whether a block ends with
+// them or before. So three blocks take eight cycles. Where blocks lie is the same for all: one control, and a window of
+// two beats a rank.
 //
 // The window moves on by a beat when the next pairs begin in its second one. Its beats are asked for as many cycles
 // before as they take to come, so the control that the windows see is an old one.

@@ -1,6 +1,6 @@
-// Whether a frame's gradients, taken for blocks of 16 elements with mantissas of 7 bits, hold an exponent that no encoder
-// writes: 1 to 6. A block is its exponent and 16 bytes; what is left over behind the last whole one is no block.
-// It looks at every frame, and whoever knows the format asks.
+// Whether a frame's gradients, taken for blocks of 16 elements with mantissas of 7 bits, hold an exponent that no
+// encoder writes: 1 to 6. A block is its exponent and 16 bytes; bytes behind the last whole block are not a block. It
+// looks at every frame, and whoever knows the format asks.
 module bfp_scan
   import switch_pkg::*;
 (

@@ -15,7 +15,7 @@ module bfp_sum_encoder
 
   output bfp_step_t                   m_step_o,
   output logic [7:0]                  m_exponent_o,  // of the block that begins
-  output logic [2*BfpPairs-1:0][7:0]  m_mantissa_o   // zero where there is none
+  output logic [2*BfpPairs-1:0][7:0]  m_mantissa_o   // zero without one
 );
 
   localparam int unsigned Lanes    = 2 * BfpPairs;

@@ -111,7 +111,7 @@ module bfp_writer
   logic [BeatBytes-1:0][7:0] left_q;
   logic [6:0]                beat_q, last_beat;
 
-  // What is left of a beat, and then what goes beyond it.
+  // The rest of a beat, and then the bytes beyond it.
   for (genvar byte_ = 0; byte_ < BeatBytes; byte_++) begin : gen_byte
     logic is_behind;
 

@@ -28,7 +28,7 @@ module decoder_information
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 
-  // What lies in a frame behind its type lies four bytes later behind a tag.
+  // With a VLAN tag, all bytes behind the type are four bytes later.
   assign data   = has_tag_i ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign index  = index_q - IndexWidth'(has_tag_i);
   assign length = number_of_2(data[31:16]);

@@ -1,10 +1,10 @@
 // The first half of the Frame Parsing Stage of one port (allreduce-switch, IV-C, Fig. 11): tells what may be folded from
 // what is forwarded, and lets each have its way.
 //
-// DEC_FSM (frame_decoder) reads frames as they go into a short FIFO and decides about each; what waits behind the
+// DEC_FSM (frame_decoder) reads frames as they go into a short FIFO and decides about each; the frame behind the
 // decision is then cut through, or goes into the Proc. FIFO. PROC_FSM asks the Aggregation Frame Handler about every
-// frame that is whole there, and forwards, hands over or discards it. What it forwards goes out before later frames do:
-// a connection's packets stay in order.
+// frame that is whole there, and forwards, hands over or discards it. Frames that it forwards leave before later frames
+// do: a connection's packets stay in order.
 module frame_analyzer
   import switch_pkg::*;
 #(

@@ -2,8 +2,8 @@
 // ICRC on the way. A frame is sent at a beat a cycle into a FIFO that has room for it whole, so all ports may send the
 // same sum in step, whatever their outputs do.
 //
-// Where the frame is to go is asked when it begins to be built: a worker that has moved to another port since its
-// left neighbour contributed gets the sum where it is now, and by then it has been heard.
+// The builder asks for the frame's port when it begins to build it. A worker may have moved to another port since its
+// left neighbour contributed. It gets the sum at its new port, from which it has sent by then.
 //
 // Steps are the Output Arbiter's. Headers are 8 or 9 full beats (12 or 13 of a Write First): those of one beat less
 // begin a step later, so that all meet the sum's first beat at the same step.
@@ -29,7 +29,7 @@ module frame_builder
   output logic        is_late_o,      // with checks_i: nothing is to be done at step 0
   output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone
 
-  // Where is this address? None of the ports: nobody has heard of it.
+  // Where is this address? No port: its address is unknown.
   output logic             find_valid_o,
   input  logic             find_ready_i,
   output logic [47:0]      find_address_o,
@@ -249,7 +249,7 @@ module frame_builder
     .level_o  (level)
   );
 
-  // What goes nowhere is thrown away.
+  // A frame without a port is discarded.
   assign m_valid_o   = frame_valid && destination_valid && destination != '0;
   assign frame_ready = destination_valid && (m_ready_i || destination == '0);
   assign frame_ends  = frame_valid && frame_ready && out.last;

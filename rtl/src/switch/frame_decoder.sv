@@ -6,7 +6,7 @@
 //   Write Middle, Last, with Immediate   eighth                         may be folded if its queue pair is
 //   Write First                          eleventh                       may be folded if its aggregation header is ours
 //
-// (One beat later behind a tag.) What is to be known of a connection begins with its Write First: while one of this port
+// (One beat later behind a tag.) The knowledge about a connection begins with its Write First: while one of this port
 // is not judged, later packets wait for it, in the eighth beat; but not where other frames would be lost for it.
 module frame_decoder
   import switch_pkg::*;
@@ -47,7 +47,7 @@ module frame_decoder
   logic        is_roce, is_first, is_ours, is_folded, decides;
   logic        unused_parts;
 
-  // What lies in a frame behind its type lies four bytes later behind a tag.
+  // With a VLAN tag, all bytes behind the type are four bytes later.
   assign data  = has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign index = index_q - 4'(has_tag_q);
 

@@ -1,7 +1,7 @@
-// Writes a frame that is folded into its port's buffers as it streams by: the header as it lies, but marked as that of
-// a sum, and the gradients from their first byte on, so that those of all ports lie alike. Of a frame that came again
-// only the header is kept, in a place of its own. The frame's first beat comes in the cycle after `start_i`: others read
-// behind.
+// Writes a frame that is folded into its port's buffers as it streams by: the header unchanged except for the mark of a
+// sum, and the gradients from their first byte on. So the gradients of all ports have the same layout. Of a frame that
+// came again only the header is kept, in a place of its own. The frame's first beat comes in the cycle after `start_i`:
+// others read behind.
 module frame_splitter
   import switch_pkg::*;
   import aggregation_pkg::*;

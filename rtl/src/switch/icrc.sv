@@ -1,6 +1,6 @@
-// The invariant CRC of RoCE v1 frames as they pass, a beat a cycle: reflected CRC-32 over eight bytes of ones (the local
-// routing header that is not there) and the packet from its GRH on, in which what routers may change counts as ones:
-// traffic class, flow label, hop limit, and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1).
+// The invariant CRC of RoCE v1 frames as they pass, a beat per cycle. It is the reflected CRC-32 over eight bytes of
+// ones (in place of the local routing header) and the packet from its GRH on. Fields that routers may change count as
+// ones: traffic class, flow label, hop limit, and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1).
 //
 // A packet begins and ends within beats: at byte 14, or 18 behind a VLAN tag, and after two or six bytes of the last
 // beat, as all lengths are multiples of four. Bytes outside count as zeros, which a CRC can take back: the register

@@ -1,6 +1,6 @@
-// What the ports agree on: which jobs there are and in which epoch, who folds (the configuration as it was when the
+// The state that all ports share: the jobs and their epochs, the ports that fold (the configuration as it was when the
 // epoch began), the port of each rank, and the message in each column. Frame Handlers ask at Write Firsts, one at a
-// time, in turn. The law is RoceDialect::on_first's and RoceJob::bind's and agree's.
+// time, in turn. The law is RoceHandler::on_first's and RoceJob::bind's and agree's.
 //
 //   Pick    the next handler that asks; or a job that nobody has sent for in a long while is forgotten
 //   Find    is the job here, and whose configuration is it?

@@ -1,7 +1,7 @@
-// Out of the switch to a MAC, on its clock. A MAC takes a frame's beats without a pause, or breaks it off. They are there
-// in time: a frame that is cut through has waited for its second beat and a cycle (11.4 ns), which is as much as sampling
-// on the way in (5 ns) and on the way out (6.4 ns) can delay one beat against another; all others come faster than the MAC
-// sends.
+// Out of the switch to a MAC, on its clock. A MAC takes a frame's beats without a pause, or breaks it off. They are
+// there in time: a frame that is cut through has waited for its second beat and a cycle (11.4 ns). That is as much as
+// sampling on the way in (5 ns) and on the way out (6.4 ns) can delay one beat against another; all others come faster
+// than the MAC sends.
 module mac_send
   import switch_pkg::*;
 #(

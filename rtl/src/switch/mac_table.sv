@@ -1,7 +1,7 @@
 // Which port an address was last seen at: the forwarding table of all Port Analyzers. Buckets of four entries, found by
-// a CRC of the address. Finding and learning are pipelines of their own, each with its copy of the table; both serve who
-// asks in turn, one a cycle. An entry that nobody has sent from for `age_limit_i` ticks is unknown, and is removed by a
-// sweep that goes through all buckets once a tick. A sweep after reset clears them; nothing is known or learned before.
+// a CRC of the address. Finding and learning are pipelines of their own, each with its copy of the table; both serve
+// who asks in turn, one a cycle. An entry without a frame for `age_limit_i` ticks is unknown, and is removed by a sweep
+// that goes through all buckets once a tick. A sweep after reset clears them; nothing is known or learned before.
 module mac_table #(
   parameter int unsigned Ports    = 8,
   parameter int unsigned Askers   = Ports,
@@ -123,8 +123,8 @@ module mac_table #(
     ports_q   <= ports_d;
   end
 
-  // --- Learning and sweeping: choose, read, decide, write ---
-  // What is read two cycles before a write of the same bucket is stale: who would, waits.
+  // --- Learning and sweeping: choose, read, decide, write --- A read two cycles before a write of the same bucket
+  // would be stale, so it waits.
   typedef struct packed {
     logic                 is_sweep;
     logic [PortWidth-1:0] port;

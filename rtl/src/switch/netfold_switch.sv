@@ -1,5 +1,5 @@
-// The aggregation switch (docs/hardware/switch.md) as one box with flat ports: an Ethernet switch that folds RoCE v1
-// gradients in passing. Behind each port's streams belongs a MAC that adds and checks the FCS.
+// The aggregation switch as one box with flat ports: an Ethernet switch that folds RoCE v1 gradients in passing
+// (docs/explanation/hardware-switch.md). Behind each port's streams belongs a MAC that adds and checks the FCS.
 module netfold_switch
   import switch_pkg::*;
   import switch_registers_pkg::*;

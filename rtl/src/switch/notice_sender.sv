@@ -1,5 +1,6 @@
-// What the switch itself tells a worker (core/wire/PROTOCOL.md, notices): an Ethernet frame of 60 bytes, to the address
-// that a frame came from. One at a time: while one waits to leave, others are not told, for the worker will ask again.
+// Sends the switch's own messages to a worker (core/wire/PROTOCOL.md, notices): an Ethernet frame of 60 bytes, to the
+// address that a frame came from. One at a time: while one waits to leave, others are not told, for the worker will ask
+// again.
 module notice_sender
   import switch_pkg::*;
   import aggregation_pkg::*;

@@ -1,5 +1,5 @@
-// Pause frames (IEEE 802.3, annex 31B) to who sends into a port: a long pause once a queue of its frames is more than
-// half full, again while it remains so, and an end of the pause when all are nearly empty.
+// Pause frames (IEEE 802.3, annex 31B) to the neighbour that sends into a port. It sends a long pause once a queue of
+// its frames is more than half full, again while it remains so, and ends the pause when all are nearly empty.
 module pause_generator
   import switch_pkg::*;
 #(

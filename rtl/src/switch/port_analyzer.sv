@@ -1,6 +1,6 @@
-// The Port Learning Stage of one port (allreduce-switch, IV-B): reads the Ethernet header of each frame as it passes into
-// the Port FIFO, asks the forwarding table where it is to go, and hands both on together. A frame's sender is learned
-// when its last beat has come undamaged.
+// The Port Learning Stage of one port (allreduce-switch, IV-B). It reads the Ethernet header of each frame on its way
+// into the Port FIFO, asks the forwarding table for the destination, and passes both on together. A frame's sender is
+// learned when its last beat has come undamaged.
 //
 // MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete, and the one question that may be open must
 // have been answered. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops
@@ -93,7 +93,7 @@ module port_analyzer
       end
       asks_q  <= (takes && is_analyzed && needs_find) || (asks_q && !find_ready_i);
       waits_q <= (takes && is_analyzed && needs_find) || (waits_q && !found_valid_i);
-      // Who could not be learned before the next frame is learned by one of those.
+      // A sender that could not be learned before the next frame is learned from a later one.
       if (takes && s_beat_i.last) begin
         learns_q <= is_good && !s_beat_i.error && !skips && !is_too_long;
       end else if (learn_ready_i || (takes && is_analyzed)) begin

@@ -32,7 +32,7 @@ module port_counters
 
   always_comb begin
     index = clears ? clear_q[5:0] : read_i ? index_i : index_q;
-    // What was chosen is on its way, unless the memory is read just now.
+    // The chosen counter is on its way, unless the memory is read just now.
     waiting_d = waiting_q | event_i;
     if (!read_i) waiting_d = (waiting_q & ~chosen) | event_i;
   end

@@ -1,9 +1,9 @@
-// Which column a RoCE packet belongs in, known by its sequence number alone: four floating base pointers, Fig. 13.
+// Which column a RoCE packet belongs in, found from only its sequence number: four floating base pointers, Fig. 13.
 //
-// A column's base is the sequence number of its Write First; bit 24 is set while it has none. A packet is compared with
-// the bases of p3, p2, p1, p0 in this order, all at once, and lies in the first column whose message covers it.
+// A column's base is the sequence number of its Write First; bit 24 is set while it has no base. A packet is compared
+// with the bases of p3, p2, p1, p0 in this order, all at once, and lies in the first column whose message covers it.
 // Distances are modulo 2^24 and within the message's length, which the paper's comparison by size is not: it loses
-// packets of a message that crossed the wrap. The law is core/fold/psn_window.h's.
+// packets of a message that crossed the wrap. The law is core/switch/aggregation/psn_window.h's.
 module psn_window (
   input  logic             clk_i,
   input  logic             rst_ni,

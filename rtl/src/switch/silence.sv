@@ -1,7 +1,7 @@
-// Who is to blame for a place that is not full? Not the lowest rank that is missing, which may itself wait for the
-// acknowledgement of a dead one, and so sends what it has again and again, but the one that says nothing at all: first
-// whoever has not been heard in this epoch, then whom nobody missing has been silent for as long as. No clock is
-// needed for that, only the order in which ports were heard. The law is RoceJob::longest_silent's.
+// Who is to blame for a place that is not full? It is not the lowest missing rank, which may itself wait for the
+// acknowledgement of a dead one and repeat its packets. It is the rank that sends nothing at all: first a rank that has
+// sent nothing in this epoch, then the missing rank that has been silent for longest. No clock is needed for that, only
+// the order in which ports were heard. The law is RoceJob::longest_silent's.
 module silence #(
   parameter int unsigned Ports = 8,
   parameter int unsigned Jobs  = 1,

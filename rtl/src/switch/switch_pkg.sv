@@ -1,4 +1,4 @@
-// What the stages of the aggregation switch tell each other (docs/hardware/switch.md).
+// The types that the stages of the aggregation switch exchange (docs/explanation/hardware-switch.md).
 package switch_pkg;
 
   localparam logic [15:0] RoceType      = 16'h8915;
@@ -14,7 +14,7 @@ package switch_pkg;
   localparam int unsigned ExceptionsMax     = 4;
   localparam int unsigned MessagePacketsMax = 128;
   localparam int unsigned Columns           = 4;  // messages of one worker on their way
-  localparam int unsigned FrameBytesMax     = 1526;  // 1518 and two tags, as the software's (frames/headers.h); no FCS
+  localparam int unsigned FrameBytesMax     = 1526;  // 1518 and two tags, no FCS, as in switch/ethernet/headers.h
   localparam int unsigned FrameBeatsMax     = 191;
 
   // A beat of a frame: byte 0 of the frame is the lowest of its first beat, every beat but the last is full.
@@ -34,13 +34,14 @@ package switch_pkg;
   } exception_t;
 
   typedef struct packed {
-    logic                           is_float;   // numbers whose format nobody names: fp32, else int32
+    logic                           is_float;   // numbers without a stated format: fp32, else int32
     logic [PortsMax-1:0]            ports;      // that fold
     exception_t [ExceptionsMax-1:0] exceptions;
     logic [31:0]                    age_limit;  // in 1024 cycles: how long a packet waits for those of other ports
   } config_t;
 
-  // What became of a RoCE frame: the names, the order and the numbers of the software's RoceVerdict (frames/roce_job.h).
+  // The outcome of a RoCE frame: the names, the order and the numbers of the software's RoceVerdict
+  // (switch/protocols/roce/roce_job.h).
   typedef enum logic [4:0] {
     VerdictForwarded, VerdictKept, VerdictFolded, VerdictAnswered, VerdictWaiting,  // good
     VerdictMalformed, VerdictIcrc, VerdictHeader, VerdictEpoch, VerdictRank, VerdictSpoofed, VerdictOrder,
@@ -97,7 +98,7 @@ package switch_pkg;
     logic [47:0] to;
   } connection_t;
 
-  // What PROC_FSM does with a frame that may be folded, after the Aggregation Frame Handler has judged it.
+  // PROC_FSM's action on a frame that may be folded, after the Aggregation Frame Handler has judged it.
   typedef enum logic [1:0] {
     RouteForward,  // to its destination, as it is
     RouteFold,     // to the Aggregation Frame Handler
@@ -121,7 +122,7 @@ package switch_pkg;
     return {number_of_4(number[31:0]), number_of_4(number[63:32])};
   endfunction
 
-  // What DEC_FSM decides about a frame. None of it: it goes on at once.
+  // DEC_FSM's decision about a frame. None of it: it goes on at once.
   typedef struct packed {
     logic is_candidate;   // it may be folded
     logic is_first;       // a Write First, if so
@@ -131,7 +132,7 @@ package switch_pkg;
     logic gives_way;      // it may not wait any longer: it ends here
   } fate_t;
 
-  // What a Frame Analyzer did, for the counters.
+  // The events of a Frame Analyzer, for the counters.
   typedef struct packed {
     logic forwarded;   // to one port
     logic flooded;
@@ -141,7 +142,7 @@ package switch_pkg;
     logic gave_way;    // a frame that waited for a judgement, to others behind it
   } parsed_t;
 
-  // What left at a port, for the counters.
+  // The frames that left at a port, for the counters.
   typedef struct packed {
     logic        ended;
     logic [10:0] bytes;   // of the frame that ended
@@ -150,7 +151,7 @@ package switch_pkg;
     logic        pause;
   } departure_t;
 
-  // What a Port Analyzer saw of a frame, for the counters.
+  // The events of a Port Analyzer for a frame, for the counters.
   typedef struct packed {
     logic        ended;
     logic [10:0] bytes;       // of the frame that ended

@@ -1,4 +1,4 @@
-// The register map. Written by `netfold rtl registers` from rtl/switch_registers.toml: change that.
+// The register map. `netfold rtl registers` writes it from rtl/switch_registers.toml.
 package switch_registers_pkg;
 
   localparam logic [31:0] Version = 32'h00010000;
@@ -30,7 +30,7 @@ package switch_registers_pkg;
   localparam logic [31:0] ResetAgeLimit = 32'h001dcd65;
   localparam logic [31:0] ResetAddressAgeLimit = 32'h000000e0;
 
-  // Which counter counts what.
+  // The number of each counter.
   localparam int unsigned CountRoceForwarded = 0;
   localparam int unsigned CountRoceKept = 1;
   localparam int unsigned CountRoceFolded = 2;

@@ -1,4 +1,5 @@
-"""The adder tree against the software's fold, bit for bit: numbers of ranks, bits of floats, integers that wrap."""
+"""Compares the adder tree with the software's fold, bit for bit: any number of ranks, floats of any bits, integers that
+wrap."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ADDER_STAGES = 9
 
 
 def draw(values: np.random.Generator, is_float: bool) -> np.ndarray:
-    """One number for each rank and lane of a beat: any bits, or numbers alike, zeros, subnormals, infinities, NaN."""
+    """One number for each rank and lane of a beat: any bits, or similar numbers, zeros, subnormals, infinities, NaN."""
     shape = (int(os.environ["RANKS"]), LANES)
     bits = values.integers(0, 1 << 32, shape, np.uint32)
     if not is_float or values.random() < 0.3:
@@ -30,7 +31,7 @@ def draw(values: np.random.Generator, is_float: bool) -> np.ndarray:
 
 
 def folded(numbers: np.ndarray, is_float: bool) -> np.ndarray:
-    """What the software makes of it, every NaN as the adder writes it."""
+    """The software's sum, with every NaN in the adder's form."""
     if not is_float:
         return netfold.fold(list(numbers.view(np.int32)), "int32").view(np.uint32)
     total = netfold.fold(list(numbers.view(np.float32)))
@@ -39,7 +40,7 @@ def folded(numbers: np.ndarray, is_float: bool) -> np.ndarray:
 
 @cocotb.test()
 async def agrees_with_the_fold(dut: Any) -> None:
-    """Floats and integers in any order, a beat a cycle; absent ranks do not show."""
+    """Floats and integers in any order, a beat per cycle; absent ranks have no effect."""
     ranks, most = int(os.environ["RANKS"]), int(os.environ["MOST"])
     values = np.random.default_rng(chance().randrange(1 << 30))
     cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
@@ -62,7 +63,7 @@ async def agrees_with_the_fold(dut: Any) -> None:
 
 @pytest.mark.parametrize(("ranks", "most"), [(3, 3), (2, 8), (5, 8), (6, 8), (7, 8), (8, 8)])
 def test_adder_tree(ranks: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many ranks in a tree for `most`."""
+    """`ranks` ranks in a tree for `most`."""
     monkeypatch.setenv("RANKS", str(ranks))
     monkeypatch.setenv("MOST", str(most))
     simulate("adder_tree", __file__, Ranks=most)

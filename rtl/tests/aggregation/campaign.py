@@ -1,4 +1,4 @@
-"""Workers of one job or several, and everything that may happen to their frames, from a seed."""
+"""Workers of one or several jobs, with all faults of their frames, from a seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from roce_frames import (
 MESSAGES_BACK = 4
 TRANSPORT_AT = ETHERNET + GRH_BYTES
 FIRST_AT = TRANSPORT_AT + TRANSPORT + RETH  # the aggregation header
-# What no switch takes there: foreign, formats, flags, a shape that is none, lengths.
+# Values that no switch accepts there: magic, formats, flags, invalid shapes, lengths.
 HEADER_EDITS = [
     (0, b"xx"),
     (2, b"\x16"),
@@ -41,7 +41,7 @@ PSN_MASK = 0xFFFFFF
 
 
 def mac(rank: int) -> str:
-    """Of a worker."""
+    """The MAC address of a worker."""
     return f"02:00:00:00:00:{rank + 1:02x}"
 
 
@@ -51,7 +51,7 @@ def places(ports: int) -> dict[bytes, int]:
 
 
 def software(ports: int, **options: float) -> Any:
-    """The software's switch, which has heard every worker at its port."""
+    """The software's switch, which knows every worker's port."""
     switch = _core.FramePipeline(ports, **options)
     for rank in range(ports):
         to_itself = Connection(mac(rank), mac(rank))
@@ -60,18 +60,18 @@ def software(ports: int, **options: float) -> Any:
 
 
 def sealed(frame: bytes) -> bytes:
-    """With the ICRC that its other bytes ask for."""
+    """The packet with the right ICRC."""
     at = ETHERNET + 4 * (frame[12:14] == b"\x81\x00")
     return frame[:-4] + icrc(frame[at:-4])
 
 
 def tagged(frame: bytes) -> bytes:
-    """With a VLAN tag."""
+    """The frame with a VLAN tag."""
     return frame[:12] + b"\x81\x00\x20\x05" + frame[12:]
 
 
 def changed(frame: bytes, at: int, value: bytes) -> bytes:
-    """With other bytes at a place, and an ICRC that hides it."""
+    """The frame with other bytes at a place, and an ICRC that fits them."""
     return sealed(frame[:at] + value + frame[at + len(value) :])
 
 
@@ -84,7 +84,7 @@ class Worker:
         self.begin()
 
     def begin(self, connection: Connection | None = None) -> None:
-        """A connection under numbers of its own; near the wrap of sequence numbers now and then."""
+        """Start a connection with its own numbers, sometimes near the wrap of sequence numbers."""
         rng = self.job.rng
         self.psn = rng.choice([rng.randrange(1 << 24), PSN_MASK - rng.randrange(6)])
         to = self.job.ports[(self.rank + 1) % len(self.job.ports)]
@@ -106,7 +106,7 @@ class Worker:
 
 
 class Job:
-    """What workers send, as a switch at their ports (by rank) receives it: `next` gives (port, frame)."""
+    """The frames of workers, as a switch receives them at their ports (by rank): `next` returns (port, frame)."""
 
     def __init__(
         self, rng: random.Random, ports: list[int], number: int = 1, formats: tuple[int, ...] = (0, FP32, INT32)
@@ -118,7 +118,7 @@ class Job:
         self.start()
 
     def begin_epoch(self) -> None:
-        """The next one."""
+        """Begin the next epoch."""
         self.epoch += 1
         self.start()
 
@@ -130,7 +130,7 @@ class Job:
         self.due: list[tuple[int, bytes]] = []
 
     def numbers(self, fmt: int, words: int) -> bytes:
-        """Of one worker: small numbers, any bits, or blocks that are well formed."""
+        """Gradients of one worker: small numbers, any bits, or well-formed blocks."""
         if fmt == BFP:
             data = bytearray(self.values.bytes(4 * words))
             for first, room in self.rooms(words):
@@ -140,7 +140,7 @@ class Job:
             return bytes(data)
         if fmt == INT32:
             return self.values.bytes(4 * words)
-        if self.rng.random() < 0.5:  # any bits but those of infinities: one NaN may stand for another
+        if self.rng.random() < 0.5:  # any bits except infinities: NaNs may differ
             bits = self.values.integers(0, 1 << 32, words, np.uint32)
             return np.where(bits >> 23 & 0xFF > 250, np.uint32(0), bits).astype(np.uint32).tobytes()
         return self.values.standard_normal(words, np.float32).tobytes()
@@ -154,7 +154,7 @@ class Job:
     def write(self) -> None:
         """All workers write the next message."""
         rng = self.rng
-        if not self.formats_to_come:  # each comes soon
+        if not self.formats_to_come:  # so that each format occurs soon
             self.formats_to_come = rng.sample(self.formats, len(self.formats))
         words, fmt, flags = rng.choice([252, 300, 507, 508, 600]), self.formats_to_come.pop(), rng.randrange(2)
         self.due = []
@@ -165,14 +165,14 @@ class Job:
         self.message += 1
         self.due.sort(key=lambda _: rng.random())
         self.due.sort(key=lambda one: untagged(one[1])[TRANSPORT_AT] != FIRST)
-        if fmt == BFP:  # before the right frame has come
+        if fmt == BFP:  # before the right frame
             pairs = [[(port, self.with_bad_block(frame)), (port, frame)] for port, frame in self.due]
             self.due = [one for pair in pairs for one in pair[rng.random() < 0.3 :]]
-        if rng.random() < 0.4:  # a First that is late, or lost
+        if rng.random() < 0.4:  # a First that is late or lost
             self.due.append(self.due.pop(0))
 
     def restart(self, worker: Worker, connection: Connection | None = None) -> None:
-        """Its connection begins anew, with one of its last messages: the same header, under other numbers."""
+        """Restart a connection with one of its last messages: the same header, other numbers."""
         back = self.rng.randrange(1, max(len(worker.sent), 1) + 1)
         olds = list(worker.sent)[-back:]
         worker.begin(connection)
@@ -186,7 +186,7 @@ class Job:
             self.due += [(worker.port, frame) for frame in worker.sent[len(worker.sent) - back + index]]
 
     def with_bad_block(self, frame: bytes) -> bytes:
-        """With an exponent that no encoder writes, wherever it has blocks."""
+        """The frame with an exponent that no encoder writes, if it has blocks."""
         plain = untagged(frame)
         elements_at = {FIRST: FIRST_AT + 20, LAST_IMMEDIATE: 70}.get(plain[TRANSPORT_AT], 66)
         blocks = (len(plain) - 4 - elements_at) // 17
@@ -195,23 +195,23 @@ class Job:
         return changed(plain, elements_at + 17 * self.rng.randrange(blocks), bytes([self.rng.randrange(8)]))
 
     def damaged(self, frame: bytes) -> bytes:
-        """One thing about a frame is wrong."""
+        """The frame with one error."""
         rng, plain = self.rng, untagged(frame)
         is_first = plain[TRANSPORT_AT] == FIRST
-        if rng.random() < 0.2:  # without hiding it
+        if rng.random() < 0.2:  # with a wrong ICRC
             at = rng.randrange(TRANSPORT_AT + 8, len(plain))
             return plain[:at] + bytes([plain[at] ^ 1 << rng.randrange(8)]) + plain[at + 1 :]
         if rng.random() < 0.1:
             cut = plain[:-8] + plain[-4:]
             return changed(cut, ETHERNET + 4, struct.pack("!H", len(cut) - TRANSPORT_AT))
-        if is_first and rng.random() < 0.1:  # another length than the others'
+        if is_first and rng.random() < 0.1:  # a length that differs from other ranks'
             (length,) = struct.unpack("!I", plain[FIRST_AT + 16 : FIRST_AT + 20])
             longer = changed(plain, FIRST_AT + 16, struct.pack("!I", length + 4))
             return changed(longer, FIRST_AT - 4, struct.pack("!I", length + 24))
         psn = int.from_bytes(plain[TRANSPORT_AT + 9 : TRANSPORT_AT + 12], "big")
         far = (psn + rng.choice([1, 3, 130, 600, -1, -3, -130])) & PSN_MASK
         edits = [
-            (11, b"\x77"),  # from somebody else
+            (11, b"\x77"),  # from another address
             (ETHERNET + rng.choice([20, 39]), b"\x99"),
             (ETHERNET + 4, struct.pack("!H", rng.choice([20, len(plain)]))),
             (TRANSPORT_AT + 5, b"\xee\xee\xee"),  # on another connection
@@ -235,7 +235,9 @@ class Job:
         rng = self.rng
         if self.message and rng.random() < 0.01:
             self.begin_epoch()
-        if not self.due and self.message and rng.random() < 0.6:  # what was lost, or came too early, is asked for again
+        if (
+            not self.due and self.message and rng.random() < 0.6
+        ):  # a frame that was lost or too early is requested again
             self.due = [(worker.port, frame) for worker in self.workers for some in worker.sent for frame in some]
         while not self.due:
             self.write()
@@ -244,20 +246,20 @@ class Job:
         chance = rng.random()
         known = [(worker.port, frame) for worker in self.workers for frames in worker.sent for frame in frames]
         if chance < 0.1:
-            return rng.choice(known)  # once more, or too early
+            return rng.choice(known)  # a repetition, or too early
         if chance < 0.25:
             port, frame = rng.choice(rng.choice([known, self.due]))
             return port, self.damaged(frame)
         if chance < 0.33:
             self.due.append(self.due.pop(0))  # overtaken
-        if chance < 0.36 and self.due:  # lost, and asked for again later, or never
+        if chance < 0.36 and self.due:  # lost, and requested later, or never
             lost = self.due.pop(0)
             self.due += [lost] * (rng.random() < 0.5)
         return self.due.pop(0) if self.due else rng.choice(known)
 
 
 class Jobs:
-    """Several jobs at once, whose workers now and then go on over a connection of another job's."""
+    """Several jobs at once, whose workers sometimes continue on a connection of another job."""
 
     def __init__(self, rng: random.Random, jobs: list[Job]) -> None:
         self.rng, self.jobs = rng, jobs
@@ -278,5 +280,5 @@ class Jobs:
 
 
 def untagged(frame: bytes) -> bytes:
-    """Without its VLAN tag."""
+    """The frame without its VLAN tag."""
     return frame[:12] + frame[16:] if frame[12:14] == b"\x81\x00" else frame

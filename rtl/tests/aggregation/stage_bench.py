@@ -1,6 +1,6 @@
-"""The Aggregation Stage with all its ports driven at once: frames in as Frame Analyzers offer them, sums out.
+"""The Aggregation Stage with all its ports driven at once: frames enter as from Frame Analyzers, and sums leave.
 
-What a Frame Analyzer finds in a frame is found here by struct and zlib alone.
+This file finds the facts of a Frame Analyzer with only struct and zlib.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BEAT = 8
 
 @dataclass
 class Info:
-    """What matters of a frame before it is judged."""
+    """The facts about a frame that the verdict needs."""
 
     frame: bytes
     tag: int = 0  # bytes
@@ -63,7 +63,7 @@ def has_bad_block(payload: bytes, is_first: bool) -> bool:
 
 
 def analyze(frame: bytes) -> Info:
-    """`frame_info_t` of a frame; may_fold is false where not even a handler is asked."""
+    """`frame_info_t` of a frame; may_fold is false if no handler is asked."""
     tag = 4 if frame[12:14] == b"\x81\x00" else 0
     info = Info(frame, tag)
     packet = frame[ETHERNET + tag :]
@@ -83,7 +83,7 @@ def analyze(frame: bytes) -> Info:
         packet[0] >> 4 != 6 or packet[6] != 0x1B or size > len(frame) - ETHERNET - tag or payload_bytes < 0
         or transport[1] & 15 != 0 or -payload_bytes % 4 != pad
     )  # fmt: skip
-    packet += bytes(RETH + 20)  # what is read beyond a short frame means nothing
+    packet += bytes(RETH + 20)  # bytes beyond a short frame are ignored
     header = packet[GRH_BYTES + TRANSPORT + RETH :][:20]
     magic, version, flags, job, epoch, rank, block, mantissa, message, total = struct.unpack("!HBBHHHBBII", header)
     is_first = info.opcode == FIRST
@@ -128,7 +128,7 @@ class Port:
 
 
 class StageBench:
-    """Drives `aggregation_stage`: `offer` frames, `cycle` on, read what came out of `sums`, `verdicts`, `notices`."""
+    """Drives `aggregation_stage`: `offer` frames, run `cycle`, read the results in `sums`, `verdicts`, `notices`."""
 
     def __init__(
         self, dut: Any, ports: int, jobs: int, places: dict[bytes, int], ready: Any = lambda port: True
@@ -140,24 +140,24 @@ class StageBench:
         self.forwarded: list[tuple[int, bytes]] = []
         self.notices: list[tuple[int, bytes]] = []
         self.lost = self.aged = self.cycles = 0
-        self.found: deque[tuple[int, int]] = deque([(0, 0)] * 2)  # what is on its way through the address table
+        self.found: deque[tuple[int, int]] = deque([(0, 0)] * 2)  # answers on their way through the address table
         self.beat_bits = len(dut.s_beat_i) // ports
         self.info_bits = len(dut.info_i) // ports
 
     async def begin(self) -> None:
-        """Clock and reset; all ports fold. Then until the Aggregation Status Buffer has been cleared."""
+        """Clock and reset; all ports fold. Waits until the Aggregation Status Buffer is clear."""
         config = configuration(list(range(self.count)))
         inputs = ("info_valid_i", "s_valid_i", "m_ready_i", "find_ready_i", "found_valid_i", "notice_ready_i")
         await start(self.dut, config_i=config, **dict.fromkeys(inputs, 0))
         await self.cycle(600 * self.jobs)
 
     def offer(self, port: int, frame: bytes) -> None:
-        """A frame comes in at a port, behind those before it."""
+        """A frame arrives at a port, after earlier ones."""
         self.ports[port].waiting.append(frame)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is on its way in, or half out."""
+        """Whether no frame is entering or partly out."""
         return not any(p.waiting or p.asked or p.beats or p.sum or p.notice for p in self.ports)
 
     def _matches(self, port: int, info: Info) -> bool:
@@ -191,7 +191,7 @@ class StageBench:
             )
 
     async def cycle(self, cycles: int = 1) -> None:
-        """So many cycles of the clock."""
+        """Run a number of clock cycles."""
         for _ in range(cycles):
             await self._cycle()
 
@@ -225,7 +225,7 @@ class StageBench:
         self._read(m_ready)
 
     def _offer_finds(self) -> None:
-        """The address table asks one port a cycle, and answers three cycles later."""
+        """The address table serves one port per cycle, and answers three cycles later."""
         dut = self.dut
         dut.find_ready_i.value = 1 << self.cycles % self.count
         dut.found_valid_i.value, dut.found_ports_i.value = self.found.popleft()

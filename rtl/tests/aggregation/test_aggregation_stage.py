@@ -1,4 +1,4 @@
-"""The Aggregation Stage against the software switch, frame by frame: the same verdicts, the same frames."""
+"""Compares the Aggregation Stage with the software switch, frame by frame: equal verdicts, equal frames."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from benches import chance, simulate
 from roce_frames import Connection, aggregation_header, elements_of, read
 
 JOBS = int(os.environ.get("JOBS", "1"))
-# Of the stage with several jobs: long enough that only who is to be silent is.
+# Times of the stage with several jobs: long enough that only the chosen ranks are silent.
 TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
 SOFTWARE_JOBS = 16
 FRAMES = int(os.environ.get("FRAMES", "500"))
-SWEEP_CYCLES = 2 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is looked at
+SWEEP_CYCLES = 2 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is checked
 
 
 class Both:
-    """The stage and the software switch, given the same frames one by one."""
+    """The stage and the software switch with the same frames, one by one."""
 
     def __init__(self, dut: Any, ports: int, jobs: int = 1) -> None:
         self.dut, self.ports, self.time_s, self.jobs, self.aged = dut, ports, 1.0, jobs, 0
@@ -39,7 +39,7 @@ class Both:
         return {name.removeprefix("roce_v1_").removeprefix("drop_"): n for name, n in self.soft.counts().items()}
 
     def configure(self, ports: list[int], is_float: bool, job: int = -1) -> None:
-        """Which ports fold, and how: all jobs without an exception (-1), or one."""
+        """Set the ports that fold, and the type: for all jobs without a setting of their own (-1), or for one."""
         self.soft.configure(ports, is_float=is_float, job=job)
         if job < 0:
             self.config |= {"ports": ports, "is_float": is_float}
@@ -48,14 +48,14 @@ class Both:
         self.dut.config_i.value = configuration(**self.config)
 
     def fill(self) -> None:
-        """The software's places for jobs are taken by others but for as many as the stage has."""
+        """Other jobs occupy the software's places, except as many as the stage has."""
         for job in range(1000, 1000 + SOFTWARE_JOBS - self.jobs):
-            header = aggregation_header(0, 0, 2000, job=job, flags=2)  # a sum: begins a job, and does nothing more
+            header = aggregation_header(0, 0, 2000, job=job, flags=2)  # a sum: it only begins a job
             (frame, *_) = Connection(mac(0), mac(1), job).message(0, header, bytes(2000))
             assert self.soft.offer(0, frame, self.time_s) == []
 
     async def age(self) -> None:
-        """All that has waited for others until now is released."""
+        """Release all places that wait for other ranks."""
         self.time_s += 1.2 * AGE_S
         before, places = self._counts()["aged"], self.hard.aged
         self.soft.pump(self.time_s)
@@ -67,16 +67,16 @@ class Both:
         self.aged += places
 
     async def silence(self, seconds: float, ticks: int) -> None:
-        """Nobody sends anything for a while."""
+        """All workers are silent for a while."""
         await self.age()
-        for _ in range(2):  # the other jobs of the software go on
+        for _ in range(2):  # the other jobs of the software continue
             self.time_s += 0.55 * seconds
             self.fill()
             self.soft.pump(self.time_s)
         await ClockCycles(self.dut.clk_i, (ticks + 2) * TICK_CYCLES)
 
     async def offer(self, port: int, frame: bytes) -> str:
-        """One frame; fails where the two differ in what it comes to. Returns the verdict."""
+        """Send one frame; fails if the results differ. Returns the verdict."""
         before = self._counts()
         self.time_s += 1e-6
         wanted = self.soft.offer(port, frame, self.time_s)
@@ -98,7 +98,7 @@ class Both:
                 break
         await hard.cycle(3)
         if verdict == "malformed" and hard.forwarded:
-            return verdict  # nobody's connection: its head was gone before its end was seen (docs/hardware/switch.md)
+            return verdict  # no connection: its head left before its end was checked (hardware-switch.md)
         assert hard.verdicts == [(port, verdict)], frame[:110].hex()
         assert hard.notices == notices
         assert sorted(hard.sums) == sums
@@ -115,7 +115,7 @@ async def started(dut: Any) -> Both:
 
 @cocotb.test(skip=JOBS > 1)
 async def agrees_with_the_software(dut: Any) -> None:
-    """Losses, duplicates, reordering, restarts, epochs, hostile frames: whatever comes, both do the same."""
+    """Losses, duplicates, reordering, restarts, epochs, hostile frames: both always do the same."""
     rng = chance()
     both = await started(dut)
     formats = (0, FP32, INT32, BFP) if os.environ["HAS_BFP"] == "1" else (0, FP32, INT32)
@@ -132,7 +132,7 @@ async def agrees_with_the_software(dut: Any) -> None:
 
 @cocotb.test(skip=JOBS == 1)
 async def jobs_agree_with_the_software(dut: Any) -> None:
-    """More jobs than there are places, on ports of their own and shared, in configurations that change meanwhile."""
+    """More jobs than places, on separate and shared ports, with configurations that change."""
     rng = chance()
     both = await started(dut)
     both.fill()
@@ -162,7 +162,7 @@ async def jobs_agree_with_the_software(dut: Any) -> None:
 
 @cocotb.test(skip=JOBS == 1)
 async def silent_jobs_give_way(dut: Any) -> None:
-    """A connection goes to another job after a second's silence, a place after two minutes'; never before."""
+    """A connection passes to another job after a second of silence, a place after two minutes, never earlier."""
     rng = chance()
     both = await started(dut)
     both.fill()
@@ -198,7 +198,7 @@ async def silent_jobs_give_way(dut: Any) -> None:
 
 @cocotb.test()
 async def answers_everybody_at_once(dut: Any) -> None:
-    """All jobs and ports at line rate, every few frames once more: every sum comes to everybody, in its order."""
+    """All jobs and ports at line rate, with some frames repeated: every sum reaches every worker, in order."""
     rng = chance()
     ports, packets, messages = int(os.environ["PORTS"]), 20, 4
     bench = StageBench(dut, ports, JOBS, places(ports), ready=lambda _: rng.random() < 25 / 32)
@@ -239,14 +239,14 @@ async def answers_everybody_at_once(dut: Any) -> None:
 
 @pytest.mark.parametrize(("ports", "has_bfp"), [(3, 0), (4, 1)])
 def test_aggregation_stage(ports: int, has_bfp: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one job."""
+    """The stage with one job."""
     monkeypatch.setenv("PORTS", str(ports))
     monkeypatch.setenv("HAS_BFP", str(has_bfp))
     simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, TickCycles=TICK_CYCLES)
 
 
 def test_aggregation_stage_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With places for two jobs, whose time passes faster."""
+    """The stage with places for two jobs, and faster time."""
     monkeypatch.setenv("PORTS", "4")
     monkeypatch.setenv("JOBS", "2")
     times = {"TickCycles": TICK_CYCLES, "HandoverTicks": HANDOVER_TICKS, "IdleTicks": IDLE_TICKS}

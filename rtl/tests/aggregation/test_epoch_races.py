@@ -1,10 +1,10 @@
 """Two jobs at line rate, whose workers begin new epochs at any moment, each a little later than the others, while sums
-of the epoch before are being folded and sent. The software's switch is given every frame in the order in which the
-stage judged them: both must say the same of it, and every sum that leaves must be the software's.
+of the epoch before are being folded and sent. The software's switch gets every frame in the order in which the stage
+judged them. Both must have the same verdicts, and every sum that leaves must be the software's.
 
-What the stage may do otherwise than the software, which needs no time: a frame that is being judged while its epoch
-ends is dropped as `epoch`; one whose place holds a sum that is not sent yet, as `busy`, or, if it asks for that sum, as
-`waiting`; an answer that has not left when its sum is gone is lost, and counted."""
+The stage may differ from the software, which takes no time, in these cases. A frame that is judged while its epoch ends
+is dropped as `epoch`. A frame whose place holds an unsent sum is dropped as `busy`, or as `waiting` if it requests that
+sum. An answer that has not left when its sum is removed is lost, and counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRANSPORT_AT = ETHERNET + GRH_BYTES
 
 
 class Worker:
-    """One rank of one job: sends what it may, sends again what is not answered."""
+    """One rank of one job: it sends the frames that it may, and repeats frames without an answer."""
 
     def __init__(self, rng: random.Random, rank: int, job: int) -> None:
         self.rng, self.rank, self.job, self.epoch = rng, rank, job, 0
@@ -44,10 +44,10 @@ class Worker:
         self.frames: list[bytes] = []
         self.next = 0
         self.answered: set[int] = set()
-        self.refused: int | None = None  # a Write First that comes again before anything else
+        self.refused: int | None = None  # a Write First that is repeated first
 
     def frame(self, position: int) -> bytes:
-        """Of packet `position` of the epoch."""
+        """The frame of packet `position` of the epoch."""
         while position >= len(self.frames):
             message, count = len(self.frames) // PACKETS, (PACKETS * 1024 - 20) // 4
             seed = (self.job, self.epoch, message, self.rank)
@@ -57,7 +57,7 @@ class Worker:
         return self.frames[position]
 
     def choose(self) -> tuple[int, bytes] | None:
-        """What it sends now: packet, frame."""
+        """The next packet to send, and its frame."""
         rng = self.rng
         whole = next(m for m in range(len(self.answered) + 1) if not self._has(m))
         if self.refused is not None:
@@ -76,30 +76,32 @@ class Worker:
         return all(message * PACKETS + index in self.answered for index in range(PACKETS))
 
     def sum_came(self, psn: int) -> None:
-        """To its right neighbour."""
+        """A frame to its right neighbour."""
         position = (psn - self.psn) & PSN_MASK
         if position < self.next:
             self.answered.add(position)
 
 
 class Races(StageBench):
-    """Workers before the stage, and the software's switch beside it."""
+    """Workers at the stage's ports, and the software's switch."""
 
     def __init__(self, dut: Any, rng: random.Random) -> None:
         super().__init__(dut, PORTS, JOBS, places(PORTS))
         self.rng = rng
         self.soft = software(PORTS)
         self.workers = [[Worker(rng, rank, job) for job in range(JOBS)] for rank in range(PORTS)]
-        # By port, of the frame that is on its way: worker, epoch, packet.
+        # For each port, the frame in flight: worker, epoch, packet.
         self.sender = [(self.workers[port][0], 0, 0) for port in range(PORTS)]
-        self.began: dict[int, int] = {}  # by port: when its Write First began an epoch
-        self.judged: list[tuple[float, int, bytes, str]] = []  # when, port, frame, verdict; not yet told
+        self.began: dict[int, int] = {}  # for each port: the time when its Write First began an epoch
+        self.judged: list[
+            tuple[float, int, bytes, str]
+        ] = []  # time, port, frame, verdict; the software does not have them yet
         self.told: Counter[str] = Counter()
         self.owed: Counter[tuple[int, bytes]] = Counter()  # the software's sums
         self.seen = 0
 
     def feed(self) -> None:
-        """Every port that is free sends on."""
+        """Every free port sends its next frame."""
         for index, port in enumerate(self.ports):
             if port.waiting or port.asked or port.beats:
                 continue
@@ -111,7 +113,7 @@ class Races(StageBench):
 
     def _forward(self, index: int, frame: bytes) -> None:
         super()._forward(index, frame)
-        if not self.ports[index].asked:  # nobody was asked
+        if not self.ports[index].asked:  # no port asked
             self.judged.append((self.cycles, index, frame, "forwarded"))
 
     def _read(self, m_ready: int) -> None:
@@ -128,7 +130,7 @@ class Races(StageBench):
     def _answer(self, index: int, route: int, verdict: str) -> None:
         asked = self.ports[index].asked
         assert asked is not None
-        # The answer is a cycle old; a new epoch counts from the cycle behind that in which it began.
+        # The answer is a cycle old; a new epoch counts from the cycle after its begin.
         at = self.began.pop(index) + 0.5 if index in self.began else self.cycles - 1
         self.judged.append((at, index, asked.frame, verdict))
         if verdict != "forwarded":
@@ -142,7 +144,7 @@ class Races(StageBench):
             worker.refused = position if verdict == "busy" and is_first else None
 
     def tell(self, until: float) -> None:
-        """The software what was judged before; of a Write First that begins an epoch the answer comes late."""
+        """Give the judged frames to the software; the answer to a Write First that begins an epoch comes late."""
         until = min([until, *self.began.values()])
         self.judged.sort(key=lambda one: one[0])
         while self.judged and self.judged[0][0] < until:

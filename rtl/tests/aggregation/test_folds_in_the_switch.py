@@ -1,4 +1,4 @@
-"""The whole switch folds: from port to port at line rate, in the order of ranks, and in time."""
+"""The whole switch folds from port to port, at line rate, in rank order, within the time limits."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CLEAR_CYCLES = 1100  # the address table and the Aggregation Status Buffer
 
 
 def mac(rank: int) -> str:
-    """Of a worker."""
+    """The MAC address of a worker."""
     return f"02:00:00:00:00:{rank + 1:02x}"
 
 
 async def begin(dut: Any, rng: random.Random) -> Bench:
-    """A switch that has cleared its tables, and adds floats."""
+    """A switch with cleared tables that adds floats."""
     bench = Bench(dut, PORTS, random.Random(rng.random()))
     await bench.start()
     for _ in range(CLEAR_CYCLES):
@@ -41,8 +41,8 @@ async def begin(dut: Any, rng: random.Random) -> Bench:
 
 @cocotb.test()
 async def folds_at_line_rate(dut: Any) -> None:
-    """Messages of many packets from all ports at once, back to back; then packets that come again. Nobody has sent
-    anything before: by the time a sum leaves, all workers have."""
+    """Messages of many packets from all ports at once, back to back; then repeated packets. No worker has sent a frame
+    before; when a sum leaves, all have."""
     rng = chance()
     bench = await begin(dut, rng)
 
@@ -91,7 +91,7 @@ async def folds_at_line_rate(dut: Any) -> None:
 
 @cocotb.test()
 async def follows_a_worker_that_moves(dut: Any) -> None:
-    """A sum goes to the port where its worker's address was heard last, not where it was when the contribution came."""
+    """A sum goes to the port at which its worker's address was last seen, not to the port of the contribution."""
     bench = await begin(dut, chance())
     spare, folding = PORTS - 1, PORTS - 1
     assert await write(dut, "AGG_PORT_CFG", folding << 27 | (1 << folding) - 1) == OKAY

@@ -1,4 +1,4 @@
-"""Places that gather and keep sums, against a model of RoceJob::contribute: whatever ports ask, in whatever order."""
+"""Compares places that collect and keep sums with a model of RoceJob::contribute, for any requests in any order."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Packet:
 
     @property
     def bits(self) -> int:
-        """As it is told."""
+        """The value of the signal."""
         return packed([(self.job, 4), (self.generation, 10), (self.place, 9), (self.message, 32), (7, 9), (1, 2)])
 
 
 @dataclass
 class Place:
-    """What the law knows of one."""
+    """The model's state of a place."""
 
     generation: int = 0
     arrived: set[int] = field(default_factory=set)
@@ -45,26 +45,26 @@ class Place:
 
 
 def is_older(a: int, b: int) -> bool:
-    """On a circle of 2^32."""
+    """The distance modulo 2^32."""
     return (a - b) >> 31 & 1 == 1
 
 
 class Model:
-    """The law, one question after the other."""
+    """The model: it answers one request after the other."""
 
     def __init__(self, folding: list[set[int]]) -> None:
         self.folding = folding
         self.places: dict[tuple[int, int], Place] = {}
 
     def place(self, packet: Packet, generation: int) -> Place:
-        """As it is in this epoch."""
+        """The state of a place in this epoch."""
         there = self.places.setdefault((packet.job, packet.place), Place())
         if there.generation != generation:
             there = self.places[packet.job, packet.place] = Place(generation)
         return there
 
     def judge(self, port: int, packet: Packet, generation: int) -> int:
-        """What a contribution comes to."""
+        """The verdict on a contribution."""
         if packet.generation != generation:
             return EPOCH
         place = self.place(packet, generation)
@@ -82,7 +82,7 @@ class Model:
         return verdict
 
     def keep(self, port: int, packet: Packet, place: Place) -> int:
-        """A contribution that was not here."""
+        """Count a new contribution."""
         place.message = packet.message
         place.arrived.add(port)
         if place.arrived != self.folding[packet.job]:
@@ -91,14 +91,14 @@ class Model:
         return FOLDED
 
     def made(self, packet: Packet, generation: int) -> None:
-        """Its sum is sent: it is kept, if its epoch still is."""
+        """Its sum is sent: it is kept if its epoch is still current."""
         if packet.generation == generation:
             place = self.place(packet, generation)
             place.arrived, place.sum_of = set(), packet.message
 
 
 class Bench:
-    """Handlers that ask, and a processor that folds and sends in its own time."""
+    """Handlers that send requests, and a processor that folds and sends at its own pace."""
 
     def __init__(self, dut: Any, rng: random.Random) -> None:
         self.dut, self.rng = dut, rng
@@ -106,15 +106,15 @@ class Bench:
         self.generations = [0] * JOBS
         self.history: list[tuple[int, ...]] = [tuple(self.generations)]  # of generations, by cycle
         self.asked: list[Packet | None] = [None] * PORTS
-        self.folds: deque[Packet] = deque()  # told, and not made
-        self.mades: deque[tuple[int, Packet]] = deque()  # by the cycle they were taken in
+        self.folds: deque[Packet] = deque()  # announced, and not made yet
+        self.mades: deque[tuple[int, Packet]] = deque()  # by the cycle of their acceptance
         self.making: Packet | None = None
         self.cycles = self.aged = 0
         self.seen: Counter[int] = Counter()
         self.folded: Counter[Packet] = Counter()
 
     async def cycle(self, asks: float = 0.5) -> None:
-        """One: some port may ask; what is answered is compared."""
+        """One cycle: a port may send a request; answers are compared."""
         dut, rng = self.dut, self.rng
         for port in range(PORTS):
             if self.asked[port] is None and rng.random() < asks:
@@ -135,7 +135,7 @@ class Bench:
         self.look()
 
     def draw(self, port: int) -> Packet | None:
-        """A question that is often right for one of few places."""
+        """A request that often fits one of a few places."""
         rng = self.rng
         job = rng.choice([job for job in range(JOBS) if port in self.model.folding[job]])
         place = rng.choice([0, 1, 128, 511])
@@ -146,7 +146,7 @@ class Bench:
         return Packet(job, generation, place, message, rng.random() < 0.1)
 
     def look(self) -> None:
-        """Answers come two cycles after they were begun, judged by the epoch of the cycle before."""
+        """Answers come two cycles after their begin, by the epoch of the cycle before."""
         dut = self.dut
         if self.making and dut.made_ready_o.value:
             self.mades.append((self.cycles, self.making))
@@ -169,22 +169,22 @@ class Bench:
                 assert bool(dut.is_missing_o.value) == (arrived != self.model.folding[packet.job])
             self.seen[expected] += 1
             self.asked[port] = None
-        if dut.fold_valid_o.value:  # there was room when it was asked
+        if dut.fold_valid_o.value:  # there was space at the time of the request
             self.folds.append(self.packet_of(number(dut.fold_o)))
 
     def make(self) -> None:
-        """The oldest sum that was sent."""
+        """Send the oldest sum."""
         at, packet = self.mades.popleft()
         self.model.made(packet, self.history[at + 1][packet.job])
 
     def packet_of(self, bits: int) -> Packet:
-        """What the module says."""
+        """The outputs of the module."""
         return Packet(bits >> 62, bits >> 52 & 0x3FF, bits >> 43 & 0x1FF, bits >> 11 & 0xFFFF_FFFF)
 
 
 @cocotb.test()
 async def follows_the_law(dut: Any) -> None:
-    """Two jobs and their epochs; then what waits is released when it is old."""
+    """Two jobs and their epochs; then waiting places are released when they are old."""
     rng = chance()
     bench = Bench(dut, rng)
     await start(
@@ -198,7 +198,7 @@ async def follows_the_law(dut: Any) -> None:
             job = rng.randrange(JOBS)
             bench.generations[job] = (bench.generations[job] + 1) % GENERATIONS
         await bench.cycle()
-    for _ in range(2000):  # all that was begun is ended
+    for _ in range(2000):  # until all work is finished
         await bench.cycle(asks=0)
     assert not (bench.folds or bench.making or any(bench.asked))
     dut._log.info("verdicts: %s, %d sums kept", dict(bench.seen), bench.folded.total())

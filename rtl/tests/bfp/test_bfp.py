@@ -1,4 +1,5 @@
-"""Encoder and decoder against netfold.encode and netfold.decode, for blocks of several beats and several to a beat."""
+"""Compares encoder and decoder with netfold.encode and netfold.decode, for blocks of several beats and several blocks
+per beat."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import netfold
 from benches import PAUSES, chance, give, number, simulate, start, take
 
 CHUNKS = 12
-# Device, lanes, block, mantissa; blocks of 16 and mantissas of 7 bits are what campaigns run.
+# Device, lanes, block, mantissa; campaigns run blocks of 16 and mantissas of 7 bits.
 SHAPES = [("encode", 8, 32, 3), ("decode", 16, 8, 4)]
 
 
@@ -24,7 +25,7 @@ def shape() -> tuple[int, int, int]:
 
 
 def numbers(rng: Any, block: int) -> np.ndarray:
-    """Whole blocks: numbers of alike and of wild size, some zeros, infinities and NaN."""
+    """Whole blocks: numbers of similar and of random size, some zeros, infinities and NaN."""
     unit = max(block, 16)
     count = unit * rng.randrange(1, 12)
     draw = np.random.default_rng(rng.getrandbits(32))
@@ -36,7 +37,7 @@ def numbers(rng: Any, block: int) -> np.ndarray:
 
 
 def beats_of(data: bytes, lanes: int) -> list[dict[str, int]]:
-    """Whole beats, filled up with zeros, the last one marked."""
+    """Whole beats, padded with zeros; the last one is marked."""
     size = 4 * lanes
     parts = [data[at : at + size].ljust(size, b"\0") for at in range(0, len(data), size)]
     return [
@@ -46,19 +47,19 @@ def beats_of(data: bytes, lanes: int) -> list[dict[str, int]]:
 
 
 def reader(dut: Any, lanes: int) -> Any:
-    """What a beat that is taken holds."""
+    """The content of an accepted beat."""
     return lambda: (number(dut.m_tdata_o).to_bytes(4 * lanes, "little"), int(dut.m_tlast_o.value))
 
 
 def expected_beats(data: bytes, lanes: int) -> list[tuple[bytes, int]]:
-    """As `reader` sees them."""
+    """The numbers in the form of `reader`."""
     return [(beat["s_tdata_i"].to_bytes(4 * lanes, "little"), beat["s_tlast_i"]) for beat in beats_of(data, lanes)]
 
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "encode")
 @cocotb.parametrize((("idle", "stall"), PAUSES))
 async def encodes(dut: Any, idle: float, stall: float) -> None:
-    """Bytes of the wire, padding included."""
+    """The bytes on the wire, with padding."""
     rng = chance()
     lanes, block, mantissa = shape()
     await start(dut, s_tvalid_i=0, m_tready_i=0)
@@ -96,7 +97,7 @@ async def decodes(dut: Any, idle: float, stall: float) -> None:
 
 @pytest.mark.parametrize("device, lanes, block, mantissa", SHAPES)
 def test_bfp(device: str, lanes: int, block: int, mantissa: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each shape, every pause."""
+    """Each shape with every pair of PAUSES."""
     monkeypatch.setenv("DEVICE", device)
     monkeypatch.setenv("SHAPE", f"{lanes},{block},{mantissa}")
     simulate(f"bfp_{device}", __file__, Lanes=lanes, Block=block, Mantissa=mantissa)

@@ -1,4 +1,4 @@
-"""Sums of block floating point by lanes of their own against the software's fold of what it decodes to."""
+"""Compares sums of block floating point by lanes with the software's fold of the decoded numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INFINITE = 0xFF << 23
 
 
 def draw(values: np.random.Generator, ranks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Exponents by rank and pair, alike or not, and mantissas."""
+    """Exponents by rank and pair, similar or not, and mantissas."""
     middle, spread = values.integers(7, 255, PAIRS), values.choice([0, 3, 20, 40])
     exponents = np.clip(middle + values.integers(-spread, spread + 1, (ranks, PAIRS)), 7, 254)
     exponents[values.random(exponents.shape) < 0.05] = 0
@@ -29,7 +29,7 @@ def draw(values: np.random.Generator, ranks: int) -> tuple[np.ndarray, np.ndarra
 
 
 def folded(exponents: np.ndarray, mantissas: np.ndarray) -> np.ndarray:
-    """Bits of the sums, as the software has them."""
+    """Bits of the software's sums."""
     scales = np.where(exponents == 0, 0.0, np.ldexp(1.0, exponents - 133))
     numbers = (mantissas * scales[:, :, None]).astype(np.float32)
     return netfold.fold([one.ravel() for one in numbers]).view(np.uint32)
@@ -37,7 +37,7 @@ def folded(exponents: np.ndarray, mantissas: np.ndarray) -> np.ndarray:
 
 @cocotb.test()
 async def folds(dut: Any) -> None:
-    """Two pairs of all ranks a cycle. A zero may have either sign: its block's mantissa is 0."""
+    """Two pairs of all ranks per cycle. A zero may have either sign: its block's mantissa is 0."""
     ranks = int(os.environ["RANKS"])
     values = np.random.default_rng(chance().randrange(1 << 30))
     cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
@@ -61,6 +61,6 @@ async def folds(dut: Any) -> None:
 
 @pytest.mark.parametrize("ranks", [3, 8])
 def test_bfp_lanes(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many ranks; of an odd number the last one is alone at first."""
+    """`ranks` ranks; with an odd number the last one has no partner at first."""
     monkeypatch.setenv("RANKS", str(ranks))
     simulate("bfp_lanes", __file__, Ranks=ranks, Pairs=PAIRS)

@@ -1,4 +1,4 @@
-"""The sum of two ranks' block floating point against numpy's of what it decodes to, bit for bit."""
+"""Compares the sum of two ranks' block floating point with numpy's sum of the decoded numbers, bit for bit."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def added(exponents: np.ndarray, mantissas: np.ndarray) -> list[int]:
 
 
 def packed(mantissas: np.ndarray) -> int:
-    """A byte an element, the first one lowest."""
+    """A byte per element, the first one lowest."""
     return int.from_bytes(mantissas.astype(np.int8).tobytes(), "little")
 
 
 @cocotb.test()
 async def adds(dut: Any) -> None:
-    """A pair of blocks a cycle."""
+    """A pair of blocks per cycle."""
     values = np.random.default_rng(chance().randrange(1 << 30))
     cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
     await RisingEdge(dut.clk_i)
@@ -58,7 +58,7 @@ async def adds(dut: Any) -> None:
             continue
         for element, right in enumerate(added(*given[at - LATENCY])):
             found = number(dut.sum_o) >> 32 * element & 0xFFFFFFFF
-            # What is not finite has the exponent of that.
+            # Infinities and NaN have the largest exponent.
             same = found & INFINITE == INFINITE if right & INFINITE == INFINITE else found == right
             assert same, f"{given[at - LATENCY]}: {found:08x}, not {right:08x}"
 

@@ -1,4 +1,4 @@
-"""Payloads of block floating point as the reader takes them apart: six elements a cycle, with their exponents."""
+"""The reader splits payloads of block floating point: six elements per cycle, with their exponents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_BYTES = 17
 
 
 class Payloads:
-    """The buffers that it reads, and what it should find there."""
+    """The buffers that it reads, and the expected pairs."""
 
     def __init__(self, dut: Any, rng: random.Random, lengths: list[int]) -> None:
         self.dut = dut
@@ -34,13 +34,13 @@ class Payloads:
         self.cycles: list[tuple[int, bool, int]] = []  # of pairs: when, whether the last, how many
 
     def pairs(self) -> tuple[int, bool]:
-        """How many there are in this cycle, and whether they are the last."""
+        """The number of pairs in this cycle, and whether they are the last."""
         step = number(self.dut.m_step_o)
         old, begins, is_last = step >> 3 & 3, step >> 2 & 1, step & 1
         return (PAIRS if begins else old) if step >> 5 else 0, bool(is_last)
 
     def take(self, cycle: int) -> None:
-        """What comes out now."""
+        """The pairs that come out in this cycle."""
         pairs, is_last = self.pairs()
         exponents, mantissas = number(self.dut.m_exponent_o), number(self.dut.m_mantissa_o)
         for element in range(2 * pairs):
@@ -51,7 +51,7 @@ class Payloads:
             self.cycles.append((cycle, is_last, pairs))
 
     def counts(self) -> list[int]:
-        """Pairs by payload, as they came."""
+        """Pairs by payload, in order."""
         counts = [0]
         for _, is_last, pairs in self.cycles:
             counts[-1] += pairs
@@ -62,7 +62,7 @@ class Payloads:
 
 @cocotb.test()
 async def reads(dut: Any) -> None:
-    """Payloads of many lengths, one behind the other; none of less than a block gives any pair."""
+    """Consecutive payloads of many lengths; a payload shorter than a block gives no pair."""
     rng = chance()
     lengths = [256, 256, 4, 5, 256, 251, 3, 9, 13, *(rng.randrange(1, 257) for _ in range(30))]
     payloads = Payloads(dut, rng, lengths)

@@ -1,4 +1,4 @@
-"""Sums as they come from the adders, and the payloads that are written: the software's encoding of them."""
+"""Sums from the adders, and the written payloads: they must equal the software's encoding."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LENGTHS = [256, 256, 3, 256, 5, 4, 251, 9, 13, 1]
 
 
 def draw(values: np.random.Generator, words: int) -> np.ndarray:
-    """Numbers of whole blocks, none subnormal: alike, far apart, zeros, ties, or not finite."""
+    """Numbers of whole blocks without subnormals: similar, far apart, zeros, ties, or not finite."""
     blocks = 4 * words // BLOCK_BYTES
     shape = (blocks, 16)
     middle = values.integers(1, 255, (blocks, 1))
     exponents = np.clip(middle + values.integers(-12, 5, shape), 1, 254).astype(np.uint32)
     fractions = values.integers(0, 1 << 23, shape, np.uint32)
-    fractions = np.where(values.random(shape) < 0.3, fractions & 0x7F0000, fractions)  # what is halfway, often
+    fractions = np.where(values.random(shape) < 0.3, fractions & 0x7F0000, fractions)  # ties are frequent
     bits = values.integers(0, 2, shape, np.uint32) << 31 | exponents << 23 | fractions
     bits[values.random(shape) < 0.1] = 0
     bits[values.random(blocks) < 0.1, 3] = 0x7F800000
@@ -48,8 +48,8 @@ def pieces(numbers: np.ndarray) -> list[tuple[int, int]]:
 
 @cocotb.test()
 async def writes(dut: Any) -> None:
-    """As dense as the reader reads: a gap of four cycles between payloads, and nothing of those without a block. What a
-    reader at a beat a cycle finds, that begins when a sum is told of, has been written."""
+    """Input is as dense as the reader's output: a gap of four cycles between payloads, and no pairs of payloads without
+    a block. A reader starts when a sum is announced, and reads a beat per cycle; every beat must be written by then."""
     rng = chance()
     values = np.random.default_rng(rng.randrange(1 << 30))
     lengths = [*LENGTHS, *(rng.randrange(1, 257) for _ in range(20))]

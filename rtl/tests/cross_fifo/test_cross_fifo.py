@@ -1,4 +1,4 @@
-"""A FIFO between clocks of many ratios and phases: order, nothing lost, and full speed of the slower side."""
+"""A FIFO between clocks of many ratios and phases: order, no loss, and full speed of the slower side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def keeps_order(dut: Any, clocks: tuple[int, int], pause: float) -> None:
     dut.s_valid_i.value = dut.m_ready_i.value = 0
 
     async def cycles(name: str, period: int) -> Any:
-        """The middle of each cycle, where signals may be read and set."""
+        """Wait for the middle of the next cycle, where signals may be read and set."""
         clock = getattr(dut, f"{name}_clk_i")
         await Timer(rng.randrange(1, period), "ps")
         for index in range(40 * BEATS):
@@ -41,7 +41,7 @@ async def keeps_order(dut: Any, clocks: tuple[int, int], pause: float) -> None:
     async def write() -> None:
         at, offers = 0, False
         async for index in cycles("s", clocks[0]):
-            at += offers  # it was ready in the middle of the cycle before, and still is
+            at += offers  # it was ready in the middle of the last cycle, and still is
             if at == BEATS:
                 finished["s"] = index
                 dut.s_valid_i.value = 0
@@ -65,7 +65,7 @@ async def keeps_order(dut: Any, clocks: tuple[int, int], pause: float) -> None:
     for task in tasks:
         await task
     assert taken == values
-    if pause == 0.0 and min(clocks) >= 5000:  # sixteen places cover what crossing takes
+    if pause == 0.0 and min(clocks) >= 5000:  # sixteen places cover the time of the crossing
         assert finished["m"] * clocks[1] < (BEATS + 40) * max(clocks)
 
 

@@ -1,4 +1,4 @@
-"""The adder array against numpy: random and corner operands, with and without subnormals."""
+"""Compares the adder array with numpy: random and corner operands, with and without subnormals."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CORNERS = [0, 1, 0x007FFFFF, 0x00800000, 0x00800001, 0x3F800000, 0x3F7FFFFF, 0x7
 
 
 def flushed(values: np.ndarray) -> np.ndarray:
-    """Subnormals as zeros of their sign (uint32 in, uint32 out)."""
+    """Replace subnormals by zeros with their sign (uint32 in, uint32 out)."""
     return np.where((values >> 23) & 0xFF == 0, values & 0x80000000, values).astype(np.uint32)
 
 
 def expected(a: np.ndarray, b: np.ndarray, subnormals: bool) -> np.ndarray:
-    """Bits of the sums of bits; every NaN as the adder writes it."""
+    """Bits of the sums; every NaN in the adder's form."""
     if not subnormals:
         a, b = flushed(a), flushed(b)
     with np.errstate(all="ignore"):
@@ -32,7 +32,7 @@ def expected(a: np.ndarray, b: np.ndarray, subnormals: bool) -> np.ndarray:
 
 
 def operands(rng: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs: corners with either sign, neighbours, opposites, anything."""
+    """Pairs: corner cases with either sign, neighbours, opposites, random bits."""
     pairs = []
     for _ in range(BEATS * LANES):
         a = rng.choice(CORNERS) | rng.getrandbits(1) << 31 if rng.random() < 0.3 else rng.getrandbits(32)
@@ -66,6 +66,6 @@ async def adds(dut: Any, idle: float, stall: float) -> None:
 
 @pytest.mark.parametrize("subnormals", [0])
 def test_adder(subnormals: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pause; campaigns run the one with subnormals."""
+    """Every pair of PAUSES; campaigns run the one with subnormals."""
     monkeypatch.setenv("SUBNORMALS", str(subnormals))
     simulate("fp32_adder_array", __file__, Lanes=LANES, Subnormals=subnormals)

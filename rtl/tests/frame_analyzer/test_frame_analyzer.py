@@ -1,4 +1,5 @@
-"""Table VI: each kind of frame goes its way, whole and in order; what is told of those that may be folded is right."""
+"""Table VI: each kind of frame takes its route, whole and in order, and the facts about frames that may be folded are
+right."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ BOUND = 1 << 72 | OURS.queue_pair << 48 | int(OURS.destination.replace(":", ""),
 
 @dataclasses.dataclass
 class Given:
-    """A frame, where it is to go by its address, and what is to become of it."""
+    """A frame, the ports of its address, and its expected route."""
 
     frame: bytes
     ports: int
@@ -41,12 +42,12 @@ class Given:
 
 
 def tagged(frame: bytes, tags: int) -> bytes:
-    """With so many VLAN tags."""
+    """The frame with a number of VLAN tags."""
     return frame[:12] + b"\x81\x00\x00\x07" * tags + frame[12:]
 
 
 def header_of(rng: Any, magic: bool = True) -> bytes:
-    """Of a Write First: RETH and aggregation header."""
+    """The headers of a Write First: RETH and aggregation header."""
     header = aggregation_header(
         rng.randrange(1 << 16), rng.getrandbits(32), rng.getrandbits(32), job=rng.getrandbits(16)
     )
@@ -56,7 +57,7 @@ def header_of(rng: Any, magic: bool = True) -> bytes:
 
 
 def draw(rng: Any, ends: bool = True) -> Given:
-    """A random frame of a random kind; if it may, one that ends here."""
+    """A random frame of a random kind; `may_end` allows frames that end in this module."""
     kind = rng.choice(["other", "ack", "only", "first", "first", "foreign", "later", "later", "stranger", "short"])
     psn, size = rng.getrandbits(24), 4 * rng.randrange(1, 40)
     tags = rng.choice([0, 0, 0, 1, 1, 2])
@@ -90,7 +91,7 @@ def draw(rng: Any, ends: bool = True) -> Given:
 
 
 def damage(rng: Any, given: Given, at: int) -> None:
-    """One flaw in a frame whose GRH begins at `at`."""
+    """One error in a frame whose GRH begins at `at`."""
     frame = bytearray(given.frame)
     flaw = rng.choice(["crc", "crc", "version", "next", "length", "pad", "bth"])
     if flaw == "crc":
@@ -104,12 +105,12 @@ def damage(rng: Any, given: Given, at: int) -> None:
         frame[at + {"version": 0, "next": 6, "bth": 41}[flaw]] ^= {"version": 0x10, "next": 1, "bth": 1}[flaw]
     given.is_malformed |= flaw != "crc"
     given.frame = bytes(frame) + (bytes(rng.randrange(20)) if flaw == "crc" else b"")
-    if flaw == "crc":  # padding of the Ethernet frame lies behind the ICRC, so the last bytes are not the packet's
+    if flaw == "crc":  # padding of the Ethernet frame follows the ICRC, so the last bytes are not the packet's
         given.icrc_is_right = False
 
 
 def expected_info(given: Given) -> dict[str, int]:
-    """What DEC_FSM must have found."""
+    """The facts that DEC_FSM must find."""
     has_tag = given.frame[12:14] == b"\x81\x00"
     frame = given.frame[:12] + given.frame[16:] if has_tag else given.frame
     big = lambda at, size: int.from_bytes(frame[at : at + size], "big")  # noqa: E731
@@ -145,16 +146,16 @@ def read_info(value: int) -> dict[str, int]:
 
 
 class Handler:
-    """Stands for the Aggregation Frame Handler: answers after a while, as drawn, and keeps what it was given."""
+    """Replaces the Aggregation Frame Handler: it answers after a random delay, and keeps its input."""
 
     def __init__(self, dut: Any, rng: Any, delay: int) -> None:
-        """`delay`: the most cycles to an answer."""
+        """`delay`: the largest number of cycles to an answer."""
         self.dut, self.rng, self.delay = dut, rng, delay
         self.judged: list[tuple[dict[str, int], int]] = []  # information, route
         self.folded: list[bytes] = []
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         dut = self.dut
         while True:
             await RisingEdge(dut.clk_i)
@@ -171,7 +172,7 @@ class Handler:
             dut.route_valid_i.value = 0
 
     async def take(self) -> None:
-        """The frames to fold: from the first beat on without a pause."""
+        """Accept the frames to fold: without a pause from the first beat on."""
         frame, dut = b"", self.dut
         while True:
             await RisingEdge(dut.clk_i)
@@ -184,7 +185,7 @@ class Handler:
 
 
 def append(frame: bytes, beat: int) -> tuple[bytes, bool, bool]:
-    """The frame with one beat_t more, whether it was the last, and whether it says damaged."""
+    """The frame with one beat_t more, whether that was the last, and whether it is marked as damaged."""
     last = bool(beat >> 67 & 1)
     size = (beat >> 64 & 7) + 1 if last else BEAT
     return frame + (beat & (1 << 64) - 1).to_bytes(BEAT, "little")[:size], last, bool(beat >> 68 & 1)
@@ -259,8 +260,9 @@ async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
 
 @cocotb.test()
 async def gives_way(dut: Any) -> None:
-    """A handler that does not answer: where nothing may wait, frames that it has not judged are dropped and counted, as
-    are packets that may belong to a Write First among them; all others come through. The one asked about stays."""
+    """The handler does not answer. If frames must not wait, frames without its verdict are dropped and counted, and
+    also packets that may belong to a Write First among them. All other frames pass. The frame of the open request
+    stays."""
     rng = chance()
     await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=1, connections_i=BOUND)
     frames = [dataclasses.replace(draw(rng, ends=False), ports=2, is_known=True) for _ in range(60)]

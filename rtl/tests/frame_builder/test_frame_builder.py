@@ -1,5 +1,5 @@
-"""Frames put together from a header and a sum, step by step as the Output Arbiter has it, against zlib's ICRC; and each
-to where the address table says its worker is, or nowhere."""
+"""Frames are built from a header and a sum, in the Output Arbiter's steps, and compared with zlib's ICRC. Each goes to
+its worker's port by the address table, or is dropped."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from roce_frames import icrc
 PORTS, BEAT, META_BEAT, ETHERNET, TAG = 4, 8, 15, 14, 4
 PLAIN, WITH_HEADER, IMMEDIATE = range(3)
 HEADER_BYTES = {PLAIN: 66, WITH_HEADER: 102, IMMEDIATE: 70}
-TAIL = 2  # steps behind the last of the sum
+TAIL = 2  # steps after the last one of the sum
 FRAMES = 150
 
 
 @dataclass
 class Given:
-    """What is to be sent."""
+    """A frame to send."""
 
     kind: int
     has_tag: bool
@@ -33,12 +33,12 @@ class Given:
     generation: int
     message: int
     is_repeat: bool
-    is_gone: bool  # another frame's header lies there
-    to: int  # ports; none: unknown
+    is_gone: bool  # another frame's header is there
+    to: int  # ports; 0: unknown
 
     @property
     def frame(self) -> bytes:
-        """As it must leave."""
+        """The expected frame."""
         whole = self.header + self.sum[: 4 * self.words]
         return whole + icrc(whole[ETHERNET + TAG * self.has_tag :])
 
@@ -49,7 +49,7 @@ class Given:
         return packed([(0, 4), (self.generation, 10), (place, 9), (self.message, 32), (self.words, 9), (0, 2)])
 
     def beats(self) -> dict[int, int]:
-        """Its place in the header buffer."""
+        """Its address in the header buffer."""
         padded = self.header + bytes(-len(self.header) % BEAT)
         beats = {at // BEAT: int.from_bytes(padded[at : at + BEAT], "little") for at in range(0, len(padded), BEAT)}
         message = self.message ^ (1 << 7 if self.is_gone else 0)
@@ -70,13 +70,13 @@ def draw(rng: random.Random) -> Given:
 
 
 class Bench:
-    """Buffers and an arbiter before the builder, the address table beside it, an output behind it."""
+    """Buffers and an arbiter before the builder, the address table beside it, an output after it."""
 
     def __init__(self, dut: Any, rng: random.Random, stall: float) -> None:
         self.dut, self.rng, self.stall = dut, rng, stall
         self.given: Given | None = None
-        self.result = 0  # what the result buffer says in the next cycle
-        self.finds: deque[tuple[bytes, int]] = deque()  # questions to come, and their answers
+        self.result = 0  # output of the result buffer in the next cycle
+        self.finds: deque[tuple[bytes, int]] = deque()  # expected requests, and their answers
         self.answer: tuple[int, int] | None = None  # in so many cycles
         self.partial = b""
         self.left: list[tuple[int, bytes]] = []
@@ -98,7 +98,7 @@ class Bench:
         self.look()
 
     def look(self) -> None:
-        """What the buffers are asked for, and what leaves."""
+        """Serve the requests to the buffers, and collect the output."""
         dut = self.dut
         if self.given:
             beat = self.given.beats().get(number(dut.header_beat_o), self.rng.getrandbits(64))
@@ -141,7 +141,7 @@ class Bench:
 
 @cocotb.test()
 async def builds_what_was_summed(dut: Any) -> None:
-    """All kinds and lengths, from an output that takes everything to one that is slow."""
+    """All kinds and lengths, with fast and slow outputs."""
     rng = chance()
     await start(dut, looks_i=0, checks_i=0, steps_i=0, m_ready_i=0, find_ready_i=0, found_valid_i=0)
     for stall in (0.0, 0.3, 0.8):
@@ -165,5 +165,5 @@ async def builds_what_was_summed(dut: Any) -> None:
 
 
 def test_frame_builder() -> None:
-    """Four ports; room for few frames."""
+    """Four ports; buffers for few frames."""
     simulate("frame_builder", __file__, Ports=PORTS, Depth=512)

@@ -1,4 +1,4 @@
-"""Frames of all kinds into the header and payload buffers, against what PROTOCOL.md says of their bytes."""
+"""Frames of all kinds are split into the header and payload buffers; the bytes must agree with PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRH_AT, FLAGS_AT, IMMEDIATE_AT, TAG = 14, 85, 66, 4
 
 @dataclass
 class Given:
-    """A frame, and what the handler says of it."""
+    """A frame, and the handler's facts about it."""
 
     kind: int
     has_tag: bool
@@ -32,11 +32,11 @@ class Given:
 
     @property
     def header_bytes(self) -> int:
-        """Up to the gradients."""
+        """The frame up to the gradients."""
         return HEADER_BYTES[self.kind] + TAG * self.has_tag
 
     def marked(self) -> bytes:
-        """Its header as a sum's."""
+        """Its header as the header of a sum."""
         header, shift = bytearray(self.frame), TAG * self.has_tag
         header[GRH_AT + 1 + shift] &= 0xF0
         header[GRH_AT + 2 + shift], header[GRH_AT + 3 + shift] = 0x4E, 0x46
@@ -58,7 +58,7 @@ def draw(rng: random.Random) -> Given:
 
 
 class Buffers:
-    """What is written, by address."""
+    """The written words, by address."""
 
     def __init__(self, dut: Any) -> None:
         self.dut = dut
@@ -67,7 +67,7 @@ class Buffers:
         self.payloads: dict[int, int] = {}
 
     def look(self) -> None:
-        """After every clock edge."""
+        """Record writes after every clock edge."""
         dut = self.dut
         if dut.header_write_o.value:
             self.headers[number(dut.header_address_o)] = number(dut.header_data_o)
@@ -78,7 +78,7 @@ class Buffers:
 
 
 async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
-    """One frame, from its start on without a pause; the place is awaited until the first gradients are written."""
+    """Send one frame without a pause; waits for the place until the first gradients are written."""
     buffers = Buffers(dut)
     dut.start_i.value, dut.place_i.value, dut.slot_i.value = 1, given.place, given.slot
     dut.is_repeat_i.value, dut.meta_i.value, dut.words_i.value = int(given.is_repeat), given.meta, given.words
@@ -94,7 +94,7 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
     await edge()
     dut.start_i.value, dut.s_valid_i.value = 0, 1
     for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 45), ("words_i", 9)):
-        getattr(dut, name).value = rng.getrandbits(bits)  # it was told once
+        getattr(dut, name).value = rng.getrandbits(bits)  # it is valid only once
     for at in range(0, len(given.frame), BEAT):
         part = given.frame[at : at + BEAT]
         last = at + BEAT >= len(given.frame)
@@ -132,5 +132,5 @@ async def keeps_headers_and_gradients(dut: Any) -> None:
 
 
 def test_frame_splitter() -> None:
-    """With 512 places."""
+    """The module with 512 places."""
     simulate("frame_splitter", __file__)

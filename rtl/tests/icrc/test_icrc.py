@@ -1,4 +1,5 @@
-"""The ICRC in beats against zlib: made and checked, with and without a tag, for all ends, idle cycles, and damage."""
+"""Compares the ICRC in beats with zlib: made and checked, with and without a tag, for all ends, idle cycles, and
+damage."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ VECTOR = bytes.fromhex(  # a RoCE v1 acknowledgement, as a NIC sent it
 
 
 def icrc(packet: bytes) -> bytes:
-    """Of a packet without its last four bytes."""
+    """The ICRC of a packet without its last four bytes."""
     masked = bytes(byte | ONES.get(at, 0) for at, byte in enumerate(packet))
     return struct.pack("<I", zlib.crc32(b"\xff" * 8 + masked))
 
 
 async def feed(dut: Any, rng: Any, frame: bytes, tagged: bool, ends: int) -> None:
-    """A frame whose first `ends` bytes are covered, with garbage behind it and idle cycles in it."""
+    """A frame whose first `ends` bytes are covered, with random bytes after it and idle cycles in it."""
     whole = frame + rng.randbytes(8 + rng.randrange(40))
     for at in range(0, len(whole) // 8 * 8, 8):
         while rng.random() < 0.2:
@@ -45,7 +46,7 @@ async def feed(dut: Any, rng: Any, frame: bytes, tagged: bool, ends: int) -> Non
 
 @cocotb.test()
 async def makes_and_checks(dut: Any) -> None:
-    """What a frame builder and a frame analyzer see."""
+    """The results for a frame builder and a frame analyzer."""
     rng = chance()
     await start(dut, valid_i=0, first_i=0, has_tag_i=0, data_i=0, ends_i=0, ends_at_six_i=0)
     assert icrc(VECTOR[14:-4]) == VECTOR[-4:]

@@ -1,4 +1,4 @@
-"""What ports agree on, against a model of RoceDialect::on_first and of RoceJob::bind and agree: Write Firsts of few
+"""Compares the Job Table with a model of RoceHandler::on_first and of RoceJob::bind and agree: Write Firsts of a few
 jobs, epochs, ranks and messages, from ports that ask at once."""
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FORWARDED, KEPT, HEADER, EPOCH, RANK, SPOOFED, ORDER, MISMATCH, BUSY, STALE, JOB
     17,
     18,
 )
-INFO_BITS, FACTS_BITS, BEHIND_BITS = 600, 10, 15  # BEHIND: what lies behind the aggregation header in frame_info_t
+INFO_BITS, FACTS_BITS, BEHIND_BITS = 600, 10, 15  # BEHIND: the fields after the aggregation header in frame_info_t
 
 
 @dataclass(frozen=True)
 class Header:
-    """Of a Write First, and what its handler knows."""
+    """The fields of a Write First, and its handler's facts."""
 
     job: int
     epoch: int
@@ -52,7 +52,7 @@ class Header:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """What workers must agree on."""
+        """The fields that workers must agree on."""
         return self.length // 4, self.format, self.ends
 
     @property
@@ -63,7 +63,7 @@ class Header:
 
 @dataclass
 class Column:
-    """The message that lies there."""
+    """The message in that column."""
 
     header: Header
     folded: int = 0
@@ -83,7 +83,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the table says; differs_from counts with a mismatch."""
+    """The table's answer; differs_from is valid with a mismatch."""
 
     verdict: int
     binds: bool = False
@@ -91,7 +91,7 @@ class Answer:
 
 
 class Model:
-    """The law."""
+    """The model."""
 
     def __init__(self) -> None:
         self.jobs: list[Job | None] = [None] * JOBS
@@ -99,7 +99,7 @@ class Model:
         self.default, self.exceptions = (1, (1 << PORTS) - 1), dict[int, tuple[int, int]]()
 
     def ask(self, port: int, header: Header) -> Answer:
-        """A port's Write First."""
+        """A Write First from a port."""
         slot = next((i for i, job in enumerate(self.jobs) if job and job.number == header.job), None)
         job = self.jobs[slot] if slot is not None else None
         is_float, ports = self.exceptions.get(header.job, self.default)
@@ -118,7 +118,7 @@ class Model:
         return self.bind(port, job, header)
 
     def bind(self, port: int, job: Job, header: Header) -> Answer:
-        """To its rank."""
+        """Bind a connection to its rank."""
         is_taken, is_bad, has_other_rank, is_spoofed, is_next, verdict = header.facts
         if is_taken or is_bad:
             return Answer(SPOOFED if is_taken else HEADER)
@@ -130,7 +130,7 @@ class Model:
         return self.agree(job, header) if is_next else Answer(verdict, binds=True)
 
     def agree(self, job: Job, header: Header) -> Answer:
-        """With what others have begun."""
+        """Compare with the messages that other ranks began."""
         column = job.columns.get(header.message % COLUMNS)
         if column and column.header.message == header.message:
             is_same = column.header.shape == header.shape
@@ -144,7 +144,7 @@ class Model:
 
 
 def draw(rng: random.Random, model: Model) -> Header:
-    """Often of a job that is there, and right."""
+    """A Write First, often right and of an existing job."""
     job = rng.randrange(3)
     there = next((one for one in model.jobs if one and one.number == job), None)
     epoch = (there.epoch if there else rng.choice([0, 0xFFFF])) + rng.choice([0] * 12 + [1, -1])
@@ -166,7 +166,7 @@ def configuration(model: Model) -> int:
 
 
 class Bench:
-    """Handlers that ask and hold their questions."""
+    """Handlers that send requests and hold them."""
 
     def __init__(self, dut: Any, rng: random.Random) -> None:
         self.dut, self.rng, self.model = dut, rng, Model()
@@ -195,7 +195,7 @@ class Bench:
             folded.folded += 1
 
     def fold(self) -> Column | None:
-        """Now and then a packet of a message is folded."""
+        """Sometimes a packet of a message is folded."""
         dut, rng = self.dut, self.rng
         found = [
             (slot, column, one)
@@ -214,11 +214,11 @@ class Bench:
 
     @property
     def is_beginning(self) -> bool:
-        """An epoch may begin in this cycle or the next: what is folded then is of the one before."""
+        """An epoch may begin in this cycle or the next: packets folded then belong to the epoch before."""
         return number(self.dut.state_q) != 0
 
     def look(self) -> None:
-        """An answer, and the state that all see behind it."""
+        """Check an answer, and the visible state after it."""
         dut, model = self.dut, self.model
         done = number(dut.done_o)
         if not done:
@@ -238,7 +238,7 @@ class Bench:
         return number(getattr(self.dut, name)) >> bits * slot & (1 << bits) - 1
 
     def compare(self) -> None:
-        """What is told of every job, when nobody asks."""
+        """Check the outputs of every job without requests."""
         model = self.model
         for slot, job in enumerate(model.jobs):
             assert self.part(slot, "generation_o", 10) == model.generations[slot]
@@ -254,7 +254,7 @@ class Bench:
 
 @cocotb.test()
 async def follows_the_law(dut: Any) -> None:
-    """More jobs than places, epochs across the wrap; then all fall silent and are forgotten."""
+    """More jobs than places, and epochs across the wrap; then all jobs are silent and are removed."""
     rng = chance()
     bench = Bench(dut, rng)
     await start(
@@ -277,7 +277,7 @@ async def follows_the_law(dut: Any) -> None:
 
 
 async def forget(bench: Bench, heard: int) -> None:
-    """Time passes, in which only one job is seen."""
+    """Time passes with frames of only one job."""
     dut, model = bench.dut, bench.model
     for tick in range(IDLE_TICKS):
         dut.tick_i.value, dut.seen_i.value = 1, 1 << JOBS * bench.rng.randrange(PORTS) + heard

@@ -1,5 +1,5 @@
-"""Both halves of the link against frames written here byte by byte: checksums, numbers, replay, pause, and every reason
-to drop."""
+"""Tests both halves of the link with frames built byte by byte: checksums, numbers, replay, pause, and every reason to
+drop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVENTS = ("received", "foreign", "length", "crc", "duplicate", "gap", "full", "a
 
 @dataclass
 class Frame:
-    """A frame of the link; see docs/hardware/link.md."""
+    """A frame of the link; see docs/reference/nic-link.md."""
 
     kind: int
     number: int
@@ -40,7 +40,7 @@ class Frame:
     epoch: int = EPOCH
 
     def bytes(self) -> bytes:
-        """With its checksum, over the payload and then bytes 12 to 27 of the header."""
+        """The frame with its checksum over the payload and then bytes 12 to 27 of the header."""
         beats = len(self.payload) // BEAT
         covered = struct.pack(
             "<2sBBHBBII", b"\x88\xb5", self.kind, self.flags, self.ring, self.epoch, beats, self.number, self.limit
@@ -50,7 +50,7 @@ class Frame:
 
 
 def parsed(data: bytes) -> Frame:
-    """A frame that was sent. Fails where it is not what `bytes` would write, addresses of the sender apart."""
+    """Parse a sent frame. Fails if it differs from `bytes`, except in the sender's address."""
     ether, kind, flags, ring, epoch, beats, sequence, limit = struct.unpack("<2sBBHBBII", data[12:28])
     frame = Frame(kind, sequence, data[BEAT:], flags, limit, data[:6], ring, epoch)
     assert ether == b"\x88\xb5" and len(frame.payload) == beats * BEAT
@@ -59,7 +59,7 @@ def parsed(data: bytes) -> Frame:
 
 
 async def receive(dut: Any, data: bytes) -> None:
-    """Frames come without pause, and are never made to wait."""
+    """Frames arrive without a pause, and never wait."""
     for at in range(0, len(data), BEAT):
         dut.s_tvalid_i.value = 1
         dut.s_tdata_i.value = int.from_bytes(data[at : at + BEAT].ljust(BEAT, b"\0"), "little")
@@ -70,7 +70,7 @@ async def receive(dut: Any, data: bytes) -> None:
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "receive")
 async def receives(dut: Any) -> None:
-    """Frames in order become beats; all others are dropped for the reason that they were sent for."""
+    """Frames in order become beats; each other frame is dropped for its expected reason."""
     rng = chance()
     await start(dut, identity_i=IDENTITY, s_tvalid_i=0, s_tuser_i=0, m_tready_i=1, say_ready_i=1)
     counted = dict.fromkeys(EVENTS, 0)
@@ -125,7 +125,8 @@ async def receives(dut: Any) -> None:
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "send")
 async def sends(dut: Any) -> None:
-    """Chunks become frames; after a gap is reported, or in silence, they come again; beyond the limit nothing goes."""
+    """Chunks become frames. After a reported gap, or a silence, frames are sent again. No frame is sent beyond the
+    limit."""
     rng = chance()
     await start(
         dut, identity_i=IDENTITY, neighbours_i=NEIGHBOURS, timeout_i=3000, s_tvalid_i=0, heard_valid_i=0,

@@ -1,5 +1,5 @@
-"""The address table against a dictionary: all ports ask and learn at once; addresses move, grow old, and make room only
-where a bucket is full."""
+"""Compares the address table with a dictionary: all ports ask and learn at once; addresses move and age, and are
+replaced only in full buckets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def begin(dut: Any, age_limit: int = 200) -> None:
 
 
 async def serve(dut: Any, kind: str, questions: dict[int, int]) -> list[int]:
-    """Each port offers an address to `kind` (find or learn) until it is taken; returns the order in which they were."""
+    """Each port offers an address to `kind` (find or learn) until it is accepted; returns the order of acceptance."""
     waiting, order = dict(questions), []
     valid, ready, addresses = (getattr(dut, f"{kind}_{name}") for name in ("valid_i", "ready_o", "address_i"))
     while waiting:
@@ -43,7 +43,7 @@ async def serve(dut: Any, kind: str, questions: dict[int, int]) -> list[int]:
 
 
 async def find(dut: Any, questions: dict[int, int]) -> dict[int, int]:
-    """Who asks for which address; the port of each that is known."""
+    """Ask for the address of each port's request; returns the port of each known address."""
     answers: dict[int, int] = {}
 
     async def listen() -> None:
@@ -65,7 +65,7 @@ async def find(dut: Any, questions: dict[int, int]) -> dict[int, int]:
 
 @cocotb.test()
 async def is_a_dictionary(dut: Any) -> None:
-    """Few addresses, which move all the time; often several ports at once hear from the same bucket."""
+    """A few addresses that move all the time; often several ports learn addresses of one bucket at once."""
     rng = chance()
     await begin(dut)
     addresses = [0x020000000000 + rng.getrandbits(24) for _ in range(12)]
@@ -78,13 +78,13 @@ async def is_a_dictionary(dut: Any) -> None:
             await RisingEdge(dut.clk_i)
         questions = {port: rng.choice(addresses) for port in range(PORTS)}
         found = await find(dut, questions)
-        # Twelve addresses in sixteen buckets of four: it is next to impossible that five share one.
+        # Twelve addresses in sixteen buckets of four: it is very unlikely that five share one.
         assert found == {port: known.get(address, -1) for port, address in questions.items()}
 
 
 @cocotb.test()
 async def forgets(dut: Any) -> None:
-    """Who is silent for more ticks than the limit is unknown, and a clear table is empty."""
+    """An address that is silent for more ticks than the limit is unknown, and a clear table is empty."""
     await begin(dut, age_limit=2)
     await serve(dut, "learn", {0: 0xA, 1: 0xB})
     for _ in range(3):
@@ -104,7 +104,7 @@ async def forgets(dut: Any) -> None:
 
 @cocotb.test()
 async def never_grows(dut: Any) -> None:
-    """Of far more addresses than fit, those heard last are mostly known, and what is known is right."""
+    """With far more addresses than fit, the latest are mostly known, and known ports are right."""
     rng = chance()
     await begin(dut)
     heard = {}

@@ -1,4 +1,4 @@
-"""The input FIFO: chunks of host memory come out as beats, zeros behind their end, whatever the host's pace."""
+"""The input FIFO: chunks of host memory come out as beats, with zeros after their end, at any pace of the host."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ BEATS_BIT, ELEMENTS_BIT, ADDRESS_BIT = 1, 17, 33
 
 
 def chunk_of(rng: Any) -> dict[str, int]:
-    """A chunk: whole units of 16 elements, some of which, but never all, are padding; most begin anywhere."""
+    """A chunk: whole units of 16 elements, some of which, but never all, are padding; most begin at a random
+    address."""
     beats = 2 * rng.randrange(1, 20)
     elements = rng.choice([beats * LANES, rng.randrange(1, beats * LANES + 1)])
     return {"address": 4 * rng.randrange(1 << 20), "elements": elements, "beats": beats, "folds": rng.randrange(2)}
 
 
 def word_of(chunk: dict[str, int]) -> int:
-    """As chunk_t."""
+    """The chunk as chunk_t."""
     fields = chunk["beats"] << BEATS_BIT | chunk["elements"] << ELEMENTS_BIT | chunk["address"] << ADDRESS_BIT
     return fields | chunk["folds"]
 
 
 def beat_of(words: list[int]) -> int:
-    """Words side by side."""
+    """Concatenated words."""
     return sum(word << 32 * i for i, word in enumerate(words))
 
 
@@ -42,18 +43,18 @@ class Host:
 
     @staticmethod
     def words(address: int, count: int) -> list[int]:
-        """So many from there."""
+        """`count` words from an address."""
         return [(address // 4 + i) * 2654435761 % (1 << 32) for i in range(count)]
 
     def beats(self, address: int, count: int) -> list[int]:
-        """What a command brings: the last beat filled up with what happens to be there."""
+        """The data of a command: the last beat continues with the memory after the burst."""
         words = self.words(address, count) + [self.rng.getrandbits(32) for _ in range(-count % LANES)]
         return [
             sum(word << 32 * i for i, word in enumerate(words[at : at + LANES])) for at in range(0, len(words), LANES)
         ]
 
     async def answer(self) -> None:
-        """All data, in order, at any pace. They never have to wait."""
+        """Provide all data in order, at any pace. The module must always accept them."""
         dut = self.dut
         while True:
             if not self.bursts.taken or self.rng.random() < self.idle:
@@ -66,7 +67,7 @@ class Host:
                 dut.s_tvalid_i.value = 1
                 dut.s_tdata_i.value = beat
                 await RisingEdge(dut.clk_i)
-                assert dut.s_tready_o.value, "asked for more than there is room for"
+                assert dut.s_tready_o.value, "the module requested more data than it can hold"
 
 
 async def begin(dut: Any, rng: Any, idle: float, stall: float) -> Host:
@@ -101,7 +102,7 @@ async def reads(dut: Any, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def drains(dut: Any) -> None:
-    """After a failure nothing more is asked for, and what was asked for is taken and dropped."""
+    """After a failure there are no more requests, and the data of open requests are accepted and dropped."""
     rng = chance()
     await begin(dut, rng, 0.5, 0.3)
     chunk = {"address": 64, "elements": 30 * LANES, "beats": 30, "folds": 0}
@@ -116,5 +117,5 @@ async def drains(dut: Any) -> None:
 
 
 def test_memory_reader() -> None:
-    """A FIFO of a few bursts, so that it is full all the time."""
+    """A FIFO of a few bursts, so that it is always full."""
     simulate("memory_reader", __file__, Lanes=LANES, FifoDepth=FIFO_DEPTH, BurstBeats=BURST_BEATS)

@@ -1,4 +1,5 @@
-"""The output FIFO: beats become chunks of host memory without their padding; a request ends when all is there."""
+"""The output FIFO: beats become chunks of host memory without their padding; a request ends when all its data are
+written."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ class Host:
         self.dut, self.rng, self.idle, self.stall = dut, rng, idle, stall
         self.memory: dict[int, int] = {}
         self.bursts = Bursts(dut, rng, stall, "command")
-        self.data: list[bytes] = []  # of bursts whose commands were not taken yet
-        self.whole = 0  # bursts that are here
+        self.data: list[bytes] = []  # of bursts whose commands are not accepted yet
+        self.whole = 0  # bursts that have arrived
         self.ended: list[int] = []  # for each request that ended: bursts that were confirmed
 
     async def take(self) -> None:
-        """Data of the bursts. One that has begun has no hole of the writer's making."""
+        """Accept the data of bursts. The writer must not pause within a burst."""
         dut, data, inside = self.dut, b"", False
         while True:
             dut.m_tready_i.value = int(self.rng.random() >= self.stall)
@@ -54,7 +55,7 @@ class Host:
         self.whole += 1
 
     async def confirm(self) -> None:
-        """A pulse for each burst, later."""
+        """A pulse for each burst, with a delay."""
         confirmed = 0
         while True:
             goes = confirmed < self.whole and self.rng.random() >= self.idle
@@ -75,8 +76,8 @@ async def begin(dut: Any, rng: Any, idle: float, stall: float) -> Host:
 
 
 def work(rng: Any) -> tuple[list[dict[str, int]], list[dict[str, int]], dict[int, int], list[int]]:
-    """Chunks of some requests, one behind the other in memory with gaps; their beats, the bytes that must be there in
-    the end, and how many bursts there are up to each request's end."""
+    """Chunks of some requests, in memory order with gaps; their beats, the expected bytes, and the number of bursts up
+    to each request's end."""
     chunks, beats, memory, ends, address, bursts = [], [], {}, [], 4096, 0
     for _ in range(REQUESTS):
         for _ in range(rng.randrange(CHUNKS + 1)):
@@ -98,7 +99,7 @@ def work(rng: Any) -> tuple[list[dict[str, int]], list[dict[str, int]], dict[int
 @cocotb.test()
 @cocotb.parametrize((("idle", "stall"), PAUSES))
 async def writes(dut: Any, idle: float, stall: float) -> None:
-    """Every byte once and no other; no request ends before its last byte is confirmed."""
+    """Every byte is written once, and no other byte; no request ends before its last byte is confirmed."""
     rng = chance()
     host = await begin(dut, rng, idle, stall)
     chunks, beats, memory, ends = work(rng)
@@ -112,7 +113,7 @@ async def writes(dut: Any, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def drains(dut: Any) -> None:
-    """After a failure bursts that have begun end, and no other begins."""
+    """After a failure, bursts in progress end, and no other begins."""
     rng = chance()
     host = await begin(dut, rng, 0.5, 0.3)
     beats = [{"s_tdata_i": i, "s_tlast_i": 0} for i in range(30)]
@@ -131,5 +132,5 @@ async def drains(dut: Any) -> None:
 
 
 def test_memory_writer() -> None:
-    """A FIFO of a few bursts, so that it is full all the time."""
+    """A FIFO of a few bursts, so that it is always full."""
     simulate("memory_writer", __file__, Lanes=LANES, FifoDepth=FIFO_DEPTH, BurstBeats=BURST_BEATS)

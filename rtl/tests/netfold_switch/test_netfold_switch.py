@@ -1,4 +1,5 @@
-"""The whole switch from port to port: frames of all kinds are forwarded as a bridge does, at line rate and in time."""
+"""The whole switch from port to port: it forwards frames of all kinds like a bridge, at line rate and within the time
+limits."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ async def begin(dut: Any) -> Bench:
 
 
 async def introduce(bench: Bench) -> None:
-    """Everybody is heard once."""
+    """Every address sends one frame."""
     for port, address in enumerate(ADDRESSES):
         bench.give(port, bytes(Ether(src=address, dst="ff:ff:ff:ff:ff:ff") / ARP()))
     await bench.idle()
@@ -42,7 +43,8 @@ async def introduce(bench: Bench) -> None:
 
 @cocotb.test()
 async def learns_and_floods(dut: Any) -> None:
-    """Unknown and group addresses go everywhere else, known ones to their port, and nothing back or to the bridge."""
+    """Frames to unknown and group addresses go to all other ports, to known addresses to their port. No frame goes back
+    or to the bridge."""
     bench = await begin(dut)
     first = bytes(Ether(src=ADDRESSES[0], dst=ADDRESSES[1]) / Raw(b"hello"))
     bench.give(0, first)
@@ -79,14 +81,14 @@ async def learns_and_floods(dut: Any) -> None:
         (14, False), (15, False), (16, False), (60, False), (1526, False), (1527, True), (100, True),
     ]  # fmt: skip
     assert len(bench.ports[2].sent) == 0
-    for size in range(60, 1500, 50):  # cut through as early as can be: no destination has to be found
+    for size in range(60, 1500, 50):  # the earliest cut-through: no lookup of the destination
         bench.give(3, bytes(Ether(src=ADDRESSES[3], dst="ff:ff:ff:ff:ff:ff") / Raw(bytes(size))))
     await bench.idle()
     assert all(port.underruns == 0 for port in bench.ports)
 
 
 def draw(rng: Any, source: int, to: int) -> bytes:
-    """A frame that is not for folding, of a random kind: some of RoCE v1 too."""
+    """A frame that is not for folding, of a random kind; some are RoCE v1."""
     addresses = ADDRESSES[source], ADDRESSES[to]
     connection = Connection(*addresses, queue_pair=rng.randrange(1 << 24))
     size = rng.choice([18, 46, 4 * rng.randrange(18, 256)])
@@ -107,8 +109,8 @@ def draw(rng: Any, source: int, to: int) -> bytes:
 @cocotb.test()
 @cocotb.parametrize(("stalls", [0.0, 0.7]))
 async def forwards_at_line_rate(dut: Any, stalls: float) -> None:
-    """A permutation of ports, all of them at line rate: every frame comes, in order, whole, and in time where the
-    ports it leaves at are free."""
+    """A permutation of ports at line rate: every frame arrives whole and in order, and within the time limit if its
+    output port is free."""
     bench = await begin(dut)
     await introduce(bench)
     given = [[draw(bench.rng, port, (port + 1) % PORTS) for _ in range(60)] for port in range(PORTS)]
@@ -128,7 +130,7 @@ async def forwards_at_line_rate(dut: Any, stalls: float) -> None:
 
 @cocotb.test()
 async def slow_ports_hold_nobody_up(dut: Any) -> None:
-    """Two senders to one port, and a port that takes nothing: what is for others is not delayed; frames are whole."""
+    """Two senders to one port, and a blocked port: frames for other ports are not delayed, and frames are whole."""
     bench = await begin(dut)
     await introduce(bench)
     bench.ports[3].stalls = 1.0

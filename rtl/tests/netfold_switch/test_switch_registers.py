@@ -1,4 +1,5 @@
-"""The registers of the whole switch: settings, refusals, SPI beside AXI-Lite, counters, pause frames, soft reset."""
+"""The registers of the whole switch: settings, rejected writes, SPI and AXI-Lite, counters, pause frames, soft
+reset."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ async def begin_with_workers(dut: Any) -> Bench:
 
 
 def frame(source: int, to: int, size: int = 60, tags: int = 0) -> bytes:
-    """From one port's address to another's."""
+    """A frame from one port's address to another's."""
     ether = Ether(src=ADDRESSES[source], dst=ADDRESSES[to])
     for _ in range(tags):
         ether = ether / Dot1Q(vlan=1)
@@ -51,7 +52,7 @@ def frame(source: int, to: int, size: int = 60, tags: int = 0) -> bytes:
 
 @cocotb.test()
 async def keeps_settings(dut: Any) -> None:
-    """What is read after reset; what is refused; what SPI and AXI-Lite see of each other."""
+    """Values after reset; rejected writes; SPI and AXI-Lite see each other's writes."""
     await begin(dut)
     assert await value_of(dut, "ID") == 0x4E464C53
     assert await value_of(dut, "SHAPE") == 1 << 16 | 1 << 8 | PORTS
@@ -82,7 +83,7 @@ async def keeps_settings(dut: Any) -> None:
 
 @cocotb.test()
 async def counts(dut: Any) -> None:
-    """Every frame is in the counters of its port, by what became of it."""
+    """Every frame is in the counters of its port, by its result."""
     bench = await begin(dut)
     bench.give(0, frame(0, 1))
     await bench.idle()
@@ -104,11 +105,11 @@ async def counts(dut: Any) -> None:
     found = {name: await value_of(dut, name) for name in wanted}
     assert found == wanted
     others = 60 + sum(len(one) for one in given[:-1]) + 60
-    assert await value_of(dut, "BYTES_IN") == others + 1536  # of what is too long, 191 beats and the last
+    assert await value_of(dut, "BYTES_IN") == others + 1536  # of the frame that is too long, 191 beats and the last
     assert await value_of(dut, "FRAMES_OUT", 1) == 2 + 5
     assert await value_of(dut, "FORWARDED", 1) == 1
     bench.ports[2].stalls = 1.0
-    for _ in range(12):  # each of 188 beats: five fit in the queue to port 2, besides what waits behind it
+    for _ in range(12):  # each of 188 beats: five fit in the queue to port 2, besides those that wait before it
         bench.give(0, b"\xff" * 6 + frame(0, 1, 1500)[6:])
     for _ in range(3000):
         await RisingEdge(dut.clk_i)
@@ -120,14 +121,14 @@ async def counts(dut: Any) -> None:
     assert await write(dut, "CONTROL", 1) == OKAY
     await bench.idle()
     assert await value_of(dut, "FLOODED") == 14
-    bench.give(1, frame(1, 0))  # all addresses are forgotten
+    bench.give(1, frame(1, 0))  # all addresses are removed
     await bench.idle()
     assert await value_of(dut, "FLOODED", 1) == 1
 
 
 @cocotb.test()
 async def pauses(dut: Any) -> None:
-    """A sender is paused while frames of its own are stuck, once they are not, no more; nobody else is."""
+    """A sender is paused only while its own frames are blocked. No other sender is paused."""
     bench = await begin(dut)
     assert await write(dut, "PAUSE", 0b0001) == OKAY
     bench.give(2, frame(2, 0))
@@ -152,7 +153,7 @@ async def pauses(dut: Any) -> None:
 
 @cocotb.test()
 async def resets_amid_sums(dut: Any) -> None:
-    """A soft reset at any moment: what leaves is whole or marked as damaged, and the switch goes on."""
+    """A soft reset at any moment: frames that leave are whole or marked as damaged, and the switch continues."""
     bench = await begin_with_workers(dut)
     for attempt in range(6):
         size = 4 * 1024 - 20
@@ -178,7 +179,7 @@ async def resets_amid_sums(dut: Any) -> None:
 
 @cocotb.test()
 async def a_stuck_worker_stops_no_forwarding(dut: Any) -> None:
-    """A port takes nothing while all fold: their other frames come through, each in time to make way for the next."""
+    """One port is blocked while all fold: the frames of the others pass, each in time before the next."""
     bench = await begin_with_workers(dut)
     bench.ports[3].stalls = 1.0
     connections = [Connection(ADDRESSES[port], ADDRESSES[(port + 1) % PORTS], 0x200 + port) for port in range(PORTS)]

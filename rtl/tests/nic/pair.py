@@ -1,4 +1,4 @@
-"""Two whole NICs that are each other's neighbours, each with a driver and host memory."""
+"""Two whole NICs as neighbours, each with a driver and host memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 
 from axi_lite import AxiLite, Wires
 from benches import wait_for
-from netfold.rtl import registers
+from netfold_lab.rtl import registers
 
 LANES = 8
 BEAT = 4 * LANES  # bytes
@@ -22,12 +22,12 @@ DONE, TIMEOUT, MISMATCH, RESET, REFUSED = range(5)
 ENABLE, BFP, SOFT_RESET = 1, 2, 4
 READY, FAILED, BUSY, RESETTING = 1, 2, 4, 8
 SOURCE, DESTINATION = 0x1000, 0x9000
-MEMORY_BYTES = 0x10000  # the host's memory shows in every such piece of 64 bits of addresses
+MEMORY_BYTES = 0x10000  # the host's memory repeats in the 64-bit address space
 
 
 @dataclass
 class Pace:
-    """Probabilities: that a port takes or gives nothing in a cycle, that a frame is lost."""
+    """Probabilities that a port is not ready in a cycle, and that a frame is lost."""
 
     stall: float = 0.0
     loss: float = 0.0
@@ -35,7 +35,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Ring:
-    """What makes two a ring."""
+    """The settings of a ring of two."""
 
     addresses: tuple[int, int]
     number: int
@@ -44,7 +44,7 @@ class Ring:
 
 @dataclass
 class Nic:
-    """One of the two, seen from its host: the driver's calls, and what runs behind its ports."""
+    """One of the two NICs, seen from its host: the driver's calls, and the surroundings of its ports."""
 
     wires: Wires
     rng: random.Random
@@ -52,7 +52,7 @@ class Nic:
     memory: bytearray = field(default_factory=lambda: bytearray(MEMORY_BYTES))
     reads: list[tuple[int, int]] = field(default_factory=list)  # (address, bytes) asked for
     writes: list[tuple[int, int]] = field(default_factory=list)
-    data: list[tuple[int, int]] = field(default_factory=list)  # (data, keep) of the burst that is being written
+    data: list[tuple[int, int]] = field(default_factory=list)  # (data, keep) of the burst in progress
     unconfirmed: int = 0
     leaving: list[int] = field(default_factory=list)  # beats of a frame
     arriving: list[list[int]] = field(default_factory=list)  # frames
@@ -62,7 +62,7 @@ class Nic:
         self.idle()
 
     def idle(self) -> None:
-        """As after a reset of everything: no port gives or takes, nothing is under way."""
+        """The state after a reset: no port is active, and no transfer is in progress."""
         self.reads, self.writes, self.data, self.unconfirmed = [], [], [], 0
         self.leaving, self.arriving = [], []
         self.wires.set(m_read_command_tready_i=0, s_read_tvalid_i=0, m_write_command_tready_i=0, m_write_tready_i=0)
@@ -87,11 +87,11 @@ class Nic:
         await self.axi.write(OFFSETS["CONTROL"], ENABLE | (BFP if bfp else 0))
 
     async def status(self) -> int:
-        """The register."""
+        """Read a register."""
         return await self.axi.read(OFFSETS["STATUS"])
 
     async def post(self, numbers: np.ndarray, at: int, tag: int) -> None:
-        """All-reduce these; they and their sums lie `at` bytes behind SOURCE and DESTINATION."""
+        """Post an all-reduce of these numbers; they and their sums are `at` bytes after SOURCE and DESTINATION."""
         self.memory[SOURCE + at : SOURCE + at + 4 * numbers.size] = numbers.tobytes()
         for name, low in (("SOURCE", SOURCE), ("DESTINATION", DESTINATION)):
             await self.axi.write(OFFSETS[f"REQUEST_{name}_LOW"], self.rng.randrange(1 << 16) * MEMORY_BYTES | low + at)
@@ -106,16 +106,16 @@ class Nic:
         return word & 0xFFFF, word >> 16 & 7
 
     def sums(self, at: int, count: int) -> np.ndarray:
-        """What lies there."""
+        """The numbers at an address."""
         return np.frombuffer(bytes(self.memory[DESTINATION + at : DESTINATION + at + 4 * count]), dtype=np.float32)
 
-    # --- The world, a cycle at a time: what is offered stays until it is taken ---
+    # --- The surroundings, cycle by cycle: an offered beat stays until it is accepted ---
     def goes(self) -> bool:
-        """Whether a port moves in this cycle."""
+        """Whether a port transfers in this cycle."""
         return self.rng.random() >= self.pace.stall
 
     def before(self) -> None:
-        """Drive the inputs of the coming cycle."""
+        """Drive the inputs of the next cycle."""
         wires = self.wires
         for name in ("m_read_command_tready_i", "m_write_command_tready_i", "m_write_tready_i", "m_eth_tready_i"):
             wires.set(**{name: int(self.goes())})
@@ -135,7 +135,7 @@ class Nic:
             wires.set(s_eth_tvalid_i=0)
 
     def after(self) -> list[int] | None:
-        """Take what the cycle brought; returns a frame that has left whole."""
+        """Accept the outputs of the cycle; returns a whole frame that has left."""
         wires = self.wires
         moved = lambda valid, ready: wires.get(valid) == 1 == wires.get(ready)  # noqa: E731
         if moved("s_read_tvalid_i", "s_read_tready_o"):
@@ -159,7 +159,7 @@ class Nic:
         return frame
 
     def _store(self) -> None:
-        """A burst whose command and data are here."""
+        """Write a burst when its command and data have arrived."""
         while self.writes and len(self.data) * BEAT >= self.writes[0][1]:
             address, size = self.writes.pop(0)
             beats = [self.data.pop(0) for _ in range(-(-size // BEAT))]
@@ -179,7 +179,7 @@ class Pair:
         self.plugged = True
 
     async def run(self) -> None:
-        """For ever: the hosts, and frames from each to the other, some of which are lost."""
+        """Run forever: the hosts, and frames between the NICs, some of which are lost."""
         while True:
             for nic in self.nics:
                 nic.before()
@@ -195,7 +195,7 @@ class Pair:
         return [await task for task in tasks]
 
     async def join(self, epoch: int, bfp: bool = False, timeout: int = 1 << 16) -> None:
-        """Make them a ring, of any number and any addresses."""
+        """Configure them as a ring, with any number and any addresses."""
         low, high = self.rng.sample(range(1 << 48), 2)
         ring = Ring((low, high), self.rng.getrandbits(16), epoch)
         await self.both(*(nic.join(i, ring, bfp, timeout) for i, nic in enumerate(self.nics)))

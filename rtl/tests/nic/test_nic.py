@@ -1,5 +1,5 @@
-"""The whole NIC, as its driver, its host and its neighbour see it: two in a ring, with pauses at every port and frames
-lost; resets in the middle of requests; requests that cannot be done."""
+"""The whole NIC, as its driver, its host and its neighbour see it: two in a ring, with pauses at every port and lost
+frames; resets in the middle of requests; impossible requests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pair import DONE, FAILED, LANES, MISMATCH, OFFSETS, READY, REFUSED, RESET, 
 import netfold
 from benches import chance, simulate, start
 
-UNIT = 16  # elements; where segments are cut
+UNIT = 16  # elements; segments are multiples of it
 COUNTS = [1, 40, 333]
 
 
 def expected(numbers: list[np.ndarray], bfp: bool) -> np.ndarray:
-    """A ring of two: the owner of a segment adds its own numbers to those that came, and both keep what it sends."""
+    """A ring of two: the owner of a segment adds its own numbers to those that arrive, and both keep the sum that it
+    sends."""
     if not bfp:
         return netfold.fold(numbers)
     count = numbers[0].size
@@ -49,7 +50,7 @@ async def begin(dut: Any, pace: Pace) -> tuple[Pair, Any]:
 
 
 async def reduces(pair: Pair, rng: Any, bfp: bool, counts: list[int]) -> None:
-    """All-reduces that are posted at once end in their order, with the right bits on both sides."""
+    """All-reduces that are posted at once end in order, with the right bits on both sides."""
     work = [tensors(rng, count) for count in counts]
     places = [4 * UNIT * i + 4 * sum(counts[:i]) for i in range(len(counts))]
     for tag, (numbers, at) in enumerate(zip(work, places, strict=True)):
@@ -63,7 +64,7 @@ async def reduces(pair: Pair, rng: Any, bfp: bool, counts: list[int]) -> None:
 @cocotb.test()
 @cocotb.parametrize((("bfp", "stall", "loss"), [(0, 0.0, 0.0), (1, 0.4, 0.0), (0, 0.4, 0.2), (1, 0.1, 0.2)]))
 async def all_reduces(dut: Any, bfp: int, stall: float, loss: float) -> None:
-    """Whatever the hosts' pace and the wires; drops show in the counters."""
+    """Any pace of the hosts, and lossy wires; the counters show drops."""
     pair, rng = await begin(dut, Pace(stall, loss))
     await pair.join(1, bool(bfp))
     await reduces(pair, rng, bool(bfp), COUNTS)
@@ -75,7 +76,8 @@ async def all_reduces(dut: Any, bfp: int, stall: float, loss: float) -> None:
 
 @cocotb.test()
 async def is_reset_in_the_middle(dut: Any) -> None:
-    """By software: what was under way ends with RESET. By wire: all is forgotten. Then all is well, each time."""
+    """A reset by software: requests in progress end with RESET. A reset by wire: all state is cleared. Afterwards the
+    NIC works again."""
     pair, rng = await begin(dut, Pace(0.3, 0.0))
     for epoch in (1, 129, 254):
         await pair.join(epoch)
@@ -106,7 +108,7 @@ async def is_reset_in_the_middle(dut: Any) -> None:
 
 @cocotb.test()
 async def says_what_is_wrong(dut: Any) -> None:
-    """A request that cannot be done ends with its reason; after a failure all are refused until a soft reset."""
+    """An impossible request ends with its reason; after a failure all requests are refused until a soft reset."""
     pair, rng = await begin(dut, Pace())
     nic = pair.nics[0]
     numbers = tensors(rng, 500)
@@ -141,5 +143,5 @@ async def says_what_is_wrong(dut: Any) -> None:
 
 
 def test_nic() -> None:
-    """Both in one device, which is the one of several ports."""
+    """Both are ports of the device with several ports."""
     simulate("netfold_nic_quad", __file__, Ports=2, Lanes=LANES)

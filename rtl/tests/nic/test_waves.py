@@ -1,5 +1,5 @@
-"""The timing diagrams of docs/hardware: an all-reduce is recorded cycle by cycle, and what is drawn of it must be what
-the pictures show."""
+"""The timing diagrams of docs/pictures: an all-reduce is recorded cycle by cycle, and its drawing must equal the
+pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pair import LANES, Nic, Pace
 from test_nic import begin, tensors
 
 from benches import simulate
-from netfold.rtl.drawings import pages
+from netfold_lab.rtl.drawings import pages
 
 COUNT = 190  # two segments, the second one padded
 DATA = 1  # a frame's kind
@@ -23,7 +23,7 @@ SIGNALS = [row.name for _, _, _, rows in pages.WAVES.values() for row in rows if
 
 
 def sample(nic: Nic, inside: bool) -> dict[str, int]:
-    """One cycle. `data`: a frame with numbers begins; `inside`: it had begun before."""
+    """One cycle. `data`: a frame with numbers begins; `inside`: it began earlier."""
     found = {name: nic.wires.get(name) for name in SIGNALS}
     kind = nic.wires.get("m_eth_tdata_o") >> 8 * 14 & 0xFF
     return {**found, "data": int(found["m_eth_tvalid_o"] and not inside and kind == DATA)}
@@ -54,7 +54,7 @@ async def records(dut: Any) -> None:
 
 
 def test_waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NETFOLD_RTL_WAVES the recording is left there; without, the pictures are compared."""
+    """With NETFOLD_RTL_WAVES it writes the recording there; otherwise it compares the pictures."""
     asked = os.environ.get("NETFOLD_RTL_WAVES")
     out = Path(asked or tmp_path / "samples.json")
     monkeypatch.setenv("NETFOLD_RTL_WAVES", str(out))

@@ -1,4 +1,4 @@
-"""The registers against rtl/registers.toml: every one read and written, posts, completions, counters."""
+"""Compares the registers with rtl/registers.toml: every one is read and written; posts, completions, counters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cocotb.triggers import RisingEdge
 
 from axi_lite import OKAY, SLAVE_ERROR, AxiLite, Wires
 from benches import chance, number, simulate, start
-from netfold.rtl import registers
+from netfold_lab.rtl import registers
 
 MAP = registers.read(registers.NIC)
 OFFSETS = {register.name: register.offset for register in MAP.registers}
@@ -18,7 +18,7 @@ INPUTS = ("room_i", "completion_valid_i", "completion_i", "ready_i", "failed_i",
 
 
 def writable(register: registers.Register) -> int:
-    """The bits that keep what is written."""
+    """The writable bits."""
     if register.name == "CONTROL":
         return 0b11
     if register.name.endswith("ADDRESS_HIGH"):
@@ -37,7 +37,7 @@ async def begin(dut: Any) -> tuple[AxiLite, Any]:
 
 @cocotb.test()
 async def keeps_what_is_written(dut: Any) -> None:
-    """In any order; what is read only refuses, and so does what does not exist."""
+    """Accesses in any order; registers that are read-only or do not exist reject writes."""
     axi, rng = await begin(dut)
     kept = {register.name: register for register in MAP.registers if register.access == "rw"}
     values = {name: await axi.read(register.offset) for name, register in kept.items()}
@@ -59,7 +59,7 @@ async def keeps_what_is_written(dut: Any) -> None:
 
 @cocotb.test()
 async def posts_where_there_is_room(dut: Any) -> None:
-    """A request is given on once, with all that was written; without room the write fails."""
+    """A request is passed on once, with all written values; if the queue is full, the write fails."""
     axi, rng = await begin(dut)
     posted: list[int] = []
 
@@ -88,7 +88,7 @@ async def posts_where_there_is_room(dut: Any) -> None:
 
 @cocotb.test()
 async def counts_and_completes(dut: Any) -> None:
-    """Counters add up events of any cycle; reading a completion takes it, once."""
+    """Counters count events of every cycle; reading a completion removes it, once."""
     axi, rng = await begin(dut)
     counted = [0] * len(MAP.counters)
     for _ in range(200):
@@ -123,5 +123,5 @@ async def counts_and_completes(dut: Any) -> None:
 
 
 def test_nic_registers() -> None:
-    """Behind AXI-Lite, with pauses everywhere."""
+    """The registers behind AXI-Lite, with pauses."""
     simulate("nic_registers", __file__)

@@ -1,5 +1,5 @@
-"""The Output Stage of one port: frames of all sources leave whole, in the order of their source, none twice, and sums
-have half of the turns when everybody always has one."""
+"""The Output Stage of one port: frames of all sources leave whole, in the order of their source, and once. If every
+source always has a frame, sums get half of the turns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Waiting = list[deque[int]]
 
 
 def beat(source: int, frame: int, index: int, last: bool) -> int:
-    """A beat_t that says whose it is."""
+    """A beat_t that contains its source."""
     return int(last) << 67 | 7 << 64 | source << 32 | frame << 16 | index
 
 
 async def offer(dut: Any, rng: Any, idle: float, waiting: Waiting) -> None:
-    """All sources: each beat until it is taken; idle only between beats."""
+    """Drive all sources: each offers a beat until it is accepted, and is idle only between beats."""
     offered: list[int | None] = [None] * len(SOURCES)
     while True:
         for source, beats in enumerate(waiting):
@@ -75,7 +75,9 @@ async def sends_whole_frames(dut: Any, idle: float, stall: float) -> None:
     assert len(order) == ended == FRAMES * len(SOURCES)
     for source in range(len(SOURCES)):
         assert [frame for one, frame in order if one == source] == list(range(FRAMES))
-    if idle == 0.0:  # while everybody has one: pauses never twice, then sums every second turn, each source in its turn
+    if (
+        idle == 0.0
+    ):  # if every source has a frame: no two pauses in a row, sums every second turn, and each source in turn
         kinds = [SOURCES[source] for source, _ in order if SOURCES[source] != "pause"][: 2 * FRAMES]
         assert kinds[::2] == ["sum"] * FRAMES or kinds[1::2] == ["sum"] * FRAMES
         firsts = [SOURCES[source] for source, _ in order][: 2 * FRAMES]

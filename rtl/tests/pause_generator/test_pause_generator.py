@@ -1,4 +1,4 @@
-"""Pause frames as IEEE 802.3 has them: when buffers fill, again while they are full, and an end when they are empty."""
+"""Pause frames of IEEE 802.3: when buffers fill, again while they are full, and an end when they are empty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = bytes(Ether(dst="01:80:c2:00:00:01", src="02:4e:46:00:00:01", type=0x8808
 
 
 class Neighbour:
-    """Takes frames, slowly; knows how long it is to be silent."""
+    """A neighbour that accepts frames slowly, and knows how long it must be silent."""
 
     def __init__(self, dut: Any) -> None:
         self.dut, self.rng = dut, chance()
@@ -43,7 +43,7 @@ class Neighbour:
             self.partial = b""
 
     async def wait(self, cycles: int) -> list[tuple[int, int]]:
-        """What comes in so many cycles."""
+        """The frames that arrive within a number of cycles."""
         before = len(self.frames)
         for _ in range(cycles):
             await self.cycle()
@@ -67,14 +67,14 @@ async def pauses_and_ends_pauses(dut: Any) -> None:
         assert all(quanta == 0xFFFF for _, quanta in again)
         times = [at for at, _ in neighbour.frames[-len(again) - 1 :]]
         assert all(after - before >= 1 << REFRESH_BITS for before, after in pairwise(times))
-        assert neighbour.cycles - times[-1] < (1 << REFRESH_BITS) + WAIT_MAX  # it is told again in time
+        assert neighbour.cycles - times[-1] < (1 << REFRESH_BITS) + WAIT_MAX  # the pause is refreshed in time
         if rng.random() < 0.3:
             dut.enable_i.value = 0
             dut.is_filling_i.value = 1
         else:
             dut.is_empty_i.value = 1
         ended = [quanta for _, quanta in await neighbour.wait(2 * WAIT_MAX)]
-        assert ended in ([0], [0xFFFF, 0])  # a frame may have been on its way
+        assert ended in ([0], [0xFFFF, 0])  # a frame may have been in flight
         assert await neighbour.wait(2 << REFRESH_BITS) == []
         dut.enable_i.value, dut.is_filling_i.value, dut.is_empty_i.value = 1, 0, 1
 

@@ -1,5 +1,5 @@
-"""The Port Learning Stage of one port: what it asks and learns, and where frames are to go, however long the table and
-the stage behind make it wait."""
+"""The Port Learning Stage of one port: its requests, the learnt addresses, and the routes of frames, for any delay of
+the table and the next stage."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ COUNTED = ("filtered", "oversize", "bad_source", "runt", "no_room", "damaged")  
 
 
 class Neighbours:
-    """The table, and the stage behind: what they were asked, told and given."""
+    """The table and the next stage: they record requests, learnt addresses and frames."""
 
     def __init__(self, dut: Any, rng: Any, stall: float) -> None:
-        """`stall`: the probability that a cycle takes nothing."""
+        """`stall`: the probability that a cycle accepts no beat."""
         self.dut, self.rng, self.stall = dut, rng, stall
         self.table = {bytes([2, 0, 0, 0, 0, i]): rng.choice([0, 1, 2, 4, 8]) for i in range(8)}  # 0: unknown
         self.asked: list[bytes] = []
@@ -89,7 +89,7 @@ class Neighbours:
 
 
 async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]]) -> list[bool]:
-    """All frames, some of them directly behind each other; which of them were refused."""
+    """Send all frames, some back to back; returns the rejected frames."""
     refused = []
     for frame, is_damaged in given:
         begins = True
@@ -111,7 +111,7 @@ async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]])
 
 
 def expect(frame: bytes, is_damaged: bool, table: dict[bytes, int]) -> tuple[tuple[bytes, int, int, bool], list[bool]]:
-    """What is taken of a frame, and which events are counted."""
+    """The accepted part of a frame, and its counted events."""
     to, source = frame[:6], frame[6:12]
     is_runt, is_long = len(frame) < 14, len(frame) > FRAME_MAX
     is_bad = not is_runt and (source == NOBODY or source[0] & 1 == 1)
@@ -147,7 +147,7 @@ async def analyzes(dut: Any, idle: float, stall: float) -> None:
     assert list(neighbours.counted.values()) == totals
     good = [what for what, (_, _, is_bad, is_runt, _, _) in expected if not (is_bad or is_runt)]
     heard = [frame[6:12] for frame, _, _, is_broken in good if not is_broken]
-    rest = iter(heard)  # some lessons are left out where a frame follows too soon, none is invented
+    rest = iter(heard)  # some addresses are not learnt if the next frame comes too soon; no address is invented
     assert all(any(one == other for other in rest) for one in neighbours.learned)
     assert len(neighbours.learned) > len(heard) / 2
 

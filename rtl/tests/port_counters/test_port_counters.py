@@ -1,4 +1,4 @@
-"""A port's counters: whatever happens at once, and whoever reads meanwhile, nothing is lost."""
+"""A port's counters: they lose no event, with any simultaneous events and reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def read(dut: Any, index: int) -> int:
 
 @cocotb.test()
 async def counts_all(dut: Any) -> None:
-    """Frames back to back with as many events as they can have, somebody who reads now and then."""
+    """Back-to-back frames with the largest number of events, and occasional reads."""
     rng = chance()
     await start(dut, event_i=0, bytes_in_i=0, bytes_out_i=0, copies_i=0, read_i=0, index_i=0)
     for _ in range(CLEAR_CYCLES):
@@ -61,5 +61,5 @@ async def counts_all(dut: Any) -> None:
 
 
 def test_port_counters() -> None:
-    """All of the register map's."""
+    """All counters of the register map."""
     simulate("port_counters", __file__)

@@ -1,4 +1,5 @@
-"""The four floating base pointers against a model of core/fold/psn_window, and the paper's example."""
+"""Compares the four floating base pointers with a model of core/switch/aggregation/psn_window, and with the paper's
+example."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Window:
     next: int = 0
 
     def reopen(self, column: int, psn: int, packets: int) -> None:
-        """A column's message goes on under other numbers."""
+        """A column's message continues under other numbers."""
         self.bases[column], self.packets[column] = psn, packets
 
     def open(self, psn: int, packets: int) -> None:
@@ -41,7 +42,7 @@ class Window:
         return None
 
     def is_ahead(self, psn: int) -> bool:
-        """Behind the newest message's first packet, by less than a window."""
+        """A PSN less than a window after the newest message's first packet."""
         newest = self.bases[(self.next - 1) % COLUMNS]
         return newest > MASK or (psn - newest) & MASK < WINDOW_PACKETS
 
@@ -55,7 +56,7 @@ async def do(dut: Any, **inputs: int) -> None:
 
 
 async def ask(dut: Any, psn: int) -> tuple[int | None, bool]:
-    """Where a packet belongs, and whether it is ahead."""
+    """The place of a packet, and whether it is ahead."""
     await do(dut, psn_i=psn)
     await ReadOnly()
     answer = number(dut.place_o) if dut.is_found_o.value else None, bool(dut.is_ahead_o.value)
@@ -74,7 +75,7 @@ async def finds_the_papers_example(dut: Any) -> None:
 
 @cocotb.test()
 async def follows_the_law(dut: Any) -> None:
-    """Messages of all lengths, near the wrap and away from it, opened, reopened and forgotten."""
+    """Messages of all lengths, near the wrap and away from it, opened, reopened and removed."""
     rng = chance()
     await start(dut, clear_i=0, forget_i=0, open_i=0, reopen_i=0, psn_i=0, column_i=0, packets_i=0)
     window = Window()

@@ -1,4 +1,5 @@
-"""The control FSM against netfold.schedule: the same segments, in the same order, for any place, ring and count."""
+"""Compares the control FSM with netfold.schedule: the same segments in the same order, for any place, ring and
+count."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import cocotb
 import netfold
 from benches import chance, give, number, simulate, start, take
 
-UNIT = 16  # elements; where segments are cut
+UNIT = 16  # elements; segments are multiples of it
 LANES = 8
 CHUNK_BEATS = 64
 CHUNK = CHUNK_BEATS * LANES
@@ -19,13 +20,13 @@ SOURCE, DESTINATION = 1 << 40, 1 << 41
 
 
 def segments(world: int, count: int) -> list[tuple[int, int]]:
-    """(first unit, units) of each segment: the first ones are longer where units do not divide."""
+    """(first unit, units) of each segment: the first ones are longer if units cannot be divided evenly."""
     each, longer = divmod(-(-count // UNIT), world)
     return [(i * each + min(i, longer), each + (i < longer)) for i in range(world)]
 
 
 def pieces(longest: int) -> list[tuple[int, int]]:
-    """(offset, units) of the pieces of the longest segment: full chunks, and what is left in halves."""
+    """(offset, units) of the pieces of the longest segment: full chunks, and the rest in two halves."""
     most, found, offset = CHUNK // UNIT, [], 0
     while offset < longest:
         left = longest - offset
@@ -63,7 +64,7 @@ def worked_on(world: int, rank: int, count: int) -> list[tuple[int, int]]:
 @cocotb.test()
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def plans(dut: Any, stall: float) -> None:
-    """Every element once a step, in chunks that fit."""
+    """Every element once per step, in chunks that fit."""
     rng = chance()
     await start(dut, request_valid_i=0, operation_ready_i=0, ring_i=0)
     for _ in range(REQUESTS):
@@ -77,7 +78,7 @@ async def plans(dut: Any, stall: float) -> None:
 
 
 async def check(dut: Any, rng: Any, stall: float, world: int, rank: int, count: int) -> None:
-    """Take the operations of one request; with one piece a segment they are the software's schedule."""
+    """Accept the operations of one request; with one piece per segment they equal the software's schedule."""
     wanted = expected(world, rank, count)
     words = await take(
         dut, rng, stall, len(wanted), "operation_valid_o", "operation_ready_i", lambda: number(dut.operation_o)
@@ -97,5 +98,5 @@ async def check(dut: Any, rng: Any, stall: float, world: int, rank: int, count: 
 
 
 def test_ring_plan() -> None:
-    """With and without pauses of who takes."""
+    """With and without pauses of the receiver."""
     simulate("ring_plan", __file__, Lanes=LANES, ChunkBeats=CHUNK_BEATS)

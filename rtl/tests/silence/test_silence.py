@@ -1,4 +1,4 @@
-"""Whom a worker waits for, against times: who has not been heard in this epoch, else who was silent for longest."""
+"""The rank that a worker waits for: a rank without frames in this epoch, else the rank that was silent longest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RANK_BITS = 2
 
 @cocotb.test()
 async def blames_who_says_nothing(dut: Any) -> None:
-    """Ports heard alone and together, ranks in any order of ports, any of them missing."""
+    """Frames at one or several ports, ranks in any order of ports, and any of them missing."""
     rng = chance()
     heard = [[-1] * PORTS for _ in range(JOBS)]
     port_of_rank = [rng.sample(range(PORTS), PORTS) for _ in range(JOBS)]

@@ -1,4 +1,4 @@
-"""Skid buffer, FIFOs and queue: order, nothing lost, full speed; the frame FIFO forgets what is rolled back."""
+"""Skid buffer, FIFOs and queue: order, no loss, full speed. The frame FIFO removes rolled-back frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEATS = 300
 @cocotb.test()
 @cocotb.parametrize((("idle", "stall"), PAUSES))
 async def keeps_order(dut: Any, idle: float, stall: float) -> None:
-    """What goes in comes out, in order; without pauses in as many cycles as beats and a few."""
+    """The output equals the input, in order. Without pauses it takes only a few cycles more than there are beats."""
     rng = chance()
     has_commit = hasattr(dut, "commit_i")
     extra = {"commit_i": 0, "rollback_i": 0} if has_commit else {}
@@ -31,7 +31,7 @@ async def keeps_order(dut: Any, idle: float, stall: float) -> None:
 
 
 async def frames(dut: Any, rng: Any, idle: float, stall: float) -> None:
-    """Frames of a few beats; some are rolled back, and those never come out."""
+    """Frames of a few beats; some are rolled back and never come out."""
     kept: list[int] = []
     collected: list[int] = []
 
@@ -60,5 +60,5 @@ async def frames(dut: Any, rng: Any, idle: float, stall: float) -> None:
 
 @pytest.mark.parametrize("top", ["stream_skid", "stream_fifo", "stream_queue", "frame_fifo"])
 def test_stream(top: str) -> None:
-    """Every pause in every module."""
+    """Every pair of PAUSES with every module."""
     simulate(top, __file__, Width=32, **({} if top == "stream_skid" else {"Depth": 16}))

@@ -5,9 +5,10 @@ Reads test names from standard input, one a line, and answers each with one JSON
 variables when it is imported. Its argument is the number of workers, 4 by default. Workers are forked from this
 process, in which torch is loaded already: a test takes about a second where spawned workers take five.
 
-The suite decides by the backend's name which tests make sense. Netfold serves all that Gloo serves, so the suite is
-told "gloo" and its workers' default group, and all groups made from it, are "netfold": no test is left out for want of
-a name in torch's lists. What it keeps for "mpi" although Gloo serves it runs as well.
+The suite decides by the backend's name which tests make sense. Netfold supports all that Gloo supports. So the suite is
+told "gloo", and its workers' default group, and all groups made from it, are "netfold". Otherwise the suite would skip
+tests, because torch's lists do not have the name. Tests that it keeps for "mpi", although Gloo supports them, run as
+well.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class NetfoldConformance(distributed_test.TestDistBackend, DistributedTest._Dist
 
 
 def unskip(reason: str) -> None:
-    """Run what the suite leaves out for this reason all the same."""
+    """Run tests that the suite skips for this reason."""
     for name in names():
         test = getattr(DistributedTest._DistTestBase, name)
         if getattr(test, "__unittest_skip_why__", "") == reason:
@@ -92,7 +93,7 @@ def names() -> list[str]:
 
 
 def run(name: str) -> dict[str, object]:
-    """Run one test to its end (bounded by TIMEOUT_S) and say how it went."""
+    """Run one test to its end (at most TIMEOUT_S); returns its result."""
     result = unittest.TestResult()
     start = time.monotonic()
     NetfoldConformance(name).run(result)
@@ -106,7 +107,7 @@ def run(name: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Answer on the real standard output; what torch and the tests print goes to standard error."""
+    """Answer on the real standard output; the output of torch and of the tests goes to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     unskip(FOR_THE_NAME)

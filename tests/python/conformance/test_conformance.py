@@ -33,7 +33,7 @@ CHOSEN = {**ALLOWED, **dict.fromkeys(LEFT_OUT, 4)} if os.environ.get("NETFOLD_CO
 
 
 class NoAnswer(AssertionError):
-    """The runner said nothing in time; it has been ended, so that its answer cannot be taken for another test's."""
+    """The runner did not answer in time. It is ended, so that a late answer cannot count for another test."""
 
 
 class Runner:
@@ -68,11 +68,11 @@ class Runner:
 
     @property
     def is_running(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the runner is alive."""
         return self._process.poll() is None
 
     def log(self) -> str:
-        """The end of what runner and workers wrote."""
+        """The end of the output of runner and workers."""
         return self._log.read_text(errors="replace")[-4000:]
 
     def close(self) -> None:

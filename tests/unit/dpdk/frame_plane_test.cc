@@ -1,6 +1,6 @@
 // The whole data plane, its threads and DPDK's rings, queues and buffers, over ports in memory: jobs fold in both
 // layouts, come and go, and leave no buffer behind.
-#include "engine/frame_plane.h"
+#include "switch/ethernet/frame_plane.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "link/dpdk/dpdk.h"
 #include "switch_bench/gradients.h"
 
-namespace netfold::engine {
+namespace netfold::switching {
 namespace {
 
 constexpr std::uint32_t kSwitchIp = 0x0a00'0001;
@@ -67,7 +67,7 @@ class Far {
 class FramePlaneTest : public testing::Test {
  protected:
   // Folds on `threads` and gives everything back; returns what the plane counted.
-  static FrameStats fold_two_jobs(link::FrameDevices& devices, DataPlane& plane, std::uint16_t threads,
+  static FrameStats fold_two_jobs(link::FrameDevices& devices, FramePlane& plane, std::uint16_t threads,
                                   std::uint16_t queues) {
     Far far(devices);
     std::vector<std::unique_ptr<apps::Gradients>> jobs;
@@ -139,13 +139,12 @@ TEST_F(FramePlaneTest, FoldsInBothLayoutsAndLeavesNothing) {
     link::FrameDevices& of_;
   };
 
-  for (const Layout layout : {Layout::kRunToCompletion, Layout::kPerPort}) {
+  for (const ThreadLayout layout : {ThreadLayout::kRunToCompletion, ThreadLayout::kPerPort}) {
     for (const std::uint16_t threads : {1, 2}) {
       SCOPED_TRACE(testing::Message() << "layout " << static_cast<int>(layout) << ", threads " << threads);
       FramePlaneOptions options;
-      options.ip = kSwitchIp;
-      options.first_port = kUdpPort;
-      options.threads = threads;
+      options.ethernet.netfold = {.ip = kSwitchIp, .first_port = kUdpPort};
+      options.ethernet.threads = threads;
       options.layout = layout;
       auto plane = start_frame_plane(options, std::make_unique<Lent>(devices), [](auto, auto, auto, auto) {});
       ASSERT_TRUE(plane) << plane.error().message;
@@ -156,7 +155,7 @@ TEST_F(FramePlaneTest, FoldsInBothLayoutsAndLeavesNothing) {
         handed_over += counter(port, "handed_over");
       }
       EXPECT_EQ(taken, 2u * 40 * kPorts);
-      if (layout == Layout::kPerPort) {
+      if (layout == ThreadLayout::kPerPort) {
         EXPECT_EQ(handed_over, taken) << "port threads fold nothing";
       } else if (threads == 1) {
         EXPECT_EQ(handed_over, 0u);
@@ -180,4 +179,4 @@ TEST(Dpdk, SaysWhatIsWrongWithAPort) {
 }
 
 }  // namespace
-}  // namespace netfold::engine
+}  // namespace netfold::switching

@@ -1,4 +1,4 @@
-// Handing memory to another process through a door, and who is kept out.
+// Passing memory to another process by a file descriptor, and the processes that are rejected.
 #include "link/shm/handover.h"
 
 #include <fcntl.h>
@@ -25,24 +25,24 @@ class Handover : public testing::Test {
     return taken >= 0;
   }
 
-  std::unique_ptr<Door> door_ = Door::open();
+  std::unique_ptr<FdReceiver> door_ = FdReceiver::open();
   int file_;
 };
 
 TEST_F(Handover, GivesADescriptorToWhoeverOpenedTheDoor) {
   EXPECT_FALSE(comes_through());
-  EXPECT_TRUE(hand_in(door_->name(), door_->token(), file_));
+  EXPECT_TRUE(send_fd(door_->name(), door_->token(), file_));
   EXPECT_TRUE(comes_through());
   EXPECT_FALSE(comes_through());
 }
 
 TEST_F(Handover, StrangersAreTurnedAway) {
-  EXPECT_TRUE(hand_in(door_->name(), "netfold-guess", file_));
-  EXPECT_FALSE(hand_in(door_->name(), "", file_));
+  EXPECT_TRUE(send_fd(door_->name(), "netfold-guess", file_));
+  EXPECT_FALSE(send_fd(door_->name(), "", file_));
   const int silent = connect_local(SOCK_SEQPACKET, door_->name());
   const int talks = connect_local(SOCK_SEQPACKET, door_->name());
   EXPECT_EQ(send(talks, door_->token().data(), door_->token().size(), 0), static_cast<ssize_t>(door_->token().size()));
-  EXPECT_TRUE(hand_in(door_->name(), door_->token(), file_));
+  EXPECT_TRUE(send_fd(door_->name(), door_->token(), file_));
   EXPECT_TRUE(comes_through()) << "strangers kept it out";
   close(silent);
   close(talks);
@@ -51,8 +51,8 @@ TEST_F(Handover, StrangersAreTurnedAway) {
 TEST_F(Handover, AClosedDoorIsNotFound) {
   const std::string name = door_->name(), token = door_->token();
   door_.reset();
-  EXPECT_FALSE(hand_in(name, token, file_));
-  EXPECT_FALSE(hand_in("netfold-nowhere", token, file_));
+  EXPECT_FALSE(send_fd(name, token, file_));
+  EXPECT_FALSE(send_fd("netfold-nowhere", token, file_));
   EXPECT_FALSE(Doorbell::find("netfold-nobody"));
 }
 
@@ -60,7 +60,7 @@ TEST_F(Handover, ANetworkNamespaceOfItsOwnFindsNoDoor) {
   const pid_t child = fork();
   if (child == 0) {
     if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(2);
-    _exit(hand_in(door_->name(), door_->token(), file_) ? 1 : 0);
+    _exit(send_fd(door_->name(), door_->token(), file_) ? 1 : 0);
   }
   int status = 0;
   waitpid(child, &status, 0);

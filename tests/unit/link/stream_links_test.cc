@@ -42,8 +42,8 @@ std::array<End, 2> pair_of(const std::string& kind) {
     ends[0].bell = Doorbell::create();
     ends[1].bell = Doorbell::create();
     const auto segment = ShmSegment::create(1 << 16);
-    const auto door = Door::open();
-    EXPECT_TRUE(hand_in(door->name(), door->token(), segment->descriptor()));
+    const auto door = FdReceiver::open();
+    EXPECT_TRUE(send_fd(door->name(), door->token(), segment->descriptor()));
     const auto found = ShmSegment::open(door->take());
     ends[0].link = shm_stream(*segment, true, Doorbell::find(ends[1].bell->name()));
     ends[1].link = shm_stream(*found, false, Doorbell::find(ends[0].bell->name()));
@@ -59,7 +59,7 @@ std::array<End, 2> pair_of(const std::string& kind) {
   return ends;
 }
 
-// What is sent: the bytes of a seeded generator, so that any part of it can be checked.
+// The sent data: the bytes of a seeded generator, so that any part can be checked.
 std::byte byte_at(std::uint64_t position) {
   return static_cast<std::byte>(Prng(position / 7).next() >> (8 * (position % 7)));
 }
@@ -74,7 +74,7 @@ void send_all(End& end, std::uint64_t total) {
     sent += size;
     if (size == 0) {
       end.link->flush();
-      ASSERT_TRUE(end.sleep(false, true)) << "nobody woke the writer";
+      ASSERT_TRUE(end.sleep(false, true)) << "the writer was not woken";
     }
   }
   for (end.link->flush(); end.link->has_unsent(); end.link->flush()) std::this_thread::yield();
@@ -90,7 +90,7 @@ void expect_all(End& end, std::uint64_t total) {
     received += size;
     end.link->flush();
     if (size > 0) continue;
-    ASSERT_TRUE(end.sleep(true, false)) << "nobody woke the reader";
+    ASSERT_TRUE(end.sleep(true, false)) << "the reader was not woken";
   }
 }
 

@@ -168,8 +168,8 @@ TEST(Codec, EncodesLargeTensorsAtAnyAlignment) {
   }
 }
 
-// What travelled once travels again without a change: ranks may encode what they decoded, and still all end with the
-// same bits.
+// Decoded elements are encoded again to the same bits: ranks may encode decoded elements, and all end with the same
+// bits.
 TEST(Codec, EncodingADecodedValueGivesTheSameBytes) {
   for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
     for (int block = 8; block <= (format == Format::kBfp ? 128 : 8); block *= 2) {

@@ -4,7 +4,7 @@
 #include "numbers/codec.h"
 #include "numbers/fold.h"
 #include "samples.h"
-#include "support/plain_fold.h"
+#include "testing/plain_fold.h"
 
 namespace netfold::numbers::testing {
 namespace {
@@ -48,7 +48,7 @@ TEST_P(EveryFolder, SumsPairwiseInRankOrder) {
       Contributions from(prng, wire, workers, count);
       std::vector<std::vector<float>> leaves;
       for (const std::byte* payload : from.pointers) leaves.push_back(decoded(wire, payload, count));
-      const std::vector<float> sum = tests::plain_fold(leaves, 0, workers);
+      const std::vector<float> sum = netfold::testing::plain_fold(leaves, 0, workers);
       std::vector<std::byte> expected(encoded_bytes(wire, count));
       encode(wire, ElementType::kFp32, sum.data(), count, expected.data(), reference());
 
@@ -73,7 +73,7 @@ TEST_P(EveryFolder, SumsManyWorkers) {
       Contributions from(prng, wire, workers, 77);
       std::vector<std::vector<float>> leaves;
       for (const std::byte* payload : from.pointers) leaves.push_back(decoded(wire, payload, 77));
-      const std::vector<float> sum = tests::plain_fold(leaves, 0, workers);
+      const std::vector<float> sum = netfold::testing::plain_fold(leaves, 0, workers);
       std::vector<std::byte> expected(encoded_bytes(wire, 77));
       encode(wire, ElementType::kFp32, sum.data(), 77, expected.data(), reference());
       Unaligned out(expected.size(), 1);

@@ -113,7 +113,7 @@ TEST_P(EveryTable, FindsEveryMalformedExponent) {
   for (const BfpShape shape : all_shapes()) {
     const std::size_t stride = bfp_block_bytes(shape);
     const std::size_t blocks = 21;
-    std::vector<std::byte> wire(blocks * stride, std::byte{1});  // mantissas of 1 are no exponents
+    std::vector<std::byte> wire(blocks * stride, std::byte{1});  // mantissas of 1 are not exponents
     for (std::size_t block = 0; block < blocks; ++block) wire[block * stride] = std::byte{100};
     ASSERT_TRUE(table().bfp_is_well_formed(shape, wire.data(), blocks * shape.block));
     for (std::size_t block = 0; block < blocks; ++block) {
@@ -214,7 +214,7 @@ TEST_P(EveryTable, WidensEvery16BitValueAsTheReferenceDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Numbers, EveryTable, ::testing::ValuesIn(fast_tables()),
                          [](const auto& test) { return std::string(test.param->name); });
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryTable);  // a machine may have the reference alone
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryTable);  // a machine may have only the reference
 
 }  // namespace
 }  // namespace netfold::numbers::testing

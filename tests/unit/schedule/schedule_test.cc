@@ -1,5 +1,5 @@
 // Every algorithm, every world from 1 to 17, odd counts: executed in memory as schedule.h defines it, it must leave the
-// exact sum on every rank, match sends with receives, and never wait for ever.
+// exact sum on every rank, match sends with receives, and always end.
 #include "schedule/schedule.h"
 
 #include <gmock/gmock.h>
@@ -18,15 +18,15 @@ using Buffer = std::vector<std::int64_t>;
 
 class Machine {
  public:
-  Machine(std::string_view algorithm, Request request, std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
+  Machine(Request request, std::vector<Buffer> buffers) : buffers_(std::move(buffers)) {
     for (request.rank = 0; request.rank < request.world; ++request.rank) {
-      auto steps = make(algorithm, request);
+      auto steps = make(request);
       EXPECT_TRUE(steps) << steps.error().message;
       steps_.push_back(steps ? std::move(*steps) : Steps{});
     }
   }
 
-  // Runs all ranks until nobody can go on; true if all have ended.
+  // Runs all ranks until no rank can continue; true if all have ended.
   bool run() {
     std::vector<std::size_t> at(steps_.size());
     std::vector<bool> has_sent(steps_.size());
@@ -116,8 +116,8 @@ TEST_P(AllReduce, LeavesTheSumOnEveryRank) {
       for (const int group : {1, 3, 4}) {
         SCOPED_TRACE(testing::Message() << "world " << world << " count " << count << " group " << group);
         const auto buffers = inputs(world, count);
-        Machine machine(GetParam(), {.world = world, .count = count, .group = group}, buffers);
-        ASSERT_TRUE(machine.run()) << "it waits for ever";
+        Machine machine({.algorithm = {.name = GetParam(), .group = group}, .world = world, .count = count}, buffers);
+        ASSERT_TRUE(machine.run()) << "it waits forever";
         for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers)) << "rank " << rank;
         if (std::string_view(GetParam()) != "hierarchical") break;
       }
@@ -130,8 +130,9 @@ TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
     for (const std::size_t count : {0, 1, 15, 16, 17, 100, 1000}) {
       SCOPED_TRACE(testing::Message() << "world " << world << " count " << count);
       const auto buffers = inputs(world, count);
-      Machine machine(GetParam(), {.world = world, .count = count, .align = 16, .group = 3}, buffers);
-      ASSERT_TRUE(machine.run()) << "it waits for ever";
+      Machine machine({.algorithm = {.name = GetParam(), .group = 3}, .world = world, .count = count, .align = 16},
+                      buffers);
+      ASSERT_TRUE(machine.run()) << "it waits forever";
       for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers)) << "rank " << rank;
       for (const Steps& steps : machine.steps()) {
         for (const Step& step : steps) {
@@ -158,7 +159,7 @@ TEST(Ring, ScattersAndGathersByRank) {
   for (int world = 1; world <= 9; ++world) {
     for (const std::size_t count : kCounts) {
       const auto buffers = inputs(world, count);
-      Machine scatter("ring", {.collective = Collective::kReduceScatter, .world = world, .count = count}, buffers);
+      Machine scatter({.collective = Collective::kReduceScatter, .world = world, .count = count}, buffers);
       ASSERT_TRUE(scatter.run());
       const Buffer sum = sum_of(buffers);
       auto gathered = inputs(world, count);
@@ -167,13 +168,13 @@ TEST(Ring, ScattersAndGathersByRank) {
         for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
           ASSERT_EQ(scatter.buffer(rank)[i], sum[i]) << "rank " << rank << " of " << world;
         }
-        for (auto& buffer : gathered) {  // each rank starts with its own segment alone
+        for (auto& buffer : gathered) {  // each rank starts with only its own segment
           for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
             buffer[i] = &buffer == &gathered[static_cast<std::size_t>(rank)] ? sum[i] : -1;
           }
         }
       }
-      Machine gather("ring", {.collective = Collective::kAllGather, .world = world, .count = count}, gathered);
+      Machine gather({.collective = Collective::kAllGather, .world = world, .count = count}, gathered);
       ASSERT_TRUE(gather.run());
       for (int rank = 0; rank < world; ++rank) ASSERT_EQ(gather.buffer(rank), sum);
     }
@@ -181,7 +182,7 @@ TEST(Ring, ScattersAndGathersByRank) {
 }
 
 TEST(Ring, SendsEachRankTwiceItsShareLessOne) {
-  Machine machine("ring", {.world = 8, .count = 800}, inputs(8, 800));
+  Machine machine({.world = 8, .count = 800}, inputs(8, 800));
   for (const Steps& steps : machine.steps()) {
     std::size_t sent = 0;
     for (const Step& step : steps) {
@@ -198,7 +199,11 @@ TEST_P(Broadcast, ReachesAllFromAnyRoot) {
   for (int world = 1; world <= 17; ++world) {
     for (int root = 0; root < world; ++root) {
       const auto buffers = inputs(world, 5);
-      Machine machine(GetParam(), {.collective = Collective::kBroadcast, .world = world, .count = 5, .root = root},
+      Machine machine({.collective = Collective::kBroadcast,
+                       .algorithm = {.name = GetParam()},
+                       .world = world,
+                       .count = 5,
+                       .root = root},
                       buffers);
       ASSERT_TRUE(machine.run());
       for (int rank = 0; rank < world; ++rank) ASSERT_EQ(machine.buffer(rank), buffers[static_cast<std::size_t>(root)]);
@@ -211,7 +216,8 @@ INSTANTIATE_TEST_SUITE_P(Each, Broadcast, testing::Values("binomial", "ring"),
 
 TEST(Dissemination, HearsFromAll) {
   for (int world = 1; world <= 17; ++world) {
-    Machine machine("dissemination", {.collective = Collective::kBarrier, .world = world}, inputs(world, 0));
+    Machine machine({.collective = Collective::kBarrier, .algorithm = {.name = "dissemination"}, .world = world},
+                    inputs(world, 0));
     ASSERT_TRUE(machine.run());
     std::vector<std::set<int>> heard(static_cast<std::size_t>(world));
     for (int rank = 0; rank < world; ++rank) heard[static_cast<std::size_t>(rank)] = {rank};
@@ -228,7 +234,7 @@ TEST(Dissemination, HearsFromAll) {
 }
 
 TEST(InNetwork, GoesToTheSwitchAndBack) {
-  EXPECT_THAT(*make("in-network", {.world = 4, .rank = 2, .count = 9}),
+  EXPECT_THAT(*make({.algorithm = {.name = "in-network"}, .world = 4, .rank = 2, .count = 9}),
               testing::ElementsAre(Step{{Action::kSend, kSwitch, 0, 9}, {Action::kStore, kSwitch, 0, 9}}));
 }
 
@@ -237,7 +243,7 @@ TEST(RankMapping, HasThePublishedBase) {
   EXPECT_THAT(*rank_mapping(1, 8), testing::ElementsAre(0, 3, 5, 6, 1, 2, 4, 7));
 }
 
-// What the mapping is for: in every step each pair's path is one direct link, and no link carries two pairs.
+// The purpose of the mapping: in every step each pair's path is one direct link, and no link carries two pairs.
 TEST(RankMapping, GivesEveryConnectionALinkOfItsOwn) {
   for (const auto& [sub_nodes, switches] : std::vector<std::pair<int, int>>{
            {1, 8}, {2, 8}, {4, 8}, {4, 16}, {8, 16}, {16, 32}, {16, 64}, {4, 32}, {8, 32}}) {
@@ -246,11 +252,10 @@ TEST(RankMapping, GivesEveryConnectionALinkOfItsOwn) {
     for (int distance_step = 0; (1 << distance_step) < world; ++distance_step) {
       std::map<std::pair<int, int>, int> pairs_on;
       for (int rank = 0; rank < world; ++rank) {
-        const auto steps = make("hdrm", {.world = world,
-                                         .rank = rank,
-                                         .count = static_cast<std::size_t>(world),
-                                         .sub_nodes = sub_nodes,
-                                         .switches = switches});
+        const auto steps = make({.algorithm = {"hdrm", sub_nodes, switches},
+                                 .world = world,
+                                 .rank = rank,
+                                 .count = static_cast<std::size_t>(world)});
         ASSERT_TRUE(steps);
         const int peer = (*steps)[static_cast<std::size_t>(distance_step)][0].peer;
         const int here = rank / sub_nodes, there = peer / sub_nodes;
@@ -264,7 +269,7 @@ TEST(RankMapping, GivesEveryConnectionALinkOfItsOwn) {
 
 TEST(Hdrm, LeavesTheSumOnEveryRank) {
   const auto buffers = inputs(32, 77);
-  Machine machine("hdrm", {.world = 32, .count = 77, .sub_nodes = 4, .switches = 8}, buffers);
+  Machine machine({.algorithm = {"hdrm", 4, 8}, .world = 32, .count = 77}, buffers);
   ASSERT_TRUE(machine.run());
   for (int rank = 0; rank < 32; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
 }
@@ -272,9 +277,9 @@ TEST(Hdrm, LeavesTheSumOnEveryRank) {
 TEST(Hdrm, MovesWithTheRanks) {
   std::vector<int> order(32);
   for (int position = 0; position < 32; ++position) order[static_cast<std::size_t>(position)] = (7 * position + 3) % 32;
-  const Request request{.world = 32, .count = 77, .sub_nodes = 4, .switches = 8, .order = order};
+  const Request request{.algorithm = {"hdrm", 4, 8}, .world = 32, .count = 77, .order = order};
   const auto buffers = inputs(32, 77);
-  Machine machine("hdrm", request, buffers);
+  Machine machine(request, buffers);
   ASSERT_TRUE(machine.run());
   for (int rank = 0; rank < 32; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
   Request there = request, here = request;
@@ -282,7 +287,7 @@ TEST(Hdrm, MovesWithTheRanks) {
   for (int position = 0; position < 32; ++position) {
     here.rank = position;
     there.rank = order[static_cast<std::size_t>(position)];
-    const auto plain = make("hdrm", here), moved = make("hdrm", there);
+    const auto plain = make(here), moved = make(there);
     ASSERT_TRUE(plain && moved);
     for (std::size_t step = 0; step < plain->size(); ++step) {
       const int partner = (*plain)[step][0].peer;
@@ -292,20 +297,21 @@ TEST(Hdrm, MovesWithTheRanks) {
 }
 
 TEST(Schedule, SaysWhyItCannot) {
-  const auto message = [](std::string_view algorithm, const Request& request) {
-    const auto steps = make(algorithm, request);
+  const auto message = [](const Request& request) {
+    const auto steps = make(request);
     EXPECT_FALSE(steps);
     return steps ? "" : steps.error().message;
   };
-  EXPECT_THAT(message("butterfly", {}), testing::HasSubstr("ring"));
-  EXPECT_THAT(message("ring", {.world = 4, .rank = 4}), testing::HasSubstr("rank 4"));
-  EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 3, .switches = 2}), testing::HasSubstr("powers of two"));
-  EXPECT_THAT(message("hdrm", {.world = 6, .sub_nodes = 2, .switches = 2}), testing::HasSubstr("not 6 ranks"));
-  EXPECT_THAT(message("hdrm", {.world = 2, .sub_nodes = 1, .switches = 2, .order = {1, 1}}),
+  EXPECT_THAT(message({.algorithm = {.name = "butterfly"}}), testing::HasSubstr("ring"));
+  EXPECT_THAT(message({.world = 4, .rank = 4}), testing::HasSubstr("rank 4"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 3, 2}, .world = 6}), testing::HasSubstr("powers of two"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 2, 2}, .world = 6}), testing::HasSubstr("not 6 ranks"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 2, .order = {1, 1}}),
               testing::HasSubstr("each of the 2 ranks once"));
-  EXPECT_THAT(message("hierarchical", {.world = 6}), testing::HasSubstr("group"));
-  EXPECT_THAT(message("rabenseifner", {.collective = Collective::kBroadcast}), testing::HasSubstr("binomial"));
-  EXPECT_THAT(message("ring", {.collective = Collective::kBarrier}), testing::HasSubstr("dissemination"));
+  EXPECT_THAT(message({.algorithm = {.name = "hierarchical"}, .world = 6}), testing::HasSubstr("group"));
+  EXPECT_THAT(message({.collective = Collective::kBroadcast, .algorithm = {.name = "rabenseifner"}}),
+              testing::HasSubstr("binomial"));
+  EXPECT_THAT(message({.collective = Collective::kBarrier}), testing::HasSubstr("dissemination"));
 }
 
 }  // namespace

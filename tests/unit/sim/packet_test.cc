@@ -45,7 +45,7 @@ Workload random_flows(Prng& prng, int hosts) {
   return workload;
 }
 
-// Whether it stopped for ever.
+// Whether it stopped forever.
 void keeps_the_rules(std::uint64_t seed, bool& stopped) {
   Prng prng(seed);
   const Topology topology = random_topology(prng);

@@ -84,7 +84,7 @@ TEST(Packet, NamesWhatIsWrong) {
     return bytes;
   };
   EXPECT_EQ(error_of(with(0, 0x20)), ParseError::kVersion);
-  EXPECT_EQ(error_of(with(0, 0x17)), ParseError::kKind);
+  EXPECT_EQ(error_of(with(0, 0x18)), ParseError::kKind);
   EXPECT_EQ(error_of(with(1, 0x60)), ParseError::kFormat);
   EXPECT_EQ(error_of(with(1, 0x00)), ParseError::kFormat) << "elements without a format";
   EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kFlags);
@@ -92,7 +92,8 @@ TEST(Packet, NamesWhatIsWrong) {
   EXPECT_EQ(error_of(packet_of(contribution(), 0)), ParseError::kLength) << "no payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe}, 1)), ParseError::kLength) << "a probe with a payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kLast}, 0)), ParseError::kFlags);
-  EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .count = 1}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .count = 1}, 0)), ParseError::kNone);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kEcho, .count = 1}, 0)), ParseError::kLength);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .format = numbers::Format::kFp32}, 0)), ParseError::kFormat);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kTagged}, 15)), ParseError::kShort) << "a cut tag";
 }

@@ -1,4 +1,5 @@
-"""What `netfold doctor` looks at. Each check tries the thing itself where it can, and says what would mend it."""
+"""The checks of `netfold doctor`. Each check tries the feature itself if it can, and names the command that repairs
+it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ OK, SLOW, MISSING = "ok", "slow", "missing"
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the doctor's: what was looked at, how it stands, what was found, the command that mends it."""
+    """One line of the doctor's table: the part, its state, the finding, and the command that repairs it."""
 
     name: str
     status: str

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from netfold import namespace_rights
 from netfold.cli.checks import MISSING, OK, SLOW, Check
-from netfold.lab import userns
 
 CORES_WANTED = 4
 TIMEOUT_S = 10
@@ -17,15 +17,22 @@ YAMA_ADVICE = "sysctl kernel.yama.ptrace_scope=1"
 
 
 def cores() -> list[Check]:
-    """A worker's progress thread and a switch's shard each want one of their own."""
+    """A worker's progress thread and a switch's shard each need a core of their own."""
     count = len(os.sched_getaffinity(0))
     if count >= CORES_WANTED:
         return [Check("cores", OK, str(count))]
-    return [Check("cores", SLOW, f"{count}: training, progress and switch share them", "run the switch on another box")]
+    return [
+        Check(
+            "cores",
+            SLOW,
+            f"{count}: the training, progress and switch threads share them",
+            "run the switch on another machine",
+        )
+    ]
 
 
 def pages() -> list[Check]:
-    """Huge pages for buffers, which ask for them."""
+    """Huge pages: the buffers ask the kernel for them."""
     try:
         chosen = PAGES.read_text().partition("[")[2].partition("]")[0]
     except OSError:
@@ -43,12 +50,14 @@ def tracing() -> list[Check]:
         scope = 0
     if scope < 2 or os.geteuid() == 0:
         return [Check("agents", OK, "may reach their workers' memory")]
-    return [Check("agents", SLOW, f"kernel.yama.ptrace_scope is {scope}: no NETFOLD_ENGINE=agent", YAMA_ADVICE)]
+    return [
+        Check("agents", SLOW, f"kernel.yama.ptrace_scope is {scope}: NETFOLD_ENGINE=agent cannot work", YAMA_ADVICE)
+    ]
 
 
 def namespaces() -> list[Check]:
-    """What the lab is built of."""
-    if not userns.lacking():
+    """Namespaces: the lab needs them."""
+    if not namespace_rights.lacking():
         return [Check("namespaces", OK, "as root")]
     try:
         tried = subprocess.run(
@@ -62,5 +71,5 @@ def namespaces() -> list[Check]:
     except (OSError, subprocess.TimeoutExpired) as error:
         failure = str(error)
     if failure:
-        return [Check("namespaces", MISSING, f"no lab without them: {failure}", userns.ADVICE)]
+        return [Check("namespaces", MISSING, f"the lab cannot run without them: {failure}", namespace_rights.ADVICE)]
     return [Check("namespaces", OK, "without root, in a user namespace")]

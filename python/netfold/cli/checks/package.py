@@ -1,4 +1,4 @@
-"""This package: its extension, its kernels, its programs; and what it works with."""
+"""This package: its extension, its kernels, its programs, and the tools that it works with."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def extension() -> list[Check]:
     kernels = list(_core.kernel_names())
     chosen = os.environ.get("NETFOLD_KERNELS")
     if chosen:
-        found.append(Check("kernels", SLOW, f"NETFOLD_KERNELS={chosen} chooses them", "unset NETFOLD_KERNELS"))
+        found.append(Check("kernels", SLOW, f"NETFOLD_KERNELS={chosen} selects them", "unset NETFOLD_KERNELS"))
     elif kernels[0] == "reference":
         found.append(Check("kernels", SLOW, "this processor has neither AVX2 nor AVX-512", "run on a newer processor"))
     else:
-        found.append(Check("kernels", OK, f"{kernels[0]} in use, of {', '.join(kernels)}"))
+        found.append(Check("kernels", OK, f"{kernels[0]} is in use, out of {', '.join(kernels)}"))
     return found
 
 
 def own_programs() -> list[Check]:
-    """The binaries behind `netfold switch` and `netfold agent`."""
+    """The programs behind `netfold switch` and `netfold agent`."""
     return [
         Check(Path(what).name, OK, "installed", required=True)
         if native.find(what) is not None
@@ -45,7 +45,7 @@ def own_programs() -> list[Check]:
 
 
 def libraries() -> list[Check]:
-    """What C programs link to, and what MPI programs preload (built where an MPI is)."""
+    """The library for C programs, and the library that MPI programs preload (built only with an MPI)."""
     found = []
     for name, what, built_by in (
         ("libnetfold.so", native.C_LIBRARY, BUILD),
@@ -60,13 +60,13 @@ def libraries() -> list[Check]:
 
 
 def tuning() -> list[Check]:
-    """Whether this machine's table for `auto` is there and of this version; what it says is for `--tune --show`."""
+    """Whether this machine has a table for `auto` of this version. `--tune --show` prints its content."""
     here = conditions_here("shm", "fp32")
     path = path_of(here)
     try:
         table = read(path)
     except FileNotFoundError:
-        return [Check("tuning", SLOW, "auto goes by its built-in rule: nothing was measured here", TUNE)]
+        return [Check("tuning", SLOW, "auto uses its built-in rule: this machine has no measurements", TUNE)]
     except (OSError, TableError) as error:
         return [Check("tuning", SLOW, str(error), TUNE)]
     if table.conditions.netfold != here.netfold:
@@ -83,13 +83,13 @@ def torch() -> list[Check]:
 
 
 def programs() -> list[Check]:
-    """What the lab calls, and the peer it measures against."""
+    """The tools that the lab calls, and the peer that it measures against."""
     wanted = (
         ("iproute2", ("ip",), "for the lab", "apt-get install iproute2"),
         ("util-linux", ("nsenter", "unshare"), "for the lab", "apt-get install util-linux"),
         ("nftables", ("nft",), "for faults in the lab", "apt-get install nftables"),
         ("ethtool", ("ethtool",), "for faults in the lab", "apt-get install ethtool"),
-        ("OpenMPI", ("mpirun", "mpicc"), "to be compared with", "apt-get install openmpi-bin libopenmpi-dev"),
+        ("OpenMPI", ("mpirun", "mpicc"), "for comparisons", "apt-get install openmpi-bin libopenmpi-dev"),
     )
     checks = []
     for name, commands, why, fix in wanted:

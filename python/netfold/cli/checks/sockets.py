@@ -1,4 +1,4 @@
-"""UDP as this kernel does it: offloads and buffers, each tried on a loopback socket."""
+"""UDP of this kernel: offloads and buffers, each tried on a loopback socket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from netfold.cli.checks import OK, SLOW, Check
 
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 SEGMENT_BYTES, SEGMENTS = 1000, 8
-BUFFER_BYTES = 16 << 20  # what a link asks for
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # beyond the limits below, for those who may
+BUFFER_BYTES = 16 << 20  # a link asks for this size
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # privileged processes may exceed the limits below
 TIMEOUT_S = 1.0
 KERNEL = "a kernel of 5.0 or later"
 
@@ -25,7 +25,7 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _lengths(receiver: socket.socket, total: int) -> list[int]:
-    """The lengths of what arrives, until `total` bytes have or nothing more does."""
+    """The lengths of the datagrams that arrive, until `total` bytes arrived or nothing more arrives."""
     lengths: list[int] = []
     try:
         while sum(lengths) < total:
@@ -36,7 +36,7 @@ def _lengths(receiver: socket.socket, total: int) -> list[int]:
 
 
 def offloads() -> list[Check]:
-    """Segmentation: one send leaves as many datagrams. Receive offload: many datagrams arrive at one receive."""
+    """Segmentation: one send call makes many datagrams. Receive offload: one receive call gets many datagrams."""
     payload = bytes(SEGMENT_BYTES * SEGMENTS)
     checks = []
     for name, what, receive_offload, wanted in (
@@ -58,8 +58,8 @@ def offloads() -> list[Check]:
 
 
 def buffers() -> list[Check]:
-    """How much a socket may hold while its reader is busy, asked for as a link does: by force where that is allowed.
-    Without enough, bursts are lost and sent again."""
+    """The bytes that a socket holds while its reader is busy. The check asks as a link does: beyond the limits if the
+    process may. With small buffers, bursts are lost and sent again."""
     checks = []
     for name, by_force, option in (
         ("rmem_max", SO_RCVBUFFORCE, socket.SO_RCVBUF),
@@ -70,7 +70,7 @@ def buffers() -> list[Check]:
                 probe.setsockopt(socket.SOL_SOCKET, by_force, BUFFER_BYTES)
             except PermissionError:
                 probe.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-            granted = probe.getsockopt(socket.SOL_SOCKET, option) // 2  # the kernel doubles it for its own records
+            granted = probe.getsockopt(socket.SOL_SOCKET, option) // 2  # the kernel doubles the size for its own data
         words = f"{granted >> 10} KiB of {BUFFER_BYTES >> 10} KiB granted"
         if granted >= BUFFER_BYTES:
             checks.append(Check(f"net.core.{name}", OK, words))
@@ -84,11 +84,11 @@ def mtus() -> list[Check]:
     checks = []
     for interface in sorted(Path("/sys/class/net").iterdir()):
         if not (interface / "device").exists():
-            continue  # loopback, bridges, tunnels: what matters is the card
+            continue  # loopback, bridges, tunnels: only the NIC matters
         mtu = int((interface / "mtu").read_text())
         if mtu >= 9000:
             checks.append(Check(f"MTU of {interface.name}", OK, f"{mtu} bytes"))
         else:
-            fix = f"ip link set dev {interface.name} mtu 9000   # where every port on the way carries jumbo frames"
+            fix = f"ip link set dev {interface.name} mtu 9000   # if every port on the way carries jumbo frames"
             checks.append(Check(f"MTU of {interface.name}", SLOW, f"{mtu} bytes, more packets than needed", fix))
     return checks

@@ -1,0 +1,138 @@
+// The calls from Python into every engine, wherever it runs. Calls that block let other Python threads run, and react
+// to Ctrl-C.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "errors.h"
+#include "group/group.h"
+
+namespace netfold {
+
+// Runs a call that may block, and raises its error.
+template <class Call>
+auto without_lock(Call call) {
+  auto result = [&] {
+    const nb::gil_scoped_release release;
+    return call();
+  }();
+  if (result) return result;
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();  // a signal handler raised while we waited
+  raise(result.error());
+}
+
+// Whether the ticket is done within `timeout_s`; raises its error.
+template <class Waited>
+bool wait_hearing_signals(Waited& engine, std::uint64_t ticket, double timeout_s) {
+  const Nanoseconds deadline = std::isfinite(timeout_s) ? now() + from_seconds(timeout_s) : kNever;
+  for (;;) {
+    const Nanoseconds left = std::clamp(deadline - now(), Nanoseconds{0}, kSignalPeriod);
+    const auto completion = [&] {
+      const nb::gil_scoped_release release;
+      return engine.wait(ticket, left);
+    }();
+    if (completion && completion->error) raise(*completion->error);
+    if (completion) return true;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (now() >= deadline) return false;
+  }
+}
+
+// With the memory at these addresses.
+inline group::CollectiveRequest request_for(std::uintptr_t in, std::uintptr_t out, std::size_t count,
+                                            const std::string& type, const std::string& wire, bool average = false) {
+  return {reinterpret_cast<const void*>(in),
+          reinterpret_cast<void*>(out),
+          count,
+          element_type_of(type),
+          format_of(wire),
+          average};
+}
+
+template <class Group>
+class GroupCalls {
+ public:
+  explicit GroupCalls(std::unique_ptr<Group> engine) : engine_(std::move(engine)) {}
+
+  Group& engine() const { return *engine_; }
+
+  std::uint64_t submit(const group::CollectiveRequest& request, bool is_awaited) {
+    const auto ticket = is_awaited ? engine_->submit_awaited(request) : engine_->submit(request);
+    if (!ticket) raise(ticket.error());
+    return *ticket;
+  }
+
+  bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(*engine_, ticket, timeout_s); }
+
+  std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
+    const auto completion = [&] {
+      const nb::gil_scoped_release release;
+      return engine_->next_completion(from_seconds(timeout_s));
+    }();
+    if (!completion) return std::nullopt;
+    return std::tuple(completion->ticket, completion->error ? to_python(*completion->error) : nb::none());
+  }
+
+  JsonRecord stats() const {
+    const auto counters = [&] {
+      const nb::gil_scoped_release release;
+      return engine_->counters();
+    }();
+    return to_python(counters);
+  }
+
+  void close(const std::string& reason) {
+    std::optional<Error> error;
+    if (!reason.empty()) error = Error{ErrorCode::kPeerFailed, reason};
+    const nb::gil_scoped_release release;
+    engine_->close(error);
+  }
+
+ private:
+  std::unique_ptr<Group> engine_;
+};
+
+// A worker's calls at a switch.
+template <class Bound>
+void bind_all_reduce(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound.def(
+      "all_reduce",
+      [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
+         const std::string& wire, bool average,
+         bool awaited) { return self.submit(request_for(in, out, count, type, wire, average), awaited); },
+      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false,
+      "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
+      "ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves\n"
+      "the ticket to wait.");
+}
+
+template <class Bound>
+void bind_waiting(nb::class_<Bound>& bound, const char* stats_doc) {
+  using namespace nb::literals;
+  bound
+      .def("wait", &Bound::wait, "ticket"_a, "timeout_s"_a = std::numeric_limits<double>::infinity(),
+           "Blocks until the ticket's collective is done, at most timeout_s; says whether it is. Raises NetfoldError "
+           "if\n"
+           "it failed.")
+      .def("next_completion", &Bound::next_completion, "timeout_s"_a,
+           nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None"),
+           "The next finished (ticket, None or NetfoldError), or None after timeout_s.")
+      .def("stats", &Bound::stats, stats_doc)
+      .def("close", &Bound::close, "reason"_a = "",
+           "Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.");
+}
+
+}  // namespace netfold

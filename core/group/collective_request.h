@@ -1,0 +1,42 @@
+// A request: one collective.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "numbers/format.h"
+#include "schedule/schedule.h"
+
+namespace netfold::group {
+
+// `in` and `out` hold elements of `type`; they may be the same memory. Both must live, and stay untouched by the
+// caller, until the collective completes. A failed one loses nothing that was handed over: `in` is as it was, also
+// where it is `out`. A result of its own then holds nothing in particular: to keep what it held would cost every
+// all-reduce half as much again in memory traffic. A barrier has no memory; only the root's `in` is read in a
+// broadcast.
+struct CollectiveRequest {
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t count = 0;  // elements; of a rank's own part of a reduce-scatter and an all-gather
+  numbers::ElementType type = numbers::ElementType::kFp32;
+  numbers::Format format = numbers::Format::kFp32;
+  bool average = false;
+  schedule::Collective collective = schedule::Collective::kAllReduce;
+  int root = 0;  // of a broadcast
+  // The schedule that ranks follow among themselves. A backend with a switch has none to choose.
+  schedule::Algorithm algorithm = {};
+  // Of block floating point among ranks. At a switch, a job has one shape for all its requests.
+  numbers::BfpShape bfp = {};
+  // If this is a part of a tensor: how many elements the tensor has, and which of them is the first here. Else 0.
+  std::uint64_t whole = 0, part_at = 0;
+
+  bool is_in_place() const { return in == out; }
+};
+
+// kInvalidArgument if it makes no sense.
+Result<void> check(const CollectiveRequest& request);
+// The same for a backend that serves all-reduce only.
+Result<void> check_all_reduce(const CollectiveRequest& request);
+
+}  // namespace netfold::group

@@ -1,0 +1,286 @@
+#include "group/via_peers/handshake.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sodium.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "base/wakeup.h"
+#include "link/shm/handover.h"
+#include "link/tcp/control_socket.h"
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::group {
+namespace {
+
+using link::Descriptor;
+using nlohmann::json;
+
+constexpr int kVersion = 3;
+constexpr std::size_t kLineBytesMax = 4096;
+constexpr Nanoseconds kLookAround = 100 * kMillisecond;
+constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
+constexpr Nanoseconds kRetry = 20 * kMillisecond;
+
+Result<void> send_line(int descriptor, const json& message) {
+  const std::string line = message.dump() + "\n";  // far less than what a new connection takes at once
+  if (send(descriptor, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size())) return {};
+  return fail(ErrorCode::kPeerFailed, "lost its connection");
+}
+
+// Takes the line and nothing that follows it: what follows may be data.
+Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
+  std::array<char, kLineBytesMax> buffer;
+  for (;;) {
+    if (const auto ready = wait_until_ready(descriptor, POLLIN, options); !ready) return tl::unexpected(ready.error());
+    const ssize_t got = recv(descriptor, buffer.data(), buffer.size(), MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got <= 0) return fail(ErrorCode::kPeerFailed, "closed its connection");
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+    const std::size_t end = text.find('\n');
+    if (end != text.npos) {
+      [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
+      json message = json::parse(text.substr(0, end), nullptr, false);
+      if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
+      return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
+    }
+    if (text.size() == buffer.size()) return fail(ErrorCode::kRefused, "does not speak as a rank of netfold");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+template <class T>
+T field(const json& message, const char* name, T otherwise) {
+  const auto found = message.find(name);
+  if (found == message.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->template get<T>() : otherwise;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return found->is_boolean() ? found->template get<T>() : otherwise;
+  } else {
+    return found->is_number_integer() ? found->template get<T>() : otherwise;
+  }
+}
+
+template <class Bytes>
+std::string to_hex(const Bytes& bytes) {
+  std::string text(2 * bytes.size() + 1, '\0');
+  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  text.pop_back();
+  return text;
+}
+
+control::Nonce draw_nonce() {
+  control::Nonce nonce;
+  randombytes_buf(nonce.data(), nonce.size());
+  return nonce;
+}
+
+control::Nonce nonce_of(const json& message) {
+  control::Nonce nonce = {};
+  const std::string text = field(message, "nonce", std::string());
+  sodium_hex2bin(reinterpret_cast<unsigned char*>(nonce.data()), nonce.size(), text.data(), text.size(), nullptr,
+                 nullptr, nullptr);  // a value that is not a nonce proves nothing
+  return nonce;
+}
+
+// "" without a secret.
+std::string proof_for(const char* part, const control::RankPair& pair, const HandshakeOptions& options) {
+  return options.secret ? to_hex(options.secret->rank_proof(part, pair)) : std::string();
+}
+
+bool is_proven(const json& message, const std::string& proof) {
+  const std::string said = field(message, "proof", std::string());
+  return said.size() == proof.size() && sodium_memcmp(said.data(), proof.data(), proof.size()) == 0;
+}
+
+json hello(const HandshakeOptions& options, const char* kind) {
+  return {{"netfold_ranks", kVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
+}
+
+tl::unexpected<Error> about(int rank, const HandshakeOptions& options, const Error& error) {
+  return fail(error.code, fmt::format("rank {}, while rank {} connects to it: {}", rank, options.rank, error.message),
+              rank);
+}
+
+Result<void> check_world(int rank, const json& message, const HandshakeOptions& options) {
+  const int world = field(message, "world", 0);
+  if (world == options.world) return {};
+  return fail(ErrorCode::kMismatch,
+              fmt::format("rank {} is in a world of {}, rank {} in one of {}: start all with the same world", rank,
+                          world, options.rank, options.world),
+              rank);
+}
+
+Result<Descriptor> open_connection(link::Address address, const HandshakeOptions& options) {
+  for (;;) {
+    int error = 0;
+    if (const auto begun = link::begin_connect(address)) {
+      Descriptor socket(*begun);
+      if (const auto ready = wait_until_ready(*begun, POLLOUT, options); !ready) return tl::unexpected(ready.error());
+      error = link::connect_result(*begun);
+      if (error == 0) return socket;
+    }
+    if (now() + kRetry >= options.deadline || (options.keep_going && !options.keep_going())) {
+      return fail(ErrorCode::kTimeout, fmt::format("nobody answers at {}: {}", link::to_string(address),
+                                                   error != 0 ? std::strerror(error) : "no way there"));
+    }
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kRetry));
+  }
+}
+
+Result<std::unique_ptr<link::StreamLink>> open_data(link::Address address, const std::string& proof,
+                                                    const HandshakeOptions& options) {
+  std::vector<Descriptor> sockets;
+  for (int index = 0; index < options.tcp_streams; ++index) {
+    auto opened = open_connection(address, options);
+    if (!opened) return tl::unexpected(opened.error());
+    json first = hello(options, "data");
+    first["proof"] = proof;
+    first["index"] = index;
+    first["of"] = options.tcp_streams;
+    if (const auto sent = send_line(opened->get(), first); !sent) return tl::unexpected(sent.error());
+    sockets.push_back(std::move(*opened));
+  }
+  return link::tcp_stream(std::move(sockets));
+}
+
+Result<PeerLinks> connect_links(int rank, link::Address address, const HandshakeOptions& options) {
+  auto opened = open_connection(address, options);
+  if (!opened) return tl::unexpected(opened.error());
+  Descriptor control = std::move(*opened);
+  const auto door = options.bell ? link::FdReceiver::open() : nullptr;
+  json own = hello(options, "control");
+  own["to"] = rank;
+  control::RankPair pair{options.rank, rank, options.world, draw_nonce(), {}};
+  own["nonce"] = to_hex(pair.asked);
+  if (door) {
+    own["door"] = door->name();
+    own["token"] = door->token();
+    own["bell"] = options.bell->name();
+  }
+  if (const auto sent = send_line(control.get(), own); !sent) return tl::unexpected(sent.error());
+  const auto answer = receive_line(control.get(), options);
+  if (!answer) return tl::unexpected(answer.error());
+  if (const auto same = check_world(rank, *answer, options); !same) return tl::unexpected(same.error());
+  if (const int found = field(*answer, "rank", kNoRank); found != rank) {
+    return fail(ErrorCode::kMismatch,
+                fmt::format("at its address, {}, rank {} answers: give every rank's address in the order of ranks",
+                            link::to_string(address), found),
+                found);
+  }
+  pair.answered = nonce_of(*answer);
+  if (!is_proven(*answer, proof_for("answer", pair, options))) {
+    return fail(ErrorCode::kAuth,
+                fmt::format("rank {} and rank {} do not know the same secret: give all ranks the same, or none", rank,
+                            options.rank),
+                rank);
+  }
+  PeerLinks links{.rank = rank};
+  if (door && field(*answer, "shm", false)) {
+    const auto segment = link::ShmSegment::open(door->take());
+    auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
+    if (segment && bell) links.data = link::shm_stream(*segment, false, bell);
+    if (links.data) links.bell = std::move(bell);
+  }
+  json verdict = hello(options, "verdict");
+  verdict["shm"] = links.data != nullptr;
+  verdict["proof"] = proof_for("ask", pair, options);
+  if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
+  if (!links.data) {
+    auto stream = open_data(address, proof_for("data", pair, options), options);
+    if (!stream) return tl::unexpected(stream.error());
+    links.data = std::move(*stream);
+  }
+  links.control = control.release();
+  return links;
+}
+
+// Null if the peer is not on this machine, in this network namespace.
+std::unique_ptr<link::StreamLink> offer_memory(const json& message, std::shared_ptr<link::Doorbell> bell,
+                                               const HandshakeOptions& options) {
+  const auto segment = link::ShmSegment::create(options.ring_bytes);
+  const auto door = field(message, "door", std::string()), token = field(message, "token", std::string());
+  if (!segment || !link::send_fd(door, token, segment->descriptor())) return nullptr;
+  return link::shm_stream(*segment, true, std::move(bell));
+}
+
+Result<PeerLinks> answer_control(int rank, const json& message, Descriptor& control, const HandshakeOptions& options) {
+  std::shared_ptr<link::Doorbell> bell;
+  if (options.bell) bell = link::Doorbell::find(field(message, "bell", std::string()));
+  std::unique_ptr<link::StreamLink> data = bell ? offer_memory(message, bell, options) : nullptr;
+  json own = hello(options, "control");
+  own["shm"] = data != nullptr;
+  if (data) own["bell"] = options.bell->name();
+  const control::RankPair pair{rank, options.rank, options.world, nonce_of(message), draw_nonce()};
+  own["nonce"] = to_hex(pair.answered);
+  own["proof"] = proof_for("answer", pair, options);
+  if (const auto sent = send_line(control.get(), own); !sent) return about(rank, options, sent.error());
+  if (const auto same = check_world(rank, message, options); !same) return tl::unexpected(same.error());
+  const auto verdict = receive_line(control.get(), options);
+  if (!verdict && options.secret) return PeerLinks{};  // gone, as it could not prove anything
+  if (!verdict) return about(rank, options, verdict.error());
+  if (!is_proven(*verdict, proof_for("ask", pair, options))) return PeerLinks{};
+  if (!field(*verdict, "shm", false)) data.reset(), bell.reset();
+  return PeerLinks{.rank = rank,
+                   .control = control.release(),
+                   .data = std::move(data),
+                   .bell = std::move(bell),
+                   .proof = proof_for("data", pair, options)};
+}
+
+}  // namespace
+
+Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options) {
+  for (;;) {
+    if (options.keep_going && !options.keep_going()) return fail(ErrorCode::kTimeout, "the caller gave up");
+    const Nanoseconds time = now();
+    if (time >= options.deadline) return fail(ErrorCode::kTimeout, "did not answer in time");
+    std::array<pollfd, 1> polled{{{descriptor, events, 0}}};
+    wait_for(polled, std::min(options.deadline, time + kLookAround));
+    if (polled[0].revents != 0) return {};
+  }
+}
+
+Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options) {
+  auto links = connect_links(rank, address, options);
+  if (!links && links.error().rank == kNoRank) return about(rank, options, links.error());
+  return links;
+}
+
+Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
+  Descriptor socket(descriptor);
+  HandshakeOptions hasty = options;
+  hasty.deadline = std::min(options.deadline, now() + kStrangerTime);
+  const auto message = receive_line(socket.get(), hasty);
+  if (!message) return PeerLinks{};
+  const int rank = field(*message, "rank", kNoRank);
+  if (field(*message, "kind", std::string()) == "data") {
+    const int index = field(*message, "index", 0), of = field(*message, "of", 0);
+    if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return PeerLinks{};
+    return PeerLinks{
+        .rank = rank, .connection = {std::move(socket), index, of}, .proof = field(*message, "proof", std::string())};
+  }
+  if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
+    [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));
+    return fail(ErrorCode::kMismatch,
+                fmt::format("rank {} connected to rank {} where it meant rank {}: give every rank's address in the "
+                            "order of ranks",
+                            rank, options.rank, to),
+                rank);
+  }
+  return answer_control(rank, *message, socket, options);
+}
+
+}  // namespace netfold::group

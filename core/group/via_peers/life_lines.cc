@@ -1,0 +1,140 @@
+#include "group/via_peers/life_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+namespace netfold::group {
+namespace {
+
+using nlohmann::json;
+
+std::string line_of(const json& message) {
+  return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+LifeLines::LifeLines(int rank, int world, std::unique_ptr<link::PollSet> polls)
+    : rank_(rank),
+      polls_(std::move(polls)),
+      peers_(static_cast<std::size_t>(world)),
+      standings_(static_cast<std::size_t>(world)) {}
+
+void LifeLines::add(int rank, std::unique_ptr<link::ControlLink> line) {
+  polls_->add(rank, line->descriptor());
+  peer(rank).line = std::move(line);
+}
+
+Result<void> LifeLines::listen(Nanoseconds now) {
+  for (const int rank : polls_->ready()) {
+    Peer& peer = this->peer(rank);
+    Result<void> heard;
+    const auto outcome = peer.line->read([&](std::string_view line) {
+      if (heard) heard = hear(rank, line, now);
+    });
+    // It closes when it sees this. If it closed at once, a word that comes later would make its kernel reset the
+    // connection, and "leave" could be lost.
+    if (peer.has_left) peer.line->shut_down_writing();
+    if (!heard) return heard;
+    if (outcome.state == link::ControlLink::State::kOpen) continue;
+    polls_->remove(rank, peer.line->descriptor());
+    peer.has_closed = true;
+    if (peer.has_left) continue;
+    return fail(ErrorCode::kPeerFailed, fmt::format("rank {} died or was cut off: it {}", rank, outcome.why), rank);
+  }
+  return {};
+}
+
+Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
+  Peer& peer = this->peer(rank);
+  const json message = json::parse(line, nullptr, false);
+  const auto kind = message.is_object() ? message.value("kind", json()) : json();
+  const auto number = [&](const char* name) {
+    const auto found = message.find(name);
+    return found != message.end() && found->is_number_integer() ? found->get<int>() : kNoRank;
+  };
+  const auto text = [&](const char* name) {
+    const auto found = message.find(name);
+    return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  if (kind == "shares") {
+    peer.sharing = Sharing{message.value("all", json()) == json(true), text("door"), text("token")};
+  } else if (kind == "leave") {
+    peer.has_left = true;
+  } else if (kind == "waiting") {
+    const auto ranks = message.value("for", json());
+    auto& [waits_for, moved_at] = standings_[static_cast<std::size_t>(rank)];
+    waits_for.clear();
+    for (const json& each : ranks.is_array() ? ranks : json::array()) {
+      if (each.is_number_integer()) waits_for.push_back(each.get<int>());
+    }
+    if (waits_for.empty()) moved_at = now;  // it waited, and moves on
+  } else if (kind == "moving") {
+    standings_[static_cast<std::size_t>(rank)].moved_at = now;
+  } else if (kind == "failed") {
+    failed_by_ = number("by") == kNoRank ? rank : number("by");
+    // What is blamed on us looks from here like the fault of whoever says so.
+    const int blamed = number("rank") == rank_ ? failed_by_ : number("rank");
+    const int code = std::clamp(number("code"), 0, static_cast<int>(ErrorCode::kSystem));
+    std::string said = text("text").empty() ? "it failed" : text("text");
+    if (failed_by_ == rank) said += fmt::format(" (says rank {})", rank);
+    return fail(static_cast<ErrorCode>(code), std::move(said), blamed == kNoRank ? rank : blamed);
+  }
+  return {};
+}
+
+void LifeLines::tell(int rank, const std::string& line) {
+  Peer& peer = this->peer(rank);
+  if (peer.line && !peer.has_left) peer.line->write(line);  // if it is gone, reading shows it
+}
+
+void LifeLines::tell_all(const std::string& line) {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) tell(rank, line);
+}
+
+bool LifeLines::somebody_waits() const {
+  return std::any_of(standings_.begin(), standings_.end(), [](const Standing& s) { return !s.waits_for.empty(); });
+}
+
+void LifeLines::say_sharing(int to, const Sharing& sharing) {
+  json message = {{"kind", "shares"}, {"all", sharing.all}};
+  if (!sharing.token.empty()) message["door"] = sharing.receiver, message["token"] = sharing.token;
+  tell(to, line_of(message));
+}
+
+void LifeLines::say_waiting(const std::vector<int>& for_ranks) {
+  tell_all(line_of({{"kind", "waiting"}, {"for", for_ranks}}));
+}
+
+void LifeLines::say_moving() {
+  tell_all(line_of({{"kind", "moving"}}));
+}
+
+void LifeLines::say_failed(const Error& error) {
+  tell_all(line_of({{"kind", "failed"},
+                    {"code", static_cast<int>(error.code)},
+                    {"rank", error.rank},
+                    {"by", failed_by_ == kNoRank ? rank_ : failed_by_},
+                    {"text", error.message}}));
+}
+
+void LifeLines::leave() {
+  const std::string line = line_of({{"kind", "leave"}});
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    Peer& peer = this->peer(rank);
+    if (!peer.line) continue;
+    tell(rank, line);
+    peer.line->shut_down_writing();
+  }
+}
+
+bool LifeLines::have_all_closed(Nanoseconds now) {
+  while (!listen(now)) {  // what else they say, or how they end, no longer matters
+  }
+  return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.line || peer.has_closed; });
+}
+
+}  // namespace netfold::group

@@ -1,0 +1,206 @@
+#include "group/via_peers/mesh.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/wakeup.h"
+#include "link/poll_set.h"
+#include "link/shm/handover.h"
+#include "link/tcp/control_socket.h"
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::group {
+namespace {
+
+// Rings of a large world are smaller, so that together they stay at home in the caches.
+std::size_t ring_bytes_for(int world) {
+  std::size_t bytes = std::size_t{1} << 20;
+  for (int ranks = 8; ranks < world && bytes > (std::size_t{1} << 17); ranks *= 2) bytes /= 2;
+  return bytes;
+}
+
+tl::unexpected<Error> two_say_that_they_are(int rank) {
+  return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm,
+                                           std::optional<control::Secret> secret) {
+  const auto listener = link::listen_at(address);
+  if (!listener) return tl::unexpected(listener.error());
+  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1, std::move(secret)));
+}
+
+Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret)
+    : rank_(rank),
+      world_(world),
+      listener_(listener),
+      wants_shm_(shm),
+      secret_(std::move(secret)),
+      peers_(static_cast<std::size_t>(world)),
+      life_lines_(std::make_unique<LifeLines>(rank, world, link::epoll_set())) {}
+
+Mesh::~Mesh() {
+  close(listener_);
+}
+
+Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+                           const std::function<bool()>& keep_going) {
+  if (wants_shm_) bell_ = link::Doorbell::create();
+  const HandshakeOptions options{rank_,        world_,   bell_,     secret_, ring_bytes_for(world_),
+                                 tcp_streams_, deadline, keep_going};
+  // Downwards first: rank 0 answers at once, so nobody waits in a circle.
+  for (int lower = 0; lower < rank_; ++lower) {
+    auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
+    if (!links) return tl::unexpected(links.error());
+    if (auto taken = take(std::move(*links)); !taken) return taken;
+  }
+  if (auto accepted = accept_higher_ranks(options); !accepted) return accepted;
+  return {};
+}
+
+Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
+  for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
+    if (const auto ready = wait_until_ready(listener_, POLLIN, options); !ready) {
+      return fail(ready.error().code,
+                  fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
+                  missing);
+    }
+    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor < 0) continue;
+    auto links = answer(descriptor, options);
+    if (!links) return tl::unexpected(links.error());
+    if (auto taken = take(std::move(*links)); !taken) return taken;
+  }
+  return {};
+}
+
+Result<void> Mesh::take(PeerLinks links) {
+  if (links.rank < 0 || links.rank >= world_ || links.rank == rank_) {
+    if (links.control >= 0) close(links.control);
+    return {};  // a stranger
+  }
+  Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
+  if (links.connection.socket.is_open()) return take_connection(peer, std::move(links));
+  if (life_lines_->has(links.rank)) {
+    close(links.control);
+    return two_say_that_they_are(links.rank);
+  }
+  life_lines_->add(links.rank, std::make_unique<link::ControlSocket>(links.control));
+  peer.proof = std::move(links.proof);
+  peer.data = std::move(links.data);
+  peer.bell = std::move(links.bell);
+  return {};
+}
+
+// One of those that carry a peer's data; with the last of them they become a link.
+Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
+  if (!life_lines_->has(links.rank) || peer.proof != links.proof) return {};  // not that rank's
+  auto& [socket, index, of] = links.connection;
+  auto& waiting = peer.connections;
+  if (waiting.empty()) waiting.resize(static_cast<std::size_t>(of));
+  const bool is_expected = !peer.data && waiting.size() == static_cast<std::size_t>(of);
+  const auto place = static_cast<std::size_t>(index);
+  if (!is_expected || waiting[place].is_open()) return two_say_that_they_are(links.rank);
+  waiting[place] = std::move(socket);
+  if (!std::ranges::all_of(waiting, &link::Descriptor::is_open)) return {};
+  auto stream = link::tcp_stream(std::exchange(waiting, {}));
+  if (!stream) return tl::unexpected(stream.error());
+  peer.data = std::move(*stream);
+  return {};
+}
+
+int Mesh::missing_rank() const {
+  for (int rank = 0; rank < world_; ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    if (rank != rank_ && (!life_lines_->has(rank) || !peer.data)) return rank;
+  }
+  return kNoRank;
+}
+
+Result<void> Mesh::share_memory(link::Arena::Shape shape, Nanoseconds deadline,
+                                const std::function<bool()>& keep_going) {
+  const bool reaches_all = wants_shm_ && local_peers() + 1 == world_;
+  if (world_ == 1) return {};
+  if (rank_ == 0) {
+    bool all_share = reaches_all;
+    for (int rank = 1; rank < world_; ++rank) {
+      const auto& sharing = life_lines_->sharing_of(rank);
+      auto heard = wait_for_words([&] { return sharing.has_value(); }, rank, deadline, keep_going);
+      if (!heard) return heard;
+      all_share = all_share && sharing->all;
+    }
+    if (all_share) {
+      auto arena = hand_out_memory(shape);
+      if (!arena) return tl::unexpected(arena.error());
+      arena_ = std::move(*arena);
+    }
+    for (int rank = 1; rank < world_; ++rank) life_lines_->say_sharing(rank, {arena_ != nullptr, {}, {}});
+    return {};
+  }
+  const auto receiver = reaches_all ? link::FdReceiver::open() : nullptr;
+  LifeLines::Sharing offer{receiver != nullptr, {}, {}};
+  if (receiver) offer.receiver = receiver->name(), offer.token = receiver->token();
+  life_lines_->say_sharing(0, offer);
+  const auto& sharing = life_lines_->sharing_of(0);
+  auto heard = wait_for_words([&] { return sharing.has_value(); }, 0, deadline, keep_going);
+  if (!heard || !sharing->all) return heard;
+  arena_ = receiver ? link::Arena::map(receiver->take(), world_) : nullptr;
+  if (arena_) return {};
+  return fail(ErrorCode::kSystem, fmt::format("rank {} cannot map the memory that rank 0 shares with it", rank_),
+              rank_);
+}
+
+// Null if the machine has no room for it.
+Result<std::unique_ptr<link::Arena>> Mesh::hand_out_memory(link::Arena::Shape shape) {
+  auto arena = link::Arena::create(world_, shape);
+  for (int rank = 1; arena && rank < world_; ++rank) {
+    const LifeLines::Sharing& sharing = *life_lines_->sharing_of(rank);
+    if (link::send_fd(sharing.receiver, sharing.token, arena->descriptor())) continue;
+    return fail(ErrorCode::kSystem, fmt::format("rank 0 cannot give its memory to rank {}", rank), rank);
+  }
+  if (arena) arena->forget_descriptor();
+  return arena;
+}
+
+Result<void> Mesh::wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
+                                  const std::function<bool()>& keep_going) {
+  HandshakeOptions options;
+  options.deadline = deadline;
+  options.keep_going = keep_going;
+  while (!have_come()) {
+    if (const auto heard = life_lines_->listen(now()); !heard) return heard;
+    if (have_come()) break;
+    if (life_lines_->has_left(of_rank)) {
+      return fail(ErrorCode::kPeerFailed, fmt::format("rank {} left while rank {} connected", of_rank, rank_), of_rank);
+    }
+    if (const auto ready = wait_until_ready(life_lines_->descriptor(), POLLIN, options); !ready) {
+      return fail(ready.error().code, fmt::format("rank {}: {}", of_rank, ready.error().message), of_rank);
+    }
+  }
+  return {};
+}
+
+PeerConnections Mesh::take_connections() {
+  PeerConnections connections;
+  for (Peer& peer : peers_) {
+    connections.data.push_back(std::move(peer.data));
+    connections.bells.push_back(std::move(peer.bell));
+  }
+  connections.life_lines = std::move(life_lines_);
+  connections.arena = std::move(arena_);
+  connections.bell = std::move(bell_);
+  return connections;
+}
+
+int Mesh::local_peers() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.bell; }));
+}
+
+}  // namespace netfold::group

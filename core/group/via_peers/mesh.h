@@ -1,0 +1,67 @@
+// How a rank connects to all others: to each a stream link for data and a life line (life_lines.h), and memory that all
+// of them map where they are on one machine. This is the part that blocks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "group/via_peers/handshake.h"
+#include "group/via_peers/peer_session.h"
+#include "link/shm/arena.h"
+#include "link/tcp/control_socket.h"
+
+namespace netfold::group {
+
+class Mesh {
+ public:
+  // Listens; the address may name port 0.
+  static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm,
+                                              std::optional<control::Secret> secret);
+  ~Mesh();
+
+  link::Address address() const { return link::local_address_of(listener_); }
+  // TCP connections to each lower rank on another machine, 1 to link::kTcpStreamsMax; before connect().
+  void set_tcp_streams(int streams) { tcp_streams_ = streams; }
+  // To all others, whose addresses are given by rank.
+  Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+                       const std::function<bool()>& keep_going);
+
+  // Once connected: ranks agree on memory that all of them map, if all are on one machine. Blocks as connect() does.
+  Result<void> share_memory(link::Arena::Shape shape, Nanoseconds deadline, const std::function<bool()>& keep_going);
+
+  int local_peers() const;  // that are reached over shared memory
+  // All of it, once.
+  PeerConnections take_connections();
+
+ private:
+  struct Peer {
+    std::unique_ptr<link::StreamLink> data;
+    std::vector<link::Descriptor> connections;  // that are to become it; closed: has not come
+    std::shared_ptr<link::Doorbell> bell;
+    std::string proof;  // that its data connection must bring
+  };
+
+  Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret);
+  Result<void> accept_higher_ranks(const HandshakeOptions& options);
+  Result<void> take(PeerLinks links);
+  Result<void> take_connection(Peer& peer, PeerLinks links);
+  int missing_rank() const;
+  Result<void> wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
+                              const std::function<bool()>& keep_going);
+  Result<std::unique_ptr<link::Arena>> hand_out_memory(link::Arena::Shape shape);
+
+  int rank_, world_;
+  int listener_;
+  bool wants_shm_;
+  int tcp_streams_ = 1;
+  std::optional<control::Secret> secret_;
+  std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
+  std::vector<Peer> peers_;
+  std::unique_ptr<LifeLines> life_lines_;
+  std::unique_ptr<link::Arena> arena_;  // null where not all ranks are on one machine
+};
+
+}  // namespace netfold::group

@@ -1,0 +1,82 @@
+#include "group/via_peers/peer_group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::group {
+
+Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) {
+  if (options.world < 1 || options.rank < 0 || options.rank >= options.world) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("rank {} of a world of {}: ranks are 0 to world - 1", options.rank, options.world));
+  }
+  if (options.tcp_streams < 1 || options.tcp_streams > link::kTcpStreamsMax) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} TCP streams to a rank: 1 to {}", options.tcp_streams, link::kTcpStreamsMax));
+  }
+  const auto address = link::parse_address(options.listen);
+  if (!address) return tl::unexpected(address.error());
+  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, control::Secret::from(options.secret));
+  if (mesh) (*mesh)->set_tcp_streams(options.tcp_streams);
+  return mesh;
+}
+
+Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options,
+                                     const std::vector<std::string>& addresses, const std::vector<int>& order,
+                                     const std::function<bool()>& keep_going) {
+  std::vector<link::Address> parsed;
+  for (const std::string& text : addresses) {
+    const auto address = link::parse_address(text);
+    if (!address) return tl::unexpected(address.error());
+    parsed.push_back(*address);
+  }
+  const Nanoseconds deadline = now() + from_seconds(options.timeout_s);
+  if (auto connected = mesh.connect(parsed, deadline, keep_going); !connected) return tl::unexpected(connected.error());
+  auto shared = mesh.share_memory(DirectExecutor::shape_for(options.world), deadline, keep_going);
+  if (!shared) return tl::unexpected(shared.error());
+  const int local = mesh.local_peers();
+  Plans plans(options.world, options.rank);
+  plans.set_order(order);
+  plans.set_networked(local + 1 < options.world);
+  const PeerSessionOptions session{options.rank, options.world, from_seconds(options.timeout_s)};
+  return ConnectedPeers{std::make_unique<PeerSession>(session, mesh.take_connections(), std::move(plans), now()),
+                        policy_among(local)};
+}
+
+Result<std::unique_ptr<PeerGroup>> PeerGroup::open(PeerGroupOptions options) {
+  auto mesh = listen_for_peers(options);
+  if (!mesh) return tl::unexpected(mesh.error());
+  return std::unique_ptr<PeerGroup>(new PeerGroup(std::move(options), std::move(*mesh)));
+}
+
+PeerGroup::PeerGroup(PeerGroupOptions options, std::unique_ptr<Mesh> mesh)
+    : Driver({.thread_name = fmt::format("nf-rank-{}", options.rank),
+              .rank = options.rank,
+              .core = options.core,
+              .has_thread = !options.inline_progress,
+              .timeout = from_seconds(options.timeout_s),
+              .on_completion = options.on_completion}),
+      options_(std::move(options)),
+      mesh_(std::move(mesh)),
+      address_(link::to_string(mesh_->address())) {}
+
+Result<void> PeerGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
+  const std::lock_guard connecting(connecting_);
+  if (static_cast<int>(addresses.size()) != options_.world || is_started() || is_closing()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("connect once, before closing, with one address for each of the {} ranks, in their order "
+                            "({} given)",
+                            options_.world, addresses.size()));
+  }
+  const auto goes_on = [&] { return !is_closing() && (!keep_going || keep_going()); };
+  auto peers = connect_peers(*mesh_, options_, addresses, order_, goes_on);
+  if (!peers) return tl::unexpected(peers.error());
+  shares_memory_ = peers->session->shares_memory();
+  start(std::move(peers->session), peers->policy);
+  return {};
+}
+
+}  // namespace netfold::group

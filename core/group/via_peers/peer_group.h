@@ -1,0 +1,66 @@
+// Ranks that fold among themselves, without a switch: any schedule of any collective, over shared memory and TCP, which
+// they find by themselves.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "group/driver.h"
+#include "group/via_peers/mesh.h"
+
+namespace netfold::group {
+
+struct PeerGroupOptions {
+  int rank = 0, world = 1;
+  std::string listen = "127.0.0.1:0";
+  double timeout_s = 30;                     // to connect, and for a collective to make progress
+  int core = kAnyCore;                       // of the progress thread
+  bool shm = true;                           // between ranks of one machine
+  int tcp_streams = 1;                       // connections to each rank of another
+  bool inline_progress = false;              // no thread: next_completion() drives the collectives too
+  std::function<void()> on_completion = {};  // called each time there is a completion to take
+  std::string secret = {};                   // that all ranks must prove to know; "": none
+};
+
+class PeerGroup final : public Driver {
+ public:
+  // Listens. Then every rank's address() is made known to all, and each calls connect() once.
+  static Result<std::unique_ptr<PeerGroup>> open(PeerGroupOptions options);
+  ~PeerGroup() override { close(); }
+
+  const std::string& address() const { return address_; }
+  // Where the ranks sit, for hdrm: the rank at each physical position. Alike on all ranks, before connect().
+  void set_physical_order(std::vector<int> order) { order_ = std::move(order); }
+  // Blocks until all ranks are connected to each other, at most timeout_s. `keep_going` is asked at least every 100 ms;
+  // false gives up.
+  Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
+
+  bool shares_memory() const { return shares_memory_; }  // all ranks do; known once connected
+
+ private:
+  PeerGroup(PeerGroupOptions options, std::unique_ptr<Mesh> mesh);
+
+  const PeerGroupOptions options_;
+  std::mutex connecting_;
+  std::unique_ptr<Mesh> mesh_;  // until connected
+  std::string address_;
+  std::vector<int> order_;
+  bool shares_memory_ = false;
+};
+
+// Such a session over connected links, and how its driver waits.
+struct ConnectedPeers {
+  std::unique_ptr<PeerSession> session;
+  WaitPolicy policy;
+};
+// Connects the mesh, at most timeout_s.
+Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options,
+                                     const std::vector<std::string>& addresses, const std::vector<int>& order,
+                                     const std::function<bool()>& keep_going);
+// A mesh that listens.
+Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options);
+
+}  // namespace netfold::group

@@ -1,0 +1,326 @@
+#include "group/via_peers/peer_session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace netfold::group {
+namespace {
+
+constexpr std::string_view kDirect = "direct";          // has an executor of its own on one machine
+constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
+constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
+constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
+constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
+constexpr Nanoseconds kGoodbyeMax = 30 * kSecond;  // without a byte that reaches the kernel, however long the timeout
+constexpr Nanoseconds kHeardMax = 100 * kMillisecond;  // for the others to hear that this rank leaves: they may compute
+
+struct Planned final : Prepared {
+  std::vector<Slice> slices;  // of the executor; none: it is the direct executor's
+};
+
+std::vector<link::StreamLink*> pointers_to(const std::vector<std::unique_ptr<link::StreamLink>>& links) {
+  std::vector<link::StreamLink*> pointers;
+  for (const auto& each : links) pointers.push_back(each.get());
+  return pointers;
+}
+
+}  // namespace
+
+PeerSession::PeerSession(PeerSessionOptions options, PeerConnections connections, Plans plans, Nanoseconds now)
+    : options_(options),
+      connections_(std::move(connections)),
+      executor_(std::make_unique<Executor>(options_.rank, pointers_to(connections_.data))),
+      runners_{executor_.get()},
+      time_(now),
+      last_progress_(now),
+      plans_(std::move(plans)) {
+  if (!connections_.arena) return;
+  direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(connections_.arena), connections_.bells);
+  runners_.push_back(direct_.get());
+}
+
+PeerSession::~PeerSession() = default;
+
+// --- Requests ---
+
+Result<std::unique_ptr<Prepared>> PeerSession::prepare(const CollectiveRequest& request) {
+  if (const auto valid = check(request); !valid) return tl::unexpected(valid.error());
+  if (!numbers::is_valid(request.bfp)) {
+    return fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
+  }
+  if (request.average && !folds(request.collective)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a {} sums nothing: there is nothing to average", schedule::name_of(request.collective)));
+  }
+  if (is_direct(request)) return nullptr;
+  auto slices = plans_.slices_of(request);
+  if (!slices) return tl::unexpected(slices.error());
+  auto planned = std::make_unique<Planned>();
+  planned->slices = std::move(*slices);
+  return planned;
+}
+
+bool PeerSession::is_direct(const CollectiveRequest& request) const {
+  return direct_ && request.algorithm.name == kDirect && request.collective == schedule::Collective::kAllReduce;
+}
+
+bool PeerSession::is_quick(const CollectiveRequest& request) const {
+  return is_direct(request) && announced_.empty();
+}
+
+void PeerSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) {
+  has_moved_ = has_moved_ || is_idle();
+  Terms terms = terms_of(request);
+  terms.number = ++collectives_;
+  if (direct_) direct_->announce(terms);
+  if (!prepared) return direct_->submit(ticket, request, terms);
+  executor_->submit(std::make_shared<Reduction>(ticket, request, terms, options_.rank, options_.world),
+                    static_cast<const Planned&>(*prepared).slices);
+}
+
+std::vector<Ticket> PeerSession::take_finished() {
+  std::vector<Ticket> finished;
+  for (Runner* const runner : runners_) {
+    const std::vector<Ticket> more = runner->take_finished();
+    finished.insert(finished.end(), more.begin(), more.end());
+  }
+  return finished;
+}
+
+bool PeerSession::is_idle() const {
+  return std::ranges::all_of(runners_, [](const Runner* each) { return each->is_idle(); });
+}
+
+// --- Progress ---
+
+Result<bool> PeerSession::move() {
+  bool has_moved = false;
+  for (Runner* const runner : runners_) {
+    const auto moved = runner->pump();
+    if (!moved) return moved;
+    has_moved = has_moved || *moved;
+  }
+  has_moved_ = has_moved_ || has_moved;
+  return has_moved;
+}
+
+Result<bool> PeerSession::pump(Nanoseconds now) {
+  const auto moved = move();
+  if (!moved) return moved;
+  time_ = now;
+  if (std::exchange(has_moved_, false)) last_progress_ = time_;
+  if (time_ < next_look_) return *moved;
+  next_look_ = time_ + kLookPeriod;
+  const auto looked = look_at_the_others();
+  if (!looked) return looked;
+  return *moved || *looked;
+}
+
+Result<bool> PeerSession::look_at_the_others() {
+  if (const auto heard = connections_.life_lines->listen(time_); !heard) return tl::unexpected(heard.error());
+  const auto moved = move();  // what a rank sent before it left is there now, if it ever will be
+  if (!moved) return moved;
+  if (!is_idle()) {
+    if (const auto blocked = check_blocked_by_the_gone(); !blocked) return tl::unexpected(blocked.error());
+  }
+  if (const auto goes_on = check_progress(); !goes_on) return tl::unexpected(goes_on.error());
+  return moved;
+}
+
+bool PeerSession::waits_for(int rank) const {
+  return std::ranges::any_of(runners_, [&](const Runner* each) { return each->waits_for(rank); });
+}
+
+std::vector<int> PeerSession::blocking_ranks() const {
+  for (const Runner* const runner : runners_) {
+    if (auto ranks = runner->blocking_ranks(); !ranks.empty()) return ranks;
+  }
+  return {};
+}
+
+// A clean leave fails nothing by itself: what the rank sent before is still there to be read.
+Result<void> PeerSession::check_blocked_by_the_gone() const {
+  for (int rank = 0; rank < options_.world; ++rank) {
+    if (rank == options_.rank) continue;
+    const link::StreamLink& data = *connections_.data[static_cast<std::size_t>(rank)];
+    // What was sent over TCP may still be on its way when the leave is heard, and ends with the connection; what is in
+    // shared memory was there before.
+    const bool is_shm = std::string_view(data.kind()) == "shm";
+    const bool has_left = connections_.life_lines->has_left(rank);
+    const bool is_gone = data.ended() || (is_shm && has_left);
+    if (!is_gone || !waits_for(rank)) continue;
+    const std::string why = has_left ? "has left" : *data.ended();
+    return fail(ErrorCode::kPeerFailed,
+                fmt::format("rank {} {} while rank {} waits for it: ranks must submit the same collectives before "
+                            "they leave",
+                            rank, why, options_.rank),
+                rank);
+  }
+  return {};
+}
+
+// How long a rank is stuck before it says so. Once another has said so, those that can must answer soon: a rank that
+// says nothing is taken for the one that stalls.
+Nanoseconds PeerSession::patience() const {
+  const Nanoseconds quarter = options_.timeout / 4;
+  return connections_.life_lines->somebody_waits() ? std::min(quarter, kPatienceWithTheWaiting) : quarter;
+}
+
+// When one rank stalls, every rank soon waits for another. Each says for which, so that all find the same one
+// (waits.h). A rank that moves on says that too, and no rank gives up as long as those it waits for do.
+Result<void> PeerSession::check_progress() {
+  LifeLines& life_lines = *connections_.life_lines;
+  const Nanoseconds idle = is_idle() ? 0 : time_ - last_progress_;
+  if (direct_ && idle > kStallTime) {
+    if (auto agreed = direct_->check_agreement(); !agreed) return agreed;
+  }
+  const bool is_stuck = idle > patience();
+  std::vector<int> waits_for = is_stuck ? blocking_ranks() : std::vector<int>{};
+  if (waits_for != announced_) {
+    life_lines.say_waiting(waits_for);
+    announced_ = waits_for;
+  }
+  if (!is_stuck) {
+    if (life_lines.somebody_waits() && last_progress_ - said_moving_ > options_.timeout / 8) {
+      life_lines.say_moving();
+      said_moving_ = time_;
+    }
+    return {};
+  }
+  if (time_ - last_progress_ <= options_.timeout) return {};
+  std::vector<Standing> standings = life_lines.standings();
+  standings[static_cast<std::size_t>(options_.rank)].waits_for = std::move(waits_for);
+  const Stall stall = find_stall(standings, options_.rank);
+  if (time_ - stall.moved_at <= options_.timeout) return {};
+  // The ranks of the circle speak first: each of them can name the other.
+  const auto& circle = stall.circle;
+  const bool is_outside = std::find(circle.begin(), circle.end(), options_.rank) == circle.end();
+  if (stall.rank == kNoRank && is_outside && time_ - last_progress_ <= options_.timeout + kCourtesy) return {};
+  return tl::unexpected(timed_out(stall));
+}
+
+Error PeerSession::timed_out(const Stall& stall) const {
+  const std::string so = fmt::format("within the timeout of {:g} s, so rank {} cannot finish its collective",
+                                     to_seconds(options_.timeout), options_.rank);
+  if (stall.rank != kNoRank) {
+    return {ErrorCode::kTimeout, fmt::format("rank {} has not taken part {}", stall.rank, so), stall.rank};
+  }
+  const auto other = std::find_if(stall.circle.begin(), stall.circle.end(), [&](int r) { return r != options_.rank; });
+  return {ErrorCode::kTimeout,
+          fmt::format("nothing has moved between ranks {} {}: is a connection between them cut?",
+                      fmt::join(stall.circle, " and "), so),
+          other == stall.circle.end() ? kNoRank : *other};
+}
+
+// --- The end ---
+
+std::vector<Ticket> PeerSession::abort(const Error& error, Nanoseconds) {
+  std::vector<Ticket> tickets;
+  for (Runner* const runner : runners_) {
+    const std::vector<Ticket> more = runner->abandon();
+    tickets.insert(tickets.end(), more.begin(), more.end());
+  }
+  if (!has_left_) connections_.life_lines->say_failed(error);
+  has_failed_ = true;
+  return tickets;
+}
+
+// What others still need of this rank may be on its way to the kernel, and they must hear that it leaves.
+bool PeerSession::leave(const std::optional<Error>& error, Nanoseconds now) {
+  time_ = now;
+  if (has_failed_) return true;
+  if (has_left_) return now >= gives_up_at_ || connections_.life_lines->have_all_closed(now);
+  if (error || !is_idle()) {
+    const Error unfinished{ErrorCode::kPeerFailed,
+                           fmt::format("rank {} closed in the middle of a collective", options_.rank)};
+    Error told = error.value_or(unfinished);
+    if (told.rank == kNoRank) told.rank = options_.rank;
+    connections_.life_lines->say_failed(told);
+    has_failed_ = true;
+    return true;
+  }
+  const std::uint64_t sent_bytes = sent_to_all();
+  if (gives_up_at_ == kNever || sent_bytes != sent_before_goodbye_) {  // a slow link may take a while
+    gives_up_at_ = now + std::min(options_.timeout, kGoodbyeMax);
+    sent_before_goodbye_ = sent_bytes;
+  }
+  if (has_unsent() && now < gives_up_at_ && executor_->pump()) return false;
+  connections_.life_lines->leave();
+  has_left_ = true;
+  gives_up_at_ = now + std::min(options_.timeout, kHeardMax);
+  return false;
+}
+
+// --- Waiting ---
+
+Nanoseconds PeerSession::deadline() const {
+  if (gives_up_at_ != kNever) return time_ + kMillisecond;
+  if (is_idle()) return kNever;
+  const Nanoseconds soon = std::min(patience(), kLookPeriod * 5);
+  // Nobody wakes this rank when it comes to wait for one that left before.
+  if (connections_.life_lines->somebody_has_left()) return time_ + soon;
+  return std::max(last_progress_ + patience(), time_ + soon);
+}
+
+bool PeerSession::arm() {
+  return std::ranges::all_of(runners_, [](Runner* each) { return each->arm(); });
+}
+
+// The bell comes last: on_wake() knows it by its place.
+void PeerSession::add_polls(std::vector<pollfd>& polls) const {
+  polls.push_back({connections_.life_lines->descriptor(), POLLIN, 0});
+  for (const auto& each : connections_.data) {
+    if (each) each->add_polls(polls);
+  }
+  if (connections_.bell && !is_idle()) polls.push_back({connections_.bell->descriptor(), POLLIN, 0});
+}
+
+void PeerSession::on_wake(std::span<const pollfd> polls) {
+  if (polls.empty()) return;
+  next_look_ = 0;
+  const pollfd& last = polls.back();
+  if (connections_.bell && last.fd == connections_.bell->descriptor() && last.revents != 0) connections_.bell->clear();
+}
+
+bool PeerSession::has_unsent() const {
+  return std::ranges::any_of(connections_.data, [](const auto& each) { return each && each->has_unsent(); });
+}
+
+std::uint64_t PeerSession::sent_to_all() const {
+  std::uint64_t sum = 0;
+  for (const auto& each : connections_.data) sum += each ? each->stats().sent_bytes : 0;
+  return sum;
+}
+
+std::span<const int> PeerSession::share_core(int core) {
+  return direct_ ? direct_->say_core(core) : std::span<const int>{};
+}
+
+nlohmann::json PeerSession::counters() const {
+  struct {
+    int peers = 0;
+    link::StreamStats bytes;
+  } shm, tcp;
+  std::uint64_t reduced_elements = 0;
+  for (const Runner* const runner : runners_) reduced_elements += runner->reduced_elements();
+  for (const auto& each : connections_.data) {
+    if (!each) continue;
+    auto& sum = std::string_view(each->kind()) == "shm" ? shm : tcp;
+    sum.peers += 1;
+    sum.bytes.sent_bytes += each->stats().sent_bytes;
+    sum.bytes.received_bytes += each->stats().received_bytes;
+  }
+  return {{"shm_peers", shm.peers},
+          {"shm_sent_bytes", shm.bytes.sent_bytes},
+          {"shm_received_bytes", shm.bytes.received_bytes},
+          {"tcp_peers", tcp.peers},
+          {"tcp_sent_bytes", tcp.bytes.sent_bytes},
+          {"tcp_received_bytes", tcp.bytes.received_bytes},
+          {"reduced_elements", reduced_elements}};
+}
+
+}  // namespace netfold::group

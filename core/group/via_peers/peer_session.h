@@ -1,0 +1,87 @@
+// A rank's session among ranks: any schedule of any collective, over stream links and shared memory, and the errors
+// that follow when a rank dies, leaves, stalls or does something else than the others.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "group/session.h"
+#include "group/via_peers/direct.h"
+#include "group/via_peers/executor.h"
+#include "group/via_peers/life_lines.h"
+#include "group/via_peers/plans.h"
+
+namespace netfold::group {
+
+struct PeerSessionOptions {
+  int rank = 0, world = 1;
+  Nanoseconds timeout = 30 * kSecond;  // for a collective to make progress
+};
+
+// How a rank reaches all others.
+struct PeerConnections {
+  std::vector<std::unique_ptr<link::StreamLink>> data;  // by rank; null for this one
+  std::unique_ptr<LifeLines> life_lines;
+  std::unique_ptr<link::Arena> arena;  // memory that all ranks map; null where not all are on one machine
+  std::vector<std::shared_ptr<link::Doorbell>> bells;  // by rank; null where a rank is not reached over shared memory
+  std::shared_ptr<link::Doorbell> bell;                // this rank's own; null without shared memory
+};
+
+class PeerSession final : public Session {
+ public:
+  // `plans`: of this rank, with the order of ranks that hdrm goes by.
+  PeerSession(PeerSessionOptions options, PeerConnections connections, Plans plans, Nanoseconds now);
+  ~PeerSession() override;
+
+  Result<bool> move() override;
+  Result<bool> pump(Nanoseconds now) override;
+  void submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) override;
+  std::vector<Ticket> take_finished() override;
+  bool is_idle() const override;
+  Result<std::unique_ptr<Prepared>> prepare(const CollectiveRequest& request) override;
+  bool is_quick(const CollectiveRequest& request) const override;
+  std::vector<Ticket> abort(const Error& error, Nanoseconds now) override;
+  bool leave(const std::optional<Error>& error, Nanoseconds now) override;
+  Nanoseconds deadline() const override;
+  bool arm() override;
+  void add_polls(std::vector<pollfd>& polls) const override;
+  void on_wake(std::span<const pollfd> polls) override;
+  int life_line() const override { return connections_.life_lines->descriptor(); }
+  bool has_unsent() const override;
+  std::span<const int> share_core(int core) override;
+  nlohmann::json counters() const override;
+
+  bool shares_memory() const { return direct_ != nullptr; }  // all ranks do
+
+ private:
+  bool is_direct(const CollectiveRequest& request) const;
+  std::uint64_t sent_to_all() const;
+  bool waits_for(int rank) const;
+  std::vector<int> blocking_ranks() const;
+  Result<bool> look_at_the_others();
+  Result<void> check_blocked_by_the_gone() const;
+  Result<void> check_progress();
+  Nanoseconds patience() const;
+  Error timed_out(const Stall& stall) const;
+
+  const PeerSessionOptions options_;
+  PeerConnections connections_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
+  std::vector<Runner*> runners_;            // those two
+  std::uint64_t collectives_ = 0;           // so far
+  Nanoseconds time_ = 0;                    // of the last pump
+  Nanoseconds last_progress_ = 0, next_look_ = 0;
+  bool has_moved_ = false;      // since the last pump
+  std::vector<int> announced_;  // the ranks that this one has said it waits for
+  Nanoseconds said_moving_ = 0;
+  bool has_failed_ = false, has_left_ = false;
+  Nanoseconds gives_up_at_ = kNever;       // of leaving, once that has begun
+  std::uint64_t sent_before_goodbye_ = 0;  // bytes that had reached the kernel then
+
+  Plans plans_;  // of prepare()
+};
+
+}  // namespace netfold::group

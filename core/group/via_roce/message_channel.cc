@@ -1,0 +1,45 @@
+#include "group/via_roce/message_channel.h"
+
+#include <fmt/format.h>
+
+namespace netfold::group {
+namespace {
+
+nlohmann::json to_json(const QpInfo& card) {
+  return {
+      {"mac", card.mac},         {"gid", card.gid}, {"queue_pair", card.queue_pair},    {"first_psn", card.first_psn},
+      {"address", card.address}, {"key", card.key}, {"is_selective", card.is_selective}};
+}
+
+QpInfo card_of(const nlohmann::json& fields) {
+  QpInfo card;
+  fields.at("mac").get_to(card.mac);
+  fields.at("gid").get_to(card.gid);
+  fields.at("queue_pair").get_to(card.queue_pair);
+  fields.at("first_psn").get_to(card.first_psn);
+  fields.at("address").get_to(card.address);
+  fields.at("key").get_to(card.key);
+  fields.at("is_selective").get_to(card.is_selective);
+  if (card.mac >> 48 != 0 || card.queue_pair > wire::roce::kQueuePairMask || card.first_psn > wire::roce::kPsnMask) {
+    throw nlohmann::json::other_error::create(501, "a field is out of range", nullptr);
+  }
+  return card;
+}
+
+}  // namespace
+
+std::string to_text(const QpPairInfo& card) {
+  return nlohmann::json{{"sending", to_json(card.sending)}, {"receiving", to_json(card.receiving)}}.dump();
+}
+
+Result<QpPairInfo> parse_card(const std::string& text) {
+  try {
+    const auto fields = nlohmann::json::parse(text);
+    return QpPairInfo{card_of(fields.at("sending")), card_of(fields.at("receiving"))};
+  } catch (const nlohmann::json::exception& error) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' does not describe a RoCE endpoint: {}", text, error.what()));
+  }
+}
+
+}  // namespace netfold::group

@@ -1,0 +1,43 @@
+// How a tensor is cut into messages of a RoCE connection, and the layout of a message. The aggregation header comes
+// first. Then follows every packet's share of the elements, in whole blocks, so that the switch can fold each packet by
+// itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "numbers/codec.h"
+#include "wire/aggregation_header.h"
+
+namespace netfold::group {
+
+class MessageLayout {
+ public:
+  explicit MessageLayout(numbers::WireFormat wire);
+
+  std::size_t elements_a_message() const { return first_ + (wire::roce::kMessagePackets - 1) * next_; }
+  std::uint64_t messages(std::size_t elements) const {
+    return (elements + elements_a_message() - 1) / elements_a_message();
+  }
+  // Gradient bytes of a message of `elements` elements (at most elements_a_message()): at least one packet's and a bit.
+  std::uint32_t length_bytes(std::size_t elements) const;
+
+  // Writes elements from `in` behind the header's place; the rest of length_bytes() is 0.
+  void fill(numbers::ElementType type, const void* in, std::size_t elements, std::span<std::byte> message) const;
+  // The opposite. False if a bfp block is malformed; `out` is then as it was.
+  bool read(std::span<const std::byte> message, numbers::ElementType type, std::size_t elements, void* out,
+            std::uint32_t divide_by) const;
+
+  numbers::WireFormat wire() const { return wire_; }
+
+ private:
+  // Calls visit(byte in the message, first element, elements) for every packet that has elements.
+  template <class Visit>
+  void for_packets(std::size_t elements, Visit visit) const;
+
+  numbers::WireFormat wire_;
+  std::size_t first_, next_;  // elements of a message's first packet, and of each other
+};
+
+}  // namespace netfold::group

@@ -1,0 +1,44 @@
+// A worker among others that all-reduce over RoCE through a folding switch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/driver.h"
+#include "group/via_roce/roce_session.h"
+
+namespace netfold::group {
+
+struct RoceGroupOptions {
+  RoceJobOptions job;
+  std::string device;  // an interface, for frames through the kernel; or an RDMA device with `verbs`
+  bool uses_verbs = false;
+  std::uint32_t first_psn = 0;
+  double timeout_s = 30;
+  std::uint32_t window_packets = 128;
+  std::string faults;     // link::parse_faults; "": none. Frames of this process only, not a NIC's
+  std::string pcap_path;  // "": no capture
+  int core = kAnyCore;
+  std::function<void()> on_completion = {};
+};
+
+class RoceGroup final : public Driver {
+ public:
+  static Result<std::unique_ptr<RoceGroup>> open(RoceGroupOptions options);
+  ~RoceGroup() override { close(); }
+
+  // This worker's queue pairs as text; and those of all, by rank. connect() comes once, before the first submit.
+  std::string card() const;
+  Result<void> connect(const std::vector<std::string>& cards);
+
+ private:
+  RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> channel);
+
+  const RoceGroupOptions options_;
+  std::unique_ptr<MessageChannel> channel_;
+};
+
+}  // namespace netfold::group

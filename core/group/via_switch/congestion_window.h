@@ -1,0 +1,113 @@
+// How many chunks a worker may have outstanding: about as many as the narrowest link on the way carries.
+// A pure state machine: results and losses go in, a window comes out.
+//
+// The workers of a job meet at the switch, so the sum of their windows fills the queue in front of the switch's link
+// (incast). The window starts small and doubles once a round trip, until most of a round trip is queueing. Then it
+// grows by single chunks, until chunks are lost while the queue is long: it shrinks, and grows by single chunks again.
+//
+// Loss that is not congestion must not shrink the window. It is as frequent while the queue is short as while it is
+// long, and loss by congestion is not. So losses at a short queue say how much loss the path has of its own; so many,
+// and as many again, are tolerated at a long one. path_delay.h says how long the queue is. Where it cannot tell,
+// because the least round trip that it knows holds queueing too, many own chunks lost in one window say it as well.
+// Then the window shrinks to what was not lost: a link that has become much slower is met at once.
+//
+// Growth is slow, because each growth beyond what the link carries loses a chunk: at most one chunk in kResultsPerStep,
+// so that far below 2% of all chunks are sent twice. After a while without loss the steps get longer, so that a link
+// that has become faster is found again.
+//
+// Source: slow start and multiplicative decrease, RFC 5681; the queue as window times the queueing part of the round
+// trip, TCP Vegas (Brakmo and Peterson 1994).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "group/via_switch/path_delay.h"
+
+namespace netfold::group {
+
+class CongestionWindow {
+ public:
+  using Position = std::uint64_t;
+
+  CongestionWindow(std::uint32_t start, std::uint32_t most)
+      : window_(std::min(start, most)), least_(std::min(kLeast, most)), most_(most) {}
+
+  std::uint32_t chunks() const { return window_; }
+  std::uint64_t shrinks() const { return shrinks_; }
+
+  // One more chunk is done. `is_limited`: a larger window would have sent more, and sooner.
+  void on_result(bool is_limited, Queue queue) {
+    if (++results_in_round_ >= std::max(window_, kRoundLeast)) results_in_round_ = missing_in_round_ = 0;
+    if (!queue.is_long) own_loss_ -= own_loss_ / kLossMemory;
+    tolerated_ = std::min(kToleratedMost, tolerated_ + 2 * own_loss_);
+    if (!is_limited || window_ >= most_) return;
+    if (queue.is_built) is_starting_ = false;
+    if (is_starting_) {
+      ++window_;
+      return;
+    }
+    if (++results_ < std::max(window_, kResultsPerStep)) return;
+    results_ = 0;
+    window_ = std::min(most_, window_ + 1 + steps_++ / kStepsUntilLonger);
+  }
+
+  // A chunk that was overtaken, of this worker or of another one. `next` is the first chunk that was not sent yet.
+  void on_loss(Position position, Position next, Queue queue) {
+    if (position < recovered_from_) return;  // sent before the window shrank: known already
+    if (!queue.is_long) {
+      own_loss_ += 1 / kLossMemory;
+    } else if (tolerated_ >= 1) {
+      tolerated_ -= 1;
+    } else if (window_ * queue.queueing >= kQueuedLeast) {
+      shrink(next);
+    }
+  }
+
+  // The switch says, for the first time, that it does not have this worker's own chunk.
+  void on_missing(Position position, Position next) {
+    if (position >= recovered_from_) {
+      if (++missing_in_round_ * 8 <= std::max(window_, kRoundLeast)) return;
+      const std::uint32_t missing = missing_in_round_;
+      shrink(next);
+      missing_before_ = missing;
+    } else {
+      ++missing_before_;
+    }
+    window_ = std::min(window_, smaller(window_before_ - std::min(missing_before_, window_before_)));
+  }
+
+ private:
+  static constexpr std::uint32_t kLeast = 2;  // one is on the way up while the other comes back
+  static constexpr double kQueuedLeast = 2;
+  static constexpr std::uint32_t kRoundLeast = 64;  // results; of fewer, a loss by chance would be a large part
+  static constexpr std::uint32_t kResultsPerStep = 100;
+  static constexpr std::uint32_t kStepsUntilLonger = 4;
+  static constexpr double kLossMemory = 256;  // results
+  static constexpr double kToleratedMost = 4;
+
+  std::uint32_t smaller(std::uint32_t window) const { return std::max(least_, window * 7 / 10); }
+
+  void shrink(Position next) {
+    window_before_ = window_;
+    missing_before_ = 0;
+    window_ = smaller(window_);
+    is_starting_ = false;
+    recovered_from_ = next;
+    results_ = steps_ = 0;
+    results_in_round_ = missing_in_round_ = 0;
+    ++shrinks_;
+  }
+
+  std::uint32_t window_, least_, most_;
+  bool is_starting_ = true;
+  Position recovered_from_ = 0;            // chunks before this one were sent before the window last shrank
+  double own_loss_ = 0;                    // losses a result while the queue is short
+  double tolerated_ = 0;                   // losses at a long queue
+  std::uint32_t results_ = 0, steps_ = 0;  // since the window last grew, and growths since it last shrank
+  std::uint32_t results_in_round_ = 0, missing_in_round_ = 0;
+  std::uint32_t window_before_ = 0, missing_before_ = 0;  // the window that last shrank, and what was missing of it
+  std::uint64_t shrinks_ = 0;
+};
+
+}  // namespace netfold::group

@@ -1,0 +1,201 @@
+#include "group/via_switch/data_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+namespace netfold::group {
+namespace {
+
+constexpr std::size_t kSendMost = 64;       // transmissions prepared at once
+constexpr std::size_t kReceiveMost = 1024;  // datagrams a batch
+constexpr std::size_t kBatchesAtOnce = 16;  // a bound, so that a flood does not delay heartbeats and time-outs
+constexpr int kUnansweredProbesMost = 5;    // after so many the switch no longer answers
+
+}  // namespace
+
+DataPath::DataPath(const wire::Lease& lease, std::uint16_t rank, WindowOptions options, link::Link& link,
+                   std::vector<link::Address> shards)
+    : lease_(lease),
+      rank_(rank),
+      link_(link),
+      shards_(std::move(shards)),
+      window_(lease, options),
+      prepared_(kSendMost),
+      payload_room_(kSendMost * lease.payload_bytes) {
+  assert(shards_.size() == lease.shards && rank < lease.world);
+  pending_.reserve(kSendMost);
+  sending_.reserve(kSendMost);
+}
+
+void DataPath::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
+  if (operation->chunks() == 0) {
+    finished_.push_back(operation->ticket());
+    return;
+  }
+  operation->start(window_.end(), buffers_);
+  window_.extend(operation->chunks(), now);
+  operations_.push_back(std::move(operation));
+}
+
+bool DataPath::pump(Nanoseconds now) {
+  receive(now);
+  window_.on_time(now);
+  return send(now);
+}
+
+std::vector<Operation::Ticket> DataPath::take_finished() {
+  return std::exchange(finished_, {});
+}
+
+std::vector<Operation::Ticket> DataPath::abandon() {
+  std::vector<Operation::Ticket> tickets;
+  for (const auto& operation : operations_) {
+    if (operation->is_whole()) continue;
+    operation->put_back();
+    tickets.push_back(operation->ticket());
+  }
+  operations_.clear();
+  pending_.clear();
+  return tickets;
+}
+
+std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const {
+  if (window_.is_idle() || now - window_.last_progress() < timeout) return std::nullopt;
+  const double waited_s = to_seconds(timeout);
+  // An answer of the switch from long ago, before it fell silent itself, no longer blames a rank.
+  const bool answers = window_.answered_at() != kNever &&
+                       now - window_.answered_at() <= kUnansweredProbesMost * window_.probe_period_max();
+  if (const auto rank = window_.missing_rank(); rank && answers) {
+    return Error{ErrorCode::kTimeout,
+                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in an all-reduce: look "
+                             "there for a crash, a hang or fewer all-reduces, or raise the timeout",
+                             *rank, waited_s, rank_),
+                 *rank};
+  }
+  if (answers) {
+    return Error{
+        ErrorCode::kTimeout,
+        fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
+                    "check the path for packets of {} bytes (MTU)",
+                    switch_name, rank_, waited_s, lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
+        rank_};
+  }
+  return Error{ErrorCode::kSwitchFailed,
+               fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and "
+                           "that UDP passes both ways",
+                           switch_name, rank_, waited_s)};
+}
+
+DataPathStats DataPath::stats() const {
+  return {window_.stats(), link_.stats(), dropped_packets_, reduced_elements_};
+}
+
+void DataPath::receive(Nanoseconds now) {
+  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
+    const auto datagrams = link_.receive(kReceiveMost);
+    if (datagrams.empty()) return;
+    for (const link::Incoming& datagram : datagrams) handle(datagram, now);
+    send(now);  // what the results made room for: keeping the wire busy comes first
+  }
+}
+
+bool DataPath::is_ours(const link::Incoming& datagram, const wire::Packet& packet) const {
+  return datagram.from == shards_[lease_.shard_of(packet.header.chunk)] &&
+         wire::is_of_lease(lease_, packet, datagram.bytes);
+}
+
+void DataPath::handle(const link::Incoming& datagram, Nanoseconds now) {
+  wire::Packet packet;
+  if (wire::parse(datagram.bytes, packet) != wire::ParseError::kNone || !is_ours(datagram, packet)) {
+    ++dropped_packets_;
+    return;
+  }
+  if (packet.header.kind == wire::Kind::kEcho) return window_.on_echo(packet.header.chunk, now);
+  const auto position = window_.position_of(packet.header.chunk);
+  if (!position) return;  // a late duplicate
+  switch (packet.header.kind) {
+    case wire::Kind::kResult: return handle_result(packet, *position, now);
+    case wire::Kind::kMissing: return window_.on_missing(*position, now);
+    case wire::Kind::kWaiting: return window_.on_waiting(*position, packet.header.worker, now);
+    default: ++dropped_packets_;
+  }
+}
+
+void DataPath::handle_result(const wire::Packet& packet, Window::Position position, Nanoseconds now) {
+  Operation& operation = operation_at(position);
+  if (!operation.accepts(position, packet)) {
+    ++dropped_packets_;
+    return;
+  }
+  if (!window_.on_result(position, now)) return;
+  operation.store(position, packet.payload);
+  if (!operation.is_whole()) return;
+  finished_.push_back(operation.ticket());
+  reduced_elements_ += operation.elements();
+  while (!operations_.empty() && operations_.front()->is_whole()) {
+    operations_.front()->finish(buffers_);
+    operations_.pop_front();
+  }
+}
+
+// Transmissions are kept, not packets: a tensor's memory is the caller's again once its operation is finished, so what
+// the link did not take is prepared anew, if it is still wanted.
+bool DataPath::send(Nanoseconds now) {
+  for (;;) {
+    std::erase_if(pending_,
+                  [&](const auto& each) { return each.kind != wire::Kind::kEcho && window_.is_done(each.position); });
+    while (pending_.size() < kSendMost) {
+      const auto transmission = window_.next(now);
+      if (!transmission) break;
+      pending_.push_back(*transmission);
+    }
+    if (pending_.empty()) return false;
+    // Neighbours to one shard travel as one segmented send, which a packet of another size ends.
+    const auto place_in_batch = [&](const Window::Transmission& each) {
+      return std::pair(each.kind != wire::Kind::kContribution,
+                       lease_.shard_of(static_cast<std::uint32_t>(each.position)));
+    };
+    std::ranges::stable_sort(pending_, {}, place_in_batch);
+    sending_.clear();
+    for (std::size_t place = 0; place < pending_.size(); ++place) sending_.push_back(prepare(pending_[place], place));
+    const std::size_t taken = link_.send(sending_);
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (taken < sending_.size()) return true;
+  }
+}
+
+link::Outgoing DataPath::prepare(const Window::Transmission& transmission, std::size_t place) {
+  const auto chunk = static_cast<std::uint32_t>(transmission.position);
+  wire::Header header = lease_.header(transmission.kind, rank_, chunk);
+  std::span<const std::byte> payload;
+  if (transmission.kind == wire::Kind::kProbe && transmission.position == window_.base()) {
+    header.count =
+        static_cast<std::uint16_t>(std::min<std::uint64_t>(window_.sent_after(transmission.position), 0xffff));
+  }
+  if (transmission.kind == wire::Kind::kContribution) {
+    const Operation& operation = operation_at(transmission.position);
+    operation.describe(transmission.position, header);
+    payload = operation.payload(transmission.position,
+                                std::span(payload_room_).subspan(place * lease_.payload_bytes, lease_.payload_bytes));
+  }
+  Prepared& prepared = prepared_[place];
+  prepared.head = wire::emit(header);
+  std::span<const std::byte> tail;
+  if (lease_.key) {
+    prepared.tag = wire::make_tag(*lease_.key, prepared.head, payload);
+    tail = prepared.tag;
+  }
+  return {shards_[lease_.shard_of(chunk)], prepared.head, payload, tail};
+}
+
+Operation& DataPath::operation_at(Window::Position position) {
+  const auto after =
+      std::upper_bound(operations_.begin(), operations_.end(), position,
+                       [](Window::Position at, const auto& operation) { return at < operation->first(); });
+  assert(after != operations_.begin());
+  return **std::prev(after);
+}
+
+}  // namespace netfold::group

@@ -1,0 +1,86 @@
+// A worker's data path: operations in, contributions and probes out over a link, results in, finished operations out.
+// It runs the window over a link, but starts no thread and reads no clock: the client's progress thread drives it with
+// real time, the seeded simulations of tests/protocol with virtual time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "group/scratch_pool.h"
+#include "group/via_switch/operation.h"
+#include "group/via_switch/window.h"
+#include "link/link.h"
+#include "wire/lease.h"
+
+namespace netfold::group {
+
+struct DataPathStats {
+  WindowStats window;
+  link::LinkStats link;
+  std::uint64_t dropped_packets = 0;   // foreign, stale, malformed or badly tagged
+  std::uint64_t reduced_elements = 0;  // of finished operations
+};
+
+class DataPath {
+ public:
+  // `link` must outlive the stream; `shards` are the switch's data addresses.
+  DataPath(const wire::Lease& lease, std::uint16_t rank, WindowOptions options, link::Link& link,
+           std::vector<link::Address> shards);
+
+  void submit(std::unique_ptr<Operation> operation, Nanoseconds now);
+
+  // Receives what has come and sends what may go. True if the link is full and should be polled for writing.
+  bool pump(Nanoseconds now);
+  Nanoseconds deadline() const { return std::min(window_.deadline(), link_.deadline()); }
+  bool is_idle() const { return window_.is_idle(); }
+
+  // Tickets finished since the last call.
+  std::vector<Operation::Ticket> take_finished();
+  // Puts every unfinished tensor back as it was and returns their tickets, oldest first.
+  std::vector<Operation::Ticket> abandon();
+
+  // Why there is no progress, after a `timeout` without any: names the rank that is missing, or the switch.
+  std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const;
+  std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
+  void forget_missing_rank() { window_.forget_missing_rank(); }
+  Nanoseconds last_progress() const { return window_.last_progress(); }
+
+  DataPathStats stats() const;
+
+ private:
+  struct Prepared {
+    std::array<std::byte, wire::kHeaderBytes> head;
+    wire::Tag tag;
+  };
+
+  void receive(Nanoseconds now);
+  void handle(const link::Incoming& datagram, Nanoseconds now);
+  bool is_ours(const link::Incoming& datagram, const wire::Packet& packet) const;
+  void handle_result(const wire::Packet& packet, Window::Position position, Nanoseconds now);
+  bool send(Nanoseconds now);
+  link::Outgoing prepare(const Window::Transmission& transmission, std::size_t place);
+  Operation& operation_at(Window::Position position);
+
+  wire::Lease lease_;
+  std::uint16_t rank_;
+  link::Link& link_;
+  std::vector<link::Address> shards_;
+  Window window_;
+  std::deque<std::unique_ptr<Operation>> operations_;  // unfinished, and finished ones with an older unfinished
+  std::vector<Window::Transmission> pending_;          // wanted by the window, not taken by the link yet
+  std::vector<link::Outgoing> sending_;
+  std::vector<Prepared> prepared_;
+  std::vector<std::byte> payload_room_;
+  std::vector<Operation::Ticket> finished_;
+  ScratchPool buffers_;
+  std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
+};
+
+}  // namespace netfold::group

@@ -1,0 +1,59 @@
+// How a worker joins a job at a switch, as a state machine: attempts to reach it, each with its handshake, until one is
+// admitted or time is up. Its owner opens the connections and tells the time; joining.h does so with sockets, the
+// simulated cluster (core/testing) with simulated links.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "group/via_switch/joining.h"
+
+namespace netfold::group {
+
+class JoinAttempts {
+ public:
+  // `options` have been checked, and must outlive this; `draw_nonce` is asked once an attempt.
+  JoinAttempts(const JoinOptions& options, link::Address address, std::function<control::Nonce()> draw_nonce,
+               Nanoseconds now);
+
+  // True if a connection to the switch is wanted now: its owner begins to open one, and says how that ended, unless
+  // is_connecting() has ended by itself: then it gives up that connection.
+  bool begin_attempt(Nanoseconds now);
+  bool is_connecting() const { return state_ == State::kConnecting; }
+  void on_connected(std::unique_ptr<link::ControlLink> link, Nanoseconds now);
+  void on_unreachable(const std::string& why, Nanoseconds now);
+
+  // Listens and speaks; to be called when something has come or deadline() has passed. Null: it goes on.
+  Result<std::unique_ptr<ControlConnection>> pump(Nanoseconds now);
+  Nanoseconds deadline() const;
+  const ControlConnection* connection() const { return connection_.get(); }  // to poll; null between attempts
+
+  // The connection of an attempt that has failed: the switch is to hear why (ControlConnection::leave). Null: none.
+  std::unique_ptr<ControlConnection> take_connection() { return std::move(connection_); }
+
+ private:
+  enum class State { kPausing, kConnecting, kTalking };
+
+  void begin_connecting(Nanoseconds now);
+  void pause(Nanoseconds now);
+  WorkerRequest request(Nanoseconds now) const;
+  Error unreachable() const;
+  Error give_up() const;
+  Nanoseconds give_up_at() const;
+
+  const JoinOptions& options_;
+  link::Address address_;
+  std::function<control::Nonce()> draw_nonce_;
+  Nanoseconds deadline_;
+  State state_ = State::kPausing;
+  Nanoseconds next_attempt_ = 0, attempt_until_ = 0;
+  Nanoseconds reached_by_ = 0;        // a connection must be there by then
+  Nanoseconds retry_until_ = kNever;  // set by a refusal that may pass
+  std::string last_ = "no answer";    // of the switch, to the last attempt
+  std::unique_ptr<ControlConnection> connection_;
+};
+
+}  // namespace netfold::group

@@ -1,0 +1,150 @@
+#include "group/via_switch/joining.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/wakeup.h"
+#include "group/via_switch/join_attempts.h"
+#include "link/tcp/control_socket.h"
+
+namespace netfold::group {
+namespace {
+
+constexpr Nanoseconds kPollSlice = 100 * kMillisecond;  // between two questions whether to go on
+
+Result<void> check(const JoinOptions& options) {
+  const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
+  if (!control::is_valid_job_name(options.job)) {
+    return wrong(
+        fmt::format("'{}' is not a name for a job: use 1 to {} printable ASCII characters, no spaces or quotes",
+                    control::printable(options.job), control::kJobNameBytesMax));
+  }
+  if (options.world < 1 || options.world > control::kWorldMax) {
+    return wrong(fmt::format("a job of {} workers: it must have 1 to {}", options.world, control::kWorldMax));
+  }
+  if (options.rank >= options.world && options.rank != control::kHostRank) {
+    return wrong(fmt::format("rank {} in a job of {} workers: ranks are 0 to {}", options.rank, options.world,
+                             options.world - 1));
+  }
+  if (!numbers::is_valid(options.bfp)) {
+    return wrong(
+        fmt::format("bfp<block {}, mantissa {}>: the block must be a power of two from 8 to 128, the mantissa "
+                    "2 to 7 bits",
+                    options.bfp.block, options.bfp.mantissa));
+  }
+  if (options.window > control::kSlotsMax) {
+    return wrong(fmt::format("a window of {} chunks: at most {}", options.window, control::kSlotsMax));
+  }
+  if (options.mtu < control::kMtuMin || options.mtu > control::kMtuMax) {
+    return wrong(
+        fmt::format("an MTU of {} bytes: Netfold needs {} to {}", options.mtu, control::kMtuMin, control::kMtuMax));
+  }
+  if (!(options.connect_timeout_s > 0)) {
+    return wrong(fmt::format("a connection timeout of {} s: it must be above 0", options.connect_timeout_s));
+  }
+  if (!(options.timeout_s > 0 && options.timeout_s <= control::kTimeoutSecondsMax)) {
+    return wrong(fmt::format("a timeout of {} s: it must be above 0 and at most {:g}", options.timeout_s,
+                             control::kTimeoutSecondsMax));
+  }
+  return {};
+}
+
+void wait_on(int descriptor, bool also_for_writing, Nanoseconds until) {
+  pollfd wanted{descriptor, static_cast<short>(POLLIN | (also_for_writing ? POLLOUT : 0)), 0};
+  wait_for({&wanted, 1}, until);
+}
+
+// Runs the attempts (join_attempts.h) over sockets.
+class Joining {
+ public:
+  Joining(const JoinOptions& options, link::Address address)
+      : options_(options), address_(address), attempts_(options, address, &draw_nonce, now()) {}
+
+  Result<std::unique_ptr<ControlConnection>> run() {
+    while (true) {
+      if (attempts_.begin_attempt(now())) {
+        if (auto begun = begin_connecting(); !begun) return tl::unexpected(begun.error());
+      }
+      auto joined = attempts_.pump(now());
+      if (!joined) return give_up(joined.error());
+      if (*joined) return joined;
+      if (!attempts_.is_connecting()) connecting_.reset();
+      if (options_.keep_going && !options_.keep_going()) {
+        return give_up({ErrorCode::kSystem, fmt::format("joining job '{}' was interrupted", options_.job)});
+      }
+      wait();
+    }
+  }
+
+ private:
+  static control::Nonce draw_nonce() {
+    control::Nonce nonce;
+    randombytes_buf(nonce.data(), nonce.size());
+    return nonce;
+  }
+
+  Result<void> begin_connecting() {
+    const auto descriptor = link::begin_connect(address_);
+    if (!descriptor) {
+      if (descriptor.error().code == ErrorCode::kSystem) return tl::unexpected(descriptor.error());
+      attempts_.on_unreachable(descriptor.error().message, now());
+    } else {
+      connecting_ = std::make_unique<link::ControlSocket>(*descriptor);
+    }
+    return {};
+  }
+
+  void wait() {
+    const Nanoseconds until = std::min(now() + kPollSlice, attempts_.deadline());
+    if (const ControlConnection* const talking = attempts_.connection()) {
+      return wait_on(talking->descriptor(), talking->wants_to_write(), until);
+    }
+    if (!connecting_) return wait_for({}, until);
+    pollfd wanted{connecting_->descriptor(), POLLOUT, 0};
+    wait_for({&wanted, 1}, until);
+    if (wanted.revents == 0) return;
+    const int result = link::connect_result(connecting_->descriptor());
+    if (result == EINPROGRESS) return;
+    if (result == 0) return attempts_.on_connected(std::move(connecting_), now());
+    attempts_.on_unreachable(std::strerror(result), now());
+  }
+
+  tl::unexpected<Error> give_up(const Error& error) {
+    if (const auto talking = attempts_.take_connection()) leave_switch(*talking, error);
+    return tl::unexpected(error);
+  }
+
+  const JoinOptions& options_;
+  link::Address address_;
+  JoinAttempts attempts_;
+  std::unique_ptr<link::ControlSocket> connecting_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ControlConnection>> join_switch(JoinOptions options) {
+  auto address = link::parse_address(options.switch_address);
+  if (!address) return tl::unexpected(address.error());
+  if (options.mtu == 0) {
+    const auto route = link::route_to(*address);
+    if (!route) return tl::unexpected(route.error());
+    options.mtu = std::clamp(route->mtu, control::kMtuMin, control::kMtuMax);
+  }
+  if (auto valid = check(options); !valid) return tl::unexpected(valid.error());
+  if (sodium_init() < 0) return fail(ErrorCode::kSystem, "libsodium finds no source of randomness on this machine");
+  return Joining(options, *address).run();
+}
+
+void leave_switch(ControlConnection& connection, const std::optional<Error>& error) {
+  while (!connection.leave(error, now())) {
+    wait_on(connection.descriptor(), connection.wants_to_write(), connection.deadline());
+  }
+}
+
+}  // namespace netfold::group

@@ -1,0 +1,70 @@
+#include "group/via_switch/switch_group.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "group/via_switch/switch_session.h"
+#include "link/fault_injector.h"
+#include "link/pcap_writer.h"
+#include "link/tcp/control_socket.h"
+#include "link/udp.h"
+
+namespace netfold::group {
+namespace {
+
+Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options) {
+  auto opened = link::open_udp({});
+  if (!opened) return opened;
+  auto link = std::move(*opened);
+  if (!options.faults.empty()) {
+    const auto faults = link::parse_faults(options.faults);
+    if (!faults) return tl::unexpected(faults.error());
+    link = link::inject_faults(std::move(link), *faults, &now);
+  }
+  if (options.pcap_path.empty()) return link;
+  const auto address = link::parse_address(options.switch_address);
+  if (!address) return tl::unexpected(address.error());
+  const auto route = link::route_to(*address);
+  if (!route) return tl::unexpected(route.error());
+  const link::Address local{route->local_ip, link->local_address().port};
+  return link::capture(std::move(link), options.pcap_path, local);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(SwitchGroupOptions options) {
+  auto link = open_link(options);
+  if (!link) return tl::unexpected(link.error());
+  options.udp_port = (*link)->local_address().port;
+  auto control = join_switch(options);
+  if (!control) return tl::unexpected(control.error());
+  std::unique_ptr<SwitchGroup> group(new SwitchGroup(options, (*control)->lease()));
+  SwitchSessionOptions session;
+  session.rank = options.rank;
+  session.window = options.window;
+  session.timeout = from_seconds(options.timeout_s);
+  session.switch_name = options.switch_address;
+  group->start(std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control)));
+  return group;
+}
+
+SwitchGroup::SwitchGroup(const SwitchGroupOptions& options, wire::Lease lease)
+    : Driver({.thread_name = fmt::format("nf-worker-{}", options.rank),
+              .rank = options.rank,
+              .core = options.core,
+              .on_completion = options.on_completion,
+              .closed = "this worker has left its job: join again"}),
+      lease_(lease) {}
+
+nlohmann::json to_json(const wire::Lease& lease) {
+  return {{"job", lease.job},
+          {"epoch", lease.epoch},
+          {"world", lease.world},
+          {"slots", lease.slots},
+          {"shards", lease.shards},
+          {"payload_bytes", lease.payload_bytes},
+          {"is_tagged", lease.key.has_value()}};
+}
+
+}  // namespace netfold::group

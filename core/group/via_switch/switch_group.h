@@ -1,0 +1,37 @@
+// A worker of a job whose all-reduces go through a switch.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "group/driver.h"
+#include "group/via_switch/joining.h"
+
+namespace netfold::group {
+
+// How to join, and what is the worker's own; udp_port and mtu are found by join().
+struct SwitchGroupOptions : JoinOptions {
+  int core = kAnyCore;                       // of the progress thread
+  std::string faults;                        // link::parse_faults; "": none
+  std::string pcap_path;                     // "": no capture
+  std::function<void()> on_completion = {};  // called each time there is a completion to take
+};
+
+class SwitchGroup final : public Driver {
+ public:
+  // Joins the job; blocks until all workers are there, at most timeout_s. Errors as join_switch.
+  static Result<std::unique_ptr<SwitchGroup>> join(SwitchGroupOptions options);
+  ~SwitchGroup() override { close(); }
+
+  const wire::Lease& lease() const { return lease_; }
+
+ private:
+  SwitchGroup(const SwitchGroupOptions& options, wire::Lease lease);
+
+  const wire::Lease lease_;
+};
+
+nlohmann::json to_json(const wire::Lease& lease);  // for people
+
+}  // namespace netfold::group

@@ -1,0 +1,81 @@
+// A worker's side of the control conversation, as a state machine: lines and time go in, bytes to send come out. It
+// does no I/O and reads no clock.
+//
+//   connecting --hello--> waiting --admitted--> admitted
+//        \___________________\______________________\____> failed (for good, with one Error)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "wire/control/messages.h"
+#include "wire/control/proofs.h"
+#include "wire/lease.h"
+
+namespace netfold::group {
+
+struct WorkerRequest {
+  std::string switch_name;  // how errors call it: "host:port"
+  control::Join join;       // without proof and token: those answer the switch's greeting
+  std::optional<control::Secret> secret;
+  bool require_auth = false;  // refuse a switch that does not prove the secret and tag the packets
+};
+
+class WorkerSide {
+ public:
+  enum class State { kConnecting, kWaiting, kAdmitted, kFailed };
+
+  static constexpr int kHeartbeatsMissedMax = 4;
+
+  WorkerSide(WorkerRequest request, Nanoseconds now);
+
+  void on_line(std::string_view line, Nanoseconds now);
+  void on_time(Nanoseconds now);
+  void on_close(const std::string& why);  // the connection ended or broke
+  void leave(const std::optional<Error>& error);
+
+  State state() const { return state_; }
+  const Error& error() const { return *error_; }       // state kFailed
+  double retry_s() const { return retry_s_; }          // state kFailed: joining anew may help within this time
+  const wire::Lease& lease() const { return lease_; }  // state kAdmitted, and after it
+  const std::vector<std::uint16_t>& udp_ports() const { return udp_ports_; }
+  std::optional<std::uint32_t> data_ip() const { return data_ip_; }    // where data packets go, if not to the switch
+  const std::set<std::uint16_t>& left_ranks() const { return left_; }  // they left cleanly and fold no more
+  bool knows_who_is_here() const { return !present_.empty(); }         // while waiting: the switch has answered
+  std::vector<std::uint16_t> missing_ranks() const;                    // then
+
+  Nanoseconds deadline() const;  // when on_time() wants to be called next
+  std::string take_output();     // bytes to send
+
+ private:
+  void handle(const control::Hello& hello, Nanoseconds now);
+  void handle(const control::Waiting& waiting);
+  void handle(const control::Admitted& admitted);
+  void handle(const control::Refused& refused);
+  void handle(const control::Failed& failed);
+  void fail_with(ErrorCode code, std::string message, int rank = kNoRank);
+  bool in_job() const { return state_ == State::kWaiting || state_ == State::kAdmitted; }
+
+  WorkerRequest request_;
+  State state_ = State::kConnecting;
+  std::optional<Error> error_;
+  double retry_s_ = 0;
+  control::Hello hello_;
+  std::vector<std::uint16_t> present_;
+  wire::Lease lease_;
+  std::vector<std::uint16_t> udp_ports_;
+  std::optional<std::uint32_t> data_ip_;
+  std::set<std::uint16_t> left_;
+  Nanoseconds heartbeat_ = kSecond;
+  Nanoseconds next_tick_;
+  int missed_ = 0;
+  std::string output_;
+};
+
+}  // namespace netfold::group

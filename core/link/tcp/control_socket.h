@@ -1,0 +1,53 @@
+// A TCP connection that carries control messages (control_link.h), at either end: non-blocking, bounded both ways. Its
+// owner polls.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/line_buffer.h"
+#include "base/result.h"
+#include "link/control_link.h"
+#include "link/link.h"
+
+namespace netfold::link {
+
+class ControlSocket final : public ControlLink {
+ public:
+  explicit ControlSocket(int descriptor);  // owns it; must be connected, or connecting, and non-blocking
+  ~ControlSocket() override;
+  ControlSocket(const ControlSocket&) = delete;
+  ControlSocket& operator=(const ControlSocket&) = delete;
+
+  Outcome read(const std::function<void(std::string_view)>& on_line) override;
+  Outcome write(std::string_view bytes) override;
+  Outcome flush() override;
+  bool wants_to_write() const override { return !output_.empty(); }
+  void shut_down_writing() override;
+  int descriptor() const override { return descriptor_; }
+
+ private:
+  int descriptor_;
+  std::string output_;
+  netfold::LineBuffer lines_;
+};
+
+// A non-blocking listening socket; port 0 lets the kernel pick.
+Result<int> listen_at(link::Address address);
+link::Address local_address_of(int descriptor);
+
+// Begins to connect; the descriptor is writable once that has ended, and then connect_result() says how.
+Result<int> begin_connect(link::Address address);
+int connect_result(int descriptor);  // 0 or an errno
+
+// The local address and the MTU of the way to `address`, as the kernel's routing table has them now.
+struct Route {
+  std::uint32_t local_ip = 0;
+  std::uint32_t mtu = 1500;
+};
+Result<Route> route_to(link::Address address);
+
+}  // namespace netfold::link

@@ -1,0 +1,282 @@
+#include "switch/aggregation/aggregator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+namespace netfold::switching {
+namespace {
+
+using wire::Header;
+using wire::Kind;
+
+// A worker that leaps ahead is asked for so many chunks at a time; its next contribution goes on from there.
+constexpr int kNoticesAtOnce = 32;
+
+constexpr std::size_t kCacheLineBytes = 64;
+
+std::size_t round_up(std::size_t value, std::size_t to) {
+  return (value + to - 1) / to * to;
+}
+std::size_t payload_stride(const wire::Lease& lease) {
+  return round_up(lease.payload_bytes, kCacheLineBytes);
+}
+std::size_t result_stride(const wire::Lease& lease) {
+  return round_up(wire::kHeaderBytes + lease.payload_bytes + wire::kTagBytes, kCacheLineBytes);
+}
+std::uint32_t slots_of_a_shard(const wire::Lease& lease) {
+  return lease.slots / lease.shards;
+}
+std::uint32_t words_for(std::uint16_t world) {
+  return (world + 63u) / 64u;
+}
+
+// The longest chunk any format can have: 1 element takes at least 3/8 of a byte (bfp with mantissa 2).
+std::size_t elements_max(const wire::Lease& lease) {
+  std::size_t most = 0;
+  for (const auto format : {numbers::Format::kFp16, numbers::Format::kBfp}) {
+    most = std::max(most, numbers::elements_that_fit(lease.wire_format(format), lease.payload_bytes));
+  }
+  return most;
+}
+
+bool agree(const Header& a, const Header& b) {
+  return a.format == b.format && a.count == b.count && (a.flags & wire::kLast) == (b.flags & wire::kLast);
+}
+
+std::string describe(const Header& header) {
+  return fmt::format("{} {} elements{}", header.count, numbers::name_of(header.format),
+                     (header.flags & wire::kLast) != 0 ? " (the last of the tensor)" : "");
+}
+
+}  // namespace
+
+Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads)
+    : lease_(lease),
+      shard_(shard),
+      payloads_are_(payloads),
+      shard_bits_(std::countr_zero(lease.shards)),
+      arrival_words_(words_for(lease.world)),
+      slots_(slots_of_a_shard(lease)),
+      arrivals_(slots_.size() * arrival_words_),
+      inputs_(slots_.size() * lease.world),
+      payloads_(payloads == Payloads::kLent ? 0 : inputs_.size() * payload_stride(lease)),
+      results_(payloads == Payloads::kLent ? 0 : slots_.size() * result_stride(lease)),
+      gap_checked_(lease.world, lease.first_chunk_of(shard)),
+      folder_(elements_max(lease), lease.world) {
+  assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
+  assert(lease.world > 0 && shard < lease.shards);
+  std::uint32_t chunk = lease.first_chunk_of(shard);
+  for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) {
+    Slot& slot = slots_[place_of(chunk)];
+    slot.chunk = chunk;
+    if (!results_.empty()) slot.result = results_.data() + place_of(chunk) * result_stride(lease);
+  }
+}
+
+std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads) {
+  const std::size_t own = sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) + lease.world * sizeof(void*);
+  const std::size_t copies =
+      payloads == Payloads::kLent ? 0 : lease.world * payload_stride(lease) + result_stride(lease);
+  return slots_of_a_shard(lease) * (own + copies);
+}
+
+Verdict Aggregator::on_packet(const wire::Packet& packet, AggregatorOutput& outbox) {
+  const Header& header = packet.header;
+  assert(header.worker < lease_.world || header.kind == Kind::kAwait);
+  if (header.slot != lease_.slot_of(header.chunk) || lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
+  switch (header.kind) {
+    case Kind::kContribution: return on_contribution(packet, outbox);
+    case Kind::kProbe: return on_probe(header, outbox);
+    case Kind::kAwait: return on_await(header, outbox);
+    case Kind::kEcho:
+      send_notice(Kind::kEcho, header.worker, header.worker, header.chunk, outbox);
+      return Verdict::kAnswered;
+    default: return Verdict::kBadKind;
+  }
+}
+
+Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput& outbox) {
+  const Header& header = packet.header;
+  const std::uint32_t index = place_of(header.chunk);
+  Slot& slot = slots_[index];
+  const bool is_like_first =
+      slot.arrived > 0 && agree(slot.first, header) && packet.payload.size() == slot.payload_bytes;
+  if (!is_like_first &&
+      (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp))) {
+    return Verdict::kBadLength;
+  }
+  if (header.chunk != slot.chunk) {
+    const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
+    return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
+  }
+  if (has_arrived(index, header.worker)) return Verdict::kDuplicate;
+  if (header.format == numbers::Format::kBfp &&
+      !numbers::kernels().bfp_is_well_formed(lease_.bfp, packet.payload.data(), header.count)) {
+    return Verdict::kMalformedBlock;
+  }
+  if (slot.arrived == 0) {
+    slot.first = header;
+    slot.payload_bytes = static_cast<std::uint32_t>(packet.payload.size());
+  } else if (!is_like_first) {
+    report_mismatch(slot, header, outbox);
+    return Verdict::kMismatch;
+  }
+
+  if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
+    slot.result = outbox.room_for_result(index, result_bytes(slot.first));
+    if (slot.result == nullptr) {
+      slot.has_result =
+          false;  // the room of the round before is gone; all ranks are in the next, so all have its result
+      return Verdict::kNoRoom;
+    }
+  }
+  inputs_[std::size_t{index} * lease_.world + header.worker] = keep(index, header.worker, packet.payload);
+  arrivals_[index * arrival_words_ + header.worker / 64] |= std::uint64_t{1} << (header.worker % 64);
+  ++slot.arrived;
+  look_for_gaps(header.worker, header.chunk, outbox);
+  if (slot.arrived < lease_.world) return Verdict::kKept;
+  complete(index, outbox);
+  return Verdict::kFolded;
+}
+
+void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {
+  Slot& slot = slots_[index];
+  Header header = slot.first;
+  header.kind = Kind::kResult;
+  header.worker = wire::kSwitchWorker;
+  if (lease_.key) header.flags |= wire::kTagged;
+
+  const numbers::WireFormat format = lease_.wire_format(header.format);
+  const std::size_t payload_bytes = numbers::encoded_bytes(format, header.count);
+  std::byte* const packet = slot.result;
+  folder_.fold(format, std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world), header.count,
+               packet + wire::kHeaderBytes);
+
+  const wire::HeaderBytes head = wire::emit(header);
+  std::memcpy(packet, head.data(), head.size());
+  slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
+  if (lease_.key) {
+    const wire::Tag tag = wire::make_tag(*lease_.key, head, {packet + wire::kHeaderBytes, payload_bytes});
+    std::memcpy(packet + slot.result_bytes, tag.data(), tag.size());
+    slot.result_bytes += wire::kTagBytes;
+  }
+
+  slot.has_result = true;
+  slot.chunk += lease_.slots;
+  slot.arrived = 0;
+  std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
+  outbox.result_to_all(index, {packet, slot.result_bytes});
+  const bool is_awaited = awaited_left_ > 0 && static_cast<std::int32_t>(awaited_ - header.chunk) > 0;
+  if (is_awaited && --awaited_left_ == 0) tell_host(outbox);
+}
+
+Verdict Aggregator::on_probe(const Header& header, AggregatorOutput& outbox) {
+  tell_missing_after(header, outbox);
+  const std::uint32_t index = place_of(header.chunk);
+  const Slot& slot = slots_[index];
+  if (slot.has_result && header.chunk == slot.chunk - lease_.slots) {
+    outbox.result_to_one(header.worker, index, {slot.result, slot.result_bytes});
+    return Verdict::kAnswered;
+  }
+  if (header.chunk != slot.chunk) return Verdict::kStaleChunk;
+  if (has_arrived(index, header.worker)) {
+    send_notice(Kind::kWaiting, header.worker, lowest_missing(index), header.chunk, outbox);
+  } else {
+    send_notice(Kind::kMissing, header.worker, header.worker, header.chunk, outbox);
+  }
+  return Verdict::kAnswered;
+}
+
+// Which of the chunks that the prober sent after the probed one are not here: it learns of a burst of losses at once.
+void Aggregator::tell_missing_after(const Header& probe, AggregatorOutput& outbox) {
+  const std::uint32_t last = probe.chunk + std::min<std::uint32_t>(probe.count, lease_.slots - 1);
+  int notices = 0;
+  for (std::uint32_t chunk = probe.chunk + lease_.shards;
+       static_cast<std::int32_t>(last - chunk) >= 0 && notices < kNoticesAtOnce; chunk += lease_.shards) {
+    if (tell_if_missing(probe.worker, chunk, outbox)) ++notices;
+  }
+}
+
+// Whether the slot waits for this chunk of the worker.
+bool Aggregator::tell_if_missing(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox) {
+  const std::uint32_t index = place_of(chunk);
+  if (slots_[index].chunk != chunk || has_arrived(index, worker)) return false;
+  send_notice(Kind::kMissing, worker, worker, chunk, outbox);
+  return true;
+}
+
+// Only the last question counts: a host that asks again has lost the answer, or wants to know something else.
+Verdict Aggregator::on_await(const Header& header, AggregatorOutput& outbox) {
+  awaited_ = header.chunk;
+  awaited_left_ = 0;
+  for (const Slot& slot : slots_) {
+    // A slot expects `chunk`, then every chunk lease_.slots later.
+    const auto distance = static_cast<std::int32_t>(awaited_ - slot.chunk);
+    if (distance > 0) awaited_left_ += (static_cast<std::uint32_t>(distance) + lease_.slots - 1) / lease_.slots;
+  }
+  if (awaited_left_ > 0) return Verdict::kAwaited;
+  tell_host(outbox);
+  return Verdict::kAnswered;
+}
+
+// A worker sends its chunks in order, so one that is overtaken by kReorderSlackChunks later ones is probably lost. Each
+// chunk is asked for once from here; if that is lost too, the worker's own probes find out.
+void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox) {
+  std::uint32_t& checked = gap_checked_[worker];
+  const auto is_overtaken = [&](std::uint32_t candidate) {
+    return static_cast<std::int32_t>(chunk - candidate) >=
+           static_cast<std::int32_t>(wire::kReorderSlackChunks * lease_.shards);
+  };
+  for (int notices = 0; is_overtaken(checked) && notices < kNoticesAtOnce; checked += lease_.shards) {
+    if (tell_if_missing(worker, checked, outbox)) ++notices;
+  }
+}
+
+void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk,
+                             AggregatorOutput& outbox) {
+  const wire::ShortPacket packet(lease_, kind, about, chunk);
+  outbox.notice(to, packet.bytes());
+}
+
+void Aggregator::tell_host(AggregatorOutput& outbox) {
+  const wire::ShortPacket packet(lease_, Kind::kComplete, wire::kSwitchWorker, awaited_);
+  outbox.complete(packet.bytes());
+}
+
+void Aggregator::report_mismatch(const Slot& slot, const Header& header, AggregatorOutput& outbox) {
+  outbox.mismatch(header.worker,
+                  fmt::format("rank {} offers {} in chunk {} where rank {} offers {}: all ranks must submit the same "
+                              "all-reduces, in the same order, with the same counts and formats",
+                              header.worker, describe(header), header.chunk, slot.first.worker, describe(slot.first)));
+}
+
+// Where the payload lies from now on until it is folded.
+const std::byte* Aggregator::keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload) {
+  if (payloads_are_ == Payloads::kLent) return payload.data();
+  std::byte* const copy = payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
+  std::memcpy(copy, payload.data(), payload.size());
+  return copy;
+}
+
+std::size_t Aggregator::result_bytes(const Header& header) const {
+  return wire::kHeaderBytes + numbers::encoded_bytes(lease_.wire_format(header.format), header.count) +
+         (lease_.key ? wire::kTagBytes : 0);
+}
+
+bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {
+  return (arrivals_[index * arrival_words_ + worker / 64] >> (worker % 64) & 1) != 0;
+}
+
+std::uint16_t Aggregator::lowest_missing(std::uint32_t index) const {
+  for (std::uint32_t word = 0; word < arrival_words_; ++word) {
+    const std::uint64_t arrived = arrivals_[index * arrival_words_ + word];
+    if (~arrived != 0) return static_cast<std::uint16_t>(word * 64 + std::countr_one(arrived));
+  }
+  return wire::kSwitchWorker;
+}
+
+}  // namespace netfold::switching

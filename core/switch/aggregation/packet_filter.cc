@@ -1,0 +1,74 @@
+#include "switch/aggregation/packet_filter.h"
+
+namespace netfold::switching {
+namespace {
+
+// The counter of each verdict that is a drop.
+DropReason reason_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kDuplicate: return DropReason::kDuplicate;
+    case Verdict::kStaleChunk: return DropReason::kStaleChunk;
+    case Verdict::kMismatch: return DropReason::kMismatch;
+    case Verdict::kMalformedBlock: return DropReason::kMalformedBlock;
+    case Verdict::kBadLength: return DropReason::kLength;
+    case Verdict::kBadSlot: return DropReason::kBadSlot;
+    case Verdict::kNoRoom: return DropReason::kNoRoom;
+    default: return DropReason::kKind;
+  }
+}
+
+}  // namespace
+
+ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard, Payloads payloads)
+    : admission(admitted), aggregator(admitted.lease, shard, payloads) {
+  results.reserve(admitted.lease.slots);
+}
+
+JobCounters ShardJob::snapshot() const {
+  return {counters.contributions.get(),  counters.folded_chunks.get(), counters.results_sent.get(),
+          counters.results_resent.get(), counters.missing_sent.get(),  counters.probes.get(),
+          counters.received_bytes.get(), counters.sent_bytes.get(),    counters.duplicates.get(),
+          counters.stale.get(),          counters.signals.get()};
+}
+
+ShardJob* PacketFilter::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
+  if (const wire::ParseError error = wire::parse(bytes, packet); error != wire::ParseError::kNone) {
+    drop(static_cast<DropReason>(static_cast<int>(error) - 1));  // kNone is not a drop reason
+    return nullptr;
+  }
+  ShardJob* const job = job_of(bytes, from, packet);
+  if (job != nullptr && packet.header.kind == wire::Kind::kProbe) job->counters.probes.add(1);
+  return job;
+}
+
+ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
+  const wire::Header& header = packet.header;
+  ShardJob* const found = job(header.job);
+  if (found == nullptr || found->has_failed) return drop(DropReason::kUnknownJob), nullptr;
+  const wire::Lease& lease = found->admission.lease;
+  if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
+  const std::optional<link::Address> sender = found->admission.sender_of(header);
+  if (!sender) return drop(DropReason::kUnknownWorker), nullptr;
+  if (!(*sender == from)) return drop(DropReason::kStranger), nullptr;
+  const auto covered = bytes.first(bytes.size() - packet.tag.size());
+  if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
+    return drop(DropReason::kBadTag), nullptr;
+  }
+  return found;
+}
+
+void PacketFilter::count(ShardJob& job, Verdict verdict, std::size_t size_bytes) {
+  job.counters.received_bytes.add(size_bytes);
+  switch (verdict) {
+    case Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
+    case Verdict::kKept: job.counters.contributions.add(1); return;
+    case Verdict::kAnswered:
+    case Verdict::kAwaited: return;
+    case Verdict::kDuplicate: job.counters.duplicates.add(1); break;
+    case Verdict::kStaleChunk: job.counters.stale.add(1); break;
+    default: break;
+  }
+  drop(reason_of(verdict));
+}
+
+}  // namespace netfold::switching

@@ -1,0 +1,89 @@
+// The switch's packet path: one thread a shard, each with its own UDP socket and the slots it owns. Control code admits
+// and evicts jobs; a shard learns of it through a mailbox that costs one relaxed load a batch when it is empty.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "link/link.h"
+#include "wire/lease.h"
+
+namespace netfold::switching {
+
+enum class DropReason : std::uint8_t {
+  kShort,
+  kVersion,
+  kKind,
+  kFormat,
+  kFlags,
+  kLength,  // wire::ParseError, in its order
+  kUnknownJob,
+  kStaleEpoch,
+  kUnknownWorker,
+  kStranger,
+  kBadTag,
+  kBadSlot,
+  kMalformedBlock,
+  kStaleChunk,
+  kDuplicate,
+  kMismatch,
+  kNoRoom,
+  kCount,
+};
+const char* name_of(DropReason reason);
+
+struct JobCounters {
+  std::uint64_t contributions = 0, folded_chunks = 0, results_sent = 0, results_resent = 0, missing_sent = 0,
+                probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0, signals = 0;
+
+  JobCounters& operator+=(const JobCounters& other);
+};
+
+struct DataPlaneOptions {
+  link::Address bind = {0, 0};   // ip of the shards' sockets; ports are chosen by the kernel unless `first_port`
+  std::uint16_t first_port = 0;  // shard t gets first_port + t
+  std::uint16_t shards = 1;      // a power of two
+  std::vector<int> cores;        // shard t is pinned to cores[t]; empty: not pinned
+  std::uint16_t jobs_max = 64;
+  std::string pcap_path;  // "" : no capture; shard t appends ".t"
+};
+
+struct Admission {
+  wire::Lease lease;
+  std::vector<link::Address> workers;  // by rank: where its datagrams come from and go to
+  std::optional<link::Address> host;   // who is told when tensors are folded
+
+  // Where a packet of this header must come from; nothing if no worker of this job sends such packets.
+  std::optional<link::Address> sender_of(const wire::Header& header) const {
+    if (header.kind == wire::Kind::kAwait) return header.worker == wire::kSwitchWorker ? host : std::nullopt;
+    return header.worker < lease.world ? std::optional(workers[header.worker]) : std::nullopt;
+  }
+};
+
+class DataPlane {
+ public:
+  // `on_mismatch(job, epoch, rank, what)` is called from a shard's thread: the workers disagree about what they fold.
+  using OnMismatch = std::function<void(std::uint16_t, std::uint16_t, int, std::string)>;
+
+  static Result<std::unique_ptr<DataPlane>> start(DataPlaneOptions options, const OnMismatch& on_mismatch);
+  virtual ~DataPlane() = default;  // stops and joins the threads
+
+  virtual const std::vector<std::uint16_t>& udp_ports() const = 0;
+  static std::size_t memory_bytes(const wire::Lease& lease);  // what admitting it would take, all shards together
+  // Packets addressed to a job's host are folded on their way there, where it sees them.
+  virtual bool folds_on_the_way() const { return false; }
+  virtual void admit(Admission admission) = 0;  // returns when every shard has it
+  virtual void evict(std::uint16_t job) = 0;    // returns when no shard has it
+
+  // Snapshots, safe from any thread.
+  virtual std::vector<std::uint64_t> drops() const = 0;       // by DropReason, all shards together
+  virtual JobCounters counters(std::uint16_t job) const = 0;  // all shards together
+  virtual link::LinkStats link_stats() const = 0;
+};
+
+}  // namespace netfold::switching

@@ -1,0 +1,505 @@
+#include "switch/jobs/job_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace netfold::switching {
+namespace {
+
+std::vector<std::uint16_t> missing_ranks(std::uint16_t world, const auto& members) {
+  std::vector<std::uint16_t> missing;
+  for (std::uint16_t rank = 0; rank < world; ++rank) {
+    if (!members.contains(rank)) missing.push_back(rank);
+  }
+  return missing;
+}
+
+std::string name_ranks(const std::vector<std::uint16_t>& ranks) {
+  constexpr std::size_t kNamed = 16;
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+  if (ranks.size() <= kNamed) return fmt::format("ranks {}", fmt::join(ranks, ", "));
+  return fmt::format("ranks {} and {} more", fmt::join(ranks.begin(), ranks.begin() + kNamed, ", "),
+                     ranks.size() - kNamed);
+}
+
+std::string ip_text(std::uint32_t ip) {
+  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+}
+
+}  // namespace
+
+JobTable::JobTable(SwitchRules rules) : rules_(std::move(rules)), next_epoch_(rules_.first_epoch) {
+  assert(rules_.memory_bytes && rules_.random && rules_.heartbeat > 0 && !rules_.udp_ports.empty());
+  assert(!rules_.tagged || rules_.secret);
+}
+
+// ---- Events
+// ----------------------------------------------------------------------------------------------------------
+
+void JobTable::on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now) {
+  Connection& connection = connections_[id];
+  connection.ip = ip;
+  connection.join_by = now + rules_.join_within;
+  rules_.random(connection.nonce);
+  send(id, control::Hello{control::kControlVersion, connection.nonce, rules_.secret.has_value(), rules_.tagged,
+                          to_seconds(rules_.heartbeat)});
+  if (next_tick_ == 0) next_tick_ = now + rules_.heartbeat;
+}
+
+void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;  // closed by us; its last lines do not matter
+  found->second.missed = 0;
+  const auto message = control::parse(line);
+  if (!message) return on_violation(id, message.error().message);
+  if (const auto* join = std::get_if<control::Join>(&*message)) return handle_join(id, *join, now);
+  if (const auto* leave = std::get_if<control::Leave>(&*message)) return handle_leave(id, *leave);
+  if (std::holds_alternative<control::Heartbeat>(*message)) return;
+  on_violation(id, fmt::format("a worker does not send '{}'", control::type_of(*message)));
+}
+
+void JobTable::on_violation(ConnectionId id, const std::string& what) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  const Connection connection = found->second;
+  if (connection.job != 0) {
+    send(id, control::Failed{what, ErrorCode::kInvalidArgument, connection.rank_to_tell()});
+    close(id);
+    return lose_member(connection, fmt::format("sent bytes that are not a control message ({})", what),
+                       connection.rank);
+  }
+  refuse(id, control::Refused{what, ErrorCode::kInvalidArgument, kNoRank, 0});
+}
+
+void JobTable::on_close(ConnectionId id, const std::string& why) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  const Connection connection = found->second;
+  connections_.erase(found);
+  if (connection.job != 0) lose_member(connection, why, connection.rank);
+}
+
+void JobTable::on_mismatch(std::uint16_t job_id, std::uint16_t epoch, int rank, const std::string& what) {
+  for (const auto& [key, job] : jobs_) {
+    if (!job.running || job.lease.job != job_id || job.lease.epoch != epoch) continue;
+    return fail_job(
+        key, Error{ErrorCode::kMismatch, fmt::format("the workers of job '{}' disagree: {}", job.name, what), rank});
+  }
+}
+
+void JobTable::on_time(Nanoseconds now) {
+  std::vector<ConnectionId> late;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.job == 0 && now >= connection.join_by) late.push_back(id);
+  }
+  for (const ConnectionId id : late) {
+    refuse(id, control::Refused{fmt::format("no 'join' came within {:g} s", to_seconds(rules_.join_within)),
+                                ErrorCode::kTimeout, kNoRank, 0});
+  }
+  std::vector<JobKey> overdue;
+  for (const auto& [key, job] : jobs_) {
+    if (job.running) continue;
+    bool is_overdue = false;
+    job.for_each_member([&](const Member& member) { is_overdue |= now >= member.wait_until; });
+    if (is_overdue) overdue.push_back(key);
+  }
+  for (const JobKey key : overdue) dissolve(key, now);
+  if (next_tick_ != 0 && now >= next_tick_) {
+    next_tick_ = now + rules_.heartbeat;
+    tick();
+  }
+}
+
+void JobTable::on_stop() {
+  while (!jobs_.empty()) {
+    const JobKey key = jobs_.begin()->first;
+    fail_job(key, Error{ErrorCode::kSwitchFailed,
+                        fmt::format("the switch was stopped while job '{}' was there: start it again, then the job",
+                                    jobs_.begin()->second.name),
+                        kNoRank});
+  }
+  while (!connections_.empty()) {
+    refuse(connections_.begin()->first,
+           control::Refused{"the switch is stopping", ErrorCode::kSwitchFailed, kNoRank, 0});
+  }
+}
+
+// ---- Joining
+// ---------------------------------------------------------------------------------------------------------
+
+void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanoseconds now) {
+  Connection& connection = connections_.at(id);
+  if (connection.job != 0) return on_violation(id, "a second 'join' on one connection");
+  if (join.version != control::kControlVersion) {
+    return refuse(
+        id, control::Refused{fmt::format("the worker speaks version {} of the control protocol, the switch version {}: "
+                                         "install the same Netfold on both",
+                                         join.version, control::kControlVersion),
+                             ErrorCode::kRefused, kNoRank, 0});
+  }
+  if (auto refusal = check_secret(rules_, connection.nonce, join)) return refuse(id, *refusal);
+  JobKey place = 0;
+  if (auto refusal = find_place(join, now, place)) return refuse(id, *refusal);
+
+  Job& job = jobs_.at(place);
+  Member member{id, Endpoint{connection.ip, join.udp_port}, join, now + from_seconds(join.timeout_s)};
+  if (join.is_host()) {
+    job.host = std::move(member);
+  } else {
+    job.members[join.rank] = std::move(member);
+  }
+  job.presence_changed = true;
+  connection.job = place;
+  connection.rank = join.rank;
+  log(LogLevel::kInfo,
+      fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()));
+  if (job.is_whole()) {
+    admit(place, now);
+  } else {
+    send_presence(job, id);
+  }
+}
+
+// Finds the forming job to join, or begins one; `place` is set unless it is refused.
+std::optional<control::Refused> JobTable::find_place(const control::Join& join, Nanoseconds now, JobKey& place) {
+  if (auto refusal = check_running_jobs(join)) return refusal;
+  for (const auto& [key, job] : jobs_) {
+    if (job.running || job.name != join.job) continue;
+    if (auto refusal = check_agreement(job.any().join, join)) return refusal;
+    if (join.is_host() && job.host) {
+      return control::Refused{
+          fmt::format("job '{}' has a host already, at {}: a job has one", join.job, ip_text(job.host->endpoint.ip)),
+          ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
+    }
+    if (const auto taken = job.members.find(join.rank); taken != job.members.end()) {
+      return control::Refused{
+          fmt::format("rank {} of job '{}' has joined already, from {}: give every worker a rank of its own", join.rank,
+                      join.job, ip_text(taken->second.endpoint.ip)),
+          ErrorCode::kRefused, join.rank, to_seconds(rules_.retry_after())};
+    }
+    place = key;
+    return std::nullopt;
+  }
+  return begin_job(join, now, place);
+}
+
+std::optional<control::Refused> JobTable::check_running_jobs(const control::Join& join) const {
+  for (const auto& [key, job] : jobs_) {
+    if (!job.running || job.name != join.job) continue;
+    if (!job.left.empty() && !job.members.contains(join.rank)) continue;  // it ends, and this worker has left it
+    if (join.is_host()) {
+      return control::Refused{
+          fmt::format("job '{}' is running already: its host joins before the last of its workers does", join.job),
+          ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
+    }
+    // A worker that died unseen is noticed within that time; until then the same job, started again, comes here.
+    return control::Refused{
+        fmt::format("job '{}' is running already, with rank {} in it: name this job differently, or wait "
+                    "until that one has ended",
+                    join.job, job.members.contains(join.rank) ? join.rank : job.members.begin()->first),
+        ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
+  }
+  return std::nullopt;
+}
+
+std::optional<control::Refused> JobTable::begin_job(const control::Join& join, Nanoseconds now, JobKey& place) {
+  if (jobs_.size() >= rules_.jobs_max) {
+    return refuse_for_jobs(rules_, jobs_.size(), retry_s_if_a_job_is_ending());
+  }
+  const std::size_t used_bytes = memory_bytes();
+  const std::size_t free_bytes = rules_.memory_max_bytes - std::min(used_bytes, rules_.memory_max_bytes);
+  const control::Join* const joins[] = {&join};
+  const Grant grant = plan_grant(rules_, joins, free_bytes);
+  if (grant.memory_bytes > free_bytes) {
+    return refuse_for_memory(rules_, join, grant, used_bytes, retry_s_if_a_job_is_ending());
+  }
+  place = next_key_++;
+  Job& job = jobs_[place];
+  job.name = join.job;
+  job.lease = grant.lease;
+  job.memory_bytes = grant.memory_bytes;  // reserved, so that a job that has begun to form finds its place
+  job.since = now;
+  return std::nullopt;
+}
+
+bool JobTable::Job::is_whole() const {
+  const auto wants_host = [](const auto& member) { return member.second.join.is_hosted; };
+  return members.size() == world() && (host || std::none_of(members.begin(), members.end(), wants_host));
+}
+
+void JobTable::admit(JobKey key, Nanoseconds now) {
+  Job& job = jobs_.at(key);
+  std::vector<const control::Join*> joins;
+  AdmitJob action;
+  for (const auto& [rank, member] : job.members) {
+    joins.push_back(&member.join);
+    action.workers.push_back(member.endpoint);
+  }
+  // The free memory, with the memory that is reserved for this job. The plan stays within it, unless the worker that
+  // began the job went while it formed and others with a larger MTU came.
+  const std::size_t others_bytes = memory_bytes() - job.memory_bytes;
+  const Grant grant = plan_grant(rules_, joins, rules_.memory_max_bytes - others_bytes);
+  if (grant.memory_bytes > rules_.memory_max_bytes - others_bytes) {
+    const control::Refused refused = refuse_for_memory(rules_, *joins.front(), grant, others_bytes, 0);
+    return fail_job(key, Error{refused.code, refused.reason, refused.rank});
+  }
+  if (job.host) action.host = job.host->endpoint;
+  job.lease = grant.lease;
+  job.memory_bytes = grant.memory_bytes;
+  job.lease.job = free_job_id();
+  job.lease.epoch = next_epoch_++;
+  job.running = true;
+  job.since = now;
+
+  control::Admitted admitted;
+  admitted.job_id = job.lease.job;
+  admitted.epoch = job.lease.epoch;
+  admitted.slots = job.lease.slots;
+  admitted.payload_bytes = job.lease.payload_bytes;
+  admitted.udp_ports = rules_.udp_ports;
+  admitted.tagged = rules_.tagged;
+  rules_.random(admitted.salt);
+  job.lease.first_chunk = admitted.first_chunk();
+  if (rules_.tagged) job.lease.key = rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch);
+  action.lease = job.lease;
+  actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job
+  job.for_each_member([&](const Member& member) {
+    admitted.data_ip.reset();
+    if (job.host && rules_.folds_on_the_way && !member.join.is_host()) admitted.data_ip = job.host->endpoint.ip;
+    if (rules_.secret) admitted.proof = rules_.secret->admit_proof(member.join.nonce, admitted);
+    send(member.connection, admitted);
+  });
+  ++counters_.jobs_admitted;
+  log(LogLevel::kInfo,
+      fmt::format("job '{}' admitted as {} in epoch {}: {} workers, {} slots of {} bytes", job.name, job.lease.job,
+                  job.lease.epoch, job.world(), job.lease.slots, job.lease.payload_bytes));
+  if (grant.lease.slots < grant.slots_wished) {
+    log(LogLevel::kWarning, fmt::format("job '{}' got {} of the {} slots it wished for: the switch's memory for "
+                                        "jobs is short, so it has fewer packets on the way",
+                                        job.name, grant.lease.slots, grant.slots_wished));
+  }
+}
+
+// ---- Leaving
+// ---------------------------------------------------------------------------------------------------------
+
+void JobTable::handle_leave(ConnectionId id, const control::Leave& leave) {
+  const Connection connection = connections_.at(id);
+  close(id);
+  if (connection.job == 0) return;
+  const Job& job = jobs_.at(connection.job);
+  if (leave.failed) {
+    const int blamed = leave.rank >= 0 && leave.rank < job.world() ? leave.rank : connection.rank;
+    return lose_member(connection, fmt::format("gave up: {}", leave.reason), blamed);
+  }
+  log(LogLevel::kInfo, fmt::format("{} left", describe(connection)));
+  leave_cleanly(connection.job, connection.rank);
+}
+
+void JobTable::leave_cleanly(JobKey key, std::uint16_t rank) {
+  Job& job = jobs_.at(key);
+  job.presence_changed = true;
+  if (rank == control::kHostRank) {
+    job.host.reset();
+  } else {
+    job.members.erase(rank);
+    if (job.running) {
+      job.left.insert(rank);
+      job.for_each_member([&](const Member& member) { send(member.connection, control::Left{rank}); });
+    }
+  }
+  if (!job.members.empty()) return;
+  if (job.running) return end_without_workers(key);
+  if (!job.host) jobs_.erase(key);
+}
+
+void JobTable::end_without_workers(JobKey key) {
+  const Job job = std::move(jobs_.at(key));
+  jobs_.erase(key);
+  actions_.emplace_back(EvictJob{job.lease.job});
+  ++counters_.jobs_finished;
+  const std::string over = fmt::format("job '{}' is over: all of its workers left", job.name);
+  log(LogLevel::kInfo, over);
+  if (!job.host) return;
+  send(job.host->connection, control::Failed{over, ErrorCode::kPeerFailed, kNoRank});
+  close(job.host->connection);
+}
+
+// A member is gone without a clean leave. A forming job waits for the rank to come again; a running one has failed.
+void JobTable::lose_member(const Connection& connection, const std::string& why, int blamed) {
+  Job& job = jobs_.at(connection.job);
+  log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why));
+  if (!job.running || connection.rank == control::kHostRank) return leave_cleanly(connection.job, connection.rank);
+  job.members.erase(connection.rank);
+  fail_job(connection.job, Error{ErrorCode::kPeerFailed,
+                                 fmt::format("rank {} of job '{}' {}", connection.rank, job.name, why), blamed});
+}
+
+// Tells every worker that is left, and forgets the job.
+void JobTable::fail_job(JobKey key, const Error& error) {
+  const Job job = std::move(jobs_.at(key));
+  jobs_.erase(key);
+  job.for_each_member([&](const Member& member) {
+    send(member.connection, control::Failed{error.message, error.code, error.rank});
+    close(member.connection);
+  });
+  if (!job.running) return;
+  actions_.emplace_back(EvictJob{job.lease.job});
+  ++counters_.jobs_failed;
+  log(LogLevel::kWarning, fmt::format("job '{}' failed: {}", job.name, error.message));
+}
+
+// The first worker's patience is over, so the job cannot complete: all are told who is missing.
+void JobTable::dissolve(JobKey key, Nanoseconds now) {
+  const Job& job = jobs_.at(key);
+  const auto missing = missing_ranks(job.world(), job.members);
+  const Member* impatient = nullptr;
+  job.for_each_member([&](const Member& member) {
+    if (impatient == nullptr && now >= member.wait_until) impatient = &member;
+  });
+  const std::string text = fmt::format(
+      "{} of job '{}' did not join within the {:g} s that {} waits: see whether all {} workers were "
+      "started with this switch's address",
+      missing.empty() ? "the host" : name_ranks(missing), job.name, impatient->join.timeout_s,
+      name_of_rank(impatient->join.rank), job.world());
+  log(LogLevel::kWarning, text);
+  fail_job(key, Error{ErrorCode::kTimeout, text, missing.empty() ? kNoRank : missing.front()});
+}
+
+// Once a heartbeat interval. A worker is dead after some intervals without a line; counting our own ticks, not time,
+// keeps a switch that was itself stopped for a while from blaming its workers.
+void JobTable::tick() {
+  std::vector<ConnectionId> silent;
+  for (auto& [id, connection] : connections_) {
+    if (connection.job == 0) continue;
+    if (++connection.missed > rules_.heartbeats_missed_max) {
+      silent.push_back(id);
+    } else {
+      send(id, control::Heartbeat{});
+    }
+  }
+  for (const ConnectionId id : silent) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;  // closed with its job, when another was found silent
+    const Connection connection = found->second;
+    const std::string why =
+        fmt::format("has been silent for {:g} s: see whether its process lives and its network works",
+                    to_seconds(rules_.silence_max()));
+    send(id, control::Failed{fmt::format("this {}, {}, {}", connection.rank == control::kHostRank ? "host" : "worker",
+                                         describe(connection), why),
+                             ErrorCode::kPeerFailed, connection.rank_to_tell()});
+    close(id);
+    lose_member(connection, why, connection.rank);
+  }
+  for (auto& [key, job] : jobs_) {
+    if (job.running || !job.presence_changed) continue;
+    job.presence_changed = false;
+    job.for_each_member([&](const Member& member) { send_presence(job, member.connection); });
+  }
+}
+
+// ---- Small things
+// ----------------------------------------------------------------------------------------------------
+
+void JobTable::refuse(ConnectionId id, const control::Refused& refused) {
+  ++counters_.joins_refused;
+  log(LogLevel::kWarning, fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason));
+  send(id, refused);
+  close(id);
+}
+
+void JobTable::send(ConnectionId id, const control::Message& message) {
+  actions_.emplace_back(SendLine{id, emit(message)});
+}
+
+void JobTable::close(ConnectionId id) {
+  connections_.erase(id);
+  actions_.emplace_back(CloseConnection{id});
+}
+
+void JobTable::log(LogLevel level, std::string text) {
+  actions_.emplace_back(LogLine{level, std::move(text)});
+}
+
+void JobTable::send_presence(const Job& job, ConnectionId only) {
+  control::Waiting waiting;
+  for (const auto& [rank, member] : job.members) waiting.present.push_back(rank);
+  send(only, waiting);
+}
+
+std::uint16_t JobTable::free_job_id() const {
+  std::set<std::uint16_t> taken;
+  for (const auto& [key, job] : jobs_) {
+    if (job.running) taken.insert(job.lease.job);
+  }
+  std::uint16_t id = 0;
+  while (taken.contains(id)) ++id;
+  assert(id < rules_.jobs_max);
+  return id;
+}
+
+double JobTable::retry_s_if_a_job_is_ending() const {
+  const bool ending =
+      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return !entry.second.left.empty(); });
+  return ending ? to_seconds(rules_.retry_after()) : 0;
+}
+
+std::string JobTable::describe(const Connection& connection) const {
+  if (connection.job == 0) return fmt::format("a worker at {}", ip_text(connection.ip));
+  return fmt::format("{} of job '{}' at {}", name_of_rank(connection.rank), jobs_.at(connection.job).name,
+                     ip_text(connection.ip));
+}
+
+Nanoseconds JobTable::deadline() const {
+  Nanoseconds earliest = connections_.empty() || next_tick_ == 0 ? kNever : next_tick_;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.job == 0) earliest = std::min(earliest, connection.join_by);
+  }
+  for (const auto& [key, job] : jobs_) {
+    if (job.running) continue;
+    job.for_each_member([&](const Member& member) { earliest = std::min(earliest, member.wait_until); });
+  }
+  return earliest;
+}
+
+std::vector<Action> JobTable::take_actions() {
+  return std::exchange(actions_, {});
+}
+
+std::vector<JobSummary> JobTable::jobs() const {
+  std::vector<JobSummary> summaries;
+  for (const auto& [key, job] : jobs_) {
+    JobSummary summary;
+    summary.name = job.name;
+    summary.running = job.running;
+    summary.job_id = job.lease.job;
+    summary.epoch = job.lease.epoch;
+    summary.world = job.world();
+    for (const auto& [rank, member] : job.members) summary.present.push_back(rank);
+    summary.left.assign(job.left.begin(), job.left.end());
+    summary.has_host = job.host.has_value();
+    summary.slots = job.lease.slots;
+    summary.payload_bytes = job.lease.payload_bytes;
+    summary.memory_bytes = job.memory_bytes;
+    summary.since = job.since;
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
+}
+
+std::size_t JobTable::memory_bytes() const {
+  std::size_t total = 0;
+  for (const auto& [key, job] : jobs_) total += job.memory_bytes;
+  return total;
+}
+
+bool JobTable::has_joined(ConnectionId id) const {
+  const auto found = connections_.find(id);
+  return found != connections_.end() && found->second.job != 0;
+}
+
+}  // namespace netfold::switching

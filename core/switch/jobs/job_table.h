@@ -1,0 +1,168 @@
+// The switch's side of the control conversation, as a state machine: connections, lines and time go in, actions come
+// out. It does no I/O and reads no clock.
+//
+// A job *forms* while its workers join and *runs* once all are there. At most one forming job has a name, and a running
+// job keeps its name as long as none of its workers has left. So the next job of a name may begin to form while the
+// last workers of the previous one are still leaving.
+//
+// A job may have a *host*, which folds nothing but is told when tensors are folded (PROTOCOL.md): The host joins while
+// the job forms. The job waits for it if a worker says so, and continues without a host that is lost.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "switch/jobs/admission.h"
+#include "wire/control/messages.h"
+#include "wire/lease.h"
+
+namespace netfold::switching {
+
+using ConnectionId = std::uint64_t;
+
+// Actions, to be carried out in their order.
+struct SendLine {
+  ConnectionId connection;
+  std::string line;
+};
+struct CloseConnection {  // after what was sent has gone out; the table forgets it at once
+  ConnectionId connection;
+};
+struct Endpoint {
+  std::uint32_t ip = 0;  // host byte order
+  std::uint16_t port = 0;
+};
+struct AdmitJob {
+  wire::Lease lease;
+  std::vector<Endpoint> workers;  // by rank
+  std::optional<Endpoint> host;
+};
+struct EvictJob {
+  std::uint16_t job;
+};
+enum class LogLevel { kInfo, kWarning };
+struct LogLine {
+  LogLevel level;
+  std::string text;
+};
+using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
+
+struct JobSummary {
+  std::string name;
+  bool running = false;
+  std::uint16_t job_id = 0, epoch = 0;  // of a running job
+  std::uint16_t world = 0;
+  std::vector<std::uint16_t> present, left;
+  bool has_host = false;
+  std::uint32_t slots = 0;
+  std::uint16_t payload_bytes = 0;
+  std::size_t memory_bytes = 0;
+  Nanoseconds since = 0;  // when it began to form, or to run
+};
+
+struct TableCounters {
+  std::uint64_t joins_refused = 0, jobs_admitted = 0, jobs_finished = 0, jobs_failed = 0;
+};
+
+class JobTable {
+ public:
+  explicit JobTable(SwitchRules rules);
+
+  void on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now);
+  void on_line(ConnectionId id, std::string_view line, Nanoseconds now);
+  void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
+  void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
+  void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
+  void on_time(Nanoseconds now);
+  void on_stop();  // tells every worker that the switch stops
+
+  Nanoseconds deadline() const;  // when on_time() wants to be called next
+  std::vector<Action> take_actions();
+
+  std::vector<JobSummary> jobs() const;
+  const TableCounters& counters() const { return counters_; }
+  std::size_t memory_bytes() const;
+  std::size_t connections() const { return connections_.size(); }
+  bool has_joined(ConnectionId id) const;
+
+ private:
+  using JobKey = std::uint64_t;  // never used again, unlike job ids
+
+  struct Connection {
+    std::uint32_t ip = 0;
+    Nanoseconds join_by = 0;
+    control::Nonce nonce = {};
+    JobKey job = 0;          // 0: not joined
+    std::uint16_t rank = 0;  // kHostRank: the host
+    int missed = 0;          // heartbeat intervals without a line
+
+    int rank_to_tell() const { return rank == control::kHostRank ? kNoRank : rank; }
+  };
+  struct Member {
+    ConnectionId connection = 0;
+    Endpoint endpoint;
+    control::Join join;
+    Nanoseconds wait_until = 0;
+  };
+  struct Job {
+    std::string name;
+    bool running = false;
+    std::map<std::uint16_t, Member> members;  // workers, by rank
+    std::optional<Member> host;
+    std::set<std::uint16_t> left;
+    bool presence_changed = false;  // tell the waiting workers at the next tick
+    wire::Lease lease;              // of a forming job: what is reserved for it
+    std::size_t memory_bytes = 0;
+    Nanoseconds since = 0;
+
+    std::uint16_t world() const { return lease.world; }
+    bool is_whole() const;
+    const Member& any() const { return members.empty() ? *host : members.begin()->second; }
+    // Workers by rank, then the host.
+    template <class Do>
+    void for_each_member(Do act) const {
+      for (const auto& [rank, member] : members) act(member);
+      if (host) act(*host);
+    }
+  };
+
+  void handle_join(ConnectionId id, const control::Join& join, Nanoseconds now);
+  std::optional<control::Refused> find_place(const control::Join& join, Nanoseconds now, JobKey& place);
+  std::optional<control::Refused> check_running_jobs(const control::Join& join) const;
+  std::optional<control::Refused> begin_job(const control::Join& join, Nanoseconds now, JobKey& place);
+  void admit(JobKey key, Nanoseconds now);
+  void handle_leave(ConnectionId id, const control::Leave& leave);
+  void leave_cleanly(JobKey key, std::uint16_t rank);
+  void end_without_workers(JobKey key);
+  void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
+  void fail_job(JobKey key, const Error& error);
+  void dissolve(JobKey key, Nanoseconds now);
+  void tick();
+
+  void refuse(ConnectionId id, const control::Refused& refused);
+  void send(ConnectionId id, const control::Message& message);
+  void close(ConnectionId id);
+  void log(LogLevel level, std::string text);
+  void send_presence(const Job& job, ConnectionId only);
+  std::uint16_t free_job_id() const;
+  double retry_s_if_a_job_is_ending() const;
+  std::string describe(const Connection& connection) const;
+
+  SwitchRules rules_;
+  std::map<ConnectionId, Connection> connections_;
+  std::map<JobKey, Job> jobs_;
+  JobKey next_key_ = 1;
+  std::uint16_t next_epoch_;
+  Nanoseconds next_tick_ = 0;
+  TableCounters counters_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace netfold::switching

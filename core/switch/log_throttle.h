@@ -1,0 +1,43 @@
+// A log that a stranger cannot flood: some lines a while, then a count of those left out.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "switch/jobs/job_table.h"
+
+namespace netfold::switching {
+
+class LogThrottle {
+ public:
+  using Sink = std::function<void(LogLevel, const std::string&)>;
+
+  static constexpr int kLinesMax = 200;
+  static constexpr Nanoseconds kPeriod = 10 * kSecond;
+
+  explicit LogThrottle(Sink sink) : sink_(std::move(sink)) {}
+
+  void line(LogLevel level, const std::string& text, Nanoseconds at) {
+    if (!sink_) return;
+    if (at >= period_ends_) {
+      if (left_out_ > 0) sink_(LogLevel::kWarning, fmt::format("{} lines of the log were left out", left_out_));
+      period_ends_ = at + kPeriod;
+      lines_ = left_out_ = 0;
+    }
+    if (++lines_ <= kLinesMax) {
+      sink_(level, text);
+    } else {
+      ++left_out_;
+    }
+  }
+
+ private:
+  Sink sink_;
+  Nanoseconds period_ends_ = 0;
+  std::uint64_t lines_ = 0, left_out_ = 0;
+};
+
+}  // namespace netfold::switching

@@ -1,0 +1,224 @@
+#include "switch/protocols/netfold/netfold_handler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace netfold::switching {
+namespace {
+
+// A result's elements begin on a cache line of their own.
+constexpr std::size_t kResultAt = 64 - wire::kHeaderBytes;
+
+void release_all(std::span<link::Frame> held, link::BufferPool& pool) {
+  for (link::Frame& frame : held) {
+    if (frame.buffer != nullptr) pool.release({&frame.buffer, 1});
+    frame.buffer = nullptr;
+  }
+}
+
+// Only the frame's headers, as long as they stay in its buffer.
+link::Frame head_of(const ParsedFrame& frame) {
+  link::Frame head = frame.frame;
+  head.size_bytes = frame.payload_at;
+  return head;
+}
+
+}  // namespace
+
+// The answers of one job's aggregator while it handles one frame.
+class NetfoldHandler::JobOutbox final : public AggregatorOutput {
+ public:
+  JobOutbox(NetfoldHandler& handler, FrameJob& job, const ParsedFrame& frame, Outbox& outbox)
+      : handler_(handler), job_(job), frame_(frame), outbox_(outbox) {}
+
+  void result_to_all(std::uint32_t place, std::span<const std::byte> packet) override {
+    const std::size_t world = job_.admission.lease.world;
+    link::Frame& body = job_.results[place];
+    body.size_bytes = static_cast<std::uint32_t>(packet.size());
+    outbox_.pool().retain(body.buffer, static_cast<std::uint32_t>(world));
+    link::Frame* const heads = &job_.heads[place * world];
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      outbox_.send(heads[rank].port, {heads[rank], body});
+      heads[rank].buffer = nullptr;
+    }
+    job_.counters.results_sent.add(world);
+    job_.counters.sent_bytes.add(world * packet.size());
+  }
+
+  // To the sender of this frame, in its own buffer: only a probe is answered so.
+  void result_to_one(std::uint16_t, std::uint32_t place, std::span<const std::byte> packet) override {
+    job_.counters.results_resent.add(1);
+    job_.counters.sent_bytes.add(packet.size());
+    outbox_.pool().retain(job_.results[place].buffer, 1);
+    turn_into_answer(frame_, packet.size());
+    outbox_.send(frame_.frame.port, {head_of(frame_), job_.results[place]});
+    is_used_ = true;
+  }
+
+  // Also to the sender of this frame, which may be a contribution that stays: in a buffer of its own.
+  void notice(std::uint16_t, std::span<const std::byte> packet) override {
+    link::Frame copy = outbox_.pool().allocate();
+    if (copy.buffer == nullptr) return;  // probes ask again
+    const std::size_t head_bytes = frame_.payload_at;
+    std::memcpy(copy.bytes, frame_.frame.bytes, head_bytes);
+    ParsedFrame answer = frame_;
+    answer.frame.bytes = copy.bytes;
+    if (!is_turned_) {
+      turn_into_answer(answer, packet.size());
+    } else {
+      set_lengths(answer, packet.size());
+    }
+    std::memcpy(copy.bytes + head_bytes, packet.data(), packet.size());
+    copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
+    outbox_.send(frame_.frame.port, {copy, {}});
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+  }
+
+  // Either this frame is the question, and its own answer, or an earlier one is kept to be it.
+  void complete(std::span<const std::byte> packet) override {
+    link::Frame signal = job_.signal;
+    std::uint16_t payload_at = job_.signal_payload_at;
+    if (signal.buffer != nullptr) {
+      job_.signal.buffer = nullptr;
+    } else {
+      turn_into_answer(frame_, packet.size());
+      signal = frame_.frame;
+      payload_at = frame_.payload_at;
+      is_used_ = true;
+    }
+    std::memcpy(signal.bytes + payload_at, packet.data(), packet.size());
+    signal.size_bytes = static_cast<std::uint32_t>(payload_at + packet.size());
+    outbox_.send(signal.port, {signal, {}});
+    job_.counters.signals.add(1);
+    job_.counters.sent_bytes.add(packet.size());
+  }
+
+  void mismatch(std::uint16_t rank, std::string what) override {
+    job_.has_failed = true;
+    handler_.on_mismatch_(job_.admission.lease.job, job_.admission.lease.epoch, rank, std::move(what));
+  }
+
+  std::byte* room_for_result(std::uint32_t place, std::size_t size_bytes) override {
+    link::Frame& room = job_.results[place];
+    if (room.buffer != nullptr) outbox_.pool().release({&room.buffer, 1});
+    room = outbox_.pool().allocate();
+    if (room.buffer == nullptr || room.size_bytes < kResultAt + size_bytes) return nullptr;
+    room.bytes += kResultAt;
+    return room.bytes;
+  }
+
+  // The contribution becomes the head of the answer to its sender while its headers are at hand.
+  void turn() {
+    turn_into_answer(frame_, frame_.payload_bytes);
+    is_turned_ = true;
+  }
+  bool is_used() const { return is_used_; }
+  // The host's question becomes the signal to be.
+  void keep_question() {
+    turn_into_answer(frame_, frame_.payload_bytes);
+    job_.signal = frame_.frame;
+    job_.signal_payload_at = frame_.payload_at;
+  }
+
+ private:
+  NetfoldHandler& handler_;
+  FrameJob& job_;
+  const ParsedFrame& frame_;
+  Outbox& outbox_;
+  bool is_turned_ = false, is_used_ = false;
+};
+
+FrameJob::FrameJob(const Admission& admitted, std::uint16_t shard)
+    : ShardJob(admitted, shard, Payloads::kLent),
+      heads(aggregator.places() * admitted.lease.world),
+      results(aggregator.places()) {}
+
+NetfoldHandler::NetfoldHandler(Options options, DataPlane::OnMismatch on_mismatch)
+    : options_(std::move(options)), on_mismatch_(std::move(on_mismatch)), filter_(options_.jobs_max) {}
+
+std::uint16_t NetfoldHandler::thread_for(const ParsedFrame& frame) const {
+  if (!frame.has_udp) return kNoFolding;
+  for (std::size_t thread = 0; thread < options_.ports.size(); ++thread) {
+    if (options_.ports[thread] != frame.udp.to) continue;
+    return options_.addresses->contains(frame.ip.to) ? static_cast<std::uint16_t>(thread) : kNoFolding;
+  }
+  return kNoFolding;
+}
+
+HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
+  if (options_.thread == kNoFolding || thread_for(frame) != options_.thread) return HandlerVerdict::kNotMine;
+  // A host's port need not be one that folds.
+  if (!outbox.settings().folds(frame.frame.port) && !wire::is_kind(frame.payload(), wire::Kind::kAwait)) {
+    return HandlerVerdict::kNotMine;
+  }
+  if (frame.frame.is_shared) return offer_copy(frame, outbox);
+  wire::Packet packet;
+  auto* const job = static_cast<FrameJob*>(filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet));
+  if (job == nullptr) return HandlerVerdict::kDropped;
+
+  JobOutbox out(*this, *job, frame, outbox);
+  const wire::Header& header = packet.header;
+  link::Frame* head = nullptr;
+  if (header.kind == wire::Kind::kContribution) {
+    // Its place is free unless this is a duplicate; the aggregator knows, but wants the payload first.
+    head =
+        &job->heads[std::size_t{job->aggregator.place_of(header.chunk)} * job->admission.lease.world + header.worker];
+    if (head->buffer == nullptr) {
+      out.turn();
+      *head = head_of(frame);
+    } else {
+      head = nullptr;
+    }
+  }
+  if (header.kind == wire::Kind::kAwait) release_all({&job->signal, 1}, outbox.pool());  // only the last one counts
+  const Verdict verdict = job->aggregator.on_packet(packet, out);
+  filter_.count(*job, verdict, frame.payload_bytes);
+  if (verdict == Verdict::kAwaited) return out.keep_question(), HandlerVerdict::kTaken;
+  if (verdict == Verdict::kKept || verdict == Verdict::kFolded || out.is_used()) return HandlerVerdict::kTaken;
+  if (head != nullptr) head->buffer = nullptr;
+  return HandlerVerdict::kDropped;
+}
+
+// A copy of a frame that others read as well, and that can therefore not become an answer.
+HandlerVerdict NetfoldHandler::offer_copy(const ParsedFrame& frame, Outbox& outbox) {
+  ParsedFrame copy = frame;
+  copy.frame = outbox.pool().allocate();
+  const std::size_t size_bytes = frame.frame.size_bytes;
+  HandlerVerdict answer = HandlerVerdict::kDropped;
+  if (copy.frame.buffer == nullptr) return answer;
+  if (size_bytes <= copy.frame.size_bytes) {
+    std::memcpy(copy.frame.bytes, frame.frame.bytes, size_bytes);
+    copy.frame.size_bytes = frame.frame.size_bytes;
+    copy.frame.port = frame.frame.port;
+    answer = offer(copy, outbox);
+  }
+  outbox.pool().release({answer == HandlerVerdict::kTaken ? &frame.frame.buffer : &copy.frame.buffer, 1});
+  return answer;
+}
+
+void NetfoldHandler::place(std::uint16_t id, FrameJob* job, link::BufferPool& pool) {
+  if (auto* const before = static_cast<FrameJob*>(filter_.job(id)); before != nullptr) {
+    release_all(before->heads, pool);
+    release_all(before->results, pool);
+    release_all({&before->signal, 1}, pool);
+    std::erase(placed_, id);
+  }
+  filter_.place(id, job);
+  if (job != nullptr) placed_.push_back(id);
+}
+
+void NetfoldHandler::drain(Outbox& outbox) {
+  while (!placed_.empty()) place(placed_.back(), nullptr, outbox.pool());
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> NetfoldHandler::counts() const {
+  std::vector<std::pair<std::string, std::uint64_t>> all;
+  for (std::size_t reason = 0; reason < static_cast<std::size_t>(DropReason::kCount); ++reason) {
+    const auto it = static_cast<DropReason>(reason);
+    all.emplace_back(std::string("drop_") + name_of(it), drops(it));
+  }
+  return all;
+}
+
+}  // namespace netfold::switching

@@ -1,0 +1,316 @@
+#include "switch/protocols/roce/roce_job.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+
+#include "base/names.h"
+#include "wire/crc32.h"
+
+namespace netfold::switching {
+namespace {
+
+namespace roce = wire::roce;
+using roce::AggregationHeader;
+using roce::Notice;
+using roce::Opcode;
+
+const std::size_t kMiddleBytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu);
+
+std::int32_t distance(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b);
+}
+
+bool say_the_same(AggregationHeader a, const AggregationHeader& b) {
+  a.rank = b.rank;
+  return a == b;
+}
+
+// Which opcode packet `index` of a message has: immediate data at the end is the sender's choice.
+bool is_right_opcode(Opcode opcode, std::uint32_t index, std::uint32_t packets) {
+  if (index == 0) return opcode == Opcode::kWriteFirst;
+  if (index + 1 < packets) return opcode == Opcode::kWriteMiddle;
+  return opcode == Opcode::kWriteLast || opcode == Opcode::kWriteLastImmediate;
+}
+
+}  // namespace
+
+const char* name_of(RoceVerdict verdict) {
+  constexpr const char* kNames[]{"forwarded", "kept",  "folded", "answered", "waiting", "malformed", "icrc",
+                                 "header",    "epoch", "rank",   "spoofed",  "order",   "mismatch",  "psn",
+                                 "shape",     "block", "busy",   "stale",    "jobs",    "room"};
+  return name_in(kNames, verdict);
+}
+
+RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig config, Nanoseconds now)
+    : job_(job),
+      epoch_(epoch),
+      config_(config),
+      ports_(static_cast<std::uint32_t>(std::bit_width(config.ports))),
+      connections_(ports_),
+      port_of_rank_(static_cast<std::size_t>(config.workers()), kNoOne),
+      places_(roce::kWindowPackets),
+      frames_(std::size_t{roce::kWindowPackets} * ports_),
+      sums_(std::size_t{roce::kWindowPackets} * roce::kPathMtu),
+      fold_inputs_(port_of_rank_.size()),
+      last_frame_(now) {}
+
+bool RoceJob::has_connection(link::PortNumber port, std::uint64_t to, std::uint32_t queue_pair) const {
+  if (port >= ports_) return false;
+  const Connection& connection = connections_[port];
+  return connection.is_bound && connection.queue_pair == queue_pair && connection.to == to;
+}
+
+RoceVerdict RoceJob::on_first(const RoceFrame& frame, const AggregationHeader& header, numbers::Folder& folder,
+                              Outbox& outbox) {
+  last_frame_ = outbox.time();
+  Connection& connection = connections_[frame.frame.frame.port];
+  const roce::Header& transport = frame.packet.header;
+  if (frame.packet.payload.size() != roce::kPathMtu ||
+      transport.length_bytes != roce::kAggregationBytes + header.length_bytes || (header.flags & roce::kSummed) != 0) {
+    return RoceVerdict::kBadHeader;
+  }
+  if (const RoceVerdict verdict = bind(connection, frame, header); is_drop(verdict)) return verdict;
+  connection.heard = outbox.time();
+
+  const std::uint32_t column = header.message % PsnWindow::kColumns;
+  if (header.message == connection.next_message) {
+    if (const RoceVerdict verdict = agree(connection, frame, header, outbox); is_drop(verdict)) return verdict;
+    const std::uint32_t place = connection.window.open(transport.psn, header.packets());
+    assert(place == column * PsnWindow::kColumnPackets);
+    connection.headers[column] = header;
+    ++connection.next_message;
+    return contribute(frame, connection, place, folder, outbox);
+  }
+  const std::int32_t back = distance(connection.next_message, header.message);
+  if (back < 1 || back > static_cast<std::int32_t>(std::min(connection.next_message, PsnWindow::kColumns))) {
+    return back < 1 ? RoceVerdict::kMessageOrder : RoceVerdict::kStale;
+  }
+  if (!(connection.headers[column] == header)) return RoceVerdict::kMismatch;
+  if (connection.window.base(column) != transport.psn) {
+    // The message goes on under new sequence numbers: its worker has begun its connection anew.
+    if (connection.window.base(column) != PsnWindow::kNoBase) {
+      connection.window.forget_bases();
+      ++restarts_;
+    }
+    connection.window.reopen(column, transport.psn, header.packets());
+  }
+  return contribute(frame, connection, column * PsnWindow::kColumnPackets, folder, outbox);
+}
+
+// Table VI's "record QP as the aggregation QP".
+RoceVerdict RoceJob::bind(Connection& connection, const RoceFrame& frame, const AggregationHeader& header) {
+  const link::PortNumber port = frame.frame.frame.port;
+  if (header.rank >= port_of_rank_.size()) return RoceVerdict::kBadRank;
+  std::uint16_t& port_of_rank = port_of_rank_[header.rank];
+  if (port_of_rank != kNoOne && port_of_rank != port) return RoceVerdict::kBadRank;
+  if (connection.is_bound && connection.rank != header.rank) return RoceVerdict::kBadRank;
+  const roce::Header& transport = frame.packet.header;
+  if (connection.is_bound && connection.queue_pair == transport.queue_pair && connection.to == frame.frame.to.number) {
+    const bool is_same = connection.from == frame.frame.from.number && connection.gid_to == transport.to &&
+                         connection.gid_from == transport.from;
+    return is_same ? RoceVerdict::kKept : RoceVerdict::kSpoofed;
+  }
+  if (connection.is_bound) {
+    connection.window.forget_bases();
+    ++restarts_;
+  }
+  port_of_rank = port;
+  connection.is_bound = true;
+  connection.rank = header.rank;
+  connection.to = frame.frame.to.number;
+  connection.from = frame.frame.from.number;
+  connection.gid_to = transport.to;
+  connection.gid_from = transport.from;
+  connection.queue_pair = transport.queue_pair;
+  return RoceVerdict::kKept;
+}
+
+// A worker opens a message only when the one four before has reached all workers; so its column is free, or holds the
+// same message of the others.
+RoceVerdict RoceJob::agree(Connection&, const RoceFrame& frame, const AggregationHeader& header, Outbox& outbox) {
+  Column& column = columns_[header.message % PsnWindow::kColumns];
+  if (column.is_used && column.header.message == header.message) {
+    if (say_the_same(column.header, header)) return RoceVerdict::kKept;
+    notify(frame, Notice::Kind::kMismatch, column.header.rank, 0, header.message, outbox);
+    return RoceVerdict::kMismatch;
+  }
+  if (column.is_used && distance(header.message, column.header.message) < 0) return RoceVerdict::kStale;
+  if (column.is_used && column.folded_packets < column.header.packets()) return RoceVerdict::kBusy;
+  column = {true, header, 0};
+  return RoceVerdict::kKept;
+}
+
+RoceVerdict RoceJob::on_later(const RoceFrame& frame, numbers::Folder& folder, Outbox& outbox) {
+  last_frame_ = outbox.time();
+  Connection& connection = connections_[frame.frame.frame.port];
+  const roce::Header& transport = frame.packet.header;
+  if (connection.from != frame.frame.from.number || connection.gid_to != transport.to ||
+      connection.gid_from != transport.from) {
+    return RoceVerdict::kSpoofed;
+  }
+  connection.heard = outbox.time();
+  const auto place = connection.window.place_of(transport.psn);
+  if (!place) {
+    if (is_ahead(connection, transport.psn)) {
+      notify(frame, Notice::Kind::kUnknown, connection.rank, 0, transport.psn, outbox);
+    }
+    return RoceVerdict::kPsn;
+  }
+  return contribute(frame, connection, *place, folder, outbox);
+}
+
+// Behind the newest message, by less than a window: its own message's first packet was lost, not overtaken by four.
+bool RoceJob::is_ahead(const Connection& connection, std::uint32_t psn) {
+  const std::uint32_t newest = (connection.next_message + PsnWindow::kColumns - 1) % PsnWindow::kColumns;
+  const std::uint32_t base = connection.window.base(newest);
+  if (base == PsnWindow::kNoBase) return true;
+  return ((psn - base) & roce::kPsnMask) < roce::kWindowPackets;
+}
+
+RoceVerdict RoceJob::contribute(const RoceFrame& frame, Connection& connection, std::uint32_t index,
+                                numbers::Folder& folder, Outbox& outbox) {
+  const AggregationHeader& header = connection.headers[index / PsnWindow::kColumnPackets];
+  const std::uint32_t packet = index % PsnWindow::kColumnPackets;
+  const std::size_t payload_bytes = header.payload_bytes(packet);
+  const std::size_t before = packet == 0 ? roce::kAggregationBytes : 0;
+  if (!is_right_opcode(frame.packet.header.opcode, packet, header.packets()) ||
+      frame.packet.payload.size() != before + payload_bytes) {
+    return RoceVerdict::kBadShape;
+  }
+  Place& place = places_[index];
+  const std::uint32_t port_bit = 1u << frame.frame.frame.port;
+  if (place.has_sum && place.sum_of == header.message) {
+    send_sum(hold(frame, packet), index, payload_bytes, outbox);
+    return RoceVerdict::kAnswered;
+  }
+  if (place.has_sum && distance(header.message, place.sum_of) < 0) return RoceVerdict::kStale;
+  if (place.arrived != 0 && place.message != header.message) {
+    return distance(header.message, place.message) < 0 ? RoceVerdict::kStale : RoceVerdict::kBusy;
+  }
+  if ((place.arrived & port_bit) != 0) {
+    notify(frame, Notice::Kind::kWaiting, longest_silent(place), packet, header.message, outbox);
+    return RoceVerdict::kWaiting;
+  }
+  const numbers::WireFormat format = format_of(header);
+  const std::size_t count = numbers::elements_that_fit(format, payload_bytes);
+  if (format.format == numbers::Format::kBfp &&
+      !numbers::kernels().bfp_is_well_formed(format.bfp, frame.packet.payload.data() + before, count)) {
+    return RoceVerdict::kMalformedBlock;
+  }
+  if (place.arrived == 0) place.first_at = outbox.time();
+  place.message = header.message;
+  place.arrived |= port_bit;
+  held_at(index, frame.frame.frame.port) = hold(frame, packet);
+  ++held_;
+  if (place.arrived != config_.ports) return RoceVerdict::kKept;
+  complete(index, format, payload_bytes, folder, outbox);
+  return RoceVerdict::kFolded;
+}
+
+void RoceJob::complete(std::uint32_t index, numbers::WireFormat format, std::size_t payload_bytes,
+                       numbers::Folder& folder, Outbox& outbox) {
+  Place& place = places_[index];
+  for (std::size_t rank = 0; rank < port_of_rank_.size(); ++rank) {
+    const Held& held = held_at(index, port_of_rank_[rank]);
+    fold_inputs_[rank] = held.frame.bytes + held.elements_at;
+  }
+  const std::size_t count = numbers::elements_that_fit(format, payload_bytes);
+  const std::size_t folded_bytes = numbers::encoded_bytes(format, count);
+  folder.fold(format, fold_inputs_, count, sum_at(index));
+  std::memset(sum_at(index) + folded_bytes, 0, payload_bytes - folded_bytes);
+  place.has_sum = true;
+  place.sum_of = place.message;
+  place.sum_check = wire::crc32({sum_at(index), payload_bytes});
+  place.arrived = 0;
+  ++columns_[index / PsnWindow::kColumnPackets].folded_packets;
+  for (link::PortNumber port = 0; port < ports_; ++port) {
+    if (config_.has(port)) send_sum(held_at(index, port), index, payload_bytes, outbox);
+  }
+  held_ -= static_cast<std::size_t>(config_.workers());
+}
+
+RoceJob::Held RoceJob::hold(const RoceFrame& frame, std::uint32_t packet) const {
+  const std::size_t elements_at =
+      frame.frame.content_at + frame.packet.payload_at + (packet == 0 ? roce::kAggregationBytes : 0);
+  return {frame.frame.frame, frame.frame.content_at, static_cast<std::uint16_t>(elements_at),
+          static_cast<std::uint32_t>(frame.packet.packet.size()), frame.frame.to};
+}
+
+// The frame's own headers, the sum in place of its numbers, and the marks that say so.
+void RoceJob::send_sum(const Held& held, std::uint32_t index, std::size_t payload_bytes, Outbox& outbox) {
+  assert(outbox.pool().is_sole(held.frame.buffer));
+  link::Frame frame = held.frame;
+  std::memcpy(frame.bytes + held.elements_at, sum_at(index), payload_bytes);
+  const std::span<std::byte> packet{frame.bytes + held.content_at, held.packet_bytes};
+  roce::mark_as_sum(packet);
+  if (payload_bytes == roce::kPathMtu && held.packet_bytes == kMiddleBytes) {
+    roce::seal_middle(packet, places_[index].sum_check);
+  } else {
+    roce::seal(packet);
+  }
+  frame.size_bytes = held.content_at + held.packet_bytes;
+  frame.port = link::kNoPort;
+  outbox.forward(held.to, frame);
+}
+
+void RoceJob::notify(const RoceFrame& frame, Notice::Kind kind, std::uint16_t rank, std::uint32_t packet,
+                     std::uint32_t message, Outbox& outbox) const {
+  link::Frame notice = outbox.pool().allocate();
+  if (notice.buffer == nullptr) return;  // the worker will ask again
+  const auto bytes = roce::emit_frame({.kind = kind,
+                                       .job = job_,
+                                       .epoch = epoch_,
+                                       .rank = rank,
+                                       .packet = static_cast<std::uint16_t>(packet),
+                                       .message = message},
+                                      frame.frame.from.number);
+  std::memcpy(notice.bytes, bytes.data(), bytes.size());
+  notice.size_bytes = static_cast<std::uint32_t>(bytes.size());
+  outbox.send(frame.frame.frame.port, {notice, {}});
+}
+
+// The rank that is to blame for a place that is not full. It is not the lowest missing rank, which may itself wait for
+// the acknowledgement of a dead one and repeat its packets. It is the rank that sends nothing at all.
+std::uint16_t RoceJob::longest_silent(const Place& place) const {
+  std::uint16_t silent = kNoOne;
+  Nanoseconds since = kNever;
+  for (std::size_t rank = 0; rank < port_of_rank_.size(); ++rank) {
+    const std::uint16_t port = port_of_rank_[rank];
+    if (port != kNoOne && (place.arrived >> port & 1) != 0) continue;
+    const Nanoseconds heard = port == kNoOne ? 0 : connections_[port].heard;
+    if (heard >= since) continue;
+    since = heard;
+    silent = static_cast<std::uint16_t>(rank);
+  }
+  return silent;
+}
+
+numbers::WireFormat RoceJob::format_of(const AggregationHeader& header) const {
+  switch (header.format) {
+    case numbers::Format::kNone: return {config_.is_float ? numbers::Format::kFp32 : numbers::Format::kInt32};
+    case numbers::Format::kBfp: return {header.format, {header.block, header.mantissa}};
+    default: return {header.format};
+  }
+}
+
+std::size_t RoceJob::release_old(Nanoseconds since, Outbox& outbox) {
+  if (held_ == 0) return 0;
+  std::size_t released = 0;
+  for (std::uint32_t index = 0; index < places_.size(); ++index) {
+    Place& place = places_[index];
+    if (place.arrived == 0 || place.first_at >= since) continue;
+    for (std::uint32_t ports = place.arrived; ports != 0; ports &= ports - 1) {
+      const auto port = static_cast<link::PortNumber>(std::countr_zero(ports));
+      outbox.pool().release({&held_at(index, port).frame.buffer, 1});
+      ++released;
+    }
+    place.arrived = 0;
+  }
+  held_ -= released;
+  return released;
+}
+
+}  // namespace netfold::switching

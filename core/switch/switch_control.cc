@@ -1,0 +1,137 @@
+#include "switch/switch_control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace netfold::switching {
+namespace {
+
+constexpr Nanoseconds kLingerMax = 2 * kSecond;  // for a closed peer to take its last line
+constexpr Nanoseconds kStopMax = kSecond;        // the same, when the whole switch stops
+
+using State = link::ControlLink::State;
+
+}  // namespace
+
+SwitchControl::SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options)
+    : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)) {}
+
+void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now) {
+  if (peers_.size() >= options_.connections_max) make_room();
+  if (peers_.size() >= options_.connections_max) {
+    link->write(
+        control::emit(control::Refused{fmt::format("the switch has {} connections, as many as it takes", peers_.size()),
+                                       ErrorCode::kRefused, kNoRank, 0}));
+    return;
+  }
+  const ConnectionId id = next_id_++;
+  peers_[id].link = std::move(link);
+  table_.on_open(id, ip, now);
+}
+
+// Strangers must not keep workers out: the oldest connection that has not joined goes.
+void SwitchControl::make_room() {
+  for (auto peer = peers_.begin(); peer != peers_.end(); ++peer) {
+    if (table_.has_joined(peer->first)) continue;
+    if (!peer->second.is_closing) table_.on_close(peer->first, "made room");
+    peers_.erase(peer);
+    return;
+  }
+}
+
+void SwitchControl::serve(ConnectionId id, Nanoseconds now) {
+  const auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  const auto got = peer.link->read([&](std::string_view line) {
+    if (!peer.is_closing) table_.on_line(id, line, now);
+  });
+  if (got.state == State::kGarbage) table_.on_violation(id, got.why);
+  if (got.state == State::kClosed) return lose(id, peer, got.why, now);
+  if (const auto sent = peer.link->flush(); sent.state != State::kOpen) lose(id, peer, sent.why, now);
+}
+
+void SwitchControl::on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what) {
+  table_.on_mismatch(job, epoch, rank, what);
+}
+
+void SwitchControl::stop() {
+  is_stopping_ = true;
+  table_.on_stop();
+}
+
+void SwitchControl::settle(Nanoseconds now) {
+  act(now);
+  close_done(now);
+}
+
+Nanoseconds SwitchControl::deadline() const {
+  Nanoseconds deadline = is_stopping_ ? kNever : table_.deadline();
+  for (const auto& [id, peer] : peers_) deadline = std::min(deadline, peer.close_by);
+  return deadline;
+}
+
+void SwitchControl::lose(ConnectionId id, Peer& peer, const std::string& why, Nanoseconds now) {
+  act(now);  // answers to what came before the end may have closed it in order
+  if (!peer.is_closing) table_.on_close(id, why);
+  peer.is_closing = true;
+  peer.close_by = 0;
+}
+
+// Carries out what the table decided, and what it decides when that fails, until it rests.
+void SwitchControl::act(Nanoseconds now) {
+  for (auto actions = table_.take_actions(); !actions.empty(); actions = table_.take_actions()) {
+    for (const Action& action : actions) {
+      std::visit([&](const auto& what) { carry_out(what, now); }, action);
+    }
+  }
+}
+
+void SwitchControl::carry_out(const SendLine& send, Nanoseconds) {
+  const auto found = peers_.find(send.connection);
+  if (found == peers_.end()) return;
+  const auto outcome = found->second.link->write(send.line);
+  if (outcome.state == State::kOpen) return;
+  table_.on_close(send.connection, outcome.why);
+  found->second.is_closing = true;
+  found->second.close_by = 0;
+}
+
+void SwitchControl::carry_out(const CloseConnection& close, Nanoseconds now) {
+  const auto found = peers_.find(close.connection);
+  if (found == peers_.end()) return;
+  found->second.is_closing = true;
+  found->second.close_by = std::min(found->second.close_by, now + (is_stopping_ ? kStopMax : kLingerMax));
+}
+
+void SwitchControl::carry_out(const AdmitJob& admit, Nanoseconds) {
+  Admission admission;
+  admission.lease = admit.lease;
+  for (const Endpoint& worker : admit.workers) admission.workers.push_back({worker.ip, worker.port});
+  if (admit.host) admission.host = link::Address{admit.host->ip, admit.host->port};
+  data_plane_.admit(std::move(admission));
+}
+
+void SwitchControl::carry_out(const EvictJob& evict, Nanoseconds) {
+  data_plane_.evict(evict.job);
+}
+
+void SwitchControl::carry_out(const LogLine& line, Nanoseconds now) {
+  if (options_.log) options_.log(line, now);
+}
+
+void SwitchControl::close_done(Nanoseconds now) {
+  for (auto peer = peers_.begin(); peer != peers_.end();) {
+    Peer& it = peer->second;
+    if (it.is_closing && !it.is_shut && !it.link->wants_to_write()) {
+      it.link->shut_down_writing();
+      it.is_shut = true;
+    }
+    peer = it.is_closing && now >= it.close_by ? peers_.erase(peer) : std::next(peer);
+  }
+}
+
+}  // namespace netfold::switching

@@ -1,0 +1,71 @@
+// The switch's control side over links that it is given: the connections of its workers, the job table that listens to
+// them, and the data plane that carries out what the table decides. No socket, thread or clock: the server
+// (switch_server.h) drives it in real time, the simulated cluster (core/testing) in virtual time.
+//
+// One round: serve() what is ready, accept() what has connected, on_time(), then settle().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "link/control_link.h"
+#include "switch/data_plane.h"
+#include "switch/jobs/job_table.h"
+
+namespace netfold::switching {
+
+struct SwitchControlOptions {
+  std::size_t connections_max = 4096;
+  std::function<void(const LogLine&, Nanoseconds)> log = {};  // none: silence
+};
+
+class SwitchControl {
+ public:
+  struct Peer {
+    std::unique_ptr<link::ControlLink> link;
+    bool is_closing = false;  // the table has forgotten it; what it is sent still goes out
+    bool is_shut = false;
+    Nanoseconds close_by = kNever;
+  };
+
+  // `data_plane` must outlive this.
+  SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options);
+
+  void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now);
+  // Something has come over this connection, or it takes bytes again.
+  void serve(ConnectionId id, Nanoseconds now);
+  // The workers of an epoch disagree about what they fold.
+  void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
+  void on_time(Nanoseconds now) { table_.on_time(now); }
+  // Tells every worker that the switch stops. After this nothing is accepted, and on_time() is not called.
+  void stop();
+  // Carries out what the table has decided, and closes connections that are done.
+  void settle(Nanoseconds now);
+
+  Nanoseconds deadline() const;  // when the next round is due though nothing came
+  const std::map<ConnectionId, Peer>& peers() const { return peers_; }
+  const JobTable& table() const { return table_; }
+
+ private:
+  void make_room();
+  void lose(ConnectionId id, Peer& peer, const std::string& why, Nanoseconds now);
+  void act(Nanoseconds now);
+  void carry_out(const SendLine& send, Nanoseconds now);
+  void carry_out(const CloseConnection& close, Nanoseconds now);
+  void carry_out(const AdmitJob& admit, Nanoseconds now);
+  void carry_out(const EvictJob& evict, Nanoseconds now);
+  void carry_out(const LogLine& line, Nanoseconds now);
+  void close_done(Nanoseconds now);
+
+  SwitchControlOptions options_;
+  DataPlane& data_plane_;
+  JobTable table_;
+  std::map<ConnectionId, Peer> peers_;
+  ConnectionId next_id_ = 1;
+  bool is_stopping_ = false;
+};
+
+}  // namespace netfold::switching

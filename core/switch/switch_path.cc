@@ -1,0 +1,136 @@
+#include "switch/switch_path.h"
+
+#include <algorithm>
+
+namespace netfold::switching {
+namespace {
+
+constexpr std::size_t kReceiveMost = 1024;      // datagrams a batch
+constexpr std::size_t kBatchesAtOnce = 16;      // a bound, so that the caller can look after other things
+constexpr std::size_t kNoticesMost = 4096;      // a batch
+constexpr std::size_t kBacklogMost = 1u << 16;  // beyond it results are dropped here; probes bring them back
+
+}  // namespace
+
+// Collects what the aggregator of one job wants to send; the shard sends it after the batch.
+class SwitchPath::JobOutbox final : public AggregatorOutput {
+ public:
+  JobOutbox(SwitchPath& path, ShardJob& job) : path_(path), job_(job) {}
+
+  void result_to_all(std::uint32_t, std::span<const std::byte> packet) override {
+    if (job_.results.empty()) path_.busy_.push_back(&job_);
+    job_.results.push_back(packet);
+  }
+  void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
+    job_.counters.results_resent.add(1);
+    path_.queue(job_, job_.admission.workers[worker], packet);
+  }
+  void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
+    path_.queue_notice(job_.admission.workers[worker], packet);
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+  }
+  void complete(std::span<const std::byte> packet) override {
+    path_.queue_notice(*job_.admission.host, packet);
+    job_.counters.signals.add(1);
+  }
+  void mismatch(std::uint16_t rank, std::string what) override {
+    job_.has_failed = true;
+    path_.on_mismatch_(job_.admission.lease.job, job_.admission.lease.epoch, rank, std::move(what));
+  }
+
+ private:
+  SwitchPath& path_;
+  ShardJob& job_;
+};
+
+SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch)
+    : link_(std::move(link)), on_mismatch_(std::move(on_mismatch)), filter_(jobs_max) {
+  busy_.reserve(jobs_max);
+  notices_.reserve(kNoticesMost);
+  sending_.reserve(kNoticesMost);
+  backlog_.reserve(kBacklogMost);
+}
+
+void SwitchPath::pump() {
+  send_backlog();
+  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
+    const auto datagrams = link_->receive(kReceiveMost);
+    if (datagrams.empty()) break;
+    for (const link::Incoming& datagram : datagrams) handle(datagram);
+    flush();
+  }
+  publish_stats();
+}
+
+void SwitchPath::place(std::uint16_t id, ShardJob* job) {
+  // It may point into the job that goes; workers probe for what they miss.
+  if (filter_.job(id) != nullptr) backlog_.clear();
+  filter_.place(id, job);
+}
+
+link::LinkStats SwitchPath::link_stats() const {
+  return {link_stats_[0].get(), link_stats_[1].get(), link_stats_[2].get(),
+          link_stats_[3].get(), link_stats_[4].get(), link_stats_[5].get()};
+}
+
+void SwitchPath::handle(const link::Incoming& datagram) {
+  wire::Packet packet;
+  ShardJob* const job = filter_.admit(datagram.bytes, datagram.from, packet);
+  if (job == nullptr) return;
+  JobOutbox outbox(*this, *job);
+  filter_.count(*job, job->aggregator.on_packet(packet, outbox), datagram.bytes.size());
+}
+
+void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {
+  if (backlog_.size() == kBacklogMost) return;
+  backlog_.push_back({worker, packet, {}, {}});
+  job.counters.sent_bytes.add(packet.size());
+}
+
+void SwitchPath::queue_notice(link::Address to, std::span<const std::byte> packet) {
+  if (notices_.size() == kNoticesMost) return;  // whoever waits for it asks again
+  Notice& notice = notices_.emplace_back();
+  notice.to = to;
+  std::copy(packet.begin(), packet.end(), notice.bytes.begin());
+  notice.size_bytes = packet.size();
+}
+
+// Results first to the one worker, then to the next: equally long datagrams to one address cross the kernel as one.
+void SwitchPath::flush() {
+  for (ShardJob* const job : busy_) {
+    for (const link::Address& worker : job->admission.workers) {
+      for (const auto packet : job->results) queue(*job, worker, packet);
+    }
+    job->counters.results_sent.add(job->results.size() * job->admission.workers.size());
+    job->results.clear();
+  }
+  busy_.clear();
+  send_notices();
+  send_backlog();
+}
+
+// Short and urgent: they go ahead of results, and are never kept, since the workers' probes ask again.
+void SwitchPath::send_notices() {
+  if (notices_.empty()) return;
+  sending_.clear();
+  for (const Notice& notice : notices_) {
+    sending_.push_back({notice.to, std::span(notice.bytes).first(notice.size_bytes), {}, {}});
+  }
+  link_->send(sending_);
+  notices_.clear();
+}
+
+void SwitchPath::send_backlog() {
+  if (backlog_.empty()) return;
+  const std::size_t taken = link_->send(backlog_);
+  backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<std::ptrdiff_t>(taken));
+}
+
+void SwitchPath::publish_stats() {
+  const link::LinkStats& stats = link_->stats();
+  const std::array<std::uint64_t, 6> values{stats.sent_packets,   stats.sent_bytes,  stats.received_packets,
+                                            stats.received_bytes, stats.send_errors, stats.system_calls};
+  for (std::size_t i = 0; i < values.size(); ++i) link_stats_[i].add(values[i] - link_stats_[i].get());
+}
+
+}  // namespace netfold::switching

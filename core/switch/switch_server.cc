@@ -1,0 +1,265 @@
+#include "switch/switch_server.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sodium.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/thread.h"
+#include "base/wakeup.h"
+#include "link/tcp/control_socket.h"
+#include "switch/log_throttle.h"
+#include "switch/switch_control.h"
+
+namespace netfold::switching {
+namespace {
+
+constexpr Nanoseconds kAcceptPause = kSecond / 10;  // after the kernel had no descriptor left
+constexpr int kAcceptsMax = 64;                     // a round
+
+Result<void> check(const SwitchServerOptions& options) {
+  const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
+  if (options.require_auth && options.secret.empty()) {
+    return wrong("authenticated packets need a secret: give the switch and its workers one");
+  }
+  if (!(options.heartbeat_s >= control::kHeartbeatSecondsMin && options.heartbeat_s <= control::kHeartbeatSecondsMax)) {
+    return wrong(fmt::format("a heartbeat every {} s: it must be {} to {} s", options.heartbeat_s,
+                             control::kHeartbeatSecondsMin, control::kHeartbeatSecondsMax));
+  }
+  if (options.jobs_max == 0) return wrong("a switch for 0 jobs does nothing: allow at least 1");
+  if (options.connections_max == 0) return wrong("a switch for 0 connections does nothing: allow at least 1");
+  return {};
+}
+
+SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data_plane,
+                       const DataPlaneFactory& factory) {
+  SwitchRules rules;
+  rules.secret = control::Secret::from(options.secret);
+  rules.tagged = options.require_auth;
+  rules.jobs_max = options.jobs_max;
+  rules.memory_max_bytes = options.memory_max_bytes;
+  rules.heartbeat = from_seconds(options.heartbeat_s);
+  rules.udp_ports = data_plane.udp_ports();
+  rules.folds_on_the_way = data_plane.folds_on_the_way();
+  rules.first_epoch = static_cast<std::uint16_t>(randombytes_uniform(65536));
+  rules.memory_bytes = factory.memory_bytes;
+  rules.random = [](std::span<std::byte> bytes) { randombytes_buf(bytes.data(), bytes.size()); };
+  return rules;
+}
+
+}  // namespace
+
+// The control thread and what it owns. The mutex guards what it decides against stats(); only the thread touches
+// sockets.
+class SwitchServer::Control {
+ public:
+  Control(SwitchServerOptions options, int listener)
+      : options_(std::move(options)),
+        listener_(listener),
+        address_(link::local_address_of(listener)),
+        log_(options_.log),
+        started_at_(now()) {}
+
+  ~Control() {
+    stop();
+    ::close(listener_);
+  }
+
+  Result<void> begin(const DataPlaneFactory& factory) {
+    auto data_plane =
+        factory.start(options_.data, [this](std::uint16_t job, std::uint16_t epoch, int rank, std::string what) {
+          {
+            const std::lock_guard lock(mismatches_mutex_);
+            mismatches_.push_back({job, epoch, rank, std::move(what)});
+          }
+          wakeup_.wake();
+        });
+    if (!data_plane) return tl::unexpected(data_plane.error());
+    data_plane_ = std::move(*data_plane);
+    auto rules = rules_from(options_, *data_plane_, factory);
+    if (const std::size_t least_bytes = smallest_job_bytes(rules); rules.memory_max_bytes < least_bytes) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes of memory for jobs: a job of two workers needs at "
+                                                           "least {} bytes",
+                                                           rules.memory_max_bytes, least_bytes));
+    }
+    control_.emplace(std::move(rules), *data_plane_,
+                     SwitchControlOptions{options_.connections_max, [this](const LogLine& line, Nanoseconds at) {
+                                            log_.line(line.level, line.text, at);
+                                          }});
+    sodium_memzero(options_.secret.data(), options_.secret.size());  // the rules keep a hash of it
+    options_.secret.clear();
+    thread_ = std::thread([this] { run(); });
+    return {};
+  }
+
+  void stop() {
+    stopping_ = true;
+    wakeup_.wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  link::Address address() const { return address_; }
+
+  SwitchStats stats() const {
+    SwitchStats stats;
+    stats.address = link::to_string(address_);
+    const std::lock_guard lock(mutex_);
+    const Nanoseconds at = now();
+    stats.uptime_s = to_seconds(at - started_at_);
+    stats.udp_ports = data_plane_->udp_ports();
+    for (JobSummary& summary : control_->table().jobs()) {
+      JobStats job;
+      job.age_s = to_seconds(at - summary.since);
+      if (summary.running) job.counters = data_plane_->counters(summary.job_id);
+      job.summary = std::move(summary);
+      stats.jobs.push_back(std::move(job));
+    }
+    const auto drops = data_plane_->drops();
+    for (std::size_t reason = 0; reason < drops.size(); ++reason) {
+      stats.drops.emplace_back(name_of(static_cast<DropReason>(reason)), drops[reason]);
+    }
+    stats.link = data_plane_->link_stats();
+    stats.table = control_->table().counters();
+    stats.connections = control_->table().connections();
+    stats.memory_bytes = control_->table().memory_bytes();
+    stats.memory_max_bytes = options_.memory_max_bytes;
+    stats.jobs_max = options_.jobs_max;
+    return stats;
+  }
+
+ private:
+  struct Mismatch {
+    std::uint16_t job, epoch;
+    int rank;
+    std::string what;
+  };
+
+  void run() {
+    set_up_thread("nf-control", kAnyCore);
+    bool told_all = false;
+    while (true) {
+      wait();
+      const std::lock_guard lock(mutex_);
+      const Nanoseconds at = now();
+      wakeup_.clear();
+      for (const ConnectionId id : ready_)
+        control_->serve(id, at);  // before new ones: a leave comes before the next join
+      take_mismatches();
+      if (stopping_ && !told_all) {
+        told_all = true;
+        control_->stop();
+      } else if (!stopping_) {
+        accept_new(at);
+        control_->on_time(at);
+      }
+      control_->settle(at);
+      if (told_all && control_->peers().empty()) return;
+    }
+  }
+
+  // Sleeps until something is to be done; leaves the connections that are ready in ready_.
+  void wait() {
+    polled_.assign(1, {wakeup_.descriptor(), POLLIN, 0});
+    const bool accepting = !stopping_ && now() >= accept_again_at_;
+    polled_.push_back({accepting ? listener_ : -1, POLLIN, 0});
+    ready_.clear();
+    for (const auto& [id, peer] : control_->peers()) {
+      ready_.push_back(id);
+      polled_.push_back(
+          {peer.link->descriptor(), static_cast<short>(POLLIN | (peer.link->wants_to_write() ? POLLOUT : 0)), 0});
+    }
+    const Nanoseconds deadline = std::min(control_->deadline(), accepting || stopping_ ? kNever : accept_again_at_);
+    wait_for(polled_, deadline);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < ready_.size(); ++i) {
+      if (polled_[i + 2].revents != 0) ready_[kept++] = ready_[i];
+    }
+    ready_.resize(kept);
+  }
+
+  void take_mismatches() {
+    std::vector<Mismatch> mismatches;
+    {
+      const std::lock_guard lock(mismatches_mutex_);
+      mismatches.swap(mismatches_);
+    }
+    for (const auto& m : mismatches) control_->on_mismatch(m.job, m.epoch, m.rank, m.what);
+  }
+
+  void accept_new(Nanoseconds at) {
+    if (at < accept_again_at_) return;
+    for (int i = 0; i < kAcceptsMax; ++i) {
+      sockaddr_in from{};
+      socklen_t size = sizeof from;
+      const int descriptor =
+          accept4(listener_, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (descriptor < 0) {
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) {
+          log_.line(LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)), at);
+          accept_again_at_ = at + kAcceptPause;
+        }
+        return;
+      }
+      control_->accept(std::make_unique<link::ControlSocket>(descriptor), ntohl(from.sin_addr.s_addr), at);
+    }
+  }
+
+  SwitchServerOptions options_;
+  int listener_;
+  link::Address address_;
+  LogThrottle log_;
+  Nanoseconds started_at_;
+
+  Wakeup wakeup_;
+  std::mutex mismatches_mutex_;
+  std::vector<Mismatch> mismatches_;
+  std::atomic<bool> stopping_{false};
+
+  std::unique_ptr<DataPlane> data_plane_;  // its threads use what is above
+  mutable std::mutex mutex_;
+  std::optional<SwitchControl> control_;
+  Nanoseconds accept_again_at_ = 0;
+  std::vector<pollfd> polled_;
+  std::vector<ConnectionId> ready_;
+  std::thread thread_;
+};
+
+SwitchServer::SwitchServer(std::unique_ptr<Control> control) : control_(std::move(control)) {}
+SwitchServer::~SwitchServer() = default;
+
+Result<std::unique_ptr<SwitchServer>> SwitchServer::start(SwitchServerOptions options,
+                                                          const DataPlaneFactory& factory) {
+  if (auto valid = check(options); !valid) return tl::unexpected(valid.error());
+  if (sodium_init() < 0) return fail(ErrorCode::kSystem, "libsodium finds no source of randomness on this machine");
+  options.data.bind.ip = options.bind.ip;
+  options.data.jobs_max = options.jobs_max;
+  auto listener = link::listen_at(options.bind);
+  if (!listener) return tl::unexpected(listener.error());
+  auto control = std::make_unique<Control>(std::move(options), *listener);
+  if (auto begun = control->begin(factory); !begun) return tl::unexpected(begun.error());
+  return std::unique_ptr<SwitchServer>(new SwitchServer(std::move(control)));
+}
+
+link::Address SwitchServer::address() const {
+  return control_->address();
+}
+SwitchStats SwitchServer::stats() const {
+  return control_->stats();
+}
+void SwitchServer::stop() {
+  control_->stop();
+}
+
+}  // namespace netfold::switching

@@ -1,0 +1,133 @@
+#include "switch/switch_stats.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "switch/prometheus_text.h"
+
+namespace netfold::switching {
+namespace {
+
+// One list names the counters of a job, for both forms.
+struct JobCounterName {
+  const char* name;
+  const char* help;
+  std::uint64_t JobCounters::*value;
+};
+constexpr JobCounterName kJobCounters[] = {
+    {"contributions", "Contributions of workers that were kept", &JobCounters::contributions},
+    {"folded_chunks", "Chunks folded", &JobCounters::folded_chunks},
+    {"results_sent", "Results sent when their chunk was folded", &JobCounters::results_sent},
+    {"results_resent", "Results sent again to a worker that asked", &JobCounters::results_resent},
+    {"missing_sent", "Requests to a worker to send a lost contribution again", &JobCounters::missing_sent},
+    {"probes", "Probes of workers that wait for a result", &JobCounters::probes},
+    {"received_bytes", "Bytes of UDP payload received", &JobCounters::received_bytes},
+    {"sent_bytes", "Bytes of UDP payload sent", &JobCounters::sent_bytes},
+    {"duplicates", "Contributions dropped because they had arrived before", &JobCounters::duplicates},
+    {"stale", "Contributions dropped because their chunk was complete", &JobCounters::stale},
+    {"signals", "Signals to the job's host that tensors are folded", &JobCounters::signals},
+};
+
+struct LinkCounterName {
+  const char* name;
+  const char* help;
+  std::uint64_t link::LinkStats::*value;
+};
+constexpr LinkCounterName kLinkCounters[] = {
+    {"sent_packets", "Packets sent by all shards", &link::LinkStats::sent_packets},
+    {"sent_bytes", "Bytes sent by all shards", &link::LinkStats::sent_bytes},
+    {"received_packets", "Packets received by all shards", &link::LinkStats::received_packets},
+    {"received_bytes", "Bytes received by all shards", &link::LinkStats::received_bytes},
+    {"send_errors", "Packets that could not be sent, of all shards", &link::LinkStats::send_errors},
+    {"system_calls", "System calls of all shards to send and receive", &link::LinkStats::system_calls},
+};
+
+struct TableCounterName {
+  const char* name;
+  const char* help;
+  std::uint64_t TableCounters::*value;
+};
+constexpr TableCounterName kTableCounters[] = {
+    {"joins_refused", "Joins refused since the switch started", &TableCounters::joins_refused},
+    {"jobs_admitted", "Jobs admitted since the switch started", &TableCounters::jobs_admitted},
+    {"jobs_finished", "Jobs finished since the switch started", &TableCounters::jobs_finished},
+    {"jobs_failed", "Jobs failed since the switch started", &TableCounters::jobs_failed},
+};
+
+// Job names hold neither quotes nor backslashes (messages.h), so they need no escape.
+std::string labels_of(const JobStats& job) {
+  return fmt::format("{{job=\"{}\",id=\"{}\",epoch=\"{}\"}}", job.summary.name, job.summary.job_id, job.summary.epoch);
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const SwitchStats& stats) {
+  nlohmann::ordered_json json;
+  json["address"] = stats.address;
+  json["uptime_s"] = stats.uptime_s;
+  json["udp_ports"] = stats.udp_ports;
+  json["connections"] = stats.connections;
+  json["jobs_max"] = stats.jobs_max;
+  json["memory_bytes"] = stats.memory_bytes;
+  json["memory_max_bytes"] = stats.memory_max_bytes;
+  for (const auto& counter : kTableCounters) json[counter.name] = stats.table.*counter.value;
+  json["jobs"] = nlohmann::ordered_json::array();
+  for (const JobStats& job : stats.jobs) {
+    nlohmann::ordered_json entry;
+    entry["name"] = job.summary.name;
+    entry["state"] = job.summary.running ? "running" : "forming";
+    entry["id"] = job.summary.job_id;
+    entry["epoch"] = job.summary.epoch;
+    entry["world"] = job.summary.world;
+    entry["present"] = job.summary.present;
+    entry["left"] = job.summary.left;
+    entry["slots"] = job.summary.slots;
+    entry["payload_bytes"] = job.summary.payload_bytes;
+    entry["memory_bytes"] = job.summary.memory_bytes;
+    entry["age_s"] = job.age_s;
+    for (const auto& counter : kJobCounters) entry[counter.name] = job.counters.*counter.value;
+    json["jobs"].push_back(std::move(entry));
+  }
+  for (const auto& [reason, count] : stats.drops) json["drops"][reason] = count;
+  for (const auto& counter : kLinkCounters) json["link"][counter.name] = stats.link.*counter.value;
+  return json;
+}
+
+std::string to_prometheus(const SwitchStats& stats) {
+  PrometheusText text;
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    text.family(fmt::format("netfold_switch_{}", name), "gauge", help);
+    text.sample("", value);
+  };
+  gauge("uptime_seconds", "Time since the switch started", stats.uptime_s);
+  gauge("connections", "Control connections", stats.connections);
+  gauge("jobs", "Jobs that form or run", stats.jobs.size());
+  gauge("jobs_limit", "Maximum number of jobs", stats.jobs_max);
+  gauge("memory_bytes", "Memory that jobs hold", stats.memory_bytes);
+  gauge("memory_limit_bytes", "Memory that jobs may hold", stats.memory_max_bytes);
+  for (const auto& counter : kTableCounters) {
+    text.family(fmt::format("netfold_switch_{}_total", counter.name), "counter", counter.help);
+    text.sample("", stats.table.*counter.value);
+  }
+  text.family("netfold_switch_dropped_packets_total", "counter", "Data packets dropped, by reason");
+  for (const auto& [reason, count] : stats.drops) text.sample(fmt::format("{{reason=\"{}\"}}", reason), count);
+  for (const auto& counter : kLinkCounters) {
+    text.family(fmt::format("netfold_switch_link_{}_total", counter.name), "counter", counter.help);
+    text.sample("", stats.link.*counter.value);
+  }
+  text.family("netfold_job_workers", "gauge", "Workers that have joined the job");
+  for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.present.size());
+  text.family("netfold_job_world", "gauge", "Workers that the job needs to run");
+  for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.world);
+  text.family("netfold_job_running", "gauge", "1 if the job is admitted, 0 while it forms");
+  for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.running ? 1 : 0);
+  for (const auto& counter : kJobCounters) {
+    text.family(fmt::format("netfold_job_{}_total", counter.name), "counter", counter.help);
+    for (const JobStats& job : stats.jobs) {
+      if (job.summary.running) text.sample(labels_of(job), job.counters.*counter.value);
+    }
+  }
+  return text.take();
+}
+
+}  // namespace netfold::switching

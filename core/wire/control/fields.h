@@ -1,0 +1,127 @@
+// Reads the fields of one JSON object and remembers the first thing that is wrong with them.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace netfold::control {
+
+class Fields {
+ public:
+  explicit Fields(const nlohmann::json& object) : object_(object) {}
+
+  const std::optional<std::string>& problem() const { return problem_; }
+  bool has(const char* name) const { return object_.contains(name); }
+
+  template <class T>
+  T integer(const char* name, std::int64_t least, std::int64_t most) {
+    const auto* value = find(name);
+    const auto number = value ? as_integer(*value) : std::nullopt;
+    if (number && *number >= least && *number <= most) return static_cast<T>(*number);
+    return complain<T>(name, fmt::format("must be an integer from {} to {}", least, most));
+  }
+
+  double real(const char* name, double least, double most) {
+    const auto* value = find(name);
+    if (value && value->is_number()) {
+      const double number = value->get<double>();
+      if (std::isfinite(number) && number >= least && number <= most) return number;
+    }
+    return complain<double>(name, fmt::format("must be a number from {} to {}", least, most));
+  }
+
+  bool boolean(const char* name) {
+    const auto* value = find(name);
+    if (value && value->is_boolean()) return value->get<bool>();
+    return complain<bool>(name, "must be true or false");
+  }
+
+  std::string text(const char* name, std::size_t bytes_max) {
+    const auto* value = find(name);
+    if (value && value->is_string() && value->get_ref<const std::string&>().size() <= bytes_max) {
+      return value->get<std::string>();
+    }
+    return complain<std::string>(name, fmt::format("must be a text of at most {} bytes", bytes_max));
+  }
+
+  template <class Bytes>
+  Bytes hex(const char* name) {
+    const auto* value = find(name);
+    Bytes bytes = {};
+    if (value && value->is_string() && from_hex(value->get_ref<const std::string&>(), bytes)) return bytes;
+    return complain<Bytes>(name, fmt::format("must be {} hex digits", 2 * bytes.size()));
+  }
+
+  template <class Bytes>
+  std::optional<Bytes> optional_hex(const char* name) {
+    if (!has(name)) return std::nullopt;
+    return hex<Bytes>(name);
+  }
+
+  std::vector<std::uint16_t> integers(const char* name, std::int64_t least, std::int64_t most, std::size_t count_max) {
+    const auto* value = find(name);
+    std::vector<std::uint16_t> numbers;
+    const auto wrong = [&] {
+      return complain<std::vector<std::uint16_t>>(
+          name, fmt::format("must be a list of at most {} integers from {} to {}", count_max, least, most));
+    };
+    if (!value || !value->is_array() || value->size() > count_max) return wrong();
+    for (const auto& item : *value) {
+      const auto number = as_integer(item);
+      if (!number || *number < least || *number > most) return wrong();
+      numbers.push_back(static_cast<std::uint16_t>(*number));
+    }
+    return numbers;
+  }
+
+  template <class T>
+  T complain(const char* name, const std::string& what) {
+    if (!problem_) problem_ = fmt::format("field '{}' {}", name, what);
+    return T{};
+  }
+
+ private:
+  const nlohmann::json* find(const char* name) const {
+    const auto found = object_.find(name);
+    return found == object_.end() ? nullptr : &*found;
+  }
+
+  static std::optional<std::int64_t> as_integer(const nlohmann::json& value) {
+    if (value.is_number_unsigned()) {
+      const auto number = value.get<std::uint64_t>();
+      if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+      return static_cast<std::int64_t>(number);
+    }
+    if (value.is_number_integer()) return value.get<std::int64_t>();
+    return std::nullopt;
+  }
+
+  static int digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+  }
+
+  template <class Bytes>
+  static bool from_hex(const std::string& text, Bytes& bytes) {
+    if (text.size() != 2 * bytes.size()) return false;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+      if (high < 0 || low < 0) return false;
+      bytes[i] = static_cast<std::byte>(high << 4 | low);
+    }
+    return true;
+  }
+
+  const nlohmann::json& object_;
+  std::optional<std::string> problem_;
+};
+
+}  // namespace netfold::control

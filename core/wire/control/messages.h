@@ -1,0 +1,140 @@
+// The control messages of PROTOCOL.md: their one reader and writer. One JSON object a line; parse() checks every field,
+// so whoever holds a Message need not check again.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/line_buffer.h"
+#include "base/result.h"
+#include "numbers/format.h"
+
+namespace netfold::control {
+
+constexpr std::uint16_t kControlVersion = 1;
+constexpr std::uint16_t kWorldMax = 1024;      // workers in one job
+constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds nothing; -1 on the wire
+constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
+constexpr std::size_t kReasonBytesMax = 1024;  // a longer reason is cut when it is sent
+constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any shape, with header and tag
+constexpr std::uint32_t kMtuMax = 65536;
+constexpr std::uint32_t kSlotsMax = 65536;
+constexpr std::uint16_t kPayloadBytesMax = 8192;
+constexpr double kHeartbeatSecondsMin = 0.01, kHeartbeatSecondsMax = 3600;
+constexpr double kTimeoutSecondsMin = 0.001, kTimeoutSecondsMax = 1e6;
+
+using Nonce = std::array<std::byte, 16>;
+using Proof = std::array<std::byte, 32>;
+
+struct Hello {
+  std::uint16_t version = kControlVersion;
+  Nonce nonce = {};
+  bool auth = false;    // the worker must prove that it knows the switch's secret
+  bool tagged = false;  // every data packet will carry a tag
+  double heartbeat_s = 1.0;
+
+  bool operator==(const Hello&) const = default;
+};
+
+struct Join {
+  std::uint16_t version = kControlVersion;
+  std::string job;
+  std::uint16_t world = 1;
+  std::uint16_t rank = 0;
+  std::uint16_t udp_port = 0;  // where the worker's datagrams come from and go to, at the connection's address
+  std::uint32_t mtu = 1500;
+  numbers::BfpShape bfp = {};
+  std::uint32_t window = 0;  // chunks it wants outstanding at most; 0: the switch's default
+  double timeout_s = 30;     // how long it waits for the others to join
+  Nonce nonce = {};
+  std::optional<Proof> proof;  // where the switch has a secret
+  std::optional<Proof> token;  // where the switch has no secret: the job's first worker sets it
+  bool is_hosted = false;      // the job is not whole without its host; of a host itself always true
+
+  bool is_host() const { return rank == kHostRank; }
+  bool operator==(const Join&) const = default;
+};
+
+struct Waiting {
+  std::vector<std::uint16_t> present;
+
+  bool operator==(const Waiting&) const = default;
+};
+
+struct Admitted {
+  std::uint16_t job_id = 0;
+  std::uint16_t epoch = 0;
+  std::uint32_t slots = 512;
+  std::uint16_t payload_bytes = 1456;
+  std::vector<std::uint16_t> udp_ports;  // one a shard
+  bool tagged = false;
+  Nonce salt = {};
+  std::optional<Proof> proof = {};            // the switch's, where it has a secret
+  std::optional<std::uint32_t> data_ip = {};  // where data packets go if not to the switch: to the job's host
+
+  // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
+  // one, falls outside of what the slots expect.
+  std::uint32_t first_chunk() const {
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < sizeof number; ++i) number = number << 8 | std::to_integer<std::uint32_t>(salt[i]);
+    return number;
+  }
+
+  bool operator==(const Admitted&) const = default;
+};
+
+struct Refused {
+  std::string reason;
+  ErrorCode code = ErrorCode::kRefused;
+  int rank = kNoRank;
+  double retry_s = 0;  // the cause may pass within this time: worth trying again until then
+
+  bool operator==(const Refused&) const = default;
+};
+
+struct Heartbeat {
+  bool operator==(const Heartbeat&) const = default;
+};
+
+struct Left {
+  std::uint16_t rank = 0;
+
+  bool operator==(const Left&) const = default;
+};
+
+struct Failed {
+  std::string reason;
+  ErrorCode code = ErrorCode::kPeerFailed;
+  int rank = kNoRank;
+
+  bool operator==(const Failed&) const = default;
+};
+
+struct Leave {
+  bool failed = false;  // the other fields matter only then
+  std::string reason;
+  ErrorCode code = ErrorCode::kPeerFailed;
+  int rank = kNoRank;  // whom the leaver blames
+
+  bool operator==(const Leave&) const = default;
+};
+
+using Message = std::variant<Hello, Join, Waiting, Admitted, Refused, Heartbeat, Left, Failed, Leave>;
+
+// `line` without its newline. An error says which field is wrong and how.
+Result<Message> parse(std::string_view line);
+std::string emit(const Message& message);  // with its newline; at most kLineBytesMax
+
+const char* type_of(const Message& message);
+bool is_valid_job_name(std::string_view name);
+
+// Text from a peer that goes into a log or a terminal: cut, and control characters replaced.
+std::string printable(std::string_view text, std::size_t bytes_max = 200);
+
+}  // namespace netfold::control

@@ -1,0 +1,122 @@
+#include "wire/control/proofs.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace netfold::control {
+namespace {
+
+// Hashes fields so that no two sequences of fields share their bytes: a text goes with its length before it, a number
+// as 4 bytes in network order, nonces have one length.
+class FieldHash {
+ public:
+  FieldHash(const std::array<unsigned char, 32>& key, std::string_view label) {
+    crypto_generichash_init(&state_, key.data(), key.size(), sizeof(Proof));
+    add(label);
+  }
+  ~FieldHash() { sodium_memzero(&state_, sizeof state_); }
+
+  void add(std::string_view text) {
+    add(static_cast<std::uint32_t>(text.size()));
+    update(text.data(), text.size());
+  }
+  void add(const Nonce& nonce) { update(nonce.data(), nonce.size()); }
+  void add(std::uint32_t number) {
+    const unsigned char bytes[4] = {static_cast<unsigned char>(number >> 24), static_cast<unsigned char>(number >> 16),
+                                    static_cast<unsigned char>(number >> 8), static_cast<unsigned char>(number)};
+    update(bytes, sizeof bytes);
+  }
+
+  Proof finish() {
+    Proof proof;
+    crypto_generichash_final(&state_, reinterpret_cast<unsigned char*>(proof.data()), proof.size());
+    return proof;
+  }
+
+ private:
+  void update(const void* bytes, std::size_t count) {
+    crypto_generichash_update(&state_, static_cast<const unsigned char*>(bytes), count);
+  }
+
+  crypto_generichash_state state_;
+};
+
+}  // namespace
+
+std::optional<Secret> Secret::from(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  [[maybe_unused]] const int ready = sodium_init();
+  assert(ready >= 0);
+  Secret secret;
+  crypto_generichash(secret.key_.data(), secret.key_.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  return secret;
+}
+
+Secret::~Secret() {
+  sodium_memzero(key_.data(), key_.size());
+}
+
+Proof Secret::join_proof(const Nonce& switch_nonce, const Join& join) const {
+  FieldHash hash(key_, "netfold-join");
+  hash.add(switch_nonce);
+  hash.add(join.nonce);
+  hash.add(join.job);
+  for (const std::uint32_t number :
+       {std::uint32_t{join.world}, std::uint32_t{join.rank}, std::uint32_t{join.udp_port}, join.mtu,
+        std::uint32_t{join.bfp.block}, std::uint32_t{join.bfp.mantissa}, join.window}) {
+    hash.add(number);
+  }
+  if (join.is_hosted) hash.add(1u);
+  return hash.finish();
+}
+
+Proof Secret::token(std::string_view job) const {
+  FieldHash hash(key_, "netfold-job");
+  hash.add(job);
+  return hash.finish();
+}
+
+Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) const {
+  FieldHash hash(key_, "netfold-admit");
+  hash.add(worker_nonce);
+  hash.add(admitted.salt);
+  for (const std::uint32_t number : {std::uint32_t{admitted.job_id}, std::uint32_t{admitted.epoch}, admitted.slots,
+                                     std::uint32_t{admitted.payload_bytes}, std::uint32_t{admitted.tagged ? 1u : 0u},
+                                     static_cast<std::uint32_t>(admitted.udp_ports.size())}) {
+    hash.add(number);
+  }
+  for (const std::uint16_t port : admitted.udp_ports) hash.add(std::uint32_t{port});
+  if (admitted.data_ip) hash.add(*admitted.data_ip);
+  return hash.finish();
+}
+
+Proof Secret::rank_proof(std::string_view part, const RankPair& pair) const {
+  FieldHash hash(key_, "netfold-rank");
+  hash.add(part);
+  for (const int number : {pair.asks, pair.answers, pair.world}) hash.add(static_cast<std::uint32_t>(number));
+  hash.add(pair.asked);
+  hash.add(pair.answered);
+  return hash.finish();
+}
+
+wire::TagKey Secret::tag_key(const Nonce& salt, std::uint16_t job_id, std::uint16_t epoch) const {
+  FieldHash hash(key_, "netfold-tag");
+  hash.add(salt);
+  hash.add(std::uint32_t{job_id});
+  hash.add(std::uint32_t{epoch});
+  Proof whole = hash.finish();
+  wire::TagKey key;
+  std::copy_n(whole.begin(), key.size(), key.begin());
+  sodium_memzero(whole.data(), whole.size());
+  return key;
+}
+
+bool equal_in_constant_time(const Proof& a, const Proof& b) {
+  return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace netfold::control

@@ -1,0 +1,126 @@
+"""The engines that run collectives, as the backend calls them. The classes of `netfold._core`, of an agent and of a
+simulated NIC have the same methods.
+
+Pointers are addresses, counts are numbers of elements, `dtype` and `wire` are fp32, fp16, bf16 or int32 (`wire` also
+bfp). A collective returns a ticket at once; its memory must live until the ticket is finished. `awaited` promises that
+the same thread calls `wait` next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from netfold.errors import NetfoldError
+
+
+class Engine(Protocol):
+    """The methods that every engine has."""
+
+    def wait(self, ticket: int, timeout_s: float = ...) -> bool:
+        """Block until the ticket's collective is done or the time is over; returns whether it is done. Raises
+        NetfoldError."""
+
+    def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
+        """The next finished ticket and its error, or None after `timeout_s`."""
+
+    def stats(self) -> dict[str, Any]:
+        """Counters."""
+
+    def close(self, reason: str = ...) -> None:
+        """Leave the group; unfinished collectives fail. A reason tells the other ranks that this rank failed."""
+
+
+class Reducer(Engine, Protocol):
+    """An engine that runs all-reduces: through a switch, or among ranks by one algorithm."""
+
+    def all_reduce(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        wire: str,
+        average: bool = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """The sum, or the average, of every rank's elements."""
+
+
+class PeerEngine(Engine, Protocol):
+    """A rank of a group that reduces without a switch. It listens at `address`."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+
+    def set_physical_order(self, order: Sequence[int]) -> None:
+        """Set the rank at each position of the BiGraph, for hdrm. Call it before `connect`."""
+
+    def connect(self, addresses: Sequence[str]) -> None:
+        """Connect to all ranks; `addresses` is in rank order. Raises NetfoldError."""
+
+    def all_reduce(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        wire: str,
+        average: bool = ...,
+        algorithm: str = ...,
+        sub_nodes: int = ...,
+        switches: int = ...,
+        group: int = ...,
+        between: str = ...,
+        block: int = ...,
+        mantissa: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """The sum, or the average, of every rank's elements."""
+
+    def reduce_scatter(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        wire: str,
+        average: bool = ...,
+        algorithm: str = ...,
+        block: int = ...,
+        mantissa: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """This rank's part of the sum, `count` elements."""
+
+    def all_gather(
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        wire: str,
+        algorithm: str = ...,
+        block: int = ...,
+        mantissa: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """Every rank's `count` elements, in rank order."""
+
+    def broadcast(
+        self,
+        ptr: int,
+        count: int,
+        root: int,
+        dtype: str,
+        wire: str,
+        algorithm: str = ...,
+        block: int = ...,
+        mantissa: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """Rank `root`'s elements, to every rank."""
+
+    def barrier(self, awaited: bool = ...) -> int:
+        """The ticket is finished when every rank has called it."""

@@ -1,1 +1,0 @@
-"""Plans for other people's simulators, so that they can check ours."""

@@ -1,1 +1,0 @@
-"""What is trained, as the planner sees it: layers with their parameters and operations."""

@@ -1,1 +1,0 @@
-"""What the planner says, for people: a page to click through, pictures, and tables."""

@@ -1,1 +1,0 @@
-"""The planner against what is measured: labs on this machine, and this machine itself."""

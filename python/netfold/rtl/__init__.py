@@ -1,1 +1,0 @@
-"""The hardware of rtl/ seen from here: building simulations, measuring, proving, and reporting its size."""

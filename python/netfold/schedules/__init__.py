@@ -1,1 +1,0 @@
-"""Schedules seen whole: all ranks together, timed, printed, drawn and exported."""

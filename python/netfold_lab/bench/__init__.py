@@ -1,0 +1,1 @@
+"""Measurements: each subcommand of `netfold bench` is a module with `register(app)`."""

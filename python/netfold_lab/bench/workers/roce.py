@@ -1,0 +1,86 @@
+"""A RoCE worker of a measurement, or its switch. It answers each line of JSON on standard input by a line of JSON.
+
+`python -m netfold_lab.bench.workers.roce ROLE OPTIONS`, OPTIONS a JSON object. It ends when standard input does. Roles:
+- worker: prints its queue pairs' information, reads that of all workers, then runs an all-reduce for each line;
+- switch: prints a line when it folds, then its counters for each line;
+- trainer: like a worker, but trains for each line, and prints the results.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zlib
+from typing import Any
+
+import numpy as np
+
+from netfold import _core, native
+
+DTYPES = {"fp32": np.float32, "int32": np.int32}
+
+
+def elements(seed: int, rank: int, count: int, dtype: str) -> np.ndarray:
+    """A rank's gradients, the same in every process."""
+    random = np.random.default_rng([seed, rank])
+    if dtype == "int32":
+        return random.integers(-(2**31), 2**31, count, np.int32)
+    return random.standard_normal(count, np.float32)
+
+
+def say(value: Any) -> None:
+    """Print one line of JSON."""
+    print(json.dumps(value), flush=True)
+
+
+def serve_worker(options: dict[str, Any]) -> None:
+    """Run an all-reduce for each line."""
+    dtype = "int32" if options["format"] == "int32" else "fp32"
+    values = elements(options["seed"], options["rank"], options["count"], dtype)
+    sums = np.zeros_like(values)
+    client = _core.RoceGroup(options["interface"], options["rank"], options["world"], **options["client"])
+    say(client.card)
+    client.connect(json.loads(sys.stdin.readline()))
+    say("connected")
+    for _ in sys.stdin:
+        sums.fill(0)
+        begun = time.monotonic()
+        client.wait(client.all_reduce(values.ctypes.data, sums.ctypes.data, len(values), dtype, options["format"]))
+        say(
+            {
+                "time_s": time.monotonic() - begun,
+                "crc32": zlib.crc32(sums.view(np.uint8).data),
+                "counters": client.stats(),
+            }
+        )
+    client.close()
+
+
+def serve_switch(options: dict[str, Any]) -> None:
+    """Fold until standard input ends: in software or, with engine "rtl", in simulated hardware."""
+    interfaces = options["interfaces"]
+    folds = native.simulated_switch(len(interfaces)) if options.get("engine") == "rtl" else _core
+    switch = folds.FrameSwitch(interfaces, is_float=True)
+    say("folding")
+    for _ in sys.stdin:
+        say(switch.counts())
+    switch.close()
+
+
+def serve_trainer(options: dict[str, Any]) -> None:
+    """Train for each line."""
+    from netfold_lab.bench.workers.roce_training import train
+
+    client = _core.RoceGroup(options["interface"], options["rank"], options["world"], **options["client"])
+    say(client.card)
+    client.connect(json.loads(sys.stdin.readline()))
+    say("connected")
+    for _ in sys.stdin:
+        say({**train(client, options), "counters": client.stats()})
+    client.close()
+
+
+if __name__ == "__main__":
+    serve = {"worker": serve_worker, "switch": serve_switch, "trainer": serve_trainer}[sys.argv[1]]
+    serve(json.loads(sys.argv[2]))

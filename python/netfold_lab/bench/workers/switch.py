@@ -1,0 +1,31 @@
+"""The switch of a measurement: `python -m netfold_lab.bench.workers.switch ADDRESS:PORT READY_FILE`.
+
+It ends at a signal, or when the coordinator that started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from netfold import _core
+
+
+def main() -> None:
+    """Open the switch, write its address, wait for a signal."""
+    bind, ready = sys.argv[1:3]
+    coordinator = os.getppid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    switch = _core.Switch(bind)
+    temporary = Path(ready + ".new")
+    temporary.write_text(switch.address)
+    temporary.replace(ready)
+    while os.getppid() == coordinator and signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, 1.0) is None:
+        pass
+    switch.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""One worker of the demo: `python -m netfold_lab.demo.worker BACKEND EPOCHS BATCH INIT_METHOD RANK WORLD`.
+
+Trains with DDP and prints JSON lines: rank 0 prints {"event": "step", ...} at each step, and every rank prints
+{"event": "result", ...} at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import sys
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from netfold_lab.bench.digits import accuracy, batches, load_digits, make_classifier
+from netfold_lab.demo.stopwatch import Step, Stopwatch
+from netfold_lab.demo.traffic import Traffic, client_traffic, tcp_traffic
+
+BUCKET_MIB = 0.1  # so that even this small model has several buckets to overlap
+WARM_UP_STEPS = 5
+
+
+def _traffic() -> Traffic:
+    assert dist.group.WORLD is not None
+    backend: Any = dist.group.WORLD._get_backend(torch.device("cpu"))
+    folded = client_traffic(backend.stats()) if dist.get_backend() == "netfold" else Traffic()
+    return folded + tcp_traffic()
+
+
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 of the parameters' bytes: equal only if every bit is equal."""
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+def train(epochs: int, batch: int, report: bool) -> dict[str, Any]:
+    """Train in the default group; returns losses, test accuracy, steps and traffic of this rank."""
+    digits = load_digits()
+    rank, world = dist.get_rank(), dist.get_world_size()
+    stopwatch = Stopwatch()
+    model = DistributedDataParallel(make_classifier(), bucket_cap_mb=BUCKET_MIB)
+    model.register_comm_hook(None, stopwatch.hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses: list[float] = []
+    steps: list[Step] = []
+    dist.barrier()
+    before = _traffic()
+    for epoch in range(epochs):
+        for chosen in batches(len(digits.train_labels), rank, world, batch, epoch):
+            stopwatch.begin()
+            loss = functional.cross_entropy(model(digits.train_pictures[chosen]), digits.train_labels[chosen])
+            stopwatch.span("forward", 0.0)
+            at = stopwatch.now()
+            loss.backward()
+            stopwatch.span("backward", at)
+            at = stopwatch.now()
+            optimizer.step()
+            optimizer.zero_grad()
+            stopwatch.span("optimizer", at)
+            steps.append(stopwatch.end())
+            losses.append(loss.item())
+            if report:
+                print(json.dumps({"event": "step", "epoch": epoch, "loss": losses[-1]}), flush=True)
+    spent = _traffic() - before
+    steady = steps[WARM_UP_STEPS:] or steps
+    typical = sorted(steady, key=lambda step: step.time_s)[len(steady) // 2]
+    return {
+        "losses": losses,
+        "test_accuracy": accuracy(model.module, digits.test_pictures, digits.test_labels),
+        "parameter_bytes": sum(p.numel() * p.element_size() for p in model.parameters()),
+        "digest": digest(model),
+        "step_time_s": [step.time_s for step in steady],
+        "exposed_s_median": statistics.median(step.exposed_s for step in steady),
+        "typical_step": typical.as_dict(),
+        "sent_bytes_per_step": spent.sent_bytes / len(steps),
+        "received_bytes_per_step": spent.received_bytes / len(steps),
+    }
+
+
+def main() -> None:
+    """Join, train, print the result, leave."""
+    backend, epochs, batch, init_method, rank, world = sys.argv[1:]
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        backend, init_method=init_method, rank=int(rank), world_size=int(world), timeout=timedelta(seconds=60)
+    )
+    result = train(int(epochs), int(batch), report=int(rank) == 0)
+    print(json.dumps({"event": "result", "rank": int(rank), **result}), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

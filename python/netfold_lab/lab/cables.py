@@ -1,0 +1,57 @@
+"""Namespaces connected only by cables: one per worker, and one in which all their links end, for an Ethernet switch.
+There is no bridge, no address and no forwarding by the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+
+from netfold_lab.lab import names, netns, processes, shaping
+from netfold_lab.lab.spec import LabSpec
+
+
+class Cables:
+    """The namespaces of `workers` workers and of the switch between them. At the end they are removed with all
+    processes in them."""
+
+    def __init__(self, workers: int, rate_mbit_s: float = 0, mtu: int = 1500) -> None:
+        self._spec = LabSpec(workers=workers, rate_mbit_s=rate_mbit_s, mtu=mtu)
+        self.lab_id = names.new_lab_id()
+        self.fabric = names.fabric(self.lab_id)
+        self.ports = [f"p{rank}" for rank in range(workers)]
+
+    def worker(self, rank: int) -> str:
+        """The namespace of a worker; its link is names.INTERFACE."""
+        return names.worker(self.lab_id, rank)
+
+    def namespaces(self) -> list[str]:
+        """All namespaces."""
+        return [self.fabric, *(self.worker(rank) for rank in range(self._spec.workers))]
+
+    def __enter__(self) -> Cables:
+        try:
+            netns.create(self.namespaces())
+            self._connect()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def _connect(self) -> None:
+        with contextlib.ExitStack() as stack:
+            sockets = {name: stack.enter_context(netns.open_socket(name)) for name in self.namespaces()}
+            for name in self.namespaces():
+                # The kernel's own IPv6 frames would disturb the counters.
+                netns.configure(name, {"net/ipv6/conf/default/disable_ipv6": "1"})
+            for rank, port in enumerate(self.ports):
+                far = (self.worker(rank), names.INTERFACE)
+                shaping.connect(sockets, (self.fabric, port), far, self._spec, self._spec.rate_mbit_s)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
+        processes.end_all_in(self.namespaces(), netns.DIRECTORY)
+        netns.remove(self.namespaces())

@@ -1,0 +1,62 @@
+"""A star: a bridge in a namespace of its own, and shaped links to every worker and to the switch that folds."""
+
+from __future__ import annotations
+
+from pyroute2 import IPRoute
+
+from netfold_lab.lab import faults, names, shaping
+from netfold_lab.lab.spec import LabSpec
+
+BRIDGE = "br0"
+SWITCH_PORT = "psw"
+
+
+class Star:
+    """The namespaces and links of one star."""
+
+    def __init__(self, spec: LabSpec, lab_id: str) -> None:
+        self._spec = spec
+        self.fabric = names.fabric(lab_id)
+        self.switch = names.switch(lab_id)
+        self._workers = [names.worker(lab_id, rank) for rank in range(spec.workers)]
+
+    def nodes(self) -> list[str]:
+        """The namespaces other than the workers'."""
+        return [self.fabric, self.switch]
+
+    def ports(self) -> list[str]:
+        """The bridge's ports, seen from the fabric."""
+        return [*(f"p{rank}" for rank in range(self._spec.workers)), SWITCH_PORT]
+
+    def ends(self) -> list[str]:
+        """The namespaces at the far ends of the links."""
+        return [*self._workers, self.switch]
+
+    def address(self, rank: int) -> str:
+        """A worker's address."""
+        return names.worker_address(rank)
+
+    def downlink(self, rank: int) -> tuple[str, str]:
+        """The bridge's end of a worker's link: namespace and interface."""
+        return self.fabric, f"p{rank}"
+
+    def build(self, sockets: dict[str, IPRoute]) -> None:
+        """Create the links in the existing namespaces."""
+        ipr = sockets[self.fabric]
+        ipr.link("add", ifname=BRIDGE, kind="bridge", br_mcast_snooping=0)
+        ipr.link("set", index=shaping.index_of(ipr, BRIDGE), state="up")
+        for rank, worker in enumerate(self._workers):
+            self._build_port(sockets, f"p{rank}", worker, self.address(rank), self._spec.rate_mbit_s)
+        rate_mbit_s = self._spec.switch_rate_mbit_s
+        self._build_port(sockets, SWITCH_PORT, self.switch, names.switch_address(), rate_mbit_s)
+
+    def _build_port(
+        self, sockets: dict[str, IPRoute], port: str, namespace: str, address: str, rate_mbit_s: float
+    ) -> None:
+        """Create one link: a veth pair from the bridge to a node, shaped at both ends."""
+        spec, fabric, node = self._spec, sockets[self.fabric], sockets[namespace]
+        shaping.connect(sockets, (self.fabric, port), (namespace, names.INTERFACE), spec, rate_mbit_s)
+        bridge = shaping.index_of(fabric, BRIDGE)
+        fabric.link("set", index=shaping.index_of(fabric, port), master=bridge)
+        node.addr("add", index=shaping.index_of(node, names.INTERFACE), address=address, prefixlen=24)
+        faults.build_detour(fabric, bridge, port, spec.mtu)

@@ -1,0 +1,1 @@
+"""Plans for other simulators, to check Netfold's."""

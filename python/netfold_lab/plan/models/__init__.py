@@ -1,0 +1,1 @@
+"""Models for the planner: layers with their parameters and operations."""

@@ -1,0 +1,1 @@
+"""Figures and tables of the four papers: published values beside the planner's."""

@@ -1,0 +1,127 @@
+"""The pages docs/reference/papers/: every figure and table that a model can produce, beside the published values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netfold_lab.plan.papers import (
+    allreduce_switch,
+    dpdk_switch,
+    eflops_latency,
+    eflops_server,
+    eflops_system,
+    smart_nic,
+)
+from netfold_lab.plan.papers.figure import Figure, Row
+from netfold_lab.plan.report import charts
+
+DASHED = ("ideal", "2 (n - 1) / n")
+COMMAND = "netfold plan papers"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """`name` is the page's file name. `left_out`: figures that no model here produces, and the reasons."""
+
+    name: str
+    title: str
+    figures: tuple[Callable[[], Figure], ...]
+    left_out: str
+
+
+PAPERS = (
+    Paper(
+        "eflops",
+        "EFLOPS: Algorithm and System Co-design",
+        (
+            eflops_server.figure_2,
+            eflops_server.figure_3,
+            eflops_server.figure_4,
+            eflops_latency.figure_12,
+            eflops_system.figure_13,
+            eflops_system.figure_15b,
+            eflops_system.section_vii_d,
+        ),
+        "Table II compares with other vendors' systems; Figure 15a is an in-house application of unknown "
+        "size. Figure 16 is simulated: `netfold simulate fig16`.",
+    ),
+    Paper(
+        "smart-nic",
+        "FPGA-based AI Smart NICs",
+        (smart_nic.figure_2, smart_nic.figure_4a, smart_nic.figure_4b),
+        "Table I is a synthesis result. The text has no numbers of Figure 2b, only the statements above.",
+    ),
+    Paper(
+        "allreduce-switch",
+        "AllReduce-Switch",
+        (allreduce_switch.table_ii, allreduce_switch.table_viii, allreduce_switch.figure_18),
+        "Figures 16 and 17 are synthesis and simulation of hardware. Figure 19 (images a second) depends on the GPUs' "
+        "computation, which the paper does not state.",
+    ),
+    Paper(
+        "dpdk-switch",
+        "An In-Network Parameter Aggregation using DPDK",
+        (dpdk_switch.section_5_1, dpdk_switch.section_3_2),
+        "Table 1's measured rates and Figures 10 and 11 are of its machines.",
+    ),
+)
+
+
+def write_pages(folder: Path, papers: Sequence[Paper] = PAPERS) -> list[Path]:
+    """Write a page and its pictures for each paper. Raises OSError if they cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for paper in papers:
+        figures = [make() for make in paper.figures]
+        for figure in figures:
+            if figure.panels:
+                path = folder / f"{paper.name}-{_slug(figure)}.png"
+                charts.draw_lines(figure.panels, *figure.axes, path, DASHED, figure.log)
+        page = folder / f"{paper.name}.md"
+        page.write_text("\n".join(_page(paper, figures)) + "\n", encoding="utf-8")
+        written.append(page)
+    return written
+
+
+def _slug(figure: Figure) -> str:
+    return figure.number.lower().replace(" ", "-").replace(".", "-")
+
+
+def _page(paper: Paper, figures: Sequence[Figure]) -> list[str]:
+    lines = [
+        f"# {paper.title}",
+        "",
+        f"Written by `{COMMAND}`. *Fitted* numbers were used to fit a constant; the others were not.",
+        "",
+    ]
+    for figure in figures:
+        lines += [f"## {_heading(figure)}", ""]
+        lines += [f"- {each}" for each in figure.assumptions]
+        lines += ["", "| | published | here | off | |", "|---|---|---|---|---|"]
+        lines += [_row(row) for row in figure.rows]
+        lines += [""]
+        if figure.remarks:
+            lines += [f"- {'Holds' if holds else 'Does not hold'}: {what}." for what, holds in figure.remarks]
+            lines += [""]
+        if figure.panels:
+            lines += [f"![{figure.title}]({paper.name}-{_slug(figure)}.png)", ""]
+    return [*lines, "## Not here", "", paper.left_out]
+
+
+def _heading(figure: Figure) -> str:
+    number = figure.number if not figure.number[0].isdigit() else f"Figure {figure.number}"
+    return f"{number[0].upper()}{number[1:]}: {figure.title}"
+
+
+def _row(row: Row) -> str:
+    unit = f" {row.unit}" if row.unit and row.unit != "x" else row.unit
+    fitted = "fitted" if row.fitted else ""
+    return f"| {row.what} | {_number(row.theirs)}{unit} | {_number(row.ours)}{unit} | {row.off:+.1%} | {fitted} |"
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"

@@ -1,0 +1,1 @@
+"""The planner's reports: an interactive page, pictures, and tables."""

@@ -1,0 +1,228 @@
+"""The answers: the time of a step, the fastest algorithm, the limits, and the gain of each change."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from netfold.algorithms import IN_NETWORK
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster.costs import price_of
+from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
+from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.models.layers import Model
+from netfold_lab.plan.step import changes
+from netfold_lab.plan.step.collectives import LARGE_WORLD, Contender, Net, contenders, net_of
+from netfold_lab.plan.step.timeline import Timeline, timeline
+
+LEADING = 2  # algorithms that are tried again on a changed cluster, beside those that a change may favour
+ON_CHANGES = ("hdrm", "hierarchical", IN_NETWORK)
+SHUFFLES = 3
+FASTER = 2.0  # factor by which a resource is made faster to find limits
+NOTHING = 0.005  # a smaller fraction of a step does not count as a gain
+COMPUTATION, MESSAGES = "computation", "the software time of a message"
+EVERY_LINK = "every link"
+HOST_FOLDING, SWITCH_FOLDING = "folding at the workers", "folding in the switches"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One algorithm on one cluster."""
+
+    contender: Contender
+    timeline: Timeline
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All gradients in one all-reduce: with ranks as the file lists them (by default neighbours side by side), and
+    shuffled, as a scheduler may place them (the median of some shuffles)."""
+
+    contender: Contender
+    as_listed_s: float
+    anywhere_s: float
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A kind of resource: the name of its busiest one, the fraction of the time it is in use, and the step's time if it
+    were twice as fast."""
+
+    role: str
+    name: str
+    busy: float
+    step_s: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """The result of a change, with its best algorithm. `price`: None without prices."""
+
+    name: str
+    contender: Contender
+    timeline: Timeline
+    price: float | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All answers, the fastest algorithm first."""
+
+    cluster: Cluster
+    model: Model
+    batch: int
+    workers: int
+    outcomes: tuple[Outcome, ...]
+    placements: tuple[Placement, ...]
+    limits: tuple[Limit, ...]
+    changes: tuple[Change, ...]
+    price: float | None
+
+    @property
+    def best(self) -> Outcome:
+        """The fastest algorithm."""
+        return self.outcomes[0]
+
+    @property
+    def bottleneck(self) -> Limit:
+        """The resource that would gain most if it were twice as fast."""
+        return self.limits[0]
+
+
+def outcomes(cluster: Cluster, net: Net, model: Model, batch: int, wanted: Sequence[str]) -> list[Outcome]:
+    """Every algorithm's step, the fastest first; of equal ones, the one with the shorter all-reduces first."""
+    found = []
+    for contender in contenders(cluster, net.graph, wanted):
+        try:
+            line = timeline(
+                model,
+                batch,
+                cluster.device,
+                cluster.software.bucket_bytes,
+                partial(net.seconds, contender),
+            )
+        except ValueError as error:
+            if wanted:
+                raise UsageError(f"{contender.algorithm}: {error}") from None
+            continue
+        found.append(Outcome(contender, line))
+    if not found:
+        raise UsageError(f"{cluster.name} does not support {', '.join(wanted)}")
+    return sorted(found, key=lambda one: (one.timeline.total_s, one.timeline.reduce_s))
+
+
+def answer(
+    cluster: Cluster, model: Model, batch: int, wanted: Sequence[str] = (), seeds: int = 3, tell: Tell = lambda _: None
+) -> Answer:
+    """Compute all answers for a cluster. `tell` is told of each step. Raises UsageError."""
+    if batch < 1:
+        raise UsageError(f"--batch must be at least 1, not {batch}")
+    net = net_of(cluster, seeds)
+    if net.world < 2:
+        raise UsageError(f"{cluster.name} has only one worker, which exchanges nothing")
+    tell("comparing algorithms")
+    found = outcomes(cluster, net, model, batch, wanted)
+    tell("shuffling ranks")
+    placed = [_placed(net, one.contender, 4 * model.parameters) for one in found]
+    tell("looking for the bottleneck")
+    limits = _limits(cluster, net, model, batch, found[0])
+    changed = []
+    leading = [one.contender.algorithm for one in found[:LEADING]]
+    for name, other in changes.of(cluster):
+        tell(name)
+        best = outcomes(other, net_of(other), model, batch, wanted or (*leading, *ON_CHANGES))[0]
+        changed.append(Change(name, best.contender, best.timeline, price_of(other)))
+    changed.sort(key=lambda one: one.timeline.total_s)
+    return Answer(
+        cluster, model, batch, net.world, tuple(found), tuple(placed), tuple(limits), tuple(changed), price_of(cluster)
+    )
+
+
+def _placed(net: Net, contender: Contender, size_bytes: int) -> Placement:
+    """HDRM chooses partners by the places of ranks (NETFOLD_TOPOLOGY), so shuffling does not change it."""
+    count = size_bytes // 4
+    as_listed = net.simulate(contender, count)["time_s"]
+    times = []
+    for seed in range(SHUFFLES if net.world <= LARGE_WORLD else 1):
+        order = [int(at) for at in np.random.default_rng(seed).permutation(net.world)]
+        options = dict(contender.options)
+        if contender.algorithm == "hdrm":
+            options["order"] = [order.index(at) for at in range(net.world)]
+        shuffled = Net(net.graph, net.software, tuple(order))
+        times.append(shuffled.simulate(replace(contender, options=tuple(options.items())), count)["time_s"])
+    return Placement(contender, as_listed, statistics.median(times))
+
+
+def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome) -> list[Limit]:
+    """Make each kind of resource twice as fast, with the same algorithm; the largest gain first."""
+    largest = max((span.size_bytes for span in best.timeline.spans), default=0) // 4
+    run = net.simulate(best.contender, max(1, largest))
+    use = _use(net, run)
+    found = []
+    for role, (busy, name) in use.items():
+        faster = Net(_faster(net.graph, role), cluster.software, cluster.ranks, net.seeds)
+        found.append(Limit(role, name, busy, _step(cluster, faster, model, batch, best.contender)))
+    if all(each.step_s > (1 - NOTHING) * best.timeline.total_s for each in found):
+        whole = net.graph
+        for role in {each.role for each in net.graph.resources}:
+            whole = whole.scaled(role, FASTER)
+        faster = Net(whole, cluster.software, cluster.ranks, net.seeds)
+        busy, name = max(use.values(), default=(0.0, EVERY_LINK))
+        found.append(Limit(EVERY_LINK, name, busy, _step(cluster, faster, model, batch, best.contender)))
+    quick = replace(cluster.software, step_latency_s=cluster.software.step_latency_s / FASTER)
+    messages = Net(net.graph, quick, cluster.ranks, net.seeds)
+    found.append(Limit(MESSAGES, MESSAGES, 0.0, _step(cluster, messages, model, batch, best.contender)))
+    device = replace(cluster.device, flop_s=cluster.device.flop_s * FASTER)
+    line = timeline(model, batch, device, cluster.software.bucket_bytes, lambda size: net.seconds(best.contender, size))
+    found.append(Limit(COMPUTATION, COMPUTATION, best.timeline.compute_s / best.timeline.total_s, line.total_s))
+    return sorted(found, key=lambda one: (one.step_s, -one.busy))
+
+
+def _step(cluster: Cluster, net: Net, model: Model, batch: int, contender: Contender) -> float:
+    line = timeline(
+        model, batch, cluster.device, cluster.software.bucket_bytes, lambda size: net.seconds(contender, size)
+    )
+    return line.total_s
+
+
+def _use(net: Net, run: dict[str, Any]) -> dict[str, tuple[float, str]]:
+    """For each role: the fraction of the time that its busiest resource is in use, and the name of that resource."""
+    capacity = net.topology.capacity_bit_s
+    use: dict[str, tuple[float, str]] = {}
+    for at, bits in enumerate(run["bits_by_resource"].tolist()):
+        if not bits > 0 or not run["time_s"] > 0:
+            continue
+        name = net.topology.resource_name(at)
+        if at < len(net.graph.resources):
+            role = net.graph.resources[at].role
+        else:
+            is_switch = any(node.kind == SWITCH and node.name in name for node in net.graph.nodes)
+            role = SWITCH_FOLDING if is_switch else HOST_FOLDING
+        busy = bits / (float(capacity[at]) * run["time_s"])
+        if busy > use.get(role, (0.0, ""))[0]:
+            use[role] = (busy, name)
+    return use
+
+
+def _faster(graph: Graph, role: str) -> Graph:
+    if role not in (HOST_FOLDING, SWITCH_FOLDING):
+        return graph.scaled(role, FASTER)
+    made = Graph(list(graph.nodes), list(graph.resources), list(graph.links), graph.spread)
+    kind = HOST if role == HOST_FOLDING else SWITCH
+    for at, node in enumerate(graph.nodes):
+        if node.kind == kind and node.fold_bit_s:
+            made.fold_at([at], node.fold_bit_s * FASTER)
+    return made
+
+
+def gain(before_s: float, after_s: float) -> str:
+    """The gain in words."""
+    if abs(before_s - after_s) < NOTHING * before_s:
+        return "nothing"
+    return f"{before_s / after_s:.2f}x" if after_s < before_s else f"{after_s / before_s:.2f}x slower"

@@ -1,0 +1,90 @@
+"""A step's timeline: forward, backward layer by layer, all-reduces of full buckets, update.
+
+Buckets fill in the order in which gradients become ready, last layer first. They are all-reduced one after the other,
+as by PyTorch's DistributedDataParallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from netfold_lab.plan.analytic import iteration
+from netfold_lab.plan.cluster.devices import Device
+from netfold_lab.plan.models.layers import Layer, Model
+
+FP32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Span:
+    """One interval. `lane`: forward, backward, all-reduce or update; `size_bytes`: of gradients."""
+
+    lane: str
+    name: str
+    start_s: float
+    end_s: float
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """All intervals of a step, and the exposed communication."""
+
+    spans: tuple[Span, ...]
+    forward_s: float
+    backward_s: float
+    update_s: float
+    reduce_s: float
+    exposed_s: float
+
+    @property
+    def total_s(self) -> float:
+        """The time of the step."""
+        return self.forward_s + self.backward_s + self.exposed_s + self.update_s
+
+    @property
+    def compute_s(self) -> float:
+        """The time without communication."""
+        return self.forward_s + self.backward_s + self.update_s
+
+
+def buckets(model: Model, bucket_bytes: int) -> list[tuple[Layer, ...]]:
+    """Layers whose gradients are sent together, last layer first. A bucket is full when it reaches `bucket_bytes`."""
+    found: list[tuple[Layer, ...]] = []
+    filling: list[Layer] = []
+    for layer in reversed(model.layers):
+        filling.append(layer)
+        if sum(each.parameters for each in filling) * FP32_BYTES >= bucket_bytes:
+            found.append(tuple(filling))
+            filling = []
+    return [*found, tuple(filling)] if filling else found
+
+
+def timeline(
+    model: Model, batch: int, device: Device, bucket_bytes: int, reduce_s: Callable[[float], float]
+) -> Timeline:
+    """The step's intervals. `reduce_s`: seconds of an all-reduce of a number of bytes."""
+    spans: list[Span] = []
+    now = 0.0
+    for layer in model.layers:
+        took = iteration.forward_s(layer, batch, device.flop_s)
+        spans.append(Span("forward", layer.name, now, now + took))
+        now += took
+    forward, network = now, 0.0
+    reduced = 0.0
+    for bucket in buckets(model, bucket_bytes):
+        for layer in bucket:
+            took = iteration.backward_s(layer, batch, device.flop_s)
+            spans.append(Span("backward", layer.name, now, now + took))
+            now += took
+        size = sum(layer.parameters for layer in bucket) * FP32_BYTES
+        start = max(now, network)
+        network = start + reduce_s(size)
+        reduced += network - start
+        name = bucket[0].name if len(bucket) == 1 else f"{bucket[0].name} to {bucket[-1].name}"
+        spans.append(Span("all-reduce", name, start, network, size))
+    update = sum(iteration.update_s(layer, device.update_bytes_s) for layer in model.layers)
+    end = max(now, network)
+    spans.append(Span("update", "weights", end, end + update))
+    return Timeline(tuple(spans), forward, now - forward, update, reduced, max(0.0, network - now))

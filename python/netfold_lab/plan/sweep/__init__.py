@@ -1,0 +1,1 @@
+"""Thousands of designs: every combination of a file's values, planned in parallel and saved at once."""

@@ -1,0 +1,1 @@
+"""Tools for the hardware of rtl/: they build simulations, measure, prove, and report its size."""

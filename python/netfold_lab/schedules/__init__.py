@@ -1,0 +1,1 @@
+"""Schedules of all ranks together: timed, printed, drawn and exported."""

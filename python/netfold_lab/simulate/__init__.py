@@ -1,0 +1,1 @@
+"""Collectives in virtual time: single runs, the papers' figures, and the comparison with another simulator."""

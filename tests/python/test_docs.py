@@ -1,0 +1,95 @@
+"""The documents as a whole: every link and anchor has a target, and a reader can reach every page."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from repository import ROOT, files, name_of
+
+PAGES = files(".md")
+STARTS = (ROOT / "README.md", ROOT / "docs" / "README.md")
+GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
+DECISIONS = ROOT / "docs" / "decisions"
+LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)|(?:src|href)=\"([^\"]+)\"")
+
+
+def without_code(text: str) -> str:
+    """The page without its blocks and its quoted code: brackets in them are not links, and # is not a heading."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.S | re.M))
+
+
+def links(path: Path) -> list[tuple[str, str]]:
+    """Relative links of a page as (path, anchor); either may be empty."""
+    targets = ["".join(pair) for pair in LINK.findall(without_code(path.read_text()))]
+    local = [target for target in targets if "://" not in target and not target.startswith("mailto:")]
+    return [(target.partition("#")[0], target.partition("#")[2]) for target in local]
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """The anchors that a page's headings get, as GitHub makes them."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.S | re.M)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.M):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+        count = sum(1 for each in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", each))
+        found.add(f"{slug}-{count}" if count else slug)
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    wrong = []
+    for target, anchor in links(path):
+        page = (path.parent / target).resolve() if target else path
+        if not page.exists() or (anchor and page.suffix == ".md" and anchor not in anchors(page)):
+            wrong.append(f"{target}#{anchor}")
+    assert wrong == []
+
+
+def test_a_reader_can_reach_every_page() -> None:
+    reached, todo = set(STARTS), list(STARTS)
+    while todo:
+        page = todo.pop()
+        for target, _ in links(page):
+            linked = (page.parent / target).resolve()
+            if linked.suffix == ".md" and linked not in reached and linked.exists():
+                reached.add(linked)
+                todo.append(linked)
+    assert [name_of(path) for path in PAGES if path not in reached] == []
+
+
+def test_pictures_are_shown_somewhere() -> None:
+    shown = {(page.parent / target).resolve() for page in PAGES for target, _ in links(page) if target}
+    assert [name_of(path) for path in files(".png", ".svg") if path not in shown] == []
+
+
+def test_the_glossary_is_sorted_and_the_readme_links_it() -> None:
+    terms = re.findall(r"^## (.+)$", GLOSSARY.read_text(), re.M)
+    assert terms == sorted(set(terms), key=str.casefold)
+    assert {(ROOT / "README.md").parent / target for target, _ in links(ROOT / "README.md")} >= {GLOSSARY}
+
+
+def test_decisions_are_numbered_and_have_three_parts() -> None:
+    pages = sorted(DECISIONS.glob("0*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        text = page.read_text()
+        assert re.match(rf"# {int(page.name[:4])}\. \S", text), page.name
+        assert re.findall(r"^## (.+)$", text, re.M) == ["Context", "Decision", "Consequence"], page.name
+
+
+def test_documents_that_sources_name_exist() -> None:
+    named = re.compile(r"(?<![\w/.])docs/[\w./-]+\.(?:md|png|svg)\b")
+    gone = {
+        f"{name_of(path)}: {name}"
+        for path in files(".h", ".cc", ".py", ".sv", ".md", ".toml", ".sh")
+        for name in named.findall(path.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    }
+    assert gone == set()

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include "group/via_switch/congestion_window.h"
+#include "group/via_switch/path_delay.h"
+
+namespace netfold::group {
+namespace {
+
+constexpr Nanoseconds kStart = kSecond;
+constexpr Queue kShort{}, kLong{0.9, true, true};
+
+// The echo of `chunk` goes and comes back.
+void echo(PathDelay& delay, std::uint32_t chunk, Nanoseconds at, Nanoseconds round_trip) {
+  delay.on_sent(chunk, at);
+  EXPECT_EQ(delay.on_echo(chunk, at + round_trip), round_trip);
+}
+
+TEST(PathDelay, KnowsTheQueueFromTheLeastAndTheLongestRoundTrip) {
+  PathDelay delay;
+  EXPECT_EQ(delay.queue(kStart).queueing, 0);
+  EXPECT_FALSE(delay.queue(kStart).is_long);
+  echo(delay, 1, kStart, 100 * kMicrosecond);
+  EXPECT_EQ(delay.queue(kStart).queueing, 0);
+  echo(delay, 2, kStart + kMillisecond, 400 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(delay.queue(kStart + kMillisecond).queueing, 0.75);
+  EXPECT_TRUE(delay.queue(kStart + kMillisecond).is_long);
+  echo(delay, 3, kStart + 2 * kMillisecond, 200 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(delay.queue(kStart + 2 * kMillisecond).queueing, 0.5);
+  EXPECT_FALSE(delay.queue(kStart + 2 * kMillisecond).is_long);
+  EXPECT_FALSE(delay.queue(kStart + 2 * kMillisecond).is_built) << "a busy processor may cause as much";
+  echo(delay, 4, kStart + 3 * kMillisecond, 2 * kMillisecond);
+  EXPECT_TRUE(delay.queue(kStart + 5 * kMillisecond).is_built);
+}
+
+TEST(PathDelay, AnEchoThatStaysAwayCounts) {
+  PathDelay delay;
+  echo(delay, 1, kStart, 100 * kMicrosecond);
+  delay.on_sent(2, kStart);
+  EXPECT_DOUBLE_EQ(delay.queue(kStart + kMillisecond).queueing, 0.9);
+  EXPECT_FALSE(delay.wants_echo(kStart + kMillisecond)) << "one at a time";
+  EXPECT_TRUE(delay.wants_echo(kStart + kSecond)) << "it is lost";
+  EXPECT_FALSE(delay.on_echo(7, kStart + kMillisecond)) << "an answer to another echo";
+}
+
+TEST(PathDelay, SendsOneEchoForSixteenChunks) {
+  PathDelay delay;
+  std::uint32_t echoes = 0;
+  for (std::uint32_t chunk = 0; chunk < 1600; ++chunk) {
+    delay.on_contribution();
+    const Nanoseconds now = kStart + chunk * kMillisecond;
+    if (!delay.wants_echo(now)) continue;
+    echo(delay, chunk, now, kMicrosecond);
+    ++echoes;
+  }
+  EXPECT_LE(echoes, 8u + 1600 / 16);
+  EXPECT_GE(echoes, 1600u / 16);
+  for (int chunk = 0; chunk < 100; ++chunk) delay.on_contribution();
+  const Nanoseconds now = kStart + 2000 * kMillisecond;
+  echo(delay, 7, now, kMicrosecond);
+  for (int chunk = 0; chunk < 100; ++chunk) delay.on_contribution();
+  EXPECT_FALSE(delay.wants_echo(now + kMillisecond - 1)) << "at most one a millisecond";
+  EXPECT_TRUE(delay.wants_echo(now + kMillisecond));
+}
+
+TEST(PathDelay, ForgetsAShortRoundTripOfLongAgo) {
+  PathDelay delay;
+  echo(delay, 1, kStart, 100 * kMicrosecond);
+  for (int second = 1; second < 60; ++second) echo(delay, 2, kStart + second * kSecond, kMillisecond);
+  EXPECT_EQ(delay.queue(kStart + 60 * kSecond).queueing, 0) << "the path has become longer";
+}
+
+TEST(CongestionWindow, DoublesARoundTripUntilThereIsAQueue) {
+  CongestionWindow window(4, 256);
+  for (int result = 0; result < 4; ++result) window.on_result(true, kShort);
+  EXPECT_EQ(window.chunks(), 8u);
+  for (int result = 0; result < 100; ++result) window.on_result(true, kLong);
+  EXPECT_EQ(window.chunks(), 9u) << "then by one for a hundred results";
+}
+
+TEST(CongestionWindow, GrowsOnlyWhenItIsTheLimit) {
+  CongestionWindow window(4, 256);
+  for (int result = 0; result < 1000; ++result) window.on_result(false, kShort);
+  EXPECT_EQ(window.chunks(), 4u);
+}
+
+TEST(CongestionWindow, ShrinksOnceForALossAtALongQueue) {
+  CongestionWindow window(100, 256);
+  window.on_loss(5, 100, kLong);
+  EXPECT_EQ(window.chunks(), 70u);
+  window.on_loss(6, 110, kLong);
+  window.on_loss(99, 120, kLong);
+  EXPECT_EQ(window.chunks(), 70u) << "sent before it shrank";
+  window.on_loss(100, 130, kLong);
+  EXPECT_EQ(window.chunks(), 49u);
+  EXPECT_EQ(window.shrinks(), 2u);
+  for (CongestionWindow::Position next = 200; next < 10'000; next += 100) window.on_loss(next - 50, next, kLong);
+  EXPECT_EQ(window.chunks(), 2u) << "never less: one chunk on the way there, one on the way back";
+}
+
+TEST(CongestionWindow, ToleratesLossThatIsThereWithoutAQueueToo) {
+  CongestionWindow window(100, 100);
+  CongestionWindow::Position position = 0;
+  constexpr CongestionWindow::Position kNext = 1000;
+  for (int loss = 0; loss < 100; ++loss) {  // 4% of all chunks, at a short queue
+    window.on_loss(++position, kNext, kShort);
+    for (int result = 0; result < 25; ++result) window.on_result(true, kShort);
+  }
+  EXPECT_EQ(window.shrinks(), 0u);
+  for (int loss = 0; loss < 20; ++loss) {
+    window.on_loss(++position, kNext, kLong);
+    for (int result = 0; result < 25; ++result) window.on_result(true, kLong);
+  }
+  EXPECT_EQ(window.shrinks(), 0u) << "as many at a long queue";
+  for (int loss = 0; loss < 20; ++loss) window.on_loss(++position, kNext, kLong);
+  EXPECT_GT(window.shrinks(), 0u) << "many more";
+}
+
+TEST(CongestionWindow, ShrinksToWhatArrivedOfABurst) {
+  CongestionWindow window(100, 256);
+  for (CongestionWindow::Position position = 20; position < 100; ++position) window.on_missing(position, 100);
+  EXPECT_EQ(window.chunks(), 14u) << "80 of 100 were missing";
+}
+
+}  // namespace
+}  // namespace netfold::group
