@@ -134,7 +134,9 @@ bool Driver::run_quickly(Ticket ticket, const CollectiveRequest& request, std::u
       return false;
     }
     if (session_->is_idle()) {
-      session_->take_finished();
+      std::vector<Ticket> finished = session_->take_finished();  // also what a move() before ours has finished
+      std::erase(finished, ticket);
+      completions_.add(finished, std::nullopt);
       return true;
     }
     if (*moved) i = 0;

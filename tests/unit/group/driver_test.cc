@@ -17,12 +17,13 @@ namespace {
 using testing::HasSubstr;
 
 // Finishes a request at the next pump; fails when told to. With `has_afterwork`, something falls due 5 ms later. With
-// `never_rests`, it always has something to do, for 3 ms at a time, as simulated hardware has.
+// `never_rests`, it always has something to do, for 3 ms at a time, as simulated hardware has. With `is_quick`, move()
+// is enough to finish a request.
 class CountingSession final : public Session {
  public:
   struct Shared {
     std::atomic<int> submitted = 0, aborted = 0, left = 0, destroyed = 0;
-    std::atomic<bool> fails = false, finishes = true, has_afterwork = false, never_rests = false;
+    std::atomic<bool> fails = false, finishes = true, has_afterwork = false, never_rests = false, is_quick = false;
     std::atomic<int> afterwork_done = 0;
     std::atomic<int> inside = 0, inside_most = 0;  // threads in the session at once
   };
@@ -41,10 +42,13 @@ class CountingSession final : public Session {
     }
     if (!shared_.finishes) return false;
     if (!open_.empty() && shared_.has_afterwork) afterwork_at_ = now + 5 * kMillisecond;
-    finished_.insert(finished_.end(), open_.begin(), open_.end());
-    open_.clear();
-    return !finished_.empty() || shared_.never_rests;
+    return finish_open() || shared_.never_rests;
   }
+  Result<bool> move() override {
+    const Inside inside(shared_);
+    return shared_.is_quick && finish_open();
+  }
+  bool is_quick(const CollectiveRequest&) const override { return shared_.is_quick; }
   void submit(Ticket ticket, const CollectiveRequest&, std::unique_ptr<Prepared>) override {
     const Inside inside(shared_);
     ++shared_.submitted;
@@ -85,6 +89,12 @@ class CountingSession final : public Session {
     ~Inside() { --shared_.inside; }
     Shared& shared_;
   };
+
+  bool finish_open() {
+    finished_.insert(finished_.end(), open_.begin(), open_.end());
+    open_.clear();
+    return !finished_.empty();
+  }
 
   Shared& shared_;
   Nanoseconds time_ = 0, leaves_at_ = kNever, afterwork_at_ = kNever;
@@ -192,6 +202,26 @@ TEST(Driver, HandsARequestToTheSessionAtOnceWhereNobodyDrives) {
   ASSERT_TRUE(ticket);
   EXPECT_EQ(shared.submitted, 1) << "before anybody waits";
   ASSERT_TRUE(group.next_completion(5 * kSecond));
+}
+
+// What move() has finished is taken at the next step. A request that is run in between must not take it away.
+TEST(Driver, AQuickRequestLeavesTheCompletionsOfEarlierOnes) {
+  CountingSession::Shared shared;
+  shared.is_quick = true;
+  TestGroup group(shared, false, true);
+  const auto awaited = group.submit_awaited({});
+  ASSERT_TRUE(awaited);
+  ASSERT_TRUE(group.run({}));
+  const auto completion = group.wait(*awaited, kSecond);
+  ASSERT_TRUE(completion);
+  EXPECT_FALSE(completion->error);
+
+  const auto any = group.submit({});
+  ASSERT_TRUE(group.run({}));
+  const auto next = group.next_completion(kSecond);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->ticket, *any);
+  EXPECT_FALSE(group.next_completion(0)) << "what run() waited for is not told once more";
 }
 
 TEST(Driver, TheThreadGoesOnWithWhatACallerLeaves) {
