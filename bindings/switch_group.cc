@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "group/via_switch/aggregation_observer.h"
 #include "group/via_switch/switch_group.h"
 #include "group_calls.h"
@@ -65,44 +66,23 @@ class PySwitch {
 void bind_worker(nb::module_& module) {
   auto bound = nb::class_<PySwitchGroup>(module, "SwitchGroup",
                                          "A worker in a job: hands all-reduces to the switch and waits for them.");
-  bound
-      .def(
-          "__init__",
-          [](PySwitchGroup* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
-             std::uint16_t rank, const std::string& secret, bool require_auth, double timeout_s,
-             double connect_timeout_s, std::uint32_t window, int block, int mantissa, int core,
-             const std::string& faults, const std::string& pcap, bool hosted) {
-            group::SwitchGroupOptions options;
-            options.switch_address = switch_address;
-            options.job = job;
-            options.world = world;
-            options.rank = rank;
-            options.secret = secret;
-            options.require_auth = require_auth;
-            options.timeout_s = timeout_s;
-            options.connect_timeout_s = connect_timeout_s;
-            options.window = window;
-            options.bfp = bfp_shape_of(block, mantissa);
-            options.core = core;
-            options.faults = faults;
-            options.pcap_path = pcap;
-            options.is_hosted = hosted;
-            options.keep_going = &no_signal_came;
-            auto joined = without_lock([&] { return SwitchGroup::join(options); });
-            new (self) PySwitchGroup(std::move(*joined));
-          },
-          "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
-          "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
-          "core"_a = -1, "faults"_a = "", "pcap"_a = "", "hosted"_a = false,
-          "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,\n"
-          "and gives up after connect_timeout_s if no switch answers there.\n"
-          "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
-          "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
-          "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.\n"
-          "hosted: the job has a AggregationObserver, wait for it too.")
-      .def(
-          "lease", [](const PySwitchGroup& self) { return to_python(group::to_json(self.engine().lease())); },
-          "What the switch granted: job and epoch numbers, slots, payload_bytes, ...");
+  bind_join<int, bool>(
+      bound,
+      [](group::SwitchGroupOptions options, int core, bool is_hosted) {
+        options.core = core;
+        options.is_hosted = is_hosted;
+        return SwitchGroup::join(std::move(options));
+      },
+      "core"_a = -1, "hosted"_a = false,
+      "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,\n"
+      "and gives up after connect_timeout_s if no switch answers there.\n"
+      "Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.\n"
+      "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
+      "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.\n"
+      "hosted: the job has an AggregationObserver, wait for it too.");
+  bound.def(
+      "lease", [](const PySwitchGroup& self) { return to_python(group::to_json(self.engine().lease())); },
+      "What the switch granted: job and epoch numbers, slots, payload_bytes, ...");
   bind_all_reduce(bound);
   bind_waiting(bound, "Packets, bytes, retransmissions and the measured round trip so far.");
 }

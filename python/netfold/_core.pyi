@@ -49,14 +49,14 @@ FOLD_WORKERS: int = 8
 class SwitchGroup:
     """A worker in a job: hands all-reduces to the switch and waits for them."""
 
-    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, core: int = -1, faults: str = '', pcap: str = '', hosted: bool = False) -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, hosted: bool = False) -> None:
         """
         Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,
         and gives up after connect_timeout_s if no switch answers there.
         Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.
         core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as
         'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.
-        hosted: the job has a AggregationObserver, wait for it too.
+        hosted: the job has an AggregationObserver, wait for it too.
         """
 
     def lease(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Switch:
 class PeerGroup:
     """A rank among others that fold without a switch."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, core: int = -1, shm: bool = True, inline_progress: bool = False, tcp_streams: int = 1, secret: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', core: int = -1, inline_progress: bool = False) -> None:
         """
         Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.
         core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.
@@ -216,7 +216,7 @@ class AgentPeerGroup:
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.
     """
 
-    def __init__(self, agent: str, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as PeerGroup's.
         """
@@ -285,9 +285,9 @@ class AgentPeerGroup:
         """
 
 class AgentSwitchGroup:
-    """A SwitchGroup that an agent runs's."""
+    """A SwitchGroup that an agent runs."""
 
-    def __init__(self, agent: str, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '') -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as SwitchGroup's.
         """

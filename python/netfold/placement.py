@@ -37,7 +37,7 @@ class Placement:
         from netfold import _core
 
         if self._engine == AGENT:
-            return _core.AgentSwitchGroup(self._agent, switch, job, world, rank, **settings)
+            return _core.AgentSwitchGroup(switch, job, world, rank, agent=self._agent, **settings)
         return _core.SwitchGroup(switch, job, world, rank, core=self._core, **settings)
 
     def host_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
@@ -45,7 +45,7 @@ class Placement:
         from netfold import _core
 
         if self._engine == AGENT:
-            return _core.AgentPeerGroup(self._agent, rank, world, **settings)
+            return _core.AgentPeerGroup(rank, world, agent=self._agent, **settings)
         if self._nic is not None:
             group: PeerEngine = self._nic.NicGroup(rank, world, core=self._core, **settings)
             return group

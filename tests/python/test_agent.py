@@ -234,7 +234,7 @@ def test_agents_fold_by_where_the_ranks_sit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("secrets_of_ranks", "meet"), [(("right", "right"), True), (("right", "wrong"), False)])
 def test_agents_prove_their_ranks_secret(agent: AgentProcess, secrets_of_ranks: tuple[str, str], meet: bool) -> None:
     groups = [
-        _core.AgentPeerGroup(agent.socket, rank, 2, secret=secret, timeout_s=3.0)
+        _core.AgentPeerGroup(rank, 2, agent=agent.socket, secret=secret, timeout_s=3.0)
         for rank, secret in enumerate(secrets_of_ranks)
     ]
     errors: list[NetfoldError] = []
@@ -429,7 +429,7 @@ def test_where_no_agent_is_it_says_how_to_start_one() -> None:
 
 def test_it_stays_on_its_cores() -> None:
     pinned = AgentProcess("--cores", "0")
-    group = _core.AgentPeerGroup(pinned.socket, 0, 1)
+    group = _core.AgentPeerGroup(0, 1, agent=pinned.socket)
     group.connect([group.address])
     statuses = [(task / "status").read_text() for task in Path(f"/proc/{pinned.pid}/task").iterdir()]
     assert len(statuses) >= 4  # main, accepting, a session, its engine
@@ -443,7 +443,7 @@ def test_it_serves_its_own_user_alone(agent: AgentProcess) -> None:
     try:
         os.seteuid(65534)
         with pytest.raises(NetfoldError, match="user 0's, not ours"):
-            _core.AgentPeerGroup(agent.socket, 0, 1)
+            _core.AgentPeerGroup(0, 1, agent=agent.socket)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
             stranger.settimeout(10)
             stranger.connect("\0" + agent.socket[1:])

@@ -204,7 +204,7 @@ TEST(Driver, HandsARequestToTheSessionAtOnceWhereNobodyDrives) {
   ASSERT_TRUE(group.next_completion(5 * kSecond));
 }
 
-// What move() has finished is taken at the next step. A request that is run in between must not take it away.
+// The driver takes at its next step the requests that move() has finished. A request run in between must leave them.
 TEST(Driver, AQuickRequestLeavesTheCompletionsOfEarlierOnes) {
   CountingSession::Shared shared;
   shared.is_quick = true;
