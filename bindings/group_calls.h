@@ -13,9 +13,11 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 
+#include "base/fork.h"
 #include "errors.h"
 #include "group/group.h"
 
@@ -64,22 +66,25 @@ inline group::CollectiveRequest request_for(std::uintptr_t in, std::uintptr_t ou
 template <class Group>
 class GroupCalls {
  public:
-  explicit GroupCalls(std::unique_ptr<Group> engine) : engine_(std::move(engine)) {}
+  explicit GroupCalls(std::unique_ptr<Group> engine) : engine_(owned_by_process(std::move(engine))) {}
 
-  Group& engine() const { return *engine_; }
+  Group& engine() const {
+    if (is_inherited(engine_)) throw std::runtime_error(kInherited);
+    return *engine_;
+  }
 
   std::uint64_t submit(const group::CollectiveRequest& request, bool is_awaited) {
-    const auto ticket = is_awaited ? engine_->submit_awaited(request) : engine_->submit(request);
+    const auto ticket = is_awaited ? engine().submit_awaited(request) : engine().submit(request);
     if (!ticket) raise(ticket.error());
     return *ticket;
   }
 
-  bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(*engine_, ticket, timeout_s); }
+  bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(engine(), ticket, timeout_s); }
 
   std::optional<std::tuple<std::uint64_t, nb::object>> next_completion(double timeout_s) {
     const auto completion = [&] {
       const nb::gil_scoped_release release;
-      return engine_->next_completion(from_seconds(timeout_s));
+      return engine().next_completion(from_seconds(timeout_s));
     }();
     if (!completion) return std::nullopt;
     return std::tuple(completion->ticket, completion->error ? to_python(*completion->error) : nb::none());
@@ -88,12 +93,13 @@ class GroupCalls {
   JsonRecord stats() const {
     const auto counters = [&] {
       const nb::gil_scoped_release release;
-      return engine_->counters();
+      return engine().counters();
     }();
     return to_python(counters);
   }
 
   void close(const std::string& reason) {
+    if (is_inherited(engine_)) return;
     std::optional<Error> error;
     if (!reason.empty()) error = Error{ErrorCode::kPeerFailed, reason};
     const nb::gil_scoped_release release;
@@ -101,7 +107,7 @@ class GroupCalls {
   }
 
  private:
-  std::unique_ptr<Group> engine_;
+  ProcessOwned<Group> engine_;
 };
 
 // A worker's calls at a switch.

@@ -42,7 +42,7 @@ class PySwitch {
     options.heartbeat_s = heartbeat_s;
     auto server = SwitchServer::start(std::move(options));
     if (!server) raise(server.error());
-    server_ = std::move(*server);
+    server_ = owned_by_process(std::move(*server));
   }
 
   std::string address() const { return link::to_string(require().address()); }
@@ -60,7 +60,7 @@ class PySwitch {
     return *server_;
   }
 
-  std::unique_ptr<SwitchServer> server_;
+  ProcessOwned<SwitchServer> server_;
 };
 
 void bind_worker(nb::module_& module) {
@@ -89,7 +89,8 @@ void bind_worker(nb::module_& module) {
 
 class PyAggregationObserver {
  public:
-  explicit PyAggregationObserver(std::unique_ptr<group::AggregationObserver> host) : host_(std::move(host)) {}
+  explicit PyAggregationObserver(std::unique_ptr<group::AggregationObserver> host)
+      : host_(owned_by_process(std::move(host))) {}
 
   std::uint64_t expect(std::size_t count, const std::string& wire) { return host_->expect(count, format_of(wire)); }
   bool wait(std::uint64_t ticket, double timeout_s) { return wait_hearing_signals(*host_, ticket, timeout_s); }
@@ -100,7 +101,7 @@ class PyAggregationObserver {
   }
 
  private:
-  std::unique_ptr<group::AggregationObserver> host_;
+  ProcessOwned<group::AggregationObserver> host_;
 };
 
 void bind_observer(nb::module_& module) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.h"
 #include "group/via_peers/peer_group.h"
 
 using netfold::ErrorCode;
@@ -20,7 +21,7 @@ using netfold::numbers::ElementType;
 using netfold::numbers::Format;
 
 struct nf_group {
-  std::unique_ptr<PeerGroup> engine;
+  netfold::ProcessOwned<PeerGroup> engine;
   int world;
 };
 
@@ -112,6 +113,7 @@ bool is_bfp_number(int number) {
 nf_status read(const nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
                const nf_fold_options* given, CollectiveRequest& request, nf_error* error) {
   if (group == nullptr) return wrong(error, "no group (NULL)");
+  if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
   const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
   const auto options = known_part(given == nullptr ? defaults : *given, defaults);
   if (!options) return wrong(error, "start from NF_FOLD_OPTIONS_INIT: struct_bytes is not set");
@@ -136,6 +138,7 @@ nf_status read(const nf_group* group, const void* in, void* out, std::size_t cou
 
 nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error* error) {
   if (group == nullptr) return wrong(error, "no group (NULL)");
+  if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
   const auto completion = group->engine->wait(ticket, timeout);
   if (!completion) return NF_PENDING;
   return completion->error ? failed(error, *completion->error) : NF_OK;
@@ -202,7 +205,7 @@ nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_erro
     wanted.inline_progress = options->placement == NF_CALLERS_THREAD;
     auto opened = PeerGroup::open(std::move(wanted));
     if (!opened) return failed(error, opened.error());
-    *group = new nf_group{std::move(*opened), options->world};
+    *group = new nf_group{netfold::owned_by_process(std::move(*opened)), options->world};
     return NF_OK;
   });
 }
@@ -218,6 +221,7 @@ nf_status nf_group_connect(nf_group* group, const char* const* addresses, double
         std::any_of(addresses, addresses + group->world, [](const char* each) { return each == nullptr; })) {
       return wrong(error, "no group, or an address is missing (NULL)");
     }
+    if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
     const Nanoseconds deadline = netfold::now() + netfold::from_seconds(timeout_s);
     const auto connected =
         group->engine->connect({addresses, addresses + group->world}, [&] { return netfold::now() < deadline; });
@@ -230,7 +234,7 @@ void nf_group_close(nf_group* group, const char* reason) {
   guarded(nullptr, [&] {
     std::optional<netfold::Error> error;
     if (reason != nullptr) error = netfold::Error{ErrorCode::kPeerFailed, reason};
-    group->engine->close(std::move(error));
+    if (!is_inherited(group->engine)) group->engine->close(std::move(error));
     return NF_OK;
   });
   delete group;

@@ -32,14 +32,14 @@ void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_
   table_.on_open(id, ip, now);
 }
 
-// Strangers must not keep workers out: the oldest connection that has not joined goes.
-void SwitchControl::make_room() {
+bool SwitchControl::make_room() {
   for (auto peer = peers_.begin(); peer != peers_.end(); ++peer) {
     if (table_.has_joined(peer->first)) continue;
     if (!peer->second.is_closing) table_.on_close(peer->first, "made room");
     peers_.erase(peer);
-    return;
+    return true;
   }
+  return false;
 }
 
 void SwitchControl::serve(ConnectionId id, Nanoseconds now) {

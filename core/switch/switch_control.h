@@ -35,6 +35,8 @@ class SwitchControl {
   SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options);
 
   void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now);
+  // Strangers must not keep workers out: the oldest connection that has not joined goes. False: all have joined.
+  bool make_room();
   // Something has come over this connection, or it takes bytes again.
   void serve(ConnectionId id, Nanoseconds now);
   // The workers of an epoch disagree about what they fold.
@@ -50,7 +52,6 @@ class SwitchControl {
   const JobTable& table() const { return table_; }
 
  private:
-  void make_room();
   void lose(ConnectionId id, Peer& peer, const std::string& why, Nanoseconds now);
   void act(Nanoseconds now);
   void carry_out(const SendLine& send, Nanoseconds now);

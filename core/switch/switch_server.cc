@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -40,6 +41,13 @@ Result<void> check(const SwitchServerOptions& options) {
   if (options.jobs_max == 0) return wrong("a switch for 0 jobs does nothing: allow at least 1");
   if (options.connections_max == 0) return wrong("a switch for 0 connections does nothing: allow at least 1");
   return {};
+}
+
+// A training process may hold the switch: it needs most of its descriptors itself.
+std::size_t connections_for(std::size_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, wanted);
 }
 
 SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data_plane,
@@ -206,6 +214,7 @@ class SwitchServer::Control {
           accept4(listener_, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (descriptor < 0) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
+        if ((errno == EMFILE || errno == ENFILE) && control_->make_room()) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
           log_.line(LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)), at);
           accept_again_at_ = at + kAcceptPause;
@@ -245,6 +254,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(SwitchServerOptions op
   if (sodium_init() < 0) return fail(ErrorCode::kSystem, "libsodium finds no source of randomness on this machine");
   options.data.bind.ip = options.bind.ip;
   options.data.jobs_max = options.jobs_max;
+  options.connections_max = connections_for(options.connections_max);
   auto listener = link::listen_at(options.bind);
   if (!listener) return tl::unexpected(listener.error());
   auto control = std::make_unique<Control>(std::move(options), *listener);

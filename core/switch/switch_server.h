@@ -24,9 +24,9 @@ struct SwitchServerOptions {
   bool require_auth = false;    // tag every data packet too; needs a secret
   std::uint16_t jobs_max = 64;
   std::size_t memory_max_bytes = std::size_t{1} << 30;
-  double heartbeat_s = 1.0;  // a worker silent for four of these is dead
-  std::size_t connections_max = 4096;
-  LogSink log;  // called from the control thread; none: silence
+  double heartbeat_s = 1.0;            // a worker silent for four of these is dead
+  std::size_t connections_max = 4096;  // at most a quarter of this process's descriptors
+  LogSink log;                         // called from the control thread; none: silence
 };
 
 // How the server comes by its packet path; tests put their own in.

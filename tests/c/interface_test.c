@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { WORLD = 3, COUNT = 1000, LARGE = 300000 };
 
@@ -134,6 +136,25 @@ static void wrong_use(nf_group *group) {
   CHECK(x == WORLD);
 }
 
+// A child of fork() cannot use the group, and does not leave in its parent's name.
+static void child(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  float x = 1;
+  if (self->rank == 0) {
+    const pid_t forked = fork();
+    CHECK(forked >= 0);
+    if (forked == 0) {
+      const nf_status status = nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, NULL, &error);
+      nf_group_close(group, NULL);
+      _exit(status == NF_INVALID_ARGUMENT && strstr(error.text, "forked") != NULL ? 0 : 1);
+    }
+    int ended = -1;
+    CHECK(waitpid(forked, &ended, 0) == forked && ended == 0);
+  }
+  OK(nf_all_reduce(group, &x, &x, 1, NF_FLOAT32, NULL, &error));
+  CHECK(x == WORLD);
+}
+
 // Every rank's error names the rank that caused it, and tensors are unchanged.
 static void disagreement(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
@@ -166,6 +187,7 @@ static void *run(void *argument) {
   sums(self, group);
   tickets(self, group);
   wrong_use(group);
+  child(self, group);
   disagreement(self, group);
   nf_group_close(group, NULL);
   departure(self);

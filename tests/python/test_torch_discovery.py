@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from netfold import _core
+from netfold.errors import NetfoldError
 from netfold.torch import gloo_served, own_address
 from netfold.torch.settings import load
 from netfold.torch.switch_discovery import agree
@@ -110,3 +112,18 @@ def test_a_silent_rank_0_is_named(kind: str, tmp_path: Path) -> None:
     }
     with pytest.raises(RuntimeError, match=r"rank 0 of the group did not publish within 0\.2 s which switch to use"):
         agree(stores[kind](), 1, SETTINGS, "group", "127.0.0.1", 0.2)
+
+
+def test_a_stranger_cannot_use_an_embedded_switch() -> None:
+    settings = load(None, {"NETFOLD_ALGORITHM": "in-network"})
+    agreement, embedded = agree(dist.HashStore(), 0, settings, "group", "127.0.0.1", 5.0)
+    again, shared = agree(dist.HashStore(), 0, settings, "other", "127.0.0.1", 5.0)
+    assert embedded is not None and shared is embedded, "groups of one rank 0 share a switch"
+    try:
+        with pytest.raises(NetfoldError, match="secret"):
+            _core.SwitchGroup(embedded.address, "stranger", 1, 0, timeout_s=5.0)
+        for own in (agreement, again):
+            _core.SwitchGroup(embedded.address, own.job, 1, 0, secret=own.secret, timeout_s=5.0).close()
+    finally:
+        embedded.release(linger=False)
+        embedded.release(linger=False)

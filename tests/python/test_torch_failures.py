@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +19,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from netfold import _core
-from netfold.torch.completion import CompletionThread, Fold
+from netfold.errors import NetfoldError
+from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.host_collectives import Call
 from netfold.torch.work import FoldWork
 from torch_ranks import run_ranks, values
@@ -277,6 +279,44 @@ def test_what_the_client_refuses_arrives_through_the_work() -> None:
     with pytest.raises(TypeError, match="incompatible"):
         work.wait()
     folds.close()
+
+
+@pytest.mark.parametrize(
+    "kind", [CallerDriven, lambda client: CompletionThread(client, "test")], ids=["caller", "thread"]
+)
+def test_a_sum_that_was_done_before_closing_does_not_fail(kind: Callable[[object], Folds]) -> None:
+    class Client:
+        """It has done the first fold and not the second, and was not asked for either."""
+
+        tickets = 0
+        closed = threading.Event()
+
+        def all_reduce(self, *_: object) -> int:
+            self.tickets += 1
+            return self.tickets
+
+        def next_completion(self, timeout_s: float) -> None:
+            self.closed.wait(timeout_s)
+
+        def wait(self, ticket: int, timeout_s: float) -> bool:
+            if ticket == 2:
+                raise NetfoldError("closed", "peer_failed", -1)
+            return True
+
+        def close(self, reason: str) -> None:
+            self.closed.set()
+
+        def stats(self) -> dict[str, int]:
+            return {}
+
+    folds = kind(Client())
+    works = [folds.new_work([]), folds.new_work([])]
+    for work in works:
+        folds.submit(Fold(Call((), lambda client, _awaited: client.all_reduce(1, 1, 1, "fp32", "fp32"), list), work))
+    folds.close()
+    assert works[0].wait()
+    with pytest.raises(RuntimeError, match="shut down with this collective in flight"):
+        works[1].wait()
 
 
 SCRIPT = """

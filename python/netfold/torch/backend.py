@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,6 +45,11 @@ from netfold.torch.settings import Options, Settings, load
 from netfold.torch.staging import InOrder, Staging
 from netfold.torch.switch_discovery import Agreement, agree
 from netfold.torch.work import JoinedWork
+
+FORKED = (
+    "netfold: this process was forked from the one that made this process group, and only that one can use it; start "
+    "processes that train with torchrun, or call init_process_group in each"
+)
 
 # Backends that torch may still call. In DETAIL mode torch keeps only a C++ reference to a backend. Without this
 # reference Python would free the Python half, and its methods would be lost.
@@ -301,6 +307,19 @@ class NetfoldBackend(GlooServed):
             _alive.discard(self)
 
 
+    def leave_to_parent(self) -> None:
+        """In a child of fork(): the job, its sockets and its threads are the parent's. Collectives raise RuntimeError
+        here; leaving does nothing."""
+        if self._shut_down:
+            return
+        self._shut_down = True
+        if self._folds is not None:
+            self._folds.leave_to_parent(RuntimeError(FORKED))
+        self._in_order = InOrder()
+        self._placement = self._embedded = None
+        self._leave_gloo_to_parent()
+
+
 def _say(agreement: Agreement, rank: int, size: int) -> None:
     """Log what the group agreed on; only rank 0 logs it at level info."""
     at = f" at {agreement.switch}" if agreement.switch else ""
@@ -383,3 +402,13 @@ def _leave_all() -> None:
     for backend in list(_alive):
         said = f"rank {backend.rank()} ended by {type(uncaught).__name__}: {uncaught}" if uncaught is not None else ""
         backend.leave(said[:500])
+
+
+def _leave_all_to_parent() -> None:
+    """A child of fork(), such as a DataLoader's worker, must not say goodbye to the ranks of its parent."""
+    EmbeddedSwitch.forget_all()
+    for backend in _alive:
+        backend.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

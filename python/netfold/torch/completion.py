@@ -96,8 +96,8 @@ class Folds(ABC):
         return self._client.stats() if self._client is not None else self._last_stats
 
     def close(self, reason: str = "") -> None:
-        """Leave the job and end the thread. Folds in flight fail. A reason tells the other ranks that this rank failed.
-        Any thread may call it, also twice."""
+        """Leave the job and end the thread. Folds that are not done fail. A reason tells the other ranks that this rank
+        failed. Any thread may call it, also twice."""
         with self._lock:
             if self._closing:
                 return
@@ -108,8 +108,15 @@ class Folds(ABC):
         assert client is not None, "closed once"
         client.close(reason)
         self._end()
+        self._take_rest(client)
         self._last_stats = client.stats()
         self._client = None  # torch may keep this object until the process ends; the sockets must close now
+
+    def leave_to_parent(self, error: BaseException) -> None:
+        """In a child of fork(): the engine is the parent's. Folds fail with `error`; close() does nothing."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        self._closing = True
+        self._client, self._in_flight, self.error = None, {}, error
 
     def _complete(self, ticket: int, error: BaseException | None) -> None:
         with self._lock:
@@ -129,6 +136,18 @@ class Folds(ABC):
         ) as failed:  # a copy back to a device may fail: the user gets the error, and the thread continues
             if not fold.work.is_completed():
                 fold.work.complete([], failed)
+
+    def _take_rest(self, client: Reducer) -> None:
+        """Complete the folds that the closed engine had done, and fail the others. Folds that another thread has taken
+        from the engine are completed there."""
+        with self._lock:
+            tickets = list(self._in_flight)
+        for ticket in tickets:
+            try:
+                if client.wait(ticket, 0.0):
+                    self._complete(ticket, None)
+            except RuntimeError:
+                self._complete(ticket, self.error)
 
     def _fail_all(self, error: BaseException | None) -> None:
         with self._lock:
@@ -193,7 +212,6 @@ class CompletionThread(Folds):
                 return
             if report is not None:
                 self._complete(*report)
-        self._fail_all(self.error)
 
 
 class CallerDriven(Folds):
@@ -215,4 +233,4 @@ class CallerDriven(Folds):
                 self._complete(*report)
 
     def _end(self) -> None:
-        self._fail_all(self.error)
+        """There is no thread to end."""

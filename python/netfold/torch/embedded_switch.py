@@ -53,6 +53,12 @@ class EmbeddedSwitch:
             held._holders += 1
             return held
 
+    @classmethod
+    def forget_all(cls) -> None:
+        """In a child of fork(): the switches are the parent's."""
+        cls._lock = threading.Lock()  # a thread of the parent may have held it
+        cls._running = {}
+
     def stats(self) -> dict[str, Any]:
         """The switch's counters."""
         return self._switch.stats()

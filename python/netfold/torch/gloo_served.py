@@ -6,6 +6,7 @@ tensors. All return the inner backend's Work. Point-to-point methods wrap it, be
 
 from __future__ import annotations
 
+import ctypes
 import os
 from datetime import timedelta
 from typing import Any
@@ -48,6 +49,12 @@ class GlooServed(Backend):
 
     def _drop_gloo(self) -> None:
         """Close the inner backend's connections. Collectives after this raise RuntimeError."""
+        self._gloo_or_none = None
+
+    def _leave_gloo_to_parent(self) -> None:
+        """In a child of fork(): keep the inner backend until the process ends, because its destructor waits for threads
+        that only the parent has."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo_or_none))
         self._gloo_or_none = None
 
     # Torch reads these as Python attributes. If a class does not define them, torch 2.15 recurses without end.

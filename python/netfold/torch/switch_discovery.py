@@ -6,6 +6,7 @@ is named, rank 0 starts one in its own process, at an address that the other ran
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import secrets
@@ -90,15 +91,20 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
     switch = settings.switch
     if not switch:
         need_ipv4(host)
-        # Without NETFOLD_SECRET each job has a token of its own, and all jobs share one switch. Tags need a switch's
-        # secret.
-        known = secret if settings.require_auth else settings.secret
-        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, known, settings.require_auth)
+        secret = settings.secret or own_secret()
+        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, secret, settings.require_auth)
         switch = embedded.address
     # Torch names its groups. Every group of one NETFOLD_JOB is a job of its own at the switch.
     suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]
     name = f"{settings.job}/{suffix}" if settings.job else f"torch-{secrets.token_hex(8)}"
     return Agreement(switch, name, secret, *alike), embedded
+
+
+@functools.cache
+def own_secret() -> str:
+    """The secret of this process's switches where NETFOLD_SECRET gives none. Strangers cannot use such a switch; groups
+    with the same rank 0 share one."""
+    return secrets.token_hex(16)
 
 
 def _topology(settings: Settings, rank: int) -> Topology | None:

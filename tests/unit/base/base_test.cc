@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <memory>
 #include <set>
 #include <string>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/prng.h"
 #include "base/result.h"
 
@@ -28,6 +32,32 @@ TEST(Prng, StaysBelowItsBoundAndReachesEverything) {
   }
   EXPECT_FALSE(prng.chance(0));
   EXPECT_TRUE(prng.chance(1));
+}
+
+TEST(ProcessOwned, AForkedChildLeavesItAlone) {
+  struct Says {
+    explicit Says(int* to) : ended(to) {}
+    ~Says() { ++*ended; }
+    int* ended;
+  };
+  int ended = 0;
+  ProcessOwned<Says> owned = owned_by_process(std::make_unique<Says>(&ended));
+  EXPECT_FALSE(is_inherited(owned));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool was_inherited = is_inherited(owned);
+    owned.reset();
+    ProcessOwned<Says> own = owned_by_process(std::make_unique<Says>(&ended));
+    own.reset();
+    _exit(was_inherited && ended == 1 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(is_inherited(owned));
+  owned.reset();
+  EXPECT_EQ(ended, 1);
 }
 
 TEST(Clock, ConvertsAndNeverGoesBack) {

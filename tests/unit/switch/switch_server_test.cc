@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -314,6 +316,50 @@ TEST_F(Server, MakesRoomForWorkersWhenStrangersHoldConnections) {
   for (int i = 0; i < 20; ++i) strangers.push_back(std::make_unique<RawPeer>(server->address()));
   EXPECT_TRUE(join_switch(worker("a", 1, 0)));
   EXPECT_LE(server->stats().connections, 8u);
+}
+
+// As `ulimit -n` does.
+class DescriptorLimit {
+ public:
+  explicit DescriptorLimit(rlim_t most) {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit limit{most, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  ~DescriptorLimit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// The next descriptor that the kernel would give.
+rlim_t open_descriptors() {
+  const int next = dup(0);
+  EXPECT_GE(next, 0);
+  close(next);
+  return static_cast<rlim_t>(next);
+}
+
+TEST_F(Server, LeavesDescriptorsToTheProgramThatHoldsIt) {
+  {
+    const DescriptorLimit few(128);
+    start(options());
+  }
+  std::vector<std::unique_ptr<RawPeer>> strangers;
+  for (int i = 0; i < 100; ++i) strangers.push_back(std::make_unique<RawPeer>(server->address()));
+  EXPECT_TRUE(join_switch(worker("a", 1, 0)));
+  EXPECT_LE(server->stats().connections, 32u);
+}
+
+TEST_F(Server, MakesRoomWhereNoDescriptorIsLeft) {
+  start(options());
+  std::vector<std::unique_ptr<RawPeer>> strangers;
+  for (int i = 0; i < 3; ++i) strangers.push_back(std::make_unique<RawPeer>(server->address()));
+  ASSERT_TRUE(eventually([&] { return server->stats().connections == 3; }));
+  const DescriptorLimit few(open_descriptors() + 1);  // one for the next stranger, none for the switch
+  RawPeer last(server->address());
+  EXPECT_TRUE(eventually([&] { return last.hear(0.01).size() == 1; })) << "hello: the first stranger had to go";
 }
 
 TEST_F(Server, AWorkerThatDoesNotReadIsClosedAndBlocksNobody) {
