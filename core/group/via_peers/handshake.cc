@@ -30,8 +30,8 @@ using nlohmann::json;
 constexpr int kVersion = 3;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
-constexpr Nanoseconds kStrangerTime = 2 * kSecond;  // to say who it is
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
+constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
 Result<void> send_line(int descriptor, const json& message) {
   const std::string line = message.dump() + "\n";  // far less than what a new connection takes at once
@@ -39,24 +39,31 @@ Result<void> send_line(int descriptor, const json& message) {
   return fail(ErrorCode::kPeerFailed, "lost its connection");
 }
 
-// Takes the line and nothing that follows it: what follows may be data.
-Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
+// Takes the line and nothing that follows it: what follows may be data. Empty: the line is not whole yet.
+Result<std::optional<json>> take_line(int descriptor) {
   std::array<char, kLineBytesMax> buffer;
+  const ssize_t got = recv(descriptor, buffer.data(), buffer.size(), MSG_PEEK);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (got <= 0) return fail(ErrorCode::kPeerFailed, "closed its connection");
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
+  const std::size_t end = text.find('\n');
+  if (end == text.npos) {
+    if (text.size() == buffer.size()) return fail(ErrorCode::kRefused, "does not speak as a rank of netfold");
+    return std::nullopt;
+  }
+  [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
+  json message = json::parse(text.substr(0, end), nullptr, false);
+  if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
+  return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
+}
+
+Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
   for (;;) {
     if (const auto ready = wait_until_ready(descriptor, POLLIN, options); !ready) return tl::unexpected(ready.error());
-    const ssize_t got = recv(descriptor, buffer.data(), buffer.size(), MSG_PEEK);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got <= 0) return fail(ErrorCode::kPeerFailed, "closed its connection");
-    const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
-    const std::size_t end = text.find('\n');
-    if (end != text.npos) {
-      [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
-      json message = json::parse(text.substr(0, end), nullptr, false);
-      if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
-      return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
-    }
-    if (text.size() == buffer.size()) return fail(ErrorCode::kRefused, "does not speak as a rank of netfold");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    auto line = take_line(descriptor);
+    if (!line) return tl::unexpected(line.error());
+    if (*line) return std::move(**line);
+    std::this_thread::sleep_for(kPartialLine);  // it would be ready again at once
   }
 }
 
@@ -173,15 +180,24 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   if (const auto sent = send_line(control.get(), own); !sent) return tl::unexpected(sent.error());
   const auto answer = receive_line(control.get(), options);
   if (!answer) return tl::unexpected(answer.error());
-  if (const auto same = check_world(rank, *answer, options); !same) return tl::unexpected(same.error());
-  if (const int found = field(*answer, "rank", kNoRank); found != rank) {
-    return fail(ErrorCode::kMismatch,
-                fmt::format("at its address, {}, rank {} answers: give every rank's address in the order of ranks",
-                            link::to_string(address), found),
-                found);
-  }
+  const int found = field(*answer, "rank", kNoRank);
+  pair.answers = found;
   pair.answered = nonce_of(*answer);
-  if (!is_proven(*answer, proof_for("answer", pair, options))) {
+  const bool is_known = is_proven(*answer, proof_for("answer", pair, options));
+  json verdict = hello(options, "verdict");
+  if (is_known) verdict["proof"] = proof_for("ask", pair, options);
+  Result<void> meant = check_world(rank, *answer, options);
+  if (meant && found != rank) {
+    meant = fail(ErrorCode::kMismatch,
+                 fmt::format("at its address, {}, rank {} answers: give every rank's address in the order of ranks",
+                             link::to_string(address), found),
+                 found);
+  }
+  if (!meant) {
+    [[maybe_unused]] const auto sent = send_line(control.get(), verdict);  // so that the other rank reports it too
+    return tl::unexpected(meant.error());
+  }
+  if (!is_known) {
     return fail(ErrorCode::kAuth,
                 fmt::format("rank {} and rank {} do not know the same secret: give all ranks the same, or none", rank,
                             options.rank),
@@ -194,9 +210,7 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
     if (segment && bell) links.data = link::shm_stream(*segment, false, bell);
     if (links.data) links.bell = std::move(bell);
   }
-  json verdict = hello(options, "verdict");
   verdict["shm"] = links.data != nullptr;
-  verdict["proof"] = proof_for("ask", pair, options);
   if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
   if (!links.data) {
     auto stream = open_data(address, proof_for("data", pair, options), options);
@@ -216,41 +230,22 @@ std::unique_ptr<link::StreamLink> offer_memory(const json& message, std::shared_
   return link::shm_stream(*segment, true, std::move(bell));
 }
 
-Result<PeerLinks> answer_control(int rank, const json& message, Descriptor& control, const HandshakeOptions& options) {
-  std::shared_ptr<link::Doorbell> bell;
-  if (options.bell) bell = link::Doorbell::find(field(message, "bell", std::string()));
-  std::unique_ptr<link::StreamLink> data = bell ? offer_memory(message, bell, options) : nullptr;
-  json own = hello(options, "control");
-  own["shm"] = data != nullptr;
-  if (data) own["bell"] = options.bell->name();
-  const control::RankPair pair{rank, options.rank, options.world, nonce_of(message), draw_nonce()};
-  own["nonce"] = to_hex(pair.answered);
-  own["proof"] = proof_for("answer", pair, options);
-  if (const auto sent = send_line(control.get(), own); !sent) return about(rank, options, sent.error());
-  if (const auto same = check_world(rank, message, options); !same) return tl::unexpected(same.error());
-  const auto verdict = receive_line(control.get(), options);
-  if (!verdict && options.secret) return PeerLinks{};  // gone, as it could not prove anything
-  if (!verdict) return about(rank, options, verdict.error());
-  if (!is_proven(*verdict, proof_for("ask", pair, options))) return PeerLinks{};
-  if (!field(*verdict, "shm", false)) data.reset(), bell.reset();
-  return PeerLinks{.rank = rank,
-                   .control = control.release(),
-                   .data = std::move(data),
-                   .bell = std::move(bell),
-                   .proof = proof_for("data", pair, options)};
-}
-
 }  // namespace
 
-Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options) {
+Result<void> wait_until_ready(std::span<pollfd> polls, Nanoseconds until, const HandshakeOptions& options) {
   for (;;) {
     if (options.keep_going && !options.keep_going()) return fail(ErrorCode::kTimeout, "the caller gave up");
     const Nanoseconds time = now();
     if (time >= options.deadline) return fail(ErrorCode::kTimeout, "did not answer in time");
-    std::array<pollfd, 1> polled{{{descriptor, events, 0}}};
-    wait_for(polled, std::min(options.deadline, time + kLookAround));
-    if (polled[0].revents != 0) return {};
+    if (time >= until) return {};
+    wait_for(polls, std::min({options.deadline, until, time + kLookAround}));
+    if (std::ranges::any_of(polls, [](const pollfd& each) { return each.revents != 0; })) return {};
   }
+}
+
+Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options) {
+  std::array<pollfd, 1> polled{{{descriptor, events, 0}}};
+  return wait_until_ready(polled, kNever, options);
 }
 
 Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options) {
@@ -259,28 +254,66 @@ Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOpt
   return links;
 }
 
-Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options) {
-  Descriptor socket(descriptor);
-  HandshakeOptions hasty = options;
-  hasty.deadline = std::min(options.deadline, now() + kStrangerTime);
-  const auto message = receive_line(socket.get(), hasty);
-  if (!message) return PeerLinks{};
-  const int rank = field(*message, "rank", kNoRank);
-  if (field(*message, "kind", std::string()) == "data") {
-    const int index = field(*message, "index", 0), of = field(*message, "of", 0);
-    if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return PeerLinks{};
-    return PeerLinks{
-        .rank = rank, .connection = {std::move(socket), index, of}, .proof = field(*message, "proof", std::string())};
+Result<Visitor::State> Visitor::advance(const HandshakeOptions& options) {
+  if (state_ != State::kWaits) return state_;
+  auto line = take_line(socket_.get());
+  if (line && !*line) return now() < known_by_ ? State::kWaits : State::kStranger;
+  if (!has_said_hello_) {
+    if (!line) return State::kStranger;
+    has_said_hello_ = true;
+    return hear_hello(**line, options);
   }
-  if (const int to = field(*message, "to", kNoRank); to != options.rank || rank <= options.rank) {
-    [[maybe_unused]] const auto sent = send_line(socket.get(), hello(options, "control"));
-    return fail(ErrorCode::kMismatch,
-                fmt::format("rank {} connected to rank {} where it meant rank {}: give every rank's address in the "
-                            "order of ranks",
-                            rank, options.rank, to),
-                rank);
+  if (!line && options.secret) return State::kStranger;  // gone, as it could not prove anything
+  if (!line) return about(links_.rank, options, line.error());
+  return hear_verdict(**line);
+}
+
+Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeOptions& options) {
+  links_.rank = field(message, "rank", kNoRank);
+  if (links_.rank < 0) return State::kStranger;
+  if (field(message, "kind", std::string()) == "data") {
+    const int index = field(message, "index", 0), of = field(message, "of", 0);
+    if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return State::kStranger;
+    links_.connection = {std::move(socket_), index, of};
+    links_.proof = field(message, "proof", std::string());
+    return state_ = State::kData;
   }
-  return answer_control(rank, *message, socket, options);
+  known_by_ = options.deadline;
+  const int to = field(message, "to", kNoRank);
+  Result<void> meant = check_world(links_.rank, message, options);
+  if (to != options.rank || links_.rank <= options.rank) {
+    meant = fail(ErrorCode::kMismatch,
+                 fmt::format("rank {} connected to rank {} where it meant rank {}: give every rank's address in the "
+                             "order of ranks",
+                             links_.rank, options.rank, to),
+                 links_.rank);
+  }
+  if (!meant) objection_ = meant.error();
+
+  std::shared_ptr<link::Doorbell> bell;
+  if (options.bell && !objection_) bell = link::Doorbell::find(field(message, "bell", std::string()));
+  if (bell) links_.data = offer_memory(message, bell, options);
+  links_.bell = std::move(bell);
+  json own = hello(options, "control");
+  own["shm"] = links_.data != nullptr;
+  if (links_.data) own["bell"] = options.bell->name();
+  const control::RankPair pair{links_.rank, options.rank, field(message, "world", 0), nonce_of(message), draw_nonce()};
+  own["nonce"] = to_hex(pair.answered);
+  own["proof"] = proof_for("answer", pair, options);
+  awaited_proof_ = proof_for("ask", pair, options);
+  links_.proof = proof_for("data", pair, options);
+  const auto sent = send_line(socket_.get(), own);
+  if (objection_ && !options.secret) return tl::unexpected(*objection_);
+  if (!sent && !options.secret) return about(links_.rank, options, sent.error());
+  return sent ? State::kWaits : State::kStranger;
+}
+
+Result<Visitor::State> Visitor::hear_verdict(const json& message) {
+  if (!is_proven(message, awaited_proof_)) return State::kStranger;
+  if (objection_) return tl::unexpected(*objection_);
+  if (!field(message, "shm", false)) links_.data.reset(), links_.bell.reset();
+  links_.control = socket_.release();
+  return state_ = State::kRank;
 }
 
 }  // namespace netfold::group

@@ -7,10 +7,16 @@
 // asked reports an error.
 #pragma once
 
+#include <poll.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -50,11 +56,44 @@ struct PeerLinks {
 // With a lower rank, that listens at `address`.
 Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options);
 
-// With whoever has connected. A rank of kNoRank: a stranger, which is ignored; a control of -1: a data connection of a
-// rank that came before. Takes `descriptor` over.
-Result<PeerLinks> answer(int descriptor, const HandshakeOptions& options);
+// A connection that somebody has made to this rank, until it is known what it is. Many may come at once, and strangers
+// among them that say nothing: none of them is waited for.
+class Visitor {
+ public:
+  enum class State {
+    kWaits,     // for its next line
+    kStranger,  // to be dropped
+    kRank,      // a higher rank
+    kData,      // a connection that carries a rank's data
+  };
 
-// Sleeps until the descriptor is ready, the deadline has passed, or the caller gives up; an error for the last two.
+  Visitor(link::Descriptor socket, Nanoseconds now) : socket_(std::move(socket)), known_by_(now + kHelloMax) {}
+
+  // Takes what has come. With a secret, it fails only for a rank that has proven to know it.
+  Result<State> advance(const HandshakeOptions& options);
+
+  int descriptor() const { return state_ == State::kWaits ? socket_.get() : -1; }  // to be polled
+  Nanoseconds known_by() const { return state_ == State::kWaits ? known_by_ : kNever; }
+  int rank() const { return links_.rank; }  // that it says it is
+  PeerLinks take_links() { return std::move(links_); }
+
+ private:
+  static constexpr Nanoseconds kHelloMax = 2 * kSecond;
+
+  Result<State> hear_hello(const nlohmann::json& message, const HandshakeOptions& options);
+  Result<State> hear_verdict(const nlohmann::json& message);
+
+  link::Descriptor socket_;
+  Nanoseconds known_by_;
+  State state_ = State::kWaits;
+  bool has_said_hello_ = false;
+  PeerLinks links_;
+  std::string awaited_proof_;
+  std::optional<Error> objection_;  // that this is not the rank that it means; told once it has proven the secret
+};
+
+// Sleeps until a descriptor is ready or it is `until`. An error when the deadline has passed or the caller gives up.
+Result<void> wait_until_ready(std::span<pollfd> polls, Nanoseconds until, const HandshakeOptions& options);
 Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options);
 
 }  // namespace netfold::group

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "base/wakeup.h"
 #include "link/poll_set.h"
@@ -27,6 +29,13 @@ std::size_t ring_bytes_for(int world) {
 tl::unexpected<Error> two_say_that_they_are(int rank) {
   return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
 }
+
+// Not known yet: all higher ranks at once, and some strangers.
+std::size_t visitors_max(int world) {
+  return 256 + 4 * static_cast<std::size_t>(world);
+}
+
+constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -66,19 +75,52 @@ Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseco
 }
 
 Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
+  std::list<Visitor> visitors;
   for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
-    if (const auto ready = wait_until_ready(listener_, POLLIN, options); !ready) {
+    std::vector<pollfd> polls{{listener_, POLLIN, 0}};
+    Nanoseconds until = kNever;
+    for (const Visitor& visitor : visitors) {
+      polls.push_back({visitor.descriptor(), POLLIN, 0});
+      until = std::min(until, visitor.known_by());
+    }
+    if (const auto ready = wait_until_ready(polls, until, options); !ready) {
       return fail(ready.error().code,
                   fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
                   missing);
     }
+    const auto served = serve(visitors, options);
+    if (!served) return tl::unexpected(served.error());
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor < 0) continue;
-    auto links = answer(descriptor, options);
-    if (!links) return tl::unexpected(links.error());
-    if (auto taken = take(std::move(*links)); !taken) return taken;
+    if (descriptor >= 0) {
+      visitors.emplace_back(link::Descriptor(descriptor), now());
+      if (visitors.size() > visitors_max(world_)) visitors.pop_front();
+    } else if (!*served) {
+      std::this_thread::sleep_for(kPartialLine);  // part of a line: it would be ready again at once
+    }
   }
   return {};
+}
+
+// True if one of them is known now.
+Result<bool> Mesh::serve(std::list<Visitor>& visitors, const HandshakeOptions& options) {
+  bool has_changed = false;
+  for (auto visitor = visitors.begin(); visitor != visitors.end();) {
+    const auto state = visitor->advance(options);
+    if (!state) return tl::unexpected(state.error());
+    // A rank's data connections may be quicker than its last word over the first.
+    const bool is_early =
+        *state == Visitor::State::kData && visitor->rank() < world_ && !life_lines_->has(visitor->rank());
+    if (*state == Visitor::State::kWaits || is_early) {
+      ++visitor;
+      continue;
+    }
+    if (*state != Visitor::State::kStranger) {
+      if (auto taken = take(visitor->take_links()); !taken) return tl::unexpected(taken.error());
+    }
+    visitor = visitors.erase(visitor);
+    has_changed = true;
+  }
+  return has_changed;
 }
 
 Result<void> Mesh::take(PeerLinks links) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ class Mesh {
 
   Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
+  Result<bool> serve(std::list<Visitor>& visitors, const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
   Result<void> take_connection(Peer& peer, PeerLinks links);
   int missing_rank() const;

@@ -306,7 +306,6 @@ class NetfoldBackend(GlooServed):
         if get_debug_level() != DebugLevel.DETAIL:
             _alive.discard(self)
 
-
     def leave_to_parent(self) -> None:
         """In a child of fork(): the job, its sockets and its threads are the parent's. Collectives raise RuntimeError
         here; leaving does nothing."""

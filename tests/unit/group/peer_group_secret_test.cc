@@ -1,7 +1,11 @@
 // Ranks prove to each other that they know the group's secret.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include "base/wakeup.h"
+#include "link/descriptor.h"
+#include "link/tcp/control_socket.h"
 #include "peer_groups.h"
 
 namespace netfold::group {
@@ -47,6 +51,64 @@ TEST_P(Secrets, WhoKnowsAnotherOrNoneIsKeptOut) {
     EXPECT_EQ(upper.error().code, ErrorCode::kAuth) << upper.error().message;
     EXPECT_EQ(lower.error().rank, 1) << lower.error().message;
   }
+}
+
+// With a secret, a rank reports another world only to and from a rank that has proven the secret.
+TEST_P(Secrets, RanksThatKnowItSayWhatTheyDisagreeAbout) {
+  for (const bool have_secret : {true, false}) {
+    PeerGroupOptions options;
+    options.shm = GetParam();
+    options.timeout_s = 10;
+    options.secret = have_secret ? "open sesame" : "";
+    options.world = 2;
+    const auto lower = std::move(*PeerGroup::open(options));
+    options.world = 3, options.rank = 1;
+    const auto upper = std::move(*PeerGroup::open(options));
+    auto connecting = std::async(std::launch::async, [&] {
+      return lower->connect({lower->address(), upper->address()});
+    });
+    const auto connected = upper->connect({lower->address(), upper->address(), upper->address()});
+    ASSERT_FALSE(connected);
+    EXPECT_THAT(connected.error().message, testing::HasSubstr("world"));
+    const auto heard = connecting.get();
+    ASSERT_FALSE(heard);
+    EXPECT_EQ(heard.error().code, ErrorCode::kMismatch) << heard.error().message;
+  }
+}
+
+TEST_P(Secrets, StrangersDoNotEndTheMeetingOfRanks) {
+  const std::string hello = R"({"netfold_ranks":3,"kind":"control","rank":1,"world":2,"to":0,"nonce":"00"})"
+                            "\n";
+  PeerGroupOptions options;
+  options.world = 2;
+  options.shm = GetParam();
+  options.timeout_s = 10;
+  options.secret = "open sesame";
+  groups_.push_back(std::move(*PeerGroup::open(options)));
+  options.rank = 1;
+  groups_.push_back(std::move(*PeerGroup::open(options)));
+  const std::vector<std::string> addresses{groups_[0]->address(), groups_[1]->address()};
+  auto lower = std::async(std::launch::async, [&] { return groups_[0]->connect(addresses); });
+  std::vector<link::Descriptor> strangers;  // that say nothing more
+  for (const std::string& line :
+       {std::string("{\"netfold_ranks\":3}\n"), hello, hello + R"({"netfold_ranks":3,"kind":"verdict","proof":"00"})",
+        std::string(R"({"netfold_ranks":3,"kind":"data","rank":1,"world":2,"index":0,"of":1,"proof":""})") + "\n",
+        std::string(R"({"netfold_ranks":3,"kind":"control","rank":1,"world":7,"to":5})") + "\n", std::string("{\"net"),
+        std::string(5000, 'x'), std::string(), std::string(), std::string(), std::string(), std::string(),
+        std::string()}) {
+    auto socket = link::begin_connect(*link::parse_address(addresses[0]));
+    ASSERT_TRUE(socket);
+    strangers.emplace_back(*socket);
+    pollfd writable{*socket, POLLOUT, 0};
+    wait_for({&writable, 1}, now() + kSecond);
+    ASSERT_EQ(send(*socket, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
+  }
+  const auto upper = groups_[1]->connect(addresses);
+  EXPECT_TRUE(upper) << upper.error().message;
+  const auto connected = lower.get();
+  ASSERT_TRUE(connected) << connected.error().message;
+  auto tensors = gradients(2, 1000);
+  for (const auto& error : reduce_all(groups_, tensors)) EXPECT_FALSE(error) << error->message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, Secrets, testing::Bool(),
