@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -112,7 +113,11 @@ void SwitchControl::carry_out(const AdmitJob& admit, Nanoseconds) {
   admission.lease = admit.lease;
   for (const Endpoint& worker : admit.workers) admission.workers.push_back({worker.ip, worker.port});
   if (admit.host) admission.host = link::Address{admit.host->ip, admit.host->port};
-  data_plane_.admit(std::move(admission));
+  try {
+    data_plane_.admit(std::move(admission));
+  } catch (const std::bad_alloc&) {
+    table_.on_no_memory(admit.lease.job, admit.lease.epoch);
+  }
 }
 
 void SwitchControl::carry_out(const EvictJob& evict, Nanoseconds) {

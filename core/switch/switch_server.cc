@@ -28,6 +28,7 @@ namespace {
 
 constexpr Nanoseconds kAcceptPause = kSecond / 10;  // after the kernel had no descriptor left
 constexpr int kAcceptsMax = 64;                     // a round
+constexpr std::size_t kServedAtOnce = 64;           // connections, between two looks at what is due
 
 Result<void> check(const SwitchServerOptions& options) {
   const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
@@ -161,8 +162,7 @@ class SwitchServer::Control {
       const std::lock_guard lock(mutex_);
       const Nanoseconds at = now();
       wakeup_.clear();
-      for (const ConnectionId id : ready_)
-        control_->serve(id, at);  // before new ones: a leave comes before the next join
+      serve_ready(at);  // before new connections: a leave comes before the next join
       take_mismatches();
       if (stopping_ && !told_all) {
         told_all = true;
@@ -173,6 +173,17 @@ class SwitchServer::Control {
       }
       control_->settle(at);
       if (told_all && control_->peers().empty()) return;
+    }
+  }
+
+  // Members first. Many strangers must not delay the heartbeats to the members.
+  void serve_ready(Nanoseconds at) {
+    std::ranges::stable_partition(ready_, [&](ConnectionId id) { return control_->table().has_joined(id); });
+    for (std::size_t served = 0; served < ready_.size(); ++served) {
+      control_->serve(ready_[served], at);
+      if (stopping_ || served % kServedAtOnce != kServedAtOnce - 1) continue;
+      control_->on_time(now());
+      control_->settle(now());
     }
   }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/zeroed_bytes.h"
 #include "numbers/fold.h"
 #include "wire/lease.h"
 #include "wire/packet.h"
@@ -65,6 +66,7 @@ enum class Payloads : std::uint8_t { kCopied, kLent };
 
 class Aggregator {
  public:
+  // Throws std::bad_alloc.
   Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads = Payloads::kCopied);
 
   // The packet is of this job, epoch and of a rank below lease.world, or a question of the job's host; its tag, if the
@@ -113,8 +115,8 @@ class Aggregator {
   std::vector<Slot> slots_;
   std::vector<std::uint64_t> arrivals_;     // slots x arrival_words_
   std::vector<const std::byte*> inputs_;    // slots x world: where each payload lies
-  std::vector<std::byte> payloads_;         // slots x world x payload stride; empty if they are lent
-  std::vector<std::byte> results_;          // slots x result stride; empty if payloads are lent
+  ZeroedBytes payloads_;                    // slots x world x payload stride; empty if they are lent
+  ZeroedBytes results_;                     // slots x result stride; empty if payloads are lent
   std::vector<std::uint32_t> gap_checked_;  // by worker: chunks before this one were looked at for gaps
   std::uint32_t awaited_ = 0;               // the host waits for the chunks before this one
   std::uint64_t awaited_left_ = 0;          // how many of them are not folded; 0: it waits for nothing

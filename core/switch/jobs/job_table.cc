@@ -54,11 +54,15 @@ void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) 
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;  // closed by us; its last lines do not matter
   found->second.missed = 0;
+  // A stranger must not keep this thread from the workers: one short line, no more.
+  if (found->second.job == 0 && line.size() > control::kJoinBytesMax) {
+    return on_violation(id, fmt::format("a 'join' has at most {} bytes", control::kJoinBytesMax));
+  }
   const auto message = control::parse(line);
   if (!message) return on_violation(id, message.error().message);
   if (const auto* join = std::get_if<control::Join>(&*message)) return handle_join(id, *join, now);
   if (const auto* leave = std::get_if<control::Leave>(&*message)) return handle_leave(id, *leave);
-  if (std::holds_alternative<control::Heartbeat>(*message)) return;
+  if (std::holds_alternative<control::Heartbeat>(*message) && found->second.job != 0) return;
   on_violation(id, fmt::format("a worker does not send '{}'", control::type_of(*message)));
 }
 
@@ -84,10 +88,24 @@ void JobTable::on_close(ConnectionId id, const std::string& why) {
 }
 
 void JobTable::on_mismatch(std::uint16_t job_id, std::uint16_t epoch, int rank, const std::string& what) {
+  fail_running(job_id, epoch, [&](const Job& job) {
+    return Error{ErrorCode::kMismatch, fmt::format("the workers of job '{}' disagree: {}", job.name, what), rank};
+  });
+}
+
+void JobTable::on_no_memory(std::uint16_t job_id, std::uint16_t epoch) {
+  fail_running(job_id, epoch, [](const Job& job) {
+    return Error{ErrorCode::kRefused,
+                 fmt::format("the switch's machine has no memory left for job '{}', which needs {} bytes: give the "
+                             "switch less memory for jobs, or the machine more",
+                             job.name, job.memory_bytes),
+                 kNoRank};
+  });
+}
+
+void JobTable::fail_running(std::uint16_t job_id, std::uint16_t epoch, const std::function<Error(const Job&)>& why) {
   for (const auto& [key, job] : jobs_) {
-    if (!job.running || job.lease.job != job_id || job.lease.epoch != epoch) continue;
-    return fail_job(
-        key, Error{ErrorCode::kMismatch, fmt::format("the workers of job '{}' disagree: {}", job.name, what), rank});
+    if (job.running && job.lease.job == job_id && job.lease.epoch == epoch) return fail_job(key, why(job));
   }
 }
 

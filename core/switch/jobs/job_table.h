@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -80,6 +81,7 @@ class JobTable {
   void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
   void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
+  void on_no_memory(std::uint16_t job, std::uint16_t epoch);  // the machine has less than the rules allow
   void on_time(Nanoseconds now);
   void on_stop();  // tells every worker that the switch stops
 
@@ -143,6 +145,7 @@ class JobTable {
   void end_without_workers(JobKey key);
   void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
   void fail_job(JobKey key, const Error& error);
+  void fail_running(std::uint16_t job_id, std::uint16_t epoch, const std::function<Error(const Job&)>& why);
   void dissolve(JobKey key, Nanoseconds now);
   void tick();
 

@@ -21,6 +21,7 @@ constexpr std::uint16_t kControlVersion = 1;
 constexpr std::uint16_t kWorldMax = 1024;      // workers in one job
 constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds nothing; -1 on the wire
 constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
+constexpr std::size_t kJoinBytesMax = 1024;    // of the line, which is the first that a worker sends
 constexpr std::size_t kReasonBytesMax = 1024;  // a longer reason is cut when it is sent
 constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any shape, with header and tag
 constexpr std::uint32_t kMtuMax = 65536;

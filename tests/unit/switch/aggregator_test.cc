@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <list>
 #include <span>
 #include <string>
@@ -322,6 +324,24 @@ TEST_F(AggregatorTest, TellsAProberWhatElseOfItsChunksIsMissing) {
   EXPECT_THAT(missing, testing::UnorderedElementsAre(0u, 2u, 3u)) << "chunk 1 is here";
   probe(0, 0, 0xffff);
   EXPECT_EQ(outbox_.take().size(), 3u) << "a lie about more chunks than there are slots";
+}
+
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t all_pages = 0, resident_pages = 0;
+  statm >> all_pages >> resident_pages;
+  return resident_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A stranger's join must not cost the switch half a gigabyte.
+TEST_F(AggregatorTest, TakesMemoryWhereItIsWritten) {
+  lease_.slots = 65536;
+  lease_.payload_bytes = 4096;
+  ASSERT_GT(Aggregator::memory_bytes(lease_), std::size_t{512} << 20);
+  const std::size_t before = resident_bytes();
+  make();
+  EXPECT_LT(resident_bytes() - before, Aggregator::memory_bytes(lease_) / 4) << "sanitizers take some of it";
+  EXPECT_EQ(contribute(0, 0, {1, 2}), Verdict::kKept);
 }
 
 TEST_F(AggregatorTest, SendsAnEchoBack) {

@@ -13,6 +13,8 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <new>
+#include <set>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -34,6 +36,8 @@ struct Notes {
   std::mutex mutex;
   std::map<std::uint16_t, Admission> running;
   int evictions = 0;
+  bool has_no_memory = false;  // at the next admission
+  std::set<std::uint16_t> without_memory;
   DataPlane::OnMismatch on_mismatch;
 
   std::size_t running_count() {
@@ -49,10 +53,15 @@ class FakeDataPlane final : public DataPlane {
   const std::vector<std::uint16_t>& udp_ports() const override { return ports_; }
   void admit(Admission admission) override {
     const std::lock_guard lock(notes_.mutex);
+    if (std::exchange(notes_.has_no_memory, false)) {
+      notes_.without_memory.insert(admission.lease.job);
+      throw std::bad_alloc();
+    }
     EXPECT_TRUE(notes_.running.emplace(admission.lease.job, admission).second);
   }
   void evict(std::uint16_t job) override {
     const std::lock_guard lock(notes_.mutex);
+    if (notes_.without_memory.erase(job) == 1) return;
     EXPECT_EQ(notes_.running.erase(job), 1u);
     ++notes_.evictions;
   }
@@ -360,6 +369,17 @@ TEST_F(Server, MakesRoomWhereNoDescriptorIsLeft) {
   const DescriptorLimit few(open_descriptors() + 1);  // one for the next stranger, none for the switch
   RawPeer last(server->address());
   EXPECT_TRUE(eventually([&] { return last.hear(0.01).size() == 1; })) << "hello: the first stranger had to go";
+}
+
+TEST_F(Server, SaysThatTheMachineHasNoMemoryAndGoesOn) {
+  start(options());
+  {
+    const std::lock_guard lock(notes.mutex);
+    notes.has_no_memory = true;
+  }
+  static_cast<void>(join_switch(worker("large", 1, 0)));  // the failure may come just after the admission
+  EXPECT_TRUE(eventually([&] { return server->stats().table.jobs_failed == 1; }));
+  EXPECT_TRUE(join_switch(worker("small", 1, 0)));
 }
 
 TEST_F(Server, AWorkerThatDoesNotReadIsClosedAndBlocksNobody) {
