@@ -5,6 +5,9 @@
 
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -65,13 +68,42 @@ std::pair<int, std::string> change_folding(switching::FramePlane* frames, const 
   return {kOk, "changed"};
 }
 
+// Connections that wait for a thread are descriptors. Where too many wait, the listener does not accept more.
+class BoundedPool final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> task) override {
+    {
+      std::unique_lock lock(mutex_);
+      has_room_.wait(lock, [&] { return waiting_ < kWaitingMax; });
+      ++waiting_;
+    }
+    pool_.enqueue([this, task = std::move(task)] {
+      {
+        const std::lock_guard lock(mutex_);
+        --waiting_;
+      }
+      has_room_.notify_one();
+      task();
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  static constexpr std::size_t kThreads = 4, kWaitingMax = 16;
+
+  std::mutex mutex_;
+  std::condition_variable has_room_;
+  std::size_t waiting_ = 0;
+  httplib::ThreadPool pool_{kThreads};
+};
+
 class HttpMetrics final : public Metrics {
  public:
   HttpMetrics(switching::SwitchServer& server, switching::FramePlane* frames) {
-    http_.new_task_queue = [] { return new httplib::ThreadPool(2); };
-    http_.set_read_timeout(2);
+    http_.new_task_queue = [] { return new BoundedPool; };
+    http_.set_read_timeout(1);  // an idle connection holds a thread
     http_.set_write_timeout(2);
-    http_.set_keep_alive_timeout(2);  // an idle connection holds one of the two threads
+    http_.set_keep_alive_timeout(1);
     http_.set_payload_max_length(4096);
     http_.set_socket_options([](socket_t socket) {  // its default lets two switches share a port, unnoticed
       const int yes = 1;

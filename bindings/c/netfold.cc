@@ -202,6 +202,7 @@ nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_erro
     wanted.timeout_s = options->timeout_s;
     wanted.core = options->core;
     wanted.shm = options->use_shared_memory != 0;
+    if (options->secret != nullptr) wanted.secret = options->secret;
     wanted.inline_progress = options->placement == NF_CALLERS_THREAD;
     auto opened = PeerGroup::open(std::move(wanted));
     if (!opened) return failed(error, opened.error());

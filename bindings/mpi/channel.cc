@@ -1,6 +1,8 @@
 #include "channel.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -127,6 +129,18 @@ bool Channel::all_could(const std::string& address, const std::string& error, st
   return true;
 }
 
+// Only this communicator's processes know it: a stranger that finds a rank's port cannot take its place. Empty if it
+// could not be drawn on rank 0.
+std::string Channel::shared_secret() const {
+  std::array<char, 33> secret{};
+  std::array<unsigned char, 16> drawn{};
+  if (rank_ == 0 && getrandom(drawn.data(), drawn.size(), 0) == static_cast<ssize_t>(drawn.size())) {
+    fmt::format_to_n(secret.data(), secret.size() - 1, "{:02x}", fmt::join(drawn, ""));
+  }
+  PMPI_Bcast(secret.data(), static_cast<int>(secret.size()), MPI_CHAR, 0, communicator_);
+  return secret.data();
+}
+
 void Channel::connect() {
   const Settings& settings = Job::get().settings();
   const std::string host = is_one_machine_ ? "127.0.0.1" : !settings.bind.empty() ? settings.bind : own_address();
@@ -136,6 +150,8 @@ void Channel::connect() {
   options.rank = rank_;
   options.world = world_;
   options.listen = listen.c_str();
+  const std::string secret = shared_secret();
+  options.secret = secret.c_str();
   options.timeout_s = settings.timeout_s;
   options.placement = NF_CALLERS_THREAD;
   nf_group_open(&options, &group_, &error);

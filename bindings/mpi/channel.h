@@ -38,6 +38,7 @@ class Channel {
   explicit Channel(MPI_Comm communicator) : communicator_(communicator) {}
   void agree();
   void connect();
+  std::string shared_secret() const;
   bool all_could(const std::string& address, const std::string& error, std::string* addresses);
   int raise(const std::string& text) const;
 

@@ -83,9 +83,10 @@ typedef struct nf_group_options {
   nf_placement placement;
   int core;               // the core of the group's thread; -1: any core
   int use_shared_memory;  // between ranks of one machine; 0: TCP there too
+  const char* secret;     // all ranks prove that they know it before one takes data from another; NULL: none
 } nf_group_options;
 #define NF_GROUP_OPTIONS_INIT \
-  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1 }
+  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL }
 
 // How one tensor is folded. The values are the same on every rank. Start from NF_FOLD_OPTIONS_INIT.
 typedef struct nf_fold_options {

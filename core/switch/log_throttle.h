@@ -1,8 +1,10 @@
-// A log that a stranger cannot flood: some lines a while, then a count of those left out.
+// A log that a stranger cannot flood: some lines a while, then a count of those left out. Lines about jobs have a
+// number of their own, so that an operator finds the failure of a job among any number of strangers.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <array>
 #include <functional>
 #include <string>
 
@@ -15,19 +17,20 @@ class LogThrottle {
  public:
   using Sink = std::function<void(LogLevel, const std::string&)>;
 
-  static constexpr int kLinesMax = 200;
+  static constexpr int kLinesMax = 200;  // of each subject
   static constexpr Nanoseconds kPeriod = 10 * kSecond;
 
   explicit LogThrottle(Sink sink) : sink_(std::move(sink)) {}
 
-  void line(LogLevel level, const std::string& text, Nanoseconds at) {
+  void line(LogLevel level, const std::string& text, Nanoseconds at, LogSubject subject = LogSubject::kJob) {
     if (!sink_) return;
     if (at >= period_ends_) {
       if (left_out_ > 0) sink_(LogLevel::kWarning, fmt::format("{} lines of the log were left out", left_out_));
       period_ends_ = at + kPeriod;
-      lines_ = left_out_ = 0;
+      lines_ = {};
+      left_out_ = 0;
     }
-    if (++lines_ <= kLinesMax) {
+    if (++lines_[static_cast<std::size_t>(subject)] <= kLinesMax) {
       sink_(level, text);
     } else {
       ++left_out_;
@@ -37,7 +40,8 @@ class LogThrottle {
  private:
   Sink sink_;
   Nanoseconds period_ends_ = 0;
-  std::uint64_t lines_ = 0, left_out_ = 0;
+  std::array<std::uint64_t, 2> lines_ = {};  // by subject
+  std::uint64_t left_out_ = 0;
 };
 
 }  // namespace netfold::switching

@@ -104,7 +104,7 @@ class SwitchServer::Control {
     }
     control_.emplace(std::move(rules), *data_plane_,
                      SwitchControlOptions{options_.connections_max, [this](const LogLine& line, Nanoseconds at) {
-                                            log_.line(line.level, line.text, at);
+                                            log_.line(line.level, line.text, at, line.subject);
                                           }});
     sodium_memzero(options_.secret.data(), options_.secret.size());  // the rules keep a hash of it
     options_.secret.clear();
@@ -227,7 +227,8 @@ class SwitchServer::Control {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if ((errno == EMFILE || errno == ENFILE) && control_->make_room()) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-          log_.line(LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)), at);
+          log_.line(LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)), at,
+                    LogSubject::kStranger);
           accept_again_at_ = at + kAcceptPause;
         }
         return;

@@ -43,6 +43,7 @@ static nf_group *join(const place *self) {
   options.world = WORLD;
   options.placement = self->with->placement;
   options.timeout_s = 20.0;
+  if (options.placement == NF_OWN_THREAD) options.secret = "open sesame";
   nf_group *group = NULL;
   OK(nf_group_open(&options, &group, &error));
   snprintf(self->with->addresses[self->rank], 64, "%s", nf_group_address(group));
@@ -194,6 +195,33 @@ static void *run(void *argument) {
   return NULL;
 }
 
+static void *answer(void *argument) {
+  nf_group *group = argument;
+  const char *addresses[] = {nf_group_address(group), "127.0.0.1:1"};
+  CHECK(nf_group_connect(group, addresses, 1.0, NULL) == NF_TIMEOUT);
+  return NULL;
+}
+
+// A stranger that connects first is not rank 1.
+static void another_secret(void) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_group_options options = NF_GROUP_OPTIONS_INIT;
+  nf_group *lower = NULL, *stranger = NULL;
+  options.world = 2;
+  options.secret = "open sesame";
+  OK(nf_group_open(&options, &lower, &error));
+  options.rank = 1, options.secret = NULL;
+  OK(nf_group_open(&options, &stranger, &error));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, answer, lower) == 0);
+  const char *addresses[] = {nf_group_address(lower), nf_group_address(stranger)};
+  CHECK(nf_group_connect(stranger, addresses, 10.0, &error) == NF_PEER_FAILED);
+  CHECK(strstr(error.text, "secret") != NULL);
+  pthread_join(thread, NULL);
+  nf_group_close(lower, NULL);
+  nf_group_close(stranger, NULL);
+}
+
 static void nobody_there(void) {
   nf_error error = {NF_OK, 0, ""};
   nf_group_options options = NF_GROUP_OPTIONS_INIT;
@@ -229,6 +257,7 @@ int main(void) {
     for (int rank = 0; rank < WORLD; rank++) pthread_join(threads[rank], NULL);
     pthread_barrier_destroy(&with.barrier);
   }
+  another_secret();
   nobody_there();
   return 0;
 }

@@ -208,6 +208,26 @@ def test_it_folds_and_counts(start: Callable[..., Running]) -> None:
     assert switch.stop() == 0
 
 
+def test_idle_connections_to_the_metrics_hold_few_descriptors(start: Callable[..., Running]) -> None:
+    switch = start()
+    host, _, port = switch.metrics.rpartition(":")
+    descriptors = Path(f"/proc/{switch.process.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    strangers = []
+    try:
+        for _ in range(200):
+            strangers.append(socket.socket())
+            strangers[-1].setblocking(False)
+            strangers[-1].connect_ex((host, int(port)))
+        time.sleep(0.5)  # for the switch to accept as many as it will
+        assert len(list(descriptors.iterdir())) < before + 50
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    assert switch.get("/metrics")[0] == 200
+    assert switch.stop() == 0
+
+
 def test_what_prometheus_reads_is_well_formed(start: Callable[..., Running]) -> None:
     switch = start()
     with workers(switch.address, 1) as clients:

@@ -25,6 +25,7 @@ class Agent {
   explicit Agent(LocalListener listener);
 
   void run();
+  Result<void> admit(const LocalSocket& socket) const;
 
   LocalListener listener_;
   const std::string name_;

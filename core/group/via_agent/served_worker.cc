@@ -61,11 +61,6 @@ void ServedWorker::run() {
 Result<void> ServedWorker::open() {
   const auto peer = socket_.peer();
   if (!peer) return tl::unexpected(peer.error());
-  if (peer->uid != geteuid()) {
-    return netfold::fail(ErrorCode::kRefused,
-                         fmt::format("{} serves user {}, not user {}: start one as that user, with another --socket",
-                                     agent_, geteuid(), peer->uid));
-  }
   const auto opening = socket_.await(now() + kOpeningTime, [this] { return !stop_reason(); });
   if (!opening) return tl::unexpected(opening.error());
   auto memory = WorkerMemory::of(peer->pid);

@@ -425,7 +425,9 @@ void JobTable::tick() {
 
 void JobTable::refuse(ConnectionId id, const control::Refused& refused) {
   ++counters_.joins_refused;
-  log(LogLevel::kWarning, fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason));
+  actions_.emplace_back(LogLine{LogLevel::kWarning,
+                                fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason),
+                                LogSubject::kStranger});
   send(id, refused);
   close(id);
 }
@@ -440,7 +442,7 @@ void JobTable::close(ConnectionId id) {
 }
 
 void JobTable::log(LogLevel level, std::string text) {
-  actions_.emplace_back(LogLine{level, std::move(text)});
+  actions_.emplace_back(LogLine{level, std::move(text), LogSubject::kJob});
 }
 
 void JobTable::send_presence(const Job& job, ConnectionId only) {

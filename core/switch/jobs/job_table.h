@@ -49,9 +49,11 @@ struct EvictJob {
   std::uint16_t job;
 };
 enum class LogLevel { kInfo, kWarning };
+enum class LogSubject { kStranger, kJob };  // strangers must not use up the lines about jobs
 struct LogLine {
   LogLevel level;
   std::string text;
+  LogSubject subject = LogSubject::kJob;
 };
 using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
 

@@ -22,6 +22,14 @@ TEST(LogThrottle, LeavesLinesOutAndSaysHowMany) {
   EXPECT_EQ(lines.back(), "later");
 }
 
+TEST(LogThrottle, StrangersDoNotUseUpTheLinesAboutJobs) {
+  std::vector<std::string> lines;
+  LogThrottle log([&](LogLevel, const std::string& text) { lines.push_back(text); });
+  for (int i = 0; i < 10'000; ++i) log.line(LogLevel::kWarning, "refused", kSecond, LogSubject::kStranger);
+  log.line(LogLevel::kWarning, "job 'a' failed", kSecond, LogSubject::kJob);
+  EXPECT_EQ(lines.back(), "job 'a' failed");
+}
+
 TEST(LogThrottle, IsSilentAboutNothingLeftOut) {
   std::vector<std::string> lines;
   LogThrottle log([&](LogLevel, const std::string& text) { lines.push_back(text); });
