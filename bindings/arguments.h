@@ -45,9 +45,10 @@ void bind_join(nb::class_<Bound>& bound, Join join, const About&... about) {
       [join](Bound* self, const std::string& switch_address, const std::string& job, std::uint16_t world,
              std::uint16_t rank, const std::string& secret, bool require_auth, double timeout_s,
              double connect_timeout_s, std::uint32_t window, int block, int mantissa, const std::string& faults,
-             const std::string& pcap, Own... own) {
+             const std::string& pcap, const std::string& place, Own... own) {
         group::SwitchGroupOptions options;
         options.switch_address = switch_address;
+        options.switch_place = place;
         options.job = job;
         options.world = world;
         options.rank = rank;
@@ -65,7 +66,7 @@ void bind_join(nb::class_<Bound>& bound, Join join, const About&... about) {
       },
       "switch"_a, "job"_a, "world"_a, "rank"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,
       "timeout_s"_a = 30.0, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16, "mantissa"_a = 7,
-      "faults"_a = "", "pcap"_a = "", about...);
+      "faults"_a = "", "pcap"_a = "", "place"_a = "", about...);
 }
 
 }  // namespace netfold

@@ -49,13 +49,14 @@ FOLD_WORKERS: int = 8
 class SwitchGroup:
     """A worker in a job: hands all-reduces to the switch and waits for them."""
 
-    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, hosted: bool = False) -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', core: int = -1, hosted: bool = False) -> None:
         """
         Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,
         and gives up after connect_timeout_s if no switch answers there.
         Raises NetfoldError. secret: what the job's workers share. window: chunks in flight, 0 for the default.
         core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as
         'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.
+        place: where the switch is, for errors: "in rank 0's process".
         hosted: the job has an AggregationObserver, wait for it too.
         """
 
@@ -287,7 +288,7 @@ class AgentPeerGroup:
 class AgentSwitchGroup:
     """A SwitchGroup that an agent runs."""
 
-    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', agent: str) -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as SwitchGroup's.
         """

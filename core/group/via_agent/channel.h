@@ -23,7 +23,7 @@
 
 namespace netfold::group {
 
-constexpr std::uint32_t kChannelVersion = 2;  // of all that worker and agent say to each other
+constexpr std::uint32_t kChannelVersion = 3;  // of all that worker and agent say to each other
 
 struct Request {
   std::uint64_t ticket = 0;

@@ -41,12 +41,19 @@ Result<PeerGroupOptions> host_group_options(const json& message) {
 }
 
 json to_json(const SwitchGroupOptions& options) {
-  return {{"switch", options.switch_address}, {"job", options.job},
-          {"world", options.world},           {"rank", options.rank},
-          {"secret", options.secret},         {"require_auth", options.require_auth},
-          {"timeout_s", options.timeout_s},   {"connect_timeout_s", options.connect_timeout_s},
-          {"window", options.window},         {"block", options.bfp.block},
-          {"mantissa", options.bfp.mantissa}, {"faults", options.faults},
+  return {{"switch", options.switch_address},
+          {"place", options.switch_place},
+          {"job", options.job},
+          {"world", options.world},
+          {"rank", options.rank},
+          {"secret", options.secret},
+          {"require_auth", options.require_auth},
+          {"timeout_s", options.timeout_s},
+          {"connect_timeout_s", options.connect_timeout_s},
+          {"window", options.window},
+          {"block", options.bfp.block},
+          {"mantissa", options.bfp.mantissa},
+          {"faults", options.faults},
           {"pcap", options.pcap_path}};
 }
 
@@ -54,6 +61,7 @@ Result<SwitchGroupOptions> client_options(const json& message) {
   control::Fields fields(message);
   SwitchGroupOptions options;
   options.switch_address = fields.text("switch", kTextMax);
+  options.switch_place = fields.text("place", kTextMax);
   options.job = fields.text("job", kTextMax);
   options.world = fields.integer<std::uint16_t>("world", 1, kWorldMax);
   options.rank = fields.integer<std::uint16_t>("rank", 0, kWorldMax);

@@ -119,7 +119,7 @@ Error JoinAttempts::give_up() const {
 
 WorkerRequest JoinAttempts::request(Nanoseconds now) const {
   WorkerRequest request;
-  request.switch_name = options_.switch_address;
+  request.switch_name = switch_name(options_);
   request.join.job = options_.job;
   request.join.world = options_.world;
   request.join.rank = options_.rank;

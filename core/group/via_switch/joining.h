@@ -15,6 +15,7 @@ namespace netfold::group {
 
 struct JoinOptions {
   std::string switch_address;  // "host:port"
+  std::string switch_place;    // for errors, behind the address: "in rank 0's process"; "": a switch of its own
   std::string job;
   std::uint16_t world = 1;
   std::uint16_t rank = 0;     // control::kHostRank: the job's observer
@@ -29,6 +30,11 @@ struct JoinOptions {
   double connect_timeout_s = 30;     // of that, until a switch answers at the address
   std::function<bool()> keep_going;  // asked at least every 100 ms while joining; false gives up
 };
+
+// The words for the switch in errors.
+inline std::string switch_name(const JoinOptions& options) {
+  return options.switch_place.empty() ? options.switch_address : options.switch_address + " " + options.switch_place;
+}
 
 // Tries again while the switch cannot be reached, so that workers may start before it. Errors: kInvalidArgument,
 // kSwitchFailed (unreachable), kTimeout (ranks that did not come), kRefused, kMismatch, kAuth, kSystem (interrupted).

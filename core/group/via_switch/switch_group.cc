@@ -44,7 +44,7 @@ Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(SwitchGroupOptions option
   session.rank = options.rank;
   session.window = options.window;
   session.timeout = from_seconds(options.timeout_s);
-  session.switch_name = options.switch_address;
+  session.switch_name = switch_name(options);
   group->start(std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control)));
   return group;
 }

@@ -345,6 +345,7 @@ def _client(
         mantissa=mantissa,
         faults=settings.faults.replace("{rank}", str(rank)),
         pcap=_of_rank(settings.pcap, rank),
+        place=agreement.place,
     )
 
 

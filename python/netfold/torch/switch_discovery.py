@@ -41,6 +41,7 @@ class Agreement:
     group: int
     engine: str
     topology: str = ""  # the digest of the topology file, which describes the BiGraph
+    place: str = ""  # where the switch is, for errors, if it has no process of its own
 
 
 def agree(
@@ -87,17 +88,17 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
     secret = settings.secret or secrets.token_hex(16)
     if algorithm != IN_NETWORK:
         return Agreement("", "", secret, *alike), None
-    embedded = None
+    embedded, place = None, ""
     switch = settings.switch
     if not switch:
         need_ipv4(host)
         secret = settings.secret or own_secret()
         embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, secret, settings.require_auth)
-        switch = embedded.address
+        switch, place = embedded.address, "in rank 0's process"
     # Torch names its groups. Every group of one NETFOLD_JOB is a job of its own at the switch.
     suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]
     name = f"{settings.job}/{suffix}" if settings.job else f"torch-{secrets.token_hex(8)}"
-    return Agreement(switch, name, secret, *alike), embedded
+    return Agreement(switch, name, secret, *alike, place), embedded
 
 
 @functools.cache
