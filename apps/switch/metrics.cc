@@ -20,9 +20,10 @@ namespace {
 constexpr int kStartMaxMs = 5000;
 
 constexpr const char* kIndex =
-    "Counters of a Netfold switch.\n/metrics      for Prometheus\n/stats.json   the same as JSON, for `netfold top`\n";
+    "Counters of a Netfold switch.\n/metrics      for Prometheus\n/stats.json   the same as JSON, for `netfold top`\n"
+    "/healthz      200 while the switch answers its workers\n/readyz       200 while it takes new jobs, else 503\n";
 
-constexpr int kOk = 200, kBadRequest = 400, kForbidden = 403, kConflict = 409;
+constexpr int kOk = 200, kBadRequest = 400, kForbidden = 403, kConflict = 409, kUnavailable = 503;
 constexpr std::size_t kPortsMax = 64;
 
 // "all", "none", or numbers with commas between them.
@@ -118,6 +119,16 @@ class HttpMetrics final : public Metrics {
       auto json = switching::to_json(server.stats());
       if (frames != nullptr) json["frames"] = switching::to_json(frames->frame_stats());
       response.set_content(json.dump() + "\n", "application/json");
+    });
+    http_.Get("/healthz", [&server](const httplib::Request&, httplib::Response& response) {
+      static_cast<void>(server.stats());  // the control thread answers it, or the probe times out
+      response.set_content("ok\n", "text/plain");
+    });
+    http_.Get("/readyz", [&server](const httplib::Request&, httplib::Response& response) {
+      const auto stats = server.stats();
+      const bool takes_jobs = stats.jobs.size() < stats.jobs_max && stats.memory_bytes < stats.memory_max_bytes;
+      response.status = takes_jobs ? kOk : kUnavailable;
+      response.set_content(takes_jobs ? "ready\n" : "full: jobs or memory are used up\n", "text/plain");
     });
     http_.Post("/folding", [frames](const httplib::Request& request, httplib::Response& response) {
       const auto [status, text] = change_folding(frames, request);

@@ -20,7 +20,8 @@ using State = link::ControlLink::State;
 SwitchControl::SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options)
     : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)) {}
 
-void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now) {
+void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now,
+                           std::optional<std::uint32_t> source_ip) {
   if (peers_.size() >= options_.connections_max) make_room();
   if (peers_.size() >= options_.connections_max) {
     link->write(
@@ -30,7 +31,7 @@ void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_
   }
   const ConnectionId id = next_id_++;
   peers_[id].link = std::move(link);
-  table_.on_open(id, ip, now);
+  table_.on_open(id, ip, now, source_ip);
 }
 
 bool SwitchControl::make_room() {

@@ -34,7 +34,9 @@ class SwitchControl {
   // `data_plane` must outlive this.
   SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options);
 
-  void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now);
+  // `source_ip`: as JobTable::on_open's.
+  void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now,
+              std::optional<std::uint32_t> source_ip = {});
   // Strangers must not keep workers out: the oldest connection that has not joined goes. False: all have joined.
   bool make_room();
   // Something has come over this connection, or it takes bytes again.

@@ -216,6 +216,15 @@ class SwitchServer::Control {
     for (const auto& m : mismatches) control_->on_mismatch(m.job, m.epoch, m.rank, m.what);
   }
 
+  // A machine with several addresses in one network sends datagrams from one of them. A worker that has reached another
+  // must know, or it takes them for a stranger's.
+  std::optional<std::uint32_t> source_ip(int descriptor, link::Address peer) const {
+    if (address_.ip != 0) return std::nullopt;  // the switch sends from the address that it is bound to
+    const auto route = link::route_to(peer);
+    if (!route || route->local_ip == link::local_address_of(descriptor).ip) return std::nullopt;
+    return route->local_ip;
+  }
+
   void accept_new(Nanoseconds at) {
     if (at < accept_again_at_) return;
     for (int i = 0; i < kAcceptsMax; ++i) {
@@ -233,7 +242,8 @@ class SwitchServer::Control {
         }
         return;
       }
-      control_->accept(std::make_unique<link::ControlSocket>(descriptor), ntohl(from.sin_addr.s_addr), at);
+      const link::Address peer{ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+      control_->accept(std::make_unique<link::ControlSocket>(descriptor), peer.ip, at, source_ip(descriptor, peer));
     }
   }
 

@@ -208,6 +208,21 @@ def test_it_folds_and_counts(start: Callable[..., Running]) -> None:
     assert switch.stop() == 0
 
 
+def test_probes_tell_whether_it_answers_and_takes_jobs(start: Callable[..., Running]) -> None:
+    switch = start("--jobs-max", "1")
+    assert switch.get("/healthz") == (200, "ok\n")
+    assert switch.get("/readyz") == (200, "ready\n")
+    with workers(switch.address, 2):
+        assert switch.get("/healthz")[0] == 200
+        status, text = switch.get("/readyz")
+        assert (status, text.partition(":")[0]) == (503, "full")
+    wait_s = time.monotonic() + WAIT_S
+    while switch.get("/readyz")[0] != 200 and time.monotonic() < wait_s:
+        time.sleep(0.02)
+    assert switch.get("/readyz")[0] == 200
+    assert switch.stop() == 0
+
+
 def test_idle_connections_to_the_metrics_hold_few_descriptors(start: Callable[..., Running]) -> None:
     switch = start()
     host, _, port = switch.metrics.rpartition(":")

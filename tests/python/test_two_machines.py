@@ -169,6 +169,13 @@ def test_with_a_switch(machines: dict[str, Machine]) -> None:
     assert re.search(r'"jobs_finished": *[1-9]', counters), counters
 
 
+def test_with_a_switch_at_a_second_address_of_its_network(machines: dict[str, Machine]) -> None:
+    machines["switch"].run("ip address add 10.0.0.6/24 dev eth0")  # the kernel sends datagrams from the first
+    switch = machines["switch"].start("netfold switch")
+    wait_for(lambda: "listening on" in switch.said(), "the switch", 20.0)
+    train(machines, [line.replace("10.0.0.5", "10.0.0.6") for line in readme_commands()])
+
+
 @pytest.mark.parametrize("setting", ["", "NETFOLD_ALGORITHM=in-network "], ids=["among-ranks", "embedded-switch"])
 @pytest.mark.parametrize("master", ["10.0.0.1", "first"], ids=["master-by-address", "master-by-name"])
 def test_without_a_switch(machines: dict[str, Machine], setting: str, master: str) -> None:

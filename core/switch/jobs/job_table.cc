@@ -40,9 +40,10 @@ JobTable::JobTable(SwitchRules rules) : rules_(std::move(rules)), next_epoch_(ru
 // ---- Events
 // ----------------------------------------------------------------------------------------------------------
 
-void JobTable::on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now) {
+void JobTable::on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now, std::optional<std::uint32_t> source_ip) {
   Connection& connection = connections_[id];
   connection.ip = ip;
+  connection.source_ip = source_ip;
   connection.join_by = now + rules_.join_within;
   rules_.random(connection.nonce);
   send(id, control::Hello{control::kControlVersion, connection.nonce, rules_.secret.has_value(), rules_.tagged,
@@ -286,7 +287,7 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   action.lease = job.lease;
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job
   job.for_each_member([&](const Member& member) {
-    admitted.data_ip.reset();
+    admitted.data_ip = connections_.at(member.connection).source_ip;
     if (job.host && rules_.folds_on_the_way && !member.join.is_host()) admitted.data_ip = job.host->endpoint.ip;
     if (rules_.secret) admitted.proof = rules_.secret->admit_proof(member.join.nonce, admitted);
     send(member.connection, admitted);

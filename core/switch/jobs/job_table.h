@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -78,7 +79,8 @@ class JobTable {
  public:
   explicit JobTable(SwitchRules rules);
 
-  void on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now);
+  // `source_ip`: of the packets that this machine sends to the peer, if not the address that the peer has reached.
+  void on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now, std::optional<std::uint32_t> source_ip = {});
   void on_line(ConnectionId id, std::string_view line, Nanoseconds now);
   void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
   void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
@@ -101,6 +103,7 @@ class JobTable {
 
   struct Connection {
     std::uint32_t ip = 0;
+    std::optional<std::uint32_t> source_ip;
     Nanoseconds join_by = 0;
     control::Nonce nonce = {};
     JobKey job = 0;          // 0: not joined

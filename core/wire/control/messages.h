@@ -77,7 +77,7 @@ struct Admitted {
   bool tagged = false;
   Nonce salt = {};
   std::optional<Proof> proof = {};            // the switch's, where it has a secret
-  std::optional<std::uint32_t> data_ip = {};  // where data packets go if not to the switch: to the job's host
+  std::optional<std::uint32_t> data_ip = {};  // where data packets go, if not to the address that was reached
 
   // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
   // one, falls outside of what the slots expect.
