@@ -18,11 +18,12 @@ from typer.testing import CliRunner
 
 from lab_commands import LabCommands
 from netfold_lab.bench import allreduce, bounds, codec, measure, models, plots, results, sweep, tensors
-from netfold_lab.bench.comparison import ComparisonSettings, size_name, sizes_of
+from netfold_lab.bench.comparison import ComparisonSettings, peers_of
 from netfold_lab.bench.sites import LocalSite
 from netfold_lab.bench.tables import results_table
 from netfold_lab.errors import UsageError
 from netfold_lab.lab.spec import Faults
+from netfold_lab.sizes import size_name, sizes_of
 
 HAS_CORE = importlib.util.find_spec("netfold._core") is not None
 HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
@@ -56,8 +57,8 @@ def test_a_packet_holds_whole_words_and_at_most_the_lease(mtu: int, wire: str, e
 @pytest.mark.parametrize("text", ["-4", "0", "4097", "400000000000000", "4096,10", "many"])
 def test_wrong_sizes_of_the_codec_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="--size-bytes"):
-        codec.sizes_of(text)
-    assert codec.sizes_of("4096,16384") == [4096, 16384]
+        codec.sizes_to_measure(text)
+    assert codec.sizes_to_measure("4096,16384") == [4096, 16384]
 
 
 @pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
@@ -131,7 +132,11 @@ def test_models_are_whole_elements() -> None:
 
 
 def test_sizes_and_sweeps() -> None:
-    assert sizes_of("16777216,1048576") == {"16 MiB": 16 * MIB, "1 MiB": MIB}
+    assert sizes_of("16777216,1MiB,1 KiB,2GiB,3B") == [16 * MIB, MIB, 1024, 2 << 30, 3]
+    assert [size_name(size) for size in (16 * MIB, 1024, 0)] == ["16 MiB", "1 KiB", "0 B"]
+    with pytest.raises(UsageError, match="--size-bytes"):
+        sizes_of("1MB")
+    assert (peers_of("gloo,openmpi"), peers_of("none"), peers_of("")) == (("gloo", "openmpi"), (), ())
     assert size_name(1000) == "1000 B"
     assert sweep.counts_of("2..5") == [2, 3, 4, 5]
     assert sweep.counts_of("2,8") == [2, 8]

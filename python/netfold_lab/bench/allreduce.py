@@ -12,6 +12,7 @@ from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.lab.spec import WORKERS_MAX
 from netfold_lab.outputs import output
+from netfold_lab.sizes import size_name, sizes_of
 
 ALGORITHM_HELP = (
     "Netfold's algorithms: in-network, ring, ... or auto; several with commas. `none` measures only the peers."
@@ -30,7 +31,10 @@ def register(app: typer.Typer) -> None:
     def allreduce(
         ranks: Annotated[int, typer.Option("--ranks", "--workers", help="Number of processes.")] = 8,
         size_bytes: Annotated[
-            str, typer.Option(help="Size of the fp32 gradients; several with commas.", show_default=f"16777216; {GRID}")
+            str,
+            typer.Option(
+                help="Size of the fp32 gradients, such as 16MiB; several with commas.", show_default=f"16777216; {GRID}"
+            ),
         ] = "",
         algorithm: Annotated[
             str,
@@ -40,7 +44,7 @@ def register(app: typer.Typer) -> None:
         group: Annotated[int, typer.Option(min=0, help="hierarchical: number of ranks per machine.")] = 0,
         engine: Annotated[str, typer.Option(help="Engine of host algorithms: caller, thread or agent.")] = "thread",
         wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
-        against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi.")] = "gloo,openmpi",
+        against: Annotated[str, typer.Option(help="Peers in the same run: gloo,openmpi, or none.")] = "gloo,openmpi",
         repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
         interface: Annotated[
             str,
@@ -76,7 +80,7 @@ def register(app: typer.Typer) -> None:
         from netfold_lab.bench.screen import show as show_results
 
         with sentences():
-            sizes = comparison.sizes_of(size_bytes or str(comparison.SIZE_DEFAULT))
+            sizes = {size_name(size): size for size in sizes_of(size_bytes or str(comparison.SIZE_DEFAULT))}
             settings = comparison.ComparisonSettings(
                 sizes,
                 algorithm or IN_NETWORK,

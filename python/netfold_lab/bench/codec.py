@@ -14,6 +14,7 @@ from rich.table import Table
 from netfold.json_output import envelope, print_json
 from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
+from netfold_lab.sizes import size_name, sizes_of
 
 FLOAT_BYTES = 4
 COPIES = 3  # of the floats: more than a measurement keeps in memory
@@ -54,14 +55,6 @@ def results_of(timings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return results
 
 
-def size_named(size_bytes: int) -> str:
-    """The size in the largest unit that gives a whole number."""
-    for unit, bytes_per_unit in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes % bytes_per_unit == 0:
-            return f"{size_bytes // bytes_per_unit} {unit}"
-    return f"{size_bytes} B"
-
-
 def table_of(results: list[dict[str, Any]]) -> Table:
     """The table: a row for each size and kernel table, a column for each operation."""
     tables = list(dict.fromkeys(one["kernels"] for one in results if one["kernels"]))
@@ -82,7 +75,7 @@ def table_of(results: list[dict[str, Any]]) -> Table:
             for one in results
             if (one["size_bytes"], one["kernels"]) == (size, kernels)
         }
-        where = [f"{bounds[size, 'memcpy']['place']}\n{size_named(size)}", *([kernels] if names_kernels else [])]
+        where = [f"{bounds[size, 'memcpy']['place']}\n{size_name(size)}", *([kernels] if names_kernels else [])]
         rates = [f"{bounds[size, bound]['rate_gbyte_s']:.1f}" for bound in BOUNDS]
         table.add_row(*where, *rates, *(mine[operation] for operation in operations))
     return table
@@ -97,12 +90,9 @@ def errors_of(results: list[dict[str, Any]]) -> str:
     return "largest error of a fold: " + ", ".join(f"{wire} {error:.2g}" for wire, error in largest.items())
 
 
-def sizes_of(text: str) -> list[int]:
+def sizes_to_measure(text: str) -> list[int]:
     """A comma-separated list of sizes: whole floats that fit in free memory."""
-    try:
-        sizes = [int(word) for word in text.split(",")]
-    except ValueError:
-        raise UsageError(f"--size-bytes takes whole numbers with commas, not {text}") from None
+    sizes = sizes_of(text)
     most = psutil.virtual_memory().available // COPIES
     for size in sizes:
         if size <= 0 or size % FLOAT_BYTES:
@@ -135,7 +125,7 @@ def register(app: typer.Typer) -> None:
         with sentences():
             tables = _core.kernel_names() if kernels == "all" else (kernels or _core.kernels_in_use()).split(",")
             results = []
-            sizes = sizes_of(size_bytes)
+            sizes = sizes_to_measure(size_bytes)
             least = _core.FOLD_WORKERS * block * FLOAT_BYTES
             if min(sizes) < least:
                 raise UsageError(f"--size-bytes must be at least {least} with blocks of {block}, not {min(sizes)}")

@@ -222,8 +222,8 @@ def locally(workers: int, settings: ComparisonSettings, progress: Callable[[str]
 
 
 def peers_of(text: str) -> tuple[str, ...]:
-    """`gloo,openmpi` as a tuple."""
-    return tuple(dict.fromkeys(filter(None, text.split(","))))
+    """`gloo,openmpi` as a tuple; `none` as an empty one."""
+    return tuple(dict.fromkeys(part for part in text.split(",") if part and part != "none"))
 
 
 def bigraph_of(text: str) -> tuple[int, int]:
@@ -232,23 +232,3 @@ def bigraph_of(text: str) -> tuple[int, int]:
         return algorithms.bigraph_of(text) if text else (0, 0)
     except ValueError as error:
         raise UsageError(f"--bigraph: {error}") from None
-
-
-def sizes_of(text: str) -> dict[str, int]:
-    """`16777216,1048576` as sizes by name."""
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        try:
-            size = int(part)
-        except ValueError:
-            raise UsageError(f"--size-bytes takes numbers of bytes with commas, not {part!r}") from None
-        sizes[size_name(size)] = size
-    return sizes
-
-
-def size_name(size_bytes: int) -> str:
-    """`16 MiB` if the number is whole, else bytes."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor} {unit}"
-    return f"{size_bytes} B"

@@ -17,6 +17,7 @@ from netfold_lab.guard import sentences
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.spec import SOCKETS, STAR, Faults, spec_of
 from netfold_lab.outputs import output
+from netfold_lab.sizes import size_name, sizes_of
 
 lab_app = typer.Typer(no_args_is_help=True, help="Emulate clusters on this machine: namespaces and shaped links.")
 
@@ -195,7 +196,9 @@ def run(
         str, typer.Option(help="block: neighbouring ranks on neighbouring workers. shuffled: random places, by --seed.")
     ] = "block",
     rate_mbit_s: Rate = None,
-    size_bytes: Annotated[str, typer.Option(help="Size of the fp32 gradients; several with commas.")] = "16777216",
+    size_bytes: Annotated[
+        str, typer.Option(help="Size of the fp32 gradients, such as 16MiB; several with commas.")
+    ] = "16777216",
     algorithm: Annotated[
         str | None,
         typer.Option(
@@ -208,7 +211,9 @@ def run(
     wire: Annotated[str, typer.Option("--format", help="fp32, bfp, fp16, bf16 or int32.")] = "fp32",
     against: Annotated[
         str | None,
-        typer.Option(help="Peers on the same links in the same run (default: gloo,openmpi on a star, else no peers)."),
+        typer.Option(
+            help="Peers on the same links in the same run, or none (default: gloo,openmpi on a star, else none)."
+        ),
     ] = None,
     repeat: Annotated[int, typer.Option(help="Timed repetitions of each, after one warm-up.")] = 5,
     loss: Loss = 0.0,
@@ -300,10 +305,10 @@ def run(
 
 
 def _sizes(size_bytes: str, model_sizes: bool, scale: float) -> dict[str, int]:
-    from netfold_lab.bench import comparison, models
+    from netfold_lab.bench import models
 
     if not model_sizes:
-        return comparison.sizes_of(size_bytes)
+        return {size_name(size): size for size in sizes_of(size_bytes)}
     if not 0 < scale <= 1:
         raise UsageError(f"--scale must be above 0 and at most 1, not {scale}")
     return {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}

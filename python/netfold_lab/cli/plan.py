@@ -229,11 +229,11 @@ def check_lab(
     """
     from netfold.algorithms import bigraph_of
     from netfold.json_output import envelope, print_json
-    from netfold_lab.bench.comparison import sizes_of
     from netfold_lab.bench.screen import progress_bar
     from netfold_lab.lab import kept
     from netfold_lab.plan.report import truth as report
     from netfold_lab.plan.truth import check
+    from netfold_lab.sizes import sizes_of
 
     with sentences():
         try:
@@ -241,7 +241,7 @@ def check_lab(
         except ValueError as error:
             raise UsageError(f"--shape: {error}") from None
         fabrics = tuple(dict.fromkeys(filter(None, fabric.split(","))))
-        sizes = list(sizes_of(size_bytes).values())
+        sizes = sizes_of(size_bytes)
         kept.prepare()
         with progress_bar(check.steps(fabrics, sizes, repeat)) as tell:
             machine, cells = check.check(fabrics, parsed, rate_mbit_s, sizes, repeat, tell)

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from netfold_lab.bench.comparison import size_name
 from netfold_lab.plan.truth.calibrate import Calibration
 from netfold_lab.plan.truth.check import ASKED_LARGE, ASKED_SMALL, ASKED_WINNERS, LARGE_BYTES, Cell, winners
 from netfold_lab.plan.truth.model import Machine
+from netfold_lab.sizes import size_name
 
 HEADS = ("fabric", "size", "algorithm", "predicted, s", "measured, s", "off", "asked")
 
