@@ -287,8 +287,12 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   action.lease = job.lease;
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job
   job.for_each_member([&](const Member& member) {
-    admitted.data_ip = connections_.at(member.connection).source_ip;
-    if (job.host && rules_.folds_on_the_way && !member.join.is_host()) admitted.data_ip = job.host->endpoint.ip;
+    admitted.data_ip.reset();
+    if (!rules_.folds_on_the_way) {
+      admitted.data_ip = connections_.at(member.connection).source_ip;
+    } else if (job.host && !member.join.is_host()) {
+      admitted.data_ip = job.host->endpoint.ip;
+    }
     if (rules_.secret) admitted.proof = rules_.secret->admit_proof(member.join.nonce, admitted);
     send(member.connection, admitted);
   });
@@ -426,9 +430,8 @@ void JobTable::tick() {
 
 void JobTable::refuse(ConnectionId id, const control::Refused& refused) {
   ++counters_.joins_refused;
-  actions_.emplace_back(LogLine{LogLevel::kWarning,
-                                fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason),
-                                LogSubject::kStranger});
+  log(LogLevel::kWarning, fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason),
+      LogSubject::kStranger);
   send(id, refused);
   close(id);
 }
@@ -442,8 +445,8 @@ void JobTable::close(ConnectionId id) {
   actions_.emplace_back(CloseConnection{id});
 }
 
-void JobTable::log(LogLevel level, std::string text) {
-  actions_.emplace_back(LogLine{level, std::move(text), LogSubject::kJob});
+void JobTable::log(LogLevel level, std::string text, LogSubject subject) {
+  actions_.emplace_back(LogLine{level, std::move(text), subject});
 }
 
 void JobTable::send_presence(const Job& job, ConnectionId only) {

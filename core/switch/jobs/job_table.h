@@ -54,7 +54,7 @@ enum class LogSubject { kStranger, kJob };  // strangers must not use up the lin
 struct LogLine {
   LogLevel level;
   std::string text;
-  LogSubject subject = LogSubject::kJob;
+  LogSubject subject;
 };
 using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
 
@@ -157,7 +157,7 @@ class JobTable {
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);
   void close(ConnectionId id);
-  void log(LogLevel level, std::string text);
+  void log(LogLevel level, std::string text, LogSubject subject = LogSubject::kJob);
   void send_presence(const Job& job, ConnectionId only);
   std::uint16_t free_job_id() const;
   double retry_s_if_a_job_is_ending() const;

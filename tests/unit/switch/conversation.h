@@ -58,11 +58,11 @@ class Conversation {
       : memory_max_bytes_(rules.memory_max_bytes), jobs_max_(rules.jobs_max), table_(std::move(rules)) {}
 
   // A worker that connects, and answers by itself from then on.
-  ConnectionId join(WorkerRequest request) {
+  ConnectionId join(WorkerRequest request, std::optional<std::uint32_t> source_ip = {}) {
     const ConnectionId id = next_id_++;
     open_.insert(id);
     workers_.emplace(id, WorkerSide(std::move(request), now_));
-    table_.on_open(id, 0x0a000100u + static_cast<std::uint32_t>(id), now_);
+    table_.on_open(id, 0x0a000100u + static_cast<std::uint32_t>(id), now_, source_ip);
     settle();
     return id;
   }

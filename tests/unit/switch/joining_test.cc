@@ -266,6 +266,19 @@ TEST(Joining, GarbageAndOutOfTurnMessagesAreRefused) {
   EXPECT_EQ(c.table().counters().joins_refused, lines.size() + 1);
 }
 
+// Frames that are folded on their way come from the address that they were sent to.
+TEST(Joining, AWorkerLearnsFromWhichAddressASocketsDataComes) {
+  for (const bool folds_on_the_way : {false, true}) {
+    SwitchRules rules = Conversation::plain_rules();
+    rules.folds_on_the_way = folds_on_the_way;
+    Conversation c(std::move(rules));
+    const auto zero = c.join(Conversation::worker("a", 2, 0), 0x0a000005);
+    const auto one = c.join(Conversation::worker("a", 2, 1));
+    EXPECT_EQ(c.worker(zero).data_ip().value_or(0), folds_on_the_way ? 0u : 0x0a000005u);
+    EXPECT_FALSE(c.worker(one).data_ip()) << "it has reached that address";
+  }
+}
+
 // To parse a long line takes the thread that also sends the members' heartbeats.
 TEST(Joining, AStrangerMaySayOneShortLine) {
   Conversation c;
