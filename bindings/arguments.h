@@ -36,6 +36,23 @@ void bind_open(nb::class_<Bound>& bound, Open open, const About&... about) {
       "tcp_streams"_a = 1, "secret"_a = "", about...);
 }
 
+// The options that a worker and an observer of a job at a switch both have; the others are defaults.
+inline group::JoinOptions join_options(const std::string& switch_address, const std::string& job, std::uint16_t world,
+                                       const std::string& secret, bool require_auth, double timeout_s,
+                                       double connect_timeout_s, int block, int mantissa) {
+  group::JoinOptions options;
+  options.switch_address = switch_address;
+  options.job = job;
+  options.world = world;
+  options.secret = secret;
+  options.require_auth = require_auth;
+  options.timeout_s = timeout_s;
+  options.connect_timeout_s = connect_timeout_s;
+  options.bfp = bfp_shape_of(block, mantissa);
+  options.keep_going = &no_signal_came;
+  return options;
+}
+
 // __init__ of a worker of a job at a switch, in the same way.
 template <class... Own, class Bound, class Join, class... About>
 void bind_join(nb::class_<Bound>& bound, Join join, const About&... about) {
@@ -47,20 +64,13 @@ void bind_join(nb::class_<Bound>& bound, Join join, const About&... about) {
              double connect_timeout_s, std::uint32_t window, int block, int mantissa, const std::string& faults,
              const std::string& pcap, const std::string& place, Own... own) {
         group::SwitchGroupOptions options;
-        options.switch_address = switch_address;
+        static_cast<group::JoinOptions&>(options) = join_options(switch_address, job, world, secret, require_auth,
+                                                                 timeout_s, connect_timeout_s, block, mantissa);
         options.switch_place = place;
-        options.job = job;
-        options.world = world;
         options.rank = rank;
-        options.secret = secret;
-        options.require_auth = require_auth;
-        options.timeout_s = timeout_s;
-        options.connect_timeout_s = connect_timeout_s;
         options.window = window;
-        options.bfp = bfp_shape_of(block, mantissa);
         options.faults = faults;
         options.pcap_path = pcap;
-        options.keep_going = &no_signal_came;
         auto joined = without_lock([&] { return join(options, own...); });
         new (self) Bound(std::move(*joined));
       },

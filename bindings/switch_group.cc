@@ -115,17 +115,9 @@ void bind_observer(nb::module_& module) {
           [](PyAggregationObserver* self, const std::string& switch_address, const std::string& job,
              std::uint16_t world, const std::string& secret, bool require_auth, double timeout_s,
              double connect_timeout_s, int block, int mantissa) {
-            group::JoinOptions options;
-            options.switch_address = switch_address;
-            options.job = job;
-            options.world = world;
-            options.secret = secret;
-            options.require_auth = require_auth;
-            options.timeout_s = timeout_s;
-            options.connect_timeout_s = connect_timeout_s;
-            options.bfp = bfp_shape_of(block, mantissa);
-            options.keep_going = &no_signal_came;
-            auto joined = without_lock([&] { return group::AggregationObserver::join(options); });
+            auto options = join_options(switch_address, job, world, secret, require_auth, timeout_s, connect_timeout_s,
+                                        block, mantissa);
+            auto joined = without_lock([&] { return group::AggregationObserver::join(std::move(options)); });
             new (self) PyAggregationObserver(std::move(*joined));
           },
           "switch"_a, "job"_a, "world"_a, nb::kw_only(), "secret"_a = "", "require_auth"_a = false,

@@ -29,7 +29,7 @@ class TapWorker {
   void from_kernel(link::Port& port, link::BufferPool& pool);
 
   bool has_ended() const { return has_ended_.load(std::memory_order_acquire); }
-  // Once it has ended: the connection, for the caller's thread; or the reason why there is no connection.
+  // The connection, for the caller's thread, or the error of joining. Call it after has_ended().
   Result<group::ControlConnection*> joined();
   // Says goodbye, on the thread of its own; has_ended() is false until it is said.
   void leave();

@@ -16,8 +16,9 @@ namespace {
 constexpr int kThreadYields = 100;
 constexpr int kCallerYields = 1000;
 // A yield that returns at once gave the core to no thread: either none wants it, or the kernel gives processes of
-// different sessions their turns by a clock of its own (autogroups). Then only sleep lets the others run; where every
-// rank of this machine has a core there is no hurry, and to be woken takes longer than most waits.
+// different sessions their turns by a clock of its own (autogroups). Then the others run only while this
+// thread sleeps. Where every rank of this machine has a core, it yields longer first: a wake-up takes longer than most
+// waits.
 constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
 constexpr Nanoseconds kNotePeriod = 10 * kMillisecond;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from netfold_lab.errors import UsageError
 
@@ -20,6 +21,11 @@ def sizes_of(text: str) -> list[int]:
             )
         sizes.append(int(found[1]) * UNITS.get(found[2], 1))
     return sizes
+
+
+def by_name(sizes: Iterable[int]) -> dict[str, int]:
+    """The sizes with their names, as reports show them."""
+    return {size_name(size): size for size in sizes}
 
 
 def size_name(size_bytes: int) -> str:

@@ -3,9 +3,8 @@
 // A request is an address and a count; the agent reads and writes the worker's memory by itself. It all-reduces a
 // tensor part by part. The memory that another collective writes is one part. Before it overwrites a part in the
 // worker's memory, it puts what is there into slots of the undo log and marks them. A request is done when its answer
-// is in the queue, and not before: as long as there is no answer, the worker can put every marked slot back, whatever
-// has become of the agent. So a tensor is written whole or as it was, even if the agent is killed in the middle of
-// writing.
+// is in the queue. Until then the worker can put every marked slot back, also after the agent has died. So a tensor is
+// written whole or as it was, even if the agent is killed in the middle of writing.
 //
 // The agent makes both pieces of memory. The worker cannot shrink them, and maps the undo log only for reading.
 #pragma once

@@ -31,7 +31,6 @@ constexpr int kVersion = 3;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
-constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
 Result<void> send_line(int descriptor, const json& message) {
   const std::string line = message.dump() + "\n";  // far less than what a new connection takes at once
@@ -63,7 +62,7 @@ Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
     auto line = take_line(descriptor);
     if (!line) return tl::unexpected(line.error());
     if (*line) return std::move(**line);
-    std::this_thread::sleep_for(kPartialLine);  // it would be ready again at once
+    std::this_thread::sleep_for(kPartialLine);
   }
 }
 

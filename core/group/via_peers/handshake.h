@@ -9,6 +9,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@
 #include "wire/control/proofs.h"
 
 namespace netfold::group {
+
+// How long to sleep where part of a line has come: its descriptor would be ready again at once.
+constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
 struct HandshakeOptions {
   int rank = 0, world = 1;
@@ -74,6 +78,7 @@ class Visitor {
 
   int descriptor() const { return state_ == State::kWaits ? socket_.get() : -1; }  // to be polled
   Nanoseconds known_by() const { return state_ == State::kWaits ? known_by_ : kNever; }
+  bool has_said_hello() const { return has_said_hello_; }
   int rank() const { return links_.rank; }  // that it says it is
   PeerLinks take_links() { return std::move(links_); }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <thread>
 
 #include "base/wakeup.h"
@@ -34,8 +33,6 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
 std::size_t visitors_max(int world) {
   return 256 + 4 * static_cast<std::size_t>(world);
 }
-
-constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -95,18 +92,20 @@ Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
       visitors.emplace_back(link::Descriptor(descriptor), now());
       if (visitors.size() > visitors_max(world_)) visitors.pop_front();
     } else if (!*served) {
-      std::this_thread::sleep_for(kPartialLine);  // part of a line: it would be ready again at once
+      std::this_thread::sleep_for(kPartialLine);
     }
   }
   return {};
 }
 
-// True if one of them is known now.
+// True if one of them has said something.
 Result<bool> Mesh::serve(std::list<Visitor>& visitors, const HandshakeOptions& options) {
-  bool has_changed = false;
+  bool has_heard = false;
   for (auto visitor = visitors.begin(); visitor != visitors.end();) {
+    const bool had_said_hello = visitor->has_said_hello();
     const auto state = visitor->advance(options);
     if (!state) return tl::unexpected(state.error());
+    has_heard = has_heard || visitor->has_said_hello() != had_said_hello;
     // A rank's data connections may be quicker than its last word over the first.
     const bool is_early =
         *state == Visitor::State::kData && visitor->rank() < world_ && !life_lines_->has(visitor->rank());
@@ -118,9 +117,9 @@ Result<bool> Mesh::serve(std::list<Visitor>& visitors, const HandshakeOptions& o
       if (auto taken = take(visitor->take_links()); !taken) return tl::unexpected(taken.error());
     }
     visitor = visitors.erase(visitor);
-    has_changed = true;
+    has_heard = true;
   }
-  return has_changed;
+  return has_heard;
 }
 
 Result<void> Mesh::take(PeerLinks links) {

@@ -34,7 +34,8 @@ class RoceEndpoint {
   RoceEndpoint(const QpPairInfo& self, const QpInfo& right, const QpInfo& left, RoceSenderOptions options = {});
 
   void on_frame(std::span<const std::byte> frame, Nanoseconds now);
-  // Writes the next frame to send; returns its size, 0 if there is no frame. Acknowledgements come first.
+  // Writes the next frame into `frame` and returns its size, or 0 if there is nothing to send. Acknowledgements come
+  // first.
   static constexpr std::size_t kFrameBytesMax = RoceSender::kFrameBytesMax;
   std::size_t next(std::span<std::byte> frame, Nanoseconds now);
 

@@ -34,7 +34,7 @@ class RoceReceiver {
   void on_packet(const wire::roce::Packet& packet);
   // Messages that are whole, oldest first.
   bool take(Completed& completed);
-  // Writes the next acknowledgement to send as a frame; returns its size, 0 if there is no frame.
+  // Writes the next acknowledgement into `frame` and returns its size, or 0 if there is nothing to send.
   static constexpr std::size_t kFrameBytesMax = wire::roce::kEthernetBytes + wire::roce::kGrhBytes +
                                                 wire::roce::kBthBytes + wire::roce::kAethBytes + wire::roce::kIcrcBytes;
   std::size_t next(std::span<std::byte> frame);

@@ -46,7 +46,7 @@ class RoceSender {
   std::uint64_t acknowledged() const { return acknowledged_; }
   std::uint64_t posted() const { return posted_; }
 
-  // Writes the next frame to send, of at most kFrameBytesMax; returns its size, 0 if there is no frame.
+  // Writes the next frame, of at most kFrameBytesMax, into `frame`. Returns its size, or 0 if there is nothing to send.
   static constexpr std::size_t kFrameBytesMax = wire::roce::kEthernetBytes + wire::roce::kPacketBytesMax;
   std::size_t next(std::span<std::byte> frame, Nanoseconds now);
   void on_answer(const wire::roce::Header& header, Nanoseconds now);

@@ -12,7 +12,7 @@ from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.lab.spec import WORKERS_MAX
 from netfold_lab.outputs import output
-from netfold_lab.sizes import size_name, sizes_of
+from netfold_lab.sizes import by_name, sizes_of
 
 ALGORITHM_HELP = (
     "Netfold's algorithms: in-network, ring, ... or auto; several with commas. `none` measures only the peers."
@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
         from netfold_lab.bench.screen import show as show_results
 
         with sentences():
-            sizes = {size_name(size): size for size in sizes_of(size_bytes or str(comparison.SIZE_DEFAULT))}
+            sizes = by_name(sizes_of(size_bytes or str(comparison.SIZE_DEFAULT)))
             settings = comparison.ComparisonSettings(
                 sizes,
                 algorithm or IN_NETWORK,

@@ -17,7 +17,7 @@ from netfold_lab.guard import sentences
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.spec import SOCKETS, STAR, Faults, spec_of
 from netfold_lab.outputs import output
-from netfold_lab.sizes import size_name, sizes_of
+from netfold_lab.sizes import by_name, sizes_of
 
 lab_app = typer.Typer(no_args_is_help=True, help="Emulate clusters on this machine: namespaces and shaped links.")
 
@@ -308,7 +308,7 @@ def _sizes(size_bytes: str, model_sizes: bool, scale: float) -> dict[str, int]:
     from netfold_lab.bench import models
 
     if not model_sizes:
-        return {size_name(size): size for size in sizes_of(size_bytes)}
+        return by_name(sizes_of(size_bytes))
     if not 0 < scale <= 1:
         raise UsageError(f"--scale must be above 0 and at most 1, not {scale}")
     return {model: models.size_bytes(model, scale) for model in models.MODEL_MIB}

@@ -42,23 +42,27 @@ class Question:
         }
 
 
-def simulate(network: Network, question: Question, seeds: int) -> dict[str, Any]:
-    """The result of a command: `time_s` by seed, the median, the busiest resources of the last seed.
-
-    Raises ValueError for an invalid collective.
-    """
+def _simulate(network: Network, question: Question, **more: Any) -> dict[str, Any]:
     from netfold import _core
 
-    found = _core.simulate(
+    return _core.simulate(
         network.topology,
         question.algorithm,
         question.count,
         hosts=network.hosts,
         spread=network.spread,
         rehash=question.rehash,
-        seeds=list(range(seeds if network.spread == HASH else 1)),
         **question.options(network),
+        **more,
     )
+
+
+def simulate(network: Network, question: Question, seeds: int) -> dict[str, Any]:
+    """The result of a command: `time_s` by seed, the median, the busiest resources of the last seed.
+
+    Raises ValueError for an invalid collective.
+    """
+    found = _simulate(network, question, seeds=list(range(seeds if network.spread == HASH else 1)))
     times = found["time_s_by_seed"].tolist()
     return {
         "system": "netfold",
@@ -102,19 +106,7 @@ def packets(network: Network, question: Question, seed: int = 0, **settings: Any
 
 def trace(network: Network, question: Question, seed: int = 0) -> dict[str, Any]:
     """Transfers in the Trace Event Format, with a lane for each sender; the first MESSAGES_MAX."""
-    from netfold import _core
-
-    found = _core.simulate(
-        network.topology,
-        question.algorithm,
-        question.count,
-        hosts=network.hosts,
-        spread=network.spread,
-        rehash=question.rehash,
-        seed=seed,
-        transfers=True,
-        **question.options(network),
-    )
+    found = _simulate(network, question, seed=seed, transfers=True)
     columns = ("sender", "receiver", "step", "size_bits", "is_folded", "start_s", "end_s")
     rows = zip(*(found["transfers"][name].tolist() for name in columns), strict=True)
     events: list[dict[str, Any]] = [

@@ -71,10 +71,7 @@ def draw_lines(
             axis.set_yscale("log")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    _write(figure, path)
 
 
 def draw_points(named: Mapping[str, Line], x: str, y: str, path: Path, line: str) -> None:
@@ -94,6 +91,12 @@ def draw_points(named: Mapping[str, Line], x: str, y: str, path: Path, line: str
     axes.set(xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
+    _write(figure, path)
+
+
+def _write(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

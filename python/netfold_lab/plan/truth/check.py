@@ -25,7 +25,7 @@ from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.routed import WORKER_SETTINGS
 from netfold_lab.lab.spec import STAR, LabSpec
 from netfold_lab.plan.truth.model import LabModel, Machine, Routes, shape_of
-from netfold_lab.sizes import size_name
+from netfold_lab.sizes import by_name
 
 HOSTS_OWN = ("ring", "halving-doubling", "hdrm")
 BURST_BYTES, QUEUE_MS = 16384, 1000.0  # deep queues, because the model predicts lossless networks
@@ -108,7 +108,7 @@ def measure(
 ) -> tuple[dict[tuple[str, int], tuple[float, ...]], Routes]:
     """Measure times by algorithm and size in a lab of its own, and the routes that the kernel chose."""
     settings = ComparisonSettings(
-        {size_name(size): size for size in sizes},
+        by_name(sizes),
         ",".join(algorithms),
         against=(),
         repeat=repeat,
