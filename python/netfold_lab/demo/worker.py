@@ -67,6 +67,7 @@ def train(epochs: int, batch: int, report: bool) -> dict[str, Any]:
             if report:
                 print(json.dumps({"event": "step", "epoch": epoch, "loss": losses[-1]}), flush=True)
     spent = _traffic() - before
+    dist.barrier()  # a rank that leaves closes connections whose bytes the others have yet to read
     steady = steps[WARM_UP_STEPS:] or steps
     typical = sorted(steady, key=lambda step: step.time_s)[len(steady) // 2]
     return {
