@@ -1,8 +1,9 @@
-// Ranks that do collectives among themselves, for Python.
+// Ranks that do collectives among themselves, some of them through a switch at the same time, for Python.
 #include "group/via_peers/peer_group.h"
 
 #include "arguments.h"
 #include "collectives.h"
+#include "group/via_both/split_group.h"
 #include "module.h"
 
 using namespace nb::literals;
@@ -15,6 +16,18 @@ class PyPeerGroup : public GroupCalls<PeerGroup> {
  public:
   using GroupCalls::GroupCalls;
 };
+
+class PySplitGroup : public GroupCalls<group::SplitGroup> {
+ public:
+  using GroupCalls::GroupCalls;
+};
+
+template <class Bound>
+void bind_listener(nb::class_<Bound>& bound) {
+  bound.def_prop_ro(
+      "address", [](const Bound& self) { return self.engine().address(); }, "host:port where this rank listens");
+  bind_rank(bound);
+}
 
 }  // namespace
 }  // namespace netfold
@@ -35,7 +48,35 @@ void bind_peer_group(nb::module_& module) {
       "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.\n"
       "tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.\n"
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.");
-  bound.def_prop_ro(
-      "address", [](const PyPeerGroup& self) { return self.engine().address(); }, "host:port where this rank listens");
-  netfold::bind_rank(bound);
+  netfold::bind_listener(bound);
+}
+
+void bind_split_group(nb::module_& module) {
+  using netfold::PySplitGroup;
+  auto bound = nb::class_<PySplitGroup>(
+      module, "SplitGroup", "A rank that sums through a switch and among the ranks at once (algorithm \"split\").");
+  netfold::bind_open<const std::string&, const std::string&, int, bool, double, std::uint32_t, int, int,
+                     const std::string&, const std::string&, const std::string&>(
+      bound,
+      [](netfold::group::PeerGroupOptions options, const std::string& switch_address, const std::string& job, int core,
+         bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
+         const std::string& faults, const std::string& pcap, const std::string& place) {
+        options.core = core;
+        netfold::group::SwitchGroupOptions at_switch;
+        static_cast<netfold::group::JoinOptions&>(at_switch) =
+            netfold::join_options(switch_address, job, static_cast<std::uint16_t>(options.world), options.secret,
+                                  require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
+        at_switch.switch_place = place;
+        at_switch.window = window;
+        at_switch.faults = faults;
+        at_switch.pcap_path = pcap;
+        return netfold::group::SplitGroup::open(std::move(options), std::move(at_switch));
+      },
+      "switch"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
+      "block"_a = 16, "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
+      "Listens at `listen`, as PeerGroup; connect() then joins `job` at the switch `host:port` too, as SwitchGroup.\n"
+      "Besides \"split\", all_reduce takes \"in-network\" and every algorithm of a PeerGroup. The other collectives "
+      "run\n"
+      "among the ranks. secret: of the ranks and of the job.");
+  netfold::bind_listener(bound);
 }

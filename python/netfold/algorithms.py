@@ -1,8 +1,8 @@
 """All-reduce algorithms by name: the names that users choose from, and the algorithm that a name stands for at one
 tensor.
 
-With `in-network` a switch folds. The others are *host algorithms*: the ranks fold among themselves, by a schedule of
-core/schedule. `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on
+With `in-network` a switch folds. With `split` a switch folds a share of each large tensor, and the ranks fold the rest
+at the same time. The others are *host algorithms*: the ranks fold among themselves, by a schedule of core/schedule. `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on
 this machine (netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows
 the BiGraph of the hosts, it picks hdrm in place of halving-doubling and ring.
 """
@@ -15,6 +15,8 @@ from functools import cache
 from typing import Any
 
 IN_NETWORK = "in-network"
+SPLIT = "split"
+WITH_SWITCH = (IN_NETWORK, SPLIT)
 AUTO = "auto"
 
 BY_BANDWIDTH = ("ring", "halving-doubling")  # `auto` replaces these by hdrm on a known BiGraph
@@ -49,7 +51,7 @@ def host_choices() -> tuple[str, ...]:
 
 def choices() -> tuple[str, ...]:
     """The names that a user may choose."""
-    return (IN_NETWORK, *host_choices())
+    return (*WITH_SWITCH, *host_choices())
 
 
 def choose(size_bytes: int, world: int) -> str:
@@ -110,5 +112,7 @@ class HostPlan:
         """Raises ValueError if the algorithm does not support this number of ranks. No data moves before."""
         from netfold import _core
 
+        if self.algorithm in WITH_SWITCH:  # they serve any number
+            return
         arguments = self.for_tensor(world, world)
         _core.schedule(arguments.pop("algorithm"), world, 0, world, **arguments)

@@ -40,6 +40,12 @@ class Placement:
             return _core.AgentSwitchGroup(switch, job, world, rank, agent=self._agent, **settings)
         return _core.SwitchGroup(switch, job, world, rank, core=self._core, **settings)
 
+    def split_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
+        """A rank that folds through a switch and among the ranks, with the settings of `netfold._core.SplitGroup`."""
+        from netfold import _core
+
+        return _core.SplitGroup(rank, world, core=self._core, **settings)
+
     def host_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
         """A rank of a group without a switch, with the settings of `netfold._core.PeerGroup`."""
         from netfold import _core

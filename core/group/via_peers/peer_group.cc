@@ -46,6 +46,13 @@ Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options
                         policy_among(local)};
 }
 
+tl::unexpected<Error> connects_once(int world, std::size_t addresses) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("connect once, before closing, with one address for each of the {} ranks, in their order ({} "
+                          "given)",
+                          world, addresses));
+}
+
 Result<std::unique_ptr<PeerGroup>> PeerGroup::open(PeerGroupOptions options) {
   auto mesh = listen_for_peers(options);
   if (!mesh) return tl::unexpected(mesh.error());
@@ -66,10 +73,7 @@ PeerGroup::PeerGroup(PeerGroupOptions options, std::unique_ptr<Mesh> mesh)
 Result<void> PeerGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
   const std::lock_guard connecting(connecting_);
   if (static_cast<int>(addresses.size()) != options_.world || is_started() || is_closing()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("connect once, before closing, with one address for each of the {} ranks, in their order "
-                            "({} given)",
-                            options_.world, addresses.size()));
+    return connects_once(options_.world, addresses.size());
   }
   const auto goes_on = [&] { return !is_closing() && (!keep_going || keep_going()); };
   auto peers = connect_peers(*mesh_, options_, addresses, order_, goes_on);

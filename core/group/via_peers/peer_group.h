@@ -60,6 +60,8 @@ struct ConnectedPeers {
 Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options,
                                      const std::vector<std::string>& addresses, const std::vector<int>& order,
                                      const std::function<bool()>& keep_going);
+// The error of a rank that does otherwise.
+tl::unexpected<Error> connects_once(int world, std::size_t addresses);
 // A mesh that listens.
 Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options);
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
 #include <string_view>
 #include <utility>
 
@@ -37,7 +38,8 @@ PeerSession::PeerSession(PeerSessionOptions options, PeerConnections connections
       runners_{executor_.get()},
       time_(now),
       last_progress_(now),
-      plans_(std::move(plans)) {
+      plans_(std::move(plans)),
+      late_plans_(plans_) {
   if (!connections_.arena) return;
   direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(connections_.arena), connections_.bells);
   runners_.push_back(direct_.get());
@@ -80,6 +82,21 @@ void PeerSession::submit(Ticket ticket, const CollectiveRequest& request, std::u
   if (!prepared) return direct_->submit(ticket, request, terms);
   executor_->submit(std::make_shared<Reduction>(ticket, request, terms, options_.rank, options_.world),
                     static_cast<const Planned&>(*prepared).slices);
+}
+
+void PeerSession::submit_unprepared(Ticket ticket, const CollectiveRequest& request) {
+  if (is_direct(request)) return submit(ticket, request, nullptr);
+  auto planned = std::make_unique<Planned>();
+  auto slices = late_plans_.slices_of(request);
+  assert(slices);  // both algorithms serve every number of ranks and elements
+  planned->slices = std::move(*slices);
+  submit(ticket, request, std::move(planned));
+}
+
+void PeerSession::pace(double bytes_s) {
+  for (const auto& each : connections_.data) {
+    if (each) each->pace(bytes_s / (options_.world - 1));
+  }
 }
 
 std::vector<Ticket> PeerSession::take_finished() {

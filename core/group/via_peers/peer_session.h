@@ -53,6 +53,11 @@ class PeerSession final : public Session {
   std::span<const int> share_core(int core) override;
   nlohmann::json counters() const override;
 
+  // A request that prepare() has not seen, of an all-reduce by direct, or of a broadcast.
+  void submit_unprepared(Ticket ticket, const CollectiveRequest& request);
+  // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
+  void pace(double bytes_s);
+
   bool shares_memory() const { return direct_ != nullptr; }  // all ranks do
 
  private:
@@ -81,7 +86,8 @@ class PeerSession final : public Session {
   Nanoseconds gives_up_at_ = kNever;       // of leaving, once that has begun
   std::uint64_t sent_before_goodbye_ = 0;  // bytes that had reached the kernel then
 
-  Plans plans_;  // of prepare()
+  Plans plans_;       // of prepare()
+  Plans late_plans_;  // of submit_unprepared()
 };
 
 }  // namespace netfold::group

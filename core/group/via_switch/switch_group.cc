@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "group/via_switch/switch_session.h"
 #include "link/fault_injector.h"
 #include "link/pcap_writer.h"
 #include "link/tcp/control_socket.h"
@@ -33,19 +32,25 @@ Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options)
 
 }  // namespace
 
-Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(SwitchGroupOptions options) {
+Result<std::unique_ptr<SwitchSession>> join_session(SwitchGroupOptions options) {
   auto link = open_link(options);
   if (!link) return tl::unexpected(link.error());
   options.udp_port = (*link)->local_address().port;
   auto control = join_switch(options);
   if (!control) return tl::unexpected(control.error());
-  std::unique_ptr<SwitchGroup> group(new SwitchGroup(options, (*control)->lease()));
   SwitchSessionOptions session;
   session.rank = options.rank;
   session.window = options.window;
   session.timeout = from_seconds(options.timeout_s);
   session.switch_name = switch_name(options);
-  group->start(std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control)));
+  return std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control));
+}
+
+Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(SwitchGroupOptions options) {
+  auto session = join_session(options);
+  if (!session) return tl::unexpected(session.error());
+  std::unique_ptr<SwitchGroup> group(new SwitchGroup(options, (*session)->lease()));
+  group->start(std::move(*session));
   return group;
 }
 

@@ -7,6 +7,7 @@
 
 #include "group/driver.h"
 #include "group/via_switch/joining.h"
+#include "group/via_switch/switch_session.h"
 
 namespace netfold::group {
 
@@ -31,6 +32,9 @@ class SwitchGroup final : public Driver {
 
   const wire::Lease lease_;
 };
+
+// A worker's session in the job, over sockets; blocks and fails as SwitchGroup::join.
+Result<std::unique_ptr<SwitchSession>> join_session(SwitchGroupOptions options);
 
 nlohmann::json to_json(const wire::Lease& lease);  // for people
 

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;  // each direction
 constexpr std::uint64_t kStripeBytes = std::uint64_t{64} << 10;
-constexpr std::size_t kPiecesMax = 8;  // stripes that a system call moves
+constexpr std::uint64_t kNoPace = ~std::uint64_t{0}, kPaceMin = 1500;  // bytes/s
+constexpr std::size_t kPiecesMax = 8;                                  // stripes that a system call moves
 constexpr std::size_t kWorthReading = std::size_t{64}
                                       << 10;  // with less than this at hand the kernel is asked for more
 
@@ -119,6 +120,17 @@ class TcpStream final : public StreamLink {
     }
   }
 
+  // The kernel spreads the packets, so that flows that end at one port do not fill its queue in bursts.
+  void pace(double bytes_s) override {
+    const double each = bytes_s / static_cast<double>(connections_.size());
+    const std::uint64_t rate = each > 0 ? std::max(static_cast<std::uint64_t>(each), kPaceMin) : kNoPace;
+    if (rate == pace_) return;
+    pace_ = rate;
+    for (const Connection& connection : connections_) {
+      setsockopt(connection.socket.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
+    }
+  }
+
   const std::optional<std::string>& ended() const override { return ended_; }
   const char* kind() const override { return "tcp"; }
   const StreamStats& stats() const override { return stats_; }
@@ -189,6 +201,7 @@ class TcpStream final : public StreamLink {
   Buffer out_, in_;
   bool is_armed_for_data_ = false, is_broken_ = false;
   std::optional<std::string> ended_;
+  std::uint64_t pace_ = kNoPace;
   StreamStats stats_;
 };
 

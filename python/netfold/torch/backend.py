@@ -28,7 +28,7 @@ from torch._C._distributed_c10d import (
     get_debug_level,
 )
 
-from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.algorithms import IN_NETWORK, SPLIT, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.engines import PeerEngine, Reducer
@@ -330,23 +330,30 @@ def _client(
     placement: Placement, agreement: Agreement, settings: Settings, rank: int, size: int, timeout_s: float
 ) -> Reducer:
     """Join the job at the switch; blocks until all workers joined, at most `timeout_s` (seconds)."""
-    block, mantissa = agreement.bfp
     return placement.client(
         agreement.switch,
         agreement.job,
         size,
         rank,
         secret=agreement.secret,
-        require_auth=settings.require_auth,
         timeout_s=timeout_s,
-        connect_timeout_s=settings.connect_timeout_s,
-        window=settings.window,
-        block=block,
-        mantissa=mantissa,
-        faults=settings.faults.replace("{rank}", str(rank)),
-        pcap=_of_rank(settings.pcap, rank),
-        place=agreement.place,
+        **_at_switch(agreement, settings, rank),
     )
+
+
+def _at_switch(agreement: Agreement, settings: Settings, rank: int) -> dict[str, Any]:
+    """The settings of a worker's conversation with its switch."""
+    block, mantissa = agreement.bfp
+    return {
+        "require_auth": settings.require_auth,
+        "connect_timeout_s": settings.connect_timeout_s,
+        "window": settings.window,
+        "block": block,
+        "mantissa": mantissa,
+        "faults": settings.faults.replace("{rank}", str(rank)),
+        "pcap": _of_rank(settings.pcap, rank),
+        "place": agreement.place,
+    }
 
 
 def _host_client(
@@ -360,15 +367,20 @@ def _host_client(
     """Find the other ranks through the store and connect to them, within the timeout."""
     rank, size = opts.group_rank, opts.group_size
 
+    meeting = {
+        "listen": settings.bind or f"{need_ipv4(host)}:0",
+        "timeout_s": timeout_s,
+        "tcp_streams": settings.tcp_streams,
+        "secret": agreement.secret,
+    }
+
     def listen() -> tuple[PeerEngine, str]:
-        group = placement.host_group(
-            rank,
-            size,
-            listen=settings.bind or f"{need_ipv4(host)}:0",
-            timeout_s=timeout_s,
-            tcp_streams=settings.tcp_streams,
-            secret=agreement.secret,
-        )
+        if agreement.algorithm == SPLIT:
+            group = placement.split_group(
+                rank, size, switch=agreement.switch, job=agreement.job, **meeting, **_at_switch(agreement, settings, rank)
+            )
+        else:
+            group = placement.host_group(rank, size, **meeting)
         return group, advertised(group.address, host)
 
     plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)

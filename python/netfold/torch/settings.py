@@ -11,7 +11,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
-from netfold.algorithms import AUTO, IN_NETWORK, bigraph_of, choices
+from netfold.algorithms import AUTO, IN_NETWORK, SPLIT, WITH_SWITCH, bigraph_of, choices
 from netfold.log import LEVELS
 from netfold.placement import AGENT, CALLER, ENGINES, RTL, THREAD
 
@@ -265,12 +265,16 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
     _settle_nic(merged)
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
-        if is_in_vain and merged["algorithm"] not in ("", IN_NETWORK):
+        if is_in_vain and merged["algorithm"] not in ("", *WITH_SWITCH):
             raise ValueError(
-                f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK}, not "
+                f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK} or {SPLIT}, not "
                 f"{merged['algorithm']}: unset one of them"
             )
     settings = Settings(**merged)
+    if settings.engine != THREAD and settings.algorithm_to_take() == SPLIT:
+        raise ValueError(
+            f"netfold: NETFOLD_ALGORITHM={SPLIT} needs NETFOLD_ENGINE={THREAD}, not {settings.engine}: unset one of them"
+        )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
             "netfold: NETFOLD_ENGINE=caller needs a host algorithm, such as NETFOLD_ALGORITHM=ring: a switch must "

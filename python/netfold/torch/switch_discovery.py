@@ -16,7 +16,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from netfold.algorithms import IN_NETWORK
+from netfold.algorithms import IN_NETWORK, WITH_SWITCH
 from netfold.topology import file as topology_file
 from netfold.topology.file import Topology
 from netfold.torch.embedded_switch import EmbeddedSwitch
@@ -86,7 +86,7 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
     algorithm = settings.algorithm_to_take()
     alike = (settings.format, settings.bfp, algorithm, bigraph, settings.group, settings.engine, digest)
     secret = settings.secret or secrets.token_hex(16)
-    if algorithm != IN_NETWORK:
+    if algorithm not in WITH_SWITCH:
         return Agreement("", "", secret, *alike), None
     embedded, place = None, ""
     switch = settings.switch

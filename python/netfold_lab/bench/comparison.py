@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from netfold import algorithms
-from netfold.algorithms import IN_NETWORK, HostPlan
+from netfold.algorithms import IN_NETWORK, SPLIT, WITH_SWITCH, HostPlan
 from netfold.placement import ENGINES, THREAD
 from netfold_lab.bench import measure, results, tensors
 from netfold_lab.bench.sites import BLOCK, LabSite, LocalSite, Site, check_placement, places_of
-from netfold_lab.bench.systems import PEERS, SWITCH_PORT, Netfold, System, host_system, peer_systems
+from netfold_lab.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldSplit, System, host_system, peer_systems
 from netfold_lab.errors import UsageError
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.spec import Faults, LabSpec
@@ -57,14 +57,14 @@ class ComparisonSettings:
 
     def __post_init__(self) -> None:
         self._check_choices()
-        if self.faults and self.faults_by == "netfold" and self.hosts():
+        if self.faults and self.faults_by == "netfold" and (self.hosts() or self.is_split()):
             raise UsageError(
                 "--faults-by netfold needs --algorithm in-network: TCP hides such faults. Use --faults-by kernel"
             )
         if self.algorithm == NONE and not self.against:
             raise UsageError("nothing to measure: --algorithm none leaves only the peers, and --against is empty")
         names = set(self.algorithm.split(","))
-        if self.interface != "python" and {IN_NETWORK, "hdrm", "hierarchical"} & names:
+        if self.interface != "python" and {*WITH_SWITCH, "hdrm", "hierarchical"} & names:
             raise UsageError(
                 f"--interface {self.interface} needs an --algorithm without a switch and a topology, such as auto"
             )
@@ -95,7 +95,7 @@ class ComparisonSettings:
             raise UsageError(f"--engine must be one of {', '.join(ENGINES)}, not {self.engine}")
         if self.engine != THREAD and self.interface != "python":
             raise UsageError(f"--engine {self.engine} needs --interface python")
-        if self.engine != THREAD and self.is_in_network():
+        if self.engine != THREAD and (self.is_in_network() or self.is_split()):
             raise UsageError(f"--engine {self.engine} needs a host algorithm, such as --algorithm ring")
         for peer in self.against:
             if peer not in PEERS:
@@ -120,10 +120,14 @@ class ComparisonSettings:
         """Whether a switch takes part."""
         return IN_NETWORK in self.algorithm.split(",")
 
+    def is_split(self) -> bool:
+        """Whether a switch and the ranks share tensors."""
+        return SPLIT in self.algorithm.split(",")
+
     def hosts(self) -> list[HostPlan]:
         """Netfold's algorithms in this plan that do not need a switch."""
         names = dict.fromkeys(self.algorithm.split(","))
-        return [HostPlan(name, self.bigraph, self.group) for name in names if name not in (IN_NETWORK, NONE)]
+        return [HostPlan(name, self.bigraph, self.group) for name in names if name not in (*WITH_SWITCH, NONE)]
 
     def iterations_of(self, size_bytes: int) -> int:
         """The number of consecutive all-reduces of this size."""
@@ -140,7 +144,7 @@ class ComparisonSettings:
     def steps(self) -> int:
         """The number of repetitions, for a progress bar."""
         peers = sum(len(PEERS[peer].algorithms) for peer in self.against)
-        own = (self.is_in_network() + len(self.hosts())) * (1 + bool(self.faults))
+        own = (self.is_in_network() + self.is_split() + len(self.hosts())) * (1 + bool(self.faults))
         return len(self.sizes) * (self.repeat + 1) * (peers + own)
 
 
@@ -156,7 +160,9 @@ def _contestants(settings: ComparisonSettings, site: Site, stack: ExitStack) -> 
     found = []
     words = settings.faults.text(settings.seed) if settings.faults else ""
     in_kernel = bool(settings.faults) and settings.faults_by == "kernel"
-    ours = [Netfold()] if settings.is_in_network() else []
+    ours: list[System] = [Netfold()] if settings.is_in_network() else []
+    if settings.is_split():
+        ours.append(NetfoldSplit())
 
     def folding(hosts: list[HostPlan]) -> System:
         return host_system(hosts, settings.interface, settings.wire, settings.engine)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from netfold.algorithms import IN_NETWORK
+from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench import bounds
 from netfold_lab.bench.measure import Series
 from netfold_lab.bench.sites import Site
@@ -18,7 +18,7 @@ MEMORY_BOUND_FORMULA = "workers * size_bytes / copy_bytes_s"  # every tensor is 
 
 def _bound(series: Series, site: Site, block: int, mantissa: int) -> int:
     """The least number of bytes that one worker sends with this system's algorithm, with headers."""
-    if series.algorithm == IN_NETWORK:
+    if series.algorithm in WITH_SWITCH:
         return bounds.in_network_wire_bytes(series.tensor.count, site.mtu, series.wire, block, mantissa)
     gradient_bytes = bounds.payload_bytes(series.tensor.count, series.wire, block, mantissa)
     return bounds.ring_wire_bytes(gradient_bytes, site.mtu, site.world)

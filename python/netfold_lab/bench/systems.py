@@ -14,7 +14,7 @@ from typing import Protocol
 
 import netfold
 from netfold import native, preload
-from netfold.algorithms import AUTO, HostPlan
+from netfold.algorithms import AUTO, SPLIT, HostPlan
 from netfold.chooser.lookup import choices_for, named_table
 from netfold.placement import THREAD
 from netfold_lab.bench.c_ranks import mpi_rank, netfold_rank
@@ -23,7 +23,7 @@ from netfold_lab.bench.sites import Site
 from netfold_lab.lab import processes
 from netfold_lab.packages import need
 
-SWITCH_PORT = 41000
+SWITCH_PORT, SPLIT_PORT = 41000, 41002
 POLL_S = 0.05
 
 
@@ -211,9 +211,11 @@ def spawn_hosts(
     link: str,
     *more: str,
     engine: str = THREAD,
+    switch: str = "",
 ) -> list[subprocess.Popen]:
     """Ranks without a switch, one in each namespace, that run a program of bench/workers. They exchange their addresses
-    through files. `more`: further arguments; `engine`: the engine to use."""
+    through files. `more`: further arguments; `engine`: the engine to use; `switch`: the address of a switch that
+    shares their tensors, if there is one."""
     meeting = control.with_suffix(".meeting")
     meeting.mkdir()
     words = [*program, str(control), str(meeting), link]
@@ -222,7 +224,7 @@ def spawn_hosts(
             [*site.command(rank), *words, site.address(rank), str(rank), str(site.world), str(timeout_s), *more],
             site,
             log,
-            {"NETFOLD_ENGINE": engine, "NETFOLD_TOPOLOGY": str(site.topology or "")},
+            {"NETFOLD_ENGINE": engine, "NETFOLD_TOPOLOGY": str(site.topology or ""), "NETFOLD_SWITCH": switch},
         )
         for rank in range(site.world)
     ]
@@ -261,6 +263,32 @@ class NetfoldHosts:
         more = (plans, choices.to_json()) if choices is not None else (plans,)
         program = [sys.executable, "-m", "netfold_lab.bench.workers.host"]
         return spawn_hosts(program, site, control, log, timeout_s, link, *more, engine=self._engine)
+
+
+class NetfoldSplit:
+    """Netfold with a switch that folds a share of each tensor, while the ranks fold the rest."""
+
+    name = "netfold"
+    key = "netfold-split"
+    algorithms: tuple[str, ...] = (SPLIT,)
+
+    def wire(self, wanted: str) -> str:
+        """Supports every format."""
+        return wanted
+
+    def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
+        """Start the switch, then the ranks with its address."""
+        bind = f"{site.switch_address()}:{SPLIT_PORT}"
+        switch, address = start_switch(self.name, site, bind, control.with_suffix(".switch"), log, timeout_s)
+        link = "shm" if site.namespace(0) is None else "tcp"
+        plans = json.dumps([asdict(HostPlan(SPLIT))])
+        program = [sys.executable, "-m", "netfold_lab.bench.workers.host"]
+        try:
+            ranks = spawn_hosts(program, site, control, log, timeout_s, link, plans, switch=address)
+        except BaseException:
+            processes.end_children([switch])
+            raise
+        return [switch, *ranks]
 
 
 class NetfoldMpi(OpenMpi):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from netfold.algorithms import IN_NETWORK
+from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench.convergence import tasks
 from netfold_lab.bench.convergence.runs import Run
 from netfold_lab.bench.convergence.tasks import DIGITS
@@ -72,7 +72,7 @@ def train_all(settings: ConvergenceSettings, progress: Callable[[str], None]) ->
     progress("starting every worker")
     with (
         LocalSite(settings.workers) as site,
-        Workers(site, WORKER, setup, settings.timeout_s, settings.algorithm == IN_NETWORK) as workers,
+        Workers(site, WORKER, setup, settings.timeout_s, settings.algorithm in WITH_SWITCH) as workers,
     ):
         for seed in range(settings.seeds):
             for number, run in enumerate(settings.runs):

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from netfold.algorithms import IN_NETWORK
+from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench.train.variants import BASELINE, COMPUTE_ALONE, OFFLOADED, Variant, offloaded
 
 CALLER, THREAD, AGENT = "caller", "thread", "agent"
@@ -63,7 +63,7 @@ def variants_of(algorithms: Sequence[str]) -> tuple[list[Variant], list[str]]:
     for algorithm in algorithms:
         engines = (CALLER, THREAD, AGENT) if knows else ("",)
         for engine in engines:
-            if (engine, algorithm) == (CALLER, IN_NETWORK):
+            if engine == CALLER and algorithm in WITH_SWITCH:
                 continue
             found.append(offloaded(algorithm, "fp32", placement=engine or THREAD, engine=engine))
             if engine in ("", THREAD):

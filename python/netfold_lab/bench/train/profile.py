@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from netfold.algorithms import IN_NETWORK
+from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench.sites import BLOCK, LabSite, check_placement, places_of
 from netfold_lab.bench.train import rate_search, rates
 from netfold_lab.bench.train.profiles import Profile
@@ -93,7 +93,7 @@ class ProfileSettings:
 
     def is_in_network(self) -> bool:
         """Whether a switch takes part."""
-        return any(one.group and one.group.algorithm == IN_NETWORK for one in self.variants)
+        return any(one.group and one.group.algorithm in WITH_SWITCH for one in self.variants)
 
     @property
     def wanted_proportion(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from netfold.algorithms import IN_NETWORK, HostPlan, choices
+from netfold.algorithms import HostPlan, choices
 from netfold_lab.errors import UsageError
 
 ALONE, NAIVE, OVERLAPPED, OFFLOADED, OFFLOADED_BFP = CHOICES = (
@@ -102,8 +102,7 @@ def algorithms_of(text: str, workers: int, several: bool = True, bigraph: tuple[
         raise UsageError(f"--algorithm takes one algorithm here, not {text}")
     for word in words:
         try:
-            if word != IN_NETWORK:
-                HostPlan(word, bigraph).check(workers)
+            HostPlan(word, bigraph).check(workers)
         except ValueError as error:
             raise UsageError(f"--algorithm {word} for {workers} workers: {error}") from None
     return words
