@@ -12,7 +12,7 @@ constexpr double kAllFrom = 0.95;  // what is left is not worth a second way
 constexpr double kPaceMin = 1.0 / 16;
 constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // of the link, by which a tensor is let go faster
 constexpr int kProbePeriod = 16;                     // tensors
-constexpr double kFaster = 1.02;                     // a measured rate above the estimate that counts as news
+constexpr double kNews = 1.03, kMuchNews = 1.1;      // a measured rate above the estimate, after which it may grow on
 constexpr double kTogether = 0.03;                   // the parts end together if they differ by less
 constexpr double kNoise = 0.15;                      // a smaller difference is half believed
 constexpr double kSlowerMin = 0.1, kFasterMax = 2;   // by what one tensor changes the estimate
@@ -50,7 +50,7 @@ double ShareEstimate::first_share() const {
 
 // What the link carries by itself is measured too low where the ranks' bursts met in a queue, or a tensor was small.
 double ShareEstimate::probe() {
-  if (is_growing_) return kProbe;
+  if (growth_ > 1) return growth_;
   if (--until_probed_ > 0) return 1;
   until_probed_ = kProbePeriod;
   return kLaterProbe;
@@ -83,7 +83,7 @@ void ShareEstimate::measure(std::uint64_t tensor, const Share& share, const Outc
   }
   link_ = link;
   misses_ = 0;
-  is_growing_ = true;
+  growth_ = kProbe;
   until_probed_ = kProbePeriod;
   change_switch(at_switch);
 }
@@ -94,20 +94,17 @@ void ShareEstimate::follow(const Share& share, const Outcome& outcome) {
   if (took_s <= 0) return;
   const double x = share.of_switch, sent = outcome.size_bytes * (x + sent_among_ranks_ * (1 - x));
   look_for_misses(took_s, std::max(x * outcome.size_bytes / switch_, sent / link_));
-  const bool is_probe = share.link_bytes_s > std::sqrt(kLaterProbe) * link_;
-  // While both parts ran the link carried both, but for what the switch may have taken later.
-  const double later = among_ranks_s > 0 && among_ranks_s < in_switch_s ? in_switch_s - among_ranks_s : 0;
-  const double carried = (sent - later * switch_) / (took_s - later);
-  const bool is_faster = carried > kFaster * link_;
-  link_ = std::max(link_, carried);
-  if (is_probe) {
-    is_growing_ = is_faster;
-    decided_ = issued_;
-    return;  // what is let go faster holds up the switch's part
-  }
   if (among_ranks_s <= 0) {  // all went through the switch
     const double at_switch = x * outcome.size_bytes / in_switch_s;
+    link_ = std::max(link_, at_switch);
     if (std::abs(at_switch / switch_ - 1) > kTogether) change_switch(at_switch);
+  } else if (share.link_bytes_s > std::sqrt(kLaterProbe) * link_) {  // what is let go faster holds up the other part
+    // While both parts ran the link carried both, but for what the switch may have taken later.
+    const double later = std::max(in_switch_s - among_ranks_s, 0.0);
+    const double carried = (sent - later * switch_) / (took_s - later);
+    growth_ = carried > kMuchNews * link_ ? kProbe : carried > kNews * link_ ? kLaterProbe : 1;
+    link_ = std::max(carried, link_ / kLaterProbe);
+    decided_ = issued_;
   } else if (in_switch_s > 0) {
     const double ratio = among_ranks_s / in_switch_s;  // above 1: the switch had ended before
     const double step = std::abs(ratio - 1) < kNoise ? std::sqrt(ratio) : std::clamp(ratio, kSlowerMin, kFasterMax);

@@ -59,7 +59,7 @@ class ShareEstimate {
   std::uint64_t issued_ = 0;       // shares so far
   std::uint64_t decided_ = 0;      // the first tensor whose share knows of the last change
   int until_measured_ = 0;         // tensors until the link is measured again
-  bool is_growing_ = false;        // the last tensor that was let go faster was faster
+  double growth_ = 1;              // by how much the next tensor is let go faster, as the last one was faster
   int until_probed_ = 0;           // tensors until the next one
   int patience_;                   // tensors before the link is measured again, after the estimates have been wrong
   int misses_ = 0;                 // tensors in a row that took much longer than predicted
