@@ -71,7 +71,7 @@ bool SplitSession::start_next() {
 
 void SplitSession::start_whole(Tensor& tensor) {
   CollectiveRequest request = tensor.request;
-  if (request.algorithm.name == kInNetwork || (is_split(request) && share_.small_to_switch)) {
+  if (request.algorithm.name == kInNetwork || (is_split(request) && small_to_switch_)) {
     tensor.in_switch.is_over = false;
     return in_switch_->submit(tensor.ticket, request, std::move(tensor.prepared));
   }
@@ -87,6 +87,7 @@ void SplitSession::start_divided(Tensor& tensor) {
   tensor.share = share_;
   tensor.is_divided = true;
   last_share_ = share_.of_switch;
+  small_to_switch_ = share_.small_to_switch;
   tensor.number = divided_++;
   send_word();
 
@@ -201,7 +202,9 @@ bool SplitSession::collect() {
   for (const Ticket ticket : in_switch) {
     Tensor& tensor = running(ticket);
     end_part(tensor.in_switch, switch_free_at_);
-    if (std::exchange(waits_its_turn_, false)) start_among_ranks(tensor);
+    if (!waits_its_turn_ || !tensor.share.in_turn || tensor.among_ranks.is_over) continue;
+    waits_its_turn_ = false;
+    start_among_ranks(tensor);
   }
   for (const Ticket ticket : among_ranks) {
     if (ticket == kWordTicket) {

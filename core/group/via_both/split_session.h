@@ -85,6 +85,7 @@ class SplitSession final : public Session {
   Share share_ = {};  // of the next large tensor
   Word word_ = {};    // about the one after it, on its way
   bool awaits_word_ = false, waits_its_turn_ = false;
+  bool small_to_switch_ = true;  // as of the last large tensor that began: words come at other times on other ranks
   Nanoseconds switch_free_at_ = 0, ranks_free_at_ = 0;  // when the last part ended there
   std::deque<Tensor> waiting_, running_;                // in the order of submission
   std::vector<Ticket> finished_;

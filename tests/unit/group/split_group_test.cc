@@ -118,11 +118,13 @@ TEST_P(SplitGroupOf, GivesTheBitsOfTheSwitchWhateverTheShare) {
 INSTANTIATE_TEST_SUITE_P(Worlds, SplitGroupOf,
                          testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(false, true)));
 
-TEST(SplitGroup, KeepsManyTensorsOfAllKindsInOrder) {
+class SplitGroupOver : public testing::TestWithParam<bool> {};  // shared memory or not
+
+TEST_P(SplitGroupOver, KeepsManyTensorsOfAllKindsInOrder) {
   constexpr int kWorld = 3;
   constexpr std::size_t kTensors = 30;
   const auto server = start_switch();
-  SplitGroups groups = join_all(*server, kWorld);
+  SplitGroups groups = join_all(*server, kWorld, GetParam());
   const char* const algorithms[] = {"split", "in-network", "split", "ring", "split"};
   std::vector<std::vector<std::vector<float>>> tensors(kWorld);
   std::vector<std::vector<Ticket>> tickets(kWorld);
@@ -149,6 +151,8 @@ TEST(SplitGroup, KeepsManyTensorsOfAllKindsInOrder) {
   }
   for (auto& group : groups) group->close();
 }
+
+INSTANTIATE_TEST_SUITE_P(Links, SplitGroupOver, testing::Bool());
 
 // One part may have ended when the other fails.
 TEST(SplitGroup, PutsTensorsBackWhenTheSwitchGoes) {
