@@ -32,6 +32,9 @@ class Undo {
     }
   }
 
+  // Where the bytes saved stand, as they stood in `out`.
+  const std::byte* saved() const { return saved_.bytes.get(); }
+
   // What was saved, back where it was.
   void put_back() {
     for (const auto& [first_byte, size_bytes] : pieces_) {

@@ -212,6 +212,81 @@ class PeerGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
+class SplitGroup:
+    """
+    A rank that sums through a switch and among the ranks at once (algorithm "split").
+    """
+
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', switch: str, job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
+        """
+        Listens at `listen`, as PeerGroup; connect() then joins `job` at the switch `host:port` too, as SwitchGroup.
+        Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. The other collectives run
+        among the ranks. secret: of the ranks and of the job.
+        """
+
+    @property
+    def address(self) -> str:
+        """host:port where this rank listens"""
+
+    def set_physical_order(self, order: Sequence[int]) -> None:
+        """
+        Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before connect.
+        """
+
+    def connect(self, addresses: Sequence[str]) -> None:
+        """
+        Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.
+        """
+
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
+        ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the
+        same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits
+        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it.
+        """
+
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
+        them, to out_ptr; in_ptr is only read. The rest as all_reduce.
+        """
+
+    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is
+        this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.
+        """
+
+    def broadcast(self, ptr: int, count: int, root: int, dtype: str, wire: str, algorithm: str = 'binomial', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.
+        """
+
+    def barrier(self, awaited: bool = False) -> int:
+        """Its ticket is finished once every rank has come to the same barrier."""
+
+    def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
+        """
+        Blocks until the ticket's collective is done, at most timeout_s; says whether it is. Raises NetfoldError if
+        it failed.
+        """
+
+    def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
+        """
+        The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """
+        Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
+        """
+
+    def close(self, reason: str = '') -> None:
+        """
+        Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
+        """
+
 class AgentPeerGroup:
     """
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.

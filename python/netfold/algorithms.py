@@ -2,9 +2,11 @@
 tensor.
 
 With `in-network` a switch folds. With `split` a switch folds a share of each large tensor, and the ranks fold the rest
-at the same time. The others are *host algorithms*: the ranks fold among themselves, by a schedule of core/schedule. `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on
-this machine (netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows
-the BiGraph of the hosts, it picks hdrm in place of halving-doubling and ring.
+at the same time. The others are *host algorithms*: the ranks fold among themselves, by a schedule of core/schedule.
+
+`auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on this machine
+(netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows the BiGraph
+of the hosts, it picks hdrm in place of halving-doubling and ring.
 """
 
 from __future__ import annotations

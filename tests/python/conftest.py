@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -25,6 +26,11 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from repository import ROOT
+
+# A shell starts what runs in the background with SIGINT ignored, and programs under test would inherit that: those that
+# are interrupted would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("netfold", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("netfold")

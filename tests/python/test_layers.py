@@ -50,7 +50,7 @@ PURE = re.compile(
     r"|group/(session|undo|scratch_pool|collective_request)\.(h|cc)"
     r"|group/via_\w+/(\w*session|\w+_path|window|congestion_window|path_delay|operation|worker_side|control_connection"
     r"|join_attempts|observer_watch|executor"
-    r"|reduction|plans?|waits|life_lines|roce_(sender|receiver|endpoint)|message_layout)\.(h|cc)"
+    r"|reduction|plans?|share|waits|life_lines|roce_(sender|receiver|endpoint)|message_layout)\.(h|cc)"
 )
 IMPURE_HEADERS = re.compile(
     r"(sys|netinet|arpa|linux)/.*|unistd\.h|netdb\.h|time\.h|httplib\.h"

@@ -46,7 +46,7 @@ def test_options_win_over_the_environment() -> None:
         ("NETFOLD_WINDOW", "-1", "packets"),
         ("NETFOLD_WINDOW", "16385", "up to 16384"),
         ("NETFOLD_WINDOW", "many", "number of packets"),
-        ("NETFOLD_ALGORITHM", "tree", "in-network, ring, direct"),
+        ("NETFOLD_ALGORITHM", "tree", "in-network, split, ring, direct"),
         ("NETFOLD_BIGRAPH", "4,8", "4x8"),
         ("NETFOLD_BIGRAPH", "0x8", "4x8"),
         ("NETFOLD_GROUP", "0", "at least 1"),
@@ -75,7 +75,7 @@ def test_algorithms() -> None:
 )
 def test_what_only_a_switch_does_is_refused_with_a_host_algorithm(variable: str, value: str) -> None:
     assert load(None, {variable: value}).algorithm_to_take() == "in-network"
-    with pytest.raises(ValueError, match=rf"{variable}.*in-network, not ring"):
+    with pytest.raises(ValueError, match=rf"{variable}.*in-network or split, not ring"):
         load(None, {variable: value, "NETFOLD_ALGORITHM": "ring"})
 
 

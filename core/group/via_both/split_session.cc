@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -99,9 +98,10 @@ void SplitSession::start_divided(Tensor& tensor) {
   const std::size_t element_bytes = numbers::size_bytes(request.type);
   const void* in = request.in;
   if (cut > 0 && cut < request.count && request.is_in_place()) {
-    tensor.saved = buffers_.take(request.count * element_bytes);
-    std::memcpy(tensor.saved.bytes.get(), request.in, request.count * element_bytes);
-    in = tensor.saved.bytes.get();
+    const std::size_t size_bytes = request.count * element_bytes;
+    tensor.undo.start(request.out, size_bytes, buffers_);
+    tensor.undo.save(0, size_bytes);
+    in = tensor.undo.saved();
   }
   const auto part_of = [&](std::size_t first, std::size_t count) {
     CollectiveRequest part = request;
@@ -234,7 +234,7 @@ void SplitSession::finish(Tensor& tensor) {
         tensor.number, tensor.share,
         {static_cast<double>(encoded_bytes(tensor.request)), tensor.in_switch.took, tensor.among_ranks.took});
   }
-  buffers_.give_back(std::move(tensor.saved));
+  tensor.undo.finish(buffers_);
   finished_.push_back(tensor.ticket);
 }
 
@@ -255,9 +255,7 @@ std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
   std::vector<Ticket> tickets;
   for (Tensor& tensor : running_) {
     tickets.push_back(tensor.ticket);
-    if (!tensor.saved.bytes) continue;
-    const std::size_t size_bytes = tensor.request.count * numbers::size_bytes(tensor.request.type);
-    std::memcpy(tensor.request.out, tensor.saved.bytes.get(), size_bytes);
+    tensor.undo.put_back();
   }
   for (const Tensor& tensor : waiting_) tickets.push_back(tensor.ticket);
   running_.clear();

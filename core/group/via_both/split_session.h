@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "group/scratch_pool.h"
+#include "group/undo.h"
 #include "group/via_both/share.h"
 #include "group/via_peers/peer_session.h"
 #include "group/via_switch/switch_session.h"
@@ -51,7 +52,7 @@ class SplitSession final : public Session {
     Ticket ticket;
     CollectiveRequest request;
     std::unique_ptr<Prepared> prepared;  // of the only way that it takes
-    ScratchBuffer saved = {};            // what was handed over, if both parts write over it
+    Undo undo = {};                      // if both parts write over what was handed over
     Share share = {};
     std::uint64_t number = 0;  // among the divided
     bool is_divided = false;

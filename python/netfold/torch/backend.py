@@ -377,7 +377,12 @@ def _host_client(
     def listen() -> tuple[PeerEngine, str]:
         if agreement.algorithm == SPLIT:
             group = placement.split_group(
-                rank, size, switch=agreement.switch, job=agreement.job, **meeting, **_at_switch(agreement, settings, rank)
+                rank,
+                size,
+                switch=agreement.switch,
+                job=agreement.job,
+                **meeting,
+                **_at_switch(agreement, settings, rank),
             )
         else:
             group = placement.host_group(rank, size, **meeting)

@@ -273,7 +273,8 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
     settings = Settings(**merged)
     if settings.engine != THREAD and settings.algorithm_to_take() == SPLIT:
         raise ValueError(
-            f"netfold: NETFOLD_ALGORITHM={SPLIT} needs NETFOLD_ENGINE={THREAD}, not {settings.engine}: unset one of them"
+            f"netfold: NETFOLD_ALGORITHM={SPLIT} needs NETFOLD_ENGINE={THREAD}, not {settings.engine}: "
+            "unset one of them"
         )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(

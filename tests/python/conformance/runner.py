@@ -27,11 +27,12 @@ WORLD_SIZE = int(sys.argv[1]) if len(sys.argv) > 1 else 4
 TIMEOUT_S = 60
 FOR_THE_NAME = "Only MPI supports CPU all_to_all_single"  # Gloo serves it too
 
+_folder = tempfile.TemporaryDirectory(prefix="netfold-conformance-")  # removed when this process ends
 os.environ.setdefault("NETFOLD_ALGORITHM", "in-network")
 os.environ.update(
     BACKEND="gloo",
     WORLD_SIZE=str(WORLD_SIZE),
-    TEMP_DIR=tempfile.mkdtemp(prefix="netfold-conformance-"),
+    TEMP_DIR=_folder.name,
     DISTRIBUTED_TESTS_DEFAULT_TIMEOUT=str(TIMEOUT_S),
     OMP_NUM_THREADS="1",
 )
