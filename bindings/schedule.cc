@@ -7,7 +7,9 @@
 #include <tuple>
 #include <vector>
 
+#include "errors.h"
 #include "module.h"
+#include "numbers/format.h"
 #include "schedule/algorithms.h"
 #include "schedule/schedule.h"
 
@@ -70,5 +72,12 @@ void bind_schedule(nb::module_& module) {
       "of its own for every connection on a BiGraph (eflops V-B). Both numbers must be powers of two.");
   module.def("usual_algorithm", &usual, "size_bytes"_a, "world"_a, "share_memory"_a,
              "The algorithm to take for a tensor of so many bytes where nothing was measured.");
+  module.def(
+      "sums_in_rank_order",
+      [](const std::string& algorithm, int world, const std::string& wire) {
+        return sums_in_rank_order(algorithm, world, netfold::numbers::is_narrow(netfold::format_of(wire)));
+      },
+      "algorithm"_a, "world"_a, "wire"_a,
+      "Whether its all-reduces have the bits of the in-network fold, where elements travel in format `wire`.");
   module.def("algorithms", &algorithms_for_python, "Pairs of an algorithm's name and what it does.");
 }

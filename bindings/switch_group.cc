@@ -71,7 +71,7 @@ void bind_worker(nb::module_& module) {
       [](group::SwitchGroupOptions options, int core, bool is_hosted) {
         options.core = core;
         options.is_hosted = is_hosted;
-        return SwitchGroup::join(std::move(options));
+        return SwitchGroup::join(options);
       },
       "core"_a = -1, "hosted"_a = false,
       "Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,\n"

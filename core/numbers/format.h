@@ -41,6 +41,8 @@ std::optional<Format> format_named(std::string_view name);
 const char* name_of(ElementType type);
 std::optional<ElementType> element_type_named(std::string_view name);
 
+// Whether it is narrower than what is folded, so that elements are rounded to travel.
+bool is_narrow(Format format);
 // Whether elements travel as they lie in memory.
 bool is_same(ElementType type, Format format);
 // int32 tensors travel only as int32; floating-point tensors travel in any floating-point format.

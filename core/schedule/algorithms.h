@@ -30,6 +30,10 @@ Steps dissemination_barrier(const Team& team, int place);
 // Ranks of a BiGraph of `switches` with `sub_nodes` each, in physical order: the switches of the upper half first.
 Result<std::vector<int>> rank_mapping(int sub_nodes, int switches);
 
+constexpr bool is_power_of_two(int n) {
+  return n > 0 && (n & (n - 1)) == 0;
+}
+
 // Algorithms on powers of two serve any team: of the first 2r members (r = size less the largest power of two) every
 // odd place hands its elements to its even neighbour before, and gets the result after.
 struct PowerOfTwo {

@@ -48,7 +48,6 @@ LogicalGroup group_at(const LogicalGroup& base, int index, int switches) {
 }  // namespace
 
 Result<std::vector<int>> rank_mapping(int sub_nodes, int switches) {
-  const auto is_power_of_two = [](int n) { return n > 0 && std::has_single_bit(static_cast<unsigned>(n)); };
   if (!is_power_of_two(sub_nodes) || !is_power_of_two(switches) || switches < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a BiGraph of {} sub-nodes x {} switches has no rank mapping: both must be powers of two, "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <unordered_map>
 
@@ -228,8 +229,7 @@ const char* usual(std::size_t size_bytes, int world, bool share_memory) {
   constexpr std::size_t kSmallBytes = std::size_t{32} << 10, kMiddlingBytes = std::size_t{1} << 20;
   if (share_memory) return "direct";
   if (size_bytes < kSmallBytes) return "recursive-doubling";
-  const bool is_power_of_two = (world & (world - 1)) == 0;
-  return is_power_of_two && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
+  return is_power_of_two(world) && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
 }
 
 std::span<const AlgorithmInfo> algorithms() {
@@ -242,6 +242,31 @@ bool swaps_halves(std::string_view algorithm) {
 
 bool folds_in_rank_order(std::string_view algorithm) {
   return algorithm == "direct";
+}
+
+namespace {
+
+// Whether `places` of halving-doubling, a power of two, fold `ranks` ranks as pairwise rank order does. The first
+// ranks less places stand for two ranks each. Rank order splits at `places`, halving-doubling at half of the places.
+bool doubles_in_rank_order(int ranks, int places) {
+  const int extras = ranks - places;
+  if (extras == 0 || extras == places) return true;
+  return 2 * extras >= places && doubles_in_rank_order(extras, places / 2);
+}
+
+}  // namespace
+
+bool sums_in_rank_order(std::string_view algorithm, int world, bool rounds) {
+  if (world < 2 || algorithm == "in-network" || folds_in_rank_order(algorithm)) return true;
+  if (rounds) return false;
+  if (world == 2 || algorithm == "binomial") return true;  // the tree folds in pairs that are neighbours
+  if (algorithm != "halving-doubling" && algorithm != "recursive-doubling") return false;
+  return doubles_in_rank_order(world, static_cast<int>(std::bit_floor(static_cast<unsigned>(world))));
+}
+
+const char* usual_in_rank_order(std::size_t size_bytes, int world, bool share_memory, bool rounds) {
+  const char* const algorithm = usual(size_bytes, world, share_memory);
+  return sums_in_rank_order(algorithm, world, rounds) ? algorithm : "direct";
 }
 
 const char* name_of(Action action) {

@@ -94,11 +94,18 @@ bool swaps_halves(std::string_view algorithm);
 // in-network fold, in every format.
 bool folds_in_rank_order(std::string_view algorithm);
 
+// Whether its all-reduces always have the bits of the in-network fold in this world. `rounds`: whether the
+// format that travels is narrower than what is folded. Then partial sums, which most algorithms send, are rounded on
+// the way, and a switch rounds once.
+bool sums_in_rank_order(std::string_view algorithm, int world, bool rounds);
+
 // The algorithm for a tensor of this size when nothing was measured. Among ranks that share memory: direct, at any
 // size. Else below 32 KiB recursive-doubling (log n steps, and latency is all that counts); up to 1 MiB, where n is a
 // power of two, halving-doubling (2 log n steps of few bytes; for other n some ranks would hand over their whole tensor
 // first); above, or for other n, the ring (a rank sends 2(n-1)/n of the tensor, whatever n is).
 const char* usual(std::size_t size_bytes, int world, bool share_memory);
+// The same, or direct where it would sum in another order (sums_in_rank_order).
+const char* usual_in_rank_order(std::size_t size_bytes, int world, bool share_memory, bool rounds);
 
 const char* name_of(Action action);
 const char* name_of(Collective collective);

@@ -418,6 +418,11 @@ def usual_algorithm(size_bytes: int, world: int, share_memory: bool) -> str:
     The algorithm to take for a tensor of so many bytes where nothing was measured.
     """
 
+def sums_in_rank_order(algorithm: str, world: int, wire: str) -> bool:
+    """
+    Whether its all-reduces have the bits of the in-network fold, where elements travel in format `wire`.
+    """
+
 def algorithms() -> list[tuple[str, str]]:
     """Pairs of an algorithm's name and what it does."""
 

@@ -7,6 +7,9 @@ at the same time. The others are *host algorithms*: the ranks fold among themsel
 `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on this machine
 (netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows the BiGraph
 of the hosts, it picks hdrm in place of halving-doubling and ring.
+
+The *order* says whether sums must have the bits of the in-network fold, pairwise in rank order (`rank`), or may have
+those of each algorithm's own order (`any`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ IN_NETWORK = "in-network"
 SPLIT = "split"
 WITH_SWITCH = (IN_NETWORK, SPLIT)
 AUTO = "auto"
+DIRECT = "direct"
+RANK, ANY = "rank", "any"
+ORDERS = (RANK, ANY)
 
 BY_BANDWIDTH = ("ring", "halving-doubling")  # `auto` replaces these by hdrm on a known BiGraph
 SMALL_BYTES = 32 << 10  # up to this size a tree broadcasts faster
@@ -72,6 +78,24 @@ def _usual(size_bytes: int, world: int, share_memory: bool) -> str:
     return _core.usual_algorithm(size_bytes, world, share_memory)
 
 
+@cache
+def sums_in_rank_order(algorithm: str, world: int, wire: str) -> bool:
+    """Whether all-reduces by this algorithm have the bits of the in-network fold, if they travel in format `wire`."""
+    from netfold import _core
+
+    return _core.sums_in_rank_order(algorithm, world, wire)
+
+
+def in_rank_order(choose: Choose, wire: str) -> Choose:
+    """`choose`, but `direct` where its choice would sum in another order."""
+
+    def choice(size_bytes: int, world: int) -> str:
+        chosen = choose(size_bytes, world)
+        return chosen if sums_in_rank_order(chosen, world, wire) else DIRECT
+
+    return choice
+
+
 def choose_broadcast(size_bytes: int) -> str:
     """The algorithm that broadcasts a tensor of this size: a tree, or a chain in which each rank sends it once."""
     return "binomial" if size_bytes < SMALL_BYTES else "ring"
@@ -88,14 +112,19 @@ def bigraph_of(text: str) -> tuple[int, int]:
 @dataclass(frozen=True)
 class HostPlan:
     """A host algorithm and the shape it needs: hdrm needs `bigraph` (sub-nodes, switches), hierarchical needs `group`
-    (the number of ranks of one machine, which are neighbours in rank order)."""
+    (the number of ranks of one machine, which are neighbours in rank order). `order` is one of ORDERS."""
 
     algorithm: str
     bigraph: tuple[int, int] = (0, 0)
     group: int = 0
+    order: str = ANY
 
-    def for_tensor(self, size_bytes: int, world: int, choose: Choose = choose) -> dict[str, Any]:
-        """The named arguments of `PeerGroup.all_reduce`; `auto` calls `choose`."""
+    def for_tensor(self, size_bytes: int, world: int, choose: Choose = choose, wire: str = "fp32") -> dict[str, Any]:
+        """The named arguments of `PeerGroup.all_reduce` of a tensor that travels in format `wire`; `auto` calls
+        `choose`."""
+        if self.order == RANK and self.algorithm not in WITH_SWITCH:
+            named = choose if self.algorithm == AUTO else lambda *_: self.algorithm
+            return {"algorithm": in_rank_order(named, wire)(size_bytes, world)}
         if self.algorithm == "hdrm":
             return {"algorithm": "hdrm", "sub_nodes": self.bigraph[0], "switches": self.bigraph[1]}
         if self.algorithm == "hierarchical":
@@ -106,15 +135,22 @@ class HostPlan:
             return HostPlan("hdrm", self.bigraph).for_tensor(size_bytes, world)
         return {"algorithm": chosen}
 
+    def for_reduce_scatter(self, world: int, wire: str) -> str:
+        """The algorithm of a reduce-scatter of a tensor that travels in format `wire`."""
+        return in_rank_order(lambda *_: "ring", wire)(0, world) if self.order == RANK else "ring"
+
     def parties(self, world: int) -> int:
         """The number of ranks to pass to `choose`: all ranks, or with hierarchical the number of machines."""
         return -(-world // max(1, self.group)) if self.algorithm == "hierarchical" else world
 
-    def check(self, world: int) -> None:
-        """Raises ValueError if the algorithm does not support this number of ranks. No data moves before."""
+    def check(self, world: int, wire: str = "fp32") -> None:
+        """Raises ValueError if the algorithm does not support this number of ranks, or does not sum in this order. No
+        data moves before."""
         from netfold import _core
 
         if self.algorithm in WITH_SWITCH:  # they serve any number
             return
+        if self.order == RANK and self.algorithm != AUTO and not sums_in_rank_order(self.algorithm, world, wire):
+            raise ValueError("it does not sum in rank order: choose auto or direct, or NETFOLD_ORDER=any")
         arguments = self.for_tensor(world, world)
         _core.schedule(arguments.pop("algorithm"), world, 0, world, **arguments)

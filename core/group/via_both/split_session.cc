@@ -76,7 +76,8 @@ void SplitSession::start_whole(Tensor& tensor) {
   }
   tensor.among_ranks.is_over = false;
   if (!is_split(request)) return among_ranks_->submit(tensor.ticket, request, std::move(tensor.prepared));
-  request.algorithm.name = kDirect;
+  request.algorithm.name = schedule::usual_in_rank_order(request.count * numbers::size_bytes(request.type), world_,
+                                                         false, numbers::is_narrow(request.format));
   among_ranks_->submit_unprepared(tensor.ticket, request);
 }
 
@@ -91,10 +92,11 @@ void SplitSession::start_divided(Tensor& tensor) {
   send_word();
 
   const CollectiveRequest& request = tensor.request;
-  const auto units = static_cast<double>(request.count / kPartUnit);
-  const std::size_t cut = tensor.share.of_switch >= 1
-                              ? request.count
-                              : static_cast<std::size_t>(std::lround(units * tensor.share.of_switch)) * kPartUnit;
+  const std::size_t units = request.count / kPartUnit;
+  const std::size_t cut =
+      tensor.share.of_switch >= 1
+          ? request.count
+          : static_cast<std::size_t>(std::lround(static_cast<double>(units) * tensor.share.of_switch)) * kPartUnit;
   const std::size_t element_bytes = numbers::size_bytes(request.type);
   const void* in = request.in;
   if (cut > 0 && cut < request.count && request.is_in_place()) {

@@ -55,10 +55,6 @@ std::string key_of(const schedule::Request& wanted, bool rounds) {
                      wanted.align);
 }
 
-bool is_narrow(numbers::Format format) {
-  return format != numbers::Format::kFp32 && format != numbers::Format::kInt32;
-}
-
 // The same slices and plans serve both.
 bool are_planned_alike(const CollectiveRequest& a, const CollectiveRequest& b) {
   const auto terms = [](const CollectiveRequest& request) {
@@ -71,7 +67,7 @@ bool are_planned_alike(const CollectiveRequest& a, const CollectiveRequest& b) {
 
 schedule::Request schedule_request(const BufferLayout& buffer, const CollectiveRequest& request, int world, int rank,
                                    const std::vector<int>& order) {
-  const std::size_t block = is_narrow(request.format) ? request.bfp.block : 1;
+  const std::size_t block = numbers::is_narrow(request.format) ? request.bfp.block : 1;
   return {.collective = request.collective,
           .algorithm = request.algorithm,
           .world = world,
@@ -126,7 +122,8 @@ Result<std::vector<Slice>> Plans::slices_of(const CollectiveRequest& request) {
 Result<std::shared_ptr<const Plan>> Plans::plan_for(const BufferLayout& slice, const CollectiveRequest& request,
                                                     bool in_turns) {
   const schedule::Request wanted = schedule_request(slice, request, world_, rank_, order_);
-  const PlanRules rules{is_narrow(request.format), in_turns, schedule::folds_in_rank_order(request.algorithm.name)};
+  const PlanRules rules{numbers::is_narrow(request.format), in_turns,
+                        schedule::folds_in_rank_order(request.algorithm.name)};
   const std::string key = key_of(wanted, rules.rounds);
   if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   auto steps = schedule::make(wanted);

@@ -15,10 +15,6 @@ using numbers::Format;
 
 constexpr std::size_t kTile = 1024;  // elements: whole blocks of every bfp shape, and at home in the fastest cache
 
-bool is_narrow(Format format) {
-  return format != Format::kFp32 && format != Format::kInt32;
-}
-
 }  // namespace
 
 Reduction::Reduction(Ticket ticket, const CollectiveRequest& request, Terms terms, int rank, int world)
@@ -32,7 +28,7 @@ Reduction::Reduction(Ticket ticket, const CollectiveRequest& request, Terms term
       layout_(buffer_layout_of(terms.collective, request.count, world, rank)),
       divide_by_(request.average ? static_cast<std::uint32_t>(world) : 1),
       is_widened_(request.type == ElementType::kFp16 || request.type == ElementType::kBf16),
-      rounds_(is_narrow(request.format)),
+      rounds_(numbers::is_narrow(request.format)),
       works_beside_(is_widened_ || terms.collective == schedule::Collective::kReduceScatter ||
                     terms.collective == schedule::Collective::kBarrier),
       divides_at_the_end_(divide_by_ > 1 && schedule::folds_in_rank_order(request.algorithm.name)),

@@ -46,7 +46,7 @@ Result<std::unique_ptr<SwitchSession>> join_session(SwitchGroupOptions options) 
   return std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control));
 }
 
-Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(SwitchGroupOptions options) {
+Result<std::unique_ptr<SwitchGroup>> SwitchGroup::join(const SwitchGroupOptions& options) {
   auto session = join_session(options);
   if (!session) return tl::unexpected(session.error());
   std::unique_ptr<SwitchGroup> group(new SwitchGroup(options, (*session)->lease()));

@@ -22,7 +22,7 @@ struct SwitchGroupOptions : JoinOptions {
 class SwitchGroup final : public Driver {
  public:
   // Joins the job; blocks until all workers are there, at most timeout_s. Errors as join_switch.
-  static Result<std::unique_ptr<SwitchGroup>> join(SwitchGroupOptions options);
+  static Result<std::unique_ptr<SwitchGroup>> join(const SwitchGroupOptions& options);
   ~SwitchGroup() override { close(); }
 
   const wire::Lease& lease() const { return lease_; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
@@ -61,10 +62,13 @@ class Choices:
         return Choices(said["ranks"], said["source"], tuple(Choice(**each) for each in said["by_class"]))
 
 
-def choice_at(model: Model, ranks: int, size_bytes: int) -> Choice | None:
-    """The algorithm with the least time (of equal ones, the first by name); None if the table does not cover
-    `ranks`."""
-    ranked = sorted((model.seconds(name, ranks, size_bytes), name) for name in model.algorithms(ranks))
+def choice_at(
+    model: Model, ranks: int, size_bytes: int, may_take: Callable[[str], bool] = lambda name: True
+) -> Choice | None:
+    """The algorithm that `may_take` allows with the least time (of equal ones, the first by name); None if the table
+    does not cover `ranks`."""
+    allowed = filter(may_take, model.algorithms(ranks))
+    ranked = sorted((model.seconds(name, ranks, size_bytes), name) for name in allowed)
     if not ranked:
         return None
     (time_s, name), *others = ranked
@@ -72,9 +76,10 @@ def choice_at(model: Model, ranks: int, size_bytes: int) -> Choice | None:
     return Choice(name, time_s, model.is_measured(name, ranks, size_bytes), second, second_s)
 
 
-def choices_of(model: Model, ranks: int) -> Choices | None:
-    """The table's choices for this number of ranks; None if the table does not cover it."""
-    found = [choice_at(model, ranks, 1 << each) for each in range(CLASS_MIN, CLASS_MAX + 1)]
+def choices_of(model: Model, ranks: int, may_take: Callable[[str], bool] = lambda name: True) -> Choices | None:
+    """The table's choices for this number of ranks; None if the table does not cover it, or no algorithm that
+    `may_take` allows."""
+    found = [choice_at(model, ranks, 1 << each, may_take) for each in range(CLASS_MIN, CLASS_MAX + 1)]
     by_class = tuple(choice for choice in found if choice is not None)
     return Choices(ranks, source_of(model), by_class) if len(by_class) == len(found) else None
 

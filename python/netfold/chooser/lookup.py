@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from netfold.algorithms import ANY, sums_in_rank_order
 from netfold.chooser.choices import Choices, choices_of
 from netfold.chooser.model import Model
 from netfold.chooser.table import Conditions, Table, TableError, conditions_here, path_of, read
@@ -20,8 +21,9 @@ def named_table() -> str:
     return os.environ.get("NETFOLD_TUNING", "").strip()
 
 
-def choices_for(ranks: int, link: str, wire: str, named: str = "") -> Choices | None:
-    """The table's choices for `ranks` ranks over `link` (shm, tcp) with elements in the wire format `wire`.
+def choices_for(ranks: int, link: str, wire: str, named: str = "", order: str = ANY) -> Choices | None:
+    """The table's choices for `ranks` ranks over `link` (shm, tcp) with elements in the wire format `wire`, among
+    algorithms that sum in this `order`.
 
     `named` is the file to read (NETFOLD_TUNING), also if it was measured on another machine. Without it, the file is
     this machine's table for the link and format, or else for fp32. Returns None if there is no usable table, or if the
@@ -29,7 +31,9 @@ def choices_for(ranks: int, link: str, wire: str, named: str = "") -> Choices | 
     """
     try:
         table = _table(link, wire, named)
-        return choices_of(Model(table), ranks) if table is not None else None
+        if table is None:
+            return None
+        return choices_of(Model(table), ranks, lambda name: order == ANY or sums_in_rank_order(name, ranks, wire))
     except TableError as error:
         logger.warning("%s", AGAIN.format(error))
     except (OSError, RuntimeError) as error:  # no permission, a folder of that name, or no home directory

@@ -388,14 +388,16 @@ def _host_client(
             group = placement.host_group(rank, size, **meeting)
         return group, advertised(group.address, host)
 
-    plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group)
+    plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group, agreement.order)
     topology = topology_file.read(settings.topology) if settings.topology else None
     bound_s = settings.connect_timeout_s
 
     def look_up(ranks: int, link: str) -> Choices | None:
-        return choices_for(ranks, link, agreement.format, settings.tuning)
+        return choices_for(ranks, link, agreement.format, settings.tuning, agreement.order)
 
-    return host_group.join(opts.store, rank, size, plan, agreement.bfp, listen, look_up, bound_s, topology)
+    return host_group.join(
+        opts.store, rank, size, plan, agreement.format, agreement.bfp, listen, look_up, bound_s, topology
+    )
 
 
 def _for_group(settings: Settings, opts: _DistributedBackendOptions) -> Settings:

@@ -44,7 +44,7 @@ class HostClient:
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
         """Returns a ticket at once; `awaited`: the caller waits for it next."""
-        how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose)
+        how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose, wire)
         block, mantissa = self._bfp
         return self._group.all_reduce(
             in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited, **how
@@ -55,8 +55,9 @@ class HostClient:
     ) -> int:
         """`count` elements are this rank's part. This method and the next three return a ticket at once."""
         block, mantissa = self._bfp
+        how = self._plan.for_reduce_scatter(self._world, wire)
         return self._group.reduce_scatter(
-            in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited
+            in_ptr, out_ptr, count, dtype, wire, average, how, block=block, mantissa=mantissa, awaited=awaited
         )
 
     def all_gather(self, in_ptr: int, out_ptr: int, words: int, awaited: bool = False) -> int:
@@ -113,12 +114,12 @@ def _order(topology: Topology, said: list[dict[str, str]]) -> list[int]:
         raise ValueError(f"netfold: {error}") from None
 
 
-def _settled(plan: HostPlan, addresses: list[str]) -> HostPlan:
+def _settled(plan: HostPlan, addresses: list[str], wire: str) -> HostPlan:
     world = len(addresses)
     try:
         if plan.algorithm == "hierarchical" and not plan.group:
             plan = HostPlan(plan.algorithm, group=machine_size(addresses))
-        plan.check(world)
+        plan.check(world, wire)
     except ValueError as error:
         hint = HINTS.get(plan.algorithm, "")
         raise ValueError(
@@ -131,6 +132,7 @@ def _chooser(
     store: Store,
     rank: int,
     plan: HostPlan,
+    wire: str,
     addresses: list[str],
     look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
@@ -140,7 +142,9 @@ def _chooser(
         return algorithms.choose
     hosts = {address.rpartition(":")[0] for address in addresses}
     link = "shm" if len(hosts) == 1 else "tcp"
-    rule = algorithms.choose_on_one_machine if link == "shm" else algorithms.choose
+    rule: Choose = algorithms.choose_on_one_machine if link == "shm" else algorithms.choose
+    if plan.order == algorithms.RANK:
+        rule = algorithms.in_rank_order(rule, wire)
     return agreed_chooser(store, rank, lambda: look_up(plan.parties(len(addresses)), link), rule, timeout_s)
 
 
@@ -149,6 +153,7 @@ def join(
     rank: int,
     world: int,
     plan: HostPlan,
+    wire: str,
     bfp: tuple[int, int],
     listen: Callable[[], tuple[PeerEngine, str]],
     look_up: Callable[[int, str], Choices | None],
@@ -157,7 +162,8 @@ def join(
 ) -> HostClient:
     """Find the other ranks and connect to them; each of the two takes at most `timeout_s` (seconds).
 
-    `topology` gives the places of their hosts on a BiGraph. Raises ValueError on all ranks if it does not fit them.
+    float32 tensors travel in format `wire`. `topology` gives the places of the ranks' hosts on a BiGraph. Raises
+    ValueError on all ranks if it does not fit them.
 
     `listen` creates this rank's PeerGroup and returns the address at which the other ranks reach it. If it raises an
     error, the other ranks get that error too. Rank 0 calls `look_up` for the choices of its tuning table for this
@@ -174,8 +180,8 @@ def join(
         addresses = [each["address"] for each in said]
         if topology is not None:
             group.set_physical_order(_order(topology, said))
-        plan = _settled(plan, addresses)
-        choose = _chooser(store, rank, plan, addresses, look_up, timeout_s)
+        plan = _settled(plan, addresses, wire)
+        choose = _chooser(store, rank, plan, wire, addresses, look_up, timeout_s)
         group.connect(addresses)
     except BaseException as error:
         group.close(f"rank {rank} could not join: {error}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
-from netfold.algorithms import AUTO, IN_NETWORK, SPLIT, WITH_SWITCH, bigraph_of, choices
+from netfold.algorithms import ANY, AUTO, IN_NETWORK, ORDERS, RANK, SPLIT, WITH_SWITCH, bigraph_of, choices
 from netfold.log import LEVELS
 from netfold.placement import AGENT, CALLER, ENGINES, RTL, THREAD
 
@@ -29,6 +29,7 @@ class Settings:
     job: str
     secret: str
     algorithm: str
+    order: str
     bigraph: tuple[int, int]
     topology: str
     group: int
@@ -51,6 +52,10 @@ class Settings:
         """The algorithm that the user named; else in-network if a setting concerns a switch, else auto."""
         for_a_switch = self.switch or any(getattr(self, name) for name in SWITCH_ONLY)
         return self.algorithm or (IN_NETWORK if for_a_switch else AUTO)
+
+    def order_to_take(self) -> str:
+        """The order that the user named; else that of the switch if it folds, else any."""
+        return self.order or (RANK if self.algorithm_to_take() in WITH_SWITCH else ANY)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ def _one_of(known: Iterable[str], value: Any) -> str:
 
 def _algorithm(value: Any) -> str:
     return _one_of(choices(), value)
+
+
+def _order(value: Any) -> str:
+    return _one_of(ORDERS, value)
 
 
 def _bigraph(value: Any) -> tuple[int, int]:
@@ -183,6 +192,13 @@ TABLE = (
     Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; default: a random one"),
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; default: a random one, shared in the store"),
     Setting("algorithm", "NETFOLD_ALGORITHM", "", _algorithm, "default: in-network if a switch is named, else auto"),
+    Setting(
+        "order",
+        "NETFOLD_ORDER",
+        "",
+        _order,
+        "order of sums: rank (the switch's bits) or any; default: rank with a switch",
+    ),
     Setting("bigraph", "NETFOLD_BIGRAPH", (0, 0), _bigraph, "hdrm: sub-nodes x switches of the BiGraph, 4x8"),
     Setting("topology", "NETFOLD_TOPOLOGY", "", _text, "file that places the hosts on a BiGraph, for hdrm and auto"),
     Setting(

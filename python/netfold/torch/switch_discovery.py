@@ -37,6 +37,7 @@ class Agreement:
     format: str
     bfp: tuple[int, int]
     algorithm: str
+    order: str
     bigraph: tuple[int, int]
     group: int
     engine: str
@@ -84,7 +85,16 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
     topology = _topology(settings, 0)
     bigraph, digest = (topology.shape, topology.digest) if topology else (settings.bigraph, "")
     algorithm = settings.algorithm_to_take()
-    alike = (settings.format, settings.bfp, algorithm, bigraph, settings.group, settings.engine, digest)
+    alike = (
+        settings.format,
+        settings.bfp,
+        algorithm,
+        settings.order_to_take(),
+        bigraph,
+        settings.group,
+        settings.engine,
+        digest,
+    )
     secret = settings.secret or secrets.token_hex(16)
     if algorithm not in WITH_SWITCH:
         return Agreement("", "", secret, *alike), None
@@ -128,8 +138,8 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
         not settings.algorithm and settings.algorithm_to_take() != IN_NETWORK
     ):  # this rank names no algorithm: rank 0's counts
         settings = replace(settings, algorithm=agreement.algorithm)
-    settings = replace(settings, algorithm=settings.algorithm_to_take())
-    for name in ("format", "bfp", "algorithm", "bigraph", "group", "engine"):
+    settings = replace(settings, algorithm=settings.algorithm_to_take(), order=settings.order_to_take())
+    for name in ("format", "bfp", "algorithm", "order", "bigraph", "group", "engine"):
         if getattr(settings, name) != getattr(agreement, name):
             raise ValueError(
                 f"netfold: rank {rank} has {name}={getattr(settings, name)!r}, rank 0 has "

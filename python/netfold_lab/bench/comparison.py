@@ -12,7 +12,7 @@ from netfold.algorithms import IN_NETWORK, SPLIT, WITH_SWITCH, HostPlan
 from netfold.placement import ENGINES, THREAD
 from netfold_lab.bench import measure, results, tensors
 from netfold_lab.bench.sites import BLOCK, LabSite, LocalSite, Site, check_placement, places_of
-from netfold_lab.bench.systems import PEERS, SWITCH_PORT, Netfold, NetfoldSplit, System, host_system, peer_systems
+from netfold_lab.bench.systems import PEERS, Netfold, NetfoldSplit, System, host_system, peer_systems
 from netfold_lab.errors import UsageError
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.spec import Faults, LabSpec
@@ -173,7 +173,7 @@ def _contestants(settings: ComparisonSettings, site: Site, stack: ExitStack) -> 
         if in_kernel:
             found.append(measure.Contestant(clean, f"kernel: {words.rpartition(',seed')[0]}", kernel_faults=True))
         elif settings.faults:
-            found.append(measure.Contestant(team(Netfold(words, SWITCH_PORT + 1)), f"netfold: {words}"))
+            found.append(measure.Contestant(team(Netfold(words)), f"netfold: {words}"))
     for peer in settings.against:
         suffers = f"kernel: {words.rpartition(',seed')[0]}" if in_kernel else ""
         found += [measure.Contestant(team(system), suffers, in_kernel) for system in peer_systems(peer, site)]

@@ -23,7 +23,6 @@ from netfold_lab.bench.sites import Site
 from netfold_lab.lab import processes
 from netfold_lab.packages import need
 
-SWITCH_PORT, SPLIT_PORT = 41000, 41002
 POLL_S = 0.05
 
 
@@ -57,14 +56,12 @@ def spawn(command: list[str], site: Site, log: Path, more: Mapping[str, str] | N
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=words, process_group=0)
 
 
-def start_switch(
-    name: str, site: Site, bind: str, ready: Path, log: Path, timeout_s: float
-) -> tuple[subprocess.Popen, str]:
-    """Start a switch on the switch's machine; returns its process and its address when it listens. It writes the
-    address to the file `ready`.
+def start_switch(name: str, site: Site, ready: Path, log: Path, timeout_s: float) -> tuple[subprocess.Popen, str]:
+    """Start a switch on the switch's machine, at any free port. Returns its process and its address when it listens. It
+    writes the address to the file `ready`.
 
     Raises MeasurementError that names the system."""
-    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", bind, str(ready)]
+    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", f"{site.switch_address()}:0", str(ready)]
     switch = spawn([*site.switch_command(), *program], site, log)
     deadline = time.monotonic() + timeout_s
     try:
@@ -172,11 +169,10 @@ class Netfold:
     name = "netfold"
     algorithms: tuple[str, ...] = ("in-network",)
 
-    def __init__(self, faults: str = "", port: int = SWITCH_PORT) -> None:
+    def __init__(self, faults: str = "") -> None:
         """`faults`: faults of the seeded link wrapper of every rank (the argument of SwitchGroup)."""
         self.key = "netfold-faults" if faults else "netfold"
         self._faults = faults or "none"
-        self._port = port
 
     def wire(self, wanted: str) -> str:
         """Supports every format."""
@@ -188,8 +184,7 @@ class Netfold:
         address = site.running_switch()
         if address is None:
             ready = control.with_suffix(".switch")
-            bind = f"{site.switch_address()}:{self._port}"
-            switch, address = start_switch(self.name, site, bind, ready, log, timeout_s)
+            switch, address = start_switch(self.name, site, ready, log, timeout_s)
             started.append(switch)
         try:
             module = [sys.executable, "-m", "netfold_lab.bench.workers.netfold", str(control), address, "bench"]
@@ -278,8 +273,7 @@ class NetfoldSplit:
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
         """Start the switch, then the ranks with its address."""
-        bind = f"{site.switch_address()}:{SPLIT_PORT}"
-        switch, address = start_switch(self.name, site, bind, control.with_suffix(".switch"), log, timeout_s)
+        switch, address = start_switch(self.name, site, control.with_suffix(".switch"), log, timeout_s)
         link = "shm" if site.namespace(0) is None else "tcp"
         plans = json.dumps([asdict(HostPlan(SPLIT))])
         program = [sys.executable, "-m", "netfold_lab.bench.workers.host"]

@@ -1,94 +1,18 @@
-// Ranks that sum both ways at once, over real sockets on loopback: a switch server, ranks as threads of this process.
-#include "group/via_both/split_group.h"
-
+// A group that divides tensors between a switch and its ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
-#include <future>
 #include <thread>
 
 #include "base/prng.h"
-#include "peer_groups.h"
-#include "switch/switch_server.h"
+#include "split_groups.h"
 
 namespace netfold::group {
 namespace {
 
 using numbers::Format;
-
-std::unique_ptr<switching::SwitchServer> start_switch() {
-  switching::SwitchServerOptions options;
-  options.bind.ip = 0x7f000001;
-  auto server = switching::SwitchServer::start(std::move(options));
-  EXPECT_TRUE(server) << server.error().message;
-  return std::move(*server);
-}
-
-using SplitGroups = std::vector<std::unique_ptr<SplitGroup>>;
-
-SplitGroups join_all(const switching::SwitchServer& server, int world, bool shm = false, double timeout_s = 20) {
-  SwitchGroupOptions at_switch;
-  at_switch.switch_address = link::to_string(server.address());
-  at_switch.job = "test";
-  SplitGroups groups;
-  std::vector<std::string> addresses;
-  for (int rank = 0; rank < world; ++rank) {
-    auto group = SplitGroup::open({.rank = rank, .world = world, .timeout_s = timeout_s, .shm = shm}, at_switch);
-    EXPECT_TRUE(group) << group.error().message;
-    addresses.push_back((*group)->address());
-    groups.push_back(std::move(*group));
-  }
-  std::vector<std::future<Result<void>>> connecting;
-  for (auto& group : groups) {
-    connecting.push_back(std::async(std::launch::async, [&group, addresses] { return group->connect(addresses); }));
-  }
-  for (auto& each : connecting) {
-    const auto connected = each.get();
-    EXPECT_TRUE(connected) << connected.error().message;
-  }
-  return groups;
-}
-
-std::optional<Error> end_of(SplitGroup& group, Ticket ticket) {
-  const auto completion = group.wait(ticket, 60 * kSecond);
-  if (!completion) return Error{ErrorCode::kTimeout, "an all-reduce neither completed nor failed"};
-  return completion->error;
-}
-
-CollectiveRequest request_for(const std::vector<float>& in, std::vector<float>& out, const char* algorithm,
-                              Format format = Format::kFp32, bool average = false) {
-  return {.in = in.data(),
-          .out = out.data(),
-          .count = in.size(),
-          .format = format,
-          .average = average,
-          .algorithm = {.name = algorithm}};
-}
-
-bool are_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
-}
-
-// By rank: all-reduces of one tensor, by algorithm.
-std::vector<std::vector<float>> reduce(SplitGroups& groups, const std::vector<std::vector<float>>& tensors,
-                                       const char* algorithm, Format format, bool average, bool in_place) {
-  std::vector<std::vector<float>> results = tensors;
-  std::vector<Ticket> tickets;
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    const auto& in = in_place ? results[rank] : tensors[rank];
-    const auto ticket = groups[rank]->submit(request_for(in, results[rank], algorithm, format, average));
-    EXPECT_TRUE(ticket) << ticket.error().message;
-    tickets.push_back(*ticket);
-  }
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    const auto error = end_of(*groups[rank], tickets[rank]);
-    EXPECT_FALSE(error) << error->message;
-  }
-  return results;
-}
 
 class SplitGroupOf : public testing::TestWithParam<std::tuple<int, bool>> {};
 
@@ -102,8 +26,8 @@ TEST_P(SplitGroupOf, GivesTheBitsOfTheSwitchWhateverTheShare) {
     const auto tensors = gradients(world, count);
     const Format format = std::array{Format::kFp32, Format::kBfp, Format::kFp16, Format::kBf16}[prng.below(4)];
     const bool average = prng.below(2) == 0, in_place = prng.below(2) == 0;
-    const auto expected = reduce(groups, tensors, "in-network", format, average, true);
-    const auto sums = reduce(groups, tensors, "split", format, average, in_place);
+    const auto expected = reduce(groups, tensors, {.name = "in-network"}, format, average, true);
+    const auto sums = reduce(groups, tensors, {.name = "split"}, format, average, in_place);
     for (std::size_t rank = 0; rank < sums.size(); ++rank) {
       EXPECT_TRUE(are_same_bits(sums[rank], expected[0])) << "rank " << rank << ", tensor " << i;
     }
@@ -138,7 +62,7 @@ TEST_P(SplitGroupOver, KeepsManyTensorsOfAllKindsInOrder) {
   for (std::size_t rank = 0; rank < kWorld; ++rank) {
     for (std::size_t t = 0; t < kTensors; ++t) {
       auto& tensor = tensors[rank][t];
-      tickets[rank].push_back(*groups[rank]->submit(request_for(tensor, tensor, algorithms[t % 5])));
+      tickets[rank].push_back(*groups[rank]->submit(request_for(tensor, tensor, {.name = algorithms[t % 5]})));
     }
   }
   for (std::size_t rank = 0; rank < kWorld; ++rank) {
@@ -164,7 +88,7 @@ TEST(SplitGroup, PutsTensorsBackWhenTheSwitchGoes) {
   std::vector<Ticket> tickets;
   // Rank 2 does not take part: what the others can do of it they do, but it cannot end.
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    tickets.push_back(*groups[rank]->submit(request_for(kept[rank], kept[rank], "split")));
+    tickets.push_back(*groups[rank]->submit(request_for(kept[rank], kept[rank], {.name = "split"})));
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   server.reset();
@@ -180,11 +104,11 @@ TEST(SplitGroup, ARankThatDiesIsNamedAndNothingIsLost) {
   const auto server = start_switch();
   SplitGroups groups = join_all(*server, kWorld);
   const auto tensors = gradients(kWorld, 1'000'000);
-  for (int i = 0; i < 3; ++i) reduce(groups, tensors, "split", Format::kFp32, false, true);
+  for (int i = 0; i < 3; ++i) reduce(groups, tensors, {.name = "split"}, Format::kFp32, false, true);
   auto kept = tensors;
   std::vector<Ticket> tickets;
   for (std::size_t rank = 0; rank + 1 < kWorld; ++rank) {
-    tickets.push_back(*groups[rank]->submit(request_for(kept[rank], kept[rank], "split")));
+    tickets.push_back(*groups[rank]->submit(request_for(kept[rank], kept[rank], {.name = "split"})));
   }
   groups[3]->close(Error{ErrorCode::kPeerFailed, "rank 3 ran out of patience"});
   for (std::size_t rank = 0; rank + 1 < kWorld; ++rank) {
@@ -202,7 +126,7 @@ TEST(SplitGroup, RanksThatDisagreeAreToldSo) {
   tensors[1].resize(400'000);
   std::vector<Ticket> tickets;
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    tickets.push_back(*groups[rank]->submit(request_for(tensors[rank], tensors[rank], "split")));
+    tickets.push_back(*groups[rank]->submit(request_for(tensors[rank], tensors[rank], {.name = "split"})));
   }
   for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(end_of(*groups[rank], tickets[rank]));
 }

@@ -13,7 +13,7 @@ import psutil
 
 from netfold_lab.bench.control import Ranks
 from netfold_lab.bench.sites import Site
-from netfold_lab.bench.systems import SWITCH_PORT, spawn, start_switch
+from netfold_lab.bench.systems import spawn, start_switch
 from netfold_lab.bench.train.profiles import Profile
 from netfold_lab.bench.train.variants import Group, Variant
 from netfold_lab.lab import processes
@@ -65,8 +65,7 @@ class Workers:
             setup["topology"] = str(site.topology)
         if self._with_switch:
             ready = site.directory / "train.switch"
-            bind = f"{site.switch_address()}:{SWITCH_PORT if site.namespace(0) else 0}"
-            switch, setup["switch"] = start_switch("training", site, bind, ready, ranks.log, self._timeout_s)
+            switch, setup["switch"] = start_switch("training", site, ready, ranks.log, self._timeout_s)
             ranks.processes.append(switch)
             self._switch = psutil.Process(switch.pid)
         path = site.directory / "train.json"

@@ -1,0 +1,104 @@
+// The order of summation: which algorithms have the bits of the in-network fold (schedule::sums_in_rank_order), told by
+// the specification, and then found on every real path.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "split_groups.h"
+#include "testing/plain_fold.h"
+#include "testing/plain_schedule.h"
+
+namespace netfold::group {
+namespace {
+
+using numbers::ElementType;
+using numbers::Format;
+using schedule::Algorithm;
+
+constexpr int kWorldMax = 17;
+const std::vector<Format> kFormats{Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp};
+
+// Those that ranks run among themselves, in each shape that this world can have.
+std::vector<Algorithm> host_algorithms(int world) {
+  std::vector<Algorithm> all;
+  for (const char* const name :
+       {"ring", "direct", "halving-doubling", "recursive-doubling", "rabenseifner", "binomial", "double-binary-tree"}) {
+    all.push_back({.name = name});
+    for (const int group : {2, 3, 4}) all.push_back({.name = "hierarchical", .group = group, .between = name});
+  }
+  for (const int sub_nodes : {1, 2, 4}) {
+    for (const int switches : {2, 4, 8}) {
+      if (sub_nodes * switches == world) {
+        all.push_back({.name = "hdrm", .sub_nodes = sub_nodes, .switches = switches});
+      }
+    }
+  }
+  return all;
+}
+
+std::string text_of(const Algorithm& algorithm, int world, Format format) {
+  return algorithm.name + (algorithm.group > 0 ? " of " + std::to_string(algorithm.group) : "") +
+         (algorithm.name == "hierarchical" ? " and " + algorithm.between : "") + " in a world of " +
+         std::to_string(world) + " as " + numbers::name_of(format);
+}
+
+std::vector<std::vector<std::byte>> bytes_of(const std::vector<std::vector<float>>& tensors) {
+  std::vector<std::vector<std::byte>> bytes;
+  for (const auto& tensor : tensors) {
+    const auto* const first = reinterpret_cast<const std::byte*>(tensor.data());
+    bytes.emplace_back(first, first + tensor.size() * sizeof(float));
+  }
+  return bytes;
+}
+
+TEST(SumsInRankOrder, IsSaidOfTheAlgorithmsThatDo) {
+  constexpr std::size_t kCount = 600;  // several elements and bfp blocks for each of 17 ranks
+  for (int world = 2; world <= kWorldMax; ++world) {
+    const auto inputs = bytes_of(gradients(world, kCount));
+    for (const Format format : kFormats) {
+      const bool average = world % 3 == 0;
+      const auto expected = testing::plain_all_reduce(inputs, ElementType::kFp32, {format}, kCount, average);
+      for (const Algorithm& algorithm : host_algorithms(world)) {
+        const CollectiveRequest request{.count = kCount, .format = format, .average = average, .algorithm = algorithm};
+        const auto sums = testing::plain_collective(inputs, request, {});
+        const bool is_said = schedule::sums_in_rank_order(algorithm.name, world, numbers::is_narrow(format));
+        // Others do in some worlds, and nothing relies on it.
+        const bool may = world == 2 || algorithm.name == "rabenseifner" || algorithm.name == "hierarchical";
+        EXPECT_TRUE(sums[0] == expected ? is_said || may : !is_said) << text_of(algorithm, world, format);
+      }
+    }
+  }
+}
+
+TEST(SumsInRankOrder, EveryPathHasTheseBits) {
+  constexpr std::size_t kSmall = 700, kLarge = 200'000;  // the large one is divided between switch and ranks
+  const auto server = start_switch();
+  for (int world = 2; world <= kWorldMax; ++world) {
+    SplitGroups groups = join_all(*server, world, world % 2 == 0);
+    for (const std::size_t count : {kSmall, kLarge}) {
+      const auto tensors = gradients(world, count);
+      const auto inputs = bytes_of(tensors);
+      for (const Format format : kFormats) {
+        if (count == kLarge && format != kFormats[static_cast<std::size_t>(world) % kFormats.size()]) continue;
+        const auto expected = testing::plain_all_reduce(inputs, ElementType::kFp32, {format}, count, false);
+        std::vector<Algorithm> paths = host_algorithms(world);
+        paths.insert(paths.end(), {{.name = "in-network"}, {.name = "split"}, {.name = "split"}});
+        for (const Algorithm& path : paths) {
+          if (path.name != "split" && !schedule::sums_in_rank_order(path.name, world, numbers::is_narrow(format)))
+            continue;
+          for (const auto& sum : bytes_of(reduce(groups, tensors, path, format, false, true))) {
+            EXPECT_TRUE(sum == expected) << text_of(path, world, format);
+          }
+        }
+      }
+    }
+    for (const auto& group : groups) group->close();
+  }
+}
+
+}  // namespace
+}  // namespace netfold::group

@@ -1,0 +1,92 @@
+// Ranks that sum both ways at once, over real sockets on loopback: a switch server, ranks as threads of this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/via_both/split_group.h"
+#include "peer_groups.h"
+#include "switch/switch_server.h"
+
+namespace netfold::group {
+
+inline std::unique_ptr<switching::SwitchServer> start_switch() {
+  switching::SwitchServerOptions options;
+  options.bind.ip = 0x7f000001;
+  auto server = switching::SwitchServer::start(std::move(options));
+  EXPECT_TRUE(server) << server.error().message;
+  return std::move(*server);
+}
+
+using SplitGroups = std::vector<std::unique_ptr<SplitGroup>>;
+
+inline SplitGroups join_all(const switching::SwitchServer& server, int world, bool shm = false, double timeout_s = 20) {
+  SwitchGroupOptions at_switch;
+  at_switch.switch_address = link::to_string(server.address());
+  at_switch.job = "test";
+  SplitGroups groups;
+  std::vector<std::string> addresses;
+  for (int rank = 0; rank < world; ++rank) {
+    auto group = SplitGroup::open({.rank = rank, .world = world, .timeout_s = timeout_s, .shm = shm}, at_switch);
+    EXPECT_TRUE(group) << group.error().message;
+    addresses.push_back((*group)->address());
+    groups.push_back(std::move(*group));
+  }
+  std::vector<std::future<Result<void>>> connecting;
+  for (auto& group : groups) {
+    connecting.push_back(std::async(std::launch::async, [&group, addresses] { return group->connect(addresses); }));
+  }
+  for (auto& each : connecting) {
+    const auto connected = each.get();
+    EXPECT_TRUE(connected) << connected.error().message;
+  }
+  return groups;
+}
+
+inline std::optional<Error> end_of(SplitGroup& group, Ticket ticket) {
+  const auto completion = group.wait(ticket, 60 * kSecond);
+  if (!completion) return Error{ErrorCode::kTimeout, "an all-reduce neither completed nor failed"};
+  return completion->error;
+}
+
+inline CollectiveRequest request_for(const std::vector<float>& in, std::vector<float>& out,
+                                     const schedule::Algorithm& algorithm,
+                                     numbers::Format format = numbers::Format::kFp32, bool average = false) {
+  return {.in = in.data(),
+          .out = out.data(),
+          .count = in.size(),
+          .format = format,
+          .average = average,
+          .algorithm = algorithm};
+}
+
+inline bool are_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
+}
+
+// By rank: all-reduces of one tensor, by algorithm.
+inline std::vector<std::vector<float>> reduce(SplitGroups& groups, const std::vector<std::vector<float>>& tensors,
+                                              const schedule::Algorithm& algorithm, numbers::Format format,
+                                              bool average, bool in_place) {
+  std::vector<std::vector<float>> results = tensors;
+  std::vector<Ticket> tickets;
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    const auto& in = in_place ? results[rank] : tensors[rank];
+    const auto ticket = groups[rank]->submit(request_for(in, results[rank], algorithm, format, average));
+    EXPECT_TRUE(ticket) << ticket.error().message;
+    tickets.push_back(*ticket);
+  }
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    const auto error = end_of(*groups[rank], tickets[rank]);
+    EXPECT_FALSE(error) << error->message;
+  }
+  return results;
+}
+
+}  // namespace netfold::group
