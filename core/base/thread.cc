@@ -7,12 +7,15 @@
 
 #include <ctime>
 
+#include "base/arithmetic.h"
+
 namespace netfold {
 
 void set_up_thread(const std::string& name, int core) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  StandardArithmetic::set();
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   if (core == kAnyCore) return;
   cpu_set_t cores;

@@ -1,5 +1,5 @@
-// The start of every thread of Netfold: it takes its name and its core, and leaves signals to the program's main
-// thread.
+// The start of every thread of Netfold: it takes its name, its core and the arithmetic of IEEE 754, and leaves signals
+// to the program's main thread.
 #pragma once
 
 #include <string>

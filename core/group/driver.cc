@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/arithmetic.h"
 #include "base/relax.h"
 
 namespace netfold::group {
@@ -124,6 +125,7 @@ Result<void> Driver::run(const CollectiveRequest& request) {
 
 // False: it is still on its way, or has failed.
 bool Driver::run_quickly(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) {
+  const StandardArithmetic arithmetic;
   session_->submit(ticket, request, std::move(prepared));
   const int spins = policy_.is_alone ? kSpins : 0;
   for (int i = 0; i <= spins && !has_submissions_; ++i) {
@@ -225,6 +227,7 @@ std::optional<Error> Driver::error() const {
 
 // True if anything moved.
 bool Driver::step() {
+  const StandardArithmetic arithmetic;
   if (has_submissions_) take_submissions();
   if (has_failed_) return false;
   time_ = now();
@@ -239,6 +242,7 @@ bool Driver::step() {
 }
 
 bool Driver::move() {
+  const StandardArithmetic arithmetic;
   const auto moved = session_->move();
   if (!moved) fail_with(moved.error());
   return moved && *moved;

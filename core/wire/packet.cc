@@ -30,7 +30,7 @@ ParseError check_fields(const Header& header) {
     return header.count == 0 ? ParseError::kLength : ParseError::kNone;
   }
   if (header.format != numbers::Format::kNone) return ParseError::kFormat;
-  if ((header.flags & kLast) != 0) return ParseError::kFlags;
+  if ((header.flags & kTermFlags) != 0) return ParseError::kFlags;
   return header.count != 0 && header.kind != Kind::kProbe ? ParseError::kLength : ParseError::kNone;
 }
 
@@ -57,7 +57,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
   if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kEcho)) return ParseError::kKind;
   if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
-  if ((format_flags & 0xf & ~(kTagged | kLast)) != 0) return ParseError::kFlags;
+  if ((format_flags & 0xf & ~(kTagged | kTermFlags)) != 0) return ParseError::kFlags;
 
   Header& header = packet.header;
   header.kind = static_cast<Kind>(version_kind & 0xf);
@@ -89,10 +89,10 @@ bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp) {
 }
 
 std::string to_string(const Header& header) {
-  return fmt::format("{} job {} epoch {} worker {} slot {} chunk {} {} x {}{}{}", name_of(header.kind), header.job,
+  return fmt::format("{} job {} epoch {} worker {} slot {} chunk {} {} x {}{}{}{}", name_of(header.kind), header.job,
                      header.epoch, header.worker, header.slot, header.chunk, header.count,
                      numbers::name_of(header.format), (header.flags & kLast) != 0 ? " last" : "",
-                     (header.flags & kTagged) != 0 ? " tagged" : "");
+                     (header.flags & kAverage) != 0 ? " average" : "", (header.flags & kTagged) != 0 ? " tagged" : "");
 }
 
 const char* name_of(Kind kind) {

@@ -39,9 +39,13 @@ enum class Kind : std::uint8_t {
 };
 
 enum Flag : std::uint8_t {
-  kTagged = 1,  // a keyed tag follows the payload
-  kLast = 2,    // this chunk is the last of its tensor: workers that disagree on a length find out here
+  kTagged = 1,   // a keyed tag follows the payload
+  kLast = 2,     // this chunk is the last of its tensor: workers that disagree on a length find out here
+  kAverage = 4,  // workers divide the sum by their number: workers that disagree on that find out here
 };
+
+// All contributions to a chunk have these alike, and their format and count.
+constexpr std::uint8_t kTermFlags = kLast | kAverage;
 
 struct Header {
   Kind kind = Kind::kContribution;

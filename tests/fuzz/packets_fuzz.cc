@@ -69,6 +69,7 @@ class Stranger {
       header.count = static_cast<std::uint16_t>(1 + prng_.below(64));
       payload = random_bytes(numbers::encoded_bytes(lease.wire_format(header.format), header.count));
       if (prng_.chance(0.2)) header.flags |= wire::kLast;
+      if (prng_.chance(0.2)) header.flags |= wire::kAverage;
     }
     const wire::HeaderBytes head = wire::emit(header);
     std::vector<std::byte> bytes(head.begin(), head.end());
@@ -123,7 +124,7 @@ TEST_P(MadWorker, CrashesNothing) {
   for (std::uint64_t i = 0; i < packets; ++i) {
     wire::Header header{.kind = static_cast<wire::Kind>(prng.below(5)),
                         .format = static_cast<numbers::Format>(prng.below(6)),
-                        .flags = static_cast<std::uint8_t>(prng.below(4)),
+                        .flags = static_cast<std::uint8_t>(prng.below(8)),
                         .job = lease.job,
                         .epoch = lease.epoch,
                         .worker = static_cast<std::uint16_t>(prng.below(kWorld)),

@@ -162,6 +162,22 @@ TEST_P(CollectiveRequest, WorkersThatDisagreeOnALengthAreToldBoth) {
   EXPECT_EQ(b, std::vector<float>(200, 2.0f));
 }
 
+TEST_P(CollectiveRequest, WorkersThatDisagreeOnTheOperationAreToldBoth) {
+  World world(here({.world = 2}));
+  std::vector<float> a(100, 1.0f), b(100, 2.0f);
+  auto averages = in_place(b);
+  averages.average = true;
+  world.submit(0, in_place(a));
+  world.submit(1, averages);
+  EXPECT_FALSE(world.run(kSecond));
+  ASSERT_FALSE(world.mismatches().empty());
+  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements:"));
+  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements to average in chunk 0"));
+  for (std::uint16_t rank : {0, 1}) world.worker(rank).abandon();
+  EXPECT_EQ(a, std::vector<float>(100, 1.0f));
+  EXPECT_EQ(b, std::vector<float>(100, 2.0f));
+}
+
 TEST_P(CollectiveRequest, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
   World world(here({.world = 3, .slots = 8}));
   Prng prng(4);

@@ -43,13 +43,14 @@ class Packet:
     epoch: int = 0x0304
     version: int = 1
     last: bool = False
+    average: bool = False
     tag: bytes = b""
     other_flags: int = 0
 
     def numbers(self) -> tuple[int, int, int, int]:
         kind = KINDS[self.kind] if isinstance(self.kind, str) else self.kind
         format_ = FORMATS[self.format] if isinstance(self.format, str) else self.format
-        flags = (1 if self.tag else 0) | (2 if self.last else 0) | self.other_flags
+        flags = (1 if self.tag else 0) | (2 if self.last else 0) | (4 if self.average else 0) | self.other_flags
         slot = self.chunk % 512 if self.slot is None else self.slot
         return kind, format_, flags, slot
 
@@ -148,7 +149,9 @@ WELL_FORMED = {
     "contribution-bf16": Packet(format="bf16", count=3, payload=struct.pack("<3H", 0x3F80, 0xC020, 0x0001)),
     "contribution-int32": Packet(format="int32", count=3, payload=struct.pack("<3i", 1, -2, 2**31 - 1)),
     "contribution-bfp": Packet(format="bfp", count=20, payload=bfp_payload([(127, range(-8, 8)), (0, [0] * 16)], 7)),
-    "result-fp32": Packet("result", "fp32", 2, struct.pack("<2f", 1.5, -1.5), worker=NO_WORKER, last=True, tag=TAG),
+    "result-fp32": Packet(
+        "result", "fp32", 2, struct.pack("<2f", 1.5, -1.5), worker=NO_WORKER, last=True, average=True, tag=TAG
+    ),
     "result-fp16": Packet("result", "fp16", 1, struct.pack("<e", 7.0), worker=NO_WORKER),
     "result-bf16": Packet("result", "bf16", 1, struct.pack("<H", 0x4000), worker=NO_WORKER, chunk=2**32 - 1),
     "result-int32": Packet("result", "int32", 1, struct.pack("<i", -1), worker=NO_WORKER, tag=TAG),
@@ -205,6 +208,7 @@ def test_every_field_of_every_kind_and_format(well_formed: dict[str, dict[str, A
     assert int(tree["netfold.flags"], 16) == flags
     assert find_all(tree, "netfold.flags.tagged") == ["1" if packet.tag else "0"]
     assert find_all(tree, "netfold.flags.last") == ["1" if packet.last else "0"]
+    assert find_all(tree, "netfold.flags.average") == ["1" if packet.average else "0"]
     assert find_all(tree, "netfold.payload") == ([hexadecimal(packet.payload)] if packet.payload else [])
     assert find_all(tree, "netfold.tag") == ([hexadecimal(packet.tag)] if packet.tag else [])
     assert problems_of(layers) == set()
@@ -272,7 +276,7 @@ MALFORMED = {
     "version": Packet("probe", version=2),
     "kind": Packet(kind=8),
     "format": Packet(format=6, count=1, payload=bytes(4)),
-    "flags": Packet("probe", other_flags=4),
+    "flags": Packet("probe", other_flags=8),
     "length": Packet(format="fp32", count=2, payload=bytes(7)),
     "slot": Packet("probe", chunk=0x00012345, slot=7),
     "worker": Packet("result", "fp32", 1, bytes(4), worker=0),
@@ -282,6 +286,7 @@ MALFORMED_TOO = {
     "elements without a format": (Packet(count=1, payload=bytes(4)), "format"),
     "a format without elements": (Packet("missing", "fp32"), "format"),
     "a last probe": (Packet("probe", last=True), "flags"),
+    "a probe to average": (Packet("probe", average=True), "flags"),
     "no elements": (Packet(format="fp32"), "length"),
     "a notice that counts": (Packet("missing", count=1), "length"),
     "a probe with a payload": (Packet("probe", payload=b"x"), "length"),

@@ -57,6 +57,45 @@ def test_sums_and_averages_are_folded() -> None:
             assert np.abs(by_rank[0][f"{dtype} {dist.ReduceOp.AVG}"] - exact / WORLD).max() <= bound
 
 
+def _subnormal_body(rank: int) -> list[np.ndarray]:
+    """Sums of numbers that are subnormal: one that the caller waits for, and one that a thread may fold."""
+    assert torch.set_flush_denormal(True)
+    small = np.full(3000, (rank + 1) * 1000, dtype=np.int32)  # as bits of float32: that many times the smallest number
+    at_once, later = (torch.from_numpy(small.view(np.float32).copy()) for _ in range(2))
+    dist.all_reduce(at_once)
+    work = dist.all_reduce(later, async_op=True)
+    assert work is not None
+    work.wait()
+    return [each.numpy().view(np.int32) for each in (at_once, later)]
+
+
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor has no such mode")
+@pytest.mark.parametrize("engine", ["thread", "caller"])
+@pytest.mark.parametrize("algorithm", ["in-network", "direct", "ring", "recursive-doubling"])
+def test_a_program_that_flushes_subnormals_gets_the_same_sums(engine: str, algorithm: str) -> None:
+    if engine == "caller" and algorithm == "in-network":
+        pytest.skip("a switch needs a worker's thread")
+    environment = {"NETFOLD_ENGINE": engine, "NETFOLD_ALGORITHM": algorithm}
+    for sums in values(run_ranks(_subnormal_body, world=2, environment=environment)):
+        for each in sums:
+            assert np.array_equal(each, np.full(3000, 3000))
+
+
+def _operations_body(rank: int) -> str:
+    tensor = torch.ones(1000)
+    with pytest.raises(RuntimeError, match="disagree") as error:
+        dist.all_reduce(tensor, op=dist.ReduceOp.AVG if rank == 1 else dist.ReduceOp.SUM)
+    assert torch.equal(tensor, torch.ones(1000))
+    return str(error.value)
+
+
+def test_ranks_that_ask_for_different_operations_are_told() -> None:
+    for told in values(run_ranks(_operations_body, environment={"NETFOLD_ALGORITHM": "in-network"})):
+        assert "rank 0" in told
+        assert "rank 1" in told
+        assert "to average" in told
+
+
 def _fp32_body(rank: int) -> np.ndarray:
     tensor = _contribution(rank, 5_000)
     dist.all_reduce(tensor)

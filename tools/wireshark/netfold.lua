@@ -24,7 +24,7 @@ local PROBE = 2
 local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
-local TAGGED, LAST = 1, 2
+local TAGGED, LAST, AVERAGE = 1, 2, 4
 
 netfold.prefs.port = Pref.uint("UDP port", 0, "Take every packet of this port for Netfold; 0: go by their shape alone")
 netfold.prefs.block = Pref.uint("bfp block", 16, "Elements that share an exponent: a power of two from 8 to 128")
@@ -39,6 +39,7 @@ local field = {
     flags = ProtoField.uint8("netfold.flags", "Flags", base.HEX, nil, 0x0f),
     tagged = ProtoField.bool("netfold.flags.tagged", "Tagged", 8, nil, TAGGED),
     last = ProtoField.bool("netfold.flags.last", "Last chunk of its tensor", 8, nil, LAST),
+    average = ProtoField.bool("netfold.flags.average", "The workers divide the sum by their number", 8, nil, AVERAGE),
     job = ProtoField.uint16("netfold.job", "Job"),
     epoch = ProtoField.uint16("netfold.epoch", "Epoch"),
     worker = ProtoField.uint16("netfold.worker", "Worker"),
@@ -115,12 +116,13 @@ local function parse(tvb)
     }
     h.tagged = h.flags % 2 == 1
     h.last = math.floor(h.flags / 2) % 2 == 1
+    h.average = math.floor(h.flags / 4) % 2 == 1
     h.carries_elements = h.kind <= 1
     h.payload_bytes = tvb:reported_len() - HEADER_BYTES - (h.tagged and TAG_BYTES or 0)
     if h.version ~= VERSION then return h, "version" end
     if not KINDS[h.kind] then return h, "kind" end
     if not FORMATS[h.format] or h.carries_elements ~= (h.format ~= 0) then return h, "format" end
-    if h.flags > TAGGED + LAST or h.last and not h.carries_elements then return h, "flags" end
+    if h.flags > TAGGED + LAST + AVERAGE or (h.last or h.average) and not h.carries_elements then return h, "flags" end
     if h.payload_bytes < 0 then return h, "short" end
     if h.format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
     local may_count = h.carries_elements or h.kind == PROBE and h.count > 0 -- a probe: chunks sent after it
@@ -201,6 +203,7 @@ local function add_header(tree, tvb)
     local flags = tree:add(field.flags, tvb(1, 1))
     flags:add(field.tagged, tvb(1, 1))
     flags:add(field.last, tvb(1, 1))
+    flags:add(field.average, tvb(1, 1))
     tree:add(field.job, tvb(2, 2))
     tree:add(field.epoch, tvb(4, 2))
     local worker = tree:add(field.worker, tvb(6, 2))
@@ -214,7 +217,7 @@ local function summary(h)
     local text = string.format("%s chunk %d, job %d epoch %d", KINDS[h.kind] or "?", h.chunk, h.job, h.epoch)
     if h.worker ~= NO_WORKER then text = text .. string.format(", worker %d", h.worker) end
     if h.carries_elements then text = text .. string.format(", %d %s", h.count, FORMATS[h.format] or "?") end
-    return text .. (h.last and ", last" or "") .. (h.tagged and ", tagged" or "")
+    return text .. (h.last and ", last" or "") .. (h.average and ", average" or "") .. (h.tagged and ", tagged" or "")
 end
 
 function netfold.dissector(tvb, pinfo, root)

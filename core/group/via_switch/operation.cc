@@ -36,7 +36,11 @@ Operation::Extent Operation::extent(Position position) const {
 void Operation::describe(Position position, wire::Header& header) const {
   header.format = request_.format;
   header.count = static_cast<std::uint16_t>(extent(position).count);
-  if (position + 1 == end()) header.flags |= wire::kLast;
+  header.flags |= term_flags(position);
+}
+
+std::uint8_t Operation::term_flags(Position position) const {
+  return static_cast<std::uint8_t>((position + 1 == end() ? wire::kLast : 0) | (request_.average ? wire::kAverage : 0));
 }
 
 std::span<const std::byte> Operation::payload(Position position, std::span<std::byte> room) const {
@@ -51,9 +55,9 @@ std::span<const std::byte> Operation::payload(Position position, std::span<std::
 
 bool Operation::accepts(Position position, const wire::Packet& result) const {
   const Extent chunk = extent(position);
-  const bool is_last = (result.header.flags & wire::kLast) != 0;
   return result.header.format == wire_.format && result.header.count == chunk.count &&
-         is_last == (position + 1 == end()) && wire::payload_length_is_right(result, wire_.bfp) &&
+         (result.header.flags & wire::kTermFlags) == term_flags(position) &&
+         wire::payload_length_is_right(result, wire_.bfp) &&
          numbers::is_well_formed(wire_, result.payload.data(), chunk.count);
 }
 

@@ -59,6 +59,7 @@ class Operation {
     std::size_t first, count;  // elements
   };
   Extent extent(Position position) const;
+  std::uint8_t term_flags(Position position) const;
   std::size_t offset_bytes(const Extent& extent) const { return extent.first * numbers::size_bytes(request_.type); }
 
   Ticket ticket_;

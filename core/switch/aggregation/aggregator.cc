@@ -44,11 +44,12 @@ std::size_t elements_max(const wire::Lease& lease) {
 }
 
 bool agree(const Header& a, const Header& b) {
-  return a.format == b.format && a.count == b.count && (a.flags & wire::kLast) == (b.flags & wire::kLast);
+  return a.format == b.format && a.count == b.count && ((a.flags ^ b.flags) & wire::kTermFlags) == 0;
 }
 
 std::string describe(const Header& header) {
-  return fmt::format("{} {} elements{}", header.count, numbers::name_of(header.format),
+  return fmt::format("{} {} elements{}{}", header.count, numbers::name_of(header.format),
+                     (header.flags & wire::kAverage) != 0 ? " to average" : "",
                      (header.flags & wire::kLast) != 0 ? " (the last of the tensor)" : "");
 }
 
@@ -250,7 +251,7 @@ void Aggregator::tell_host(AggregatorOutput& outbox) {
 void Aggregator::report_mismatch(const Slot& slot, const Header& header, AggregatorOutput& outbox) {
   outbox.mismatch(header.worker,
                   fmt::format("rank {} offers {} in chunk {} where rank {} offers {}: all ranks must submit the same "
-                              "all-reduces, in the same order, with the same counts and formats",
+                              "all-reduces, in the same order, with the same counts, formats and operations",
                               header.worker, describe(header), header.chunk, slot.first.worker, describe(slot.first)));
 }
 

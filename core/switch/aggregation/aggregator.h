@@ -32,7 +32,7 @@ enum class Verdict : std::uint8_t {
   kAwaited,         // a host's question, answered when its chunks are folded
   kDuplicate,       // this rank's contribution to this chunk is here already, or the chunk is done
   kStaleChunk,      // the slot neither gathers nor keeps this chunk
-  kMismatch,        // format, count or last flag differ from the first contribution's: outbox.mismatch was called
+  kMismatch,        // format, count or terms differ from the first contribution's: outbox.mismatch was called
   kMalformedBlock,  // a bfp exponent that no encoder writes
   kBadLength,       // payload and count disagree, or the payload is longer than the lease allows
   kBadSlot,         // slot and chunk disagree, or the slot is another shard's

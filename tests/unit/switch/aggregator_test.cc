@@ -227,6 +227,8 @@ TEST_F(AggregatorTest, WorkersThatDisagreeAreReportedWithBothRanks) {
   EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 1 offers 1 fp32"));
   EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 0 offers 2 fp32"));
   EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kLast), Verdict::kMismatch) << "tensors of different lengths";
+  EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kAverage), Verdict::kMismatch) << "one divides the sum, the other does not";
+  EXPECT_THAT(outbox_.mismatches.back().second, testing::HasSubstr("rank 1 offers 2 fp32 elements to average"));
 }
 
 TEST_F(AggregatorTest, RefusesWhatDoesNotFit) {

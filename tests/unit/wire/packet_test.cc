@@ -87,11 +87,13 @@ TEST(Packet, NamesWhatIsWrong) {
   EXPECT_EQ(error_of(with(0, 0x18)), ParseError::kKind);
   EXPECT_EQ(error_of(with(1, 0x60)), ParseError::kFormat);
   EXPECT_EQ(error_of(with(1, 0x00)), ParseError::kFormat) << "elements without a format";
-  EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kFlags);
+  EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kNone);
+  EXPECT_EQ(error_of(with(1, 0x18)), ParseError::kFlags);
   EXPECT_EQ(error_of(with(11, 0)), ParseError::kLength) << "no elements";
   EXPECT_EQ(error_of(packet_of(contribution(), 0)), ParseError::kLength) << "no payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe}, 1)), ParseError::kLength) << "a probe with a payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kLast}, 0)), ParseError::kFlags);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kAverage}, 0)), ParseError::kFlags);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .count = 1}, 0)), ParseError::kNone);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kEcho, .count = 1}, 0)), ParseError::kLength);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .format = numbers::Format::kFp32}, 0)), ParseError::kFormat);
@@ -118,7 +120,7 @@ TEST(Packet, ParsedRandomBytesEmitThemselves) {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(prng.next());
     if (bytes.size() > 1 && prng.chance(0.9)) {  // most of them plausible
       bytes[0] = static_cast<std::byte>(0x10 | prng.below(5));
-      bytes[1] = static_cast<std::byte>(prng.below(6) << 4 | prng.below(4));
+      bytes[1] = static_cast<std::byte>(prng.below(6) << 4 | prng.below(8));
     }
     Packet packet;
     if (parse(bytes, packet) != ParseError::kNone) continue;
