@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import zlib
@@ -14,9 +15,11 @@ import torch
 import torch.distributed as dist
 
 from netfold import _core
+from netfold.log import logger
 from netfold.torch import Options
 from netfold.torch.backend import backend_of
 from netfold.torch.settings import load
+from netfold.torch.share_log import ShareLog
 from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_rank_left")]
@@ -144,3 +147,36 @@ def test_no_switch_at_the_address(no_rank_left: None) -> None:
     )
     assert all("127.0.0.1:9" in outcome.error for outcome in outcomes), [one.error for one in outcomes]
     assert np.ptp([outcome.ended_at for outcome in outcomes]) < 20
+
+
+def _log_body(rank: int) -> list[str]:
+    said: list[str] = []
+    logger.handlers[0].emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    tensor = _gradients(rank, LARGE)
+    for _ in range(8):
+        dist.all_reduce(tensor)
+    return said
+
+
+def test_rank_0_says_the_share() -> None:
+    first, second = values(run_ranks(_log_body, environment={**SPLIT, "NETFOLD_LOG": "info"}))
+    assert second == []
+    assert first, "the first tensors have measured the links"
+    for line in first:
+        found = re.search(
+            r"switch folds (\d+)% of each large tensor.* takes ([\d.]+) MB/s .* carries ([\d.]+) MB/s", line
+        )
+        assert found, line
+        assert all(float(number) > 0 for number in found.groups())
+
+
+def test_a_share_is_said_when_it_is_known_and_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    shares = iter([(0.0, 0.0, 0.0), (0.2, 5e6, 25e6), (0.22, 5e6, 25e6), (0.64, 20e6, 25e6), (0.6, 20e6, 25e6)])
+    log = ShareLog(lambda: next(shares))
+    with caplog.at_level("INFO", "netfold"):
+        for _ in range(5):
+            log()
+    assert [record.getMessage().split(" of each")[0] for record in caplog.records] == [
+        "netfold: the switch folds 20%",
+        "netfold: the switch folds 64%",
+    ]

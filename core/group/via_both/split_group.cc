@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "group/via_both/split_session.h"
-
 namespace netfold::group {
 
 Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_ranks, SwitchGroupOptions at_switch) {
@@ -48,7 +46,7 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
   }
   // The ranks' wait policy would look at their memory and not at the switch's packets: this driver sleeps at once.
   start(std::make_unique<SplitSession>(among_ranks_.rank, among_ranks_.world, std::move(*in_switch),
-                                       std::move(peers->session)));
+                                       std::move(peers->session), share_));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "group/driver.h"
+#include "group/via_both/split_session.h"
 #include "group/via_peers/peer_group.h"
 #include "group/via_switch/switch_group.h"
 
@@ -21,6 +22,7 @@ class SplitGroup final : public Driver {
   ~SplitGroup() override { close(); }
 
   const std::string& address() const { return address_; }
+  const ShareReport& share() const { return *share_; }
   // Where the ranks sit, for hdrm, as PeerGroup.
   void set_physical_order(std::vector<int> order) { order_ = std::move(order); }
   // Once, with every rank's address: connects to all ranks, then joins the job. Blocks, at most timeout_s each.
@@ -34,6 +36,7 @@ class SplitGroup final : public Driver {
   std::mutex connecting_;
   std::unique_ptr<Mesh> mesh_;  // until connected
   std::string address_;
+  const std::shared_ptr<ShareReport> share_ = std::make_shared<ShareReport>();
   std::vector<int> order_;
 };
 

@@ -24,13 +24,14 @@ std::int32_t pace_units(double bytes_s) {
 }  // namespace
 
 SplitSession::SplitSession(int rank, int world, std::unique_ptr<SwitchSession> in_switch,
-                           std::unique_ptr<PeerSession> among_ranks)
+                           std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report)
     : rank_(rank),
       world_(world),
       in_switch_(std::move(in_switch)),
       among_ranks_(std::move(among_ranks)),
       estimate_(world),
-      share_(share_in(word_of(estimate_.next()))) {}
+      share_(share_in(word_of(estimate_.next()))),
+      report_(std::move(report)) {}
 
 // --- Requests ---
 
@@ -86,7 +87,7 @@ void SplitSession::start_whole(Tensor& tensor) {
 void SplitSession::start_divided(Tensor& tensor) {
   tensor.share = share_;
   tensor.is_divided = true;
-  last_share_ = share_.of_switch;
+  if (!share_.in_turn) report_->of_switch = share_.of_switch;
   small_to_switch_ = share_.small_to_switch;
   tensor.number = divided_++;
   send_word();
@@ -235,6 +236,8 @@ void SplitSession::finish(Tensor& tensor) {
     estimate_.note(
         tensor.number, tensor.share,
         {static_cast<double>(encoded_bytes(tensor.request)), tensor.in_switch.took, tensor.among_ranks.took});
+    report_->switch_bytes_s = estimate_.switch_bytes_s();
+    report_->link_bytes_s = estimate_.link_bytes_s();
   }
   tensor.undo.finish(buffers_);
   finished_.push_back(tensor.ticket);
@@ -300,9 +303,9 @@ nlohmann::json SplitSession::counters() const {
   counters.update(in_switch_->counters());
   counters["reduced_elements"] = among_ranks + counters["reduced_elements"].get<std::uint64_t>();
   counters["divided_tensors"] = divided_;
-  counters["share_of_switch"] = last_share_;
-  counters["switch_bytes_s"] = estimate_.switch_bytes_s();
-  counters["link_bytes_s"] = estimate_.link_bytes_s();
+  counters["share_of_switch"] = report_->of_switch.load();
+  counters["switch_bytes_s"] = report_->switch_bytes_s.load();
+  counters["link_bytes_s"] = report_->link_bytes_s.load();
   return counters;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -19,12 +20,19 @@
 
 namespace netfold::group {
 
+// The last share of a tensor that did not measure and, on rank 0, the estimates behind it, for other threads. 0: none
+// yet. They may belong to two tensors.
+struct ShareReport {
+  std::atomic<double> of_switch = 0, switch_bytes_s = 0, link_bytes_s = 0;
+};
+
 class SplitSession final : public Session {
  public:
   static constexpr std::size_t kSplitBytesMin = std::size_t{256} << 10;  // on the wire; a smaller tensor is not divided
 
-  // Both connected, of the same rank of the same world.
-  SplitSession(int rank, int world, std::unique_ptr<SwitchSession> in_switch, std::unique_ptr<PeerSession> among_ranks);
+  // Both connected, of the same rank of the same world. `report` is kept up to date.
+  SplitSession(int rank, int world, std::unique_ptr<SwitchSession> in_switch, std::unique_ptr<PeerSession> among_ranks,
+               std::shared_ptr<ShareReport> report);
 
   Result<bool> move() override;
   Result<bool> pump(Nanoseconds now) override;
@@ -93,7 +101,7 @@ class SplitSession final : public Session {
   ScratchPool buffers_;
   Nanoseconds time_ = 0;       // of the last pump
   std::uint64_t divided_ = 0;  // tensors
-  double last_share_ = 0;
+  std::shared_ptr<ShareReport> report_;
 };
 
 }  // namespace netfold::group

@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 from torch._C._distributed_c10d import Store
 
-from netfold import algorithms
+from netfold import _core, algorithms
 from netfold.algorithms import AUTO, Choose, HostPlan, choose_broadcast
 from netfold.chooser.choices import Choices
 from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
 from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
+from netfold.torch.share_log import ShareLog
 
 KEY = "netfold/host/"
 HINTS = {"hdrm": "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
@@ -35,6 +36,7 @@ class HostClient:
         self._plan = plan
         self._choose = choose
         self._bfp = bfp
+        self._log_share = ShareLog(lambda: group.share) if isinstance(group, _core.SplitGroup) else None
         self.next_completion = group.next_completion
         self.wait = group.wait
         self.stats = group.stats
@@ -44,6 +46,8 @@ class HostClient:
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
         """Returns a ticket at once; `awaited`: the caller waits for it next."""
+        if self._log_share is not None:
+            self._log_share()
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose, wire)
         block, mantissa = self._bfp
         return self._group.all_reduce(
