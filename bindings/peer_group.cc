@@ -84,9 +84,7 @@ void bind_split_group(nb::module_& module) {
         const auto& share = self.engine().share();
         return std::tuple(share.of_switch.load(), share.switch_bytes_s.load(), share.link_bytes_s.load());
       },
-      "The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data "
-      "from a worker and "
-      "how\n"
-      "fast a worker's link is, in bytes/s; 0: not known yet.");
+      "The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data\n"
+      "from a worker, and how fast a worker's link is, in bytes/s. 0: not known yet.");
   netfold::bind_listener(bound);
 }

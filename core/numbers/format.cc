@@ -81,11 +81,11 @@ std::optional<ElementType> element_type_named(std::string_view name) {
   return find_value(kElementTypes, name);
 }
 
-// Both type and format are "how floats lie in memory"; only bfp is not an element type.
 bool is_narrow(Format format) {
   return format != Format::kFp32 && format != Format::kInt32;
 }
 
+// Both type and format are "how floats lie in memory"; only bfp is not an element type.
 bool is_same(ElementType type, Format format) {
   switch (type) {
     case ElementType::kFp32: return format == Format::kFp32;

@@ -94,9 +94,9 @@ bool swaps_halves(std::string_view algorithm);
 // in-network fold, in every format.
 bool folds_in_rank_order(std::string_view algorithm);
 
-// Whether its all-reduces always have the bits of the in-network fold in this world. `rounds`: whether the
-// format that travels is narrower than what is folded. Then partial sums, which most algorithms send, are rounded on
-// the way, and a switch rounds once.
+// Whether its all-reduces always have the bits of the in-network fold in this world. `rounds`: whether the format that
+// travels is narrower than what is folded. Then partial sums, which most algorithms send, are rounded on the way, and a
+// switch rounds once.
 bool sums_in_rank_order(std::string_view algorithm, int world, bool rounds);
 
 // The algorithm for a tensor of this size when nothing was measured. Among ranks that share memory: direct, at any

@@ -227,8 +227,8 @@ class SplitGroup:
     @property
     def share(self) -> tuple[float, float, float]:
         """
-        The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data from a worker and how
-        fast a worker's link is, in bytes/s; 0: not known yet.
+        The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data
+        from a worker, and how fast a worker's link is, in bytes/s. 0: not known yet.
         """
 
     @property
