@@ -379,8 +379,10 @@ def test_a_sharded_classifier_learns_as_a_whole_one(backend: str) -> None:
             assert torch.allclose(rank[4 + i], parameter.grad, rtol=1e-2, atol=1e-5)
 
 
-def steps_without_network(rank: int) -> int:
-    """Training steps in a thread that must not use a socket; returns the number of successful steps."""
+def steps_without_network(rank: int, folder: str) -> int:
+    """Training steps in a thread that must not use a socket; returns the number of successful steps.
+
+    This thread cannot say goodbye either. So a rank waits, by files in `folder`, until both have done their steps."""
     import socket
 
     import torch.distributed as dist
@@ -397,14 +399,20 @@ def steps_without_network(rank: int) -> int:
         forbid_network()
         with pytest.raises(PermissionError):
             end.send(b"now it cannot")
-    return sum(workload.step(group, overlaps=True, prefetches=False).seconds[BACKWARD] > 0 for _ in range(5))
+    done = sum(workload.step(group, overlaps=True, prefetches=False).seconds[BACKWARD] > 0 for _ in range(5))
+    Path(folder, str(rank)).touch()
+    deadline = time.monotonic() + 60
+    while len(os.listdir(folder)) < profile.workers and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return done
 
 
 @pytest.mark.skipif(not can_forbid(), reason="the numbers of system calls are those of Linux on x86-64")
 @pytest.mark.usefixtures("no_rank_left")
 @pytest.mark.parametrize("algorithm", ["ring", "in-network"])
-def test_the_thread_that_computes_never_touches_the_network(algorithm: str) -> None:
-    outcomes = run_ranks(steps_without_network, environment={"NETFOLD_ALGORITHM": algorithm}, timeout_s=150)
+def test_the_thread_that_computes_never_touches_the_network(algorithm: str, tmp_path: Path) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm}
+    outcomes = run_ranks(steps_without_network, str(tmp_path), environment=environment, timeout_s=150)
     assert [one.value for one in outcomes] == [5, 5], outcomes
 
 
