@@ -402,7 +402,7 @@ def steps_without_network(rank: int, folder: str) -> int:
     done = sum(workload.step(group, overlaps=True, prefetches=False).seconds[BACKWARD] > 0 for _ in range(5))
     Path(folder, str(rank)).touch()
     deadline = time.monotonic() + 60
-    while len(os.listdir(folder)) < profile.workers and time.monotonic() < deadline:
+    while len(list(Path(folder).iterdir())) < profile.workers and time.monotonic() < deadline:
         time.sleep(0.01)
     return done
 
