@@ -11,9 +11,8 @@ namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
 constexpr const char* kDirect = "direct";
-constexpr Ticket kWordTicket = 0;                             // those of callers begin at 1
-constexpr std::size_t kPartUnit = 128;                        // elements: whole blocks of every bfp shape
-constexpr std::size_t kMeasuredBytes = std::size_t{1} << 20;  // through the switch, where it measures
+constexpr Ticket kWordTicket = 0;       // those of callers begin at 1
+constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
 constexpr std::int32_t kShareUnits = 1024;
 constexpr double kPaceUnit = 1024;                       // bytes/s
 constexpr std::int32_t kInTurn = 1, kSmallToSwitch = 2;  // flags of a word
@@ -83,16 +82,6 @@ void SplitSession::start_whole(Tensor& tensor) {
   among_ranks_->submit_unprepared(tensor.ticket, request);
 }
 
-// A part in turn holds up the whole tensor, so it is only as long as the measurement needs.
-std::size_t SplitSession::switch_elements(const CollectiveRequest& request, const Share& share) {
-  if (share.of_switch >= 1) return request.count;
-  const std::size_t units = request.count / kPartUnit;
-  const auto elements = static_cast<std::size_t>(std::lround(static_cast<double>(units) * share.of_switch)) * kPartUnit;
-  if (!share.in_turn) return elements;
-  const std::size_t enough = numbers::elements_that_fit({request.format, request.bfp}, kMeasuredBytes);
-  return std::min(elements, enough / kPartUnit * kPartUnit);
-}
-
 // Both parts write straight to where the sum belongs. In place, what they write over is copied first: one part may have
 // ended when the other fails.
 void SplitSession::start_divided(Tensor& tensor) {
@@ -104,8 +93,11 @@ void SplitSession::start_divided(Tensor& tensor) {
   send_word();
 
   const CollectiveRequest& request = tensor.request;
-  const std::size_t cut = switch_elements(request, tensor.share);
-  if (tensor.share.in_turn) tensor.share.of_switch = static_cast<double>(cut) / static_cast<double>(request.count);
+  const std::size_t units = request.count / kPartUnit;
+  const std::size_t cut =
+      tensor.share.of_switch >= 1
+          ? request.count
+          : static_cast<std::size_t>(std::lround(static_cast<double>(units) * tensor.share.of_switch)) * kPartUnit;
   const std::size_t element_bytes = numbers::size_bytes(request.type);
   const void* in = request.in;
   if (cut > 0 && cut < request.count && request.is_in_place()) {

@@ -75,7 +75,6 @@ class SplitSession final : public Session {
   Share share_in(const Word& word) const;
   static std::size_t encoded_bytes(const CollectiveRequest& request);
   static bool is_split(const CollectiveRequest& request);
-  static std::size_t switch_elements(const CollectiveRequest& request, const Share& share);
   bool start_next();
   void start_whole(Tensor& tensor);
   void start_divided(Tensor& tensor);
