@@ -1,5 +1,6 @@
 #include "group/via_peers/waits.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 
@@ -31,7 +32,11 @@ Stall find_stall(const std::vector<Standing>& standings, int from) {
       if (stall.rank == kNoRank || moved_at < stall.moved_at) stall = {rank, moved_at, {}};
     } else if (stall.rank == kNoRank) {
       const std::set<int> circle = behind(standings, rank);
-      if (stall.circle.empty() || circle.size() < stall.circle.size()) stall.circle = {circle.begin(), circle.end()};
+      if (!stall.circle.empty() && circle.size() >= stall.circle.size()) continue;
+      stall = {kNoRank, 0, {circle.begin(), circle.end()}};
+      for (const int each : circle) {
+        stall.moved_at = std::max(stall.moved_at, standings[static_cast<std::size_t>(each)].moved_at);
+      }
     }
   }
   return stall;

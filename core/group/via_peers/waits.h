@@ -18,7 +18,7 @@ struct Standing {
 
 struct Stall {
   int rank = kNoRank;        // kNoRank: they wait for each other
-  Nanoseconds moved_at = 0;  // when that rank moved last, as far as is known
+  Nanoseconds moved_at = 0;  // when that rank, or any of the circle, moved last, as far as is known
   std::vector<int> circle;   // else: ranks that wait only for each other
 };
 

@@ -37,6 +37,12 @@ TEST(Waits, TheInnermostCircleIsFound) {
   for (const int from : {0, 1, 2, 3}) EXPECT_EQ(find_stall(standings, from).circle, (std::vector{0, 1}));
 }
 
+// Two ranks with a slow link between them: each waits for the other again and again, and moves on.
+TEST(Waits, ACircleHasMovedWhenTheLastOfItDid) {
+  const std::vector<Standing> standings{{{1}, 7}, {{0}, 5}, {{0}, 9}};
+  for (const int from : {0, 1, 2}) EXPECT_EQ(find_stall(standings, from).moved_at, 7) << "seen from " << from;
+}
+
 TEST(Waits, NonsenseIsNoRank) {
   EXPECT_EQ(find_stall({waiting({-7, 99, 1}), {}}, 0).rank, 1);
 }
