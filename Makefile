@@ -2,7 +2,7 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test check conformance setup build bench lint stubs format sanitize tidy
+.PHONY: demo test check conformance test-gpu setup build dist bench lint stubs format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
@@ -19,6 +19,13 @@ conformance:
 	@$(MAKE) --no-print-directory build
 	NETFOLD_CONFORMANCE=all $(VENV)/bin/python -m pytest tests/python/conformance
 
+# What needs a GPU: the tests marked so, and what `netfold doctor` finds of it.
+test-gpu:
+	@tools/setup.sh $(VENV) test
+	@$(MAKE) --no-print-directory build
+	$(VENV)/bin/python -m pytest -m gpu tests/python
+	$(VENV)/bin/netfold doctor
+
 setup:
 	@tools/setup.sh $(VENV) demo
 	@$(MAKE) --no-print-directory build
@@ -27,6 +34,11 @@ setup:
 build:
 	@echo "build: the C++ core and the Python extension (the first time takes a minute or more)" >&2
 	@flock .build.lock $(VENV)/bin/pip install -q --no-build-isolation --no-deps -e . -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo
+
+# A wheel in dist/ to copy to other machines: no compiler and no packages of the distribution are needed there.
+dist:
+	@tools/setup.sh $(VENV) dist
+	@flock .build.lock tools/dist.sh $(VENV) dist
 
 bench: setup
 	$(VENV)/bin/netfold bench codec

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <signal.h>
-#include <spdlog/spdlog.h>
 
 #include <string>
 #include <utility>
+
+#include "base/log.h"
 
 namespace netfold::apps {
 
@@ -21,16 +22,20 @@ class EndSignals {
 
   const sigset_t& waited_for() const { return waited_for_; }
 
-  // Whether this signal, which came, ends the program. If so, the next one ends it at once.
+  // Whether this signal, which came, ends the program.
   bool is_end(int signal) const {
     if (signal == SIGHUP) {
-      spdlog::info("SIGHUP came, such as from a terminal that was closed: the {} goes on, SIGTERM stops it", program_);
+      log::info("SIGHUP came, such as from a terminal that was closed: the {} goes on, SIGTERM stops it", program_);
       return false;
     }
+    return true;
+  }
+
+  // The program is ending: the next signal kills it.
+  void end_at_next() const {
     sigset_t ends = waited_for_;
     sigdelset(&ends, SIGHUP);
     pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
-    return true;
   }
 
  private:

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -26,9 +26,8 @@ inline nb::object to_python(const Error& error) {
   return error_type()(error.message, name_of(error.code), error.rank);
 }
 
-inline JsonRecord to_python(const nlohmann::json& value) {
-  return nb::module_::import_("json").attr("loads")(value.dump());
-}
+JsonRecord to_python(const nlohmann::json& value);
+JsonRecord to_python(const nlohmann::ordered_json& value);
 
 [[noreturn]] inline void raise(const Error& error) {
   const nb::object exception = to_python(error);

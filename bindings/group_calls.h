@@ -17,6 +17,8 @@
 #include <string>
 #include <tuple>
 
+#include <nlohmann/json.hpp>
+
 #include "base/fork.h"
 #include "errors.h"
 #include "group/group.h"

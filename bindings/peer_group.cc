@@ -1,6 +1,8 @@
 // Ranks that do collectives among themselves, some of them through a switch at the same time, for Python.
 #include "group/via_peers/peer_group.h"
 
+#include <nanobind/stl/pair.h>
+
 #include "arguments.h"
 #include "collectives.h"
 #include "group/via_both/split_group.h"
@@ -54,37 +56,53 @@ void bind_peer_group(nb::module_& module) {
 void bind_split_group(nb::module_& module) {
   using netfold::PySplitGroup;
   auto bound = nb::class_<PySplitGroup>(
-      module, "SplitGroup", "A rank that sums through a switch and among the ranks at once (algorithm \"split\").");
-  netfold::bind_open<const std::string&, const std::string&, int, bool, double, std::uint32_t, int, int,
+      module, "SplitGroup", "A rank that sums through switches and among the ranks at once (algorithm \"split\").");
+  netfold::bind_open<const std::vector<std::string>&, const std::string&, int, bool, double, std::uint32_t, int, int,
                      const std::string&, const std::string&, const std::string&>(
       bound,
-      [](netfold::group::PeerGroupOptions options, const std::string& switch_address, const std::string& job, int core,
-         bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
+      [](netfold::group::PeerGroupOptions options, const std::vector<std::string>& switches, const std::string& job,
+         int core, bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
          const std::string& faults, const std::string& pcap, const std::string& place) {
         options.core = core;
-        netfold::group::SwitchGroupOptions at_switch;
-        static_cast<netfold::group::JoinOptions&>(at_switch) =
-            netfold::join_options(switch_address, job, static_cast<std::uint16_t>(options.world), options.secret,
-                                  require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
-        at_switch.switch_place = place;
-        at_switch.window = window;
-        at_switch.faults = faults;
-        at_switch.pcap_path = pcap;
-        return netfold::group::SplitGroup::open(std::move(options), std::move(at_switch));
+        std::vector<netfold::group::SwitchGroupOptions> at_switches;
+        for (const std::string& address : switches) {
+          auto& at_switch = at_switches.emplace_back();
+          static_cast<netfold::group::JoinOptions&>(at_switch) =
+              netfold::join_options(address, job, static_cast<std::uint16_t>(options.world), options.secret,
+                                    require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
+          at_switch.switch_place = place;
+          at_switch.window = window;
+          at_switch.faults = faults;
+          at_switch.pcap_path = pcap;
+        }
+        return netfold::group::SplitGroup::open(std::move(options), std::move(at_switches));
       },
-      "switch"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
+      "switches"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
       "block"_a = 16, "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
-      "Listens at `listen`, as PeerGroup; connect() then joins `job` at the switch `host:port` too, as SwitchGroup.\n"
+      "Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. "
+      "All\n"
+      "ranks name the switches in the same order.\n"
       "Besides \"split\", all_reduce takes \"in-network\" and every algorithm of a PeerGroup. The other collectives "
       "run\n"
       "among the ranks. secret: of the ranks and of the job.");
+  bound.def_prop_ro(
+      "switches", [](const netfold::PySplitGroup& self) { return self.engine().switches(); }, "How many.");
+  bound.def(
+      "take_switch_news",
+      [](netfold::PySplitGroup& self) {
+        std::vector<std::pair<std::string, std::string>> news;
+        for (auto& each : self.engine().take_news()) news.emplace_back(each.switch_name, each.why);
+        return news;
+      },
+      "What has happened to switches since the last call: a name, and why that switch was lost, or '' if it is back.");
   bound.def_prop_ro(
       "share",
       [](const netfold::PySplitGroup& self) {
         const auto& share = self.engine().share();
         return std::tuple(share.of_switch.load(), share.switch_bytes_s.load(), share.link_bytes_s.load());
       },
-      "The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data\n"
+      "The switches' share of the last large tensor that did not measure, and on rank 0 how fast they take data "
+      "together\n"
       "from a worker, and how fast a worker's link is, in bytes/s. 0: not known yet.");
   netfold::bind_listener(bound);
 }

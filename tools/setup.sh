@@ -3,7 +3,8 @@
 # packages into a virtual environment. Run it as often as you like: what is there already is left alone.
 #
 #   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv
-#   PURPOSE: demo (to build and to train), check (to build, and `make check`: no PyTorch) or test (every test)
+#   PURPOSE: demo (to build and to train), check (to build, and `make check`: no PyTorch), dist (`make dist`: no
+#   PyTorch) or test (every test)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +16,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
 # What it is for | how to see that it is there | its package in apt | dnf | pacman. Every purpose needs the rows of
-# demo; test needs those of check too. A name of another maker's program counts as well, e.g. a Chrome that was there.
+# demo; test needs those of check and dist too. A name of another maker's program counts as well, e.g. a Chrome that was
+# there.
 requirements() {
   cat <<'TABLE'
 demo|command g++|g++|gcc-c++|gcc
@@ -34,19 +36,23 @@ demo|header hwy/highway.h|libhwy-dev|highway-devel|highway
 demo|pkg_config libisal|libisal-dev|isa-l-devel|isa-l
 demo|python_venv|python3-venv|python3|python
 demo|python_header|python3-dev|python3-devel|python
+dist|command nasm|nasm|nasm|nasm
+dist|command dpkg-source|dpkg-dev|dpkg-dev|dpkg
+dist|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
 check|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
 check|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
 test|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
 test|command mpirun|openmpi-bin|openmpi|openmpi
-test|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
 test|header simgrid/s4u.hpp|libsimgrid-dev|simgrid-devel|simgrid
 test|command ip|iproute2|iproute|iproute2
 test|command nft|nftables|nftables|nftables
 test|command ethtool|ethtool|ethtool|ethtool
+test|command promtool|prometheus|golang-github-prometheus|prometheus
 test|command tshark|tshark|wireshark-cli|wireshark-cli
 test|command chromium chromium-browser google-chrome|chromium|chromium|chromium
 check|command shellcheck|shellcheck|ShellCheck|shellcheck
 check|command git|git|git|git
+check|command ccache|ccache|ccache|ccache
 test|command aarch64-linux-gnu-g++|g++-aarch64-linux-gnu|gcc-c++-aarch64-linux-gnu|aarch64-linux-gnu-gcc
 test|command qemu-aarch64-static|qemu-user-static|qemu-user-static|qemu-user-static
 TABLE
@@ -71,7 +77,9 @@ missing() {  # prints, for every requirement that is not met, its package in col
   local column=$1 row need probe
   while IFS= read -r row; do
     IFS='|' read -r need probe _ <<<"$row"
-    case $need:$purpose in check:demo | test:demo | test:check) continue ;; esac
+    case $need:$purpose in
+      check:demo | check:dist | dist:demo | dist:check | test:demo | test:check | test:dist) continue ;;
+    esac
     read -ra probe <<<"$probe"
     "${probe[0]}_" "${probe[@]:1}" || cut -d'|' -f"$column" <<<"$row"
   done < <(requirements) | sort -u
@@ -146,7 +154,7 @@ install_python_packages() {
   packages=$(python_packages)
   key=$({ printf '%s\n' "$packages"; cat tools/requirements.lock; "$venv/bin/python" --version; } | sha256sum)
   grep -qsxF "$purpose $key" "$stamp" && return
-  if [ "$purpose" != check ] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+  if [[ $purpose != check && $purpose != dist ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
     say "(To have the small CPU-only build, install that into $venv yourself first.)"
   fi
@@ -155,7 +163,7 @@ install_python_packages() {
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
 }
 
-case $purpose in demo | check | test) ;; *) die "unknown purpose '$purpose': demo, check or test" ;; esac
+case $purpose in demo | check | dist | test) ;; *) die "unknown purpose '$purpose': demo, check, dist or test" ;; esac
 install_system_packages
 install_python_packages
 say "ready ($purpose)"

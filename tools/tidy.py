@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "test"
 PASSED = ROOT / "build" / "tidy"
-SOURCES = ["core/*.cc", "apps/*.cc", "bindings/c/*.cc", "bindings/mpi/*.cc"]
+SOURCES = ["core/*.cc", "apps/*.cc", "bindings/c/*.cc", "bindings/mpi/*.cc", "bindings/nccl/*.cc"]
 
 
 def sources() -> list[str]:

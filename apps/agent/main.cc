@@ -4,8 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include <cstring>
 
 #include "agent/options.h"
+#include "base/log.h"
 #include "descriptors.h"
 #include "end_signals.h"
 #include "group/via_agent/agent.h"
@@ -71,7 +70,8 @@ int run(const apps::AgentOptions& options) {
   std::fflush(stdout);
 
   const std::string why = wait_for_the_end(signals, process);
-  spdlog::info("stopping: it {}", why);
+  signals.end_at_next();
+  log::info("stopping: it {}", why);
   (*agent)->stop(why);
   return 0;
 }
@@ -79,10 +79,9 @@ int run(const apps::AgentOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("agent"));
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+  log::set_up("agent");
   auto parsed = apps::parse_agent_command_line(argc, argv);
   if (!parsed.options) return parsed.exit_status;
-  spdlog::set_level(spdlog::level::from_str(parsed.options->log_level));
+  log::set_level(parsed.options->log_level);
   return run(*parsed.options);
 }

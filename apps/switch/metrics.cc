@@ -1,6 +1,6 @@
 #include "switch/metrics.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <httplib.h>
 
 #include <charconv>
@@ -8,11 +8,13 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+
+#include "base/json.h"
+#include "switch/prometheus_text.h"
 
 namespace netfold::apps {
 namespace {
@@ -111,14 +113,18 @@ class HttpMetrics final : public Metrics {
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     http_.Get("/metrics", [&server, frames](const httplib::Request&, httplib::Response& response) {
-      std::string text = switching::to_prometheus(server.stats());
+      switching::PrometheusText version;
+      version.family("netfold_switch_info", "gauge", "Always 1; the label is the version of Netfold");
+      version.sample("{version=\"" NETFOLD_VERSION "\"}", 1);
+      std::string text = version.take() + switching::to_prometheus(server.stats());
       if (frames != nullptr) text += switching::to_prometheus(frames->frame_stats());
       response.set_content(text, "text/plain; version=0.0.4");
     });
     http_.Get("/stats.json", [&server, frames](const httplib::Request&, httplib::Response& response) {
       auto json = switching::to_json(server.stats());
+      json["version"] = NETFOLD_VERSION;
       if (frames != nullptr) json["frames"] = switching::to_json(frames->frame_stats());
-      response.set_content(json.dump() + "\n", "application/json");
+      response.set_content(json_text(json) + "\n", "application/json");
     });
     http_.Get("/healthz", [&server](const httplib::Request&, httplib::Response& response) {
       static_cast<void>(server.stats());  // the control thread answers it, or the probe times out
@@ -126,9 +132,12 @@ class HttpMetrics final : public Metrics {
     });
     http_.Get("/readyz", [&server](const httplib::Request&, httplib::Response& response) {
       const auto stats = server.stats();
-      const bool takes_jobs = stats.jobs.size() < stats.jobs_max && stats.memory_bytes < stats.memory_max_bytes;
-      response.status = takes_jobs ? kOk : kUnavailable;
-      response.set_content(takes_jobs ? "ready\n" : "full: jobs or memory are used up\n", "text/plain");
+      const bool is_full = stats.jobs.size() >= stats.jobs_max || stats.memory_bytes >= stats.memory_max_bytes;
+      response.status = stats.is_draining || is_full ? kUnavailable : kOk;
+      response.set_content(stats.is_draining ? "draining\n"
+                           : is_full         ? "full: jobs or memory are used up\n"
+                                             : "ready\n",
+                           "text/plain");
     });
     http_.Post("/folding", [frames](const httplib::Request& request, httplib::Response& response) {
       const auto [status, text] = change_folding(frames, request);

@@ -1,6 +1,6 @@
 #include "switch/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +14,14 @@
 #include <iostream>
 #include <iterator>
 
-#include <spdlog/spdlog.h>
+#include "base/log.h"
 
 namespace netfold::apps {
 namespace {
 
 constexpr int kUsageError = 2;
+
+constexpr const char* kUnknownKey = "the configuration has no key";
 
 constexpr const char* kDescription =
     R"(Folds gradients on their way through the network. To fold is to sum in a fixed order.
@@ -52,6 +54,9 @@ constexpr const char* kExamples =
   netfold switch --udp-port 7200 --threads 2
       Open TCP 7171 (control) and UDP 7200 and 7201 (data) in the firewall.
 
+  netfold switch --config /etc/netfold/switch.toml
+      Reads options from a TOML file: `threads = 4` is --threads 4. The command line wins.
+
   netfold switch --dpdk --port 0000:3b:00.0 --port 0000:3b:00.1 --port nf-port --bind 10.0.0.1
       Runs an Ethernet switch over DPDK: it folds gradients as they pass, and forwards
       every other frame by its MAC address. A port is a PCI address, a device string of
@@ -60,14 +65,17 @@ constexpr const char* kExamples =
       veth pair; docs/how-to/run-an-ethernet-switch.md shows how to create it.)
 
 The program prints "listening on HOST:PORT" when workers may connect, and logs to
-standard error. Ctrl-C or SIGTERM stops it and informs the workers; SIGHUP does not.
+standard error. SIGTERM stops it, with --drain-s after its jobs; Ctrl-C or a second
+SIGTERM stops it at once. Workers are told. SIGHUP reads --secret-file and --log-level
+again, also from --config, and stops nothing.
 Exit status: 0 (stopped), 1 (failed) or 2 (wrong usage).)";
 
+constexpr double kDrainSecondsMax = 7 * 24 * 3600;
 constexpr std::uint16_t kControlPort = 7171;
 constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, unless --udp-port says otherwise
 
 struct Words {
-  std::string bind = "0.0.0.0", secret_file, metrics, layout = "run-to-completion";
+  std::string bind = "0.0.0.0", metrics, layout = "run-to-completion";
   std::vector<std::string> protocols = {"roce", "pcie"};
   std::vector<std::string> ports;  // one is the control connections', if it is a number; the others are devices
   std::uint16_t port = kControlPort;
@@ -106,7 +114,7 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
       ->check(range(1, 256));
   option("--cores", server.data.cores, "CPU cores to pin the threads to, such as 2,3 (default: not pinned)", "N,N,...")
       ->delimiter(',');
-  option("--secret-file", words.secret_file, "File that holds the secret that workers must know", "PATH");
+  option("--secret-file", options.secret_file, "File that holds the secret that workers must know", "PATH");
   app.add_flag("--require-auth", server.require_auth, "Tag every data packet; needs --secret-file");
   option("--jobs-max", server.jobs_max, "Maximum number of jobs at once", "N")
       ->capture_default_str()
@@ -139,6 +147,16 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
                "With --dpdk: do not compute UDP checksums; trust the checksum of the link");
   option("--eal", words.frames.dpdk.eal, "With --dpdk: an argument for DPDK itself, once for each", "ARGUMENT")
       ->allow_extra_args(false);
+  option("--drain-s", options.drain_s,
+         "After SIGTERM, take no new jobs, and let running jobs go on for this long; 0: stop at once", "SECONDS")
+      ->capture_default_str()
+      ->check(range(0.0, kDrainSecondsMax));
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.set_config("--config", "", "TOML file with options, such as `threads = 4`; the command line wins")
+      ->type_name("PATH");
+  option("--log-format", options.log_format, "text, or json (an object a line)", "FORMAT")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}).description(""));
   option("--log-level", options.log_level, "debug, info, warning or error", "LEVEL")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}).description(""));
@@ -207,7 +225,7 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   const std::size_t kept = frames.dpdk.devices.ports.size() * 2048 + frames.dpdk.devices.threads * 1024u;
   const std::size_t left = frames.dpdk.devices.buffers - std::min(kept, frames.dpdk.devices.buffers / 2);
   server.memory_max_bytes = std::min(server.memory_max_bytes, left * frames.dpdk.devices.room_bytes);
-  frames.dpdk.on_notice = [](const std::string& text) { spdlog::warn("{}", text); };
+  frames.dpdk.on_notice = [](const std::string& text) { log::warn("{}", text); };
   options.frames = std::move(frames);
   return {};
 }
@@ -232,7 +250,7 @@ Result<void> complete(Words& words, SwitchOptions& options) {
     return wrong(fmt::format("--udp-port {} leaves fewer than {} ports below 65536, one per thread",
                              server.data.first_port, server.data.shards));
   }
-  if (server.require_auth && words.secret_file.empty()) return wrong("--require-auth needs a --secret-file");
+  if (server.require_auth && options.secret_file.empty()) return wrong("--require-auth needs a --secret-file");
   if (!words.metrics.empty()) {
     auto metrics = link::parse_address(words.metrics);
     if (!metrics) return wrong(fmt::format("--metrics: {}", metrics.error().message));
@@ -241,32 +259,77 @@ Result<void> complete(Words& words, SwitchOptions& options) {
   if (words.dpdk) {
     if (auto completed = complete_frames(words, options); !completed) return completed;
   }
-  if (words.secret_file.empty()) return {};
-  auto secret = read_secret(words.secret_file);
+  if (options.secret_file.empty()) return {};
+  auto secret = read_secret(options.secret_file);
   if (!secret) return tl::unexpected(secret.error());
   server.secret = std::move(*secret);
   return {};
 }
 
+std::string last_word(const std::string& text) {
+  return text.substr(text.rfind(' ') + 1);
+}
+
+// "FILE:LINE: " if an error is about a line of the configuration file, else "". Errors name options, as "--threads", or
+// keys of the file that the program does not know.
+std::string place_in_config(CLI::App& app, const std::string& error, int argc, char** argv) {
+  const auto path = app.get_config_ptr()->count() > 0 ? app.get_config_ptr()->as<std::string>() : "";
+  const bool is_unknown_key = error.starts_with(kUnknownKey);
+  std::ifstream file(path);
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string key = CLI::detail::trim_copy(line.substr(0, line.find('=')));
+    if (key.empty() || key[0] == '#') continue;
+    const std::string option = "--" + key;
+    const bool is_on_command_line =
+        std::any_of(argv, argv + argc, [&](std::string_view word) { return word.substr(0, word.find('=')) == option; });
+    const bool is_meant = is_unknown_key ? error.ends_with(" " + key) : error.find(option) != std::string::npos;
+    if (is_meant && !is_on_command_line) return fmt::format("{}:{}: ", path, number);
+  }
+  return "";
+}
+
+// Throws CLI::Success for --help and --version.
+Result<SwitchOptions> read(CLI::App& app, int argc, char** argv) {
+  SwitchOptions options;
+  Words words;
+  declare(app, words, options);
+  const auto in_config = [&](Error error) {
+    error.message = place_in_config(app, error.message, argc, argv) + error.message;
+    return tl::unexpected(std::move(error));
+  };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success&) {
+    throw;
+  } catch (const CLI::ConfigError& error) {
+    return in_config({ErrorCode::kInvalidArgument, std::string(kUnknownKey) + " " + last_word(error.what()), kNoRank});
+  } catch (const CLI::ParseError& error) {
+    return in_config({ErrorCode::kInvalidArgument, error.what(), kNoRank});
+  }
+  if (auto completed = complete(words, options); !completed) return in_config(completed.error());
+  return options;
+}
+
 }  // namespace
 
 Parsed parse_command_line(int argc, char** argv) {
-  SwitchOptions options;
-  Words words;
   CLI::App app(kDescription, "netfold switch");
   app.footer(kExamples);
   app.get_formatter()->column_width(30);
-  declare(app, words, options);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return {std::nullopt, app.exit(error) == 0 ? 0 : kUsageError};
+    auto options = read(app, argc, argv);
+    if (options) return {std::move(*options), 0};
+    std::cerr << "netfold switch: " << options.error().message << "\n";
+    return {std::nullopt, options.error().code == ErrorCode::kInvalidArgument ? kUsageError : 1};
+  } catch (const CLI::Success& shown) {
+    return {std::nullopt, app.exit(shown)};
   }
-  if (auto completed = complete(words, options); !completed) {
-    std::cerr << "netfold switch: " << completed.error().message << "\n";
-    return {std::nullopt, completed.error().code == ErrorCode::kInvalidArgument ? kUsageError : 1};
-  }
-  return {std::move(options), 0};
+}
+
+Result<SwitchOptions> read_again(int argc, char** argv) {
+  CLI::App app;
+  return read(app, argc, argv);
 }
 
 Result<std::string> read_secret(const std::string& path) {
@@ -286,10 +349,13 @@ Result<std::string> read_secret(const std::string& path) {
                                                 "-hex 32 > {}`",
                                                 path, path));
   }
-  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    spdlog::warn("other users of this machine may read the secret file '{}': `chmod 600 {}`", path, path);
-  }
   return secret;
+}
+
+void warn_if_others_may_read(const std::string& path) {
+  struct stat status {};
+  if (path.empty() || stat(path.c_str(), &status) != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return;
+  log::warn("other users of this machine may read the secret file '{}': `chmod 600 {}`", path, path);
 }
 
 }  // namespace netfold::apps

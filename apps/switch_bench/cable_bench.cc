@@ -1,6 +1,6 @@
 #include "switch_bench/cable_bench.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 
 #include <algorithm>

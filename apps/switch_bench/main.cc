@@ -1,15 +1,14 @@
 // netfold-switch-bench: the program behind `netfold bench switch`. It measures the switch of frames memory to memory,
 // or a switch at the other ends of this machine's cables, and prints one JSON object.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "link/dpdk/dpdk.h"
 #include "switch_bench/cable_bench.h"
@@ -129,7 +128,7 @@ int run_rounds(const Options& options) {
   const bool is_right = result.counts.wrong_forwarded + result.counts.wrong_sums + result.missing == 0 &&
                         (*devices)->pool().in_use() == 0;
   json["right"] = is_right;
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
   return is_right ? 0 : 1;
 }
 
@@ -232,7 +231,7 @@ int run_over_cables(const Options& options) {
   }
   json["buffers_leaked"] = nullptr;  // devices of the kernel keep some
   json["right"] = is_right;
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
   return is_right ? 0 : 1;
 }
 
@@ -266,14 +265,14 @@ int run(const Options& options) {
   json["buffers_leaked"] = (*devices)->pool().in_use();
   is_right &= (*devices)->pool().in_use() == 0;
   json["right"] = is_right;
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
   return is_right ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  spdlog::set_default_logger(spdlog::stderr_color_mt("bench"));
+  log::set_up("bench");
   const auto options = apps::parse_command_line(argc, argv);
   if (!options) return complain(options.error());
   return *options ? run(**options) : 0;

@@ -15,7 +15,7 @@
 #include <new>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/clock.h"
 

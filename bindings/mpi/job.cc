@@ -1,6 +1,6 @@
 #include "job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 

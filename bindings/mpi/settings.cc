@@ -1,6 +1,6 @@
 #include "settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cstdlib>

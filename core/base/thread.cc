@@ -3,11 +3,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <spdlog/spdlog.h>
 
 #include <ctime>
 
 #include "base/arithmetic.h"
+#include "base/log.h"
 
 namespace netfold {
 
@@ -22,7 +22,7 @@ void set_up_thread(const std::string& name, int core) {
   CPU_ZERO(&cores);
   if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
   if (pthread_setaffinity_np(pthread_self(), sizeof cores, &cores) != 0) {
-    spdlog::warn("thread {} cannot run on core {}: it runs on any core instead", name, core);
+    log::warn("thread {} cannot run on core {}: it runs on any core instead", name, core);
   }
 }
 

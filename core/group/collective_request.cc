@@ -1,6 +1,6 @@
 #include "group/collective_request.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace netfold::group {
 

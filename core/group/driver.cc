@@ -1,11 +1,13 @@
 #include "group/driver.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "base/arithmetic.h"
 #include "base/relax.h"
@@ -41,7 +43,10 @@ class Driver::Turn {
   const Driver& driver_;
 };
 
-Driver::Driver(DriverOptions options) : options_(std::move(options)), completions_(options_.on_completion) {}
+Driver::Driver(DriverOptions options)
+    : options_(std::move(options)),
+      counters_(std::make_unique<nlohmann::json>()),
+      completions_(options_.on_completion) {}
 
 Driver::~Driver() = default;
 
@@ -54,8 +59,8 @@ void Driver::start(std::unique_ptr<Session> session, WaitPolicy policy) {
   time_ = now();
   next_deadline_ = session_->deadline();
   const std::lock_guard lock(mutex_);
-  counters_ = session_->counters();
-  counters_["cpu_s"] = 0.0;
+  *counters_ = session_->counters();
+  (*counters_)["cpu_s"] = 0.0;
   preparing_ = session_.get();
   is_started_ = true;
   if (options_.has_thread) thread_ = std::thread([this] { run_thread(); });
@@ -215,7 +220,7 @@ nlohmann::json Driver::counters() const {
     has_work_ = !driving || is_work_left();
   }
   const std::lock_guard lock(mutex_);
-  return counters_;
+  return *counters_;
 }
 
 std::optional<Error> Driver::error() const {
@@ -305,7 +310,7 @@ void Driver::note_counters() const {
   nlohmann::json counters = session_->counters();
   counters["cpu_s"] = cpu_s_;
   const std::lock_guard lock(mutex_);
-  counters_ = std::move(counters);
+  *counters_ = std::move(counters);
 }
 
 // --- Who drives ---

@@ -128,7 +128,7 @@ class Driver : public Group {
   std::deque<Submission> submitted_;
   Session* preparing_ = nullptr;  // the session, while prepare() may be called
   std::optional<Error> failure_, parting_error_;
-  mutable nlohmann::json counters_;
+  const std::unique_ptr<nlohmann::json> counters_;
 
   std::atomic<bool> is_started_ = false, is_closing_ = false, has_submissions_ = false, has_failed_ = false;
 

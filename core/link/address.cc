@@ -1,7 +1,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 

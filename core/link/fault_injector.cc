@@ -1,6 +1,6 @@
 #include "link/fault_injector.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <sstream>

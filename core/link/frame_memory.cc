@@ -1,6 +1,6 @@
 #include "link/frame_memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cassert>

@@ -1,13 +1,14 @@
 #include "link/pcap_writer.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+
+#include "base/log.h"
 
 namespace netfold::link {
 namespace {
@@ -98,7 +99,7 @@ class PcapWriter final : public Link {
 
   void put(const void* bytes, std::size_t size_bytes) {
     if (file_ == nullptr || size_bytes == 0 || std::fwrite(bytes, size_bytes, 1, file_) == 1) return;
-    spdlog::warn("the capture file could not be written ({}): capturing ends, traffic goes on", std::strerror(errno));
+    log::warn("the capture file could not be written ({}): capturing ends, traffic goes on", std::strerror(errno));
     std::fclose(file_);
     file_ = nullptr;
   }

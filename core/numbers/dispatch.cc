@@ -2,8 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <spdlog/spdlog.h>
-
+#include "base/log.h"
 #include "numbers/tables.h"
 
 namespace netfold::numbers {
@@ -19,7 +18,7 @@ const Kernels& choose() {
     if (wanted != nullptr && std::string_view(wanted) == table->name) return *table;
   }
   if (wanted != nullptr && *wanted != '\0') {
-    spdlog::warn("NETFOLD_KERNELS={} names no kernels that this machine can run; using {}", wanted, fastest->name);
+    log::warn("NETFOLD_KERNELS={} names no kernels that this machine can run; using {}", wanted, fastest->name);
   }
   return *fastest;
 }

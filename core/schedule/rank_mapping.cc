@@ -4,7 +4,7 @@
 //
 // Words. A physical group is the sub-nodes of one switch. A logical group takes one sub-node of each switch: two
 // vectors of ranks, one for each half.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "sim/builders.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <initializer_list>

@@ -1,6 +1,6 @@
 #include "sim/deadlock.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,6 +1,6 @@
 #include "sim/goal.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <cstdint>

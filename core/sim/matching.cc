@@ -1,6 +1,6 @@
 #include "sim/matching.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "sim/packet_simulator.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

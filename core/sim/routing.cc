@@ -1,6 +1,6 @@
 #include "sim/routing.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "sim/topology.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cassert>
 #include <cmath>

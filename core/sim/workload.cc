@@ -1,6 +1,6 @@
 #include "sim/workload.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace netfold::sim {
 

@@ -1,7 +1,8 @@
 #include "switch/data_plane.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "base/names.h"
@@ -45,6 +46,12 @@ class Shards final : public DataPlane {
       sum.system_calls += stats.system_calls;
     }
     return sum;
+  }
+
+  std::vector<ThreadUse> threads() const override {
+    std::vector<ThreadUse> all;
+    for (const auto& shard : shards_) all.push_back(shard->use());
+    return all;
   }
 
  private:
@@ -96,6 +103,8 @@ JobCounters& JobCounters::operator+=(const JobCounters& other) {
   duplicates += other.duplicates;
   stale += other.stale;
   signals += other.signals;
+  came_last.resize(std::max(came_last.size(), other.came_last.size()));
+  for (std::size_t rank = 0; rank < other.came_last.size(); ++rank) came_last[rank] += other.came_last[rank];
   return *this;
 }
 

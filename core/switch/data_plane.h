@@ -40,8 +40,16 @@ const char* name_of(DropReason reason);
 struct JobCounters {
   std::uint64_t contributions = 0, folded_chunks = 0, results_sent = 0, results_resent = 0, missing_sent = 0,
                 probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0, signals = 0;
+  std::vector<std::uint64_t> came_last;  // by rank: chunks whose last contribution was that rank's
 
   JobCounters& operator+=(const JobCounters& other);
+};
+
+// The work of a thread so far.
+struct ThreadUse {
+  std::string name;
+  double cpu_s = 0;
+  std::optional<link::LinkStats> link;  // of a thread with a link of its own
 };
 
 struct DataPlaneOptions {
@@ -84,6 +92,7 @@ class DataPlane {
   virtual std::vector<std::uint64_t> drops() const = 0;       // by DropReason, all shards together
   virtual JobCounters counters(std::uint16_t job) const = 0;  // all shards together
   virtual link::LinkStats link_stats() const = 0;
+  virtual std::vector<ThreadUse> threads() const { return {}; }
 };
 
 }  // namespace netfold::switching

@@ -2,7 +2,7 @@
 // number of their own, so that an operator finds the failure of a job among any number of strangers.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <functional>
@@ -15,23 +15,25 @@ namespace netfold::switching {
 
 class LogThrottle {
  public:
-  using Sink = std::function<void(LogLevel, const std::string&)>;
+  using Sink = LogSink;
 
   static constexpr int kLinesMax = 200;  // of each subject
   static constexpr Nanoseconds kPeriod = 10 * kSecond;
 
   explicit LogThrottle(Sink sink) : sink_(std::move(sink)) {}
 
-  void line(LogLevel level, const std::string& text, Nanoseconds at, LogSubject subject = LogSubject::kJob) {
+  void line(const LogLine& line, Nanoseconds at) {
     if (!sink_) return;
     if (at >= period_ends_) {
-      if (left_out_ > 0) sink_(LogLevel::kWarning, fmt::format("{} lines of the log were left out", left_out_));
+      if (left_out_ > 0) {
+        sink_({LogLevel::kWarning, fmt::format("{} lines of the log were left out", left_out_), LogSubject::kJob});
+      }
       period_ends_ = at + kPeriod;
       lines_ = {};
       left_out_ = 0;
     }
-    if (++lines_[static_cast<std::size_t>(subject)] <= kLinesMax) {
-      sink_(level, text);
+    if (++lines_[static_cast<std::size_t>(line.subject)] <= kLinesMax) {
+      sink_(line);
     } else {
       ++left_out_;
     }

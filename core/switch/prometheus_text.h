@@ -1,7 +1,7 @@
 // Counters in the text form that Prometheus reads: families, and the samples of each.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "switch/shard.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 
@@ -12,6 +12,7 @@ Shard::Shard(std::uint16_t index, std::unique_ptr<link::Link> link, std::uint16_
              DataPlane::OnMismatch on_mismatch)
     : index_(index), path_(std::move(link), jobs_max, std::move(on_mismatch)) {
   thread_ = std::thread([this, core] { run(core); });
+  clock_.emplace(thread_);
 }
 
 Shard::~Shard() {
@@ -24,8 +25,12 @@ void Shard::place(std::uint16_t id, ShardJob* job) {
   mailbox_.run_there([&] { path_.place(id, job); }, [this] { wakeup_.wake(); });
 }
 
+std::string Shard::name() const {
+  return fmt::format("nf-shard-{}", index_);
+}
+
 void Shard::run(int core) {
-  set_up_thread(fmt::format("nf-shard-{}", index_), core);
+  set_up_thread(name(), core);
   while (!stopping_.load(std::memory_order_relaxed)) {
     const short events = path_.has_backlog() ? POLLIN | POLLOUT : POLLIN;
     std::array<pollfd, 2> descriptors{{{path_.link().descriptor(), events, 0}, {wakeup_.descriptor(), POLLIN, 0}}};

@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 
+#include "base/thread_clock.h"
 #include "base/wakeup.h"
 #include "switch/mailbox.h"
 #include "switch/switch_path.h"
@@ -22,9 +25,11 @@ class Shard {
   void place(std::uint16_t id, ShardJob* job);
 
   const SwitchPath& path() const { return path_; }
+  ThreadUse use() const { return {name(), clock_->seconds(), path_.link_stats()}; }  // from any thread
 
  private:
   void run(int core);
+  std::string name() const;
 
   std::uint16_t index_;
   SwitchPath path_;
@@ -32,6 +37,7 @@ class Shard {
   Mailbox mailbox_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
+  std::optional<ThreadClock> clock_;
 };
 
 }  // namespace netfold::switching

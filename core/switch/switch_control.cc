@@ -1,6 +1,6 @@
 #include "switch/switch_control.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <new>
@@ -60,9 +60,9 @@ void SwitchControl::on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank
   table_.on_mismatch(job, epoch, rank, what);
 }
 
-void SwitchControl::stop() {
+void SwitchControl::stop(const std::string& why) {
   is_stopping_ = true;
-  table_.on_stop();
+  table_.on_stop(why);
 }
 
 void SwitchControl::settle(Nanoseconds now) {

@@ -10,12 +10,15 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "link/control_link.h"
 #include "switch/data_plane.h"
 #include "switch/jobs/job_table.h"
 
 namespace netfold::switching {
+
+constexpr const char* kStopped = "the switch was stopped";
 
 struct SwitchControlOptions {
   std::size_t connections_max = 4096;
@@ -44,8 +47,11 @@ class SwitchControl {
   // The workers of an epoch disagree about what they fold.
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
   void on_time(Nanoseconds now) { table_.on_time(now); }
-  // Tells every worker that the switch stops. After this nothing is accepted, and on_time() is not called.
-  void stop();
+  // As JobTable's.
+  void drain(Nanoseconds by) { table_.on_drain(by); }
+  void renew_secret(control::Secret secret) { table_.on_new_secret(std::move(secret)); }
+  // Tells every worker that the switch stops, and why. After this nothing is accepted, and on_time() is not called.
+  void stop(const std::string& why = kStopped);
   // Carries out what the table has decided, and closes connections that are done.
   void settle(Nanoseconds now);
 

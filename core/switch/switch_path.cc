@@ -78,7 +78,8 @@ void SwitchPath::handle(const link::Incoming& datagram) {
   ShardJob* const job = filter_.admit(datagram.bytes, datagram.from, packet);
   if (job == nullptr) return;
   JobOutbox outbox(*this, *job);
-  filter_.count(*job, job->aggregator.on_packet(packet, outbox), datagram.bytes.size());
+  const Verdict verdict = job->aggregator.on_packet(packet, outbox);
+  filter_.count(*job, verdict, packet.header, datagram.bytes.size());
 }
 
 void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {

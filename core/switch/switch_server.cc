@@ -1,7 +1,7 @@
 #include "switch/switch_server.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sodium.h>
 #include <sys/resource.h>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "base/thread_clock.h"
 #include "base/wakeup.h"
 #include "link/tcp/control_socket.h"
 #include "switch/log_throttle.h"
@@ -27,8 +28,9 @@ namespace netfold::switching {
 namespace {
 
 constexpr Nanoseconds kAcceptPause = kSecond / 10;  // after the kernel had no descriptor left
-constexpr int kAcceptsMax = 64;                     // a round
-constexpr std::size_t kServedAtOnce = 64;           // connections, between two looks at what is due
+constexpr const char* kThreadName = "nf-control";
+constexpr int kAcceptsMax = 64;            // a round
+constexpr std::size_t kServedAtOnce = 64;  // connections, between two looks at what is due
 
 Result<void> check(const SwitchServerOptions& options) {
   const auto wrong = [](std::string what) { return fail(ErrorCode::kInvalidArgument, std::move(what)); };
@@ -81,7 +83,7 @@ class SwitchServer::Control {
         started_at_(now()) {}
 
   ~Control() {
-    stop();
+    stop(kStopped);
     ::close(listener_);
   }
 
@@ -103,16 +105,37 @@ class SwitchServer::Control {
                                                            rules.memory_max_bytes, least_bytes));
     }
     control_.emplace(std::move(rules), *data_plane_,
-                     SwitchControlOptions{options_.connections_max, [this](const LogLine& line, Nanoseconds at) {
-                                            log_.line(line.level, line.text, at, line.subject);
-                                          }});
+                     SwitchControlOptions{options_.connections_max,
+                                          [this](const LogLine& line, Nanoseconds at) { log_.line(line, at); }});
     sodium_memzero(options_.secret.data(), options_.secret.size());  // the rules keep a hash of it
     options_.secret.clear();
     thread_ = std::thread([this] { run(); });
+    clock_.emplace(thread_);
     return {};
   }
 
-  void stop() {
+  void drain(Nanoseconds longest) {
+    {
+      const std::lock_guard lock(mutex_);
+      const Nanoseconds at = now();
+      control_->drain(longest < kNever - at ? at + longest : kNever);
+    }
+    wakeup_.wake();
+  }
+
+  void renew_secret(const std::string& secret) {
+    {
+      const std::lock_guard lock(mutex_);
+      control_->renew_secret(*control::Secret::from(secret));
+    }
+    wakeup_.wake();
+  }
+
+  void stop(const std::string& why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!stopping_) why_ = why;
+    }
     stopping_ = true;
     wakeup_.wake();
     if (thread_.joinable()) thread_.join();
@@ -144,6 +167,9 @@ class SwitchServer::Control {
     stats.memory_bytes = control_->table().memory_bytes();
     stats.memory_max_bytes = options_.memory_max_bytes;
     stats.jobs_max = options_.jobs_max;
+    stats.is_draining = control_->table().is_draining();
+    stats.threads = data_plane_->threads();
+    stats.threads.push_back({kThreadName, clock_ ? clock_->seconds() : 0.0, {}});
     return stats;
   }
 
@@ -155,7 +181,7 @@ class SwitchServer::Control {
   };
 
   void run() {
-    set_up_thread("nf-control", kAnyCore);
+    set_up_thread(kThreadName, kAnyCore);
     bool told_all = false;
     while (true) {
       wait();
@@ -166,12 +192,13 @@ class SwitchServer::Control {
       take_mismatches();
       if (stopping_ && !told_all) {
         told_all = true;
-        control_->stop();
+        control_->stop(why_);
       } else if (!stopping_) {
         accept_new(at);
         control_->on_time(at);
       }
       control_->settle(at);
+      if (control_->table().is_drained() && options_.on_drained) std::exchange(options_.on_drained, nullptr)();
       if (told_all && control_->peers().empty()) return;
     }
   }
@@ -236,8 +263,9 @@ class SwitchServer::Control {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if ((errno == EMFILE || errno == ENFILE) && control_->make_room()) continue;
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-          log_.line(LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)), at,
-                    LogSubject::kStranger);
+          log_.line({LogLevel::kWarning, fmt::format("cannot accept a connection: {}", std::strerror(errno)),
+                     LogSubject::kStranger},
+                    at);
           accept_again_at_ = at + kAcceptPause;
         }
         return;
@@ -257,6 +285,7 @@ class SwitchServer::Control {
   std::mutex mismatches_mutex_;
   std::vector<Mismatch> mismatches_;
   std::atomic<bool> stopping_{false};
+  std::string why_;  // it stops
 
   std::unique_ptr<DataPlane> data_plane_;  // its threads use what is above
   mutable std::mutex mutex_;
@@ -265,6 +294,7 @@ class SwitchServer::Control {
   std::vector<pollfd> polled_;
   std::vector<ConnectionId> ready_;
   std::thread thread_;
+  std::optional<ThreadClock> clock_;
 };
 
 SwitchServer::SwitchServer(std::unique_ptr<Control> control) : control_(std::move(control)) {}
@@ -290,8 +320,14 @@ link::Address SwitchServer::address() const {
 SwitchStats SwitchServer::stats() const {
   return control_->stats();
 }
-void SwitchServer::stop() {
-  control_->stop();
+void SwitchServer::drain(Nanoseconds longest) {
+  control_->drain(longest);
+}
+void SwitchServer::renew_secret(const std::string& secret) {
+  control_->renew_secret(secret);
+}
+void SwitchServer::stop(const std::string& why) {
+  control_->stop(why);
 }
 
 }  // namespace netfold::switching

@@ -11,11 +11,10 @@
 #include "link/link.h"
 #include "switch/data_plane.h"
 #include "switch/jobs/job_table.h"
+#include "switch/switch_control.h"
 #include "switch/switch_stats.h"
 
 namespace netfold::switching {
-
-using LogSink = std::function<void(LogLevel, const std::string&)>;
 
 struct SwitchServerOptions {
   link::Address bind = {0, 0};  // of the control port; port 0 lets the kernel pick
@@ -27,6 +26,7 @@ struct SwitchServerOptions {
   double heartbeat_s = 1.0;            // a worker silent for four of these is dead
   std::size_t connections_max = 4096;  // at most a quarter of this process's descriptors
   LogSink log;                         // called from the control thread; none: silence
+  std::function<void()> on_drained;    // called from the control thread, once, after drain()
 };
 
 // How the server comes by its packet path; tests put their own in.
@@ -42,7 +42,12 @@ class SwitchServer {
 
   link::Address address() const;  // of the control port, as bound
   SwitchStats stats() const;      // from any thread
-  void stop();                    // tells the workers, waits for them to hear it (bounded), joins the threads
+  // No new jobs from now on. on_drained() is called when no job runs any more, or after `longest`.
+  void drain(Nanoseconds longest);
+  // For jobs that begin from now on; running jobs keep theirs. Not "": a switch with a secret keeps having one.
+  void renew_secret(const std::string& secret);
+  // Tells the workers why, waits for them to hear it (bounded), joins the threads.
+  void stop(const std::string& why = kStopped);
 
  private:
   class Control;

@@ -1,7 +1,8 @@
 #include "switch/switch_stats.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "switch/prometheus_text.h"
 
@@ -55,14 +56,16 @@ constexpr TableCounterName kTableCounters[] = {
 };
 
 // Job names hold neither quotes nor backslashes (messages.h), so they need no escape.
-std::string labels_of(const JobStats& job) {
-  return fmt::format("{{job=\"{}\",id=\"{}\",epoch=\"{}\"}}", job.summary.name, job.summary.job_id, job.summary.epoch);
+std::string labels_of(const JobStats& job, const std::string& more = "") {
+  return fmt::format("{{job=\"{}\",id=\"{}\",epoch=\"{}\"{}}}", job.summary.name, job.summary.job_id, job.summary.epoch,
+                     more);
 }
 
 }  // namespace
 
 nlohmann::ordered_json to_json(const SwitchStats& stats) {
   nlohmann::ordered_json json;
+  json["state"] = stats.is_draining ? "draining" : "serving";
   json["address"] = stats.address;
   json["uptime_s"] = stats.uptime_s;
   json["udp_ports"] = stats.udp_ports;
@@ -85,11 +88,28 @@ nlohmann::ordered_json to_json(const SwitchStats& stats) {
     entry["payload_bytes"] = job.summary.payload_bytes;
     entry["memory_bytes"] = job.summary.memory_bytes;
     entry["age_s"] = job.age_s;
+    if (const auto& shared = job.summary.shared) {
+      entry["of_switch"] = shared->of_switch;
+      entry["switch_bytes_s"] = shared->switch_bytes_s;
+      entry["link_bytes_s"] = shared->link_bytes_s;
+    }
     for (const auto& counter : kJobCounters) entry[counter.name] = job.counters.*counter.value;
+    entry["came_last"] = job.counters.came_last;
     json["jobs"].push_back(std::move(entry));
   }
   for (const auto& [reason, count] : stats.drops) json["drops"][reason] = count;
   for (const auto& counter : kLinkCounters) json["link"][counter.name] = stats.link.*counter.value;
+  json["threads"] = nlohmann::ordered_json::array();
+  for (const ThreadUse& thread : stats.threads) {
+    nlohmann::ordered_json entry;
+    entry["name"] = thread.name;
+    entry["cpu_s"] = thread.cpu_s;
+    if (thread.link) {
+      entry["received_bytes"] = thread.link->received_bytes;
+      entry["sent_bytes"] = thread.link->sent_bytes;
+    }
+    json["threads"].push_back(std::move(entry));
+  }
   return json;
 }
 
@@ -99,6 +119,8 @@ std::string to_prometheus(const SwitchStats& stats) {
     text.family(fmt::format("netfold_switch_{}", name), "gauge", help);
     text.sample("", value);
   };
+  gauge("draining", "1 while the switch takes no new jobs because its operator is shutting it down",
+        int{stats.is_draining});
   gauge("uptime_seconds", "Time since the switch started", stats.uptime_s);
   gauge("connections", "Control connections", stats.connections);
   gauge("jobs", "Jobs that form or run", stats.jobs.size());
@@ -115,16 +137,48 @@ std::string to_prometheus(const SwitchStats& stats) {
     text.family(fmt::format("netfold_switch_link_{}_total", counter.name), "counter", counter.help);
     text.sample("", stats.link.*counter.value);
   }
+  const auto of_threads = [&](const char* name, const char* help, auto value_of) {
+    text.family(fmt::format("netfold_switch_thread_{}_total", name), "counter", help);
+    for (const ThreadUse& thread : stats.threads) {
+      if (const auto value = value_of(thread)) text.sample(fmt::format("{{thread=\"{}\"}}", thread.name), *value);
+    }
+  };
+  const auto of_link = [](std::uint64_t link::LinkStats::*value) {
+    return
+        [value](const ThreadUse& thread) { return thread.link ? std::optional((*thread.link).*value) : std::nullopt; };
+  };
+  of_threads("cpu_seconds", "CPU time of a thread; its rate is the fraction of a core that the thread uses",
+             [](const ThreadUse& thread) { return std::optional(thread.cpu_s); });
+  of_threads("received_bytes", "Bytes that a thread received", of_link(&link::LinkStats::received_bytes));
+  of_threads("sent_bytes", "Bytes that a thread sent", of_link(&link::LinkStats::sent_bytes));
   text.family("netfold_job_workers", "gauge", "Workers that have joined the job");
   for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.present.size());
   text.family("netfold_job_world", "gauge", "Workers that the job needs to run");
   for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.world);
   text.family("netfold_job_running", "gauge", "1 if the job is admitted, 0 while it forms");
   for (const JobStats& job : stats.jobs) text.sample(labels_of(job), job.summary.running ? 1 : 0);
+  const auto of_shared = [&](const char* name, const char* help, double control::SharedWork::*value) {
+    text.family(fmt::format("netfold_job_{}", name), "gauge", help);
+    for (const JobStats& job : stats.jobs) {
+      if (job.summary.shared) text.sample(labels_of(job), *job.summary.shared.*value);
+    }
+  };
+  of_shared("of_switch", "Share of each large tensor that the switch folds, 0 to 1", &control::SharedWork::of_switch);
+  of_shared("switch_bytes_per_second", "Bytes that the switch takes from a worker, as measured by the job",
+            &control::SharedWork::switch_bytes_s);
+  of_shared("link_bytes_per_second", "Bytes that a worker's link carries, as measured by the job",
+            &control::SharedWork::link_bytes_s);
   for (const auto& counter : kJobCounters) {
     text.family(fmt::format("netfold_job_{}_total", counter.name), "counter", counter.help);
     for (const JobStats& job : stats.jobs) {
       if (job.summary.running) text.sample(labels_of(job), job.counters.*counter.value);
+    }
+  }
+  text.family("netfold_job_came_last_total", "counter",
+              "Chunks whose last contribution came from this rank: a rank that others wait for has most of them");
+  for (const JobStats& job : stats.jobs) {
+    for (std::size_t rank = 0; rank < job.counters.came_last.size(); ++rank) {
+      text.sample(labels_of(job, fmt::format(",rank=\"{}\"", rank)), job.counters.came_last[rank]);
     }
   }
   return text.take();

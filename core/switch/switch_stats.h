@@ -28,6 +28,8 @@ struct SwitchStats {
   std::vector<std::pair<std::string, std::uint64_t>> drops;  // by reason
   link::LinkStats link;
   TableCounters table;
+  std::vector<ThreadUse> threads;
+  bool is_draining = false;
   std::size_t connections = 0, memory_bytes = 0, memory_max_bytes = 0, jobs_max = 0;
 };
 

@@ -1,6 +1,6 @@
 #include "wire/aggregation_header.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "wire/packet.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace netfold::wire {
 namespace {

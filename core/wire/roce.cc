@@ -1,6 +1,6 @@
 #include "wire/roce.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cassert>
 #include <cstring>

@@ -214,20 +214,30 @@ class PeerGroup:
 
 class SplitGroup:
     """
-    A rank that sums through a switch and among the ranks at once (algorithm "split").
+    A rank that sums through switches and among the ranks at once (algorithm "split").
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', switch: str, job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
         """
-        Listens at `listen`, as PeerGroup; connect() then joins `job` at the switch `host:port` too, as SwitchGroup.
+        Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
+        ranks name the switches in the same order.
         Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. The other collectives run
         among the ranks. secret: of the ranks and of the job.
         """
 
     @property
+    def switches(self) -> int:
+        """How many."""
+
+    def take_switch_news(self) -> list[tuple[str, str]]:
+        """
+        What has happened to switches since the last call: a name, and why that switch was lost, or '' if it is back.
+        """
+
+    @property
     def share(self) -> tuple[float, float, float]:
         """
-        The switch's share of the last large tensor that did not measure, and on rank 0 how fast the switch takes data
+        The switches' share of the last large tensor that did not measure, and on rank 0 how fast they take data together
         from a worker, and how fast a worker's link is, in bytes/s. 0: not known yet.
         """
 

@@ -52,6 +52,11 @@ def host_algorithms() -> tuple[str, ...]:
     return tuple(name for name, _ in _core.algorithms() if is_one(name))
 
 
+def with_switch(names: str) -> str:
+    """A list with commas, in which `split` replaces `auto`: with a switch, `auto` shares the work with it."""
+    return ",".join(SPLIT if name == AUTO else name for name in names.split(","))
+
+
 def host_choices() -> tuple[str, ...]:
     """The names that a user may choose without a switch."""
     return (*host_algorithms(), AUTO)

@@ -1,5 +1,5 @@
-"""Paths of built files: the switch and agent programs, the libraries for C and MPI programs, the header, the simulated
-NIC."""
+"""Paths of built files: the switch and agent programs, the libraries for C programs, MPI programs and NCCL, the header,
+the simulated NIC."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ SWITCH_BENCH = "bin/netfold-switch-bench"
 C_LIBRARY = "lib/libnetfold.so"
 C_HEADER = "include/netfold.h"
 MPI_LIBRARY = "lib/libnetfold-mpi.so"
+NCCL_PLUGIN = "lib/libnccl-net-netfold.so"
 # Paths within a build folder of the source tree.
 _BUILT = {
     SWITCH: "apps/netfold-switch",
@@ -26,6 +27,7 @@ _BUILT = {
     SWITCH_BENCH: "apps/netfold-switch-bench",
     C_LIBRARY: "bindings/c/libnetfold.so",
     MPI_LIBRARY: "bindings/mpi/libnetfold-mpi.so",
+    NCCL_PLUGIN: "bindings/nccl/libnccl-net-netfold.so",
 }
 
 

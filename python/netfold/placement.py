@@ -41,7 +41,7 @@ class Placement:
         return _core.SwitchGroup(switch, job, world, rank, core=self._core, **settings)
 
     def split_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
-        """A rank that folds through a switch and among the ranks, with the settings of `netfold._core.SplitGroup`."""
+        """A rank that folds through switches and among the ranks, with the settings of `netfold._core.SplitGroup`."""
         from netfold import _core
 
         return _core.SplitGroup(rank, world, core=self._core, **settings)

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <exception>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
 #include "failures.h"

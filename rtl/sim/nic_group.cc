@@ -1,6 +1,6 @@
 #include "nic_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,10 +1,12 @@
 #include "nic_session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "numbers/kernels.h"
 

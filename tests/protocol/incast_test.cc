@@ -1,6 +1,6 @@
 // The workers of a job share the switch's link, and their windows must find what it carries: without loss of their own
 // making, and beside loss that is not.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "protocol/star.h"

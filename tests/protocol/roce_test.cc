@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include <nlohmann/json.hpp>
+
 #include "protocol/roce_world.h"
 #include "support/random_seed.h"
 #include "testing/plain_fold.h"

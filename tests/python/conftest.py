@@ -1,7 +1,8 @@
 """Shared by many tests: seeds that can be replayed, free ports, a check that nothing is left behind, and reasons to
 skip.
 
-Marks: `root` (needs root), `namespaces` (needs network namespaces, as root or in a user namespace), `gpu` (needs CUDA).
+Marks: `root` (needs root), `namespaces` (needs network namespaces, as root or in a user namespace), `gpu` (needs a
+GPU).
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ def _can_make_namespaces() -> bool:
 
 @functools.cache
 def _has_gpu() -> bool:
-    import torch
+    from netfold.torch.devices import has_accelerator
 
-    return torch.cuda.is_available()
+    return has_accelerator()
 
 
 _NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "needs root"),
     "namespaces": (_can_make_namespaces, "this kernel or container allows no network namespaces"),
-    "gpu": (_has_gpu, "no CUDA device at hand"),
+    "gpu": (_has_gpu, "no GPU at hand"),
 }
 
 

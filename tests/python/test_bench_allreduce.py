@@ -228,12 +228,30 @@ def test_lab_run_measures_host_algorithms(tmp_path: Path) -> None:
 
 @pytest.mark.namespaces
 @pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_a_tensor_in_pieces_has_the_bits_of_the_switch(tmp_path: Path) -> None:
+    """At this rate `auto` divides a tensor of 8 MiB in eight pieces, each with a share of its own."""
+    done = LabCommands(tmp_path).run(
+        *("run", "--workers", "3", "--rate-mbit-s", "100", "--size-bytes", "8MiB", "--against", "none"),
+        *("--repeat", "2", "--json"),
+    )
+    by_name = {one["algorithm"]: one for one in json.loads(done.stdout)["results"]}
+    assert set(by_name) == {"in-network", "split"}
+    assert by_name["split"]["digests"] == by_name["in-network"]["digests"]
+    assert len(by_name["split"]["digests"]) == 1
+    # A link like a worker's carries a third of what three workers send; the ranks carry the rest.
+    assert by_name["split"]["wire_bytes_sent"] > 1.02 * by_name["in-network"]["wire_bytes_sent"]
+
+
+@pytest.mark.namespaces
+@pytest.mark.skipif(not HAS_CORE, reason="the extension is not built")
 @pytest.mark.parametrize("by", ["kernel", "netfold"])
 @pytest.mark.usefixtures("nothing_left_behind")
 def test_faults_change_no_bit(tmp_path: Path, by: str) -> None:
     done = LabCommands(tmp_path).run(
         *("run", "--workers", "2", "--size-bytes", "1048576", "--against", "", "--repeat", "2", "--json"),
         *("--loss", "0.01", "--duplicate", "0.01", "--reorder", "0.05", "--faults-by", by, "--seed", "7"),
+        *("--algorithm", "in-network"),
     )
     clean, faulty = json.loads(done.stdout)["results"]
     assert clean["faults"] is None

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from netfold import cli, native
-from netfold.cli import configure, doctor, mpi, top
+from netfold.cli import configure, doctor, mpi, nccl, top
 from netfold_lab.bench.switch import table_of
 from netfold_lab.cli import program, rtl_engine
 from netfold_lab.cli.help import EXAMPLES, commands
@@ -26,7 +26,13 @@ from netfold_lab.plan.report.sweep import show as show_sweep
 from repository import files, name_of
 
 PROGRAMS = {"switch": native.SWITCH, "agent": native.AGENT}  # they have their own --help
-PARSERS = {"doctor": doctor.parser, "top": top.parser, "configure": configure.parser, "mpi": mpi.parser}
+PARSERS = {
+    "doctor": doctor.parser,
+    "top": top.parser,
+    "configure": configure.parser,
+    "mpi": mpi.parser,
+    "nccl": nccl.parser,
+}
 SCREEN_COLUMNS = 80
 MARGIN_COLUMNS = 4
 PAGES = files(".md")
@@ -210,7 +216,7 @@ def test_every_command_tells_in_json() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi"}))
+@pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi", "nccl"}))
 def test_runtime_commands_tell_in_json_too(words: str) -> None:
     assert PARSERS[words]().parse_args(["--json"]).as_json
 

@@ -13,7 +13,8 @@ import pytest
 
 from netfold.chooser.table import Point, Table, conditions_here, path_of, write
 from netfold.cli import doctor
-from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
+from netfold.cli.checks import MISSING, OK, SLOW, Check, gpu, machine, package, sockets
+from netfold.torch.devices import has_accelerator
 
 
 def run_doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]:
@@ -134,3 +135,37 @@ def test_a_tuned_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path_of(here).write_text("{")
     assert package.tuning()[0].status == SLOW
     assert str(path_of(here)) in package.tuning()[0].found
+
+
+def test_a_machine_without_a_gpu_loads_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "DEVICE_FILES", ())
+    monkeypatch.setattr("importlib.util.find_spec", pytest.fail)
+    [check] = gpu.accelerator()
+    assert (check.status, check.found) == (OK, "none: tensors are in the host's memory")
+
+
+@pytest.mark.skipif(has_accelerator(), reason="PyTorch finds the GPU")
+def test_a_gpu_that_torch_cannot_use_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu, "DEVICE_FILES", (str(tmp_path),))
+    [check] = gpu.accelerator()
+    assert check.status == MISSING and "finds no device" in check.found
+
+
+def test_rates_of_a_gpu_are_judged() -> None:
+    assert gpu.pinned_copies(25e9, 24e9) == Check(
+        "GPU copies", OK, "25.0 GB/s to the host, 24.0 GB/s to the device, pinned"
+    )
+    assert gpu.pinned_copies(25e9, 3e9).status == SLOW
+    fast = gpu.codec(500e9, 750e9, 1000e9)
+    assert fast.status == OK
+    assert fast.found == "encodes at 500 GB/s, 50% of a copy's rate, and decodes at 750 GB/s, 75%"
+    assert gpu.codec(500e9, 100e9, 1000e9).status == SLOW
+    assert gpu.codec(0, 0, 1000e9).status == MISSING
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_measured() -> None:
+    checks = {check.name: check for check in gpu.accelerator()}
+    print("\n".join(f"{check.name}: {check.found}" for check in checks.values()))
+    assert set(checks) == {"GPU", "GPU copies", "GPU codec"}
+    assert all(check.status != MISSING for check in checks.values())

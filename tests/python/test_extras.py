@@ -97,6 +97,24 @@ def test_help_needs_no_extra() -> None:
         assert f"netfold[{command.extra}]" in done.stdout or not command.extra
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_a_command_starts_without_loading_what_its_work_needs(command: str) -> None:
+    """These packages take longer to load than a command may take to start; --help shows all that a start loads."""
+    slow = {"torch", "sklearn", "pyroute2", "matplotlib", "plotly", "networkx", "dask", "distributed", "pandas"}
+    if command not in ("bench", "rtl"):  # their options list what the extension and the hardware offer
+        slow |= {"numpy"}
+    if command == "" or not COMMANDS[command].extra:
+        slow |= {"yaml", "typer", "netfold_lab", "netfold._core"}
+    if command in ("", "switch", "agent", "mpi"):
+        slow |= {"rich", "importlib.metadata", "http"}
+    program = "from netfold.cli import main; main()"
+    line = [sys.executable, "-X", "importtime", "-c", program, *([command] if command else []), "--help"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.M))
+    assert "netfold.cli" in loaded
+    assert loaded & slow == set()
+
+
 def reachable(part: str) -> set[str]:
     """A part of the packages, and all parts that it may import."""
     found, new = set(), {part}
@@ -116,7 +134,8 @@ def test_an_extra_brings_what_its_command_imports(command: str) -> None:
         if part_of(".".join(path.relative_to(ROOT / "python").with_suffix("").parts)) in parts:
             for module in imported_modules(path):
                 top = module.partition(".")[0]
-                if top in known and top not in ("netfold", "netfold_lab", *EXTRAS_WITH):
+                # PyTorch's packages for GPUs bring Triton. Without it only the codec on the GPU is missing.
+                if top in known and top not in ("netfold", "netfold_lab", "triton", *EXTRAS_WITH):
                     wanted[canonicalize_name(known[top][0])] = path.name
     assert {name: where for name, where in wanted.items() if name not in packages_of(COMMANDS[command].extra)} == {}
 

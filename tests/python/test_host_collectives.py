@@ -115,6 +115,20 @@ def test_they_move_through_netfold_and_the_format_is_for_sums() -> None:
         assert coarse[rank][1] >= 80_000
 
 
+def _strided_body(rank: int) -> list[float]:
+    """The output of rank 0 has gaps, those of the others are contiguous."""
+    memory = torch.zeros(12)
+    output = memory[::2] if rank == 0 else memory[:6]
+    dist.all_gather_into_tensor(output, torch.full((2,), float(rank)))
+    assert rank > 0 or torch.equal(memory[1::2], torch.zeros(6))
+    return output.tolist()
+
+
+def test_ranks_may_lay_out_their_memory_as_they_like() -> None:
+    expected = [float(rank) for rank in range(3) for _ in range(2)]
+    assert values(run_ranks(_strided_body, world=3, environment=RING | {"NETFOLD_TIMEOUT_S": "10"})) == [expected] * 3
+
+
 def _coarse_body(rank: int) -> list[float]:
     inputs = [torch.randn(4, 1000, generator=torch.Generator().manual_seed(each)) for each in range(4)]
     part, whole, reduced = torch.empty(1000), torch.empty(4000), inputs[rank].flatten()

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from netfold import _core
 from netfold.algorithms import ANY, AUTO, RANK, HostPlan, choose, in_rank_order, sums_in_rank_order
-from netfold.torch.settings import load
+from netfold.torch.options import load
 from torch_ranks import run_ranks, values
 
 MIB = 1 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from netfold.topology.file import read as read_topology
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster import importers, spec
-from netfold_lab.plan.cluster.costs import count_of
+from netfold_lab.plan.cluster.costs import count_of, price_of
 from netfold_lab.plan.cluster.graph import Graph
 from netfold_lab.plan.step import changes
 
@@ -92,6 +93,21 @@ WRONG = {
     "fabric:\n  kind: ring\n": "line 2: fabric.kind: must be one of star",
     "fabric:\n  kind: star\n": "a star needs ports",
     "fabric:\n  kind: star\n  ports: 4\n  leaves: 3\n": "line 4: fabric.leaves: a star takes ports",
+    "fabric:\n  kind: star\n  ports: 4\n  uplink_gbit_s: 3\n": "line 4: fabric.uplink_gbit_s: a star takes ports",
+    HALVES + "fabric: {ports: 8}": "line 3: fabric.ports: beside upper and lower, write only",
+    "fabric: {kind: graph, file: net.txt, rate_gbit_s: 3}": "net.txt describes the network; beside a file, write only",
+    "fabric:\n  kind: star\n  ports: 4\n  rate_gbit_s: 100000\n": "line 4: .* if it is in Mbit/s, write 100$",
+    "fabric: {kind: star, ports: 4, rate_gbit_s: 0.00001}": "less than any cable has .at least 0.001 Gbit/s.$",
+    "fabric: {kind: star, ports: 4, latency_us: 600000000000000}": "more than any cable or message takes",
+    "fabric: {kind: star, ports: 4, latency_us: 5000000}": "if it is in ns, write 5000",
+    "fabric: {kind: star, ports: 4}\nsoftware: {step_latency_us: 3.2e15}": "write 3200000000000000",
+    "fabric: {kind: star, ports: 4}\ncompute: {tflop_s: 31000000}": "if it is in MFLOP/s, write 31",
+    "fabric: {kind: star, ports: 4}\nservers: {gpus: 4, nics: 3}": "4 GPUs cannot be divided evenly by 3 NICs",
+    "fabric: {kind: star, ports: 4}\nservers: {gpus: 6, nics: 2, pcie_switches: 4}": "evenly by 4 PCIe switches",
+    "fabric: {kind: star, ports: 4}\nservers: {gpus: 2, nics: 4}": "a GPU uses one NIC",
+    "fabric: {kind: star, ports: 4}\nservers: {gpus: 2, pcie_switches: 1, upi_gbit_s: 9}": "has no UPI",
+    "fabric: {kind: star, ports: 4}\nservers: {nccl: s.xml, gpus: 4}": "s.xml describes the server",
+    "fabric: {kind: graph, hosts: [a], switches: [s], links: [{from: s, to: s}]}": "connects s with itself",
     "fabric:\n  kind: star\n  ports: many\n": "line 3: fabric.ports: must be a whole number",
     "fabric: {kind: star, ports: 4}\nranks: [0, 1, 2, 1]": "line 2: ranks.3: worker 1 is given to rank 1 and to rank 3",
     "fabric: {kind: star, ports: 4}\nranks: [0, 1]": "2 ranks for 4 workers",
@@ -220,7 +236,7 @@ def test_a_bigraphs_routes_are_fixed_by_the_destinations_switch(tmp_path: Path) 
 def test_parts_are_counted(tmp_path: Path) -> None:
     found = count_of(spec.read(CLUSTERS / "eflops.yaml"))
     assert found == {
-        "switch": 16,
+        "switch": 8,
         "switch_port": 16 * 12,
         "folding_switch": 0,
         "nic": 64,
@@ -229,6 +245,13 @@ def test_parts_are_counted(tmp_path: Path) -> None:
         "server": 16,
         "gpu": 64,
     }
+
+
+def test_virtual_switches_of_one_box_are_bought_once() -> None:
+    eflops, other = (spec.read(CLUSTERS / f"{name}.yaml") for name in ("eflops", "traditional"))
+    paid = [price_of(each) or 0 for each in (eflops, replace(eflops, virtual_switches=1), other)]
+    assert paid[1] - paid[0] == 8 * eflops.prices["switch"]
+    assert paid[0] / paid[2] == pytest.approx(1.081, abs=0.001)  # published: 1.04, with prices that are not published
 
 
 def test_changes_are_of_the_same_servers() -> None:

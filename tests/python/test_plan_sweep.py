@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from netfold_lab.errors import UsageError
+from netfold_lab.plan.report.sweep import name_of
 from netfold_lab.plan.sweep import designs
-from netfold_lab.plan.sweep.results import Notebook, front, per_price
-from netfold_lab.plan.sweep.run import evaluate, lacking
+from netfold_lab.plan.sweep.results import Notebook, front, per_price, per_second
+from netfold_lab.plan.sweep.run import evaluate, lacking, results_of
 
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()", "plan", "sweep"]
 SWEEP = """cluster: {fabric: {kind: star, ports: 4, rate_gbit_s: 100}, prices: {switch: 1000, nic: 100}}
@@ -167,3 +168,22 @@ def test_a_scheduler_that_is_not_there_is_named(file: Path, monkeypatch: pytest.
 
     with pytest.raises(UsageError, match="no scheduler answers"), client("tcp://127.0.0.1:9", 1):
         pass
+
+
+def test_a_second_run_names_designs_as_the_first_did(file: Path) -> None:
+    fabrics = "[{kind: leaf-spine, leaves: 2, spines: 1, ports_per_leaf: 4}]"
+    file.write_text(SWEEP.replace("fabric.ports: [4, 8]", f"fabric: {fabrics}").replace("[10, 100, 0]", "[10]"))
+    read, kept = designs.read(file), file.with_suffix(".jsonl")
+    notebook = Notebook(kept)
+    for design in read.designs():
+        notebook.add(evaluate(design))
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    kept.write_text("".join(json.dumps(one, sort_keys=True) + "\n" for one in lines))  # as older notebooks are
+    for written in (notebook, Notebook(kept)):
+        named = [name_of(one) for one in results_of(read, written)]
+        assert named == [f"leaf-spine 2x1x4, 10 Gbit/s, batch {batch}" for batch in (8, 16)]
+
+
+def test_of_equally_fast_designs_the_cheapest_is_named() -> None:
+    some = [result("dear", 9, 1000.1), result("cheap", 7, 1000.0), result("slow", 1, 990)]
+    assert [each["key"] for each in per_second(some)] == ["cheap", "dear", "slow"]

@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from netfold.torch.settings import load
+from netfold.torch.options import load
 from netfold_lab.rtl import bench, lint, prove, registers, report, simulation
 from netfold_lab.rtl.drawings import pages
 from torch_ranks import run_ranks, values

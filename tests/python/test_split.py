@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 import zlib
 from typing import Any
@@ -14,11 +15,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from netfold import _core
+from netfold import _core, native
 from netfold.log import logger
 from netfold.torch import Options
 from netfold.torch.backend import backend_of
-from netfold.torch.settings import load
+from netfold.torch.options import load
 from netfold.torch.share_log import ShareLog
 from torch_ranks import run_ranks, values
 
@@ -47,7 +48,7 @@ def _bits_body(rank: int, steps: int) -> list[int]:
         checksums.append(zlib.crc32(tensor.numpy().tobytes()))
     stats = _stats()
     assert stats["divided_tensors"] == steps - steps // 3
-    assert 0 < stats["share_of_switch"] <= 1
+    assert 0 <= stats["share_of_switch"] <= 1
     return checksums
 
 
@@ -58,6 +59,40 @@ def test_the_share_changes_no_bit(world: int) -> None:
 
     expected = [folded(SMALL if step % 3 == 2 else LARGE) for step in range(9)]
     assert values(run_ranks(_bits_body, 9, world=world, environment=SPLIT)) == [expected] * world
+
+
+def test_several_switches_change_no_bit() -> None:
+    expected = [
+        zlib.crc32(
+            _core.fold([_gradients(rank, SMALL if step % 3 == 2 else LARGE).numpy() for rank in range(3)]).tobytes()
+        )
+        for step in range(9)
+    ]
+    switches = [_core.Switch("127.0.0.1:0") for _ in range(3)]
+    named = {**SPLIT, "NETFOLD_SWITCH": ",".join(each.address for each in switches)}
+    assert values(run_ranks(_bits_body, 9, world=3, environment=named)) == [expected] * 3
+    assert all(each.stats()["link"]["received_packets"] for each in switches)
+    for each in switches:
+        each.close()
+
+
+def _list_body(rank: int, meeting: str, lists: list[str]) -> None:
+    os.environ["NETFOLD_SWITCH"] = lists[rank]
+    dist.init_process_group("netfold", store=dist.FileStore(meeting, 2), rank=rank, world_size=2)
+
+
+@pytest.mark.parametrize("other", ["127.0.0.1:7171", "127.0.0.1:7172,127.0.0.1:7171"])
+def test_ranks_with_different_lists_of_switches_are_told(other: str) -> None:
+    lists = ["127.0.0.1:7171,127.0.0.1:7172", other]
+    outcomes = run_ranks(_list_body, lists, environment={**SPLIT, "NETFOLD_CONNECT_TIMEOUT_S": "3"}, joins=False)
+    assert f"rank 1 names the switches {other}, rank 0 names {lists[0]}" in outcomes[1].error
+    assert outcomes[0].error
+
+
+@pytest.mark.parametrize("more", [{"NETFOLD_ALGORITHM": "in-network"}, {"NETFOLD_REQUIRE_AUTH": "yes"}])
+def test_one_algorithm_uses_several_switches(more: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="names 2 switches, which only the algorithm split uses, not in-network"):
+        load(None, {"NETFOLD_SWITCH": "10.0.0.5:7171,10.0.0.6:7171", **more})
 
 
 def _all_kinds_body(rank: int, world: int, wire: str) -> None:
@@ -129,9 +164,70 @@ def test_a_rank_that_is_killed_is_named_and_the_tensor_is_as_it_was() -> None:
     assert outcomes[2].exit_status == -signal.SIGKILL
 
 
+def _start_switch(port: int) -> subprocess.Popen[bytes]:
+    """A switch program that listens."""
+    command = [native.find(native.SWITCH), "--bind", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline()
+    return process
+
+
+def _restarted_body(rank: int, meeting: str, port: int, times: int) -> tuple[list[bool], list[str]]:
+    """Rank 0 kills the switch under an all-reduce, and starts it again. The others see nothing of it."""
+    said: list[str] = []
+    switch = _start_switch(port) if rank == 0 else None
+    dist.init_process_group("netfold", store=dist.FileStore(meeting, 3), rank=rank, world_size=3)
+    logger.handlers[0].emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    expected = torch.from_numpy(_core.fold([_gradients(each, LARGE).numpy() for each in range(3)]))
+    same = []
+
+    def sum_once() -> None:
+        tensor = _gradients(rank, LARGE)
+        work = dist.all_reduce(tensor, async_op=True)
+        if switch is not None and len(same) == fails_at:
+            switch.kill()
+            switch.wait()
+        work.wait()
+        same.append(torch.equal(tensor, expected))
+
+    try:
+        for _ in range(times):
+            fails_at = len(same) + 2
+            for _ in range(5):
+                sum_once()
+            if rank == 0:
+                switch = _start_switch(port)
+            for _ in range(300):
+                sum_once()
+                lost = torch.tensor([float(_stats()["lost_switches"])])
+                dist.all_reduce(lost)
+                if lost.item() == 0:
+                    break
+            assert lost.item() == 0, "the switch is back"
+        dist.barrier()
+    finally:
+        if switch is not None:
+            switch.kill()
+            switch.wait()
+    return same, said
+
+
+def test_a_switch_that_is_killed_and_restarted_ends_nothing_and_changes_no_bit() -> None:
+    reserved = _core.Switch("127.0.0.1:0")
+    port = int(reserved.address.rpartition(":")[2])
+    reserved.close()
+    environment = {**SPLIT, "NETFOLD_SWITCH": f"127.0.0.1:{port}", "NETFOLD_LOG": "warning"}
+    outcomes = values(run_ranks(_restarted_body, port, 3, world=3, environment=environment, joins=False))
+    for rank, (same, said) in enumerate(outcomes):
+        assert len(same) >= 3 * 6 and all(same)
+        assert [("is lost" in line, "is back" in line) for line in said] == (
+            [(True, False), (False, True)] * 3 if rank == 0 else []
+        )
+
+
 def test_the_core_refuses_a_group_of_one() -> None:
     with pytest.raises(_core.NetfoldError, match="at least two"):
-        _core.SplitGroup(0, 1, switch="127.0.0.1:1", job="alone")
+        _core.SplitGroup(0, 1, switches=["127.0.0.1:1"], job="alone")
 
 
 @pytest.mark.parametrize("engine", ["caller", "agent"])
@@ -167,12 +263,14 @@ def test_rank_0_says_the_share() -> None:
             r"switch folds (\d+)% of each large tensor.* takes ([\d.]+) MB/s .* carries ([\d.]+) MB/s", line
         )
         assert found, line
-        assert all(float(number) > 0 for number in found.groups())
+        share, *rates = (float(number) for number in found.groups())
+        assert share >= 0, "a switch that would fold very little folds nothing"
+        assert all(rate > 0 for rate in rates)
 
 
 def test_a_share_is_said_when_it_is_known_and_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     shares = iter([(0.0, 0.0, 0.0), (0.2, 5e6, 25e6), (0.22, 5e6, 25e6), (0.64, 20e6, 25e6), (0.6, 20e6, 25e6)])
-    log = ShareLog(lambda: next(shares))
+    log = ShareLog(lambda: next(shares), 8, 1)
     with caplog.at_level("INFO", "netfold"):
         for _ in range(5):
             log()

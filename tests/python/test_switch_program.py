@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
-import select
 import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -23,108 +18,11 @@ import pytest
 from lab_commands import wait_for
 from netfold import _core, native
 from netfold.cli import top as top_command
+from switch_programs import WAIT_S, Running, fold, run, start, workers
 
-WAIT_S = 20.0
-NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
+__all__ = ["start"]  # a fixture
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
-
-
-class Running:
-    """A switch program that listens."""
-
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
-        self.process = process
-        self.errors = errors
-        said = b""
-        while not re.search(rb"^listening on .*\n", said, re.MULTILINE):
-            assert select.select([process.stdout], [], [], WAIT_S)[0], f"said only {said} in time; {errors.read_text()}"
-            more = os.read(process.stdout.fileno(), 4096)
-            assert more, f"ended before it listened: {errors.read_text()}"
-            said += more
-        self.metrics = re.search(r"^metrics on http://(\S+)/metrics$", said.decode(), re.MULTILINE)[1]
-        self.address = re.search(r"^listening on (\S+)$", said.decode(), re.MULTILINE)[1]
-
-    @property
-    def port(self) -> int:
-        return int(self.address.rpartition(":")[2])
-
-    def get(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self.metrics, timeout=WAIT_S)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
-
-    def stats(self) -> dict:
-        return json.loads(self.get("/stats.json")[1])
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
-        return self.process.wait(WAIT_S)
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Starts `netfold switch` with these arguments, on the loopback and ports of the kernel's choice."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def begin(*arguments: str) -> Running:
-        errors = tmp_path / f"switch{len(started)}.log"
-        command = [*NETFOLD, "switch", "--bind", "127.0.0.1", "--port", "0", "--metrics", "127.0.0.1:0", *arguments]
-        with errors.open("w") as log:
-            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log))
-        return Running(started[-1], errors)
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*NETFOLD, *arguments], capture_output=True, text=True, timeout=60, check=False)
-
-
-@contextmanager
-def workers(switch: str, world: int, job: str = "test", **options: object) -> Iterator[list[_core.SwitchGroup]]:
-    clients: list[_core.SwitchGroup | Exception | None] = [None] * world
-
-    def join(rank: int) -> None:
-        try:
-            clients[rank] = _core.SwitchGroup(switch, job, world, rank, timeout_s=10.0, **options)
-        except Exception as error:
-            clients[rank] = error
-
-    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAIT_S)
-    try:
-        for client in clients:
-            if isinstance(client, Exception):
-                raise client
-        yield clients
-    finally:
-        for client in clients:
-            if isinstance(client, _core.SwitchGroup):
-                client.close()
-
-
-def fold(clients: list[_core.SwitchGroup], count: int = 1000) -> list[np.ndarray]:
-    inputs = [np.full(count, rank + 1, dtype=np.float32) for rank in range(len(clients))]
-    outputs = [np.zeros(count, dtype=np.float32) for _ in clients]
-    tickets = [
-        client.all_reduce(one.ctypes.data, other.ctypes.data, count, "fp32", "fp32")
-        for client, one, other in zip(clients, inputs, outputs, strict=True)
-    ]
-    for client, ticket in zip(clients, tickets, strict=True):
-        client.wait(ticket)
-    return outputs
 
 
 def test_help_teaches() -> None:
@@ -344,6 +242,50 @@ def test_packets_of_strangers_are_counted_by_reason(start: Callable[..., Running
     assert drops == {"short": 1, "version": 1, "unknown_job": 1}
 
 
+def test_top_shows_which_share_a_job_gives_the_switch(start: Callable[..., Running]) -> None:
+    switch = start("--heartbeat-s", "0.1")
+    groups = [_core.SplitGroup(rank, 2, switches=[switch.address], job="both", timeout_s=WAIT_S) for rank in range(2)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda group: group.connect([each.address for each in groups]), groups))
+        tensor = np.ones((2, 1 << 19), np.float32)
+        deadline = time.monotonic() + WAIT_S
+        while "of_switch" not in (job := switch.stats()["jobs"][0]):
+            assert time.monotonic() < deadline, job
+            pointers = [each.ctypes.data for each in tensor]
+            tickets = [
+                group.all_reduce(at, at, tensor.shape[1], "fp32", "fp32", algorithm="split")
+                for group, at in zip(groups, pointers, strict=True)
+            ]
+            list(pool.map(lambda group, ticket: group.wait(ticket), groups, tickets))
+        assert 0 <= job["of_switch"] <= 1
+        assert 0 < job["switch_bytes_s"] <= job["link_bytes_s"]
+        table = run("top", "--metrics", switch.metrics, "--once", "--interval-s", "0.1")
+        assert re.search(r"both: the switch folds \d+% of each large tensor", table.stdout), table.stdout
+        for group in groups:
+            group.close()
+
+
+def test_doctor_measures_a_switch(start: Callable[..., Running]) -> None:
+    switch = start()
+    alone = run("doctor", "--switch", switch.address, "--workers", "4")
+    assert alone.returncode == 0, alone.stderr
+    assert re.search(r"takes [\d,.]+ MB/s from this machine", alone.stdout), alone.stdout
+    assert "if its link is like a worker's: large all-reduces are 1.12 times as fast" in alone.stdout
+    assert "if its link is of 4 workers' links: large all-reduces are 1.50 times as fast" in alone.stdout
+    measure = ["doctor", "--switch", switch.address, "--workers", "2", "--json", "--rank"]
+    with ThreadPoolExecutor() as pool:
+        zero, one = (json.loads(done.stdout)["results"] for done in pool.map(lambda rank: run(*measure, rank), "01"))
+    assert [check["name"] for check in zero] == ["switch", "switch, all"]
+    assert "from each of 2 workers" in one[0]["found"]
+
+
+def test_doctor_says_that_no_switch_answers() -> None:
+    gone = run("doctor", "--switch", "127.0.0.1:9")
+    assert gone.returncode == 1
+    assert "127.0.0.1:9" in gone.stdout
+    assert run("doctor", "--rank", "0").returncode == 2
+
+
 def test_top_shows_the_switch(start: Callable[..., Running]) -> None:
     switch = start()
     with workers(switch.address, 2, job="digits") as clients:
@@ -368,14 +310,20 @@ def test_top_shows_the_switch(start: Callable[..., Running]) -> None:
 
 def test_top_computes_rates_between_two_looks() -> None:
     counters = dict.fromkeys((*sum(top_command.RATES.values(), ()), "received_bytes", "sent_bytes"), 0)
-    job = {"name": "a", "id": 0, "epoch": 5, "state": "running", **counters}
-    before = {"uptime_s": 10.0, "jobs": [job], "drops": {"short": 1}, "link": {"sent_packets": 5}}
+    job = {"name": "a", "id": 0, "epoch": 5, "state": "running", "came_last": [3, 7], **counters}
+    thread = {"name": "nf-shard-0", "cpu_s": 1.0, "received_bytes": 0, "sent_bytes": 0}
+    before = {"uptime_s": 10.0, "jobs": [job], "drops": {"short": 1}, "link": {"sent_packets": 5}, "threads": [thread]}
     later = job | {"received_bytes": 250_000_000, "contributions": 100, "probes": 20, "missing_sent": 4}
-    after = {"uptime_s": 12.0, "jobs": [later], "drops": {"short": 5}, "link": {"sent_packets": 25}}
+    later["came_last"] = [4, 16]
+    busy = thread | {"cpu_s": 1.5, "received_bytes": 10**9, "sent_bytes": 10**9}
+    after = {"uptime_s": 12.0, "jobs": [later], "drops": {"short": 5}, "link": {"sent_packets": 25}, "threads": [busy]}
     shown = top_command.summary(before, after)
     assert shown["jobs"][0]["folded_gbit_s"] == pytest.approx(1.0)
     assert shown["jobs"][0]["packets_s"] == 62.0
     assert shown["jobs"][0]["retransmissions_s"] == 2.0
+    assert shown["jobs"][0]["came_last"] == [1, 9]
+    assert shown["threads"][0]["cpu"] == pytest.approx(0.25)
+    assert shown["threads"][0]["gbit_s_core"] == pytest.approx(32.0)
     assert shown["drops_s"] == {"short": 2.0}
     assert shown["link_rates"] == {"sent_packets_s": 10.0}
     restarted = top_command.summary(after, before)

@@ -16,7 +16,7 @@ from netfold.algorithms import AUTO, HostPlan
 from netfold.topology import file as topology_file
 from netfold.topology.file import Topology
 from netfold.topology.wiring import BIGRAPH, FAT_TREE, Wiring
-from netfold.torch.settings import load
+from netfold.torch.options import load
 from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_rank_left")]

@@ -315,7 +315,7 @@ def test_process_group_options_win() -> None:
 def _named_switch_body(rank: int) -> bool:
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
-    return _backend()._embedded is None and tensor[0].item() == 2.0
+    return _backend()._member.joined.embedded is None and tensor[0].item() == 2.0
 
 
 @pytest.mark.parametrize("secret", ["", "correct horse"])
@@ -329,7 +329,7 @@ def test_a_named_switch(secret: str) -> None:
 def _tagged_body(rank: int) -> tuple[float, bool]:
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
-    return tensor[0].item(), _backend()._folds._client.lease()["is_tagged"]
+    return tensor[0].item(), _backend()._member.joined.client.lease()["is_tagged"]
 
 
 def test_an_embedded_switch_tags_every_packet() -> None:

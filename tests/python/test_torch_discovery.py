@@ -14,7 +14,7 @@ import torch.distributed as dist
 from netfold import _core
 from netfold.errors import NetfoldError
 from netfold.torch import gloo_served, own_address
-from netfold.torch.settings import load
+from netfold.torch.options import load
 from netfold.torch.switch_discovery import agree
 
 SETTINGS = load(None, {})

@@ -243,15 +243,16 @@ class BrokenEvent:
 
 def _broken_device_body(rank: int) -> list[str]:
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-    stage = backend._staging.stage
+    staging = backend._member.staging
+    stage = staging.stage
     if rank == 1:
-        backend._staging.stage = lambda tensors: replace(stage(tensors), ready=BrokenEvent())
+        staging.stage = lambda tensors: replace(stage(tensors), ready=BrokenEvent())
     errors = []
     for _ in range(2):
         with pytest.raises(RuntimeError) as failure:
             dist.all_reduce(torch.ones(10))
         errors.append(str(failure.value))
-        backend._staging.stage = stage
+        staging.stage = stage
     return errors
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from netfold.torch.settings import TABLE, Options, load
+from netfold.torch.options import Options, load
+from netfold.torch.settings import TABLE
 
 
 def test_defaults() -> None:
@@ -63,7 +65,11 @@ def test_a_wrong_value_is_named(variable: str, value: str, says: str) -> None:
 
 def test_algorithms() -> None:
     assert load(None, {}).algorithm_to_take() == "auto"
-    assert load(None, {"NETFOLD_SWITCH": "10.0.0.5:7171"}).algorithm_to_take() == "in-network"
+    switch = {"NETFOLD_SWITCH": "10.0.0.5:7171"}
+    assert load(None, switch).algorithm_to_take() == "split"
+    assert load(None, {**switch, "NETFOLD_ALGORITHM": "auto"}).order_to_take() == "rank"
+    assert load(None, {**switch, "NETFOLD_REQUIRE_AUTH": "yes"}).algorithm_to_take() == "in-network"
+    assert load(None, {**switch, "NETFOLD_ENGINE": "agent"}).algorithm_to_take() == "in-network"
     assert load(None, {"NETFOLD_SWITCH": "h:1", "NETFOLD_ALGORITHM": "ring"}).algorithm_to_take() == "ring"
     settings = load(Options(bigraph=(4, 8)), {"NETFOLD_ALGORITHM": "hdrm", "NETFOLD_GROUP": "4"})
     assert (settings.algorithm, settings.bigraph, settings.group) == ("hdrm", (4, 8), 4)
@@ -99,3 +105,22 @@ def test_other_backends_options_are_refused() -> None:
 def test_every_setting_has_its_variable() -> None:
     assert [setting.variable for setting in TABLE if not setting.variable.startswith("NETFOLD_")] == []
     assert len({setting.variable for setting in TABLE}) == len(TABLE)
+
+
+def test_a_secret_comes_from_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "secret"
+    environment = {"NETFOLD_SECRET_FILE": str(file)}
+    with pytest.raises(ValueError, match=r"NETFOLD_SECRET_FILE.*cannot be read"):
+        load(None, environment)
+    file.write_text("sesame\n")
+    file.chmod(0o600)
+    assert load(None, environment).secret == "sesame"
+    assert caplog.text == ""
+    file.chmod(0o644)
+    assert load(None, environment).secret == "sesame"
+    assert f"chmod 600 {file}" in caplog.text
+    with pytest.raises(ValueError, match="NETFOLD_SECRET and NETFOLD_SECRET_FILE both give a secret"):
+        load(None, environment | {"NETFOLD_SECRET": "other"})
+    file.write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        load(None, environment)

@@ -62,7 +62,7 @@ class FakeCuda:
 class CudaTensor(torch.Tensor):
     """A CPU tensor that claims to be on a CUDA device, and records the stream on which it was written."""
 
-    is_cuda = True
+    device = torch.device("cuda", 0)
     cuda: FakeCuda
     written_on: FakeStream | None = None
 

@@ -33,6 +33,18 @@ def test_versions_that_fit(version: str) -> None:
 def test_versions_that_do_not(version: str) -> None:
     said = torch_versions.refusal(version)
     assert version in said and torch_versions.requirement() in said and "pip install 'netfold[torch]'" in said
+    assert ("connect()" in said) == (torch_versions.refusal_beside(version) == "")
+
+
+@pytest.mark.parametrize("version", ["2.4.0", OLD, "2.15.0+cpu"])
+def test_versions_that_fold_beside_another_backend(version: str) -> None:
+    assert torch_versions.refusal_beside(version) == ""
+
+
+@pytest.mark.parametrize("version", ["2.3.1", "1.14.0", "2.16.0", "unknown"])
+def test_versions_that_do_nothing(version: str) -> None:
+    said = torch_versions.refusal_beside(version)
+    assert version in said and torch_versions.requirement(torch_versions.OLDEST_BESIDE) in said
 
 
 def fails(program: str) -> str:
@@ -46,7 +58,13 @@ def fails(program: str) -> str:
 
 
 def test_importing_the_backend_says_so() -> None:
-    assert fails("import netfold.torch").startswith(f"ImportError: {SENTENCE}")
+    assert fails("from netfold.torch import NetfoldBackend").startswith(f"ImportError: {SENTENCE}")
+    assert fails("import netfold.torch; netfold.torch.register()").startswith(f"ImportError: {SENTENCE}")
+
+
+def test_importing_what_folds_beside_other_backends_says_so() -> None:
+    old = "torch.__version__ = '2.3.0'; import netfold.torch"
+    assert "this is torch 2.3.0" in fails(old)
 
 
 def test_making_a_process_group_says_so(tmp_path: Path) -> None:

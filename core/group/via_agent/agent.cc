@@ -1,11 +1,11 @@
 #include "group/via_agent/agent.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <array>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "group/via_agent/messages.h"
 
@@ -68,7 +68,7 @@ void Agent::run() {
       auto socket = listener_.accept();
       if (!socket) break;
       if (const auto may_enter = admit(*socket); !may_enter) {
-        spdlog::warn("a worker was turned away: {}", may_enter.error().message);
+        log::warn("a worker was turned away: {}", may_enter.error().message);
         static_cast<void>(socket->send({{"error", to_json(may_enter.error())}}));
         continue;
       }

@@ -1,6 +1,6 @@
 #include "group/via_agent/agent_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>

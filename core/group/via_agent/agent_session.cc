@@ -1,11 +1,11 @@
 #include "group/via_agent/agent_session.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "group/via_peers/buffer_layout.h"
 
 namespace netfold::group {
@@ -103,7 +103,7 @@ std::vector<Ticket> AgentSession::abort(const Error&, Nanoseconds) {
   has_failed_ = true;
   channel_.channel().worker_gave_up.store(1, std::memory_order_seq_cst);
   if (const auto undone = undo(channel_.log, outstanding_); !undone) {
-    spdlog::error("tensors are left half folded: {}", undone.error().message);
+    log::error("tensors are left half folded: {}", undone.error().message);
   }
   std::vector<Ticket> tickets;
   for (const auto& [ticket, extent] : std::exchange(outstanding_, {})) tickets.push_back(ticket);

@@ -1,6 +1,6 @@
 #include "group/via_agent/local_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/json.h"
 #include "base/wakeup.h"
 
 namespace netfold::group {
@@ -88,7 +89,7 @@ bool LocalSocket::has_ended() const {
 }
 
 Result<void> LocalSocket::send(const nlohmann::json& body, const std::vector<int>& descriptors) const {
-  const std::string text = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json_text(body);
   iovec data{const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> room{};
   msghdr header{};
@@ -120,7 +121,7 @@ Result<std::optional<Message>> LocalSocket::receive() const {
   const ssize_t got = recvmsg(descriptor_.get(), &header, MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   if (got <= 0) return fail(ErrorCode::kSystem, "the other end has closed the connection");
-  Message message{nlohmann::json::parse(text.begin(), text.begin() + got, nullptr, false), descriptors_of(header)};
+  Message message{parse_json(std::string_view(text.data(), static_cast<std::size_t>(got))), descriptors_of(header)};
   if (!message.body.is_object() || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return fail(ErrorCode::kSystem, "the other end sent something that is not a message");
   }

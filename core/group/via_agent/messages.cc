@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "link/tcp/tcp_stream.h"
 #include "wire/control/fields.h"
 

@@ -11,7 +11,7 @@
 // and {"error": {"code", "message", "rank"}} where the agent cannot.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "group/via_peers/peer_group.h"
 #include "group/via_switch/switch_group.h"

@@ -1,11 +1,12 @@
 #include "group/via_agent/served_worker.h"
 
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <new>
 
+#include "base/json.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "group/via_agent/messages.h"
 #include "group/via_switch/switch_group.h"
@@ -51,7 +52,7 @@ void ServedWorker::run() {
   if (const auto opened = open()) {
     serve();
   } else {
-    spdlog::warn("a worker was turned away: {}", opened.error().message);
+    log::warn("a worker was turned away: {}", opened.error().message);
     socket_.send({{"error", to_json(opened.error())}});
   }
   is_over_ = true;
@@ -104,7 +105,7 @@ Result<void> ServedWorker::open_engine(const json& opening) {
   if (!made) return tl::unexpected(made.error());
   relay_.emplace(*channel_, *memory_, *log_, *engine_, world_, rank_);
   channel_->alive_at = now();
-  spdlog::info("rank {}, process {}: {}", rank_, memory_->pid(), made->dump());
+  log::info("rank {}, process {}: {}", rank_, memory_->pid(), json_text(*made));
   return socket_.send({{"opened", *made}},
                       {channel->get(), log_for_worker->get(), request_bell_.descriptor(), answer_bell_.descriptor()});
 }
@@ -178,7 +179,7 @@ bool ServedWorker::look() {
   const auto message = socket_.receive();
   if (message && *message) return handle((*message)->body);
   if (message && memory_->is_alive()) return true;
-  spdlog::info("rank {}, process {}, is gone", rank_, memory_->pid());
+  log::info("rank {}, process {}, is gone", rank_, memory_->pid());
   engine_->close(Error{ErrorCode::kPeerFailed,
                        fmt::format("the worker of rank {} (process {}) is gone", rank_, memory_->pid()), rank_});
   return false;
@@ -222,7 +223,7 @@ json ServedWorker::connect(const json& message) {
 void ServedWorker::fail(const Error& error) {
   if (has_failed_) return;
   has_failed_ = true;
-  spdlog::warn("rank {}: {}", rank_, error.message);
+  log::warn("rank {}: {}", rank_, error.message);
   channel_->failure.set(error);
   answer_bell_.wake();
   engine_->close(error);

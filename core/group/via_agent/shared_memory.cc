@@ -1,7 +1,7 @@
 #include "group/via_agent/shared_memory.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

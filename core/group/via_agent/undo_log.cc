@@ -1,6 +1,6 @@
 #include "group/via_agent/undo_log.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

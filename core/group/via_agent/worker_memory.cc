@@ -1,6 +1,6 @@
 #include "group/via_agent/worker_memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>

@@ -1,123 +1,195 @@
 #include "group/via_both/share.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace netfold::group {
 namespace {
 
-constexpr double kRestMin = 0.2;  // of a tensor by which the link is measured
-constexpr double kShareMin = 1.0 / 128;
-constexpr double kAllFrom = 0.95;  // what is left is not worth a second way
+constexpr double kNoneBelow = 0.05, kAllFrom = 0.95;  // what is left is not worth a second way
+constexpr double kShareMin = 1.0 / 128;               // to find out more
 constexpr double kPaceMin = 1.0 / 16;
-constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // of the link, by which a tensor is let go faster
-constexpr int kProbePeriod = 16;                     // tensors
-constexpr double kNews = 1.03, kMuchNews = 1.1;      // a measured rate above the estimate, after which it may grow on
-constexpr double kTogether = 0.03;                   // the parts end together if they differ by less
-constexpr double kNoise = 0.15;                      // a smaller difference is half believed
-constexpr double kSlowerMin = 0.1, kFasterMax = 2;   // by what one tensor changes the estimate
-constexpr double kMiss = 1.5;                        // times the predicted time
-constexpr int kMissesMax = 3;
-constexpr int kMeasurePeriod = 256, kPatienceMin = 16;  // tensors
+constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // times what the link, or the switch, is known to carry
+constexpr double kForget = 1.02;                     // the link, at each tensor that does not load it more
+constexpr int kLinkProbePeriod = 64, kSwitchProbePeriod = 16, kTryAllPeriod = 64;  // tensors
+constexpr double kNearlyAll = 0.6;                  // of the link: a switch that takes so much may take all of it
+constexpr double kNews = 1.03, kMuchNews = 1.1;     // a measured rate above the estimate, after which it may grow on
+constexpr double kTogether = 0.03;                  // the parts end together if they differ by less
+constexpr double kNoise = 0.4;                      // a smaller difference is half believed
+constexpr double kSlowerMin = 0.1, kFasterMax = 2;  // by what one tensor changes the estimate
+constexpr double kMiss = 1.5;                       // times the predicted time
+constexpr int kMissesMax = 8;
+constexpr int kPatienceMin = 16, kPatienceMax = 256;  // tensors
+// A piece must last long beside what every piece costs: a round of messages, and a word.
+constexpr double kPieceSeconds = 0.08, kPieceBytesMin = 1 << 20;
+constexpr int kSizeClasses = 32;               // of small tensors
+constexpr double kDoubledBytesMax = 32 << 10;  // of a tensor that ranks sum by recursive doubling (schedule.h)
+
+// By how much the estimate of a switch changes. It took `taken` times the estimated rate, and the ranks needed `ratio`
+// times as long as it: 0 if all went through switches. There was room for `most` times the rate.
+double change_of(const Share& share, double taken, double ratio, double most) {
+  if (ratio <= 0) return std::abs(taken - 1) > kTogether ? taken : 1;
+  if (share.gives_room) return taken > kNews ? std::min({taken, most, kFasterMax}) : 1;  // and a burst passes faster
+  if (std::abs(ratio - 1) <= kTogether) return 1;
+  return std::abs(ratio - 1) < kNoise ? std::sqrt(ratio) : std::clamp(ratio, kSlowerMin, kFasterMax);
+}
 
 }  // namespace
 
-ShareEstimate::ShareEstimate(int world) : sent_among_ranks_(2.0 * (world - 1) / world), patience_(kPatienceMin) {}
+ShareEstimate::ShareEstimate(int world)
+    : world_(world), sent_among_ranks_(2.0 * (world - 1) / world), patience_(kPatienceMin) {}
 
 Share ShareEstimate::next() {
+  if (!is_measured_) return {};
+  const bool probes_switch = takes_more_ || --until_switch_probed_ <= 0;
+  if (probes_switch) until_switch_probed_ = kSwitchProbePeriod;
   ++issued_;
-  Share share;
-  if (until_measured_ == 0 || !is_known()) {  // the second tensor begins before the first one has ended
-    until_measured_ = kMeasurePeriod;
-    share.of_switch = is_known() ? std::clamp(best_share(), kShareMin, 1 - kRestMin) : first_share();
-    share.in_turn = true;
-    return share;
-  }
-  --until_measured_;
-  const double link = link_ * probe();
-  share.of_switch = best_share();
-  share.pace_bytes_s = std::max(link - switch_, kPaceMin * link);
-  share.link_bytes_s = link;
-  share.small_to_switch = sent_among_ranks_ * switch_ >= link_;
-  return share;
+  ++since_measured_;
+  const double link = ways_.link_bytes_s * (probes_switch ? 1 : probe_link());
+  const double room = probes_switch ? kProbe : 1;
+  const double at_switches = ways_.switches_bytes_s();
+  const bool tries_all = probes_switch && at_switches > kNearlyAll * link && (takes_more_ || issued_ >= try_all_at_);
+  if (tries_all) try_all_at_ = issued_ + kTryAllPeriod;
+  double share = best_share();
+  if (tries_all) share = 1;
+  if (share < kNoneBelow && !probes_switch) share = 0;
+  return {.of_switches = of_switches(share, probes_switch),
+          .pace_bytes_s = std::max({link - room * at_switches, (link - at_switches) / room, kPaceMin * link}),
+          .link_bytes_s = link,
+          .gives_room = probes_switch,
+          .is_measured = true,
+          .piece_bytes = std::max(kPieceSeconds * link, kPieceBytesMin),
+          .small_to_switch = small_to_switch(),
+          .small_switch = small_switch()};
 }
 
-// The best if the switch's link is as fast as a worker's.
-double ShareEstimate::first_share() const {
-  const double world = 2 / (2 - sent_among_ranks_);
-  return std::min(sent_among_ranks_ / (world + sent_among_ranks_ - 1), 1 - kRestMin);
-}
-
-// What the link carries by itself is measured too low where the ranks' bursts met in a queue, or a tensor was small.
-double ShareEstimate::probe() {
+// What the link carries by itself is measured too low where a queue was short, or the tensor small.
+double ShareEstimate::probe_link() {
   if (growth_ > 1) return growth_;
-  if (--until_probed_ > 0) return 1;
-  until_probed_ = kProbePeriod;
+  if (--until_link_probed_ > 0) return 1;
+  until_link_probed_ = kLinkProbePeriod;
   return kLaterProbe;
 }
 
 double ShareEstimate::best_share() const {
-  const double share = sent_among_ranks_ / (link_ / switch_ + sent_among_ranks_ - 1);
+  if (ways_.switches_bytes_s() <= 0) return 0;
+  const double share = sent_among_ranks_ / (ways_.link_bytes_s / ways_.switches_bytes_s() + sent_among_ranks_ - 1);
   return share > kAllFrom ? 1 : std::max(share, kShareMin);
 }
 
-void ShareEstimate::note(std::uint64_t tensor, const Share& share, const Outcome& outcome) {
-  if (share.in_turn) return measure(tensor, share, outcome);
-  // Others were divided before the last change, and say nothing about it.
-  if (is_known() && tensor >= decided_) follow(share, outcome);
+// A switch that takes little beside the others gets something only `to_all`.
+std::vector<double> ShareEstimate::of_switches(double share, bool to_all) const {
+  const double least = to_all ? 0 : kNoneBelow * ways_.switches_bytes_s();
+  if (share == 0) return std::vector<double>(ways_.switches.size());
+  std::vector<double> parts;
+  for (const auto& each : ways_.switches) parts.push_back(each.bytes_s >= least ? each.bytes_s : 0);
+  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+  for (double& part : parts) part *= share / sum;
+  return parts;
 }
 
-void ShareEstimate::change_switch(double bytes_s) {
-  switch_ = std::min(bytes_s, link_);
+std::size_t ShareEstimate::small_switch() const {
+  const auto took = [](const Ways::Switch& each) { return each.bytes_s > 0 ? each.small : kNever; };
+  const auto fastest = std::ranges::min_element(ways_.switches, {}, took);
+  return static_cast<std::size_t>(fastest - ways_.switches.begin());
+}
+
+std::uint32_t ShareEstimate::small_to_switch() const {
+  std::uint32_t classes = 0;
+  const Ways::Switch& by = ways_.switches[small_switch()];
+  if (by.bytes_s <= 0) return 0;
+  for (int each = 0; each < kSizeClasses; ++each) {
+    const double size_bytes = 0.75 * std::exp2(each);  // in the middle of the class
+    const double sent =
+        size_bytes < kDoubledBytesMax ? std::bit_width(static_cast<unsigned>(world_ - 1)) : sent_among_ranks_;
+    const double in_switch = to_seconds(by.small) + size_bytes / by.bytes_s;
+    const double among_ranks = to_seconds(ways_.small_among_ranks) + sent * size_bytes / ways_.link_bytes_s;
+    if (in_switch < among_ranks) classes |= std::uint32_t{1} << each;
+  }
+  return classes;
+}
+
+void ShareEstimate::measured(const Ways& ways) {
+  ways_ = ways;
+  is_measured_ = true;
+  since_measured_ = misses_ = 0;
+  growth_ = 1;
+  takes_more_ = true;
+  until_link_probed_ = kLinkProbePeriod;
+  until_switch_probed_ = kSwitchProbePeriod;
+  for (const std::size_t at : lost_) ways_.switches[at].bytes_s = 0;
+  keep_within_link();
+}
+
+void ShareEstimate::lose(std::size_t at) {
+  if (!is_lost(at)) lost_.push_back(at);
+  if (at < ways_.switches.size()) ways_.switches[at].bytes_s = 0;
+  decided_ = issued_;  // what was divided before says nothing about the others
+}
+
+void ShareEstimate::regain(std::size_t at) {
+  std::erase(lost_, at);
+  is_measured_ = false;
+}
+
+void ShareEstimate::note(std::uint64_t tensor, const Share& share, const Outcome& outcome) {
+  // Others were divided before the last change, and say nothing about it.
+  if (is_measured_ && tensor >= decided_) follow(share, outcome);
+}
+
+// After a change.
+void ShareEstimate::keep_within_link() {
+  const double too_much = ways_.switches_bytes_s() / ways_.link_bytes_s;
+  for (auto& each : ways_.switches) each.bytes_s /= std::max(too_much, 1.0);
   decided_ = issued_;
 }
 
-void ShareEstimate::measure(std::uint64_t tensor, const Share& share, const Outcome& outcome) {
-  const double in_switch_s = to_seconds(outcome.in_switch), among_ranks_s = to_seconds(outcome.among_ranks);
-  if (in_switch_s <= 0 || among_ranks_s <= 0) return;
-  double at_switch = share.of_switch * outcome.size_bytes / in_switch_s;
-  double link = std::max(at_switch, sent_among_ranks_ * (1 - share.of_switch) * outcome.size_bytes / among_ranks_s);
-  if (tensor == 1) {  // the first two tell of the same network; connections were cold, or a rank came late
-    at_switch = std::max(at_switch, switch_);
-    link = std::max(link, link_);
-  }
-  link_ = link;
-  misses_ = 0;
-  growth_ = kProbe;
-  until_probed_ = kProbePeriod;
-  change_switch(at_switch);
-}
-
 void ShareEstimate::follow(const Share& share, const Outcome& outcome) {
-  const double in_switch_s = to_seconds(outcome.in_switch), among_ranks_s = to_seconds(outcome.among_ranks);
-  const double took_s = std::max(in_switch_s, among_ranks_s);
-  if (took_s <= 0) return;
-  const double x = share.of_switch, sent = outcome.size_bytes * (x + sent_among_ranks_ * (1 - x));
-  look_for_misses(took_s, std::max(x * outcome.size_bytes / switch_, sent / link_));
-  if (among_ranks_s <= 0) {  // all went through the switch
-    const double at_switch = x * outcome.size_bytes / in_switch_s;
-    link_ = std::max(link_, at_switch);
-    if (std::abs(at_switch / switch_ - 1) > kTogether) change_switch(at_switch);
-  } else if (share.link_bytes_s > std::sqrt(kLaterProbe) * link_) {  // what is let go faster holds up the other part
-    // While both parts ran the link carried both, but for what the switch may have taken later.
-    const double later = std::max(in_switch_s - among_ranks_s, 0.0);
-    const double carried = (sent - later * switch_) / (took_s - later);
-    growth_ = carried > kMuchNews * link_ ? kProbe : carried > kNews * link_ ? kLaterProbe : 1;
-    link_ = std::max(carried, link_ / kLaterProbe);
-    decided_ = issued_;
-  } else if (in_switch_s > 0) {
-    const double ratio = among_ranks_s / in_switch_s;  // above 1: the switch had ended before
-    const double step = std::abs(ratio - 1) < kNoise ? std::sqrt(ratio) : std::clamp(ratio, kSlowerMin, kFasterMax);
-    if (std::abs(ratio - 1) > kTogether) change_switch(switch_ * step);
+  double in_switches_s = 0, predicted_s = 0;  // of the slowest
+  for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
+    in_switches_s = std::max(in_switches_s, to_seconds(outcome.in_switches[each]));
+    if (is_lost(each)) continue;
+    predicted_s = std::max(predicted_s, share.of_switches[each] * outcome.size_bytes / ways_.switches[each].bytes_s);
   }
+  const double among_ranks_s = to_seconds(outcome.among_ranks), took_s = std::max(in_switches_s, among_ranks_s);
+  if (took_s <= 0) return;
+  double& link = ways_.link_bytes_s;
+  const double x = share.of_all_switches(), sent = outcome.size_bytes * (x + sent_among_ranks_ * (1 - x));
+  look_for_misses(took_s, std::max(predicted_s, sent / link));
+  // What is let go faster holds up the other parts.
+  const bool probes_link = among_ranks_s > 0 && !share.gives_room && share.link_bytes_s > std::sqrt(kLaterProbe) * link;
+  if (probes_link) {
+    const double carried = sent / took_s;  // or more, if only a switch was not done
+    growth_ = carried > kMuchNews * link ? kProbe : carried > kNews * link ? kLaterProbe : 1;
+    link = std::max(carried, in_switches_s > among_ranks_s ? link : link / kLaterProbe);
+    decided_ = issued_;
+    return;
+  }
+  if (among_ranks_s <= 0) link = std::max(sent / took_s, link / kForget);  // a burst may have been taken for the link
+  if (among_ranks_s <= 0 || share.gives_room) takes_more_ = false;
+  bool has_changed = false;
+  const double at_switches = ways_.switches_bytes_s();
+  for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
+    const double in_switch_s = to_seconds(outcome.in_switches[each]);
+    if (in_switch_s <= 0 || is_lost(each)) continue;
+    double& at_switch = ways_.switches[each].bytes_s;
+    const double taken = share.of_switches[each] * outcome.size_bytes / in_switch_s;
+    const double most = 1 + (kProbe - 1) * at_switches / at_switch;
+    const double times = change_of(share, taken / at_switch, among_ranks_s / in_switch_s, most);
+    has_changed = has_changed || times != 1;
+    takes_more_ = takes_more_ || (share.gives_room && among_ranks_s > 0 && times > 1);
+    at_switch *= times;
+  }
+  if (has_changed) keep_within_link();
 }
 
 // The link may have become slower. Or the ranks wait for each other, and it is as it was.
 void ShareEstimate::look_for_misses(double took_s, double predicted_s) {
   misses_ = took_s > kMiss * predicted_s ? misses_ + 1 : 0;
-  if (misses_ < kMissesMax || kMeasurePeriod - until_measured_ < patience_) return;
-  until_measured_ = 0;
-  patience_ = std::min(2 * patience_, kMeasurePeriod);
+  if (misses_ < kMissesMax || since_measured_ < patience_) return;
+  is_measured_ = false;
+  patience_ = std::min(2 * patience_, kPatienceMax);
 }
 
 }  // namespace netfold::group

@@ -1,17 +1,24 @@
-// Which share of a tensor goes through the switch, so that this part and the rest, which the ranks sum among
-// themselves, end together. Pure; one rank decides, and tells the others.
+// Which share of a tensor goes through each switch, so that these parts and the rest, which the ranks sum among
+// themselves, end together; and which way a tensor takes that is too small to divide. Pure; one rank decides, and tells
+// the others.
 //
 // A worker's link carries B bytes/s each way, the switch takes c bytes/s from each worker. Of n ranks and a tensor of S
 // bytes, a share x takes x S / c at the switch, and loads the worker's link with x S + a (1 - x) S bytes, where
 // a = 2 (n - 1) / n is what a rank sends to sum among ranks. Both end together at x = a / (B / c + a - 1); with c >= B
-// the switch is the faster way for all of it.
+// the switch is the faster way for all of it. Several switches are as one that takes the sum of their c, and each has a
+// part of x in proportion to its own.
 //
-// B is measured when the ranks have the link to themselves: in a first tensor whose parts run one after the other. Then
-// c follows from which part ends first, so that it does not matter how long the ranks wait for each other; B grows when
-// a tensor that was let go faster is faster.
+// Both are measured before the first tensor (measurement.h). From then on c follows from which part ends first, so that
+// it does not matter how long the ranks wait for each other. That alone finds no c that is too low: the ranks then fill
+// the link, and both parts end together. So now and then the ranks leave the switch more room, and c grows if it takes
+// it. B grows when a tensor that was let go faster is faster.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -19,50 +26,82 @@ namespace netfold::group {
 
 // How one tensor is divided.
 struct Share {
-  double of_switch = 1;         // 0 to 1
-  double pace_bytes_s = 0;      // of what a rank sends to others while the switch has work; 0: no limit
-  double link_bytes_s = 0;      // the same once the switch has finished
-  bool in_turn = false;         // the ranks' part begins when the switch's has ended
-  bool small_to_switch = true;  // tensors too small to divide go through the switch, else among the ranks
+  std::vector<double> of_switches = {};  // 0 to 1 each, and together
+  double pace_bytes_s = 0;               // of what a rank sends to others while the switch has work; 0: no limit
+  double link_bytes_s = 0;               // the same once the switch has finished
+  bool gives_room = false;               // the ranks leave the switch more than it is known to take
+  bool is_measured = false;              // false: both ways are to be measured first, and then it is decided
+  double piece_bytes = 0;                // on the wire: of a very large tensor, so much is divided by this share
+  // Small tensors: where bit k is set, those of 2^(k-1) to 2^k - 1 bytes go through a switch, else among the ranks.
+  std::uint32_t small_to_switch = 0;
+  std::size_t small_switch = 0;  // which
+
+  double of_all_switches() const { return std::accumulate(of_switches.begin(), of_switches.end(), 0.0); }
+};
+
+// What was measured: in bytes/s, and for a tensor of a few bytes.
+struct Ways {
+  struct Switch {
+    double bytes_s = 0;     // c above
+    Nanoseconds small = 0;  // a small tensor
+  };
+  std::vector<Switch> switches;
+  double link_bytes_s = 0;  // B above
+  Nanoseconds small_among_ranks = 0;
+
+  double switches_bytes_s() const {
+    return std::accumulate(switches.begin(), switches.end(), 0.0,
+                           [](double sum, const Switch& each) { return sum + each.bytes_s; });
+  }
 };
 
 class ShareEstimate {
  public:
   explicit ShareEstimate(int world);
 
-  // For the next tensor; they count from 0.
+  // For the next tensor; they count from 0. A piece of a very large one counts as a tensor.
   Share next();
+  void measured(const Ways& ways);
+  // A switch that is lost gets nothing. Once it is back, both ways are measured again.
+  void lose(std::size_t at);
+  void regain(std::size_t at);
 
   struct Outcome {
     double size_bytes = 0;  // of the tensor on the wire
     // How long each part took, from when it was begun and the part before it had ended; 0 if there was none.
-    Nanoseconds in_switch = 0, among_ranks = 0;
+    std::vector<Nanoseconds> in_switches;
+    Nanoseconds among_ranks = 0;
   };
   void note(std::uint64_t tensor, const Share& share, const Outcome& outcome);
 
-  // What the estimates are, in bytes/s; 0: not known yet.
-  double switch_bytes_s() const { return switch_; }
-  double link_bytes_s() const { return link_; }
+  // What the estimates are; nothing and 0: not known yet.
+  const Ways& ways() const { return ways_; }
 
  private:
-  bool is_known() const { return switch_ > 0; }
-  double probe();
-  double first_share() const;
+  double probe_link();
   double best_share() const;
-  void measure(std::uint64_t tensor, const Share& share, const Outcome& outcome);
+  std::vector<double> of_switches(double share, bool to_all) const;
+  std::size_t small_switch() const;
+  std::uint32_t small_to_switch() const;
   void follow(const Share& share, const Outcome& outcome);
   void look_for_misses(double took_s, double predicted_s);
-  void change_switch(double bytes_s);
+  void keep_within_link();
+  bool is_lost(std::size_t at) const { return std::ranges::find(lost_, at) != lost_.end(); }
 
+  const int world_;
   const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
-  double switch_ = 0, link_ = 0;   // c and B
-  std::uint64_t issued_ = 0;       // shares so far
-  std::uint64_t decided_ = 0;      // the first tensor whose share knows of the last change
-  int until_measured_ = 0;         // tensors until the link is measured again
-  double growth_ = 1;              // by how much the next tensor is let go faster, as the last one was faster
-  int until_probed_ = 0;           // tensors until the next one
-  int patience_;                   // tensors before the link is measured again, after the estimates have been wrong
-  int misses_ = 0;                 // tensors in a row that took much longer than predicted
+  Ways ways_ = {};
+  std::vector<std::size_t> lost_;  // switches
+  bool is_measured_ = false;
+  std::uint64_t issued_ = 0;   // shares so far
+  std::uint64_t decided_ = 0;  // the first tensor whose share knows of the last change
+  double growth_ = 1;          // by how much the next tensor is let go faster, as the last one was faster
+  bool takes_more_ = false;    // the switch did when it had more room
+  int until_link_probed_ = 0, until_switch_probed_ = 0;  // tensors
+  std::uint64_t try_all_at_ = 0;
+  int since_measured_ = 0;  // tensors
+  int patience_;            // tensors before both ways are measured again, after the estimates have been wrong
+  int misses_ = 0;          // tensors in a row that took much longer than predicted
 };
 
 }  // namespace netfold::group

@@ -1,31 +1,53 @@
 #include "group/via_both/split_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <filesystem>
 #include <utility>
 
-namespace netfold::group {
+#include "group/via_both/rejoining.h"
 
-Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_ranks, SwitchGroupOptions at_switch) {
+namespace netfold::group {
+namespace {
+
+// The file for the packets to one of several switches: its number comes before the suffix.
+std::string of_switch(const std::string& path, std::size_t at) {
+  const std::filesystem::path whole(path);
+  return (whole.parent_path() / fmt::format("{}.switch{}{}", whole.stem().string(), at, whole.extension().string()))
+      .string();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_ranks,
+                                                     std::vector<SwitchGroupOptions> at_switches) {
   if (among_ranks.world < 2) {
     return fail(ErrorCode::kInvalidArgument, "one rank has no tensor to divide: a group has at least two");
   }
-  at_switch.rank = static_cast<std::uint16_t>(among_ranks.rank);
-  at_switch.world = static_cast<std::uint16_t>(among_ranks.world);
-  at_switch.timeout_s = among_ranks.timeout_s;
+  if (at_switches.empty()) return fail(ErrorCode::kInvalidArgument, "name the switch, as host:port, or several");
+  for (std::size_t at = 0; at < at_switches.size(); ++at) {
+    SwitchGroupOptions& each = at_switches[at];
+    each.rank = static_cast<std::uint16_t>(among_ranks.rank);
+    each.world = static_cast<std::uint16_t>(among_ranks.world);
+    each.timeout_s = among_ranks.timeout_s;
+    if (at_switches.size() == 1) continue;
+    each.job += fmt::format("#{}", at);
+    if (!each.pcap_path.empty()) each.pcap_path = of_switch(each.pcap_path, at);
+  }
   auto mesh = listen_for_peers(among_ranks);
   if (!mesh) return tl::unexpected(mesh.error());
-  return std::unique_ptr<SplitGroup>(new SplitGroup(std::move(among_ranks), std::move(at_switch), std::move(*mesh)));
+  return std::unique_ptr<SplitGroup>(new SplitGroup(std::move(among_ranks), std::move(at_switches), std::move(*mesh)));
 }
 
-SplitGroup::SplitGroup(PeerGroupOptions among_ranks, SwitchGroupOptions at_switch, std::unique_ptr<Mesh> mesh)
+SplitGroup::SplitGroup(PeerGroupOptions among_ranks, std::vector<SwitchGroupOptions> at_switches,
+                       std::unique_ptr<Mesh> mesh)
     : Driver({.thread_name = fmt::format("nf-both-{}", among_ranks.rank),
               .rank = among_ranks.rank,
               .core = among_ranks.core,
               .timeout = from_seconds(among_ranks.timeout_s),
               .on_completion = among_ranks.on_completion}),
       among_ranks_(std::move(among_ranks)),
-      at_switch_(std::move(at_switch)),
+      at_switches_(std::move(at_switches)),
       mesh_(std::move(mesh)),
       address_(link::to_string(mesh_->address())) {}
 
@@ -37,16 +59,21 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
   const auto goes_on = [&] { return !is_closing() && (!keep_going || keep_going()); };
   auto peers = connect_peers(*mesh_, among_ranks_, addresses, order_, goes_on);
   if (!peers) return tl::unexpected(peers.error());
-  SwitchGroupOptions at_switch = at_switch_;
-  at_switch.keep_going = goes_on;
-  auto in_switch = join_session(std::move(at_switch));
-  if (!in_switch) {
-    peers->session->leave(in_switch.error(), now());
-    return tl::unexpected(in_switch.error());
+  std::vector<std::unique_ptr<SwitchSession>> in_switches;
+  for (SwitchGroupOptions at_switch : at_switches_) {
+    at_switch.keep_going = goes_on;
+    auto in_switch = join_session(std::move(at_switch));
+    if (!in_switch) {
+      for (const auto& joined : in_switches) joined->leave(in_switch.error(), now());
+      peers->session->leave(in_switch.error(), now());
+      return tl::unexpected(in_switch.error());
+    }
+    in_switches.push_back(std::move(*in_switch));
   }
   // The ranks' wait policy would look at their memory and not at the switch's packets: this driver sleeps at once.
-  start(std::make_unique<SplitSession>(among_ranks_.rank, among_ranks_.world, std::move(*in_switch),
-                                       std::move(peers->session), share_));
+  start(std::make_unique<SplitSession>(
+      PeerSessionOptions{among_ranks_.rank, among_ranks_.world, from_seconds(among_ranks_.timeout_s)},
+      std::move(in_switches), std::move(peers->session), share_, std::make_unique<Rejoining>(at_switches_)));
   return {};
 }
 

@@ -1,8 +1,11 @@
 #include "group/via_both/split_session.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -11,27 +14,55 @@ namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
 constexpr const char* kDirect = "direct";
-constexpr Ticket kWordTicket = 0;       // those of callers begin at 1
-constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
-constexpr std::int32_t kShareUnits = 1024;
-constexpr double kPaceUnit = 1024;                       // bytes/s
-constexpr std::int32_t kInTurn = 1, kSmallToSwitch = 2;  // flags of a word
+constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
+constexpr std::size_t kPartUnit = 128;                              // elements: whole blocks of every bfp shape
+constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
+constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
 
-std::int32_t pace_units(double bytes_s) {
-  return static_cast<std::int32_t>(std::clamp(bytes_s / kPaceUnit, 0.0, static_cast<double>(INT32_MAX)));
+// Of a session at a switch: whether it says that the switch is lost, as far as the switch can know. That another rank
+// is lost the other ranks know themselves.
+bool is_of_switch(const Error& error) {
+  return error.code == ErrorCode::kSwitchFailed || error.code == ErrorCode::kPeerFailed;
+}
+
+// How many elements from `begin` on the next piece has. A short rest belongs to it.
+std::size_t elements_of_piece(const CollectiveRequest& request, std::size_t begin, double piece_bytes) {
+  const std::size_t rest = request.count - begin;
+  const auto bytes = static_cast<double>(numbers::encoded_bytes({request.format, request.bfp}, request.count));
+  const double units = piece_bytes / bytes * static_cast<double>(request.count) / static_cast<double>(kPartUnit);
+  if (1.5 * units * static_cast<double>(kPartUnit) >= static_cast<double>(rest)) return rest;
+  return std::max<std::size_t>(static_cast<std::size_t>(units), 1) * kPartUnit;
 }
 
 }  // namespace
 
-SplitSession::SplitSession(int rank, int world, std::unique_ptr<SwitchSession> in_switch,
-                           std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report)
-    : rank_(rank),
-      world_(world),
-      in_switch_(std::move(in_switch)),
+SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
+                           std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
+                           std::unique_ptr<SwitchReturns> returns)
+    : options_(options),
       among_ranks_(std::move(among_ranks)),
-      estimate_(world),
-      share_(share_in(word_of(estimate_.next()))),
-      report_(std::move(report)) {}
+      returns_(std::move(returns)),
+      estimate_(options.world),
+      word_(in_switches.size()),
+      losses_(options.rank, options.world),
+      report_(std::move(report)) {
+  for (auto& each : in_switches) {
+    Switch& added = switches_.emplace_back();
+    added.name = each->name();
+    added.lives.emplace_back().session = std::move(each);
+  }
+  list_sessions();
+}
+
+void SplitSession::list_sessions() {
+  sessions_.clear();
+  for (const Switch& each : switches_) {
+    for (const Life& life : each.lives) {
+      if (life.session) sessions_.push_back(life.session.get());
+    }
+  }
+  sessions_.push_back(among_ranks_.get());
+}
 
 // --- Requests ---
 
@@ -43,95 +74,176 @@ std::size_t SplitSession::encoded_bytes(const CollectiveRequest& request) {
   return numbers::encoded_bytes({request.format, request.bfp}, request.count);
 }
 
+std::size_t SplitSession::size_bytes(const CollectiveRequest& request) {
+  return request.count * numbers::size_bytes(request.type);
+}
+
+// Room for a copy of what was handed over. It goes back to the pool with its last user.
+std::shared_ptr<Undo> SplitSession::new_input(const CollectiveRequest& request) {
+  std::shared_ptr<Undo> input(new Undo, [this](Undo* undo) {
+    undo->finish(buffers_);
+    delete undo;
+  });
+  input->start(const_cast<void*>(request.in), size_bytes(request), buffers_);  // only in place is it put back
+  return input;
+}
+
 Result<std::unique_ptr<Prepared>> SplitSession::prepare(const CollectiveRequest& request) {
-  if (is_split(request) || request.algorithm.name == kInNetwork) return in_switch_->prepare(request);
-  return among_ranks_->prepare(request);
+  if (!is_split(request) && request.algorithm.name != kInNetwork) return among_ranks_->prepare(request);
+  if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
+  return nullptr;
 }
 
 void SplitSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) {
-  waiting_.push_back({ticket, request, std::move(prepared)});
+  waiting_.push_back(std::make_unique<Tensor>(ticket, request, std::move(prepared)));
 }
 
-// True if the first tensor that waits has begun. All ranks begin everything in the same order.
+// True if the first tensor that waits has begun, or the next piece of one. All ranks begin everything in the same
+// order.
 bool SplitSession::start_next() {
-  if (waiting_.empty() || waits_its_turn_) return false;
-  const CollectiveRequest& request = waiting_.front().request;
+  if (measurement_ || losses_.awaits_words()) return false;
+  if (const auto at = losses_.due(begun_)) {
+    begin_again(*at);
+    return true;
+  }
+  // Another rank has begun this, and need not have waited for the parts that are at a lost switch.
+  const bool is_behind = losses_.is_open();
+  const bool goes_on = !running_.empty() && running_.back()->begun < running_.back()->request.count;
+  if (!goes_on && waiting_.empty()) return false;
+  const CollectiveRequest& request = goes_on ? running_.back()->request : waiting_.front()->request;
   const bool is_large = is_split(request) && encoded_bytes(request) >= kSplitBytesMin;
   if (is_large && awaits_word_) return false;
-  running_.push_back(std::move(waiting_.front()));
-  waiting_.pop_front();
-  Tensor& tensor = running_.back();
+  if (is_large && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
+  if (is_split(request) && (!has_measured_ || (is_large && !share_.is_measured))) {
+    if (!pieces_.empty() && !is_behind) return false;
+    ++begun_;
+    begin_lives();
+    measurement_.emplace(options_.world, switches_.size(), among_ranks_->shares_memory(), encoded_bytes(request));
+    measure_next();
+    return true;
+  }
+  ++begun_;
+  if (!goes_on) {
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
   if (is_large) {
-    start_divided(tensor);
+    start_piece(*running_.back());
   } else {
-    start_whole(tensor);
+    start_whole(*running_.back());
   }
   return true;
 }
 
-void SplitSession::start_whole(Tensor& tensor) {
-  CollectiveRequest request = tensor.request;
-  if (request.algorithm.name == kInNetwork || (is_split(request) && small_to_switch_)) {
-    tensor.in_switch.is_over = false;
-    return in_switch_->submit(tensor.ticket, request, std::move(tensor.prepared));
-  }
-  tensor.among_ranks.is_over = false;
-  if (!is_split(request)) return among_ranks_->submit(tensor.ticket, request, std::move(tensor.prepared));
-  request.algorithm.name = schedule::usual_in_rank_order(request.count * numbers::size_bytes(request.type), world_,
-                                                         false, numbers::is_narrow(request.format));
-  among_ranks_->submit_unprepared(tensor.ticket, request);
+SplitSession::Piece& SplitSession::new_piece(Tensor& tensor, bool is_divided) {
+  ++tensor.pieces;
+  pieces_.push_back({.ticket = next_ticket_++, .tensor = &tensor, .is_divided = is_divided});
+  pieces_.back().in_switches.resize(switches_.size());
+  return pieces_.back();
 }
 
-// Both parts write straight to where the sum belongs. In place, what they write over is copied first: one part may have
-// ended when the other fails.
-void SplitSession::start_divided(Tensor& tensor) {
-  tensor.share = share_;
-  tensor.is_divided = true;
-  if (!share_.in_turn) report_->of_switch = share_.of_switch;
+void SplitSession::measure_next() {
+  while (!measurement_->is_over() && measurement_->at_switch() && is_lost(*measurement_->at_switch())) {
+    measurement_->begin(time_);
+    measurement_->end(time_);
+  }
+  if (measurement_->is_over()) {
+    if (options_.rank == 0) estimate_.measured(measurement_->ways());
+    return send_word();
+  }
+  among_ranks_->pace(0);
+  const CollectiveRequest request = measurement_->begin(time_);
+  if (const auto at = measurement_->at_switch()) return hand_to_switch(*at, kMeasurementTicket, request);
+  among_ranks_->submit_unprepared(kMeasurementTicket, request);
+}
+
+void SplitSession::start_whole(Tensor& tensor) {
+  CollectiveRequest& request = tensor.request;
+  tensor.begun = request.count;
+  Piece& piece = new_piece(tensor, false);
+  const int size_class = std::bit_width(encoded_bytes(request));
+  const bool is_faster_by_switch = ((std::uint64_t{small_to_switch_} >> size_class) & 1) != 0;
+  if (request.algorithm.name == kInNetwork || (is_split(request) && is_faster_by_switch)) {
+    tensor.input = new_input(request);
+    tensor.input->save(0, size_bytes(request));
+    piece.in_switches[small_switch_] = {request, false};
+    piece.in_switches[small_switch_].request.in = tensor.input->saved();
+    return start_in_switch(small_switch_, piece);
+  }
+  piece.among_ranks.is_over = false;
+  const bool is_prepared = !is_split(request);
+  if (!is_prepared) {
+    request.algorithm.name = schedule::usual_in_rank_order(
+        size_bytes(request), options_.world, among_ranks_->shares_memory(), numbers::is_narrow(request.format));
+  }
+  set_pace();
+  if (is_prepared) return among_ranks_->submit(piece.ticket, request, std::move(tensor.prepared));
+  among_ranks_->submit_unprepared(piece.ticket, request);
+}
+
+// All parts write straight to where the sum belongs, and read a copy of what was handed over: one part may have ended
+// when another fails, or is begun again.
+void SplitSession::start_piece(Tensor& tensor) {
+  Piece& piece = new_piece(tensor, true);
+  begin_lives();
+  piece.share = share_;
+  piece.number = divided_++;
+  report_->of_switch = share_.of_all_switches();
   small_to_switch_ = share_.small_to_switch;
-  tensor.number = divided_++;
+  small_switch_ = share_.small_switch;
   send_word();
 
   const CollectiveRequest& request = tensor.request;
-  const std::size_t units = request.count / kPartUnit;
-  const std::size_t cut =
-      tensor.share.of_switch >= 1
-          ? request.count
-          : static_cast<std::size_t>(std::lround(static_cast<double>(units) * tensor.share.of_switch)) * kPartUnit;
-  const std::size_t element_bytes = numbers::size_bytes(request.type);
-  const void* in = request.in;
-  if (cut > 0 && cut < request.count && request.is_in_place()) {
-    const std::size_t size_bytes = request.count * element_bytes;
-    tensor.undo.start(request.out, size_bytes, buffers_);
-    tensor.undo.save(0, size_bytes);
-    in = tensor.undo.saved();
+  const std::size_t begin = tensor.begun, count = elements_of_piece(request, begin, piece.share.piece_bytes);
+  tensor.begun += count;
+  std::vector<std::size_t> cuts = {0};  // elements of the piece: between two of them the part of each switch
+  const std::size_t whole_units = count / kPartUnit;
+  double so_far = 0;
+  for (const double share : piece.share.of_switches) {
+    so_far += share;
+    const double units = std::round(static_cast<double>(whole_units) * so_far);
+    cuts.push_back(so_far >= 1 ? count : static_cast<std::size_t>(units) * kPartUnit);
   }
-  const auto part_of = [&](std::size_t first, std::size_t count) {
+  cuts.push_back(count);
+  const std::size_t element_bytes = numbers::size_bytes(request.type);
+  const bool is_only_among_ranks = count == request.count && cuts[switches_.size()] == 0;
+  if (!is_only_among_ranks) {
+    if (begin == 0) tensor.input = new_input(request);
+    tensor.input->save(begin * element_bytes, count * element_bytes);
+  }
+  const void* const in = tensor.input ? tensor.input->saved() : request.in;
+  const auto part_of = [&](std::size_t first, std::size_t part_count) {
     CollectiveRequest part = request;
     part.in = static_cast<const std::byte*>(in) + first * element_bytes;
     part.out = static_cast<std::byte*>(request.out) + first * element_bytes;
-    part.count = count;
+    part.count = part_count;
     part.algorithm.name = kDirect;
     part.whole = request.count;
     part.part_at = first;
     return part;
   };
-  tensor.in_switch = {part_of(0, cut), cut == 0};
-  tensor.among_ranks = {part_of(cut, request.count - cut), cut == request.count};
-  const bool has_both = !tensor.in_switch.is_over && !tensor.among_ranks.is_over;
-  waits_its_turn_ = tensor.share.in_turn && has_both;
-  if (!tensor.in_switch.is_over) start_in_switch(tensor);
-  if (!tensor.among_ranks.is_over && !waits_its_turn_) start_among_ranks(tensor);
+  const auto part_between = [&](std::size_t from, std::size_t to) {
+    if (from != to) piece.size_bytes += encoded_bytes(part_of(begin + from, to - from));
+    return Part{part_of(begin + from, to - from), from == to};
+  };
+  for (std::size_t at = 0; at < switches_.size(); ++at) piece.in_switches[at] = part_between(cuts[at], cuts[at + 1]);
+  piece.among_ranks = part_between(cuts[switches_.size()], count);
+  for (std::size_t at = 0; at < switches_.size(); ++at) start_in_switch(at, piece);
+  start_among_ranks(piece);
 }
 
-// About the large tensor after this one.
+// About the piece after this one, or the first after a measurement.
 void SplitSession::send_word() {
   assert(!awaits_word_);
-  if (rank_ == 0) word_ = word_of(estimate_.next());
+  if (options_.rank == 0) {
+    std::vector<std::size_t> lives;
+    for (const Switch& each : switches_) lives.push_back(each.next);
+    word_.write(estimate_.next(), lives);
+  }
   awaits_word_ = true;
   CollectiveRequest request;
-  request.in = request.out = word_.data();
-  request.count = word_.size();
+  request.in = request.out = word_.numbers().data();
+  request.count = word_.numbers().size();
   request.type = numbers::ElementType::kInt32;
   request.format = numbers::Format::kInt32;
   request.collective = schedule::Collective::kBroadcast;
@@ -139,37 +251,43 @@ void SplitSession::send_word() {
   among_ranks_->submit_unprepared(kWordTicket, request);
 }
 
-SplitSession::Word SplitSession::word_of(const Share& share) {
-  return {static_cast<std::int32_t>(std::lround(share.of_switch * kShareUnits)), pace_units(share.pace_bytes_s),
-          pace_units(share.link_bytes_s), (share.in_turn ? kInTurn : 0) | (share.small_to_switch ? kSmallToSwitch : 0)};
+void SplitSession::start_in_switch(std::size_t at, Piece& piece) {
+  Part& part = piece.in_switches[at];
+  if (part.is_over) return;
+  part.begun = time_;
+  const auto& input = piece.tensor->input;
+  if (losses_.is_begun_again(number(at))) return sum_among_ranks(at, {part.request, input, piece.ticket});
+  hand_to_switch(at, piece.ticket, part.request);
+  Life& life = switches_[at].current();
+  life.kept.add({part.request, input, piece.ticket, life.handed_chunks});
 }
 
-Share SplitSession::share_in(const Word& word) const {
-  Share share;
-  share.of_switch = std::clamp(word[0], 0, kShareUnits) / static_cast<double>(kShareUnits);
-  share.pace_bytes_s = std::max(word[1], 0) * kPaceUnit;
-  share.link_bytes_s = std::max(word[2], 0) * kPaceUnit;
-  share.in_turn = (word[3] & kInTurn) != 0;
-  share.small_to_switch = (word[3] & kSmallToSwitch) != 0;
-  return share;
+void SplitSession::hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request) {
+  Life& life = switches_[at].current();
+  if (!life.session) return;  // it is lost, which is not yet settled
+  const wire::Lease& lease = life.session->lease();
+  life.handed_chunks += chunks_of(request.count, lease.wire_format(request.format), lease).chunks;
+  life.session->submit(ticket, request, nullptr);
 }
 
-void SplitSession::start_in_switch(Tensor& tensor) {
-  tensor.in_switch.begun = time_;
-  in_switch_->submit(tensor.ticket, tensor.in_switch.request, nullptr);
-}
-
-void SplitSession::start_among_ranks(Tensor& tensor) {
-  tensor.among_ranks.begun = time_;
+void SplitSession::start_among_ranks(Piece& piece) {
+  if (piece.among_ranks.is_over) return;
+  piece.among_ranks.begun = time_;
   set_pace();
-  among_ranks_->submit_unprepared(tensor.ticket, tensor.among_ranks.request);
+  among_ranks_->submit_unprepared(piece.ticket, piece.among_ranks.request);
 }
 
-// The ranks' way leaves room for the switch's, and has the whole link when that has nothing to do.
+// The ranks' way leaves room for the switch's, and has the whole link when that has nothing to do. Algorithms in which
+// a rank sends to one other at a time are not slowed down: the pace is that of direct, and spread over all ranks.
+// Nothing changes before it must: a connection that was slowed down takes a round trip to become fast again.
 void SplitSession::set_pace() {
-  const auto divided = std::ranges::find_if(running_, [](const Tensor& each) { return each.is_divided; });
-  if (divided == running_.end()) return;
-  const bool is_shared = std::ranges::any_of(running_, [](const Tensor& each) { return !each.in_switch.is_over; });
+  const auto is_of_one = [](const Piece& each) {
+    return !each.is_divided && !each.among_ranks.is_over && each.tensor->request.algorithm.name != kDirect;
+  };
+  if (std::ranges::any_of(pieces_, is_of_one)) return among_ranks_->pace(0);
+  const auto divided = std::ranges::find_if(pieces_, &Piece::is_divided);
+  if (divided == pieces_.end()) return;
+  const bool is_shared = std::ranges::any_of(pieces_, [](const Piece& each) { return !each.is_over_in_switches(); });
   among_ranks_->pace(is_shared ? divided->share.pace_bytes_s : divided->share.link_bytes_s);
 }
 
@@ -181,48 +299,93 @@ Result<bool> SplitSession::move() {
 
 Result<bool> SplitSession::pump(Nanoseconds now) {
   time_ = now;
-  bool has_moved = false;
+  bool has_moved = take_returned();
   while (start_next()) has_moved = true;
-  const auto in_switch = in_switch_->pump(now);
-  if (!in_switch) return in_switch;
-  const auto among_ranks = among_ranks_->pump(now);
-  if (!among_ranks) return among_ranks;
+  for (std::size_t at = 0; at < switches_.size(); ++at) {
+    for (std::size_t life = 0; life < switches_[at].lives.size(); ++life) {
+      SwitchSession* const session = switches_[at].lives[life].session.get();
+      if (session == nullptr) continue;
+      const auto moved = session->pump(now);
+      if (!moved && !is_of_switch(moved.error())) return moved;
+      if (!moved) lose({at, life}, moved.error());
+      has_moved = has_moved || !moved || *moved;
+    }
+  }
+  const auto moved = among_ranks_->pump(now);
+  if (!moved) return moved;
+  has_moved = has_moved || *moved;
+  if (const auto goes_on = look_at_losses(); !goes_on) return tl::unexpected(goes_on.error());
   has_moved = collect() || has_moved;
   while (start_next()) has_moved = true;  // a word may have come
-  return has_moved || *in_switch || *among_ranks;
+  return has_moved;
 }
 
-SplitSession::Tensor& SplitSession::running(Ticket ticket) {
-  const auto found = std::ranges::find(running_, ticket, &Tensor::ticket);
-  assert(found != running_.end());
+SplitSession::Piece& SplitSession::running(Ticket ticket) {
+  const auto found = std::ranges::find(pieces_, ticket, &Piece::ticket);
+  assert(found != pieces_.end());
   return *found;
 }
 
 // True if a part has ended.
 bool SplitSession::collect() {
-  const std::vector<Ticket> in_switch = in_switch_->take_finished(), among_ranks = among_ranks_->take_finished();
-  if (in_switch.empty() && among_ranks.empty()) return false;
-  for (const Ticket ticket : in_switch) {
-    Tensor& tensor = running(ticket);
-    end_part(tensor.in_switch, switch_free_at_);
-    if (!waits_its_turn_ || !tensor.share.in_turn || tensor.among_ranks.is_over) continue;
-    waits_its_turn_ = false;
-    start_among_ranks(tensor);
+  bool has_ended = false;
+  for (std::size_t at = 0; at < switches_.size(); ++at) {
+    if (!switches_[at].current().session) continue;
+    for (const Ticket ticket : switches_[at].current().session->take_finished()) {
+      has_ended = true;
+      if (ticket == kMeasurementTicket) {
+        end_of_measured();
+      } else {
+        end_in_switch(at, ticket);
+      }
+    }
   }
-  for (const Ticket ticket : among_ranks) {
-    if (ticket == kWordTicket) {
-      share_ = share_in(word_);
-      awaits_word_ = false;
+  for (const Ticket ticket : among_ranks_->take_finished()) {
+    has_ended = true;
+    if (ticket == kMeasurementTicket) {
+      end_of_measured();
+    } else if (ticket == kWordTicket) {
+      take_word();
+    } else if (const auto again = std::ranges::find(again_, ticket, &Again::ticket); again != again_.end()) {
+      if (again->piece != KeptPart::kOver) running(again->piece).in_switches[again->at].is_over = true;
+      again_.erase(again);
     } else {
       end_part(running(ticket).among_ranks, ranks_free_at_);
     }
   }
+  if (!has_ended) return false;
   set_pace();
-  for (Tensor& tensor : running_) {
-    if (tensor.is_over()) finish(tensor);
+  for (const Piece& piece : pieces_) {
+    if (piece.is_over()) finish(piece);
   }
-  std::erase_if(running_, [](const Tensor& tensor) { return tensor.is_over(); });
+  std::erase_if(pieces_, [](const Piece& piece) { return piece.is_over(); });
+  for (const auto& tensor : running_) {
+    if (tensor->is_over()) finished_.push_back(tensor->ticket);
+  }
+  std::erase_if(running_, [](const auto& tensor) { return tensor->is_over(); });
   return true;
+}
+
+void SplitSession::end_of_measured() {
+  measurement_->end(time_);
+  measure_next();
+}
+
+void SplitSession::take_word() {
+  share_ = word_.share();
+  next_lives_ = word_.lives();
+  awaits_word_ = false;
+  if (!measurement_) return;
+  measurement_.reset();
+  has_measured_ = true;
+  small_to_switch_ = share_.small_to_switch;
+  small_switch_ = share_.small_switch;
+}
+
+void SplitSession::end_in_switch(std::size_t at, Ticket piece) {
+  end_part(running(piece).in_switches[at], switches_[at].free_at);
+  Life& life = switches_[at].current();
+  life.kept.end(piece, life.session->finished_chunks(), life.session->lease().slots);
 }
 
 void SplitSession::end_part(Part& part, Nanoseconds& way_free_at) {
@@ -231,16 +394,21 @@ void SplitSession::end_part(Part& part, Nanoseconds& way_free_at) {
   way_free_at = time_;
 }
 
-void SplitSession::finish(Tensor& tensor) {
-  if (tensor.is_divided && rank_ == 0) {
-    estimate_.note(
-        tensor.number, tensor.share,
-        {static_cast<double>(encoded_bytes(tensor.request)), tensor.in_switch.took, tensor.among_ranks.took});
-    report_->switch_bytes_s = estimate_.switch_bytes_s();
-    report_->link_bytes_s = estimate_.link_bytes_s();
+void SplitSession::finish(const Piece& piece) {
+  --piece.tensor->pieces;
+  if (!piece.is_divided || options_.rank != 0) return;
+  ShareEstimate::Outcome outcome{
+      .size_bytes = static_cast<double>(piece.size_bytes), .in_switches = {}, .among_ranks = piece.among_ranks.took};
+  for (const Part& each : piece.in_switches) outcome.in_switches.push_back(each.took);
+  estimate_.note(piece.number, piece.share, outcome);
+  const Ways& ways = estimate_.ways();
+  report_->switch_bytes_s = ways.switches_bytes_s();
+  report_->link_bytes_s = ways.link_bytes_s;
+  for (std::size_t at = 0; at < switches_.size(); ++at) {
+    SwitchSession* const session = switches_[at].current().session.get();
+    if (session == nullptr) continue;
+    session->say_shared({piece.share.of_switches[at], ways.switches[at].bytes_s, ways.link_bytes_s});
   }
-  tensor.undo.finish(buffers_);
-  finished_.push_back(tensor.ticket);
 }
 
 std::vector<Ticket> SplitSession::take_finished() {
@@ -249,20 +417,20 @@ std::vector<Ticket> SplitSession::take_finished() {
 }
 
 bool SplitSession::is_idle() const {
-  return waiting_.empty() && running_.empty() && in_switch_->is_idle() && among_ranks_->is_idle();
+  return waiting_.empty() && running_.empty() && std::ranges::all_of(sessions_, &Session::is_idle);
 }
 
 // --- The end ---
 
 std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
-  in_switch_->abort(error, now);
-  among_ranks_->abort(error, now);
+  for (Session* const each : sessions_) each->abort(error, now);
   std::vector<Ticket> tickets;
-  for (Tensor& tensor : running_) {
-    tickets.push_back(tensor.ticket);
-    tensor.undo.put_back();
+  for (const auto& tensor : running_) {
+    tickets.push_back(tensor->ticket);
+    if (tensor->input && tensor->request.is_in_place()) tensor->input->put_back();
   }
-  for (const Tensor& tensor : waiting_) tickets.push_back(tensor.ticket);
+  for (const auto& tensor : waiting_) tickets.push_back(tensor->ticket);
+  pieces_.clear();
   running_.clear();
   waiting_.clear();
   return tickets;
@@ -275,34 +443,48 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
     collect();
     if (goes_on && awaits_word_) return false;
   }
-  const bool has_left_switch = in_switch_->leave(error, now);
-  const bool has_left_ranks = among_ranks_->leave(error, now);
-  return has_left_switch && has_left_ranks;
+  bool has_left = true;
+  for (Session* const each : sessions_) has_left = each->leave(error, now) && has_left;
+  return has_left;
 }
 
 // --- Waiting ---
 
 Nanoseconds SplitSession::deadline() const {
-  return std::min(in_switch_->deadline(), among_ranks_->deadline());
+  const Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
+  if (losses_.awaits_words()) return std::min(next, lost_at_ + options_.timeout);
+  const bool awaits_return =
+      std::ranges::any_of(switches_, [](const Switch& each) { return !each.lives.back().session; });
+  return awaits_return ? std::min(next, time_ + kLookForReturns) : next;
 }
 
-// The switch's come first and the ranks' last: each of the two knows its own by that place.
+// The ranks' come last: their session knows its bell by that place.
 void SplitSession::add_polls(std::vector<pollfd>& polls) const {
-  in_switch_->add_polls(polls);
-  among_ranks_->add_polls(polls);
+  for (const Session* const each : sessions_) each->add_polls(polls);
 }
 
 void SplitSession::on_wake(std::span<const pollfd> polls) {
-  in_switch_->on_wake(polls);
-  among_ranks_->on_wake(polls);
+  for (Session* const each : sessions_) each->on_wake(polls);
+}
+
+void SplitSession::add_counters(nlohmann::json& sum, const nlohmann::json& more) {
+  for (const auto& [name, value] : more.items()) {
+    if (!sum.contains(name)) {
+      sum[name] = value;
+    } else if (name == "round_trip_s") {
+      sum[name] = std::max(sum[name].get<double>(), value.get<double>());
+    } else {
+      sum[name] = sum[name].get<std::uint64_t>() + value.get<std::uint64_t>();
+    }
+  }
 }
 
 nlohmann::json SplitSession::counters() const {
-  nlohmann::json counters = among_ranks_->counters();
-  const std::uint64_t among_ranks = counters["reduced_elements"];
-  counters.update(in_switch_->counters());
-  counters["reduced_elements"] = among_ranks + counters["reduced_elements"].get<std::uint64_t>();
+  nlohmann::json counters = past_counters_;
+  for (const Session* const each : sessions_) add_counters(counters, each->counters());
   counters["divided_tensors"] = divided_;
+  counters["lost_switches"] =
+      std::ranges::count_if(switches_, [](const Switch& each) { return !each.current().session; });
   counters["share_of_switch"] = report_->of_switch.load();
   counters["switch_bytes_s"] = report_->switch_bytes_s.load();
   counters["link_bytes_s"] = report_->link_bytes_s.load();

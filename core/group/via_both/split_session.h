@@ -1,38 +1,44 @@
-// A rank's session both ways at once: a share of each large tensor goes through a switch, the rest is summed among the
-// ranks by direct, which sums in the order of the switch. So the share changes no bit.
+// A rank's session both ways at once: a share of each large tensor goes through each of one or more switches, the rest
+// is summed among the ranks by direct, which sums in the order of the switch. So the shares change no bit.
 //
-// Rank 0 decides the share (share.h). Its word for a tensor leaves while the tensor before it begins: then the others
-// never wait for it. Small tensors go one way, and collectives other than all-reduce among the ranks.
+// A switch that is lost ends nothing: the parts that are at it are summed again, among the ranks (losses.h). Meanwhile
+// the ranks try to join it again (switch_returns.h). When all have, rank 0 says from which piece on it has a share.
+//
+// A very large tensor runs in pieces, at most two at a time, so that its later pieces follow what the first ones found.
+// Rank 0 decides the share of each (share.h). Its word for a piece leaves while the piece before it begins: then the
+// others never wait for it. Small tensors go the faster way, and collectives other than all-reduce among the ranks.
 #pragma once
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "group/scratch_pool.h"
 #include "group/undo.h"
+#include "group/via_both/kept_parts.h"
+#include "group/via_both/losses.h"
+#include "group/via_both/measurement.h"
 #include "group/via_both/share.h"
+#include "group/via_both/share_report.h"
+#include "group/via_both/share_word.h"
+#include "group/via_both/switch_returns.h"
 #include "group/via_peers/peer_session.h"
 #include "group/via_switch/switch_session.h"
 
 namespace netfold::group {
 
-// The last share of a tensor that did not measure and, on rank 0, the estimates behind it, for other threads. 0: none
-// yet. They may belong to two tensors.
-struct ShareReport {
-  std::atomic<double> of_switch = 0, switch_bytes_s = 0, link_bytes_s = 0;
-};
-
 class SplitSession final : public Session {
  public:
-  static constexpr std::size_t kSplitBytesMin = std::size_t{256} << 10;  // on the wire; a smaller tensor is not divided
+  static constexpr std::size_t kSplitBytesMin = std::size_t{1} << 20;  // on the wire; a smaller tensor is not divided
 
-  // Both connected, of the same rank of the same world. `report` is kept up to date.
-  SplitSession(int rank, int world, std::unique_ptr<SwitchSession> in_switch, std::unique_ptr<PeerSession> among_ranks,
-               std::shared_ptr<ShareReport> report);
+  // All connected, of the same rank of the same world. `report` is kept up to date.
+  SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
+               std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
+               std::unique_ptr<SwitchReturns> returns);
 
   Result<bool> move() override;
   Result<bool> pump(Nanoseconds now) override;
@@ -46,7 +52,7 @@ class SplitSession final : public Session {
   bool arm() override { return among_ranks_->arm(); }
   void add_polls(std::vector<pollfd>& polls) const override;
   void on_wake(std::span<const pollfd> polls) override;
-  int life_line() const override { return in_switch_->life_line(); }
+  int life_line() const override { return among_ranks_->life_line(); }
   bool has_unsent() const override { return among_ranks_->has_unsent(); }
   nlohmann::json counters() const override;
 
@@ -60,47 +66,114 @@ class SplitSession final : public Session {
     Ticket ticket;
     CollectiveRequest request;
     std::unique_ptr<Prepared> prepared;  // of the only way that it takes
-    Undo undo = {};                      // if both parts write over what was handed over
+    std::shared_ptr<Undo> input = {};    // a copy, if something may have to be done again, or put back
+    std::size_t begun = 0;               // elements: those before are in pieces
+    int pieces = 0;                      // that run
+
+    bool is_over() const { return begun == request.count && pieces == 0; }
+  };
+  // Of a large tensor: elements that follow each other, divided by a share of their own. Another tensor is one piece.
+  struct Piece {
+    Ticket ticket;  // at both sessions
+    Tensor* tensor;
+    bool is_divided;
     Share share = {};
     std::uint64_t number = 0;  // among the divided
-    bool is_divided = false;
-    Part in_switch = {}, among_ranks = {};
+    std::size_t size_bytes = 0;
+    std::vector<Part> in_switches = {};
+    Part among_ranks = {};
 
-    bool is_over() const { return in_switch.is_over && among_ranks.is_over; }
+    bool is_over_in_switches() const { return std::ranges::all_of(in_switches, &Part::is_over); }
+    bool is_over() const { return is_over_in_switches() && among_ranks.is_over; }
   };
-  // What rank 0 says about a tensor, in whole numbers.
-  using Word = std::array<std::int32_t, 4>;
+  // From joining a switch until it is lost.
+  struct Life {
+    std::unique_ptr<SwitchSession> session = nullptr;  // null: not joined yet, or lost
+    KeptParts kept = {};
+    std::uint64_t handed_chunks = 0;
+    int joined_ranks = 0;  // those that have said so
+  };
+  struct Switch {
+    std::string name = {};
+    std::vector<Life> lives = {};  // the last one is joined, or is to be
+    std::size_t now = 0;           // the life that pieces belong to: alike on all ranks
+    std::size_t next = 0;          // on rank 0: all ranks have joined
+    Nanoseconds free_at = 0;       // when the last part ended there
 
-  static Word word_of(const Share& share);
-  Share share_in(const Word& word) const;
+    Life& current() { return lives[now]; }
+    const Life& current() const { return lives[now]; }
+  };
+
   static std::size_t encoded_bytes(const CollectiveRequest& request);
   static bool is_split(const CollectiveRequest& request);
+  static std::size_t size_bytes(const CollectiveRequest& request);
+  std::shared_ptr<Undo> new_input(const CollectiveRequest& request);
   bool start_next();
+  void measure_next();
   void start_whole(Tensor& tensor);
-  void start_divided(Tensor& tensor);
+  void start_piece(Tensor& tensor);
+  Piece& new_piece(Tensor& tensor, bool is_divided);
   void send_word();
-  void start_in_switch(Tensor& tensor);
-  void start_among_ranks(Tensor& tensor);
+  void start_in_switch(std::size_t at, Piece& piece);
+  void hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request);
+  void start_among_ranks(Piece& piece);
+  void list_sessions();
+  // Of the life that pieces belong to, or another: as Losses knows it.
+  std::size_t number(std::size_t at) const { return number({at, switches_[at].now}); }
+  std::size_t number(SwitchLife of) const { return of.at + of.life * switches_.size(); }
+  bool is_lost(std::size_t at) const { return losses_.is_lost(number(at)); }
+  void begin_lives();
+  bool take_returned();
+  void hear_joined(SwitchLife of);
+  Result<void> look_at_losses();
+  void lose(SwitchLife of, const Error& why);
+  void begin_again(std::size_t lost);
+  void report(ShareReport::News news);
+  static void add_counters(nlohmann::json& sum, const nlohmann::json& more);
+  void sum_among_ranks(std::size_t at, const KeptPart& part);
   void set_pace();
   bool collect();
+  void end_of_measured();
+  void take_word();
+  void end_in_switch(std::size_t at, Ticket piece);
   void end_part(Part& part, Nanoseconds& way_free_at);
-  void finish(Tensor& tensor);
-  Tensor& running(Ticket ticket);
+  void finish(const Piece& piece);
+  Piece& running(Ticket ticket);
 
-  const int rank_, world_;
-  std::unique_ptr<SwitchSession> in_switch_;
-  std::unique_ptr<PeerSession> among_ranks_;
+  const PeerSessionOptions options_;
+  ScratchPool buffers_;  // first: the copies of tensors go back to it, from wherever they are kept
+  std::vector<Switch> switches_;
+  const std::unique_ptr<PeerSession> among_ranks_;
+  const std::unique_ptr<SwitchReturns> returns_;  // null: what is lost stays lost
+  std::vector<Session*> sessions_;                // those that are not lost, that among the ranks last
   ShareEstimate estimate_;
-  Share share_ = {};  // of the next large tensor
-  Word word_ = {};    // about the one after it, on its way
-  bool awaits_word_ = false, waits_its_turn_ = false;
-  bool small_to_switch_ = true;  // as of the last large tensor that began: words come at other times on other ranks
-  Nanoseconds switch_free_at_ = 0, ranks_free_at_ = 0;  // when the last part ended there
-  std::deque<Tensor> waiting_, running_;                // in the order of submission
+  Share share_ = {};                          // of the next piece
+  std::vector<std::size_t> next_lives_ = {};  // the lives of the switches that it uses
+  ShareWord word_;                            // about the one after it, on its way
+  bool awaits_word_ = false;
+  std::optional<Measurement> measurement_;  // under way, or over and the share that follows from it not yet known
+  // Where small tensors go (Share), as of the last piece that began: words come at other times on other ranks.
+  std::uint32_t small_to_switch_ = 0;
+  std::size_t small_switch_ = 0;
+  bool has_measured_ = false;
+  Nanoseconds ranks_free_at_ = 0;
+  std::deque<std::unique_ptr<Tensor>> waiting_, running_;  // in the order of submission
+  std::deque<Piece> pieces_;                               // that run
+  Ticket next_ticket_ = 1;
+  std::uint64_t begun_ = 0;  // tensors, pieces, measurements and beginnings again: alike on all ranks
+  Losses losses_;
+  Nanoseconds lost_at_ = 0;  // the last one
+  struct Again {             // a part of a lost switch, among the ranks
+    Ticket ticket, piece;    // kOver: only others need it
+    std::size_t at;
+    std::shared_ptr<const Undo> input;
+    std::vector<std::byte> unread = {};  // the sum that only others need
+  };
+  std::vector<Again> again_;
   std::vector<Ticket> finished_;
-  ScratchPool buffers_;
-  Nanoseconds time_ = 0;       // of the last pump
-  std::uint64_t divided_ = 0;  // tensors
+  Nanoseconds time_ = 0;                                     // of the last pump
+  std::uint64_t divided_ = 0;                                // pieces
+  nlohmann::json past_counters_ = nlohmann::json::object();  // of lost sessions
   std::shared_ptr<ShareReport> report_;
 };
 

@@ -1,6 +1,6 @@
 #include "group/via_peers/direct.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

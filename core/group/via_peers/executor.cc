@@ -1,6 +1,6 @@
 #include "group/via_peers/executor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "group/via_peers/handshake.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sodium.h>
 #include <sys/socket.h>
@@ -14,8 +14,7 @@
 #include <string_view>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/wakeup.h"
 #include "link/shm/handover.h"
 #include "link/tcp/control_socket.h"
@@ -51,7 +50,7 @@ Result<std::optional<json>> take_line(int descriptor) {
     return std::nullopt;
   }
   [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
-  json message = json::parse(text.substr(0, end), nullptr, false);
+  json message = parse_json(text.substr(0, end));
   if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
   return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
 }

@@ -1,10 +1,10 @@
 #include "group/via_peers/life_lines.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace netfold::group {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 std::string line_of(const json& message) {
-  return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(message) + "\n";
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Result<void> LifeLines::listen(Nanoseconds now) {
 
 Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
   Peer& peer = this->peer(rank);
-  const json message = json::parse(line, nullptr, false);
+  const json message = parse_json(line);
   const auto kind = message.is_object() ? message.value("kind", json()) : json();
   const auto number = [&](const char* name) {
     const auto found = message.find(name);
@@ -72,6 +72,13 @@ Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
       if (each.is_number_integer()) waits_for.push_back(each.get<int>());
     }
     if (waits_for.empty()) moved_at = now;  // it waited, and moves on
+  } else if (kind == "note") {
+    const auto numbers = message.value("numbers", json());
+    Note note{rank, {}};
+    for (const json& each : numbers.is_array() ? numbers : json::array()) {
+      if (each.is_number_unsigned()) note.numbers.push_back(each.get<std::uint64_t>());
+    }
+    notes_.push_back(std::move(note));
   } else if (kind == "moving") {
     standings_[static_cast<std::size_t>(rank)].moved_at = now;
   } else if (kind == "failed") {
@@ -111,6 +118,10 @@ void LifeLines::say_waiting(const std::vector<int>& for_ranks) {
 
 void LifeLines::say_moving() {
   tell_all(line_of({{"kind", "moving"}}));
+}
+
+void LifeLines::say_note(const std::vector<std::uint64_t>& numbers) {
+  tell_all(line_of({{"kind", "note"}, {"numbers", numbers}}));
 }
 
 void LifeLines::say_failed(const Error& error) {

@@ -1,13 +1,15 @@
 // A rank's life lines: what ranks say to each other beside the data, and what concerns the whole group. A rank leaves,
-// a rank has failed, a rank waits for others or moves on. The end of a life line is the end of the peer. Pure: it is
-// given links and the time.
+// a rank has failed, a rank waits for others or moves on; and notes between those that use the group. The end of a life
+// line is the end of the peer. Pure: it is given links and the time.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,6 +51,14 @@ class LifeLines {
   const std::optional<Sharing>& sharing_of(int rank) const { return peer(rank).sharing; }
   void say_sharing(int to, const Sharing& sharing);
 
+  // A few numbers for all others, whose meaning is the user's.
+  struct Note {
+    int from;
+    std::vector<std::uint64_t> numbers;
+  };
+  void say_note(const std::vector<std::uint64_t>& numbers);
+  std::vector<Note> take_notes() { return std::exchange(notes_, {}); }
+
   int descriptor() const { return polls_->descriptor(); }  // readable when a rank has said something
 
  private:
@@ -67,6 +77,7 @@ class LifeLines {
   std::unique_ptr<link::PollSet> polls_;
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;
+  std::vector<Note> notes_;
   int failed_by_ = kNoRank;  // the rank that said first that the group has failed
 };
 

@@ -1,6 +1,6 @@
 #include "group/via_peers/mesh.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>

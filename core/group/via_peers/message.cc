@@ -1,6 +1,6 @@
 #include "group/via_peers/message.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "numbers/format.h"
 #include "schedule/schedule.h"

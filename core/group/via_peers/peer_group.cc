@@ -1,6 +1,6 @@
 #include "group/via_peers/peer_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 

@@ -55,6 +55,10 @@ class PeerSession final : public Session {
 
   // A request that prepare() has not seen, of an all-reduce by direct, or of a broadcast.
   void submit_unprepared(Ticket ticket, const CollectiveRequest& request);
+  // Beside the collectives: a few numbers for the sessions of all other ranks.
+  void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
+  std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
+  bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
   // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
   void pace(double bytes_s);
 

@@ -1,6 +1,6 @@
 #include "group/via_peers/plans.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

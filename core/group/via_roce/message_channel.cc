@@ -1,6 +1,8 @@
 #include "group/via_roce/message_channel.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+
+#include "base/json.h"
 
 namespace netfold::group {
 namespace {
@@ -29,12 +31,12 @@ QpInfo card_of(const nlohmann::json& fields) {
 }  // namespace
 
 std::string to_text(const QpPairInfo& card) {
-  return nlohmann::json{{"sending", to_json(card.sending)}, {"receiving", to_json(card.receiving)}}.dump();
+  return json_text(nlohmann::json{{"sending", to_json(card.sending)}, {"receiving", to_json(card.receiving)}});
 }
 
 Result<QpPairInfo> parse_card(const std::string& text) {
   try {
-    const auto fields = nlohmann::json::parse(text);
+    const auto fields = parse_json(text);
     return QpPairInfo{card_of(fields.at("sending")), card_of(fields.at("receiving"))};
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument,

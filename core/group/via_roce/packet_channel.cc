@@ -1,6 +1,7 @@
 #include "group/via_roce/packet_channel.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace netfold::group {
 namespace {

@@ -1,6 +1,6 @@
 #include "group/via_roce/roce_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,9 +1,10 @@
 #include "group/via_roce/roce_session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace netfold::group {
 namespace {

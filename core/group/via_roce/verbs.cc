@@ -3,7 +3,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +11,8 @@
 #include <cstring>
 #include <deque>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "group/via_roce/verbs_channel.h"
 

@@ -32,6 +32,7 @@ class ControlConnection {
   bool leave(const std::optional<Error>& error, Nanoseconds now);
 
   const WorkerSide& side() const { return side_; }
+  void say_shared(const control::SharedWork& shared) { side_.say_shared(shared); }
   const wire::Lease& lease() const { return side_.lease(); }
   std::vector<link::Address> shard_addresses() const;  // where the datagrams for shard t go
   // Ranks that have left cleanly: what they have not contributed to will never be folded.

@@ -1,6 +1,6 @@
 #include "group/via_switch/data_path.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cassert>

@@ -51,6 +51,8 @@ class DataPath {
   std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
   void forget_missing_rank() { window_.forget_missing_rank(); }
   Nanoseconds last_progress() const { return window_.last_progress(); }
+  // From the beginning of the stream: before so many chunks none is unfinished.
+  std::uint64_t finished_chunks() const { return window_.base() - lease_.first_chunk; }
 
   DataPathStats stats() const;
 

@@ -1,6 +1,6 @@
 #include "group/via_switch/joining.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sodium.h>
 

@@ -1,5 +1,7 @@
 #include "group/via_switch/observer_session.h"
 
+#include <nlohmann/json.hpp>
+
 #include "group/via_switch/operation.h"
 
 namespace netfold::group {

@@ -1,8 +1,10 @@
 #include "group/via_switch/switch_group.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "link/fault_injector.h"
 #include "link/pcap_writer.h"

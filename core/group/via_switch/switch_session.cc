@@ -1,8 +1,9 @@
 #include "group/via_switch/switch_session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace netfold::group {
@@ -84,7 +85,8 @@ void SwitchSession::add_polls(std::vector<pollfd>& polls) const {
 }
 
 void SwitchSession::on_wake(std::span<const pollfd> polls) {
-  control_is_ready_ = control_is_ready_ || (!polls.empty() && polls[0].revents != 0);
+  const auto control = std::ranges::find(polls, control_->descriptor(), &pollfd::fd);
+  control_is_ready_ = control_is_ready_ || (control != polls.end() && control->revents != 0);
 }
 
 nlohmann::json SwitchSession::counters() const {

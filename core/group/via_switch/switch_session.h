@@ -41,6 +41,10 @@ class SwitchSession final : public Session {
   nlohmann::json counters() const override;
 
   const wire::Lease& lease() const { return lease_; }
+  const std::string& name() const { return options_.switch_name; }
+  std::uint64_t finished_chunks() const { return data_.finished_chunks(); }
+  // For people who look at the switch: how it and the ranks share tensors.
+  void say_shared(const control::SharedWork& shared) { control_->say_shared(shared); }
 
  private:
   std::optional<Error> check_left_ranks();

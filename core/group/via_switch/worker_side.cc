@@ -1,6 +1,6 @@
 #include "group/via_switch/worker_side.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
@@ -51,7 +51,7 @@ void WorkerSide::on_time(Nanoseconds now) {
                                  "network to it works, then start the job again",
                                  request_.switch_name, to_seconds(heartbeat_ * kHeartbeatsMissedMax)));
   }
-  if (in_job()) output_ += emit(control::Heartbeat{});
+  if (in_job()) output_ += emit(control::Heartbeat{shared_});
 }
 
 void WorkerSide::on_close(const std::string& why) {

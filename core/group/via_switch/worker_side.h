@@ -39,6 +39,8 @@ class WorkerSide {
   void on_time(Nanoseconds now);
   void on_close(const std::string& why);  // the connection ended or broke
   void leave(const std::optional<Error>& error);
+  // The switch hears of it with the next heartbeat.
+  void say_shared(const control::SharedWork& shared) { shared_ = shared; }
 
   State state() const { return state_; }
   const Error& error() const { return *error_; }       // state kFailed
@@ -72,6 +74,7 @@ class WorkerSide {
   std::vector<std::uint16_t> udp_ports_;
   std::optional<std::uint32_t> data_ip_;
   std::set<std::uint16_t> left_;
+  std::optional<control::SharedWork> shared_;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;
   int missed_ = 0;

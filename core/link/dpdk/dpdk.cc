@@ -1,6 +1,6 @@
 #include "link/dpdk/dpdk.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>

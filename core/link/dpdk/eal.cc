@@ -1,6 +1,7 @@
 #include "link/dpdk/eal.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <fnmatch.h>
 #include <net/if.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -11,7 +12,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <regex>
+#include <string_view>
 
 namespace netfold::link {
 namespace {
@@ -67,15 +68,17 @@ Result<void> check_interface(const std::string& device) {
 }  // namespace
 
 std::string kernel_interface(const std::string& device) {
-  static const std::regex kInterface("[,]iface=([^,]+)");
-  std::smatch found;
-  if (device.rfind("net_tap", 0) == 0 || !std::regex_search(device, found, kInterface)) return {};
-  return found[1].str();
+  constexpr std::string_view kName = ",iface=";
+  const std::size_t found = device.find(kName);
+  if (device.rfind("net_tap", 0) == 0 || found == device.npos) return {};
+  const std::size_t begin = found + kName.size();
+  return device.substr(begin, device.find(',', begin) - begin);
 }
 
 bool is_pci_address(const std::string& port) {
-  static const std::regex kAddress("([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\\.[0-7]");
-  return std::regex_match(port, kAddress);
+  const std::string two = "[[:xdigit:]][[:xdigit:]]", address = two + ":" + two + ".[0-7]";
+  const auto has_form = [&](const std::string& form) { return fnmatch(form.c_str(), port.c_str(), 0) == 0; };
+  return has_form(address) || has_form(two + two + ":" + address);
 }
 
 Result<std::string> device_string(const std::string& port, std::size_t number) {

@@ -1,6 +1,6 @@
 #include "link/dpdk/mbuf_pool.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rte_errno.h>
 
 namespace netfold::link {

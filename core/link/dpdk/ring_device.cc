@@ -1,6 +1,6 @@
 #include "link/dpdk/ring_device.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <rte_errno.h>
 #include <rte_eth_ring.h>
 

@@ -1,6 +1,6 @@
 #include "link/shm/local_socket.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>

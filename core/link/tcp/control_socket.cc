@@ -1,7 +1,7 @@
 #include "link/tcp/control_socket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
@@ -118,11 +118,12 @@ link::Address local_address_of(int descriptor) {
   return {ntohl(at.sin_addr.s_addr), ntohs(at.sin_port)};
 }
 
-Result<int> begin_connect(link::Address address) {
+Result<int> begin_connect(link::Address address, std::uint32_t from_ip) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
-  const sockaddr_in to = to_sockaddr(address);
-  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 || errno == EINPROGRESS) {
+  const sockaddr_in from = to_sockaddr({from_ip, 0}), to = to_sockaddr(address);
+  if ((from_ip == 0 || bind(descriptor, reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0) &&
+      (connect(descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 || errno == EINPROGRESS)) {
     return descriptor;
   }
   const int error = errno;

@@ -39,8 +39,9 @@ class ControlSocket final : public ControlLink {
 Result<int> listen_at(link::Address address);
 link::Address local_address_of(int descriptor);
 
-// Begins to connect; the descriptor is writable once that has ended, and then connect_result() says how.
-Result<int> begin_connect(link::Address address);
+// Begins to connect, from the local address `from_ip` unless that is 0. The descriptor is writable once that has ended,
+// and then connect_result() says how.
+Result<int> begin_connect(link::Address address, std::uint32_t from_ip = 0);
 int connect_result(int descriptor);  // 0 or an errno
 
 // The local address and the MTU of the way to `address`, as the kernel's routing table has them now.

@@ -1,6 +1,6 @@
 #include "switch/aggregation/aggregator.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,7 @@
 #include "switch/aggregation/packet_filter.h"
 
+#include <utility>
+
 namespace netfold::switching {
 namespace {
 
@@ -20,15 +22,17 @@ DropReason reason_of(Verdict verdict) {
 }  // namespace
 
 ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard, Payloads payloads)
-    : admission(admitted), aggregator(admitted.lease, shard, payloads) {
+    : admission(admitted), aggregator(admitted.lease, shard, payloads), came_last(admitted.lease.world) {
   results.reserve(admitted.lease.slots);
 }
 
 JobCounters ShardJob::snapshot() const {
+  std::vector<std::uint64_t> last;
+  for (const Counter& of_rank : came_last) last.push_back(of_rank.get());
   return {counters.contributions.get(),  counters.folded_chunks.get(), counters.results_sent.get(),
           counters.results_resent.get(), counters.missing_sent.get(),  counters.probes.get(),
           counters.received_bytes.get(), counters.sent_bytes.get(),    counters.duplicates.get(),
-          counters.stale.get(),          counters.signals.get()};
+          counters.stale.get(),          counters.signals.get(),       std::move(last)};
 }
 
 ShardJob* PacketFilter::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
@@ -57,10 +61,13 @@ ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address f
   return found;
 }
 
-void PacketFilter::count(ShardJob& job, Verdict verdict, std::size_t size_bytes) {
+void PacketFilter::count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes) {
   job.counters.received_bytes.add(size_bytes);
   switch (verdict) {
-    case Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
+    case Verdict::kFolded:
+      job.counters.folded_chunks.add(1);
+      job.came_last[header.worker].add(1);
+      [[fallthrough]];
     case Verdict::kKept: job.counters.contributions.add(1); return;
     case Verdict::kAnswered:
     case Verdict::kAwaited: return;

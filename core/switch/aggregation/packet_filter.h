@@ -27,6 +27,7 @@ struct ShardJob {
     Counter contributions, folded_chunks, results_sent, results_resent, missing_sent, probes, received_bytes,
         sent_bytes, duplicates, stale, signals;
   } counters;
+  std::vector<Counter> came_last;  // by rank, as JobCounters'
 };
 
 class PacketFilter {
@@ -35,7 +36,7 @@ class PacketFilter {
 
   // The job of a packet that is right in itself and comes from whom it should; otherwise null, and the drop is counted.
   ShardJob* admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet);
-  void count(ShardJob& job, Verdict verdict, std::size_t size_bytes);
+  void count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes);
 
   // Puts `job` (or nothing) in place `id`.
   void place(std::uint16_t id, ShardJob* job) { jobs_[id] = job; }

@@ -1,6 +1,6 @@
 #include "switch/ethernet/ethernet_switch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace netfold::switching {
 

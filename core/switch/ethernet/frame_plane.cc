@@ -1,6 +1,6 @@
 #include "switch/ethernet/frame_plane.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -96,6 +96,12 @@ class DevicePlane final : public FramePlane {
       sum.send_errors += stats.receive_errors + stats.missed_frames;
     }
     return sum;
+  }
+
+  std::vector<ThreadUse> threads() const override {
+    std::vector<ThreadUse> all;
+    for (const auto& thread : threads_) all.push_back(thread->use());
+    return all;
   }
 
   FrameStats frame_stats() const override;
@@ -221,7 +227,9 @@ FrameStats DevicePlane::frame_stats() const {
 
 // Ports that went down or came up, and what was dropped since the last look, by reason: a line a port, throttled.
 void DevicePlane::tell(const FrameStats& before, const FrameStats& after) {
-  const Nanoseconds at = now();
+  const auto tell_of_port = [&, at = now()](std::string text) {
+    log_.line({LogLevel::kWarning, std::move(text), LogSubject::kJob}, at);
+  };
   for (std::size_t number = 0; number < after.ports.size() && before.ports.size() == after.ports.size(); ++number) {
     const auto& was = before.ports[number].counters;
     const auto& is = after.ports[number].counters;
@@ -230,17 +238,15 @@ void DevicePlane::tell(const FrameStats& before, const FrameStats& after) {
       const std::string& name = is[i].first;
       if (is[i].second == was[i].second) continue;
       if (name == "up") {
-        log_.line(LogLevel::kWarning,
-                  fmt::format("port {} ({}) {}", number, after.ports[number].name,
-                              is[i].second != 0 ? "is up" : "went down: what must come through it waits"),
-                  at);
+        tell_of_port(fmt::format("port {} ({}) {}", number, after.ports[number].name,
+                                 is[i].second != 0 ? "is up" : "went down: what must come through it waits"));
       } else if (name.rfind("flaw_", 0) == 0 || name.rfind("dropped_", 0) == 0 || name.rfind("unread_", 0) == 0 ||
                  name == "missed_frames") {
         dropped += fmt::format("{}{} {}", dropped.empty() ? "" : ", ", name, is[i].second - was[i].second);
       }
     }
     if (dropped.empty()) continue;
-    log_.line(LogLevel::kWarning, fmt::format("port {} ({}): {}", number, after.ports[number].name, dropped), at);
+    tell_of_port(fmt::format("port {} ({}): {}", number, after.ports[number].name, dropped));
   }
 }
 

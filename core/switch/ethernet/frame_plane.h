@@ -30,7 +30,7 @@ struct FramePlaneOptions {
   bool always_polls = false;  // else a thread with nothing to do sleeps for moments
   // Told once a second, at most, what changed at a port: it went down, frames were dropped and why. From a thread of
   // the plane's own.
-  std::function<void(LogLevel, const std::string&)> log;
+  LogSink log;
 };
 
 // Threads that send, and receive queues a port, for FrameDeviceOptions.

@@ -1,6 +1,6 @@
 #include "switch/ethernet/frame_stats.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "base/thread_clock.h"
 #include "link/frame_devices.h"
 #include "switch/ethernet/ethernet_switch.h"
 #include "switch/ethernet/pipeline.h"
@@ -24,8 +26,13 @@ namespace netfold::switching {
 class FrameThread {
  public:
   FrameThread(link::FrameDevices& devices, SwitchThread part, const std::string& name, int core, bool always_polls)
-      : devices_(devices), pipeline_(std::move(part.pipeline)), handler_(*part.netfold), always_polls_(always_polls) {
-    thread_ = std::thread([this, name, core] { run(name, core); });
+      : name_(name),
+        devices_(devices),
+        pipeline_(std::move(part.pipeline)),
+        handler_(*part.netfold),
+        always_polls_(always_polls) {
+    thread_ = std::thread([this, core] { run(core); });
+    clock_.emplace(thread_);
   }
   ~FrameThread() {
     stopping_ = true;
@@ -37,14 +44,15 @@ class FrameThread {
     mailbox_.run_there([&] { handler_.place(id, job, devices_.pool()); });
   }
 
+  ThreadUse use() const { return {name_, clock_->seconds(), {}}; }  // from any thread
   const Pipeline& pipeline() const { return *pipeline_; }
   const PortCounters& counters(link::PortNumber port) const { return pipeline_->counters(port); }
   std::uint64_t dropped(link::PortNumber port) const { return pipeline_->outbox().dropped(port); }
   const NetfoldHandler& handler() const { return handler_; }
 
  private:
-  void run(const std::string& name, int core) {
-    set_up_thread(name, core);
+  void run(int core) {
+    set_up_thread(name_, core);
     prctl(PR_SET_TIMERSLACK, 1);
     devices_.enter_thread();
     unsigned idle_rounds = 0;
@@ -69,6 +77,7 @@ class FrameThread {
     nanosleep(&nap, nullptr);
   }
 
+  std::string name_;
   link::FrameDevices& devices_;
   std::unique_ptr<Pipeline> pipeline_;
   NetfoldHandler& handler_;
@@ -76,6 +85,7 @@ class FrameThread {
   Mailbox mailbox_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
+  std::optional<ThreadClock> clock_;
 };
 
 }  // namespace netfold::switching

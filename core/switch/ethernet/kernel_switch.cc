@@ -1,6 +1,6 @@
 #include "switch/ethernet/kernel_switch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <thread>

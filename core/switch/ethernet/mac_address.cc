@@ -1,6 +1,6 @@
 #include "switch/ethernet/mac_address.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace netfold::switching {
 

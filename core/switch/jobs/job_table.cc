@@ -26,6 +26,10 @@ std::string name_ranks(const std::vector<std::uint16_t>& ranks) {
                      ranks.size() - kNamed);
 }
 
+constexpr const char* kDraining =
+    "the switch takes no new jobs, because its operator is shutting it down: use another switch, or wait until it is "
+    "started again";
+
 std::string ip_text(std::uint32_t ip) {
   return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
 }
@@ -63,7 +67,11 @@ void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) 
   if (!message) return on_violation(id, message.error().message);
   if (const auto* join = std::get_if<control::Join>(&*message)) return handle_join(id, *join, now);
   if (const auto* leave = std::get_if<control::Leave>(&*message)) return handle_leave(id, *leave);
-  if (std::holds_alternative<control::Heartbeat>(*message) && found->second.job != 0) return;
+  if (const auto* heartbeat = std::get_if<control::Heartbeat>(&*message); heartbeat && found->second.job != 0) {
+    const auto job = jobs_.find(found->second.job);
+    if (heartbeat->shared && found->second.rank == 0 && job != jobs_.end()) job->second.shared = heartbeat->shared;
+    return;
+  }
   on_violation(id, fmt::format("a worker does not send '{}'", control::type_of(*message)));
 }
 
@@ -111,6 +119,10 @@ void JobTable::fail_running(std::uint16_t job_id, std::uint16_t epoch, const std
 }
 
 void JobTable::on_time(Nanoseconds now) {
+  if (now >= drain_by_) {
+    is_drain_over_ = true;
+    drain_by_ = kNever;
+  }
   std::vector<ConnectionId> late;
   for (const auto& [id, connection] : connections_) {
     if (connection.job == 0 && now >= connection.join_by) late.push_back(id);
@@ -133,17 +145,39 @@ void JobTable::on_time(Nanoseconds now) {
   }
 }
 
-void JobTable::on_stop() {
+void JobTable::on_drain(Nanoseconds by) {
+  is_draining_ = true;
+  drain_by_ = by;
+  end_forming(kDraining);
+}
+
+void JobTable::on_new_secret(std::optional<control::Secret> secret) {
+  assert(!rules_.tagged || secret);
+  rules_.secret = std::move(secret);
+  end_forming("the switch has a new secret: give it to all workers");
+}
+
+void JobTable::end_forming(const std::string& why) {
+  std::vector<JobKey> forming;
+  for (const auto& [key, job] : jobs_) {
+    if (!job.running) forming.push_back(key);
+  }
+  for (const JobKey key : forming) {
+    fail_job(key,
+             Error{ErrorCode::kRefused, fmt::format("job '{}' did not start: {}", jobs_.at(key).name, why), kNoRank});
+  }
+}
+
+void JobTable::on_stop(const std::string& why) {
   while (!jobs_.empty()) {
     const JobKey key = jobs_.begin()->first;
     fail_job(key, Error{ErrorCode::kSwitchFailed,
-                        fmt::format("the switch was stopped while job '{}' was there: start it again, then the job",
+                        fmt::format("{} while job '{}' was there: start it again, then the job", why,
                                     jobs_.begin()->second.name),
                         kNoRank});
   }
   while (!connections_.empty()) {
-    refuse(connections_.begin()->first,
-           control::Refused{"the switch is stopping", ErrorCode::kSwitchFailed, kNoRank, 0});
+    refuse(connections_.begin()->first, control::Refused{why, ErrorCode::kSwitchFailed, kNoRank, 0});
   }
 }
 
@@ -175,7 +209,7 @@ void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanosecon
   connection.job = place;
   connection.rank = join.rank;
   log(LogLevel::kInfo,
-      fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()));
+      fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()), job.name);
   if (job.is_whole()) {
     admit(place, now);
   } else {
@@ -226,6 +260,10 @@ std::optional<control::Refused> JobTable::check_running_jobs(const control::Join
 }
 
 std::optional<control::Refused> JobTable::begin_job(const control::Join& join, Nanoseconds now, JobKey& place) {
+  if (is_draining_) {
+    return control::Refused{fmt::format("job '{}' cannot start: {}", join.job, kDraining), ErrorCode::kRefused, kNoRank,
+                            0};
+  }
   if (jobs_.size() >= rules_.jobs_max) {
     return refuse_for_jobs(rules_, jobs_.size(), retry_s_if_a_job_is_ending());
   }
@@ -299,11 +337,14 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   ++counters_.jobs_admitted;
   log(LogLevel::kInfo,
       fmt::format("job '{}' admitted as {} in epoch {}: {} workers, {} slots of {} bytes", job.name, job.lease.job,
-                  job.lease.epoch, job.world(), job.lease.slots, job.lease.payload_bytes));
+                  job.lease.epoch, job.world(), job.lease.slots, job.lease.payload_bytes),
+      job.name);
   if (grant.lease.slots < grant.slots_wished) {
-    log(LogLevel::kWarning, fmt::format("job '{}' got {} of the {} slots it wished for: the switch's memory for "
-                                        "jobs is short, so it has fewer packets on the way",
-                                        job.name, grant.lease.slots, grant.slots_wished));
+    log(LogLevel::kWarning,
+        fmt::format("job '{}' got {} of the {} slots it wished for: the switch's memory for "
+                    "jobs is short, so it has fewer packets on the way",
+                    job.name, grant.lease.slots, grant.slots_wished),
+        job.name);
   }
 }
 
@@ -319,7 +360,7 @@ void JobTable::handle_leave(ConnectionId id, const control::Leave& leave) {
     const int blamed = leave.rank >= 0 && leave.rank < job.world() ? leave.rank : connection.rank;
     return lose_member(connection, fmt::format("gave up: {}", leave.reason), blamed);
   }
-  log(LogLevel::kInfo, fmt::format("{} left", describe(connection)));
+  log(LogLevel::kInfo, fmt::format("{} left", describe(connection)), job.name);
   leave_cleanly(connection.job, connection.rank);
 }
 
@@ -346,7 +387,7 @@ void JobTable::end_without_workers(JobKey key) {
   actions_.emplace_back(EvictJob{job.lease.job});
   ++counters_.jobs_finished;
   const std::string over = fmt::format("job '{}' is over: all of its workers left", job.name);
-  log(LogLevel::kInfo, over);
+  log(LogLevel::kInfo, over, job.name);
   if (!job.host) return;
   send(job.host->connection, control::Failed{over, ErrorCode::kPeerFailed, kNoRank});
   close(job.host->connection);
@@ -355,7 +396,7 @@ void JobTable::end_without_workers(JobKey key) {
 // A member is gone without a clean leave. A forming job waits for the rank to come again; a running one has failed.
 void JobTable::lose_member(const Connection& connection, const std::string& why, int blamed) {
   Job& job = jobs_.at(connection.job);
-  log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why));
+  log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why), job.name);
   if (!job.running || connection.rank == control::kHostRank) return leave_cleanly(connection.job, connection.rank);
   job.members.erase(connection.rank);
   fail_job(connection.job, Error{ErrorCode::kPeerFailed,
@@ -373,7 +414,7 @@ void JobTable::fail_job(JobKey key, const Error& error) {
   if (!job.running) return;
   actions_.emplace_back(EvictJob{job.lease.job});
   ++counters_.jobs_failed;
-  log(LogLevel::kWarning, fmt::format("job '{}' failed: {}", job.name, error.message));
+  log(LogLevel::kWarning, fmt::format("job '{}' failed: {}", job.name, error.message), job.name);
 }
 
 // The first worker's patience is over, so the job cannot complete: all are told who is missing.
@@ -389,7 +430,7 @@ void JobTable::dissolve(JobKey key, Nanoseconds now) {
       "started with this switch's address",
       missing.empty() ? "the host" : name_ranks(missing), job.name, impatient->join.timeout_s,
       name_of_rank(impatient->join.rank), job.world());
-  log(LogLevel::kWarning, text);
+  log(LogLevel::kWarning, text, job.name);
   fail_job(key, Error{ErrorCode::kTimeout, text, missing.empty() ? kNoRank : missing.front()});
 }
 
@@ -430,7 +471,7 @@ void JobTable::tick() {
 
 void JobTable::refuse(ConnectionId id, const control::Refused& refused) {
   ++counters_.joins_refused;
-  log(LogLevel::kWarning, fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason),
+  log(LogLevel::kWarning, fmt::format("{} refused: {}", describe(connections_.at(id)), refused.reason), "",
       LogSubject::kStranger);
   send(id, refused);
   close(id);
@@ -445,8 +486,8 @@ void JobTable::close(ConnectionId id) {
   actions_.emplace_back(CloseConnection{id});
 }
 
-void JobTable::log(LogLevel level, std::string text, LogSubject subject) {
-  actions_.emplace_back(LogLine{level, std::move(text), subject});
+void JobTable::log(LogLevel level, std::string text, const std::string& job, LogSubject subject) {
+  actions_.emplace_back(LogLine{level, std::move(text), subject, job});
 }
 
 void JobTable::send_presence(const Job& job, ConnectionId only) {
@@ -479,7 +520,7 @@ std::string JobTable::describe(const Connection& connection) const {
 }
 
 Nanoseconds JobTable::deadline() const {
-  Nanoseconds earliest = connections_.empty() || next_tick_ == 0 ? kNever : next_tick_;
+  Nanoseconds earliest = connections_.empty() || next_tick_ == 0 ? drain_by_ : std::min(drain_by_, next_tick_);
   for (const auto& [id, connection] : connections_) {
     if (connection.job == 0) earliest = std::min(earliest, connection.join_by);
   }
@@ -510,6 +551,7 @@ std::vector<JobSummary> JobTable::jobs() const {
     summary.payload_bytes = job.lease.payload_bytes;
     summary.memory_bytes = job.memory_bytes;
     summary.since = job.since;
+    summary.shared = job.shared;
     summaries.push_back(std::move(summary));
   }
   return summaries;

@@ -55,7 +55,9 @@ struct LogLine {
   LogLevel level;
   std::string text;
   LogSubject subject;
+  std::string job = {};  // its name; "": of no job
 };
+using LogSink = std::function<void(const LogLine&)>;
 using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
 
 struct JobSummary {
@@ -69,6 +71,7 @@ struct JobSummary {
   std::uint16_t payload_bytes = 0;
   std::size_t memory_bytes = 0;
   Nanoseconds since = 0;  // when it began to form, or to run
+  std::optional<control::SharedWork> shared = std::nullopt;
 };
 
 struct TableCounters {
@@ -87,12 +90,19 @@ class JobTable {
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
   void on_no_memory(std::uint16_t job, std::uint16_t epoch);  // the machine has less than the rules allow
   void on_time(Nanoseconds now);
-  void on_stop();  // tells every worker that the switch stops
+  // No job begins from now on, and those that form end. Running jobs go on until they end, or until the time `by`.
+  void on_drain(Nanoseconds by);
+  // For joins from now on. Jobs that form end: half of their workers have proven that they know the old one.
+  void on_new_secret(std::optional<control::Secret> secret);
+  void on_stop(const std::string& why);  // tells every worker that the switch stops, and why
 
   Nanoseconds deadline() const;  // when on_time() wants to be called next
   std::vector<Action> take_actions();
 
   std::vector<JobSummary> jobs() const;
+  bool is_draining() const { return is_draining_; }
+  // No job is left, or the time is over.
+  bool is_drained() const { return is_draining_ && (jobs_.empty() || is_drain_over_); }
   const TableCounters& counters() const { return counters_; }
   std::size_t memory_bytes() const;
   std::size_t connections() const { return connections_.size(); }
@@ -128,6 +138,7 @@ class JobTable {
     wire::Lease lease;              // of a forming job: what is reserved for it
     std::size_t memory_bytes = 0;
     Nanoseconds since = 0;
+    std::optional<control::SharedWork> shared = std::nullopt;  // as rank 0 said last
 
     std::uint16_t world() const { return lease.world; }
     bool is_whole() const;
@@ -150,6 +161,7 @@ class JobTable {
   void end_without_workers(JobKey key);
   void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
   void fail_job(JobKey key, const Error& error);
+  void end_forming(const std::string& why);
   void fail_running(std::uint16_t job_id, std::uint16_t epoch, const std::function<Error(const Job&)>& why);
   void dissolve(JobKey key, Nanoseconds now);
   void tick();
@@ -157,7 +169,7 @@ class JobTable {
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);
   void close(ConnectionId id);
-  void log(LogLevel level, std::string text, LogSubject subject = LogSubject::kJob);
+  void log(LogLevel level, std::string text, const std::string& job, LogSubject subject = LogSubject::kJob);
   void send_presence(const Job& job, ConnectionId only);
   std::uint16_t free_job_id() const;
   double retry_s_if_a_job_is_ending() const;
@@ -169,6 +181,8 @@ class JobTable {
   JobKey next_key_ = 1;
   std::uint16_t next_epoch_;
   Nanoseconds next_tick_ = 0;
+  bool is_draining_ = false, is_drain_over_ = false;
+  Nanoseconds drain_by_ = kNever;
   TableCounters counters_;
   std::vector<Action> actions_;
 };

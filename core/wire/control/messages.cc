@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/json.h"
 #include "wire/control/fields.h"
 
 namespace netfold::control {
@@ -106,9 +107,14 @@ Message read_refused(Fields& fields) {
   return refused;
 }
 
-Message read_heartbeat(Fields&) {
-  return Heartbeat{};
+Message read_heartbeat(Fields& fields) {
+  Heartbeat heartbeat;
+  if (!fields.has("of_switch")) return heartbeat;
+  heartbeat.shared = SharedWork{fields.real("of_switch", 0, 1), fields.real("switch_bytes_s", 0, kBytesPerSecondMax),
+                                fields.real("link_bytes_s", 0, kBytesPerSecondMax)};
+  return heartbeat;
 }
+
 Message read_left(Fields& fields) {
   return Left{fields.integer<std::uint16_t>("rank", 0, kWorldMax - 1)};
 }
@@ -182,7 +188,12 @@ struct Writer {
     why(m.reason, m.code, m.rank);
     json["retry_s"] = m.retry_s;
   }
-  void operator()(const Heartbeat&) {}
+  void operator()(const Heartbeat& m) {
+    if (!m.shared) return;
+    json["of_switch"] = m.shared->of_switch;
+    json["switch_bytes_s"] = m.shared->switch_bytes_s;
+    json["link_bytes_s"] = m.shared->link_bytes_s;
+  }
   void operator()(const Left& m) { json["rank"] = m.rank; }
   void operator()(const Failed& m) { why(m.reason, m.code, m.rank); }
   void operator()(const Leave& m) {
@@ -204,7 +215,7 @@ Result<Message> parse(std::string_view line) {
     return fail(ErrorCode::kInvalidArgument, fmt::format("not a control message of Netfold: {}", what));
   };
   if (line.size() >= kLineBytesMax) return wrong(fmt::format("a line is longer than {} bytes", kLineBytesMax));
-  const auto object = nlohmann::json::parse(line.begin(), line.end(), nullptr, false);
+  const auto object = parse_json(line);
   if (object.is_discarded()) return wrong(fmt::format("'{}' is no JSON", printable(line, 60)));
   if (!object.is_object()) return wrong("a line must hold one JSON object");
   const auto type = object.find("type");
@@ -224,7 +235,7 @@ std::string emit(const Message& message) {
   Json json;
   json["type"] = type_of(message);
   std::visit(Writer{json}, message);
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+  return json_text(json, true) + "\n";
 }
 
 const char* type_of(const Message& message) {

@@ -27,6 +27,7 @@ constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any 
 constexpr std::uint32_t kMtuMax = 65536;
 constexpr std::uint32_t kSlotsMax = 65536;
 constexpr std::uint16_t kPayloadBytesMax = 8192;
+constexpr double kBytesPerSecondMax = 1e15;
 constexpr double kHeartbeatSecondsMin = 0.01, kHeartbeatSecondsMax = 3600;
 constexpr double kTimeoutSecondsMin = 0.001, kTimeoutSecondsMax = 1e6;
 
@@ -99,7 +100,18 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
+// Where a switch and the ranks share each large tensor: which share the switch gets, and why.
+struct SharedWork {
+  double of_switch = 0;  // 0 to 1
+  // In bytes/s: the switch takes so much from each worker, and a worker's link carries so much.
+  double switch_bytes_s = 0, link_bytes_s = 0;
+
+  bool operator==(const SharedWork&) const = default;
+};
+
 struct Heartbeat {
+  std::optional<SharedWork> shared = std::nullopt;  // from rank 0 of a job that shares its tensors
+
   bool operator==(const Heartbeat&) const = default;
 };
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "top": Command("Watch a running switch: its jobs, rates and dropped packets."),
     "configure": Command("Change which gradients a running Ethernet switch sums."),
     "mpi": Command("Run an MPI program with its all-reduces done by Netfold."),
+    "nccl": Command("Run a program whose NCCL sends through Netfold, with a switch."),
     "demo": Command("Train a classifier of handwritten digits; compare with Gloo.", "demo"),
     "bench": Command("Measure kernels, all-reduces, switches and training steps.", "lab"),
     "lab": Command("Emulate clusters on this machine: namespaces and shaped links.", "lab"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable
+from typing import NoReturn
 
 SCREEN_COLUMNS = 80
 
@@ -26,6 +28,28 @@ def parser(command: str, text: str, examples: tuple[str, ...]) -> argparse.Argum
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def add_command(to: argparse.ArgumentParser, of: str) -> None:
+    """The rest of the line: the command to run. `command_of` reads it."""
+    to.add_argument("command", nargs=argparse.REMAINDER, help=f"{of} and all of its arguments")
+
+
+def command_of(reader: argparse.ArgumentParser, arguments: list[str], example: str) -> list[str]:
+    """The words of the command to run, without `--`; exits with 2 if there is no command or no such program."""
+    command: list[str] = reader.parse_args(arguments).command
+    command = command[1:] if command[:1] == ["--"] else command
+    if not command:
+        reader.error(f"write the command to run, as in {reader.prog} -- {example}")
+    if shutil.which(command[0]) is None:
+        end(reader.prog, f"there is no program {command[0]!r}: write the whole command, as in {example}", 2)
+    return command
+
+
+def end(program: str, sentence: str, status: int) -> NoReturn:
+    """Print why the program ends, and exit."""
+    print(f"{program}: {sentence}", file=sys.stderr)
+    sys.exit(status)
 
 
 def add_json(to: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from netfold.cli import arguments as cli_arguments
-from netfold.cli.checks import MISSING, OK, SLOW, Check, machine, package, sockets
+from netfold.cli.checks import MISSING, OK, SLOW, Check, gpu, machine, package, sockets, switch
 
 COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
 CHECKS = (
@@ -18,6 +18,7 @@ CHECKS = (
     package.own_programs,
     package.libraries,
     package.torch,
+    gpu.accelerator,
     package.tuning,
     sockets.offloads,
     sockets.buffers,
@@ -35,8 +36,28 @@ def parser() -> argparse.ArgumentParser:
     made = cli_arguments.parser(
         "doctor",
         """Check this machine and print what to fix for full speed. The exit status is 1 only if a required part is
-        missing.""",
-        ("netfold doctor", "netfold doctor --json"),
+        missing.
+
+        With --switch: measure what that switch takes from this machine, and print how much faster it makes large
+        all-reduces, for each link that it could have. With --rank too, on all workers at the same time, measure its
+        link as well: each worker gives another rank, from 0 to --workers less 1. NETFOLD_SECRET is the switch's
+        secret, if it has one.""",
+        (
+            "netfold doctor",
+            "netfold doctor --json",
+            "netfold doctor --switch 10.0.0.5:7171 --workers 8",
+            "netfold doctor --switch 10.0.0.5:7171 --workers 8 --rank 0",
+        ),
+    )
+    made.add_argument("--switch", type=cli_arguments.host_port, metavar="HOST:PORT", help="measure this switch")
+    made.add_argument(
+        "--workers",
+        type=cli_arguments.integer_in(2, 1024),
+        default=8,
+        help="number of workers of the job (default: %(default)s)",
+    )
+    made.add_argument(
+        "--rank", type=cli_arguments.integer_in(0, 1023), help="rank of this worker among all that measure"
     )
     cli_arguments.add_json(made)
     return made
@@ -49,14 +70,19 @@ def examine() -> list[Check]:
 
 def run(arguments: list[str]) -> None:
     """Run all checks and print them; exits with 1 if a required part is missing."""
-    given = parser().parse_args(arguments)
-    checks = examine()
+    made = parser()
+    given = made.parse_args(arguments)
+    if given.rank is not None and not (given.switch and given.rank < given.workers):
+        made.error("--rank needs --switch, and is below --workers")
+    checks = switch.look(given.switch, given.workers, given.rank) if given.switch else examine()
     if given.as_json:
         from netfold.json_output import envelope, print_json
 
         print_json(envelope("doctor", {}, [asdict(check) for check in checks]))
     else:
         _show(checks)
+        if not given.switch:
+            _count(checks)
     if any(check.required and check.status == MISSING for check in checks):
         sys.exit(1)
 
@@ -70,5 +96,10 @@ def _show(checks: list[Check]) -> None:
         console.print(line)
         if check.fix and check.status != OK:
             console.print(f"{'':8} {'':{width}}  -> {escape(check.fix)}", style="dim")
+
+
+def _count(checks: list[Check]) -> None:
     wanting = sum(check.status != OK for check in checks)
-    console.print(f"{len(checks) - wanting} of {len(checks)} checks are as they should be")
+    Console(highlight=False, soft_wrap=True).print(
+        f"{len(checks) - wanting} of {len(checks)} checks are as they should be"
+    )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from netfold import native, preload
 from netfold.cli import arguments as cli_arguments
@@ -31,22 +29,18 @@ def parser() -> argparse.ArgumentParser:
             "netfold mpi -- srun -n 64 ./program",
         ),
     )
-    made.add_argument("command", nargs=argparse.REMAINDER, help="the launcher and all of its arguments")
+    cli_arguments.add_command(made, "the launcher")
     return made
 
 
 def run(arguments: list[str]) -> None:
     """Become the launcher; the ranks load Netfold's library."""
     reader = parser()
-    command = reader.parse_args(arguments).command
-    command = command[1:] if command[:1] == ["--"] else command
-    if not command:
-        reader.error("write the command to run, as in netfold mpi -- mpirun -n 8 ./program")
+    command = cli_arguments.command_of(reader, arguments, "mpirun -n 8 ./program")
     library = native.find(native.MPI_LIBRARY)
     if library is None:
-        _end("libnetfold-mpi.so is not built: install an MPI with its headers, then run `make build`", 1)
-    if shutil.which(command[0]) is None:
-        _end(f"there is no program {command[0]!r}: write the whole command, as in mpirun -n 8 ./program", 2)
+        sentence = "libnetfold-mpi.so is not built: install an MPI with its headers, then run `make build`"
+        cli_arguments.end(reader.prog, sentence, 1)
     words, environment = preload.launch(command, str(library), os.environ, _is_open_mpi(command[0]))
     sys.stdout.flush()
     os.execvpe(words[0], words, environment)
@@ -57,8 +51,3 @@ def _is_open_mpi(launcher: str) -> bool:
         return False
     done = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=30, check=False)
     return any(name in done.stdout + done.stderr for name in ("Open MPI", "OpenRTE"))
-
-
-def _end(sentence: str, status: int) -> NoReturn:
-    print(f"netfold mpi: {sentence}", file=sys.stderr)
-    sys.exit(status)

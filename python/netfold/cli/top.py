@@ -17,6 +17,7 @@ from rich.text import Text
 from netfold.cli import arguments as cli_arguments
 
 TIMEOUT_S = 5.0
+NAME_COLUMNS = 14  # the table fits 80 columns
 # Rates of a job: the column of `netfold top`, and the switch's counters that it adds.
 RATES = {
     "contributions_s": ("contributions",),
@@ -97,7 +98,7 @@ def summary(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The later of two samples, with rates added to each job and to each reason of a drop."""
     elapsed_s = after["uptime_s"] - before["uptime_s"]
     if elapsed_s <= 0:  # the switch was restarted in between: its counters began at 0
-        before, elapsed_s = {"jobs": [], "drops": {}, "link": {}}, max(after["uptime_s"], 1e-9)
+        before, elapsed_s = {"jobs": [], "drops": {}, "link": {}, "threads": []}, max(after["uptime_s"], 1e-9)
     known = {_identity(job): job for job in before["jobs"]}
     jobs = [_with_rates(job, known.get(_identity(job), {}), elapsed_s) for job in after["jobs"]]
     drops_s = {reason: (n - before["drops"].get(reason, 0)) / elapsed_s for reason, n in after["drops"].items()}
@@ -106,7 +107,9 @@ def summary(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         for name, count in after["link"].items()
         if name.endswith(("_packets", "_bytes"))
     }
-    return after | {"jobs": jobs, "drops_s": drops_s, "interval_s": elapsed_s, "link_rates": link}
+    used = {thread["name"]: thread for thread in before["threads"]}
+    threads = [_with_load(thread, used.get(thread["name"], {}), elapsed_s) for thread in after["threads"]]
+    return after | {"threads": threads, "jobs": jobs, "drops_s": drops_s, "interval_s": elapsed_s, "link_rates": link}
 
 
 def _identity(job: dict[str, Any]) -> tuple[str, int, int, str]:
@@ -117,10 +120,23 @@ def _with_rates(job: dict[str, Any], before: dict[str, Any], elapsed_s: float) -
     def grown(name: str) -> float:
         return float(job[name] - before.get(name, 0)) / elapsed_s
 
-    rates = {rate: sum(grown(name) for name in names) for rate, names in RATES.items()}
+    known = before.get("came_last", [])
+    last = [count - (known[rank] if rank < len(known) else 0) for rank, count in enumerate(job["came_last"])]
+    rates: dict[str, Any] = {rate: sum(grown(name) for name in names) for rate, names in RATES.items()}
     # The folded bytes are the received bytes without headers. That is exact enough here, and saves a counter per
     # packet.
+    rates["came_last"] = last
     return job | rates | {"folded_gbit_s": grown("received_bytes") * 8e-9, "sent_gbit_s": grown("sent_bytes") * 8e-9}
+
+
+def _with_load(thread: dict[str, Any], before: dict[str, Any], elapsed_s: float) -> dict[str, Any]:
+    """Adds the fraction of a core that a thread used, and, if it has a link, what a whole core would carry."""
+    cpu_s = thread["cpu_s"] - before.get("cpu_s", 0.0)
+    load: dict[str, Any] = {"cpu": cpu_s / elapsed_s}
+    if "received_bytes" in thread and cpu_s > 0:
+        names = ("received_bytes", "sent_bytes")
+        load["gbit_s_core"] = sum(thread[name] - before.get(name, 0) for name in names) * 8e-9 / cpu_s
+    return thread | load
 
 
 def screen(stats: dict[str, Any]) -> Group:
@@ -136,40 +152,77 @@ def screen(stats: dict[str, Any]) -> Group:
         f"{stats['jobs_failed']} failed, {stats['joins_refused']} joins refused"
     )
     frames = _frame_tables(stats["frames"]) if "frames" in stats else []
-    return Group(head, _job_table(stats["jobs"]), _drop_table(stats), *frames)
+    shares = [_share(job) for job in stats["jobs"] if "of_switch" in job]
+    tables = (_job_table(stats["jobs"]), *shares, _thread_table(stats["threads"]), _drop_table(stats), *frames)
+    return Group(head, *tables)
 
 
 def _job_table(jobs: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("job")
-    table.add_column("state")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("job", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for column in (
-        "workers",
+        "ranks",
         "age",
         "Gbit/s\nin",
         "Gbit/s\nout",
         "packets\n/s",
         "resent\n/s",
         "probes\n/s",
-        "chunks\nfolded",
+        "last\nrank",
     ):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for job in jobs:
         table.add_row(
-            Text(job["name"]),
+            Text(shortened(job["name"])),
             job["state"],
             f"{len(job['present'])}/{job['world']}",
-            _duration(job["age_s"]),
+            _age(job["age_s"]),
             f"{job['folded_gbit_s']:.3f}",
             f"{job['sent_gbit_s']:.3f}",
             f"{job['packets_s']:,.0f}",
             f"{job['retransmissions_s']:,.0f}",
             f"{job['probes_s']:,.0f}",
-            f"{job['folded_chunks']:,}",
+            _latest(job["came_last"]),
         )
     if not jobs:
         table.add_row("no job", "", *[""] * 8, style="dim")
     return table
+
+
+def shortened(name: str) -> str:
+    """A job's name in NAME_COLUMNS columns: jobs differ at their names' ends, so the middle is left out."""
+    if len(name) <= NAME_COLUMNS:
+        return name
+    tail = (NAME_COLUMNS - 1) * 2 // 3
+    return f"{name[: NAME_COLUMNS - 1 - tail]}…{name[-tail:]}"
+
+
+def _latest(came_last: list[int]) -> str:
+    """The rank whose contribution was the last one of most chunks, and of how many: others wait for it."""
+    if len(came_last) < 2 or not any(came_last):
+        return ""
+    rank = max(range(len(came_last)), key=came_last.__getitem__)
+    return f"{rank}: {100 * came_last[rank] / sum(came_last):.0f}%"
+
+
+def _thread_table(threads: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("thread", "core used", "Gbit/s a core"):
+        table.add_column(column, justify="left" if column == "thread" else "right")
+    for thread in threads:
+        carries = f"{thread['gbit_s_core']:.2f}" if "gbit_s_core" in thread else ""
+        table.add_row(thread["name"], f"{100 * thread['cpu']:.0f}%", carries)
+    return table
+
+
+def _share(job: dict[str, Any]) -> Text:
+    """The share of a job that divides its tensors, and the reason: what the switch takes of a worker's link."""
+    return Text(
+        f"{job['name']}: the switch folds {100 * job['of_switch']:.0f}% of each large tensor, the workers the rest: it "
+        f"takes {job['switch_bytes_s'] / 1e6:,.1f} MB/s from each worker, whose link carries "
+        f"{job['link_bytes_s'] / 1e6:,.1f} MB/s"
+    )
 
 
 def _drop_table(stats: dict[str, Any]) -> Table:
@@ -223,6 +276,12 @@ def _frame_tables(frames: dict[str, Any]) -> list[Table | Text]:
             protocol["name"], ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counted) or "nothing"
         )
     return [ports, registers, protocols]
+
+
+def _age(seconds: float) -> str:
+    """A duration in 6 columns."""
+    minutes = int(seconds) // 60
+    return _duration(seconds) if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}"
 
 
 def _duration(seconds: float) -> str:

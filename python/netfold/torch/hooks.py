@@ -1,8 +1,11 @@
-"""A DDP communication hook with error feedback, for gradients that travel as block floating point.
+"""DDP communication hooks.
 
-bfp rounds each worker's gradient before the network sums it. Without feedback the rounding error is lost. With feedback
-each worker keeps the error of its own encoding (the *residual*) and adds it to its next gradient. So over several steps
-nothing is lost, only delayed. The wire format does not change.
+`fold_hook` averages gradients beside a process group of any backend.
+
+`bfp_error_feedback_hook` is for gradients that travel as block floating point. bfp rounds each worker's gradient before
+the network sums it. Without feedback the rounding error is lost. With feedback each worker keeps the error of its own
+encoding (the *residual*) and adds it to its next gradient. So over several steps nothing is lost, only delayed. The
+wire format does not change.
 """
 
 # No `from __future__ import annotations` here: DDP compares a hook's annotations with the classes themselves.
@@ -13,7 +16,18 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
-from netfold.torch.backend import backend_of
+from netfold.torch.connected import FoldingGroup
+
+
+def fold_hook(state: FoldingGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """`ddp_model.register_comm_hook(netfold.torch.connect(), netfold.torch.fold_hook)`.
+
+    Returns a future of the bucket's gradients averaged over the ranks of `state`. A failure of the group is an error of
+    that future, so DDP raises it at the end of the backward pass. Raises ValueError for float64 gradients.
+    """
+    work = state.all_reduce(bucket.buffer(), op=dist.ReduceOp.AVG, async_op=True)
+    assert work is not None, "an asynchronous all-reduce returns a work"
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 @dataclass
@@ -29,6 +43,8 @@ class ErrorFeedbackState:
 
     def bfp_shape(self) -> tuple[int, int]:
         """Block length and mantissa bits on the wire. Raises ValueError if the group's format is not bfp."""
+        from netfold.torch.backend import backend_of  # needs a recent torch; fold_hook does not
+
         group = self.process_group or dist.group.WORLD
         backend = backend_of(group) if group is not None else None
         if backend is None or backend.settings.format != "bfp":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch._C._distributed_c10d import ReduceOp
@@ -137,14 +137,31 @@ def _gathering(own: torch.Tensor, all_: torch.Tensor, words: int) -> Callable[[R
 
 
 def all_gather_single(output: torch.Tensor, tensor: torch.Tensor, world: int) -> Call | None:
-    """All-gather every rank's `tensor` into `output` in rank order. `output` may hold this rank's part already."""
+    """All-gather every rank's `tensor` into `output` in rank order. `output` may hold this rank's part already.
+
+    How the memory of a tensor is laid out may differ from rank to rank, and must not decide which way it goes.
+    """
     if output.numel() != world * tensor.numel() or output.device.type != "cpu" or output.layout != torch.strided:
         return None
+    if not output.is_contiguous():
+        return _copied_to(output, all_gather_single(torch.empty(output.shape, dtype=output.dtype), tensor, world))
     if not (_is_words(output) and _is_words(tensor) and _are_alike([tensor]) and output.dtype == tensor.dtype):
-        flat = output if output.is_contiguous() else None
-        parts = list(flat.view(-1).split(tensor.numel())) if flat is not None and tensor.numel() > 0 else []
+        parts = list(output.view(-1).split(tensor.numel())) if tensor.numel() > 0 else []
         return all_gather([part.view(tensor.shape) for part in parts], tensor) if parts else None
     return Call((tensor, output), _gathering(tensor, output, _words(tensor)), lambda: [output])
+
+
+def _copied_to(output: torch.Tensor, call: Call | None) -> Call | None:
+    """The call, whose results are copied to `output` at its end."""
+    if call is None:
+        return None
+    results = call.finish
+
+    def finish() -> list[torch.Tensor]:
+        output.copy_(torch.cat([part.reshape(-1) for part in results()]).view(output.shape))
+        return [output]
+
+    return replace(call, finish=finish)
 
 
 def reduce_scatter_single(

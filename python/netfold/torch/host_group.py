@@ -19,7 +19,7 @@ from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
 from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
-from netfold.torch.share_log import ShareLog
+from netfold.torch.share_log import ShareLog, log_news
 
 KEY = "netfold/host/"
 HINTS = {"hdrm": "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
@@ -30,13 +30,19 @@ class HostClient:
     """A PeerGroup, of this process or of an agent, with the methods of a `netfold._core.SwitchGroup`. The plan names
     the algorithm, `choose` picks one for `auto`, and `bfp` is (block, mantissa) of that format."""
 
-    def __init__(self, group: PeerEngine, world: int, plan: HostPlan, choose: Choose, bfp: tuple[int, int]) -> None:
+    def __init__(
+        self, group: PeerEngine, rank: int, world: int, plan: HostPlan, choose: Choose, bfp: tuple[int, int]
+    ) -> None:
         self._group = group
         self._world = world
         self._plan = plan
         self._choose = choose
         self._bfp = bfp
-        self._log_share = ShareLog(lambda: group.share) if isinstance(group, _core.SplitGroup) else None
+        self._log_share: ShareLog | None = None
+        self._switches: _core.SplitGroup | None = None  # rank 0 says what happens to them
+        if isinstance(group, _core.SplitGroup):
+            self._log_share = ShareLog(lambda: group.share, world, group.switches)
+            self._switches = group if rank == 0 else None
         self.next_completion = group.next_completion
         self.wait = group.wait
         self.stats = group.stats
@@ -48,6 +54,8 @@ class HostClient:
         """Returns a ticket at once; `awaited`: the caller waits for it next."""
         if self._log_share is not None:
             self._log_share()
+        if self._switches is not None:
+            log_news(self._switches.take_switch_news())
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose, wire)
         block, mantissa = self._bfp
         return self._group.all_reduce(
@@ -190,4 +198,4 @@ def join(
     except BaseException as error:
         group.close(f"rank {rank} could not join: {error}")
         raise
-    return HostClient(group, world, plan, choose, bfp)
+    return HostClient(group, rank, world, plan, choose, bfp)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from torch._C._distributed_c10d import Backend
-
 from netfold.algorithms import ANY, AUTO, IN_NETWORK, ORDERS, RANK, SPLIT, WITH_SWITCH, bigraph_of, choices
-from netfold.log import LEVELS
+from netfold.log import LEVELS, logger
 from netfold.placement import AGENT, CALLER, ENGINES, RTL, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
@@ -28,6 +28,7 @@ class Settings:
     bind: str
     job: str
     secret: str
+    secret_file: str
     algorithm: str
     order: str
     bigraph: tuple[int, int]
@@ -49,9 +50,19 @@ class Settings:
     log: str
 
     def algorithm_to_take(self) -> str:
-        """The algorithm that the user named; else in-network if a setting concerns a switch, else auto."""
-        for_a_switch = self.switch or any(getattr(self, name) for name in SWITCH_ONLY)
-        return self.algorithm or (IN_NETWORK if for_a_switch else AUTO)
+        """The algorithm that the user named; else `auto`. With a switch `auto` means: the switch and the ranks share
+        the work. The switch does all of it where the engine cannot do both at once, and where every packet must carry
+        a tag, because data among ranks is not tagged."""
+        if self.algorithm not in ("", AUTO) or self.topology:
+            return self.algorithm
+        if self.switch:
+            return SPLIT if self.engine == THREAD and not self.require_auth else IN_NETWORK
+        starts_a_switch = not self.algorithm and any(getattr(self, name) for name in SWITCH_ONLY)
+        return IN_NETWORK if starts_a_switch else AUTO
+
+    def switches(self) -> list[str]:
+        """The addresses of the switches that the user named."""
+        return self.switch.split(",") if self.switch else []
 
     def order_to_take(self) -> str:
         """The order that the user named; else that of the switch if it folds, else any."""
@@ -85,6 +96,14 @@ def _address(value: Any) -> str:
     if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError("write host:port, for example 10.0.0.5:7171")
     return _text(value)
+
+
+def _switches(value: Any) -> str:
+    """One address or several, with commas and no spaces."""
+    addresses = [_address(part) for part in ([value] if not isinstance(value, str) else value.split(","))]
+    if len(set(addresses)) != len(addresses):
+        raise ValueError("name each switch once")
+    return ",".join(addresses)
 
 
 def _bind(value: Any) -> str:
@@ -187,11 +206,18 @@ def _packets(value: Any) -> int:
 
 
 TABLE = (
-    Setting("switch", "NETFOLD_SWITCH", "", _address, "the switch, host:port"),
+    Setting("switch", "NETFOLD_SWITCH", "", _switches, "the switch, host:port; several with commas"),
     Setting("bind", "NETFOLD_BIND", "", _bind, "host[:port] where an embedded switch or host algorithm listens"),
     Setting("job", "NETFOLD_JOB", "", _job, "the job's name at the switch; default: a random one"),
     Setting("secret", "NETFOLD_SECRET", "", _text, "the job's secret; default: a random one, shared in the store"),
-    Setting("algorithm", "NETFOLD_ALGORITHM", "", _algorithm, "default: in-network if a switch is named, else auto"),
+    Setting("secret_file", "NETFOLD_SECRET_FILE", "", _text, "file that holds the job's secret, instead of the secret"),
+    Setting(
+        "algorithm",
+        "NETFOLD_ALGORITHM",
+        "",
+        _algorithm,
+        "in-network, split, a host algorithm, or auto (default): what is fastest, with the switch if one is named",
+    ),
     Setting(
         "order",
         "NETFOLD_ORDER",
@@ -229,27 +255,18 @@ TABLE = (
 SWITCH_ONLY = ("require_auth", "faults", "pcap")  # rejected with a host algorithm, not silently ignored
 
 
-class Options(Backend.Options):
-    """Process-group options: `init_process_group("netfold", pg_options=netfold.torch.Options(format="bfp"))`.
-
-    Every setting of TABLE is a keyword; it overrides the environment. `timeout` is torch's own (a timedelta) and limits
-    the collectives of the inner Gloo. Raises ValueError for a wrong value, TypeError for a setting that does not exist.
-    """
-
-    def __init__(self, *, timeout: timedelta | None = None, **given: Any) -> None:
-        if timeout is None:
-            super().__init__("netfold")
-        else:
-            super().__init__("netfold", timeout)
-        known = {setting.name for setting in TABLE}
-        for name in given:
-            if name not in known:
-                raise TypeError(f"netfold has no setting {name!r}; it has {', '.join(sorted(known))}")
-        self.given = {
-            setting.name: _read(setting, given[setting.name], f"option {setting.name}")
-            for setting in TABLE
-            if given.get(setting.name) is not None
-        }
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of settings given by their names; None means not given. Raises ValueError for a wrong value, TypeError
+    for a setting that does not exist."""
+    known = {setting.name for setting in TABLE}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"netfold has no setting {name!r}; it has {', '.join(sorted(known))}")
+    return {
+        setting.name: _read(setting, given[setting.name], f"option {setting.name}")
+        for setting in TABLE
+        if given.get(setting.name) is not None
+    }
 
 
 def _read(setting: Setting, value: Any, where: str) -> Any:
@@ -259,16 +276,10 @@ def _read(setting: Setting, value: Any, where: str) -> Any:
         raise ValueError(f"netfold: {where}={value!r} is not usable ({setting.meaning}): {error}") from None
 
 
-def load(options: object | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Merge options over environment over defaults.
-
-    `options` is an Options or None; options of other backends raise TypeError. A ValueError names the setting, its
-    value and the values allowed, or the settings that exclude each other.
-    """
-    if options is not None and not isinstance(options, Options):
-        raise TypeError(f"netfold takes netfold.torch.Options(...) as pg_options, not {type(options).__name__}")
+def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+    """Merge values that `read` returned over environment over defaults. A ValueError names the setting, its value and
+    the values allowed, or the settings that exclude each other."""
     environ = os.environ if environ is None else environ
-    given = options.given if options is not None else {}
     merged = {}
     for setting in TABLE:
         if setting.name in given:
@@ -279,9 +290,11 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             merged[setting.name] = setting.default
     _settle_topology(merged)
     _settle_nic(merged)
+    _settle_secret(merged)
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
-        if is_in_vain and merged["algorithm"] not in ("", *WITH_SWITCH):
+        has_switch = merged["algorithm"] in ("", *WITH_SWITCH) or (merged["algorithm"] == AUTO and merged["switch"])
+        if is_in_vain and not has_switch:
             raise ValueError(
                 f"netfold: {setting.variable} ({setting.meaning}) needs NETFOLD_ALGORITHM={IN_NETWORK} or {SPLIT}, not "
                 f"{merged['algorithm']}: unset one of them"
@@ -291,6 +304,12 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
         raise ValueError(
             f"netfold: NETFOLD_ALGORITHM={SPLIT} needs NETFOLD_ENGINE={THREAD}, not {settings.engine}: "
             "unset one of them"
+        )
+    if len(settings.switches()) > 1 and settings.algorithm_to_take() != SPLIT:
+        raise ValueError(
+            f"netfold: NETFOLD_SWITCH names {len(settings.switches())} switches, which only the algorithm {SPLIT} "
+            f"uses, not {settings.algorithm_to_take()}: name one switch, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
+            "and NETFOLD_REQUIRE_AUTH"
         )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
@@ -303,6 +322,27 @@ def load(options: object | None = None, environ: Mapping[str, str] | None = None
             "set NETFOLD_ENGINE=agent"
         )
     return settings
+
+
+def _settle_secret(merged: dict[str, Any]) -> None:
+    """Read the file that holds the secret; warn if others may read it, as the switch does."""
+    path = Path(merged["secret_file"])
+    if not merged["secret_file"]:
+        return
+    if merged["secret"]:
+        raise ValueError("netfold: NETFOLD_SECRET and NETFOLD_SECRET_FILE both give a secret: unset one of them")
+    try:
+        merged["secret"] = path.read_text(encoding="utf-8").rstrip("\r\n")
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"netfold: NETFOLD_SECRET_FILE={str(path)!r} cannot be read: {error}; give a text file that this user may "
+            "read"
+        ) from None
+    if not merged["secret"]:
+        raise ValueError(f"netfold: NETFOLD_SECRET_FILE={str(path)!r} is empty: write the switch's secret into it")
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning("other users of this machine may read the secret file '%s': `chmod 600 %s`", path, path)
 
 
 def _settle_nic(merged: dict[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """Copies the user's tensors to host memory that the engine can read and write, and back.
 
-A contiguous CPU tensor is folded in place. A strided tensor goes through a contiguous copy. A CUDA tensor goes through
-pinned memory. A stream of its own copies it down after the work that produces it. The fold starts when that copy's
-event has passed. A second stream copies the result up, and torch's future makes the user's stream wait for that copy.
-Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it have ended.
+A contiguous CPU tensor is folded in place. A strided tensor goes through a contiguous copy. A tensor on an accelerator
+goes through pinned memory. A stream of its own copies it down after the work that produces it. The fold starts when
+that copy's event has passed. A second stream copies the result up, and torch's future makes the user's stream wait for
+that copy. Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it
+have ended.
 """
 
 from __future__ import annotations
@@ -13,8 +14,18 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
+
+from netfold.torch.devices import is_accelerator, module_of
+
+
+class Event(Protocol):
+    """An event of a device's stream."""
+
+    def synchronize(self) -> None:
+        """Block until the stream has passed it; raises RuntimeError if the device failed."""
 
 
 @dataclass
@@ -24,29 +35,30 @@ class Staged:
     `finish` is called and the Work completed."""
 
     buffer: torch.Tensor
-    ready: torch.cuda.Event | None
+    ready: Event | None
     finish: Callable[[], list[torch.Tensor]]
     completing: Callable[[], AbstractContextManager[object]] = nullcontext
 
 
-class CudaStreams:
-    """The two copy streams of one CUDA device."""
+class CopyStreams:
+    """The two copy streams of one device."""
 
     def __init__(self, device: torch.device) -> None:
-        self.down = torch.cuda.Stream(device)
-        self.up = torch.cuda.Stream(device)
+        self.module = module_of(device)
+        self.down = self.module.Stream(device)
+        self.up = self.module.Stream(device)
 
 
 class Staging:
     """Stages tensors of one process group."""
 
     def __init__(self) -> None:
-        self._streams: dict[torch.device, CudaStreams] = {}
+        self._streams: dict[torch.device, CopyStreams] = {}
 
     def stage(self, tensors: list[torch.Tensor]) -> Staged:
         """Stage tensors of one type and device: one tensor as it is, several tensors concatenated."""
-        if tensors[0].is_cuda:
-            return self._stage_cuda(tensors)
+        if is_accelerator(tensors[0].device):
+            return self._stage_on_device(tensors)
         if len(tensors) == 1 and tensors[0].is_contiguous():
             return Staged(tensors[0], None, lambda: tensors)
         buffer = pack(tensors, torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype))
@@ -57,15 +69,15 @@ class Staging:
 
         return Staged(buffer, None, finish)
 
-    def _stage_cuda(self, tensors: list[torch.Tensor]) -> Staged:
+    def _stage_on_device(self, tensors: list[torch.Tensor]) -> Staged:
         device = tensors[0].device
         if device not in self._streams:
-            self._streams[device] = CudaStreams(device)
+            self._streams[device] = CopyStreams(device)
         streams = self._streams[device]
         count = sum(t.numel() for t in tensors)
         buffer = _pinned(count, tensors[0].dtype)
-        streams.down.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(streams.down):
+        streams.down.wait_stream(streams.module.current_stream(device))
+        with streams.module.stream(streams.down):
             pack(tensors, buffer, non_blocking=True)
             ready = streams.down.record_event()
         for tensor in tensors:  # the allocator must not reuse their memory while the copy streams use it
@@ -78,7 +90,7 @@ class Staging:
 
         # A completed future records an event on the current stream. So the current stream must be the one that copies
         # up. The thread that completes may be the user's own: afterwards its stream is current again.
-        return Staged(buffer, ready, finish, lambda: torch.cuda.stream(streams.up))
+        return Staged(buffer, ready, finish, lambda: streams.module.stream(streams.up))
 
 
 def _pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -99,23 +111,21 @@ def unpack(buffer: torch.Tensor, tensors: list[torch.Tensor], non_blocking: bool
 
 
 class InOrder:
-    """Runs submissions in the order in which they were made, although some must first wait for a CUDA event.
+    """Runs submissions in the order in which they were made, although some must first wait for a device's event.
 
     All workers submit in the same order, and chunks are numbered in that order. So a CPU tensor must not overtake a
-    CUDA tensor that is still being copied down. A submission without an event, and without another one before it, runs
-    at once in the caller's thread. The others go through a thread, which starts at the first event.
+    device's tensor that is still being copied down. A submission without an event, and without another one before it,
+    runs at once in the caller's thread. The others go through a thread, which starts at the first event.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[torch.cuda.Event | None, Callable[[], None], Callable[[Exception], None]]] = deque()
+        self._waiting: deque[tuple[Event | None, Callable[[], None], Callable[[Exception], None]]] = deque()
         self._busy = False
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def run(
-        self, ready: torch.cuda.Event | None, submit: Callable[[], None], fail: Callable[[Exception], None]
-    ) -> None:
+    def run(self, ready: Event | None, submit: Callable[[], None], fail: Callable[[Exception], None]) -> None:
         """Call `submit` when `ready` has passed and all earlier submissions are made. If the device failed, call `fail`
         with the error instead. `submit` itself does not raise."""
         with self._changed:

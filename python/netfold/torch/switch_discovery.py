@@ -28,8 +28,8 @@ KEY = "netfold/agreement"
 
 @dataclass(frozen=True)
 class Agreement:
-    """The values that all ranks of a group share: the switch's address, the job's name and secret, the algorithm and
-    the format. With a host algorithm, switch and job are empty."""
+    """The values that all ranks of a group share: the switch's address (several with commas), the job's name and
+    secret, the algorithm and the format. With a host algorithm, switch and job are empty."""
 
     switch: str
     job: str
@@ -43,6 +43,10 @@ class Agreement:
     engine: str
     topology: str = ""  # the digest of the topology file, which describes the BiGraph
     place: str = ""  # where the switch is, for errors, if it has no process of its own
+
+    def switches(self) -> list[str]:
+        """The addresses of the switches."""
+        return self.switch.split(",") if self.switch else []
 
 
 def agree(
@@ -77,7 +81,7 @@ def agree(
     agreement = Agreement(**{**published, **pairs})
     _compare(agreement, settings, rank)
     if settings.switch and settings.switch != agreement.switch:
-        agreement = Agreement(**{**agreement.__dict__, "switch": settings.switch})  # the same switch by another name
+        agreement = Agreement(**{**agreement.__dict__, "switch": settings.switch})  # the same switches by other names
     return agreement, None
 
 
@@ -145,5 +149,11 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
                 f"netfold: rank {rank} has {name}={getattr(settings, name)!r}, rank 0 has "
                 f"{getattr(agreement, name)!r}; set the same NETFOLD_{name.upper()} on all ranks"
             )
+    named, agreed = settings.switches(), agreement.switches()
+    if named and (len(named) != len(agreed) or (named != agreed and set(named) == set(agreed))):
+        raise ValueError(
+            f"netfold: rank {rank} names the switches {settings.switch}, rank 0 names {agreement.switch}; set "
+            "NETFOLD_SWITCH to the same switches in the same order on all ranks"
+        )
     if settings.secret and settings.secret != agreement.secret:
         raise ValueError(f"netfold: rank {rank} and rank 0 have different NETFOLD_SECRET; set the same on all ranks")

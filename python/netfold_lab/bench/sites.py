@@ -37,6 +37,7 @@ class Site(Protocol):
     """The properties of a place that a system needs to launch its ranks there."""
 
     world: int
+    switches: int  # machines where a switch may run
     directory: Path
     interface: str
     rate_mbit_s: float  # 0: not shaped
@@ -46,14 +47,14 @@ class Site(Protocol):
     def command(self, rank: int) -> list[str]:
         """The words before a command that runs as a rank."""
 
-    def switch_command(self) -> list[str]:
-        """The words before a command that runs on the switch's machine."""
+    def switch_command(self, number: int = 0) -> list[str]:
+        """The words before a command that runs on a switch's machine."""
 
     def address(self, rank: int) -> str:
         """A rank's address."""
 
-    def switch_address(self) -> str:
-        """The address of the switch's machine."""
+    def switch_address(self, number: int = 0) -> str:
+        """The address of a switch's machine."""
 
     def running_switch(self) -> str | None:
         """The address of a switch that is part of the network; None: a switch must be started."""
@@ -74,6 +75,7 @@ class LabSite:
         self.places = list(places) if places is not None else list(range(lab.spec.workers))
         self.topology = lab.topology
         self.world = lab.spec.workers
+        self.switches = lab.spec.switches
         self.directory = lab.directory
         self.interface = names.INTERFACE
         self.rate_mbit_s = lab.spec.rate_mbit_s
@@ -83,17 +85,17 @@ class LabSite:
         """Enter the worker's namespace."""
         return enter(self._lab.worker(self.places[rank]))
 
-    def switch_command(self) -> list[str]:
-        """Enter the switch's namespace."""
-        return enter(names.switch(self._lab.lab_id))
+    def switch_command(self, number: int = 0) -> list[str]:
+        """Enter a switch's namespace."""
+        return enter(names.switch(self._lab.lab_id, number))
 
     def address(self, rank: int) -> str:
         """The worker's address in the lab."""
         return self._lab.fabric.address(self.places[rank])
 
-    def switch_address(self) -> str:
-        """The switch's address in the lab."""
-        return names.switch_address()
+    def switch_address(self, number: int = 0) -> str:
+        """A switch's address in the lab."""
+        return names.switch_address(number)
 
     def running_switch(self) -> str | None:
         """The switch in the middle of a star, if it folds."""
@@ -111,6 +113,7 @@ class LabSite:
 class LocalSite:
     """All ranks on this machine's loopback."""
 
+    switches = 1
     interface = "lo"
     rate_mbit_s = 0.0
     mtu = 65536
@@ -130,7 +133,7 @@ class LocalSite:
         """Empty: there is no namespace to enter."""
         return []
 
-    def switch_command(self) -> list[str]:
+    def switch_command(self, number: int = 0) -> list[str]:
         """Empty: there is no namespace to enter."""
         return []
 
@@ -138,7 +141,7 @@ class LocalSite:
         """The loopback address."""
         return "127.0.0.1"
 
-    def switch_address(self) -> str:
+    def switch_address(self, number: int = 0) -> str:
         """The loopback address."""
         return "127.0.0.1"
 

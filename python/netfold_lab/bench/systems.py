@@ -56,13 +56,15 @@ def spawn(command: list[str], site: Site, log: Path, more: Mapping[str, str] | N
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=words, process_group=0)
 
 
-def start_switch(name: str, site: Site, ready: Path, log: Path, timeout_s: float) -> tuple[subprocess.Popen, str]:
-    """Start a switch on the switch's machine, at any free port. Returns its process and its address when it listens. It
+def start_switch(
+    name: str, site: Site, ready: Path, log: Path, timeout_s: float, number: int = 0
+) -> tuple[subprocess.Popen, str]:
+    """Start a switch on a switch's machine, at any free port. Returns its process and its address when it listens. It
     writes the address to the file `ready`.
 
     Raises MeasurementError that names the system."""
-    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", f"{site.switch_address()}:0", str(ready)]
-    switch = spawn([*site.switch_command(), *program], site, log)
+    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", f"{site.switch_address(number)}:0", str(ready)]
+    switch = spawn([*site.switch_command(number), *program], site, log)
     deadline = time.monotonic() + timeout_s
     try:
         while not ready.exists():
@@ -209,8 +211,8 @@ def spawn_hosts(
     switch: str = "",
 ) -> list[subprocess.Popen]:
     """Ranks without a switch, one in each namespace, that run a program of bench/workers. They exchange their addresses
-    through files. `more`: further arguments; `engine`: the engine to use; `switch`: the address of a switch that
-    shares their tensors, if there is one."""
+    through files. `more`: further arguments; `engine`: the engine to use; `switch`: the addresses of the switches that
+    share their tensors, with commas."""
     meeting = control.with_suffix(".meeting")
     meeting.mkdir()
     words = [*program, str(control), str(meeting), link]
@@ -261,7 +263,7 @@ class NetfoldHosts:
 
 
 class NetfoldSplit:
-    """Netfold with a switch that folds a share of each tensor, while the ranks fold the rest."""
+    """Netfold with switches that fold a share of each tensor, while the ranks fold the rest."""
 
     name = "netfold"
     key = "netfold-split"
@@ -272,17 +274,23 @@ class NetfoldSplit:
         return wanted
 
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
-        """Start the switch, then the ranks with its address."""
-        switch, address = start_switch(self.name, site, control.with_suffix(".switch"), log, timeout_s)
+        """Start the switches, then the ranks with their addresses."""
+        started: list[subprocess.Popen] = []
         link = "shm" if site.namespace(0) is None else "tcp"
         plans = json.dumps([asdict(HostPlan(SPLIT))])
         program = [sys.executable, "-m", "netfold_lab.bench.workers.host"]
+        addresses = []
         try:
-            ranks = spawn_hosts(program, site, control, log, timeout_s, link, plans, switch=address)
+            for number in range(site.switches):
+                ready = control.with_suffix(f".switch{number}")
+                switch, address = start_switch(self.name, site, ready, log, timeout_s, number)
+                started.append(switch)
+                addresses.append(address)
+            ranks = spawn_hosts(program, site, control, log, timeout_s, link, plans, switch=",".join(addresses))
         except BaseException:
-            processes.end_children([switch])
+            processes.end_children(started)
             raise
-        return [switch, *ranks]
+        return [*started, *ranks]
 
 
 class NetfoldMpi(OpenMpi):

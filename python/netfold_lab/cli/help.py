@@ -88,7 +88,7 @@ EXAMPLES = {
     "plan calibrate": ("netfold plan calibrate --ranks 4 --link tcp --out here.json",),
     "plan export": (
         "netfold plan export examples/clusters/eflops.yaml --algorithm hdrm",
-        "netfold plan export examples/clusters/eflops.yaml --format htsim,hpcc",
+        "netfold plan export examples/clusters/eflops.yaml --format hpcc,graphml",
     ),
     "plan sweep": ("netfold plan sweep examples/clusters/sweep.yaml --picture front.png",),
     "simulate": (

@@ -7,15 +7,16 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from netfold import namespace_rights
+from netfold.algorithms import AUTO, IN_NETWORK, with_switch
 from netfold_lab.errors import LabError, UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.lab.cluster import Lab
-from netfold_lab.lab.spec import SOCKETS, STAR, Faults, spec_of
+from netfold_lab.lab.spec import DPDK, SOCKETS, STAR, Faults, spec_of
 from netfold_lab.outputs import output
 from netfold_lab.sizes import by_name, sizes_of
 
@@ -36,7 +37,12 @@ Rate = Annotated[
     ),
 ]
 SwitchRate = Annotated[
-    float, typer.Option("--switch-rate-mbit-s", help="Rate of the link of the switch's machine; 0: not shaped.")
+    float | None,
+    typer.Option(
+        "--switch-rate-mbit-s",
+        help="Rate of the link of the switch's machine; 0: not shaped, as a machine with a port for each worker "
+        "(default: that of a worker's link).",
+    ),
 ]
 SwitchKind = Annotated[
     str,
@@ -44,6 +50,9 @@ SwitchKind = Annotated[
         "--switch",
         help="On a star: sockets (a switch program beside a bridge) or dpdk (the switch program is the bridge).",
     ),
+]
+Switches = Annotated[
+    int, typer.Option(help="Machines with a switch beside the bridge; `auto` divides tensors between all of them.")
 ]
 Mtu = Annotated[int, typer.Option(help="MTU of every link in bytes.")]
 Burst = Annotated[
@@ -79,8 +88,9 @@ def up(
     fabric: Fabric = STAR,
     shape: Shape = "",
     rate_mbit_s: Rate = None,
-    switch_rate_mbit_s: SwitchRate = 0.0,
+    switch_rate_mbit_s: SwitchRate = None,
     switch: SwitchKind = SOCKETS,
+    switches: Switches = 1,
     mtu: Mtu = 1500,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
@@ -96,7 +106,13 @@ def up(
 
     with sentences():
         faults = Faults(loss, duplicate, reorder)
-        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "faults": faults, "switch": switch}
+        more: dict[str, Any] = {
+            "switch_rate_mbit_s": switch_rate_mbit_s,
+            "mtu": mtu,
+            "faults": faults,
+            "switch": switch,
+            "switches": switches,
+        }
         spec = spec_of(fabric, shape, workers, rate_mbit_s, burst_bytes, latency_ms, **more)
         lab_id = lab or names.new_lab_id()
         if not names.LAB_ID.match(lab_id):
@@ -136,7 +152,8 @@ def describe(lab_id: str, parameters: dict, as_json: bool) -> None:
         told = {"lab": lab_id, "addresses": nodes, "interface": names.INTERFACE, **files}
         print_json(envelope("lab up", parameters, [told]))
         return
-    box = f", and the switch at {nodes['switch']}" if "switch" in nodes else ""
+    boxes = [address for node, address in nodes.items() if node.startswith("switch")]
+    box = f", and {'the switch' if len(boxes) == 1 else 'switches'} at {', '.join(boxes)}" if boxes else ""
     print(f"lab {lab_id}: {known.workers} workers, {nodes['w0']} and up{box}")
     if files:
         print(f"topology file:  NETFOLD_TOPOLOGY={topology}")
@@ -146,7 +163,7 @@ def describe(lab_id: str, parameters: dict, as_json: bool) -> None:
 
 @lab_app.command(name="exec")
 def execute(
-    node: Annotated[str, typer.Argument(help="w0, w1, ... or switch.")],
+    node: Annotated[str, typer.Argument(help="w0, w1, ..., switch, switch1, ...")],
     command: Annotated[list[str], typer.Argument(help="Command to run there; write -- before it.")],
     lab: Annotated[str, typer.Option(help="ID of the lab, if there are several.")] = "",
 ) -> None:
@@ -202,8 +219,9 @@ def run(
     algorithm: Annotated[
         str | None,
         typer.Option(
-            help="Netfold's algorithms: in-network, ring, ... or auto; several with commas. `none` measures only "
-            "the peers. Default: in-network on a star, else hdrm,halving-doubling,ring."
+            help="Netfold's algorithms: in-network, ring, ... or auto (with a switch: split); several with commas. "
+            "`none` measures only the peers. Default: auto,in-network on a star (in-network with --switch dpdk or "
+            "faults by netfold), else hdrm,halving-doubling,ring."
         ),
     ] = None,
     bigraph: Annotated[str, typer.Option(help="hdrm on a star: sub-nodes x switches, such as 4x8.")] = "",
@@ -227,8 +245,9 @@ def run(
     ] = "netfold",
     seed: Annotated[int, typer.Option(help="Seed of the gradients, and of faults by netfold.")] = 1,
     mtu: Mtu = 1500,
-    switch_rate_mbit_s: SwitchRate = 0.0,
+    switch_rate_mbit_s: SwitchRate = None,
     switch: SwitchKind = SOCKETS,
+    switches: Switches = 1,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
     timeout_s: Annotated[float, typer.Option(help="Longest time for any step, in seconds.")] = 60.0,
@@ -255,12 +274,17 @@ def run(
     with sentences():
         sizes = _sizes(size_bytes, model_sizes, scale)
         is_star = fabric == STAR
-        algorithm = algorithm or ("in-network" if is_star else "hdrm,halving-doubling,ring")
+        in_network_only = switch == DPDK or (faults_by == "netfold" and any((loss, duplicate, reorder)))
+        on_star = IN_NETWORK if in_network_only else f"{AUTO},{IN_NETWORK}"
+        algorithm = algorithm or (on_star if is_star else "hdrm,halving-doubling,ring")
+        if is_star and switch == SOCKETS:
+            algorithm = with_switch(algorithm)
         against = ("gloo,openmpi" if is_star else "") if against is None else against
         _check_plots(out, links_out, is_star, bool(against) and algorithm != "none")
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
-        more = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "switch": switch}
+        more: dict[str, Any] = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "switch": switch}
+        more["switches"] = switches
         labs = [spec_of(fabric, shape, n, rate_mbit_s, burst_bytes, latency_ms, **more) for n in counts]
         plan = comparison.ComparisonSettings(
             sizes,
@@ -295,8 +319,7 @@ def run(
         if sweep_workers:
             parameters["workers"] = counts
         entries = links.with_links(models.beside_the_paper(entries), uses)
-        where = "a link" if is_star else f"a link of a {shape} {fabric}, ranks {placement}"
-        title = f"all-reduce at {labs[0].rate_mbit_s:g} Mbit/s {where}"
+        title = f"all-reduce at {labs[0].links_text()}" + ("" if is_star else f", ranks {placement}")
         show("lab run", title, parameters, entries, json)
         if out:
             plots.draw(entries, out) if is_star else fabric_plots.draw_times(entries, title, out)

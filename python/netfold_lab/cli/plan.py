@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +35,10 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @plan_app.callback()
 def plan() -> None:
-    """Predict the time of a training step on a cluster, its causes, and the gain of changes."""
+    """Predict the time of a training step on a cluster, its causes, and the gain of changes.
+
+    `netfold plan CLUSTER` is `netfold plan step CLUSTER`; `netfold plan step --help` lists its options.
+    """
 
 
 def register(app: typer.Typer) -> None:
@@ -49,14 +53,26 @@ def step(
         typer.Argument(help="A cluster file (YAML), HPCC topology.txt or GraphML; without it: closed forms."),
     ] = None,
     model: Annotated[str, typer.Option(help="mlp, resnet50, ..., or package.module:callable@SHAPE.")] = "resnet50",
-    layers: Annotated[int, typer.Option(help="mlp: layers.")] = 20,
-    width: Annotated[int, typer.Option(help="mlp: width of a layer.")] = 2048,
+    layers: Annotated[int | None, typer.Option(help="mlp: layers.", show_default="20")] = None,
+    width: Annotated[int | None, typer.Option(help="mlp: width of a layer.", show_default="2048")] = None,
     batch: Annotated[int, typer.Option(help="Samples per worker and step.")] = 64,
+    sharding: Annotated[
+        str, typer.Option(help="What workers share: none (DDP), zero1, zero2, zero3 (FSDP).", show_default="none")
+    ] = "",
+    accumulate: Annotated[
+        int | None, typer.Option(min=1, help="Batches whose gradients are added up in a step.", show_default="1")
+    ] = None,
+    optimizer: Annotated[
+        str, typer.Option(help="Its state counts as memory: sgd, momentum or adam.", show_default="adam")
+    ] = "",
     nodes: Annotated[str, typer.Option(help="Without a cluster: numbers of nodes, such as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
     ] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of route hashes to try; the result is their median.")] = 3,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of route hashes to try; the result is their median.", show_default="3"),
+    ] = None,
     page: Annotated[Path, output("Write an HTML page to this file.")] = Path("out/plan.html"),
     picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
     csv: Annotated[Path | None, output("Write all results as CSV.")] = None,
@@ -73,28 +89,43 @@ def step(
         from netfold_lab.plan.report import charts
 
         charts.check_picture(picture)
-        trained = model_of(model, layers, width)
+        if model != "mlp":
+            _refuse({"--layers": layers, "--width": width}, f"{model} has layers of its own; only mlp takes them")
+        trained = model_of(model, 20 if layers is None else layers, 2048 if width is None else width)
         if cluster is not None:
+            _refuse({"--nodes": nodes}, f"{cluster} has its own number of workers")
             wanted = [name for name in algorithm.split(",") if name]
-            told = _planned(cluster, trained, batch, wanted, seeds)
+            training = {"sharding": sharding or "none", "accumulate": accumulate or 1, "optimizer": optimizer or "adam"}
+            told = _planned(cluster, trained, batch, wanted, seeds or 3, training)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
+            refused: dict[str, Any] = {"--sharding": sharding, "--accumulate": accumulate, "--optimizer": optimizer}
+            refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping}
+            _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)
         else:
             raise UsageError("name a cluster file, or give --nodes for the closed forms, such as --nodes 3..32")
 
 
-def _planned(path: Path, model: Any, batch: int, wanted: list[str], seeds: int) -> Any:
+def _refuse(options: dict[str, Any], why: str) -> None:
+    """Raises UsageError if one of these options is given: the command would ignore it."""
+    if given := [name for name, value in options.items() if value not in (None, "")]:
+        raise UsageError(f"leave out {given[0]}: {why}")
+
+
+def _planned(path: Path, model: Any, batch: int, wanted: list[str], seeds: int, training: dict[str, Any]) -> Any:
     from netfold import _core
     from netfold_lab.bench.screen import waiting
     from netfold_lab.plan.cluster import spec
     from netfold_lab.plan.step.answer import answer
+    from netfold_lab.plan.step.collectives import AUTO
+    from netfold_lab.plan.step.sharded import Training
 
-    known = [name for name, _ in _core.algorithms()]
+    known = [AUTO, *(name for name, _ in _core.algorithms())]
     if strange := [name for name in wanted if name not in known]:
         raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
     with waiting("reading the cluster") as tell:
-        return answer(spec.read(path), model, batch, wanted, seeds, tell)
+        return answer(spec.read(path), model, batch, wanted, seeds, tell, Training(**training))
 
 
 def _tell(
@@ -104,6 +135,7 @@ def _tell(
 
     from netfold.json_output import envelope, print_json
     from netfold_lab.plan.report import cluster as report
+    from netfold_lab.plan.report.assumptions import assumption_entries
 
     console = Console(stderr=json)
     written: list[Path] = []
@@ -122,7 +154,10 @@ def _tell(
     to(trace, report.write_trace)
     if json:
         parameters = {"cluster": told.cluster.name, "model": told.model.name, "batch": told.batch}
-        parameters |= {"workers": told.workers, "assumptions": dict(report.assumptions(told))}
+        parameters |= asdict(told.job.training) | {
+            "workers": told.workers,
+            "assumptions": assumption_entries(told),
+        }
         print_json(envelope("plan", parameters, report.entries(told)))
     else:
         report.show(console, told)
@@ -344,15 +379,14 @@ def sweep(
         from netfold.json_output import envelope, print_json
         from netfold_lab.plan.report import charts
         from netfold_lab.plan.report import sweep as report
-        from netfold_lab.plan.sweep import designs
+        from netfold_lab.plan.sweep import designs, run
         from netfold_lab.plan.sweep.results import Notebook
 
         charts.check_picture(picture)
         read = designs.read(file)
         notebook = Notebook(out or file.with_suffix(".results.jsonl"))
         _run_sweep(read, notebook, scheduler, workers)
-        wanted = {design.key for design in read.designs()}
-        results = [result for key, result in notebook.kept.items() if key in wanted]
+        results = run.results_of(read, notebook)
         report.write(page, results, file.stem)
         if picture is not None:
             report.draw(picture, results)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from netfold_lab.outputs import output
+
+LIST_COLUMNS = 80
 
 
 def register(app: typer.Typer) -> None:
@@ -91,7 +94,8 @@ def schedule(
 def _list(algorithms: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in algorithms)
     for name, what in algorithms:
-        typer.echo(f"{name:<{width}}  {what}")
+        first, after = f"{name:<{width}}  ", " " * (width + 2)
+        typer.echo(textwrap.fill(what, LIST_COLUMNS, initial_indent=first, subsequent_indent=after))
 
 
 def _print(line: Any, title: str) -> None:

@@ -13,7 +13,6 @@ from netfold_lab.outputs import output
 
 simulate_app = typer.Typer(invoke_without_command=True)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-GIGA = 1e9
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +26,12 @@ def simulate(
     topology: Annotated[str, typer.Option(help="Network: bigraph:4x16, cluster.yaml, ... (see above).")] = "",
     algorithm: Annotated[str, typer.Option(help="Algorithms to time, with commas (`netfold schedule list`).")] = "ring",
     size_bytes: Annotated[int, typer.Option(min=4, help="Size of the fp32 tensor.")] = 1 << 26,
-    rate_gbit_s: Annotated[float, typer.Option(min=1e-6, help="of every cable; a cluster file has its own.")] = 100.0,
-    latency_us: Annotated[float, typer.Option(min=0, help="of every cable; a cluster file has its own.")] = 0.5,
+    rate_gbit_s: Annotated[
+        float | None, typer.Option(help="Rate of every cable; not for a cluster file.", show_default="100")
+    ] = None,
+    latency_us: Annotated[
+        float | None, typer.Option(min=0, help="Latency of every cable; not for a cluster file.", show_default="0.5")
+    ] = None,
     step_latency_us: Annotated[
         float | None,
         typer.Option(min=0, help="Time of software and NICs before each transfer; default: 0, or the file's."),
@@ -40,8 +43,11 @@ def simulate(
     rehash: Annotated[bool, typer.Option("--rehash", help="Hash each transfer, not each connection.")] = False,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Number of route hashes to try.")] = 20,
     fold_gbit_s: Annotated[
-        float, typer.Option(min=0, help="Rate at which switches fold; 0: switches do not fold.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0, help="Rate at which switches fold; not for a cluster file.", show_default="they do not fold"
+        ),
+    ] = None,
     element_bits: Annotated[float, typer.Option(min=1, help="Bits of an element on the wire, with headers.")] = 32.0,
     group: Annotated[int, typer.Option(min=0, help="hierarchical: number of ranks per machine.")] = 0,
     goal: Annotated[Path | None, typer.Option(help="Simulate this GOAL text instead of an algorithm.")] = None,
@@ -67,7 +73,7 @@ def simulate(
         if not topology:
             raise UsageError("name the network by --topology, such as bigraph:4x16; see `netfold simulate --help`")
         try:
-            network = networks.find(topology, rate_gbit_s * GIGA, latency_us * 1e-6, fold_gbit_s * GIGA)
+            network = networks.find(topology, {"rate_gbit_s": rate_gbit_s, "latency_us": latency_us}, fold_gbit_s)
             if spread:
                 network.spread = spread
             parameters = {"topology": topology, "spread": network.spread, "workers": network.world}
@@ -188,7 +194,7 @@ def fig16(
         str, typer.Option(help="Sizes, with commas; powers of two from 64.", show_default="64 to 1024")
     ] = "64,128,256,512,1024",
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Number of route hashes to try.")] = 20,
-    step_latency_us: Annotated[float, typer.Option(min=0, help="Latency of every step.")] = 7.1,
+    step_latency_us: Annotated[float, typer.Option(min=0, help="Latency of every step; the default is fitted.")] = 7.1,
     farthest: Annotated[
         bool, typer.Option("--farthest", help="Halving-doubling with the farthest partner first.")
     ] = False,

@@ -49,7 +49,10 @@ def train_all(workers: int, epochs: int, batch: int, progress: Progress) -> list
 
 
 def _train(trial: Trial, switch: str, workers: int, epochs: int, batch: int, progress: Progress) -> Run:
-    environment = {"NETFOLD_SWITCH": switch, "NETFOLD_FORMAT": trial.format} if trial.backend == "netfold" else {}
+    environment = {}
+    if trial.backend == "netfold":  # on one machine `auto` would use shared memory, not the switch
+        settings = {"SWITCH": switch, "ALGORITHM": trial.algorithm, "FORMAT": trial.format}
+        environment = {f"NETFOLD_{name}": value for name, value in settings.items()}
     progress(trial, None)
     results = run_workers(trial.backend, workers, epochs, batch, environment, lambda event: progress(trial, event))
     return make_run(trial.name, trial.backend, trial.algorithm, trial.format, results)

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from pyroute2 import IPRoute
-from pyroute2.netlink.exceptions import NetlinkError
+from typing import TYPE_CHECKING, Any
 
 from netfold.topology import file as topology_file
 from netfold_lab.errors import LabError
@@ -22,6 +19,9 @@ from netfold_lab.lab.netns import enter
 from netfold_lab.lab.routed import Routed
 from netfold_lab.lab.spec import DPDK, Faults, LabSpec
 from netfold_lab.lab.star import Star
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 
 class Lab:
@@ -60,7 +60,8 @@ class Lab:
     def addresses(self) -> dict[str, str]:
         """Addresses by node: w0, w1, ... and, in a star, switch."""
         nodes = {f"w{rank}": self.fabric.address(rank) for rank in range(self.spec.workers)}
-        return nodes | ({"switch": names.switch_address()} if isinstance(self.fabric, Star) else {})
+        switches = self.spec.switches if isinstance(self.fabric, Star) else 0
+        return nodes | {names.switch_node(number): names.switch_address(number) for number in range(switches)}
 
     def __enter__(self) -> Lab:
         try:
@@ -76,6 +77,8 @@ class Lab:
     def up(self) -> None:
         """Build the lab. The state is on disk before the first namespace exists, so that a later command can clean up
         after a crash."""
+        from pyroute2.netlink.exceptions import NetlinkError
+
         all_namespaces = self.namespaces()
         owner_pid, owner_start_ticks = state.owner()
         known = state.LabState(

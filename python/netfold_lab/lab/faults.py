@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-
-from pyroute2 import IPRoute
+from typing import TYPE_CHECKING
 
 from netfold_lab.errors import LabError
 from netfold_lab.lab.shaping import index_of
 from netfold_lab.lab.spec import Faults
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 TABLE = "netfold_faults"
 MILLION = 1_000_000

@@ -6,8 +6,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-from pyroute2 import IPRoute
+from typing import TYPE_CHECKING
 
 from netfold import native
 from netfold_lab.errors import LabError
@@ -15,6 +14,9 @@ from netfold_lab.lab import faults, names, processes, shaping
 from netfold_lab.lab.netns import enter
 from netfold_lab.lab.spec import LabSpec
 from netfold_lab.lab.star import SWITCH_PORT, Star
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 CONTROL_PORT = 7171
 START_TIMEOUT_S = 30.0
@@ -57,12 +59,12 @@ class FrameStar(Star):
 
     def __init__(self, spec: LabSpec, lab_id: str) -> None:
         super().__init__(spec, lab_id)
-        self.fabric = self.switch  # the end of the workers' links
+        self.fabric = self.switches[0]  # the end of the workers' links
         self._process: subprocess.Popen | None = None
 
     def nodes(self) -> list[str]:
         """The namespaces other than the workers'."""
-        return [self.switch]
+        return [self.fabric]
 
     def running_switch(self) -> str:
         """The address of the switch that is the fabric."""
@@ -70,7 +72,7 @@ class FrameStar(Star):
 
     def build(self, sockets: dict[str, IPRoute]) -> None:
         """Create the links in the existing namespaces."""
-        spec, here = self._spec, self.switch
+        spec, here = self._spec, self.fabric
         for rank, worker in enumerate(self._workers):
             near, far = (here, f"p{rank}"), (worker, names.INTERFACE)
             shaping.connect(sockets, near, far, spec, spec.rate_mbit_s)
@@ -87,7 +89,7 @@ class FrameStar(Star):
     def start(self, directory: Path) -> None:
         """Start the switch in its namespace and wait until it listens. It ends with the namespace."""
         devices = [device(number, port) for number, port in enumerate(self.ports())]
-        self._process = start_switch(self.switch, devices, directory)
+        self._process = start_switch(self.fabric, devices, directory)
 
     def stop(self) -> None:
         """End the switch, if this process started it."""

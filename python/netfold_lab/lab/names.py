@@ -6,9 +6,10 @@ import re
 import secrets
 
 LAB_ID = re.compile(r"^nf[0-9a-f]{6}$")
-NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch|[sw][0-9]+)$")
+NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch[1-9]?|[sw][0-9]+)$")
 NETWORK = "10.77.0"  # only inside the lab's own namespaces, so it cannot conflict with the host's networks
-INTERFACE = "eth0"  # the interface of every worker and of the switch, seen from inside
+INTERFACE = "eth0"  # the interface of every worker and of each switch, seen from inside
+SWITCHES_MAX = 9  # workers have the addresses from 10 on
 
 
 def new_lab_id() -> str:
@@ -21,9 +22,14 @@ def fabric(lab_id: str) -> str:
     return f"{lab_id}-fabric"
 
 
-def switch(lab_id: str) -> str:
-    """The namespace of the switch that folds."""
-    return f"{lab_id}-switch"
+def switch_node(number: int = 0) -> str:
+    """The name of a switch that folds: `switch`, `switch1`, ..."""
+    return f"switch{number or ''}"
+
+
+def switch(lab_id: str, number: int = 0) -> str:
+    """The namespace of a switch that folds."""
+    return f"{lab_id}-{switch_node(number)}"
 
 
 def worker(lab_id: str, rank: int) -> str:
@@ -36,9 +42,9 @@ def router(lab_id: str, number: int) -> str:
     return f"{lab_id}-s{number}"
 
 
-def switch_address() -> str:
-    """The switch's address in the lab."""
-    return f"{NETWORK}.1"
+def switch_address(number: int = 0) -> str:
+    """A switch's address in the lab."""
+    return f"{NETWORK}.{1 + number}"
 
 
 def switch_metrics() -> str:

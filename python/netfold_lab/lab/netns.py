@@ -2,7 +2,8 @@
 
 pyroute2 creates them and opens sockets in them from a forked copy of this process, which then ends by SIGTERM. A copy
 with our signal handlers and our `finally` clauses would remove the lab that it builds. So this module does not fork:
-iproute2 creates the namespaces, and this thread enters a namespace to open a socket in it.
+iproute2 creates the namespaces. This thread enters a namespace to open a socket in it. pyroute2 takes long to load, so
+only the functions that use it load it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import contextlib
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-
-from pyroute2 import IPRoute, netns
+from typing import TYPE_CHECKING
 
 from netfold_lab.errors import LabError
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 DIRECTORY = Path("/var/run/netns")
 CREATE_TIMEOUT_S = 30
@@ -46,6 +49,8 @@ def enter(namespace: str) -> list[str]:
 
 def open_socket(name: str) -> IPRoute:
     """A netlink socket of a namespace, usable from any namespace."""
+    from pyroute2 import IPRoute, netns
+
     netns.pushns(name)
     try:
         ipr = IPRoute()
@@ -57,6 +62,8 @@ def open_socket(name: str) -> IPRoute:
 
 def configure(name: str, settings: dict[str, str]) -> None:
     """Write kernel settings of a namespace (files below /proc/sys)."""
+    from pyroute2 import netns
+
     netns.pushns(name)
     try:
         for file, value in settings.items():
@@ -67,6 +74,8 @@ def configure(name: str, settings: dict[str, str]) -> None:
 
 def remove(names: Iterable[str]) -> None:
     """Remove namespaces together with their links."""
+    from pyroute2 import netns
+
     for name in names:
         with contextlib.suppress(OSError):
             netns.remove(name)

@@ -11,11 +11,14 @@ to a worker or to a switch, is a veth pair that is shaped at both ends.
 
 from __future__ import annotations
 
-from pyroute2 import IPRoute
+from typing import TYPE_CHECKING
 
 from netfold.topology.wiring import Wiring
 from netfold_lab.lab import names, netns, shaping
 from netfold_lab.lab.spec import LabSpec
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 BRIDGE = "br0"
 SWITCH_SETTINGS = {

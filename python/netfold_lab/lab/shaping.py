@@ -8,10 +8,12 @@ with one header.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pyroute2 import IPRoute
+from typing import TYPE_CHECKING
 
 from netfold_lab.lab.spec import LabSpec
+
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
 
 
 @dataclass(frozen=True)

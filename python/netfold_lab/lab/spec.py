@@ -8,6 +8,7 @@ from typing import Any
 from netfold.algorithms import bigraph_of
 from netfold.topology.wiring import BIGRAPH, FAT_TREE, KINDS, Wiring
 from netfold_lab.errors import UsageError
+from netfold_lab.lab import names
 
 WORKERS_MAX = 200
 RATE_MAX_MBIT_S = 1e6
@@ -59,6 +60,7 @@ class LabSpec:
     fabric: str = STAR
     shape: tuple[int, int] = (0, 0)
     switch: str = SOCKETS
+    switches: int = 1  # of a star
 
     def __post_init__(self) -> None:
         self._check_fabric()
@@ -77,6 +79,18 @@ class LabSpec:
                 f"--latency-ms, the longest time that a packet may queue, must be from above 0 to {LATENCY_MAX_MS:g}"
             )
 
+    def links_text(self) -> str:
+        """The rates of the links, for titles."""
+        if self.fabric != STAR:
+            return f"{self.rate_mbit_s:g} Mbit/s a link of a {self.shape[0]}x{self.shape[1]} {self.fabric}"
+        text = f"{self.rate_mbit_s:g} Mbit/s a link"
+        if self.switch != SOCKETS:
+            return text
+        of_switch = f"{self.switch_rate_mbit_s:g} Mbit/s" if self.switch_rate_mbit_s else "not shaped"
+        if self.switches == 1:
+            return f"{text}, the switch's {of_switch}"
+        return f"{text}, each of {self.switches} switches {of_switch}"
+
     def _check_fabric(self) -> None:
         if self.fabric not in FABRICS:
             raise UsageError(f"--fabric must be one of {', '.join(FABRICS)}, not {self.fabric}")
@@ -88,6 +102,10 @@ class LabSpec:
             raise UsageError(
                 "--switch dpdk needs --fabric star, and supports only faults by netfold (--faults-by netfold)"
             )
+        if not 1 <= self.switches <= names.SWITCHES_MAX:
+            raise UsageError(f"--switches must be from 1 to {names.SWITCHES_MAX}, not {self.switches}")
+        if self.switches > 1 and (self.fabric != STAR or self.switch != SOCKETS):
+            raise UsageError("several --switches need --fabric star and --switch sockets")
         if (wiring := self.wiring()) is None:
             return
         if self.workers != wiring.workers:
@@ -114,9 +132,12 @@ def spec_of(
     rate_mbit_s: float | None,
     burst_bytes: int | None,
     latency_ms: float | None,
+    switch_rate_mbit_s: float | None = 0.0,
     **more: Any,
 ) -> LabSpec:
-    """A lab from a user's options: None stands for the fabric's default. `shape`: 4x8, or empty. Raises UsageError."""
+    """A lab from a user's options: None stands for the fabric's default. `shape`: 4x8, or empty. Raises UsageError.
+
+    The machine of a switch beside the bridge has one NIC, by default one like a worker's."""
     if fabric not in FABRICS:
         raise UsageError(f"--fabric must be one of {', '.join(FABRICS)}, not {fabric}")
     try:
@@ -124,9 +145,13 @@ def spec_of(
     except ValueError as error:
         raise UsageError(f"--shape: {error}") from None
     usual = LINKS[fabric]
+    rate_mbit_s = usual[0] if rate_mbit_s is None else rate_mbit_s
+    if switch_rate_mbit_s is None:
+        switch_rate_mbit_s = rate_mbit_s if fabric == STAR and more.get("switch", SOCKETS) == SOCKETS else 0.0
     return LabSpec(
         workers=workers if workers is not None else (parsed[0] * parsed[1] or 8),
-        rate_mbit_s=usual[0] if rate_mbit_s is None else rate_mbit_s,
+        rate_mbit_s=rate_mbit_s,
+        switch_rate_mbit_s=switch_rate_mbit_s,
         burst_bytes=usual[1] if burst_bytes is None else burst_bytes,
         latency_ms=usual[2] if latency_ms is None else latency_ms,
         fabric=fabric,

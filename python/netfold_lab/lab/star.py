@@ -1,14 +1,22 @@
-"""A star: a bridge in a namespace of its own, and shaped links to every worker and to the switch that folds."""
+"""A star: a bridge in a namespace of its own, and shaped links to every worker and to the switches that fold."""
 
 from __future__ import annotations
 
-from pyroute2 import IPRoute
+from typing import TYPE_CHECKING
 
 from netfold_lab.lab import faults, names, shaping
 from netfold_lab.lab.spec import LabSpec
 
+if TYPE_CHECKING:
+    from pyroute2 import IPRoute
+
 BRIDGE = "br0"
-SWITCH_PORT = "psw"
+SWITCH_PORT = "psw"  # of the first one
+
+
+def switch_port(number: int) -> str:
+    """The bridge's port of a switch."""
+    return f"{SWITCH_PORT}{number or ''}"
 
 
 class Star:
@@ -17,20 +25,23 @@ class Star:
     def __init__(self, spec: LabSpec, lab_id: str) -> None:
         self._spec = spec
         self.fabric = names.fabric(lab_id)
-        self.switch = names.switch(lab_id)
+        self.switches = [names.switch(lab_id, number) for number in range(spec.switches)]
         self._workers = [names.worker(lab_id, rank) for rank in range(spec.workers)]
 
     def nodes(self) -> list[str]:
         """The namespaces other than the workers'."""
-        return [self.fabric, self.switch]
+        return [self.fabric, *self.switches]
 
     def ports(self) -> list[str]:
         """The bridge's ports, seen from the fabric."""
-        return [*(f"p{rank}" for rank in range(self._spec.workers)), SWITCH_PORT]
+        return [
+            *(f"p{rank}" for rank in range(self._spec.workers)),
+            *(switch_port(number) for number in range(self._spec.switches)),
+        ]
 
     def ends(self) -> list[str]:
         """The namespaces at the far ends of the links."""
-        return [*self._workers, self.switch]
+        return [*self._workers, *self.switches]
 
     def address(self, rank: int) -> str:
         """A worker's address."""
@@ -48,7 +59,8 @@ class Star:
         for rank, worker in enumerate(self._workers):
             self._build_port(sockets, f"p{rank}", worker, self.address(rank), self._spec.rate_mbit_s)
         rate_mbit_s = self._spec.switch_rate_mbit_s
-        self._build_port(sockets, SWITCH_PORT, self.switch, names.switch_address(), rate_mbit_s)
+        for number, switch in enumerate(self.switches):
+            self._build_port(sockets, switch_port(number), switch, names.switch_address(number), rate_mbit_s)
 
     def _build_port(
         self, sockets: dict[str, IPRoute], port: str, namespace: str, address: str, rate_mbit_s: float

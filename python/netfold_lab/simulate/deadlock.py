@@ -36,7 +36,7 @@ def rules(network: Network) -> Iterator[dict[str, Any]]:
 
 
 def sentence(found: dict[str, Any]) -> str:
-    """The result in words."""
+    """The result in words; the buffers of a cycle have a line each."""
     rule = {
         "one": "one priority",
         "half": "two priorities, by the half that the sender is in",
@@ -45,5 +45,6 @@ def sentence(found: dict[str, Any]) -> str:
     size = f"{found['channels']} channels, {found['dependencies']} dependencies"
     if found["is_free"]:
         return f"{rule}: free of deadlock ({size}, no cycle)"
-    circle = ", ".join(f"{held['name']} ({held['from_host']} to {held['to_host']})" for held in found["cycle"])
-    return f"{rule}: may deadlock; each of these buffers waits for the next, and the last for the first: {circle}"
+    held = [f"    {one['name']} (from {one['from_host']} to {one['to_host']})" for one in found["cycle"]]
+    says = f"{rule}: may deadlock. Each of these buffers waits for the next, and the last for the first:"
+    return "\n".join([says, *held])

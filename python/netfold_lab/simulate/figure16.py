@@ -10,6 +10,7 @@ The paper leaves these points open; this file assumes:
 - Halving-doubling takes the nearest partner first, as in the paper's Figure 9, or the farthest, as in its reference
   [39] (Thakur et al.).
 - Steps are in lock-step, each with the same latency; transfers share links by max-min fairness.
+- The latency of a step is fitted to both published times of HDRM, so that agreement with them proves nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +33,8 @@ BIGRAPH, FAT_TREE = "bigraph", "fat-tree"
 HDRM, HD, RING = "hdrm", "halving-doubling", "ring"
 FARTHEST_FIRST = "rabenseifner"  # core/schedule's name for it
 PUBLISHED_S = {(BIGRAPH, HDRM, 256 << 10, 64): 130e-6, (BIGRAPH, HDRM, 256 << 10, 1024): 181e-6}
-# The order of the algorithms in the paper's text: HDRM is the clear winner, ring scales worst with small messages,
-# halving-doubling with large ones.
-PUBLISHED_ORDER = {256 << 10: (HDRM, HD, RING), 256 << 20: (HDRM, RING, HD)}
+# "The worst scalability" of the paper's text: the algorithm whose time grows most from the fewest to the most nodes.
+WORST_SCALING = {256 << 10: RING, 256 << 20: HD}
 LINES = ((BIGRAPH, HDRM), (BIGRAPH, HD), (BIGRAPH, RING), (FAT_TREE, HD), (FAT_TREE, RING), (FAT_TREE, HDRM))
 
 
@@ -121,15 +121,23 @@ def check(found: list[Point]) -> Iterator[tuple[str, bool]]:
     for case, published_s in PUBLISHED_S.items():
         if case in by_case:
             off = by_case[case] / published_s - 1
-            yield f"HDRM, 256 KiB, {case[3]} nodes: {published_s * 1e6:.0f} us, here {off:+.1%}", abs(off) <= 0.05
-    for size, order in PUBLISHED_ORDER.items():
-        for nodes in sorted({one.nodes for one in found}):
-            ours = sorted(order, key=lambda name: by_case[BIGRAPH, name, size, nodes])
-            text = f"BiGraph, {named(size)}, {nodes} nodes: {' < '.join(order)}"
-            yield text, tuple(ours) == order
-            hosts = [by_case[FAT_TREE, name, size, nodes] for name in order if name != HDRM]
-            rest = " < ".join(name for name in order if name != HDRM)
-            yield f"fat tree, {named(size)}, {nodes} nodes: {rest}", hosts == sorted(hosts)
+            text = f"HDRM, 256 KiB, {case[3]} nodes: {published_s * 1e6:.0f} us, here {off:+.1%} (fitted)"
+            yield text, abs(off) <= 0.05
+    sizes = sorted({one.nodes for one in found})
+    for size, worst in WORST_SCALING.items():
+        for nodes in sizes:
+            others = [by_case[BIGRAPH, name, size, nodes] for name in (HD, RING)]
+            yield (
+                f"BiGraph, {named(size)}, {nodes} nodes: HDRM is the fastest",
+                by_case[BIGRAPH, HDRM, size, nodes] < min(others),
+            )
+        if len(sizes) > 1:
+            few, many = sizes[0], sizes[-1]
+            for kind in (BIGRAPH, FAT_TREE):
+                grows = {name: by_case[kind, name, size, many] / by_case[kind, name, size, few] for name in (HD, RING)}
+                told = ", ".join(f"{name} {factor:.2f} times" for name, factor in grows.items())
+                text = f"{kind}, {named(size)}: {worst} grows most from {few} to {many} nodes ({told})"
+                yield text, max(grows, key=lambda name: grows[name]) == worst
     largest = max(one.nodes for one in found)
     for algorithm in (HD, RING):
         for size in SIZES_BYTES:
@@ -159,7 +167,9 @@ def draw(found: list[Point], path: Path) -> None:
             axes.fill_between(nodes, medians, [p.p95_s for p in own], color=colour, alpha=0.15)
         published = [(n, s) for (_, _, of, n), s in PUBLISHED_S.items() if of == size]
         if published:
-            axes.plot(*zip(*published, strict=True), "k*", markersize=12, label="published (HDRM)")
+            axes.plot(
+                *zip(*published, strict=True), "k*", markersize=12, mfc="none", label="published (HDRM), fitted to"
+            )
         axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="seconds", title=named(size))
         axes.set_xticks(sorted({p.nodes for p in found}), [str(n) for n in sorted({p.nodes for p in found})])
         axes.minorticks_off()
@@ -184,6 +194,7 @@ def rows(found: list[Point]) -> list[dict[str, Any]]:
             "time_s_median": one.median_s,
             "time_s_p95": one.p95_s,
             "published_s": PUBLISHED_S.get((one.topology, one.algorithm, one.size_bytes, one.nodes)),
+            "basis": "fitted" if one.algorithm == HDRM and one.size_bytes == SIZES_BYTES[0] else "predicted",
         }
         for one in found
     ]

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster import limits
 
+DEFAULTS = {"rate_gbit_s": 100.0, "latency_us": 0.5, "fold_gbit_s": 0.0}
 HASH, DESTINATION = "hash", "destination"
 NAMED = {  # name: (sizes, function of the simulator's Topology)
     "star": (("hosts",), "star"),
@@ -72,7 +74,18 @@ def read(path: Path) -> Network:
     return Network(str(path), graph.topology(), graph.spread, options, list(cluster.ranks), latency_s)
 
 
-def find(text: str, rate_bit_s: float, latency_s: float, fold_bit_s: float = 0.0) -> Network:
-    """A network by name, or from a file of that name."""
+def find(text: str, cables: dict[str, float | None], fold_gbit_s: float | None) -> Network:
+    """A network by name, or from a file of that name. `cables`: rate_gbit_s and latency_us of every cable, None: the
+    default. Raises UsageError for a value that no cable has, and for any value beside a file, which has its own."""
+    given = {name: value for name, value in (cables | {"fold_gbit_s": fold_gbit_s}).items() if value is not None}
     path = Path(text)
-    return read(path) if path.is_file() else named(text, rate_bit_s, latency_s, fold_bit_s)
+    if path.is_file():
+        if given:
+            option = next(iter(given)).replace("_", "-")
+            raise UsageError(f"leave out --{option}: {text} has its own rates and latencies")
+        return read(path)
+    for name, value in given.items():
+        if fault := limits.fault(name, value):
+            raise UsageError(f"--{name.replace('_', '-')}: {fault}")
+    told = DEFAULTS | given
+    return named(text, told["rate_gbit_s"] * 1e9, told["latency_us"] * 1e-6, told["fold_gbit_s"] * 1e9)

@@ -1,6 +1,6 @@
 #include "switch/interface_switch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <bit>

@@ -1,5 +1,5 @@
 // netfold-rtl-switch: runs the Verilated switch and prints one JSON object. `netfold rtl switch` calls it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 #include "switch/mixture.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

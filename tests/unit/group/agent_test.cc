@@ -2,7 +2,7 @@
 // and workers are of one process here; tests/python/test_agent.py has them apart.
 #include "group/via_agent/agent.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "counter.h"
 #include "group/via_agent/agent_group.h"
 #include "link/shm/local_socket.h"
 #include "peer_groups.h"
@@ -101,7 +102,7 @@ TEST(Agent, GivesTheBitsOfAnEngineInThisProcess) {
       EXPECT_EQ(sums(clients, tensors, request), sums(groups, tensors, request)) << count;
     }
   }
-  EXPECT_GT(clients[0]->counters()["cpu_s"], 0);
+  EXPECT_GT(counter(*clients[0], "cpu_s"), 0);
 }
 
 // Every rank's `in` is `read` numbers and its `out` `written`; returns the results of the ranks.

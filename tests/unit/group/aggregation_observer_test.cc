@@ -1,11 +1,11 @@
 // A job with a host over real sockets on loopback: workers fold, the host hears when.
 #include "group/via_switch/aggregation_observer.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
 
+#include "counter.h"
 #include "group/via_switch/switch_group.h"
 #include "switch/switch_server.h"
 
@@ -85,7 +85,7 @@ TEST_F(JobHostTest, HearsOfEachTensorOnceItIsFolded) {
   for (const auto& worker : workers_) {  // which may still be writing to the tensors
     for (int tensor = 0; tensor < 2; ++tensor) ASSERT_TRUE(worker->next_completion(20 * kSecond));
   }
-  EXPECT_GE(host_->counters()["signals"], 4u) << "one a shard and tensor";
+  EXPECT_GE(counter(*host_, "signals"), 4) << "one a shard and tensor";
   EXPECT_EQ(server_->stats().jobs[0].counters.results_sent, 2 * server_->stats().jobs[0].counters.folded_chunks)
       << "the host is sent no result";
 }

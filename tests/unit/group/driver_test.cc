@@ -8,8 +8,11 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
+
+#include "counter.h"
 
 namespace netfold::group {
 namespace {
@@ -128,7 +131,7 @@ TEST_P(DriverWithAndWithoutThread, FinishesWhatManyThreadsSubmitAndOneThreadIsIn
   for (auto& each : threads) each.join();
   EXPECT_EQ(shared.submitted, 800);
   EXPECT_EQ(shared.inside_most, 1);
-  EXPECT_EQ(group.counters()["submitted"], 800);
+  EXPECT_EQ(counter(group, "submitted"), 800);
 }
 
 TEST_P(DriverWithAndWithoutThread, ClosedByManyThreadsAtOnceLeavesOnce) {
@@ -241,7 +244,7 @@ TEST(Driver, CountsWhatIsDoneWhileTheThreadIsBusy) {
   for (int i = 1; i <= 20; ++i) {
     ASSERT_TRUE(group.submit({}));
     ASSERT_TRUE(group.next_completion(5 * kSecond));
-    ASSERT_EQ(group.counters()["submitted"], i);
+    ASSERT_EQ(counter(group, "submitted"), i);
   }
   shared.never_rests = false;
 }

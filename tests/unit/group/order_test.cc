@@ -55,6 +55,11 @@ std::vector<std::vector<std::byte>> bytes_of(const std::vector<std::vector<float
   return bytes;
 }
 
+// A tensor of so many elements has at least `size_bytes` on the wire.
+std::size_t elements_in(std::size_t size_bytes, Format format) {
+  return size_bytes * 1000 / numbers::encoded_bytes({format}, 1000) + 1000;
+}
+
 TEST(SumsInRankOrder, IsSaidOfTheAlgorithmsThatDo) {
   constexpr std::size_t kCount = 600;  // several elements and bfp blocks for each of 17 ranks
   for (int world = 2; world <= kWorldMax; ++world) {
@@ -75,15 +80,18 @@ TEST(SumsInRankOrder, IsSaidOfTheAlgorithmsThatDo) {
 }
 
 TEST(SumsInRankOrder, EveryPathHasTheseBits) {
-  constexpr std::size_t kSmall = 700, kLarge = 200'000;  // the large one is divided between switch and ranks
-  const auto server = start_switch();
+  const std::array servers = {start_switch(), start_switch(), start_switch()};
   for (int world = 2; world <= kWorldMax; ++world) {
-    SplitGroups groups = join_all(*server, world, world % 2 == 0);
-    for (const std::size_t count : {kSmall, kLarge}) {
+    std::vector<const switching::SwitchServer*> switches;
+    for (int at = 0; at <= world % 3; ++at) switches.push_back(servers[static_cast<std::size_t>(at)].get());
+    SplitGroups groups = join_all(switches, world, world % 2 == 0);
+    const Format format_of_large = kFormats[static_cast<std::size_t>(world) % kFormats.size()];
+    for (const bool is_large : {false, true}) {  // a large one is divided between switches and ranks
+      const std::size_t count = is_large ? elements_in(SplitSession::kSplitBytesMin, format_of_large) : 700;
       const auto tensors = gradients(world, count);
       const auto inputs = bytes_of(tensors);
       for (const Format format : kFormats) {
-        if (count == kLarge && format != kFormats[static_cast<std::size_t>(world) % kFormats.size()]) continue;
+        if (is_large && format != format_of_large) continue;
         const auto expected = testing::plain_all_reduce(inputs, ElementType::kFp32, {format}, count, false);
         std::vector<Algorithm> paths = host_algorithms(world);
         paths.insert(paths.end(), {{.name = "in-network"}, {.name = "split"}, {.name = "split"}});

@@ -1,6 +1,5 @@
 // The errors of ranks over real TCP if the connection between two of them breaks or stalls in the middle of a
 // collective. All of them live. netfold-vopr cuts and blocks simulated streams in more ways.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "peer_groups.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "counter.h"
 #include "numbers/codec.h"
 #include "numbers/fold.h"
 #include "peer_groups.h"
@@ -248,9 +249,9 @@ TEST(PeerGroup, TakesSharedMemoryOnOneMachine) {
   auto tensors = gradients(3, 1000);
   for (const auto& error : reduce_all(groups, tensors)) ASSERT_FALSE(error) << error->message;
   for (auto& group : groups) {
-    EXPECT_EQ(group->counters()["shm_peers"], 2);
-    EXPECT_EQ(group->counters()["tcp_peers"], 0);
-    EXPECT_GT(group->counters()["shm_sent_bytes"], 1000u * 4);
+    EXPECT_EQ(counter(*group, "shm_peers"), 2);
+    EXPECT_EQ(counter(*group, "tcp_peers"), 0);
+    EXPECT_GT(counter(*group, "shm_sent_bytes"), 1000 * 4);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "counter.h"
 #include "peer_groups.h"
 
 namespace netfold::group {
@@ -119,7 +120,7 @@ TEST_P(Waiting, RunsAmongWhatIsOnItsWay) {
   }
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const std::size_t elements = ranks[rank].get();
-    EXPECT_EQ(groups[rank]->counters()["reduced_elements"], elements);
+    EXPECT_EQ(counter(*groups[rank], "reduced_elements"), elements);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <vector>
 
 namespace netfold::group {
 namespace {
@@ -12,31 +14,62 @@ constexpr double kSize = 16e6, kLink = 25e6;  // bytes, bytes/s
 
 struct Network {
   int world = 8;
-  double link = kLink, at_switch = kLink;  // bytes/s: of a worker, of the switch for all workers together
-  Nanoseconds waits = 0;                   // for another rank, before anything moves
+  double link = kLink;                        // bytes/s: of a worker
+  std::vector<double> at_switches = {kLink};  // of each switch for all workers together
+  Nanoseconds waits = 0;                      // for another rank, before anything moves
+  Nanoseconds small_in_switch = 100 * kMicrosecond, small_among_ranks = 100 * kMicrosecond;
 
   double sent() const { return 2.0 * (world - 1) / world; }
-  double each() const { return std::min(link, at_switch / world); }
+  double each(std::size_t one) const { return std::min(link, at_switches[one] / world); }
   // Of the time that the best share takes.
   double best_s() const {
-    const double x = std::min(1.0, sent() / (link / each() + sent() - 1));
+    double all = 0;
+    for (std::size_t one = 0; one < at_switches.size(); ++one) all += each(one);
+    const double x = std::min(1.0, sent() / (link / std::min(link, all) + sent() - 1));
     return kSize * (x + sent() * (1 - x)) / link;
   }
+  // While switches have work the ranks leave them room on the link. The last part has the link to itself.
   ShareEstimate::Outcome run(const Share& share) const {
-    const double x = share.of_switch;
-    const double in_switch = kSize * x / each();
-    const double alone = kSize * sent() * (1 - x) / link;
-    const double together = kSize * (x + sent() * (1 - x)) / link;
-    // Paced, it may be slower than the link allows.
-    const double paced = kSize * sent() * (1 - x) / std::max(share.link_bytes_s, 1.0);
-    const double among_ranks = share.in_turn ? alone : share.link_bytes_s > 0 ? std::max(together, paced) : together;
-    return {kSize, x > 0 ? waits + from_seconds(in_switch) : 0, x < 1 ? waits + from_seconds(among_ranks) : 0};
+    const std::size_t switches = at_switches.size();
+    std::vector<double> left;  // bytes: through each switch, then among the ranks
+    for (const double part : share.of_switches) left.push_back(kSize * part);
+    left.push_back(kSize * sent() * (1 - share.of_all_switches()));
+    std::vector<double> ended(switches + 1), rates(switches + 1);
+    for (double now = 0; std::ranges::any_of(left, [](double bytes) { return bytes > 0; });) {
+      const bool with_ranks = left.back() > 0;
+      const double room = with_ranks ? std::max(link - share.pace_bytes_s, link / 2) : link;
+      double wanted = 0;
+      for (std::size_t one = 0; one < switches; ++one) wanted += left[one] > 0 ? each(one) : 0;
+      for (std::size_t one = 0; one < switches; ++one) {
+        rates[one] = left[one] > 0 ? each(one) * std::min(1.0, room / wanted) : 0;
+      }
+      const double to_switches = std::min(wanted, room);
+      rates.back() = std::min({link - to_switches, wanted > 0 ? share.pace_bytes_s : share.link_bytes_s, link});
+      double step_s = 1e9;
+      for (std::size_t way = 0; way <= switches; ++way) {
+        if (left[way] > 0) step_s = std::min(step_s, left[way] / rates[way]);
+      }
+      now += step_s;
+      for (std::size_t way = 0; way <= switches; ++way) {
+        if (left[way] <= 0) continue;
+        left[way] -= rates[way] * step_s;
+        if (left[way] < 1e-3) left[way] = 0;
+        ended[way] = now;
+      }
+    }
+    const auto took = [&](double end_s) { return end_s > 0 ? waits + from_seconds(end_s) : 0; };
+    ShareEstimate::Outcome outcome{.size_bytes = kSize, .in_switches = {}, .among_ranks = took(ended.back())};
+    for (std::size_t one = 0; one < switches; ++one) outcome.in_switches.push_back(took(ended[one]));
+    return outcome;
   }
   double time_s(const Share& share) const {
-    const auto [size, in_switch, among_ranks] = run(share);
-    return to_seconds(share.in_turn ? in_switch + among_ranks : std::max(in_switch, among_ranks));
+    const auto outcome = run(share);
+    return to_seconds(std::max(std::ranges::max(outcome.in_switches), outcome.among_ranks));
   }
 };
+
+// A short measurement does not find quite the rate that a link carries.
+constexpr double kMeasuredLink = 0.95, kMeasuredSwitch = 0.7;
 
 // The share of a tensor is decided when the one before it begins.
 class Training {
@@ -44,50 +77,98 @@ class Training {
   explicit Training(int world) : estimate_(world), next_(estimate_.next()) {}
 
   double step(const Network& network) {
+    if (!next_.is_measured) {
+      ++measurements_;
+      Ways ways{
+          .switches = {}, .link_bytes_s = kMeasuredLink * network.link, .small_among_ranks = network.small_among_ranks};
+      for (std::size_t one = 0; one < network.at_switches.size(); ++one) {
+        ways.switches.push_back({kMeasuredSwitch * network.each(one), network.small_in_switch});
+      }
+      estimate_.measured(ways);
+      next_ = estimate_.next();
+    }
     const Share share = next_;
     next_ = estimate_.next();
     estimate_.note(tensor_++, share, network.run(share));
     return network.time_s(share);
   }
   ShareEstimate& estimate() { return estimate_; }
+  int measurements() const { return measurements_; }
 
  private:
+  int measurements_ = 0;
   ShareEstimate estimate_;
   Share next_;
   std::uint64_t tensor_ = 0;
 };
 
-TEST(Share, IsTheBestWithinThreeTensorsForAnySwitch) {
+TEST(Share, IsNearlyTheBestFromTheFirstTensorForAnySwitch) {
   for (const int world : {2, 4, 8, 16}) {
     for (const double times : {0.25, 1.0, 2.0, 4.0, 8.0, 100.0}) {
-      const Network network{.world = world, .at_switch = times * kLink};
+      const Network network{.world = world, .at_switches = {times * kLink}};
       Training training(world);
-      for (int tensor = 0; tensor < 3; ++tensor) {
-        EXPECT_LT(training.step(network), (times < 1 ? 6 : 2.2) * network.best_s())
-            << world << " ranks, switch of " << times;
+      constexpr int kTensors = 40;
+      double sum = 0;
+      for (int tensor = 0; tensor < kTensors; ++tensor) {  // some of them try whether more is possible
+        const double time_s = training.step(network);
+        EXPECT_LT(time_s, 1.3 * network.best_s()) << world << " ranks, switch of " << times << ", tensor " << tensor;
+        sum += time_s;
       }
-      for (int tensor = 3; tensor < 20; ++tensor) {
-        EXPECT_LT(training.step(network), 1.05 * network.best_s()) << world << " ranks, switch of " << times;
-      }
+      EXPECT_LT(sum, 1.07 * kTensors * network.best_s()) << world << " ranks, switch of " << times;
+      EXPECT_EQ(training.measurements(), 1);
     }
   }
 }
 
+TEST(Share, DividesTheFirstTensorHoweverSlowTheSwitch) {
+  ShareEstimate estimate(8);
+  estimate.measured({.switches = {{.bytes_s = 1}}, .link_bytes_s = kLink});
+  EXPECT_GT(estimate.next().of_all_switches(), 0);
+}
+
 TEST(Share, FollowsASwitchThatSlowsDownAndRecovers) {
   Training training(8);
-  Network network{.at_switch = 4 * kLink};
+  Network network{.at_switches = {4 * kLink}};
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
-  network.at_switch = kLink;
+  network.at_switches[0] = kLink;
   for (int tensor = 0; tensor < 4; ++tensor) training.step(network);
-  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
-  network.at_switch = 4 * kLink;
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
+  network.at_switches[0] = 4 * kLink;
   for (int tensor = 0; tensor < 9; ++tensor) training.step(network);
-  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
+}
+
+TEST(Share, DividesByWhatEachOfSeveralSwitchesTakes) {
+  for (const auto& at_switches :
+       {std::vector{2.0, 2.0}, {4.0, 1.0}, {4.0, 4.0}, {1.0, 2.0, 3.0}, {8.0, 0.5}, std::vector(8, 1.0)}) {
+    Network network;
+    network.at_switches.clear();
+    for (const double times : at_switches) network.at_switches.push_back(times * kLink);
+    Training training(8);
+    for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
+    double sum = 0;
+    constexpr int kTensors = 40;
+    for (int tensor = 0; tensor < kTensors; ++tensor) sum += training.step(network);
+    EXPECT_LT(sum, 1.07 * kTensors * network.best_s()) << testing::PrintToString(at_switches);
+  }
+}
+
+TEST(Share, TakesFromASwitchThatSlowsDownAndGivesToTheOthers) {
+  Training training(8);
+  Network network{.at_switches = {4 * kLink, 4 * kLink}};
+  for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
+  network.at_switches[1] = kLink / 50;
+  for (int tensor = 0; tensor < 6; ++tensor) training.step(network);
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.3 * network.best_s());
+  EXPECT_LT(training.estimate().next().of_switches[1], 0.01);
+  network.at_switches[1] = 4 * kLink;
+  for (int tensor = 0; tensor < 50; ++tensor) training.step(network);
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
 }
 
 TEST(Share, DoesNotMindRanksThatWaitForEachOther) {
   Training training(8);
-  Network network{.at_switch = 2 * kLink};
+  Network network{.at_switches = {2 * kLink}};
   training.step(network);
   network.waits = kSecond;
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
@@ -97,32 +178,43 @@ TEST(Share, DoesNotMindRanksThatWaitForEachOther) {
 
 TEST(Share, MeasuresAgainWhenTheWorkersLinkHasChanged) {
   Training training(8);
-  Network network{.at_switch = 2 * kLink};
+  Network network{.at_switches = {2 * kLink}};
   for (int tensor = 0; tensor < 20; ++tensor) training.step(network);
   network.link = kLink / 4;
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
-  EXPECT_NEAR(training.estimate().link_bytes_s(), network.link, 0.01 * network.link);
+  EXPECT_NEAR(training.estimate().ways().link_bytes_s, network.link, 0.06 * network.link);
 }
 
 TEST(Share, LeavesRoomOnTheLinkForTheSwitch) {
   Training training(8);
-  const Network network{.at_switch = 4 * kLink};
+  const Network network{.at_switches = {4 * kLink}};
   for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
   const Share share = training.estimate().next();
-  EXPECT_NEAR(share.pace_bytes_s, kLink / 2, 0.02 * kLink);
-  EXPECT_NEAR(share.link_bytes_s, kLink, 0.01 * kLink);
-  EXPECT_FALSE(share.in_turn);
+  EXPECT_NEAR(share.pace_bytes_s, kLink / 2, 0.08 * kLink);
+  EXPECT_NEAR(share.link_bytes_s, kLink, 0.06 * kLink);
+  EXPECT_TRUE(share.is_measured);
 }
 
 TEST(Share, SendsSmallTensorsWhereTheyAreFaster) {
-  Training slow(8), fast(8);
-  for (int tensor = 0; tensor < 5; ++tensor) {
-    slow.step({.at_switch = kLink});
-    fast.step({.at_switch = 8 * kLink});
-  }
-  EXPECT_FALSE(slow.estimate().next().small_to_switch);
-  EXPECT_TRUE(fast.estimate().next().small_to_switch);
+  const auto classes_at = [](const Network& network) {
+    Training training(8);
+    for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
+    return training.estimate().next().small_to_switch;
+  };
+  const auto is_set = [](std::uint32_t classes, std::size_t size_bytes) {
+    return ((classes >> std::bit_width(size_bytes)) & 1) != 0;
+  };
+  const std::uint32_t slow = classes_at({.at_switches = {kLink}}), fast = classes_at({.at_switches = {8 * kLink}});
+  EXPECT_EQ(slow, 0U);
+  for (const std::size_t size_bytes : {100, 10'000, 1'000'000}) EXPECT_TRUE(is_set(fast, size_bytes)) << size_bytes;
+  // One that answers soon and carries little is for small tensors only; one far away for large ones.
+  const std::uint32_t near = classes_at({.at_switches = {kLink}, .small_among_ranks = 10 * kMillisecond});
+  EXPECT_TRUE(is_set(near, 1000));
+  EXPECT_FALSE(is_set(near, 500'000));
+  const std::uint32_t far = classes_at({.at_switches = {8 * kLink}, .small_in_switch = 5 * kMillisecond});
+  EXPECT_FALSE(is_set(far, 1000));
+  EXPECT_TRUE(is_set(far, 500'000));
 }
 
 }  // namespace

@@ -16,9 +16,10 @@
 
 namespace netfold::group {
 
-inline std::unique_ptr<switching::SwitchServer> start_switch() {
+// At a free port, or where another one was before.
+inline std::unique_ptr<switching::SwitchServer> start_switch(link::Address bind = {0x7f000001, 0}) {
   switching::SwitchServerOptions options;
-  options.bind.ip = 0x7f000001;
+  options.bind = bind;
   auto server = switching::SwitchServer::start(std::move(options));
   EXPECT_TRUE(server) << server.error().message;
   return std::move(*server);
@@ -26,14 +27,18 @@ inline std::unique_ptr<switching::SwitchServer> start_switch() {
 
 using SplitGroups = std::vector<std::unique_ptr<SplitGroup>>;
 
-inline SplitGroups join_all(const switching::SwitchServer& server, int world, bool shm = false, double timeout_s = 20) {
-  SwitchGroupOptions at_switch;
-  at_switch.switch_address = link::to_string(server.address());
-  at_switch.job = "test";
+inline SplitGroups join_all(const std::vector<const switching::SwitchServer*>& servers, int world, bool shm = false,
+                            double timeout_s = 20) {
+  std::vector<SwitchGroupOptions> at_switches;
+  for (const auto* const server : servers) {
+    auto& at_switch = at_switches.emplace_back();
+    at_switch.switch_address = link::to_string(server->address());
+    at_switch.job = "test";
+  }
   SplitGroups groups;
   std::vector<std::string> addresses;
   for (int rank = 0; rank < world; ++rank) {
-    auto group = SplitGroup::open({.rank = rank, .world = world, .timeout_s = timeout_s, .shm = shm}, at_switch);
+    auto group = SplitGroup::open({.rank = rank, .world = world, .timeout_s = timeout_s, .shm = shm}, at_switches);
     EXPECT_TRUE(group) << group.error().message;
     addresses.push_back((*group)->address());
     groups.push_back(std::move(*group));
@@ -47,6 +52,10 @@ inline SplitGroups join_all(const switching::SwitchServer& server, int world, bo
     EXPECT_TRUE(connected) << connected.error().message;
   }
   return groups;
+}
+
+inline SplitGroups join_all(const switching::SwitchServer& server, int world, bool shm = false, double timeout_s = 20) {
+  return join_all(std::vector{&server}, world, shm, timeout_s);
 }
 
 inline std::optional<Error> end_of(SplitGroup& group, Ticket ticket) {

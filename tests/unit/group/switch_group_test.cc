@@ -7,6 +7,7 @@
 #include <future>
 
 #include "base/prng.h"
+#include "counter.h"
 #include "switch/switch_server.h"
 
 namespace netfold::group {
@@ -100,8 +101,7 @@ TEST(SwitchGroup, FoldsWithFaultsTagsAndSeveralShards) {
     EXPECT_THAT(tensors[rank], testing::Each(4.5f));
     EXPECT_TRUE(clients[rank]->lease().key);
   }
-  const auto counters = clients[0]->counters();
-  EXPECT_GT(counters["resent_chunks"].get<int>() + counters["probes"].get<int>(), 0);
+  EXPECT_GT(counter(*clients[0], "resent_chunks") + counter(*clients[0], "probes"), 0);
 }
 
 TEST(SwitchGroup, AveragesEveryFormat) {

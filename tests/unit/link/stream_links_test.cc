@@ -1,6 +1,5 @@
 // Stream links, whatever carries them: bytes come out in order and whole, a full link says so, sleepers are woken.
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>

@@ -213,6 +213,19 @@ TEST(Joining, AWorkerThatGoesWhileWaitingMayComeAgain) {
   EXPECT_TRUE(c.table().jobs().empty());
 }
 
+TEST(Joining, RankZeroMaySayHowTheJobSharesItsTensors) {
+  Conversation c;
+  const SharedWork shared{0.2, 3e6, 24e6};
+  const auto zero = c.join(Conversation::worker("a", 2, 0)), one = c.join(Conversation::worker("a", 2, 1));
+  EXPECT_FALSE(c.table().jobs().front().shared);
+  c.say(one, Heartbeat{shared});
+  EXPECT_FALSE(c.table().jobs().front().shared) << "the others do not decide";
+  c.say(zero, Heartbeat{shared});
+  EXPECT_EQ(c.table().jobs().front().shared, shared);
+  c.say(zero, Heartbeat{});
+  EXPECT_EQ(c.table().jobs().front().shared, shared);
+}
+
 TEST(Joining, EndsWhenTheFirstWorkerHasWaitedLongEnough) {
   Conversation c;
   auto zero = Conversation::worker("a", 4, 0), two = Conversation::worker("a", 4, 2);

@@ -112,11 +112,42 @@ TEST_F(Running, BytesThatAreNoMessageAreTheWorkersEnd) {
 TEST_F(Running, ASwitchThatStopsTellsEverybody) {
   const auto waiting = c.join(Conversation::worker("b", 2, 0));
   const auto stranger = c.open();
-  c.table().on_stop();
+  c.table().on_stop("the switch was stopped");
   c.settle();
   expect_survivors_told(-1, ErrorCode::kSwitchFailed, kNoRank, "box:7171 says: the switch was stopped");
   EXPECT_EQ(c.worker(waiting).error().code, ErrorCode::kSwitchFailed);
   EXPECT_FALSE(c.is_open(stranger));
+}
+
+TEST_F(Running, ASwitchThatDrainsTakesNoNewJobAndLetsRunningOnesEnd) {
+  const auto waiting = c.join(Conversation::worker("b", 2, 0));
+  c.table().on_drain(c.now() + 60 * kSecond);
+  c.settle();
+  EXPECT_THAT(c.worker(waiting).error().message, HasSubstr("takes no new jobs"));
+  const auto late = c.join(Conversation::worker("c", 1, 0));
+  EXPECT_EQ(c.worker(late).error().code, ErrorCode::kRefused);
+  EXPECT_THAT(c.worker(late).error().message, HasSubstr("takes no new jobs"));
+  c.pass(30 * kSecond);
+  for (const auto id : ids) EXPECT_TRUE(c.admitted(id));
+  EXPECT_FALSE(c.table().is_drained());
+  for (const auto id : ids) c.leave(id);
+  EXPECT_TRUE(c.table().is_drained());
+}
+
+TEST_F(Running, ADrainIsOverWhenItsTimeIs) {
+  EXPECT_FALSE(c.table().is_drained());
+  c.table().on_drain(c.now() + 10 * kSecond);
+  c.pass(9 * kSecond);
+  EXPECT_FALSE(c.table().is_drained());
+  c.pass(2 * kSecond);
+  EXPECT_TRUE(c.table().is_drained());
+  for (const auto id : ids) EXPECT_TRUE(c.admitted(id)) << "the server stops the switch, not the table";
+}
+
+TEST(Draining, ASwitchWithoutJobsIsDrainedAtOnce) {
+  Conversation c;
+  c.table().on_drain(kNever);
+  EXPECT_TRUE(c.table().is_drained());
 }
 
 TEST_F(Running, ASwitchThatWasItselfSuspendedBlamesNobody) {

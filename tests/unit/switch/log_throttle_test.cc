@@ -11,12 +11,12 @@ namespace {
 
 TEST(LogThrottle, LeavesLinesOutAndSaysHowMany) {
   std::vector<std::string> lines;
-  LogThrottle log([&](LogLevel, const std::string& text) { lines.push_back(text); });
+  LogThrottle log([&](const LogLine& line) { lines.push_back(line.text); });
   constexpr int kOffered = 10'000;
-  for (int i = 0; i < kOffered; ++i) log.line(LogLevel::kWarning, "a strange packet", kSecond + i);
+  for (int i = 0; i < kOffered; ++i) log.line({LogLevel::kWarning, "a strange packet", LogSubject::kJob}, kSecond + i);
   ASSERT_EQ(lines.size(), std::size_t{LogThrottle::kLinesMax});
 
-  log.line(LogLevel::kWarning, "later", kSecond + LogThrottle::kPeriod);
+  log.line({LogLevel::kWarning, "later", LogSubject::kJob}, kSecond + LogThrottle::kPeriod);
   ASSERT_EQ(lines.size(), std::size_t{LogThrottle::kLinesMax} + 2);
   EXPECT_THAT(lines[lines.size() - 2], testing::StartsWith(std::to_string(kOffered - LogThrottle::kLinesMax)));
   EXPECT_EQ(lines.back(), "later");
@@ -24,17 +24,17 @@ TEST(LogThrottle, LeavesLinesOutAndSaysHowMany) {
 
 TEST(LogThrottle, StrangersDoNotUseUpTheLinesAboutJobs) {
   std::vector<std::string> lines;
-  LogThrottle log([&](LogLevel, const std::string& text) { lines.push_back(text); });
-  for (int i = 0; i < 10'000; ++i) log.line(LogLevel::kWarning, "refused", kSecond, LogSubject::kStranger);
-  log.line(LogLevel::kWarning, "job 'a' failed", kSecond, LogSubject::kJob);
+  LogThrottle log([&](const LogLine& line) { lines.push_back(line.text); });
+  for (int i = 0; i < 10'000; ++i) log.line({LogLevel::kWarning, "refused", LogSubject::kStranger}, kSecond);
+  log.line({LogLevel::kWarning, "job 'a' failed", LogSubject::kJob}, kSecond);
   EXPECT_EQ(lines.back(), "job 'a' failed");
 }
 
 TEST(LogThrottle, IsSilentAboutNothingLeftOut) {
   std::vector<std::string> lines;
-  LogThrottle log([&](LogLevel, const std::string& text) { lines.push_back(text); });
+  LogThrottle log([&](const LogLine& line) { lines.push_back(line.text); });
   for (int period = 0; period < 5; ++period) {
-    log.line(LogLevel::kInfo, "one", (period + 1) * LogThrottle::kPeriod);
+    log.line({LogLevel::kInfo, "one", LogSubject::kJob}, (period + 1) * LogThrottle::kPeriod);
   }
   EXPECT_EQ(lines, std::vector<std::string>(5, "one"));
 }

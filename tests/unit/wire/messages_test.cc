@@ -45,6 +45,7 @@ TEST(Messages, ComeBackAsTheyWent) {
   expect_round_trip(Admitted{0, 0, 1, 4, {7}, false, nonce_of(0), {}});
   expect_round_trip(Refused{"no", ErrorCode::kAuth, -1, 4});
   expect_round_trip(Heartbeat{});
+  expect_round_trip(Heartbeat{SharedWork{0.25, 3.125e6, 25e6}});
   expect_round_trip(Left{3});
   expect_round_trip(Failed{"rank 3 is gone", ErrorCode::kPeerFailed, 3});
   expect_round_trip(Leave{});
@@ -137,6 +138,9 @@ TEST(Messages, OfAnotherVersionSayOnlyThat) {
 
 TEST(Messages, IgnoreUnknownFields) {
   EXPECT_TRUE(parse(R"({"type":"heartbeat","mood":"good"})"));
+  EXPECT_FALSE(parse(R"({"type":"heartbeat","of_switch":2,"switch_bytes_s":1,"link_bytes_s":1})"));
+  EXPECT_FALSE(parse(R"({"type":"heartbeat","of_switch":1,"switch_bytes_s":-1,"link_bytes_s":1})"));
+  EXPECT_FALSE(parse(R"({"type":"heartbeat","of_switch":1})"));
 }
 
 TEST(Messages, RefuseWhatIsTooLongOrTooDeep) {

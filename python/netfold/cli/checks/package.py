@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import shutil
 from pathlib import Path
 
 import netfold
-from netfold import native
+from netfold import native, torch_versions
 from netfold.chooser.table import TableError, conditions_here, path_of, read
 from netfold.cli.checks import MISSING, OK, SLOW, Check
 
@@ -45,7 +46,7 @@ def own_programs() -> list[Check]:
 
 
 def libraries() -> list[Check]:
-    """The library for C programs, and the library that MPI programs preload (built only with an MPI)."""
+    """The library for C programs, the library that MPI programs preload (built only with an MPI), and NCCL's plugin."""
     found = []
     for name, what, built_by in (
         ("libnetfold.so", native.C_LIBRARY, BUILD),
@@ -56,7 +57,20 @@ def libraries() -> list[Check]:
             found.append(Check(name, MISSING, "not built", built_by))
         else:
             found.append(Check(name, OK, str(place)))
-    return found
+    return [*found, _nccl_plugin()]
+
+
+def _nccl_plugin() -> Check:
+    """Whether the plugin loads and has the table that NCCL looks for first."""
+    name = Path(native.NCCL_PLUGIN).name
+    place = native.find(native.NCCL_PLUGIN)
+    if place is None:
+        return Check(name, MISSING, "not built", BUILD)
+    try:
+        ctypes.c_char.in_dll(ctypes.CDLL(str(place)), "ncclNetPlugin_v12")
+    except (OSError, ValueError) as error:
+        return Check(name, MISSING, f"NCCL cannot load it: {error}", BUILD)
+    return Check(name, OK, f"loads: {place}")
 
 
 def tuning() -> list[Check]:
@@ -76,10 +90,15 @@ def tuning() -> list[Check]:
 
 def torch() -> list[Check]:
     """PyTorch, for training."""
+    supported = torch_versions.requirement()
+    install = f"pip install 'torch{supported}'"
     try:
-        return [Check("torch", OK, importlib.metadata.version("torch"))]
+        version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        return [Check("torch", MISSING, "needed to train, not to fold", "make setup")]
+        return [Check("torch", MISSING, "needed to train, not to fold", install)]
+    if torch_versions.refusal(version):
+        return [Check("torch", MISSING, f"{version}; the backend needs {supported}", install)]
+    return [Check("torch", OK, version)]
 
 
 def programs() -> list[Check]:

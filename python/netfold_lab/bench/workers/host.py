@@ -46,15 +46,15 @@ def meet(folder: Path, address: str, rank: int, world: int, timeout_s: float) ->
 @contextmanager
 def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
     """A group connected to all ranks, its rank and the world. `words`: MEETING shm|tcp HOST RANK WORLD TIMEOUT_S.
-    NETFOLD_ENGINE is the engine; NETFOLD_TOPOLOGY names the places of the ranks; a switch at NETFOLD_SWITCH takes part
-    in `split`."""
+    NETFOLD_ENGINE is the engine; NETFOLD_TOPOLOGY names the places of the ranks; the switches at NETFOLD_SWITCH take
+    part in `split`."""
     meeting, link, host, rank_text, world_text, timeout_text = words
     rank, world, timeout_s = int(rank_text), int(world_text), float(timeout_text)
     placement = Placement(os.environ.get("NETFOLD_ENGINE", THREAD), os.environ.get("NETFOLD_AGENT", ""), (), rank)
     streams = int(os.environ.get("NETFOLD_TCP_STREAMS", "1"))
     settings = {"listen": f"{host}:0", "timeout_s": timeout_s, "shm": link == "shm", "tcp_streams": streams}
     if switch := os.environ.get("NETFOLD_SWITCH"):
-        group = placement.split_group(rank, world, switch=switch, job="bench", **settings)
+        group = placement.split_group(rank, world, switches=switch.split(","), job="bench", **settings)
     else:
         group = placement.host_group(rank, world, **settings)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netfold_lab.plan.cluster import limits
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 
 EDGE, CABLE = "edge link", "fabric link"
@@ -80,10 +81,14 @@ def listed(hosts: Sequence[str], switches: Sequence[str], cables: Sequence[tuple
         for end in (one, other):
             if end not in numbers:
                 raise ValueError(f"a link ends at {end}, which is neither host nor switch")
+        if one == other:
+            raise ValueError(f"a link connects {one} with itself; name the node at its other end")
         if not rate > 0:
             raise ValueError(f"the link from {one} to {other} has a rate of {rate} bit/s; it must be above 0")
         if not latency >= 0:
             raise ValueError(f"the link from {one} to {other} has a latency of {latency} s; it must be 0 or more")
+        if fault := limits.fault("rate_gbit_s", rate / 1e9) or limits.fault("latency_us", latency * 1e6):
+            raise ValueError(f"the link from {one} to {other}: {fault}")
         is_edge = HOST in (graph.nodes[numbers[one]].kind, graph.nodes[numbers[other]].kind)
         graph.add_cable(numbers[one], numbers[other], EDGE if is_edge else CABLE, rate, latency)
     return graph

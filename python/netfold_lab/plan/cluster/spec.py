@@ -13,17 +13,17 @@ from typing import Any
 
 from netfold.topology.file import HALVES, Topology, topology_of
 from netfold_lab.errors import UsageError
-from netfold_lab.plan.cluster import fabric, importers
+from netfold_lab.plan.cluster import fabric, importers, servers
+from netfold_lab.plan.cluster import folding as folds
 from netfold_lab.plan.cluster.devices import DEVICES, Device
+from netfold_lab.plan.cluster.folding import Folding
 from netfold_lab.plan.cluster.graph import OTHER, Graph
-from netfold_lab.plan.cluster.server import Layout, add_server, even_layout
+from netfold_lab.plan.cluster.server import Layout, add_server
 from netfold_lab.plan.cluster.text import Text
 
 GIGA = 1e9
 RATE_GBIT_S = 100.0
 LATENCY_US = 0.6  # of a cable and the switch or NIC at its end
-PCIE_GBIT_S = 100.0  # PCIe 3.0 x16
-UPI_GBIT_S = 28.0  # between devices of two sockets: papers/eflops_server.py
 HEADERS = 94  # bytes of a frame without its payload: preamble, gap, checksum, Ethernet, IPv4, TCP with timestamps
 LATENCY_OF_STEP_US = 10.0
 CABLES_MAX = 2_000_000  # they fit in a few gigabytes
@@ -36,11 +36,17 @@ SIZES = {
     "dragonfly": ("groups", "routers"),
 }
 MORE_SIZES = {"torus2d": ("ports_per_switch",), "dragonfly": ("ports_per_switch",)}
+EVERY_FABRIC = ("kind", "rate_gbit_s", "latency_us", "folding", "virtual_switches")
+MORE_OPTIONS = {"star": (), "graph": ("spread", "hosts", "switches", "links", "file")}
+SEVERAL_PATHS = ("uplink_gbit_s", "spread")
+GRAPH_FROM_FILE = ("kind", "file", "folding", "spread")
 
 
 @dataclass(frozen=True)
 class Software:
-    """Software costs of a step: seconds per transfer; bytes of a bucket; bytes of a packet and of its headers."""
+    """Software costs of a step: seconds per transfer; bytes of a bucket; bytes of a packet and of its headers. Bytes of
+    fp32 per second that a worker encodes, decodes, and copies between device and host memory; 0: not charged.
+    `calibrated_off`: the calibration's largest relative error, if the file names one."""
 
     step_latency_s: float = LATENCY_OF_STEP_US * 1e-6
     bucket_bytes: int = 25 << 20
@@ -48,6 +54,10 @@ class Software:
     header_bytes: int = HEADERS
     wire: str = "fp32"
     start: str = "runtime"
+    encode_bytes_s: float = 0.0
+    decode_bytes_s: float = 0.0
+    stage_bytes_s: float = 0.0
+    calibrated_off: float | None = None
 
     def element_bits(self, wire: str) -> float:
         """Bits of an element on the wire, with headers."""
@@ -58,7 +68,9 @@ class Software:
 @dataclass(frozen=True)
 class Cluster:
     """`kind` and `sizes` of the fabric (or `graph_read`), servers (None: workers are at the ports), device, software,
-    prices. `hosts`: the names of the ports, if the file has them. `ranks`: the port or GPU of each rank."""
+    prices. `hosts`: the names of the ports, if the file has them. `ranks`: the port or GPU of each rank. `told`: the
+    values that the file states, such as "fabric.rate_gbit_s"; all others are assumed. `virtual_switches`: switches
+    of the fabric in one box."""
 
     name: str
     kind: str
@@ -68,8 +80,7 @@ class Cluster:
     uplink_bit_s: float = 0.0
     spread: str = ""
     graph_read: Graph | None = None
-    folding: str | tuple[str, ...] = ()
-    fold_bit_s: float = 0.0
+    folding: Folding | None = None
     layout: Layout | None = None
     device: Device = DEVICES["v100"]
     software: Software = Software()
@@ -77,6 +88,8 @@ class Cluster:
     currency: str = "USD"
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
+    told: frozenset[str] = frozenset()
+    virtual_switches: int = 1
 
     def graph(self) -> Graph:
         """The graph of the whole cluster. Raises UsageError for an invalid cluster."""
@@ -98,21 +111,26 @@ class Cluster:
             made = fabric.build(self.kind, self.sizes, self.rate_bit_s, self.latency_s, self.uplink_bit_s)
         made.spread = self.spread or made.spread
         if self.folding:
-            made.fold_at(self._folding_nodes(made), self.fold_bit_s or float("inf"))
+            wire = self.software.wire
+            rate = self.folding.bit_s(wire, self.software.element_bits(wire))
+            made.fold_at(self._folding_nodes(made, self.folding), rate)
         return made
 
-    def _folding_nodes(self, made: Graph) -> list[int]:
+    def _folding_nodes(self, made: Graph, folding: Folding) -> list[int]:
         leaves, spines = fabric.layers(made)
-        if self.folding == "all":
+        if folding.is_attached:
+            rate = self.rate_bit_s or max(each.capacity_bit_s for each in made.resources)
+            return folds.attach(made, leaves, folding, rate, self.latency_s)
+        if folding.at == "all":
             return leaves + spines
-        if isinstance(self.folding, str):
-            return {"leaves": leaves, "spines": spines or leaves}[self.folding]
+        if isinstance(folding.at, str):
+            return {"leaves": leaves, "spines": spines or leaves}[folding.at]
         by_name = {made.nodes[at].name: at for at in leaves + spines}
-        if strange := [name for name in self.folding if name not in by_name]:
+        if strange := [name for name in folding.at if name not in by_name]:
             raise UsageError(
                 f"{self.name}: there is no switch {strange[0]} to fold; switches: {', '.join(sorted(by_name)[:8])}"
             )
-        return [by_name[name] for name in self.folding]
+        return [by_name[name] for name in folding.at]
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -180,14 +198,13 @@ def _cluster(text: Text) -> Cluster:
             raise text.error(("fabric",), f"upper and lower describe a BiGraph of {named.sub_nodes} x {named.switches}")
     if kind is None:
         raise text.error(("fabric",), f"kind is missing; write one of {', '.join((*fabric.KINDS, 'graph'))}")
+    _check_options(text, kind, told, is_by_halves=bool(hosts))
     rate, latency = told.get("rate_gbit_s", RATE_GBIT_S) * GIGA, told.get("latency_us", LATENCY_US) * 1e-6
     graph = None
     if kind == "graph":
         graph = _listed(text, told, rate, latency)
     elif not sizes:
         sizes = _sizes(text, kind, told)
-    folding = told.get("folding", {})
-    at = folding.get("at", ())
     software, prices = content.get("software", {}), _prices(text, content.get("prices", {}))
     cluster = Cluster(
         name=content.get("name", text.path.stem),
@@ -198,15 +215,18 @@ def _cluster(text: Text) -> Cluster:
         uplink_bit_s=told.get("uplink_gbit_s", 0.0) * GIGA,
         spread=told.get("spread", ""),
         graph_read=graph,
-        folding=at if isinstance(at, str) else tuple(at),
-        fold_bit_s=folding.get("gbit_s", 0.0) * GIGA,
-        layout=_layout(text, content["servers"]) if "servers" in content else None,
+        folding=folds.read(text, told["folding"]) if "folding" in told else None,
+        layout=servers.read(text, content["servers"]) if "servers" in content else None,
         device=_device(text, content.get("compute", {})),
         software=_software(text, software),
         currency=prices.pop("currency", "USD"),
         prices=prices,
         hosts=hosts,
+        virtual_switches=told.get("virtual_switches", 1),
         ranks=tuple(content.get("ranks", ())),
+        told=frozenset(
+            f"{part}.{name}" for part, values in content.items() if isinstance(values, dict) for name in values
+        ),
     )
     try:
         workers = len(cluster.graph().hosts)
@@ -231,13 +251,23 @@ def _halves(text: Text) -> Topology:
         raise text.error((HALVES[0],), str(error)) from None
 
 
+def _check_options(text: Text, kind: str, told: dict[str, Any], is_by_halves: bool) -> None:
+    """Options that this fabric does not have, or that its file already answers, are errors."""
+    sizes = (*SIZES.get(kind, ()), *MORE_SIZES.get(kind, ()))
+    known: tuple[str, ...] = (*sizes, *EVERY_FABRIC, *MORE_OPTIONS.get(kind, SEVERAL_PATHS))
+    whose = f"a {kind} takes"
+    if kind == "graph" and "file" in told:
+        known, whose = GRAPH_FROM_FILE, f"{told['file']} describes the network; beside a file, write only"
+    elif is_by_halves:
+        whose = "beside upper and lower, write only"
+    if strange := [name for name in told if name not in known]:
+        raise text.error(("fabric", strange[0]), f"{whose} {', '.join(known)}")
+
+
 def _sizes(text: Text, kind: str, told: dict[str, Any]) -> dict[str, int]:
     if missing := [name for name in SIZES[kind] if name not in told]:
         raise text.error(("fabric",), f"a {kind} needs {', '.join(missing)}")
     known = (*SIZES[kind], *MORE_SIZES.get(kind, ()))
-    every = {name for names in (*SIZES.values(), *MORE_SIZES.values(), ("hosts", "links", "file")) for name in names}
-    if strange := [name for name in told if name in every and name not in known]:
-        raise text.error(("fabric", strange[0]), f"a {kind} takes {', '.join(known)}")
     for name in known:
         if name in told and not isinstance(told[name], int):
             raise text.error(("fabric", name), f"must be a number, not {told[name]!r}")
@@ -272,46 +302,33 @@ def _listed(text: Text, told: dict[str, Any], rate: float, latency: float) -> Gr
         raise text.error(("fabric", "file" if "file" in told else "links"), str(error)) from None
 
 
-def _layout(text: Text, told: dict[str, Any]) -> Layout:
-    between = told.get("between_gpus", "nic")
-    upi = told.get("upi_gbit_s", UPI_GBIT_S) * GIGA
-    if "nccl" in told:
-        try:
-            return importers.nccl(text.path.parent / told["nccl"], upi, between)
-        except ValueError as error:
-            raise text.error(("servers", "nccl"), str(error)) from None
-    gpus = told.get("gpus", 1)
-    nics = told.get("nics", gpus)
-    switches = told.get("pcie_switches", max(1, gpus // 2))
-    sockets = told.get("sockets", min(2, switches))
-    if switches > gpus:
-        raise text.error(("servers", "pcie_switches"), f"{switches} PCIe switches for {gpus} GPUs: at most one each")
-    if sockets > switches:
-        raise text.error(("servers", "sockets"), f"{sockets} sockets for {switches} PCIe switches: at most one each")
-    pcie = told.get("pcie_gbit_s", PCIE_GBIT_S) * GIGA
-    root_port = told.get("root_port_gbit_s", told.get("pcie_gbit_s", PCIE_GBIT_S)) * GIGA
-    return even_layout(gpus, nics, switches, sockets, pcie, root_port, upi, between)
-
-
 def _device(text: Text, told: dict[str, Any]) -> Device:
     name = told.get("device", "v100")
     if name not in DEVICES:
         raise text.error(("compute", "device"), f"must be one of {', '.join(DEVICES)}, not {name}; or write tflop_s")
     device = DEVICES[name]
+    is_another = "tflop_s" in told and "device" not in told
+    memory_bytes = 0.0 if is_another else device.memory_bytes
     return Device(
         told.get("tflop_s", device.flop_s / 1e12) * 1e12,
         told.get("update_gbyte_s", device.update_bytes_s / GIGA) * GIGA,
         told.get("fold_gbyte_s", device.fold_bytes_s / GIGA) * GIGA,
+        told.get("memory_gb", memory_bytes / GIGA) * GIGA,
     )
 
 
 def _software(text: Text, told: dict[str, Any]) -> Software:
-    latency_us = told.get("step_latency_us", LATENCY_OF_STEP_US)
-    if "calibration" in told and "step_latency_us" not in told:
+    latency_us, off = told.get("step_latency_us", LATENCY_OF_STEP_US), None
+    if "calibration" in told:
+        if "step_latency_us" in told:
+            what = "the calibration already has it; leave one of them out"
+            raise text.error(("software", "step_latency_us"), what)
         path = text.path.parent / told["calibration"]
         try:
-            latency_us = float(json.loads(path.read_text())["step_latency_us"])
-        except (OSError, ValueError, KeyError, TypeError):
+            calibrated = json.loads(path.read_text())
+            latency_us = float(calibrated["step_latency_us"])
+            off = max(float(each) for each in calibrated["off_max"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise text.error(("software", "calibration"), f"{path} is not a file of `netfold plan calibrate`") from None
     return Software(
         step_latency_s=latency_us * 1e-6,
@@ -320,6 +337,10 @@ def _software(text: Text, told: dict[str, Any]) -> Software:
         header_bytes=told.get("header_bytes", HEADERS),
         wire=told.get("format", "fp32"),
         start=told.get("start", "runtime"),
+        encode_bytes_s=told.get("encode_gbyte_s", 0.0) * GIGA,
+        decode_bytes_s=told.get("decode_gbyte_s", 0.0) * GIGA,
+        stage_bytes_s=told.get("stage_gbyte_s", 0.0) * GIGA,
+        calibrated_off=off,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from netfold.topology.file import Loader
 from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster import limits
 
 FOLDER = Path(__file__).parent
 Place = tuple[str | int, ...]  # keys and indices from the top
@@ -69,10 +71,13 @@ class Text:
             errors = [_deepest(error) for error in found]
             first = min(errors, key=lambda each: self._lines.get(tuple(each.absolute_path), 0))
             raise self.error(_place(first), _sentence(first))
+        for place, value in _numbers((), self.content):
+            if fault := limits.fault(str(place[-1]), value):
+                raise self.error(place, fault)
 
 
 def _numbers(place: Place, value: Any) -> Iterator[tuple[Place, float]]:
-    if isinstance(value, float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         yield place, value
     elif isinstance(value, dict | list):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
@@ -102,19 +107,28 @@ def _place(error: Any) -> Place:
     return place
 
 
+TYPES = {
+    "object": "names and values",
+    "array": "a list",
+    "integer": "a whole number",
+    "string": "a word",
+    "number": "a number",
+}
+
+
 def _sentence(error: Any) -> str:
     wanted, given = error.validator_value, error.instance
     if error.validator == "additionalProperties":
-        known = ", ".join(error.schema.get("properties", ()))
-        return f"is unknown; write {known}"
+        return f"is unknown; write {', '.join(error.schema.get('properties', ()))}"
     if error.validator == "required":
-        missing = [each for each in wanted if each not in given]
-        return f"{', '.join(missing)} is missing"
-    if error.validator in ("exclusiveMinimum", "minimum"):
-        return f"must be {'above' if error.validator == 'exclusiveMinimum' else 'at least'} {wanted}, not {given}"
+        return f"{', '.join(each for each in wanted if each not in given)} is missing"
+    if error.validator == "type":
+        is_power = wanted == "number" and isinstance(given, str) and re.fullmatch(r"[\d.]+[eE]\d+", given)
+        hint = f"; YAML takes that for a word: write {float(given):.17g}" if is_power else ""
+        return f"must be {TYPES.get(wanted, wanted)}, not {given!r}{hint}"
+    bounds = {"exclusiveMinimum": "above", "minimum": "at least", "maximum": "at most"}
+    if error.validator in bounds:
+        return f"must be {bounds[error.validator]} {wanted}, not {given}"
     if error.validator == "enum":
         return f"must be one of {', '.join(map(str, wanted))}, not {given}"
-    if error.validator == "type":
-        named = {"object": "names and values", "array": "a list", "integer": "a whole number", "string": "a word"}
-        return f"must be {named.get(wanted, wanted)}, not {given!r}"
     return error.message

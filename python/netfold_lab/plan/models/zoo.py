@@ -1,4 +1,4 @@
-"""The models of the papers, by name: perceptrons, AlexNet, GoogLeNet, VGG, ResNet and BERT.
+"""Models by name: those of the papers (perceptrons, AlexNet, GoogLeNet, VGG, ResNet, BERT), and transformers.
 
 Sizes agree with "AllReduce-Switch", Table VIII (GoogLeNet with its two auxiliary classifiers), and with BERT's paper.
 """
@@ -10,6 +10,7 @@ from functools import partial
 
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.models.layers import Layer, Model, Pictures
+from netfold_lab.plan.models.transformers import TEXTS, VISIONS, decoder, vision
 
 CLASSES = 1000
 IMAGE_PIXELS = 224
@@ -149,6 +150,8 @@ MODELS: dict[str, Callable[[], Model]] = {
     **{name: partial(vgg, name) for name in VGGS},
     **{name: partial(resnet, name) for name in RESNETS},
     **{name: partial(bert, name) for name in BERTS},
+    **{name: partial(decoder, name) for name in TEXTS},
+    **{name: partial(vision, name) for name in VISIONS},
 }
 
 

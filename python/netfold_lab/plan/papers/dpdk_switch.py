@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netfold_lab.plan.papers.figure import Figure, Row
+from netfold_lab.plan.papers.figure import COMPUTED, Figure, Row
 
 GAP_BYTES = 20  # preamble and gap between frames
 RATE_GBIT_S = 40.0
@@ -22,10 +22,10 @@ def section_5_1() -> Figure:
         "The maximum rate of a 40 GbE link",
         ["20 bytes of preamble and gap per packet; 4 bytes per gradient."],
         [
-            Row("packets of 1516 bytes", 39.48, line_rate_gbit_s(1516), "Gbit/s"),
-            Row("packets of 192 bytes", 36.23, line_rate_gbit_s(192), "Gbit/s"),
-            Row("gradients in 1516 bytes", 366, (1516 - HEADER_BYTES) // 4),
-            Row("packets of 32 gradients for 32,000", 1000, 32_000 / 32),
+            Row("packets of 1516 bytes", 39.48, line_rate_gbit_s(1516), "Gbit/s", COMPUTED),
+            Row("packets of 192 bytes", 36.23, line_rate_gbit_s(192), "Gbit/s", COMPUTED),
+            Row("gradients in 1516 bytes", 366, (1516 - HEADER_BYTES) // 4, "", COMPUTED),
+            Row("packets of 32 gradients for 32,000", 1000, 32_000 / 32, "", COMPUTED),
         ],
     )
 
@@ -40,8 +40,8 @@ def section_3_2() -> Figure:
         "Folding in the switch in place of the host, 3 GPUs",
         ["ResNet-50's 94 MB at 40 Gbit/s. The gain is at most the number of GPUs; the paper measured 2.2 to 2.5."],
         [
-            Row("least time with the host, relative to the switch", 3, host / switch, "x"),
-            Row("part of a step saved if 9% of it run 1.16 times as fast", 0.0125, saved),
+            Row("least time with the host, relative to the switch", 3, host / switch, "x", COMPUTED),
+            Row("part of a step saved if 9% of it run 1.16 times as fast", 0.0125, saved, "", COMPUTED),
         ],
         [("the measured 2.2 to 2.5 are below the bound", host / switch > 2.5)],
     )

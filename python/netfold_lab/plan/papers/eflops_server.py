@@ -15,7 +15,7 @@ from netfold_lab.plan.cluster import fabric
 from netfold_lab.plan.cluster.graph import Graph
 from netfold_lab.plan.cluster.server import UPI, even_layout
 from netfold_lab.plan.cluster.spec import with_servers
-from netfold_lab.plan.papers.figure import Figure, Row
+from netfold_lab.plan.papers.figure import FITTED, Constant, Figure, Row
 
 STREAM_BIT_S = 66e9  # a worker sends and receives while it folds: 8 workers, HDRM, 37.87 Gbit/s (Fig. 12) x 2 x 7/8
 NIC_BIT_S = 100e9
@@ -24,18 +24,36 @@ UPI_BIT_S = STREAM_BIT_S / 7.6  # GPU to GPU across sockets: fitted to Fig. 4
 STAGED_BIT_S = STREAM_BIT_S / 2.31  # GPU to a NIC of the other socket, through host memory: fitted to Fig. 2, ring
 SKEW = 0.25  # share of a UPI link for the flow with the longer round trip, if two flows compete
 GPUS, SERVERS = 4, 2
-ASSUMPTIONS = (
-    "Two servers, eight workers; the network between them has no congestion.",
-    f"A worker streams {STREAM_BIT_S / 1e9:.0f} Gbit/s each way while it folds (from Fig. 12: HDRM, 8 workers, 16 "
-    "MiB).",
-    f"NICs have {NIC_BIT_S / 1e9:.0f} Gbit/s, PCIe 3.0 x16 {PCIE_BIT_S / 1e9:.0f} Gbit/s in use (from Fig. 3).",
-    f"GPU to GPU across sockets: {UPI_BIT_S / 1e9:.1f} Gbit/s (fitted to Fig. 4's 7.6x).",
-    f"From a GPU to a NIC of the other socket data go through host memory at {STAGED_BIT_S / 1e9:.1f} Gbit/s (fitted "
-    "to Fig. 2's 2.31x for the ring).",
-    f"If two flows compete for a UPI link, the one with the longer round trip gets {SKEW:.0%} of it: the skewed "
-    "quality of service of section III-A. The paper has no number; this one is close to its factor of 11.3.",
+NETWORK = "Two servers, eight workers; the network between them has no congestion."
+PATHS = (
     "If a server has fewer NICs than GPUs, GPUs of one PCIe switch communicate through it. Between sockets a ring uses "
-    "the NICs (PCIe+NIC); halving-doubling's swaps within a server use UPI.",
+    "the NICs (PCIe+NIC); halving-doubling's swaps within a server use UPI."
+)
+OF_COPIES = (
+    Constant("a NIC", f"{NIC_BIT_S / 1e9:.0f} Gbit/s", "section VI"),
+    Constant("PCIe 3.0 x16 in use", f"{PCIE_BIT_S / 1e9:.0f} Gbit/s", "fitted to Figure 3, one copy"),
+)
+OF_PATHS = (
+    Constant(
+        "what a worker streams each way while it folds",
+        f"{STREAM_BIT_S / 1e9:.0f} Gbit/s",
+        "fitted to Figure 12, HDRM, 8 workers, 16 MiB",
+    ),
+    *OF_COPIES,
+    Constant("GPU to GPU across sockets", f"{UPI_BIT_S / 1e9:.1f} Gbit/s", "fitted to Figure 4's 7.6x"),
+    Constant(
+        "GPU to a NIC of the other socket, through host memory",
+        f"{STAGED_BIT_S / 1e9:.1f} Gbit/s",
+        "fitted to Figure 2's 2.31x of the ring",
+    ),
+)
+OF_CARDS = (
+    *OF_PATHS,
+    Constant(
+        "UPI for the flow with the longer round trip, if two compete (section III-A)",
+        f"{SKEW:.0%}",
+        "fitted to Figure 2's 11.3x of HD",
+    ),
 )
 
 Flow = tuple[tuple[int, ...], int]  # resources; how many of them are UPI between GPUs (1) or staged (2)
@@ -155,9 +173,9 @@ def figure_2() -> Figure:
     ring = {nics: ring_bit_s(nics, mode[nics]) for nics in (1, 2, 4)}
     halving = {nics: 1 / halving_s(nics) for nics in (1, 2, 4)}
     rows = [
-        Row("HD, four NICs over one", 11.3, halving[4] / halving[1], "x", fitted=True),
+        Row("HD, four NICs over one", 11.3, halving[4] / halving[1], "x", FITTED),
         Row("HD, four NICs over two", 1.27, halving[4] / halving[2], "x"),
-        Row("ring, four NICs over one", 2.31, ring[4] / ring[1], "x", fitted=True),
+        Row("ring, four NICs over one", 2.31, ring[4] / ring[1], "x", FITTED),
         Row("ring, four NICs over two", 1.13, ring[4] / ring[2], "x"),
     ]
     lines = {
@@ -168,11 +186,12 @@ def figure_2() -> Figure:
     return Figure(
         "2",
         "NICs per server",
-        ASSUMPTIONS,
+        (NETWORK, PATHS),
         rows,
         [("with one NIC the ring is faster than HD", holds)],
         {"Large messages": lines},
         ("NICs per server", "bandwidth (size / time), Gbit/s"),
+        constants=OF_CARDS,
     )
 
 
@@ -182,12 +201,12 @@ def figure_3() -> Figure:
     cases = {"one copy": [0], "two, one PCIe switch": [0, 1], "two, two switches": [0, 2], "four": [0, 1, 2, 3]}
     found = {name: copy_bit_s(gpus) for name, gpus in cases.items()}
     rows = [
-        Row("one copy", 90, alone / 1e9, "Gbit/s", fitted=True),
+        Row("one copy", 90, alone / 1e9, "Gbit/s", FITTED),
         Row("two copies behind one PCIe switch, relative to one copy", 0.5, found["two, one PCIe switch"] / alone),
-        Row("two copies behind two switches", 90, found["two, two switches"] / 1e9, "Gbit/s"),
+        Row("two copies behind two switches", 90, found["two, two switches"] / 1e9, "Gbit/s", FITTED),
         Row("four copies, relative to one copy", 0.5, found["four"] / alone),
     ]
-    return Figure("3", "Copies to GPUs that share a root port", ASSUMPTIONS[2:3], rows)
+    return Figure("3", "Copies to GPUs that share a root port", (), rows, constants=OF_COPIES)
 
 
 def figure_4() -> Figure:
@@ -195,10 +214,10 @@ def figure_4() -> Figure:
     one = {mode: ring_bit_s(4, mode, GPUS) for mode in ("nic", "pcie+nic", "pcie+upi")}
     two = {mode: ring_bit_s(4, mode) for mode in ("nic", "pcie+nic", "pcie+upi")}
     rows = [
-        Row("one server: NIC over PCIe+UPI, large messages", 7.6, one["nic"] / one["pcie+upi"], "x", fitted=True),
+        Row("one server: NIC over PCIe+UPI, large messages", 7.6, one["nic"] / one["pcie+upi"], "x", FITTED),
         Row("one server: NIC over PCIe+NIC, large messages", 1.0, one["nic"] / one["pcie+nic"], "x"),
         Row("several servers: NIC over PCIe+NIC, large messages", 1.0, two["nic"] / two["pcie+nic"], "x"),
     ]
     slowest = two["pcie+upi"] < min(two["nic"], two["pcie+nic"])
     remarks = [("PCIe+UPI has the lowest bandwidth over several servers", slowest)]
-    return Figure("4", "Paths between GPUs of one server", ASSUMPTIONS[1:5], rows, remarks)
+    return Figure("4", "Paths between GPUs of one server", (), rows, remarks, constants=OF_PATHS)

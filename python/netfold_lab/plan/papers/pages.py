@@ -45,7 +45,8 @@ PAPERS = (
             eflops_system.section_vii_d,
         ),
         "Table II compares with other vendors' systems; Figure 15a is an in-house application of unknown "
-        "size. Figure 16 is simulated: `netfold simulate fig16`.",
+        "size. Figure 16 is simulated: `netfold simulate fig16`. The latency of its steps, 7.1 us, is fitted to both "
+        "published times of HDRM.",
     ),
     Paper(
         "smart-nic",
@@ -78,7 +79,7 @@ def write_pages(folder: Path, papers: Sequence[Paper] = PAPERS) -> list[Path]:
         for figure in figures:
             if figure.panels:
                 path = folder / f"{paper.name}-{_slug(figure)}.png"
-                charts.draw_lines(figure.panels, *figure.axes, path, DASHED, figure.log)
+                charts.draw_lines(figure.panels, *figure.axes, path, DASHED, figure.log, figure.marks)
         page = folder / f"{paper.name}.md"
         page.write_text("\n".join(_page(paper, figures)) + "\n", encoding="utf-8")
         written.append(page)
@@ -93,12 +94,18 @@ def _page(paper: Paper, figures: Sequence[Figure]) -> list[str]:
     lines = [
         f"# {paper.title}",
         "",
-        f"Written by `{COMMAND}`. *Fitted* numbers were used to fit a constant; the others were not.",
+        f"Written by `{COMMAND}`. The last column says what agreement proves. *Predicted*: nothing was fitted to this "
+        "number. *Fitted*: a constant was fitted to it, or to a number that it follows from; agreement proves nothing. "
+        "*Computed*: the paper's own formula with the paper's own inputs; agreement proves the arithmetic. *Assumed*: "
+        "it follows from numbers without a source.",
         "",
     ]
     for figure in figures:
         lines += [f"## {_heading(figure)}", ""]
         lines += [f"- {each}" for each in figure.assumptions]
+        if figure.constants:
+            lines += ["", "| constant | value | from |", "|---|---|---|"]
+            lines += [f"| {each.name} | {each.value} | {each.source} |" for each in figure.constants]
         lines += ["", "| | published | here | off | |", "|---|---|---|---|---|"]
         lines += [_row(row) for row in figure.rows]
         lines += [""]
@@ -117,8 +124,7 @@ def _heading(figure: Figure) -> str:
 
 def _row(row: Row) -> str:
     unit = f" {row.unit}" if row.unit and row.unit != "x" else row.unit
-    fitted = "fitted" if row.fitted else ""
-    return f"| {row.what} | {_number(row.theirs)}{unit} | {_number(row.ours)}{unit} | {row.off:+.1%} | {fitted} |"
+    return f"| {row.what} | {_number(row.theirs)}{unit} | {_number(row.ours)}{unit} | {row.off:+.1%} | {row.basis} |"
 
 
 def _number(value: float) -> str:

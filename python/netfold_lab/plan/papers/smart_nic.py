@@ -5,18 +5,28 @@ from __future__ import annotations
 from netfold_lab.plan.analytic import scaling
 from netfold_lab.plan.analytic.smart_nic import BFP_RATIO, SYSTEMS, XEON
 from netfold_lab.plan.models.zoo import mlp
-from netfold_lab.plan.papers.figure import Figure, Row
+from netfold_lab.plan.papers.figure import COMPUTED, FITTED, Constant, Figure, Row
 
 LAYERS = mlp(20, 2048)
 NODES = range(1, 33)
 ASSUMPTIONS = (
-    "20 layers of 2048 x 2048; workers of 28 cores compute 2.33 TFLOPS and update at 126 GB/s (from Figure 4a's "
-    "percentages).",
-    "The smart NIC: 40 Gbit/s, 8 adders at 250 MHz, PCIe 3.0 x8 both ways, bfp 64/17. No skew between workers, as in "
-    "the paper's model.",
-    "The baseline, for which the paper has no formula: MPI's ring at 36 Gbit/s and 85 us a step on two cores, the "
-    "backward pass 1.11 times as long, workers that wait 0.9% of their computation for each further worker. Fitted "
-    "to Figure 4a and to the 2.5x and 1.4x at 32 nodes.",
+    "20 layers of 2048 x 2048. No skew between the workers of the smart NIC, as in the paper's model.",
+    "The paper has no formula for the baseline: here it is MPI's ring on two cores.",
+)
+CONSTANTS = (
+    Constant(
+        "computation of a worker", "2.33 TFLOPS", "fitted to Figure 4a: steps of 0.82 and 0.60, exposed, backward"
+    ),
+    Constant("weight update", "126 GB/s", "fitted to Figure 4a"),
+    Constant("the NIC's link", "40 Gbit/s", "section V-A"),
+    Constant("additions", "8 adders at 250 MHz", "Table I (8 DSPs); the clock is assumed"),
+    Constant("PCIe", "3.0 x8, 63 Gbit/s each way", "section V-A, and the standard"),
+    Constant("bfp", "64 bytes in 17", "section IV-B"),
+    Constant("the baseline's ring", "36 Gbit/s, 85 us a step", "fitted to Figure 4a"),
+    Constant("backward pass of the baseline", "1.11 times as long", "section III"),
+    Constant(
+        "waiting of the baseline", "0.9% of the computation for each worker", "fitted to 2.5x and 1.4x at 32 nodes"
+    ),
 )
 
 
@@ -31,12 +41,13 @@ def figure_2() -> Figure:
         ASSUMPTIONS,
         [
             Row("exposed all-reduce, of the overlapped step", naive / 50, line.exposed_s / line.total_s),
-            Row("compression by bfp16 (section IV-B)", 3.8, BFP_RATIO, "x"),
+            Row("compression by bfp16 (section IV-B)", 3.8, BFP_RATIO, "x", COMPUTED),
         ],
         [
             ("it scales well to 12 workers (over 80% of the ideal)", scaled[12] > 0.8 * 12),
             ("the gap to the ideal grows with the workers", scaled[6] / 6 > scaled[12] / 12 > scaled[32] / 32),
         ],
+        constants=CONSTANTS,
     )
 
 
@@ -48,12 +59,13 @@ def figure_4a() -> Figure:
         "A step on 6 nodes, batch 448, relative to the baseline",
         ASSUMPTIONS,
         [
-            Row("step, smart NIC", 0.82, plain.total_s / base.total_s, "", True),
-            Row("step, smart NIC with bfp", 0.60, bfp.total_s / base.total_s, "", True),
-            Row("backward pass, smart NIC", 0.90, plain.backward_s / base.backward_s, "", True),
-            Row("exposed, smart NIC", 0.63, plain.exposed_s / base.exposed_s, "", True),
-            Row("step, smart NIC with bfp (speed-up)", 1.6, base.total_s / bfp.total_s, "x"),
+            Row("step, smart NIC", 0.82, plain.total_s / base.total_s, "", FITTED),
+            Row("step, smart NIC with bfp", 0.60, bfp.total_s / base.total_s, "", FITTED),
+            Row("backward pass, smart NIC", 0.90, plain.backward_s / base.backward_s, "", FITTED),
+            Row("exposed, smart NIC", 0.63, plain.exposed_s / base.exposed_s, "", FITTED),
+            Row("step, smart NIC with bfp (speed-up)", 1.6, base.total_s / bfp.total_s, "x", FITTED),
         ],
+        constants=CONSTANTS,
     )
 
 
@@ -75,10 +87,10 @@ def figure_4b() -> Figure:
         "Throughput relative to one node",
         ASSUMPTIONS,
         [
-            Row("32 nodes, batch 448, bfp", 2.5, over("smart NIC, bfp", 448, 32), "x", True),
+            Row("32 nodes, batch 448, bfp", 2.5, over("smart NIC, bfp", 448, 32), "x", FITTED),
             Row("32 nodes, batch 448", 1.8, over("smart NIC", 448, 32), "x"),
-            Row("6 nodes, batch 448, bfp", 1.6, over("smart NIC, bfp", 448, 6), "x"),
-            Row("32 nodes, batch 1792", 1.4, over("smart NIC", 1792, 32), "x", True),
+            Row("6 nodes, batch 448, bfp", 1.6, over("smart NIC, bfp", 448, 6), "x", FITTED),
+            Row("32 nodes, batch 1792", 1.4, over("smart NIC", 1792, 32), "x", FITTED),
             Row("6 nodes, batch 1792", 1.1, over("smart NIC", 1792, 6), "x"),
         ],
         [
@@ -89,4 +101,5 @@ def figure_4b() -> Figure:
         ],
         panels,
         ("nodes", "throughput, one node = 1"),
+        constants=CONSTANTS,
     )

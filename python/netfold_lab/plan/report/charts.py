@@ -46,9 +46,16 @@ def bars(parts: Mapping[str, Sequence[float]], names: Sequence[str], y: str, tit
 
 
 def draw_lines(
-    panels: Mapping[str, Mapping[str, Line]], x: str, y: str, path: Path, dashed: Sequence[str] = (), log: str = ""
+    panels: Mapping[str, Mapping[str, Line]],
+    x: str,
+    y: str,
+    path: Path,
+    dashed: Sequence[str] = (),
+    log: str = "",
+    marks: Mapping[str, Mapping[str, Line]] | None = None,
 ) -> None:
-    """A file with one panel for each title, side by side. Raises OSError if it cannot be written."""
+    """A file with one panel for each title, side by side. `marks`: published points of a panel, by what agreement with
+    them proves. Raises OSError if it cannot be written."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -62,6 +69,9 @@ def draw_lines(
             style = "k--" if name in dashed else "o-"
             more = {} if name in dashed else {"color": colour, "markersize": 4}
             axis.plot(*zip(*points, strict=True), style, label=name, **more)
+        for name, points in (marks or {}).get(title, {}).items():
+            filled = "k" if name == "predicted" else "none"
+            axis.plot(*zip(*points, strict=True), "k*", label=f"published ({name} here)", mfc=filled, markersize=11)
         axis.set(xlabel=x, ylabel=y, title=title)
         if "x" in log:
             axis.set_xscale("log", base=2)

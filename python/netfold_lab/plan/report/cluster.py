@@ -4,33 +4,47 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from netfold.topology.file import Topology
 from netfold.topology.file import write as write_topology
 from netfold_lab.plan.report import charts, layout, network
+from netfold_lab.plan.report.assumptions import ASSUMED, ASSUMPTION_HEADS, assumptions, error_rows
 from netfold_lab.plan.report.page import Page, Section, Table, write_page
 from netfold_lab.plan.report.trace import trace
 from netfold_lab.plan.step.answer import COMPUTATION, Answer, Limit, Outcome, gain
-from netfold_lab.plan.step.collectives import LARGE_WORLD, Net, net_of
+from netfold_lab.plan.step.collectives import Net, net_of
 
 DRAWN_MAX = 300  # NICs or workers in one picture
 
 
-def milliseconds(seconds: float) -> str:
-    """Milliseconds as text for tables."""
-    return f"{1e3 * seconds:.2f}" if seconds < 1 else f"{1e3 * seconds:.0f}"
+def milliseconds(seconds: float, digits: int = 3) -> str:
+    """Milliseconds as text: three digits to compare cells of one table, two for a time by itself."""
+    value = 1e3 * seconds
+    if not value:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}" if value < 10**digits else f"{float(f'{value:.{digits}g}'):,.0f}"
+
+
+def expected(one: Outcome) -> str:
+    """The range of a step's time in milliseconds."""
+    return f"{milliseconds(one.low_s, 2)} to {milliseconds(one.high_s, 2)}"
 
 
 def summary(told: Answer) -> list[str]:
     """The answers as sentences."""
     best, line = told.best, told.best.timeline
     found = [
-        f"A step of {told.model.name}, batch {told.batch}, takes {milliseconds(line.total_s)} ms on the {told.workers} "
-        f"workers of {told.cluster.name}; {milliseconds(line.exposed_s)} ms of it "
-        f"({line.exposed_s / line.total_s:.0%}) are communication that computation does not hide."
+        f"A step of {told.model.name}, batch {told.batch}, takes about {milliseconds(line.total_s, 2)} ms on the "
+        f"{told.workers} workers of {told.cluster.name} (expected: {expected(best)} ms); about "
+        f"{milliseconds(line.exposed_s, 2)} ms of it ({line.exposed_s / line.total_s:.0%}) are communication that "
+        "computation does not hide."
     ]
+    if assumed := [row[0] for row in assumptions(told) if row[2].startswith(ASSUMED)]:
+        found.append(f"The cluster file does not state, so the plan assumes: {', '.join(assumed)}.")
     if len(told.outcomes) > 1:
         other = told.outcomes[1]
         faster = gain(other.timeline.total_s, line.total_s)
@@ -62,13 +76,14 @@ def outcome_row(one: Outcome, best: Outcome) -> list[str]:
     return [
         one.contender.name,
         milliseconds(line.total_s),
+        expected(one),
         milliseconds(line.exposed_s),
         milliseconds(line.reduce_s),
         f"{line.total_s / best.timeline.total_s:.2f}",
     ]
 
 
-OUTCOME_HEADS = ("algorithm", "step, ms", "exposed, ms", "all-reduces, ms", "relative to the best")
+OUTCOME_HEADS = ("algorithm", "step, ms", "expected, ms", "exposed, ms", "all-reduces, ms", "relative to the best")
 PLACEMENT_HEADS = ("algorithm", "as listed, ms", "shuffled, ms", "gain by placement")
 LIMIT_HEADS = ("resource", "busiest", "in use", "step if twice as fast, ms", "gain")
 CHANGE_HEADS = ("change", "best algorithm", "step, ms", "gain", "price", "samples per second per 1000 of price")
@@ -143,6 +158,7 @@ def entries(told: Answer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"kind": "algorithm", "system": "netfold", "algorithm": one.contender.algorithm, "format": one.contender.wire}
         | {"size_bytes": size, **times(one.timeline)}
+        | {"time_s_low": one.low_s, "time_s_high": one.high_s}
         for one in told.outcomes
     ]
     found += [
@@ -279,11 +295,12 @@ def write_report(path: Path, told: Answer) -> None:
     """The page."""
     line = told.best.timeline
     facts = [
-        ("a step", f"{milliseconds(line.total_s)} ms"),
+        ("a step", f"{milliseconds(line.total_s, 2)} ms"),
+        ("expected", f"{expected(told.best)} ms"),
         ("exposed communication", f"{line.exposed_s / line.total_s:.0%}"),
         ("samples a second", f"{told.workers * told.batch / line.total_s:,.0f}"),
         ("fastest algorithm", told.best.contender.name),
-        ("next bottleneck", told.bottleneck.role),
+        ("limit of communication", next(one.role for one in told.limits if one.role != COMPUTATION)),
     ]
     names = [one.contender.name for one in told.outcomes]
     parts = {
@@ -314,7 +331,9 @@ def write_report(path: Path, told: Answer) -> None:
         Section("Bottleneck", _ABOUT_LIMITS, tables=[Table(LIMIT_HEADS, limit_rows(told))]),
         Section("Changes", _ABOUT_CHANGES, [gains], tables=[Table(CHANGE_HEADS, changed)]),
         Section("Network", _ABOUT_NETWORK, _pictures(told)),
-        Section("Assumptions", tables=[Table(("what", "taken"), assumptions(told))]),
+        Section(
+            "Assumptions", _ABOUT_ASSUMPTIONS, tables=[Table(ASSUMPTION_HEADS, [*assumptions(told), *error_rows(told)])]
+        ),
     ]
     write_page(path, Page(f"{told.cluster.name}: {told.model.name}", summary(told), facts, sections))
 
@@ -332,28 +351,4 @@ _ABOUT_NETWORK = [
     "One all-reduce of all gradients. A link's colour is the fraction of the time that its busier direction is in use. "
     "Hover over a link's middle for its name and rate; drag to zoom."
 ]
-
-
-def net_start(told: Answer) -> str:
-    """The start rule in words."""
-    start = told.cluster.software.start
-    if start == "runtime" and told.workers > LARGE_WORLD:
-        return f"in lock-step: beyond {LARGE_WORLD} workers, equal steps are simulated once"
-    return start
-
-
-def assumptions(told: Answer) -> list[list[str]]:
-    """Every constant of the model."""
-    cluster, software = told.cluster, told.cluster.software
-    return [
-        ["model", f"{told.model.name}: {told.model.parameters:,} parameters, {told.model.operations / 1e9:.2f} GFLOP"],
-        ["computation", f"{cluster.device.flop_s / 1e12:.3g} TFLOP/s sustained, backward twice the forward pass"],
-        ["weight update", f"{cluster.device.update_bytes_s / 1e9:.3g} GB/s, 12 bytes per weight"],
-        ["folding at a worker", f"{cluster.device.fold_bytes_s / 1e9:.3g} GB/s of received gradients"],
-        ["a message", f"{software.step_latency_s * 1e6:.3g} us in software before it is sent"],
-        ["packets", f"{software.header_bytes} bytes of headers for {software.mtu} of payload"],
-        ["buckets", f"{software.bucket_bytes / 2**20:.3g} MiB"],
-        ["numbers on the wire", software.wire],
-        ["when transfers start", net_start(told)],
-        ["fabric", ", ".join([cluster.kind, *(f"{key} {size}" for key, size in cluster.sizes.items())])],
-    ]
+_ABOUT_ASSUMPTIONS = ["Every constant of the plan, and whether the cluster file states it or the planner assumes it."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netfold_lab.plan.cluster.fabric import layers
+from netfold_lab.plan.cluster.folding import BOX
 from netfold_lab.plan.cluster.graph import HOST, OTHER, SWITCH, Graph
 
 Places = dict[int, tuple[float, float]]
@@ -40,7 +41,7 @@ def _tree(leaves: list[int], spines: list[int], ends: list[int], home: dict[int,
 
 
 def _bigraph(graph: Graph, ends: list[int], home: dict[int, int]) -> Places:
-    switches = [at for at, node in enumerate(graph.nodes) if node.kind == SWITCH]
+    switches = [at for at, node in enumerate(graph.nodes) if node.kind == SWITCH and node.role != BOX]
     half = len(switches) // 2
     each = max(1, len(ends) // len(switches))
     found: Places = {}
@@ -50,7 +51,8 @@ def _bigraph(graph: Graph, ends: list[int], home: dict[int, int]) -> Places:
         found[at] = (x, 1.5 if is_upper else -1.5)
         for place, end in enumerate(end for end in ends if home[end] == at):
             found[end] = (x + (place - (each - 1) / 2) * 0.8, 2.5 if is_upper else -2.5)
-    return found
+    boxes = [at for at, node in enumerate(graph.nodes) if node.role == BOX]
+    return found | {at: (-2.0, float(number)) for number, at in enumerate(boxes)}
 
 
 def _free(graph: Graph, ends: list[int], home: dict[int, int]) -> Places:

@@ -13,7 +13,7 @@ from netfold_lab.plan.report.layout import Places
 SHADES = ("#c9ced6", "#8fb7e3", "#3f8ad4", "#e39b3f", "#d64545")
 STEPS = (0.05, 0.35, 0.7, 0.9)
 MARKS = {  # plotly's symbol, matplotlib's, colour, size
-    "switch": ("square", "s", "#1c2430", 15),
+    "switch": ("square", "s", "#6b7685", 15),
     "folding": ("diamond", "D", "#8f3fbf", 16),
     "NIC": ("circle", "o", "#4d7c0f", 9),
     "GPU": ("square", "s", "#0b6bcb", 14),

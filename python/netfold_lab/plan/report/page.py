@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+CLEAR, INK, RULE = "rgba(0,0,0,0)", "#7b8694", "rgba(128,128,128,0.25)"  # legible on light and on dark pages
 COLOURS = ("#0b6bcb", "#c2570c", "#4d7c0f", "#8f3fbf", "#b8860b", "#0f8b8d", "#d64545", "#5b6675", "#00a36c", "#e377c2")
 
 
@@ -63,7 +64,11 @@ def _chart(figure: Any) -> str:
         template="plotly_white",
         margin={"l": 60, "r": 20, "t": 40, "b": 50},
         colorway=list(COLOURS),
-        font={"family": "system-ui, sans-serif", "size": 13},
+        font={"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
         legend={"orientation": "h", "y": -0.2},
     )
+    figure.update_xaxes(gridcolor=RULE, zerolinecolor=RULE)
+    figure.update_yaxes(gridcolor=RULE, zerolinecolor=RULE)
     return figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})

@@ -76,6 +76,7 @@ def write(path: Path, points: Sequence[Point], model: Model, batch: int) -> None
         ),
     ]
     facts = [
-        (f"{p.system}, {p.nodes} nodes, relative to the baseline", f"{p.speedup_over_baseline:.2f}x") for p in last[1:5]
+        (f"{p.system}, {p.nodes} nodes, relative to the baseline", f"{p.speedup_over_baseline:.2f}x")
+        for p in sorted(last[1:], key=lambda p: -p.speedup_over_baseline)[:4]
     ]
     write_page(path, Page(title, ["Throughput over the number of nodes."], facts, sections))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from netfold_lab.plan.report import charts
+from netfold_lab.plan.report.cluster import milliseconds
 from netfold_lab.plan.report.page import Page, Section, Table, write_page
 from netfold_lab.plan.sweep.results import front, per_price, per_second, possible
 
@@ -15,17 +16,31 @@ SHOWN, SHOWN_HERE = 20, 5  # rows on the page, on a terminal
 
 
 def name_of(result: dict[str, Any]) -> str:
-    """The values that distinguish a design."""
-    return ", ".join(_named(key.rpartition(".")[2], value) for key, value in result["varied"].items())
+    """The values that distinguish a design. Its prices follow from the other values."""
+    told = [_named(key, value) for key, value in result["varied"].items() if not key.startswith("prices.")]
+    return ", ".join(told)
+
+
+WORDS = {
+    "rate_gbit_s": "{} Gbit/s",
+    "uplink_gbit_s": "uplinks of {} Gbit/s",
+    "nics": "{} NICs a server",
+    "gpus": "{} GPUs a server",
+    "ports": "{} ports",
+    "format": "{}",
+}
 
 
 def _named(key: str, value: Any) -> str:
+    last = key.rpartition(".")[2]
     if isinstance(value, dict):
         words = [str(each) for each in value.values() if isinstance(each, str)]
         numbers = [f"{each:g}" for each in value.values() if isinstance(each, int | float)]
         told = " ".join([*words, "x".join(numbers)]).strip()
-        return told if key == "fabric" else f"{key} {told}"
-    return value if isinstance(value, str) else f"{key} {'none' if value is None else value}"
+        return told if last == "fabric" else f"{last} {told}"
+    if value is None:
+        return f"no {last.replace('_', ' ')}"
+    return WORDS[last].format(value) if last in WORDS else f"{last.replace('_', ' ')} {value}"
 
 
 def row(result: dict[str, Any]) -> list[str]:
@@ -34,8 +49,8 @@ def row(result: dict[str, Any]) -> list[str]:
     return [
         name_of(result),
         result["algorithm"] if result["format"] == "fp32" else f"{result['algorithm']}, {result['format']}",
-        f"{1e3 * result['time_s_median']:.2f}",
-        f"{1e3 * result['exposed_s']:.2f}",
+        milliseconds(result["time_s_median"]),
+        milliseconds(result["exposed_s"]),
         f"{result['samples_s']:,.0f}",
         f"{price:,.0f} {result['currency']}" if price else "",
         f"{1000 * result['samples_s'] / price:.2f}" if price else "",
@@ -57,11 +72,16 @@ def tables(results: Sequence[dict[str, Any]]) -> list[tuple[str, list[list[str]]
 def draw(path: Path, results: Sequence[dict[str, Any]]) -> None:
     """Price against samples per second, with the front as a line. Without prices, step against exposed part."""
     named = _points(results)
-    x, y = ("price", "samples a second") if front(results) else ("step, ms", "exposed, ms")
+    x, y = _axes(results)
     charts.draw_points({name: points for name, (points, _) in named.items()}, x, y, path, _FRONT)
 
 
 _FRONT = "Pareto front"
+
+
+def _axes(results: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    edge = front(results)
+    return (f"price, {edge[0]['currency']}", "samples a second") if edge else ("step, ms", "exposed, ms")
 
 
 def _points(results: Sequence[dict[str, Any]]) -> dict[str, tuple[list[tuple[float, float]], list[str]]]:
@@ -87,8 +107,11 @@ def write(path: Path, results: Sequence[dict[str, Any]], title: str) -> None:
     for name, (points, names) in _points(results).items():
         xs, ys = zip(*points, strict=True)
         mode = "lines" if name == _FRONT else "markers"
-        figure.add_trace(go.Scatter(x=xs, y=ys, name=name, mode=mode, hovertext=names, hoverinfo="text+x+y"))
-    x, y = ("price", "samples a second") if front(results) else ("step, ms", "exposed, ms")
+        steps = {"shape": "hv"} if name == _FRONT else None  # a price between two designs buys the cheaper one
+        figure.add_trace(
+            go.Scatter(x=xs, y=ys, name=name, mode=mode, line=steps, hovertext=names, hoverinfo="text+x+y")
+        )
+    x, y = _axes(results)
     figure.update_layout(xaxis_title=x, yaxis_title=y, height=560)
     sections = [
         Section("Designs", ["Each point is a design; hover for its values."], [figure] if possible(results) else [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,18 @@ import numpy as np
 from netfold.algorithms import IN_NETWORK
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster.costs import price_of
+from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.models.layers import Model
 from netfold_lab.plan.step import changes
-from netfold_lab.plan.step.collectives import LARGE_WORLD, Contender, Net, contenders, net_of
-from netfold_lab.plan.step.timeline import Timeline, timeline
+from netfold_lab.plan.step.collectives import AUTO, LARGE_WORLD, LEAST, MEDIAN, MOST, Contender, Net, contenders, net_of
+from netfold_lab.plan.step.ranges import errors_of
+from netfold_lab.plan.step.sharded import DEFAULT, NONE, Training, check_memory, step_line
+from netfold_lab.plan.step.timeline import Timeline
 
 LEADING = 2  # algorithms that are tried again on a changed cluster, beside those that a change may favour
-ON_CHANGES = ("hdrm", "hierarchical", IN_NETWORK)
+ON_CHANGES = ("hdrm", "hierarchical", AUTO, IN_NETWORK)
 SHUFFLES = 3
 FASTER = 2.0  # factor by which a resource is made faster to find limits
 NOTHING = 0.005  # a smaller fraction of a step does not count as a gain
@@ -33,10 +35,12 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One algorithm on one cluster."""
+    """One algorithm on one cluster. `low_s` and `high_s`: the range in which the step's time is expected."""
 
     contender: Contender
     timeline: Timeline
+    low_s: float
+    high_s: float
 
 
 @dataclass(frozen=True)
@@ -71,18 +75,54 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Job:
+    """A model, the samples of each worker and batch, and the way to train."""
+
+    model: Model
+    batch: int
+    training: Training = DEFAULT
+
+    def line(
+        self,
+        cluster: Cluster,
+        net: Net,
+        contender: Contender,
+        device: Device | None = None,
+        slower: float = 1.0,
+        quantile: int = MEDIAN,
+    ) -> Timeline:
+        """The step. `device`: in place of the cluster's; `slower`: a factor of communication. Raises ValueError."""
+
+        def seconds(collective: str, size: float) -> float:
+            return slower * net.seconds(contender.of(collective), size, quantile)
+
+        bucket_bytes = cluster.software.bucket_bytes
+        taken = device or cluster.device
+        return step_line(self.model, self.batch, taken, bucket_bytes, self.training, net.world, seconds)
+
+
+@dataclass(frozen=True)
 class Answer:
     """All answers, the fastest algorithm first."""
 
     cluster: Cluster
-    model: Model
-    batch: int
+    job: Job
     workers: int
     outcomes: tuple[Outcome, ...]
     placements: tuple[Placement, ...]
     limits: tuple[Limit, ...]
     changes: tuple[Change, ...]
     price: float | None
+
+    @property
+    def model(self) -> Model:
+        """The model of the job."""
+        return self.job.model
+
+    @property
+    def batch(self) -> int:
+        """Samples of each worker in a step."""
+        return self.job.batch * self.job.training.accumulate
 
     @property
     def best(self) -> Outcome:
@@ -95,52 +135,74 @@ class Answer:
         return self.limits[0]
 
 
-def outcomes(cluster: Cluster, net: Net, model: Model, batch: int, wanted: Sequence[str]) -> list[Outcome]:
-    """Every algorithm's step, the fastest first; of equal ones, the one with the shorter all-reduces first."""
+def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> list[Outcome]:
+    """Every algorithm's step, the fastest first; of equal ones, the one with the shorter all-reduces first. Raises
+    UsageError if none fits, or if the job does not fit the memory of a worker."""
+    check_memory(job.model, job.training, net.world, cluster.software.bucket_bytes, cluster.device)
     found = []
-    for contender in contenders(cluster, net.graph, wanted):
+    for contender in contenders(cluster, net.graph, wanted, job.training.sharding != NONE):
         try:
-            line = timeline(
-                model,
-                batch,
-                cluster.device,
-                cluster.software.bucket_bytes,
-                partial(net.seconds, contender),
-            )
+            line = job.line(cluster, net, contender)
         except ValueError as error:
             if wanted:
                 raise UsageError(f"{contender.algorithm}: {error}") from None
             continue
-        found.append(Outcome(contender, line))
+        found.append(Outcome(contender, line, *_range(cluster, net, job, contender)))
     if not found:
         raise UsageError(f"{cluster.name} does not support {', '.join(wanted)}")
     return sorted(found, key=lambda one: (one.timeline.total_s, one.timeline.reduce_s))
 
 
+def _range(cluster: Cluster, net: Net, job: Job, contender: Contender) -> tuple[float, float]:
+    """The least and the largest time of the step, if computation and communication are off by as much as they may."""
+    errors = errors_of(cluster)
+    low, high = (
+        job.line(
+            cluster,
+            net,
+            contender,
+            cluster.device.slower(1 + sign * errors.computation),
+            1 + sign * errors.communication,
+            quantile,
+        ).total_s
+        for sign, quantile in ((-1, LEAST), (1, MOST))
+    )
+    return low, high
+
+
 def answer(
-    cluster: Cluster, model: Model, batch: int, wanted: Sequence[str] = (), seeds: int = 3, tell: Tell = lambda _: None
+    cluster: Cluster,
+    model: Model,
+    batch: int,
+    wanted: Sequence[str] = (),
+    seeds: int = 3,
+    tell: Tell = lambda _: None,
+    training: Training = DEFAULT,
 ) -> Answer:
     """Compute all answers for a cluster. `tell` is told of each step. Raises UsageError."""
     if batch < 1:
         raise UsageError(f"--batch must be at least 1, not {batch}")
+    training.check()
+    job = Job(model, batch, training)
     net = net_of(cluster, seeds)
     if net.world < 2:
         raise UsageError(f"{cluster.name} has only one worker, which exchanges nothing")
     tell("comparing algorithms")
-    found = outcomes(cluster, net, model, batch, wanted)
+    found = outcomes(cluster, net, job, wanted)
     tell("shuffling ranks")
     placed = [_placed(net, one.contender, 4 * model.parameters) for one in found]
     tell("looking for the bottleneck")
-    limits = _limits(cluster, net, model, batch, found[0])
+    limits = _limits(cluster, net, job, found[0])
     changed = []
     leading = [one.contender.algorithm for one in found[:LEADING]]
     for name, other in changes.of(cluster):
         tell(name)
-        best = outcomes(other, net_of(other), model, batch, wanted or (*leading, *ON_CHANGES))[0]
+        named = wanted or (leading if training.sharding != NONE else (*leading, *ON_CHANGES))
+        best = outcomes(other, net_of(other), job, named)[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))
     changed.sort(key=lambda one: one.timeline.total_s)
     return Answer(
-        cluster, model, batch, net.world, tuple(found), tuple(placed), tuple(limits), tuple(changed), price_of(cluster)
+        cluster, job, net.world, tuple(found), tuple(placed), tuple(limits), tuple(changed), price_of(cluster)
     )
 
 
@@ -159,7 +221,7 @@ def _placed(net: Net, contender: Contender, size_bytes: int) -> Placement:
     return Placement(contender, as_listed, statistics.median(times))
 
 
-def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome) -> list[Limit]:
+def _limits(cluster: Cluster, net: Net, job: Job, best: Outcome) -> list[Limit]:
     """Make each kind of resource twice as fast, with the same algorithm; the largest gain first."""
     largest = max((span.size_bytes for span in best.timeline.spans), default=0) // 4
     run = net.simulate(best.contender, max(1, largest))
@@ -167,28 +229,21 @@ def _limits(cluster: Cluster, net: Net, model: Model, batch: int, best: Outcome)
     found = []
     for role, (busy, name) in use.items():
         faster = Net(_faster(net.graph, role), cluster.software, cluster.ranks, net.seeds)
-        found.append(Limit(role, name, busy, _step(cluster, faster, model, batch, best.contender)))
+        found.append(Limit(role, name, busy, job.line(cluster, faster, best.contender).total_s))
     if all(each.step_s > (1 - NOTHING) * best.timeline.total_s for each in found):
         whole = net.graph
         for role in {each.role for each in net.graph.resources}:
             whole = whole.scaled(role, FASTER)
         faster = Net(whole, cluster.software, cluster.ranks, net.seeds)
         busy, name = max(use.values(), default=(0.0, EVERY_LINK))
-        found.append(Limit(EVERY_LINK, name, busy, _step(cluster, faster, model, batch, best.contender)))
+        found.append(Limit(EVERY_LINK, name, busy, job.line(cluster, faster, best.contender).total_s))
     quick = replace(cluster.software, step_latency_s=cluster.software.step_latency_s / FASTER)
     messages = Net(net.graph, quick, cluster.ranks, net.seeds)
-    found.append(Limit(MESSAGES, MESSAGES, 0.0, _step(cluster, messages, model, batch, best.contender)))
+    found.append(Limit(MESSAGES, MESSAGES, 0.0, job.line(cluster, messages, best.contender).total_s))
     device = replace(cluster.device, flop_s=cluster.device.flop_s * FASTER)
-    line = timeline(model, batch, device, cluster.software.bucket_bytes, lambda size: net.seconds(best.contender, size))
+    line = job.line(cluster, net, best.contender, device)
     found.append(Limit(COMPUTATION, COMPUTATION, best.timeline.compute_s / best.timeline.total_s, line.total_s))
     return sorted(found, key=lambda one: (one.step_s, -one.busy))
-
-
-def _step(cluster: Cluster, net: Net, model: Model, batch: int, contender: Contender) -> float:
-    line = timeline(
-        model, batch, cluster.device, cluster.software.bucket_bytes, lambda size: net.seconds(contender, size)
-    )
-    return line.total_s
 
 
 def _use(net: Net, run: dict[str, Any]) -> dict[str, tuple[float, str]]:

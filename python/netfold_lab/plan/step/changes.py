@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster.folding import ATTACHED, Folding
 from netfold_lab.plan.cluster.server import Complex
 from netfold_lab.plan.cluster.spec import Cluster
 
@@ -43,13 +44,17 @@ def _all(cluster: Cluster) -> Iterator[tuple[str, Cluster | None]]:
     if cluster.kind == "leaf-spine" and cluster.sizes["ports_per_leaf"] > cluster.sizes["spines"]:
         sizes = cluster.sizes | {"spines": cluster.sizes["ports_per_leaf"]}
         yield "as many spines as a leaf has ports", replace(cluster, sizes=sizes)
-    if not cluster.folding:
-        yield "folding switches", replace(cluster, folding="all")
+    bfp = replace(cluster.software, wire="bfp")
     if cluster.software.wire != "bfp":
-        yield "bfp on the wire", replace(cluster, software=replace(cluster.software, wire="bfp"))
-    if not cluster.folding and cluster.software.wire != "bfp":
-        both = replace(cluster, folding="all", software=replace(cluster.software, wire="bfp"))
-        yield "folding switches and bfp", both
+        yield "bfp on the wire", replace(cluster, software=bfp)
+    if not cluster.folding:
+        for name, folding in (
+            ("switches that fold, with DPDK", Folding("all")),
+            ("a machine beside the network that folds", Folding(ATTACHED)),
+        ):
+            yield name, replace(cluster, folding=folding)
+            if cluster.software.wire != "bfp":
+                yield f"{name}, and bfp", replace(cluster, folding=folding, software=bfp)
     if cluster.graph_read is None:
         yield (
             "links of the fabric twice as fast",

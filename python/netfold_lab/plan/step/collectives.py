@@ -1,5 +1,7 @@
 """The time of an all-reduce on a cluster: simulated at a few sizes, linear between them.
 
+`auto` is what netfold does by default beside a switch: the switch folds a share, the ranks fold the rest (sharing.py).
+
 With hashed routes one simulation is not representative: `seeds` simulations run, and their median is the time.
 """
 
@@ -7,13 +9,17 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netfold.algorithms import IN_NETWORK
+from netfold.capacity import sent_among
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster.folding import BOX
 from netfold_lab.plan.cluster.graph import SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster, Software
+from netfold_lab.plan.step.sharing import DIVIDED_BYTES_MIN, Shared, Way, divided
 
 FP32_BYTES = 4
 ELEMENTS_MIN = 1 << 8
@@ -22,7 +28,10 @@ PIECE_MIN = 1 << 14
 # With more ranks steps run in lock-step, equal steps are simulated once, and algorithms by pieces are left out.
 LARGE_WORLD = 128
 DIRECT_MAX = 64  # ranks, beyond which flows between all pairs are too many
-COMPARED = ("ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
+SHARDED = ("ring", "direct")  # they also run reduce-scatter and all-gather
+LEAST, MEDIAN, MOST = range(3)
+AUTO, ALL_REDUCE, ALL_GATHER = "auto", "all-reduce", "all-gather"
+COMPARED = (AUTO, "ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,13 @@ class Contender:
         """The name in tables."""
         return self.algorithm if self.wire == "fp32" else f"{self.algorithm}, {self.wire}"
 
+    def of(self, collective: str) -> Contender:
+        """The same algorithm for another collective. Weights, which an all-gather carries, are never coded."""
+        if collective == ALL_REDUCE:
+            return self
+        wire = "fp32" if collective == ALL_GATHER else self.wire
+        return replace(self, wire=wire, options=(("collective", collective), *self.options))
+
 
 @dataclass
 class Net:
@@ -48,7 +64,7 @@ class Net:
     ranks: tuple[int, ...] = ()
     seeds: int = 1
     topology: Any = None
-    _times: dict[tuple[Contender, int], float] = field(default_factory=dict)
+    _times: dict[tuple[Contender, int], tuple[float, float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.topology = self.graph.topology()
@@ -65,7 +81,16 @@ class Net:
         return "lock-step" if is_large else self.software.start
 
     def simulate(self, contender: Contender, count: int, seed: int = 0, transfers: bool = False) -> dict[str, Any]:
-        """Simulate one all-reduce of `count` elements. Raises ValueError for an invalid one."""
+        """Simulate one all-reduce of `count` elements. Raises ValueError for an invalid one.
+
+        Of a tensor that is divided, `share` is the part through switches, and transfers are those among the ranks."""
+        if self._is_divided(contender):
+            return self._divided(contender, count, seed, transfers)
+        return self._simulated(contender, count, seed, transfers)
+
+    def _simulated(
+        self, contender: Contender, count: int, seed: int = 0, transfers: bool = False, fold_root: int | None = None
+    ) -> dict[str, Any]:
         from netfold import _core
 
         return _core.simulate(
@@ -80,24 +105,73 @@ class Net:
             spread=self.graph.spread,
             seed=seed,
             transfers=transfers,
+            fold_root=fold_root,
             **dict(contender.options),
         )
 
-    def seconds(self, contender: Contender, size_bytes: float) -> float:
-        """Seconds of one all-reduce of this number of bytes of fp32: simulated at powers of two, linear between
-        them."""
-        elements = max(ELEMENTS_MIN, math.ceil(size_bytes / FP32_BYTES))
-        lower = 1 << (elements.bit_length() - 1)
-        if lower == elements:
-            return self._at(contender, lower)
-        at_lower, at_upper = self._at(contender, lower), self._at(contender, 2 * lower)
-        return at_lower + (at_upper - at_lower) * (elements - lower) / lower
+    def _is_divided(self, contender: Contender) -> bool:
+        return contender.algorithm == AUTO or (contender.algorithm == IN_NETWORK and len(self.boxes) > 1)
 
-    def _at(self, contender: Contender, count: int) -> float:
+    @property
+    def boxes(self) -> list[int]:
+        """The nodes of folding machines beside the fabric."""
+        return [at for at, node in enumerate(self.graph.nodes) if node.role == BOX]
+
+    def _divided(self, contender: Contender, count: int, seed: int, transfers: bool) -> dict[str, Any]:
+        """One all-reduce that several machines, or machines and ranks, carry together."""
+        through = Contender(IN_NETWORK, contender.wire)
+        roots: list[int | None] = [*self.boxes] or [None]
+        ways = [self._way(through, count, seed, root) for root in roots]
+        ranks = Contender("direct" if self.world <= DIRECT_MAX else "ring", contender.wire)
+        among = self._way(ranks, count, seed) if contender.algorithm == AUTO else None
+        found: Shared = divided(ways, among, self._capacities(), FP32_BYTES * count < DIVIDED_BYTES_MIN)
+        told: dict[str, Any] = {"time_s": found.seconds, "bits_by_resource": found.bits, "share": found.share}
+        if transfers:
+            left = max(1, round(count * (1 - found.share)))
+            told["transfers"] = self._simulated(ranks, left, seed, transfers=True)["transfers"]
+        return told
+
+    def _way(self, contender: Contender, count: int, seed: int, root: int | None = None) -> Way:
+        whole = self._simulated(contender, count, seed, fold_root=root)
+        times = {count: whole["time_s"]}
+
+        def at(elements: int) -> float:
+            if elements not in times:
+                times[elements] = self._simulated(contender, elements, seed, fold_root=root)["time_s"]
+            return times[elements]
+
+        return Way(whole["bits_by_resource"], lambda part: between_powers(at, part * count) if part > 0 else 0.0)
+
+    def _capacities(self) -> Any:
+        return self.topology.capacity_bit_s
+
+    def seconds(self, contender: Contender, size_bytes: float, quantile: int = MEDIAN) -> float:
+        """Seconds of one all-reduce of this number of bytes of fp32: simulated at powers of two, linear between
+                them. It includes coding and staging, if the file has their rates. `quantile`: of several seeds
+        LEAST, MEDIAN or MOST."""
+        simulated = between_powers(lambda count: self._at(contender, count)[quantile], size_bytes / FP32_BYTES)
+        return max(simulated, self._coding_s(contender, size_bytes)) + self._staging_s(size_bytes)
+
+    def _coding_s(self, contender: Contender, size_bytes: float) -> float:
+        """A worker's engine encodes what it sends and decodes what it receives, while other packets are on their
+        way."""
+        software = self.software
+        if contender.wire == "fp32":
+            return 0.0
+        copies = 1.0 if contender.algorithm == IN_NETWORK else sent_among(self.world)
+        copies /= 2 if contender.options and contender.options[0][0] == "collective" else 1
+        rates = [rate for rate in (software.encode_bytes_s, software.decode_bytes_s) if rate]
+        return sum(copies * size_bytes / rate for rate in rates)
+
+    def _staging_s(self, size_bytes: float) -> float:
+        """A bucket is copied to host memory before its all-reduce, and back after it."""
+        return 2 * size_bytes / self.software.stage_bytes_s if self.software.stage_bytes_s else 0.0
+
+    def _at(self, contender: Contender, count: int) -> tuple[float, float, float]:
         key = (contender, count)
         if key not in self._times:
             runs = [self.simulate(contender, count, seed)["time_s"] for seed in range(self._seeds_for(contender))]
-            self._times[key] = statistics.median(runs)
+            self._times[key] = min(runs), statistics.median(runs), max(runs)
         return self._times[key]
 
     def _seeds_for(self, contender: Contender) -> int:
@@ -105,16 +179,29 @@ class Net:
         return self.seeds if is_hashed else 1
 
 
+def between_powers(at: Callable[[int], float], elements: float) -> float:
+    """A time at powers of two, linear between them."""
+    count = max(ELEMENTS_MIN, math.ceil(elements))
+    lower = 1 << (count.bit_length() - 1)
+    if lower == count:
+        return at(lower)
+    at_lower, at_upper = at(lower), at(2 * lower)
+    return at_lower + (at_upper - at_lower) * (count - lower) / lower
+
+
 def net_of(cluster: Cluster, seeds: int = 1) -> Net:
     """Prepare a cluster's graph and software."""
     return Net(cluster.graph(), cluster.software, cluster.ranks, seeds)
 
 
-def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = ()) -> list[Contender]:
-    """The algorithms of `wanted` (empty: COMPARED) that this cluster supports."""
+def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = (), is_sharded: bool = False) -> list[Contender]:
+    """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
+    reduce-scatter and all-gather. Raises UsageError for a wanted one that does not."""
     world, wire = len(graph.hosts), cluster.software.wire
+    if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):
+        raise UsageError(f"{strange[0]} is an all-reduce; for sharded training take {', '.join(SHARDED)}")
     found = []
-    for name in wanted or COMPARED:
+    for name in wanted or (SHARDED if is_sharded else COMPARED):
         options: dict[str, Any] = {}
         if name == "hdrm":
             shape = cluster.shape
@@ -126,7 +213,7 @@ def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = ()) -> li
             if not 1 < group < world or (not wanted and world > LARGE_WORLD):
                 continue
             options = {"group": group}
-        elif name == IN_NETWORK:
+        elif name in (AUTO, IN_NETWORK):
             if not any(node.kind == SWITCH and node.fold_bit_s for node in graph.nodes):
                 continue
         elif (name == "double-binary-tree" and not wanted and world > LARGE_WORLD) or (

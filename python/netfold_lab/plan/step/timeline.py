@@ -61,6 +61,11 @@ def buckets(model: Model, bucket_bytes: int) -> list[tuple[Layer, ...]]:
     return [*found, tuple(filling)] if filling else found
 
 
+def name_of(bucket: tuple[Layer, ...]) -> str:
+    """The name of a bucket: its layers."""
+    return bucket[0].name if len(bucket) == 1 else f"{bucket[0].name} to {bucket[-1].name}"
+
+
 def timeline(
     model: Model, batch: int, device: Device, bucket_bytes: int, reduce_s: Callable[[float], float]
 ) -> Timeline:
@@ -82,8 +87,7 @@ def timeline(
         start = max(now, network)
         network = start + reduce_s(size)
         reduced += network - start
-        name = bucket[0].name if len(bucket) == 1 else f"{bucket[0].name} to {bucket[-1].name}"
-        spans.append(Span("all-reduce", name, start, network, size))
+        spans.append(Span("all-reduce", name_of(bucket), start, network, size))
     update = sum(iteration.update_s(layer, device.update_bytes_s) for layer in model.layers)
     end = max(now, network)
     spans.append(Span("update", "weights", end, end + update))

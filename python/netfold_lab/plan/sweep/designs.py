@@ -33,8 +33,17 @@ import netfold
 from netfold_lab.plan.cluster.text import Text
 
 TOGETHER = "together"
-OF_JOB = ("model", "layers", "width", "batch")  # values of the job, not of the cluster
+OF_JOB = (
+    "model",
+    "layers",
+    "width",
+    "batch",
+    "sharding",
+    "accumulate",
+    "optimizer",
+)  # values of the job, not of the cluster
 DEFAULTS: dict[str, Any] = {"model": "resnet50", "layers": 20, "width": 2048, "batch": 64}
+DEFAULTS |= {"sharding": "none", "accumulate": 1, "optimizer": "adam"}
 
 
 @dataclass(frozen=True)

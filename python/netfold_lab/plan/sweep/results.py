@@ -42,7 +42,7 @@ class Notebook:
         """Append a result and flush it to the disk. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result, sort_keys=True) + "\n")
+            file.write(json.dumps(result) + "\n")
             file.flush()
             os.fsync(file.fileno())
         self.kept[result["key"]] = result
@@ -74,8 +74,8 @@ def front(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def per_second(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results by samples per second, the most first."""
-    return sorted(possible(results), key=lambda one: -one["samples_s"])
+    """Results by samples per second, the most first; of those that are equal in three digits, the cheapest first."""
+    return sorted(possible(results), key=lambda one: (-float(f"{one['samples_s']:.3g}"), one["price"] or 0.0))
 
 
 def per_price(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster import spec
 from netfold_lab.plan.cluster.costs import price_of
 from netfold_lab.plan.models.zoo import model_of
-from netfold_lab.plan.step.answer import outcomes
+from netfold_lab.plan.step.answer import Job, outcomes
 from netfold_lab.plan.step.collectives import net_of
+from netfold_lab.plan.step.sharded import Training
 from netfold_lab.plan.sweep.designs import Design, Sweep, text_of
 from netfold_lab.plan.sweep.results import Notebook
 
@@ -28,17 +29,21 @@ def evaluate(design: Design) -> dict[str, Any]:
         cluster = spec.from_text(text_of(design))
         model = model_of(design.job["model"], design.job["layers"], design.job["width"])
         net = net_of(cluster, design.seeds)
-        best = outcomes(cluster, net, model, design.job["batch"], design.algorithms)[0]
+        training = Training(design.job["sharding"], design.job["accumulate"], design.job["optimizer"])
+        training.check()
+        best = outcomes(cluster, net, Job(model, design.job["batch"], training), design.algorithms)[0]
     except UsageError as error:
         return told | {"error": str(error)}
     line = best.timeline
     price = price_of(cluster)
-    samples_s = net.world * design.job["batch"] / line.total_s
+    samples_s = net.world * design.job["batch"] * training.accumulate / line.total_s
     return told | {
         "workers": net.world,
         "algorithm": best.contender.algorithm,
         "format": best.contender.wire,
         "time_s_median": line.total_s,
+        "time_s_low": best.low_s,
+        "time_s_high": best.high_s,
         "exposed_s": line.exposed_s,
         "reduce_s": line.reduce_s,
         "samples_s": samples_s,
@@ -78,6 +83,12 @@ def lacking(sweep: Sweep, notebook: Notebook) -> list[Design]:
     """Designs without a result, without duplicates."""
     found = {design.key: design for design in sweep.designs() if design.key not in notebook.kept}
     return list(found.values())
+
+
+def results_of(sweep: Sweep, notebook: Notebook) -> list[dict[str, Any]]:
+    """The results of all designs, in the file's order and with its values: older notebooks sorted the keys of JSON."""
+    varied = {design.key: design.varied for design in sweep.designs()}
+    return [notebook.kept[key] | {"varied": values} for key, values in varied.items()]
 
 
 def run(designs: Sequence[Design], notebook: Notebook, connected: Any, tell: Callable[[dict[str, Any]], None]) -> None:

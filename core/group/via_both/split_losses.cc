@@ -1,0 +1,132 @@
+// SplitSession: switches that are lost, and those that are back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "group/via_both/split_session.h"
+
+namespace netfold::group {
+namespace {
+
+constexpr const char* kDirect = "direct";
+
+// Notes to the other ranks: what has happened, to which switch, in which of its lives; and of a loss, the word.
+constexpr std::uint64_t kLost = 0, kJoined = 1;
+constexpr std::size_t kJoinedNumbers = 3, kLostNumbers = 5;
+
+}  // namespace
+
+// What others have heard, and what this rank waits for.
+Result<void> SplitSession::look_at_losses() {
+  for (const LifeLines::Note& note : among_ranks_->take_notes()) {
+    const auto& numbers = note.numbers;
+    if (numbers.size() < kJoinedNumbers || numbers[1] >= switches_.size()) continue;
+    const SwitchLife of{numbers[1], numbers[2]};
+    if (of.life >= switches_[of.at].lives.size()) continue;  // no rank says so: it hears of earlier losses first
+    if (numbers[0] == kJoined) hear_joined(of);
+    if (numbers[0] != kLost || numbers.size() != kLostNumbers) continue;
+    lose(of, {ErrorCode::kSwitchFailed, fmt::format("rank {} does not reach it any more", note.from)});
+    losses_.hear(note.from, number(of), {numbers[3], numbers[4]});
+  }
+  const auto silent = losses_.waits_for();
+  if (!silent || is_idle()) return {};
+  if (among_ranks_->has_left(*silent)) {
+    return fail(ErrorCode::kPeerFailed,
+                fmt::format("a switch is lost, and rank {} left before all parts that were at it were summed", *silent),
+                *silent);
+  }
+  if (time_ - lost_at_ <= options_.timeout) return {};
+  return fail(ErrorCode::kTimeout,
+              fmt::format("a switch is lost, and rank {} has not said within the timeout of {:g} s which of its parts "
+                          "it needs: look there for a hang",
+                          *silent, to_seconds(options_.timeout)),
+              *silent);
+}
+
+void SplitSession::lose(SwitchLife of, const Error& why) {
+  if (losses_.is_lost(number(of))) return;
+  collect();  // what is over there
+  Switch& lost = switches_[of.at];
+  Life& life = lost.lives[of.life];
+  const Losses::Word word{begun_, life.kept.first_not_over()};
+  if (life.session) {
+    life.session->abort(why, time_);
+    add_counters(past_counters_, life.session->counters());
+    life.session.reset();
+    list_sessions();
+  }
+  losses_.lose(number(of), word);
+  among_ranks_->say_note({kLost, of.at, of.life, word.begun, word.first});
+  lost_at_ = time_;
+  estimate_.lose(of.at);
+  report({lost.name, why.message});
+  if (measurement_ && measurement_->at_switch() == of.at && lost.now == of.life) end_of_measured();
+  lost.lives.emplace_back();
+  if (returns_) returns_->ask({of.at, of.life + 1});
+}
+
+void SplitSession::begin_again(std::size_t lost) {
+  ++begun_;
+  const SwitchLife of{lost % switches_.size(), lost / switches_.size()};
+  KeptParts& kept = switches_[of.at].lives[of.life].kept;
+  for (const KeptPart& part : kept.from(losses_.first(lost))) sum_among_ranks(of.at, part);
+  kept.clear();
+  losses_.begun_again(lost);
+}
+
+// A part of a lost switch. Where it is over, and only others need it, nobody reads the sum.
+void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
+  Again again{next_ticket_++, part.piece, at, part.input};
+  CollectiveRequest request = part.request;
+  request.algorithm.name = kDirect;
+  if (part.piece == KeptPart::kOver) {
+    again.unread.resize(size_bytes(request));
+    request.out = again.unread.data();
+  }
+  again_.push_back(std::move(again));
+  among_ranks_->submit_unprepared(again_.back().ticket, request);
+}
+
+// --- Switches that are back ---
+
+// True if a switch is.
+bool SplitSession::take_returned() {
+  if (!returns_) return false;
+  bool has_news = false;
+  while (auto joined = returns_->take()) {
+    const SwitchLife of = joined->of;
+    if (losses_.is_lost(number(of))) continue;  // by another rank, meanwhile
+    has_news = true;
+    switches_[of.at].lives[of.life].session = std::move(joined->session);
+    list_sessions();
+    among_ranks_->say_note({kJoined, of.at, of.life});
+    hear_joined(of);
+  }
+  return has_news;
+}
+
+void SplitSession::hear_joined(SwitchLife of) {
+  Switch& back = switches_[of.at];
+  if (++back.lives[of.life].joined_ranks < options_.world || losses_.is_lost(number(of))) return;
+  report({back.name, ""});
+  if (options_.rank != 0) return;
+  back.next = of.life;
+  estimate_.regain(of.at);
+}
+
+// With what begins now, the lives of the switches that rank 0 named for it begin too.
+void SplitSession::begin_lives() {
+  for (std::size_t at = 0; at < next_lives_.size(); ++at) {
+    Switch& each = switches_[at];
+    if (next_lives_[at] > each.now && next_lives_[at] < each.lives.size()) each.now = next_lives_[at];
+  }
+}
+
+void SplitSession::report(ShareReport::News news) {
+  const std::lock_guard lock(report_->mutex);
+  report_->news.push_back(std::move(news));
+}
+
+}  // namespace netfold::group

@@ -1,0 +1,162 @@
+"""How a rank joins its group: at the switch, among the ranks, or both, as the ranks agree."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from torch._C._distributed_c10d import Store
+
+from netfold.algorithms import IN_NETWORK, SPLIT, HostPlan
+from netfold.chooser.choices import Choices
+from netfold.chooser.lookup import choices_for
+from netfold.engines import PeerEngine, Reducer
+from netfold.log import logger
+from netfold.placement import Placement
+from netfold.topology import file as topology_file
+from netfold.torch import host_group
+from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
+from netfold.torch.own_address import need_ipv4
+from netfold.torch.settings import Settings
+from netfold.torch.switch_discovery import Agreement, agree
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A rank's place in a process group: torch's store and name of the group, and the group's timeout in seconds."""
+
+    store: Store
+    rank: int
+    size: int
+    group: str
+    timeout_s: float
+
+
+@dataclass
+class Joined:
+    """A rank that has joined: its engine, and what must be released after the engine is closed."""
+
+    client: Reducer
+    placement: Placement
+    embedded: EmbeddedSwitch | None
+    has_host_group: bool  # whether the ranks run other collectives than all-reduce too
+
+    def release(self, linger: bool) -> None:
+        """Release the placement and the embedded switch. With `linger` the switch waits until the other ranks have
+        left, for a bounded time."""
+        self.placement.release()
+        if self.embedded is not None:
+            self.embedded.release(linger)
+            self.embedded = None
+
+
+def join(seat: Seat, settings: Settings, address: str) -> Joined:
+    """Join the group; other ranks reach this one at `address`. Blocks until all ranks joined, for a bounded time.
+
+    Raises NetfoldError (a RuntimeError) that names the switch if the switch is unreachable or refuses the worker, and
+    ValueError if the ranks' settings contradict each other.
+    """
+    timeout_s = settings.timeout_s or seat.timeout_s
+    embedded, placement = None, None
+    try:
+        try:
+            agreement, embedded = agree(seat.store, seat.rank, settings, seat.group, address, timeout_s)
+            placement = Placement(settings.engine, settings.agent, settings.cores, seat.rank, settings.bfp)
+        except Exception as error:
+            host_group.publish(seat.store, seat.rank, error=str(error))
+            raise
+        is_in_network = agreement.algorithm == IN_NETWORK
+        make = _client if is_in_network else _host_client
+        client = make(placement, seat, agreement, settings, address, timeout_s)
+    except BaseException:
+        if embedded is not None:
+            embedded.release(linger=False)
+        if placement is not None:
+            placement.release()
+        raise
+    _say(agreement, seat)
+    return Joined(client, placement, embedded, has_host_group=not is_in_network)
+
+
+def _say(agreement: Agreement, seat: Seat) -> None:
+    """Log what the group agreed on; only rank 0 logs it at level info."""
+    at = f" at {agreement.switch}" if agreement.switch else ""
+    level = logging.INFO if seat.rank == 0 else logging.DEBUG
+    logger.log(level, "netfold: %d ranks fold %s%s", seat.size, agreement.algorithm, at)
+
+
+def _client(
+    placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float
+) -> Reducer:
+    """Join the job at the switch; blocks until all workers joined, at most `timeout_s` (seconds)."""
+    return placement.client(
+        agreement.switch,
+        agreement.job,
+        seat.size,
+        seat.rank,
+        secret=agreement.secret,
+        timeout_s=timeout_s,
+        **_at_switch(agreement, settings, seat.rank),
+    )
+
+
+def _at_switch(agreement: Agreement, settings: Settings, rank: int) -> dict[str, Any]:
+    """The settings of a worker's conversation with its switch."""
+    block, mantissa = agreement.bfp
+    return {
+        "require_auth": settings.require_auth,
+        "connect_timeout_s": settings.connect_timeout_s,
+        "window": settings.window,
+        "block": block,
+        "mantissa": mantissa,
+        "faults": settings.faults.replace("{rank}", str(rank)),
+        "pcap": _of_rank(settings.pcap, rank),
+        "place": agreement.place,
+    }
+
+
+def _host_client(
+    placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float
+) -> host_group.HostClient:
+    """Find the other ranks through the store and connect to them, within the timeout."""
+    rank, size = seat.rank, seat.size
+    meeting = {
+        "listen": settings.bind or f"{need_ipv4(host)}:0",
+        "timeout_s": timeout_s,
+        "tcp_streams": settings.tcp_streams,
+        "secret": agreement.secret,
+    }
+
+    def listen() -> tuple[PeerEngine, str]:
+        if agreement.algorithm == SPLIT:
+            group = placement.split_group(
+                rank,
+                size,
+                switches=agreement.switches(),
+                job=agreement.job,
+                **meeting,
+                **_at_switch(agreement, settings, rank),
+            )
+        else:
+            group = placement.host_group(rank, size, **meeting)
+        return group, advertised(group.address, host)
+
+    plan = HostPlan(agreement.algorithm, agreement.bigraph, agreement.group, agreement.order)
+    topology = topology_file.read(settings.topology) if settings.topology else None
+    bound_s = settings.connect_timeout_s
+
+    def look_up(ranks: int, link: str) -> Choices | None:
+        return choices_for(ranks, link, agreement.format, settings.tuning, agreement.order)
+
+    return host_group.join(
+        seat.store, rank, size, plan, agreement.format, agreement.bfp, listen, look_up, bound_s, topology
+    )
+
+
+def _of_rank(path: str, rank: int) -> str:
+    """This rank's file name: its number replaces `{rank}`, or comes before the suffix."""
+    if not path or "{rank}" in path:
+        return path.replace("{rank}", str(rank))
+    stem, dot, ending = path.rpartition(".")
+    return f"{stem}.rank{rank}.{ending}" if dot else f"{path}.rank{rank}"

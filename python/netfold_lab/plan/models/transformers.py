@@ -1,0 +1,80 @@
+"""Transformers: encoders and decoders of text, and vision transformers, from their published sizes.
+
+Operations are those of one sample: two for each weight and token, and the products of attention. A decoder's attention
+reads half of the tokens on average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netfold_lab.plan.models.layers import Layer, Model
+
+
+@dataclass(frozen=True)
+class Text:
+    """A decoder: blocks, width, heads, heads of keys and values, width of the feed-forward part, vocabulary, tokens of
+    a sample. `is_gated`: the feed-forward part has a third matrix, matrices have no biases, the output has weights of
+    its own (Llama); else positions are learned and the output is the embedding (GPT-2)."""
+
+    blocks: int
+    width: int
+    heads: int
+    key_heads: int
+    inner: int
+    vocabulary: int
+    tokens: int
+    is_gated: bool
+
+
+TEXTS = {
+    # Radford et al., 2019; parameters as in the released weights
+    "gpt2": Text(12, 768, 12, 12, 3072, 50257, 1024, False),
+    "gpt2-medium": Text(24, 1024, 16, 16, 4096, 50257, 1024, False),
+    "gpt2-large": Text(36, 1280, 20, 20, 5120, 50257, 1024, False),
+    "gpt2-xl": Text(48, 1600, 25, 25, 6400, 50257, 1024, False),
+    # "The Llama 3 Herd of Models", table 3
+    "llama3-8b": Text(32, 4096, 32, 8, 14336, 128256, 8192, True),
+    "llama3-70b": Text(80, 8192, 64, 8, 28672, 128256, 8192, True),
+    "llama3-405b": Text(126, 16384, 128, 8, 53248, 128256, 8192, True),
+}
+# Dosovitskiy et al., table 1: blocks, width, pixels of a patch's side; pictures of 224 pixels
+VISIONS = {"vit-b16": (12, 768, 16), "vit-l16": (24, 1024, 16), "vit-h14": (32, 1280, 14)}
+PIXELS, CHANNELS, CLASSES = 224, 3, 1000
+
+
+def decoder(name: str) -> Model:
+    """A model of text by name."""
+    told = TEXTS[name]
+    width, tokens = told.width, told.tokens
+    keys = width * told.key_heads // told.heads
+    attention, inner = 2 * width * width + 2 * width * keys, (3 if told.is_gated else 2) * width * told.inner
+    biases, norm = (0, width) if told.is_gated else (4 * width, 2 * width)
+    products = 2 * tokens * tokens * width  # query by key and weights by value, half of each
+    words = told.vocabulary * width
+    layers = [Layer("embeddings", words + (0 if told.is_gated else tokens * width), 0.0)]
+    for number in range(1, told.blocks + 1):
+        extra = 0 if told.is_gated else told.inner + width
+        layers += [
+            Layer(f"{number}-attention", attention + biases + norm, 2.0 * tokens * attention + products),
+            Layer(f"{number}-feed-forward", inner + extra + norm, 2.0 * tokens * inner),
+        ]
+    layers.append(Layer("output", norm + (words if told.is_gated else 0), 2.0 * tokens * words))
+    return Model(name, tuple(layers))
+
+
+def vision(name: str) -> Model:
+    """A vision transformer by name."""
+    blocks, width, side = VISIONS[name]
+    patches, pixels = (PIXELS // side) ** 2, CHANNELS * side * side
+    tokens = patches + 1
+    attention, inner = 4 * width * width, 8 * width * width
+    layers = [Layer("patches", pixels * width + width + (tokens + 1) * width, 2.0 * patches * pixels * width)]
+    for number in range(1, blocks + 1):
+        products = 4.0 * tokens * tokens * width
+        layers += [
+            Layer(f"{number}-attention", attention + 4 * width + 2 * width, 2.0 * tokens * attention + products),
+            Layer(f"{number}-feed-forward", inner + 5 * width + 2 * width, 2.0 * tokens * inner),
+        ]
+    layers.append(Layer("head", 2 * width + width * CLASSES + CLASSES, 2.0 * width * CLASSES))
+    return Model(name, tuple(layers))

@@ -1,0 +1,103 @@
+"""The constants of a plan: for each its value, and whether the cluster file states it or the planner assumes it."""
+
+from __future__ import annotations
+
+from netfold_lab.plan.step.answer import Answer
+from netfold_lab.plan.step.collectives import LARGE_WORLD
+from netfold_lab.plan.step.ranges import errors_of
+from netfold_lab.plan.step.sharded import bytes_of
+
+ASSUMED, FILE = "assumed", "cluster file"
+ASSUMPTION_HEADS = ("what", "taken", "from")
+
+
+def net_start(told: Answer) -> str:
+    """The start rule in words."""
+    start = told.cluster.software.start
+    if start == "runtime" and told.workers > LARGE_WORLD:
+        return f"in lock-step: beyond {LARGE_WORLD} workers, equal steps are simulated once"
+    return start
+
+
+def assumptions(told: Answer) -> list[list[str]]:
+    """Every constant of the model: what, how much, and where it is from."""
+    cluster, software = told.cluster, told.cluster.software
+
+    def source(*names: str) -> str:
+        return FILE if set(names) & cluster.told else ASSUMED
+
+    device = source("compute.device")
+    found = [
+        [
+            "model",
+            f"{told.model.name}: {told.model.parameters:,} parameters, {told.model.operations / 1e9:.2f} GFLOP",
+            "its layers",
+        ],
+        [
+            "computation",
+            f"{cluster.device.flop_s / 1e12:.3g} TFLOP/s sustained, backward twice the forward pass",
+            source("compute.tflop_s") if "compute.tflop_s" in cluster.told else f"{ASSUMED} for the device ({device})",
+        ],
+        [
+            "weight update",
+            f"{cluster.device.update_bytes_s / 1e9:,.4g} GB/s, 12 bytes per weight",
+            source("compute.update_gbyte_s"),
+        ],
+        [
+            "folding at a worker",
+            f"{cluster.device.fold_bytes_s / 1e9:.3g} GB/s of received gradients",
+            source("compute.fold_gbyte_s"),
+        ],
+        [
+            "a message",
+            f"{software.step_latency_s * 1e6:.3g} us in software before it is sent",
+            source("software.step_latency_us", "software.calibration"),
+        ],
+        [
+            "packets",
+            f"{software.header_bytes} bytes of headers for {software.mtu} of payload",
+            source("software.mtu", "software.header_bytes"),
+        ],
+        ["memory of a worker", _memory(told), source("compute.memory_gb", "compute.device")],
+        ["buckets", f"{software.bucket_bytes / 2**20:.3g} MiB", source("software.bucket_mib")],
+        ["numbers on the wire", software.wire, source("software.format")],
+        ["when transfers start", net_start(told), source("software.start")],
+        [
+            "fabric",
+            ", ".join([cluster.kind, *(f"{key} {size}" for key, size in cluster.sizes.items())]),
+            FILE,
+        ],
+    ]
+    if cluster.graph_read is None:
+        found.append(["rate of a cable", f"{cluster.rate_bit_s / 1e9:g} Gbit/s", source("fabric.rate_gbit_s")])
+        found.append(["latency of a cable", f"{cluster.latency_s * 1e6:g} us", source("fabric.latency_us")])
+    if cluster.folding is not None:
+        found += map(list, cluster.folding.assumptions(software.wire))
+    for what, rate in (
+        ("encoding", software.encode_bytes_s),
+        ("decoding", software.decode_bytes_s),
+        ("copies between device and host", software.stage_bytes_s),
+    ):
+        charged = f"{rate / 1e9:g} GB/s" if rate else "not charged"
+        found.append([what, charged, FILE if rate else "the cluster file has no rate"])
+    return found
+
+
+def _memory(told: Answer) -> str:
+    training, device = told.job.training, told.cluster.device
+    needed = bytes_of(told.model, training, told.workers, told.cluster.software.bucket_bytes)
+    room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
+    return (
+        f"{needed / 1e9:,.3g} GB {room}: weights, gradients, {training.optimizer} (sharding: {training.sharding}); "
+        "activations are not counted"
+    )
+
+
+def error_rows(told: Answer) -> list[list[str]]:
+    """The errors that the expected range allows for."""
+    return [["expected range", why, ""] for why in errors_of(told.cluster).reasons]
+
+
+def assumption_entries(told: Answer) -> list[dict[str, str]]:
+    """The assumptions and the errors, for reports."""
+    return [dict(zip(ASSUMPTION_HEADS, row, strict=True)) for row in [*assumptions(told), *error_rows(told)]]

@@ -1,0 +1,169 @@
+"""The wheel of `make dist` in environments without anything else of this project: what it needs, and that it folds."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from netfold.cli import COMMANDS
+from netfold.torch_versions import requirement
+from repository import ROOT
+
+pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="the sources of the libraries come through apt")
+LARGEST_BYTES = 15e6
+# What every Linux machine has: glibc, and the part of GCC that unwinds the stack.
+OF_THE_MACHINE = {
+    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"),
+    *("ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"),
+}
+PROGRAMS = ("netfold/bin/netfold-switch", "netfold/bin/netfold-agent", "netfold/bin/netfold-switch-bench")
+LIBRARIES = ("netfold/lib/libnccl-net-netfold.so", "netfold/lib/libnetfold.so", "netfold/lib/libnetfold-mpi.so")
+# What pip installs beside the wheel.
+NEEDED = ("nanobind_backend", "numpy", "yaml", "_yaml", "rich", "pygments", "markdown_it", "mdurl")
+RANK = """
+import sys, torch, torch.distributed as dist, netfold
+dist.init_process_group("netfold", init_method=f"file://{sys.argv[1]}", rank=int(sys.argv[2]), world_size=2)
+tensor = torch.arange(1000, dtype=torch.float32) * (dist.get_rank() + 1)
+dist.all_reduce(tensor)
+dist.destroy_process_group()
+assert torch.equal(tensor, 3 * torch.arange(1000, dtype=torch.float32))
+print(netfold.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [ROOT / "tools" / "dist.sh", sys.prefix, folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    [made] = folder.iterdir()
+    return made
+
+
+def environment(folder: Path, wheel: Path, packages: Path) -> Path:
+    """A virtual environment with the wheel and with what lies in the folder `packages`; returns its programs."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    [site] = folder.glob("lib/python*/site-packages")
+    (site / "packages.pth").write_text(f"{packages}\n")
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--no-index", wheel], check=True, timeout=60)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with what pip installs for the wheel: without torch and without extras."""
+    folder = tmp_path_factory.mktemp("bare")
+    packages = folder / "packages"
+    packages.mkdir()
+    for name in NEEDED:
+        found = importlib.util.find_spec(name)
+        if found is not None and found.submodule_search_locations:
+            place = Path(found.submodule_search_locations[0])
+            for part in (place, place.with_name(f"{place.name}.libs")):
+                if part.exists():
+                    (packages / part.name).symlink_to(part)
+    return environment(folder / "venv", wheel, packages)
+
+
+@pytest.fixture(scope="module")
+def elf_files(wheel: Path) -> dict[str, ELFFile]:
+    with zipfile.ZipFile(wheel) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    return {name: ELFFile(BytesIO(data)) for name, data in contents.items() if data.startswith(b"\x7fELF")}
+
+
+def run(program: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [program, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/", **options)
+
+
+def test_the_wheel_is_small_and_holds_everything(wheel: Path, elf_files: dict[str, ELFFile]) -> None:
+    assert re.fullmatch(r"netfold-[\d.]+-cp3\d+-(cp311|abi3)-manylinux_2_28_\w+\.whl", wheel.name)
+    assert wheel.stat().st_size < LARGEST_BYTES
+    [extension] = [name for name in elf_files if name.startswith("netfold/_core.")]
+    assert set(elf_files) == {extension, *PROGRAMS, *LIBRARIES}
+    with zipfile.ZipFile(wheel) as archive:
+        assert "netfold/include/netfold.h" in archive.namelist()
+
+
+def test_it_needs_nothing_that_a_machine_may_lack(elf_files: dict[str, ELFFile]) -> None:
+    for name, file in elf_files.items():
+        dynamic = file.get_section_by_name(".dynamic")
+        needed = {tag.needed for tag in dynamic.iter_tags("DT_NEEDED")}
+        # MPI programs bring their MPI.
+        assert needed - OF_THE_MACHINE == ({"libmpi.so.40"} if name == "netfold/lib/libnetfold-mpi.so" else set()), name
+        assert [tag.entry.d_tag for tag in dynamic.iter_tags() if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH")] == []
+        assert file.get_section_by_name(".debug_info") is None, name
+
+
+def test_the_extension_shows_its_entry_only(elf_files: dict[str, ELFFile]) -> None:
+    """Symbols of the C++ library would mix with those of torch's."""
+    for name, file in elf_files.items():
+        symbols = file.get_section_by_name(".dynsym").iter_symbols()
+        shown = {symbol.name for symbol in symbols if symbol.entry.st_shndx != "SHN_UNDEF"}
+        if name.startswith("netfold/_core."):
+            assert shown == {"PyInit__core"}
+        elif name == "netfold/lib/libnetfold.so":
+            assert {one for one in shown if not one.startswith("nf_")} <= {"NETFOLD_1.0"}
+
+
+def test_without_torch_every_command_says_what_is_missing(bare: Path) -> None:
+    for words in ((), *((name,) for name, command in COMMANDS.items() if not command.extra)):
+        done = run(bare / "netfold", *words, "--help")
+        assert done.returncode == 0, done.stderr
+    done = run(bare / "netfold", "doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)["results"]}
+    assert checks["extension"]["status"] == "ok"
+    assert checks["torch"]["fix"] == f"pip install 'torch{requirement()}'"
+    done = run(bare / "netfold", "top", "--once", "--metrics", "127.0.0.1:1")
+    assert (done.returncode, done.stderr.count("\n"), "Traceback" in done.stderr) == (1, 1, False)
+    done = run(bare / "netfold", "demo")
+    assert done.stderr.startswith("netfold demo: the Python package typer is not installed: pip install")
+    done = run(bare / "python", "-c", "import netfold.torch")
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'torch'"
+
+
+@pytest.fixture
+def switch(bare: Path, free_port: Callable[[], int]) -> Iterator[str]:
+    """The address of a running switch, the one of the wheel."""
+    address = f"127.0.0.1:{free_port()}"
+    command = [bare / "netfold", "switch", "--bind", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        yield address
+        process.terminate()
+
+
+def test_two_processes_fold_through_its_switch(switch: str, wheel: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path / "venv", wheel, Path(sysconfig.get_path("purelib")))
+    settings = {"NETFOLD_SWITCH": switch, "NETFOLD_ALGORITHM": "in-network", "NETFOLD_TIMEOUT_S": "30"}
+    ranks = [
+        subprocess.Popen(
+            [programs / "python", "-c", RANK, tmp_path / "store", str(rank)],
+            env=settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for rank in ranks:
+        output, errors = rank.communicate(timeout=120)
+        assert rank.returncode == 0, errors
+        assert output.startswith(str(tmp_path / "venv"))
