@@ -192,6 +192,7 @@ TEST_P(CollectiveRequest, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
     const auto error = world.worker(rank).overdue(world.time(), kSecond, "sw:1");
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->rank, 2) << error->message;
+    EXPECT_FALSE(world.worker(rank).silent(world.time(), kSecond, "sw:1")) << "the switch answers";
     EXPECT_THAT(error->message, ::testing::HasSubstr("rank 2"));
     EXPECT_EQ(world.worker(rank).abandon().size(), 1u);
     EXPECT_EQ(tensors[rank], before[rank]);
@@ -208,6 +209,25 @@ TEST_P(CollectiveRequest, ADeadSwitchIsNamed) {
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code, ErrorCode::kSwitchFailed);
   EXPECT_THAT(error->message, ::testing::HasSubstr("10.0.0.9:7171"));
+}
+
+TEST_P(CollectiveRequest, ASilentSwitchIsFoundOutBeforeTheTimeout) {
+  World world(here({.world = 2, .faults = {.loss = 1}}));
+  std::vector<float> a(50, 1.0f), b(50, 2.0f);
+  world.submit(0, in_place(a));
+  world.submit(1, in_place(b));
+  const Nanoseconds longest = 1500 * kMillisecond;
+  ASSERT_FALSE(world.run(kSecond));
+  EXPECT_FALSE(world.worker(0).silent(world.time(), longest, "10.0.0.9:7171"));
+  ASSERT_FALSE(world.run(kSecond));
+  const auto error = world.worker(0).silent(world.time(), longest, "10.0.0.9:7171");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code, ErrorCode::kSwitchFailed);
+  EXPECT_THAT(error->message, ::testing::HasSubstr("10.0.0.9:7171"));
+  // A rank that did not run for a while has not asked.
+  const Nanoseconds later = world.time() + 10 * kSecond;
+  world.worker(0).pump(later);
+  EXPECT_FALSE(world.worker(0).silent(later, longest, "10.0.0.9:7171"));
 }
 
 }  // namespace

@@ -172,8 +172,8 @@ def _start_switch(port: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def _restarted_body(rank: int, meeting: str, port: int, times: int) -> tuple[list[bool], list[str]]:
-    """Rank 0 kills the switch under an all-reduce, and starts it again. The others see nothing of it."""
+def _restarted_body(rank: int, meeting: str, port: int, times: int, hangs: bool) -> tuple[list[bool], list[str]]:
+    """Rank 0 kills or stops the switch under an all-reduce, and lets it run again. The others see nothing of it."""
     said: list[str] = []
     switch = _start_switch(port) if rank == 0 else None
     dist.init_process_group("netfold", store=dist.FileStore(meeting, 3), rank=rank, world_size=3)
@@ -185,8 +185,11 @@ def _restarted_body(rank: int, meeting: str, port: int, times: int) -> tuple[lis
         tensor = _gradients(rank, LARGE)
         work = dist.all_reduce(tensor, async_op=True)
         if switch is not None and len(same) == fails_at:
-            switch.kill()
-            switch.wait()
+            if hangs:
+                switch.send_signal(signal.SIGSTOP)
+            else:
+                switch.kill()
+                switch.wait()
         work.wait()
         same.append(torch.equal(tensor, expected))
 
@@ -195,7 +198,9 @@ def _restarted_body(rank: int, meeting: str, port: int, times: int) -> tuple[lis
             fails_at = len(same) + 2
             for _ in range(5):
                 sum_once()
-            if rank == 0:
+            if switch is not None and hangs:
+                switch.send_signal(signal.SIGCONT)
+            elif switch is not None:
                 switch = _start_switch(port)
             for _ in range(300):
                 sum_once()
@@ -212,16 +217,18 @@ def _restarted_body(rank: int, meeting: str, port: int, times: int) -> tuple[lis
     return same, said
 
 
-def test_a_switch_that_is_killed_and_restarted_ends_nothing_and_changes_no_bit() -> None:
+@pytest.mark.parametrize("hangs", [False, True], ids=["killed", "hangs"])
+def test_a_switch_that_is_killed_or_hangs_ends_nothing_and_changes_no_bit(hangs: bool) -> None:
     reserved = _core.Switch("127.0.0.1:0")
     port = int(reserved.address.rpartition(":")[2])
     reserved.close()
     environment = {**SPLIT, "NETFOLD_SWITCH": f"127.0.0.1:{port}", "NETFOLD_LOG": "warning"}
-    outcomes = values(run_ranks(_restarted_body, port, 3, world=3, environment=environment, joins=False))
+    times = 1 if hangs else 3
+    outcomes = values(run_ranks(_restarted_body, port, times, hangs, world=3, environment=environment, joins=False))
     for rank, (same, said) in enumerate(outcomes):
-        assert len(same) >= 3 * 6 and all(same)
+        assert len(same) >= times * 6 and all(same)
         assert [("is lost" in line, "is back" in line) for line in said] == (
-            [(True, False), (False, True)] * 3 if rank == 0 else []
+            [(True, False), (False, True)] * times if rank == 0 else []
         )
 
 

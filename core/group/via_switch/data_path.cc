@@ -34,12 +34,16 @@ void DataPath::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
     finished_.push_back(operation->ticket());
     return;
   }
+  if (window_.is_idle()) heard_at_ = now;
   operation->start(window_.end(), buffers_);
   window_.extend(operation->chunks(), now);
   operations_.push_back(std::move(operation));
 }
 
 bool DataPath::pump(Nanoseconds now) {
+  // While this rank did not run, it did not ask the switch.
+  if (now - pumped_at_ > 2 * window_.probe_period_max()) heard_at_ = now;
+  pumped_at_ = now;
   receive(now);
   window_.on_time(now);
   return send(now);
@@ -82,10 +86,20 @@ std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, con
                     switch_name, rank_, waited_s, lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
         rank_};
   }
-  return Error{ErrorCode::kSwitchFailed,
-               fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and "
-                           "that UDP passes both ways",
-                           switch_name, rank_, waited_s)};
+  return no_answer(switch_name, waited_s);
+}
+
+// The oldest chunk is probed at least every probe_period_max(), and a switch that runs answers each probe.
+std::optional<Error> DataPath::silent(Nanoseconds now, Nanoseconds longest, const std::string& switch_name) const {
+  if (window_.is_idle() || now - heard_at_ <= longest) return std::nullopt;
+  return no_answer(switch_name, to_seconds(longest));
+}
+
+Error DataPath::no_answer(const std::string& switch_name, double waited_s) const {
+  return {ErrorCode::kSwitchFailed,
+          fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and that UDP "
+                      "passes both ways",
+                      switch_name, rank_, waited_s)};
 }
 
 DataPathStats DataPath::stats() const {
@@ -112,6 +126,7 @@ void DataPath::handle(const link::Incoming& datagram, Nanoseconds now) {
     ++dropped_packets_;
     return;
   }
+  heard_at_ = now;
   if (packet.header.kind == wire::Kind::kEcho) return window_.on_echo(packet.header.chunk, now);
   const auto position = window_.position_of(packet.header.chunk);
   if (!position) return;  // a late duplicate

@@ -48,6 +48,8 @@ class DataPath {
 
   // Why there is no progress, after a `timeout` without any: names the rank that is missing, or the switch.
   std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const;
+  // The switch has not answered for longer than `longest`, though this rank asks it.
+  std::optional<Error> silent(Nanoseconds now, Nanoseconds longest, const std::string& switch_name) const;
   std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
   void forget_missing_rank() { window_.forget_missing_rank(); }
   Nanoseconds last_progress() const { return window_.last_progress(); }
@@ -62,6 +64,7 @@ class DataPath {
     wire::Tag tag;
   };
 
+  Error no_answer(const std::string& switch_name, double waited_s) const;
   void receive(Nanoseconds now);
   void handle(const link::Incoming& datagram, Nanoseconds now);
   bool is_ours(const link::Incoming& datagram, const wire::Packet& packet) const;
@@ -83,6 +86,8 @@ class DataPath {
   std::vector<Operation::Ticket> finished_;
   ScratchPool buffers_;
   std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
+  Nanoseconds heard_at_ = 0;  // the last packet of the switch, or the end of idleness
+  Nanoseconds pumped_at_ = 0;
 };
 
 }  // namespace netfold::group

@@ -44,6 +44,7 @@ Result<std::unique_ptr<SwitchSession>> join_session(SwitchGroupOptions options) 
   session.rank = options.rank;
   session.window = options.window;
   session.timeout = from_seconds(options.timeout_s);
+  session.silence_max = options.silence_max;
   session.switch_name = switch_name(options);
   return std::make_unique<SwitchSession>(std::move(session), std::move(*link), std::move(*control));
 }

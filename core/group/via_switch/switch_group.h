@@ -13,6 +13,7 @@ namespace netfold::group {
 
 // How to join, and what is the worker's own; udp_port and mtu are found by join().
 struct SwitchGroupOptions : JoinOptions {
+  Nanoseconds silence_max = kNever;          // after so long without an answer the switch is lost; never: timeout_s
   int core = kAnyCore;                       // of the progress thread
   std::string faults;                        // link::parse_faults; "": none
   std::string pcap_path;                     // "": no capture

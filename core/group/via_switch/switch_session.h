@@ -18,6 +18,7 @@ struct SwitchSessionOptions {
   std::uint16_t rank = 0;
   std::uint32_t window = 0;            // chunks outstanding at most; 0: the switch's default of slots
   Nanoseconds timeout = 30 * kSecond;  // for an all-reduce to make progress
+  Nanoseconds silence_max = kNever;    // after so long without an answer to its data packets, the switch is lost
   std::string switch_name;             // in errors: "host:port"
 };
 
