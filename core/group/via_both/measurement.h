@@ -22,8 +22,8 @@ class Measurement {
   Measurement(int world, std::size_t switches, bool share_memory, std::size_t size_bytes);
 
   bool is_over() const { return next_ == steps_.size(); }
-  // The switch that it goes through; none: among the ranks.
-  std::optional<std::size_t> at_switch() const { return steps_[next_].at_switch; }
+  // The switch that it goes through; none: among the ranks, or it is over.
+  std::optional<std::size_t> at_switch() const { return is_over() ? std::nullopt : steps_[next_].at_switch; }
   // The collective to run now, once.
   CollectiveRequest begin(Nanoseconds now);
   // It has ended.

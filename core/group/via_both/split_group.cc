@@ -10,8 +10,8 @@
 namespace netfold::group {
 namespace {
 
-// The job goes on without a switch, and takes it back: so it does not wait for one that hangs as long as a job that needs
-// its switch does. A machine with too much to do is slower than this only now and then.
+// The job goes on without a switch, and takes it back. So it does not wait for one that hangs as long as a job that
+// needs its switch. A machine with too much to do is slower than this only now and then.
 constexpr Nanoseconds kSilenceMax = 1500 * kMillisecond;
 
 // The file for the packets to one of several switches: its number comes before the suffix.

@@ -74,6 +74,7 @@ TEST(Measurement, SumsNothingButZeros) {
     EXPECT_TRUE(std::all_of(elements, elements + request.count * parts, [](float x) { return x == 0; }));
     measurement.end(1);
   }
+  EXPECT_EQ(measurement.at_switch(), std::nullopt) << "it is over";
 }
 
 }  // namespace
