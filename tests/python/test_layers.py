@@ -29,6 +29,7 @@ PYTHON_MAY_IMPORT = {
     "netfold.topology": set(),
     "netfold.chooser": set(),
     "netfold.torch": {"netfold.chooser", "netfold.topology"},
+    "netfold.torchft": {"netfold.torch"},
     "netfold.cli": {"netfold.chooser", "netfold.topology", "netfold.torch"},  # torch: the doctor measures GPUs
     "netfold_lab.rtl": set(),
     "netfold_lab.schedules": set(),
@@ -240,7 +241,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 for module in pkgutil.walk_packages(netfold.__path__, "netfold."):
-    if not module.name.endswith(".__main__"):
+    if not module.name.endswith(".__main__") and not module.name.startswith("netfold.torchft"):  # an extra by name
         importlib.import_module(module.name)
 """
 

@@ -82,6 +82,11 @@ class NetfoldBackend(GlooServed):
         return self._options
 
     @property
+    def error(self) -> BaseException | None:
+        """The error that ended the group's job; None while collectives run."""
+        return self._member.folds.error if self._member is not None else None
+
+    @property
     def is_shut_down(self) -> bool:
         """Whether this rank has left the group."""
         return self._shut_down
@@ -169,8 +174,7 @@ class NetfoldBackend(GlooServed):
 
     def get_error(self) -> ErrorType:
         """COMM_ERROR if the group's job has failed, else SUCCESS."""
-        failed = self._member is not None and self._member.folds.error is not None
-        return ErrorType.COMM_ERROR if failed else ErrorType.SUCCESS
+        return ErrorType.COMM_ERROR if self.error is not None else ErrorType.SUCCESS
 
     def abort(self) -> None:
         """Leave at once and tell the other ranks. Folds in flight fail, and an embedded switch does not wait for its
