@@ -19,8 +19,9 @@ from torch._C._distributed_c10d import (
     _DistributedBackendOptions,
     get_debug_level,
 )
+from torch.distributed.distributed_c10d import SHRINK_ABORT
 
-from netfold.torch import host_collectives, lifetime
+from netfold.torch import host_collectives, lifetime, shrinking
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.host_collectives import Call
 from netfold.torch.joining import Seat
@@ -58,6 +59,7 @@ class NetfoldBackend(GlooServed):
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
+        self._given = opts
         rank, size = opts.group_rank, opts.group_size
         timeout_s = opts.timeout.total_seconds()
         address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
@@ -171,6 +173,24 @@ class NetfoldBackend(GlooServed):
         return self._issued(self._member.start(call, opts.asyncOp))
 
     # The group's life.
+
+    supports_shrinking = property(lambda self: True)
+
+    def shrink(
+        self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None
+    ) -> NetfoldBackend:
+        """A group of the other ranks, which all call this; `torch.distributed.shrink_group` takes it. This group ends
+        here: at once with SHRINK_ABORT, else after its collectives.
+
+        Raises RuntimeError that names a rank which leaves out others or does not call, within the group's timeout.
+        """
+        timeout_s = self._given.timeout.total_seconds()
+        survivors = shrinking.agree(self._given.store, self.rank(), self.size(), ranks_to_exclude, timeout_s)
+        if shrink_flags & SHRINK_ABORT:
+            self.abort()
+        else:
+            self.shutdown()
+        return create(shrinking.smaller(self._given, survivors), opts_override or self._options)
 
     def get_error(self) -> ErrorType:
         """COMM_ERROR if the group's job has failed, else SUCCESS."""

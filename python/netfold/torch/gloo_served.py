@@ -60,7 +60,6 @@ class GlooServed(Backend):
     # Torch reads these as Python attributes. If a class does not define them, torch 2.15 recurses without end.
     supports_splitting = property(lambda self: False)
     supports_coalescing = property(lambda self: False)
-    supports_shrinking = property(lambda self: False)
     supports_reconfigure = property(lambda self: False)
     supports_window = property(lambda self: False)
     _supports_time_estimate = property(lambda self: False)

@@ -1,0 +1,54 @@
+"""What is left of a group when ranks have died: `torch.distributed.shrink_group`.
+
+Every survivor calls it with the same ranks to leave out. They compare through torch's store, which must have survived:
+with torchrun it runs in the agent, otherwise in the process of rank 0.
+"""
+
+from __future__ import annotations
+
+import time
+
+from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOptions
+from torch.distributed.distributed_c10d import GroupName
+
+KEY = "netfold/shrink/"
+POLL_S = 0.02
+
+
+def agree(store: Store, rank: int, size: int, excluded: list[int], timeout_s: float) -> list[int]:
+    """The survivors, in order, once all of them exclude the same ranks. Waits at most `timeout_s` seconds.
+
+    Raises RuntimeError that names a rank which excludes others, or does not call."""
+    survivors = [each for each in range(size) if each not in excluded]
+    mine = ",".join(map(str, sorted(excluded)))
+    store.set(f"{KEY}{rank}", mine)
+    deadline = time.monotonic() + timeout_s
+    for other in survivors:
+        key = f"{KEY}{other}"
+        while (theirs := _value(store, key)) != mine:
+            if time.monotonic() > deadline:
+                said = "has not called it" if theirs is None else f"leaves out {theirs}"
+                raise RuntimeError(
+                    f"netfold: shrink_group: rank {rank} leaves out {mine}, but rank {other} {said} within "
+                    f"{timeout_s:g} s: all survivors must leave out the same ranks"
+                )
+            time.sleep(POLL_S)
+    return survivors
+
+
+def _value(store: Store, key: str) -> str | None:
+    return store.get(key).decode() if store.check([key]) else None
+
+
+def smaller(given: _DistributedBackendOptions, survivors: list[int]) -> _DistributedBackendOptions:
+    """What a backend of the survivors is made from; `given` is what this group's was."""
+    name = "-".join(map(str, survivors))
+    made = _DistributedBackendOptions()
+    made.store = PrefixStore(f"shrunk-{name}", given.store)
+    made.group_rank = survivors.index(given.group_rank)
+    made.group_size = len(survivors)
+    made.timeout = given.timeout
+    made.group_id = GroupName(f"{given.group_id}-{name}")
+    ranks = given.global_ranks_in_group or list(range(given.group_size))
+    made.global_ranks_in_group = [ranks[each] for each in survivors]
+    return made
