@@ -41,6 +41,10 @@ EXAMPLES = {
         "netfold bench roce --workers 4 --size-bytes 1048576 --loss 0.01",
         "netfold bench roce --workers 3 --format bfp --pcap rank0.pcap",
     ),
+    "bench outages": (
+        "netfold bench outages --outages 50 --out steps.png",
+        "netfold bench outages --how hang --down-s 10",
+    ),
     "bench case1": (
         'netfold bench case1 --models "ResNet 50" --scale 0.05 --out case1.png',
         "netfold bench case1 --full --rate-mbit-s 0",
