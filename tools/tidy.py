@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the C++ that users run, and only over files that changed since they passed.
+"""Runs clang-tidy over the C++ that users run, and only over files that have not passed as they are.
 
     tools/tidy.py [CLANG_TIDY] [JOBS]
 
-The compile commands are build/test's. A file has changed if its bytes, those of a header that it includes, .clang-tidy
-or clang-tidy itself have: build/tidy keeps a hash of them for each file that passed. Exits with 1 if a file does not
-pass.
+The compile commands are build/test's. As ccache does for the compiler, a folder of the user's cache remembers what
+passed, for all trees of this machine: a hash of the file, of every header that it includes, of its compile command, of
+.clang-tidy and of clang-tidy's version. Exits with 1 if a file does not pass.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "test"
-PASSED = ROOT / "build" / "tidy"
+PASSED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "netfold" / "tidy"
 SOURCES = ["core/*.cc", "apps/*.cc", "bindings/c/*.cc", "bindings/mpi/*.cc", "bindings/nccl/*.cc"]
 
 
@@ -40,6 +41,12 @@ def includes() -> dict[Path, list[Path]]:
     return files
 
 
+def commands() -> dict[str, str]:
+    """By source: how it is compiled, the same in every tree."""
+    told = json.loads((BUILD / "compile_commands.json").read_text())
+    return {os.path.relpath(each["file"], ROOT): each["command"].replace(str(ROOT), "") for each in told}
+
+
 @functools.cache
 def digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest() if path.exists() else b""
@@ -50,20 +57,21 @@ def main() -> int:
     jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
     version = subprocess.run([tidy, "--version"], stdout=subprocess.PIPE, check=True).stdout
     subprocess.run(["cmake", "--preset", "test"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
-    included = includes()
+    included, compiled = includes(), commands()
     PASSED.mkdir(parents=True, exist_ok=True)
 
     def check(source: str) -> bool:
         files = included.get(ROOT / source, [])
-        parts = [version, digest(ROOT / ".clang-tidy"), *map(digest, files)]
-        key, stamp = hashlib.sha256(b"".join(parts)).hexdigest(), PASSED / source.replace("/", "-")
-        if files and stamp.exists() and stamp.read_text() == key:
+        command = compiled.get(source, "").encode()
+        parts = [version, digest(ROOT / ".clang-tidy"), source.encode(), command, *map(digest, files)]
+        stamp = PASSED / hashlib.sha256(b"".join(parts)).hexdigest()
+        if files and stamp.exists():
             return True
         done = subprocess.run(
             [tidy, "--quiet", "-p", BUILD, source], cwd=ROOT, capture_output=True, check=False, text=True
         )
         if done.returncode == 0:
-            stamp.write_text(key)
+            stamp.touch()
         else:
             print(done.stdout + done.stderr, flush=True)
         return done.returncode == 0
