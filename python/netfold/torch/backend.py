@@ -15,13 +15,14 @@ from torch._C._distributed_c10d import (
     DebugLevel,
     ErrorType,
     ProcessGroup,
+    Store,
     Work,
     _DistributedBackendOptions,
     get_debug_level,
 )
 from torch.distributed.distributed_c10d import SHRINK_ABORT
 
-from netfold.torch import host_collectives, lifetime, shrinking
+from netfold.torch import host_collectives, lifetime, parts
 from netfold.torch.gloo_served import GlooServed, Tensors
 from netfold.torch.host_collectives import Call
 from netfold.torch.joining import Seat
@@ -176,21 +177,26 @@ class NetfoldBackend(GlooServed):
 
     supports_shrinking = property(lambda self: True)
 
-    def shrink(
-        self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None
-    ) -> NetfoldBackend:
+    def shrink(self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None) -> NetfoldBackend:
         """A group of the other ranks, which all call this; `torch.distributed.shrink_group` takes it. This group ends
         here: at once with SHRINK_ABORT, else after its collectives.
 
         Raises RuntimeError that names a rank which leaves out others or does not call, within the group's timeout.
         """
         timeout_s = self._given.timeout.total_seconds()
-        survivors = shrinking.agree(self._given.store, self.rank(), self.size(), ranks_to_exclude, timeout_s)
+        survivors = parts.agree(self._given.store, self.rank(), self.size(), ranks_to_exclude, timeout_s)
         if shrink_flags & SHRINK_ABORT:
             self.abort()
         else:
             self.shutdown()
-        return create(shrinking.smaller(self._given, survivors), opts_override or self._options)
+        return create(parts.smaller(self._given, survivors), opts_override or self._options.clone())
+
+    supports_splitting = property(lambda self: True)
+
+    def split(self, store: Store, ranks: list[int], opts: Any) -> NetfoldBackend:
+        """A group of these ranks, which all call this; `torch.distributed.split_group` takes it. Its settings are this
+        group's."""
+        return create(parts.part_of(self._given, ranks, store, opts.group_name), self._options.clone())
 
     def get_error(self) -> ErrorType:
         """COMM_ERROR if the group's job has failed, else SUCCESS."""

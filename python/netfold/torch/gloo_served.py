@@ -58,7 +58,6 @@ class GlooServed(Backend):
         self._gloo_or_none = None
 
     # Torch reads these as Python attributes. If a class does not define them, torch 2.15 recurses without end.
-    supports_splitting = property(lambda self: False)
     supports_coalescing = property(lambda self: False)
     supports_reconfigure = property(lambda self: False)
     supports_window = property(lambda self: False)

@@ -26,6 +26,12 @@ class Options(Backend.Options):
             super().__init__("netfold", timeout)
         self.given = settings.read(given)
 
+    def clone(self) -> Options:
+        """A copy, for another group."""
+        copy = Options(timeout=self._timeout)
+        copy.given = dict(self.given)
+        return copy
+
 
 def load(options: object | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Merge options over environment over defaults; raises ValueError like `settings.load`.

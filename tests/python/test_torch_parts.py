@@ -1,4 +1,4 @@
-"""torch.distributed.shrink_group: the survivors of a death go on as a smaller group, in their processes."""
+"""Groups of some of a group's ranks: torch.distributed.shrink_group, after a death, and split_group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import SHRINK_ABORT
 
 from netfold import _core
-from netfold.torch import shrinking
+from netfold.torch import parts
 from torch_ranks import run_ranks, values
 
 LARGE = 1 << 20
@@ -62,10 +62,30 @@ def test_the_others_go_on(algorithm: str) -> None:
 def test_ranks_that_leave_out_others_are_named() -> None:
     store = dist.HashStore()
     with pytest.raises(RuntimeError, match="rank 0 leaves out 3, but rank 1 has not called it"):
-        shrinking.agree(store, 0, 4, [3], timeout_s=0.1)
+        parts.agree(store, 0, 4, [3], timeout_s=0.1)
     with pytest.raises(RuntimeError, match="rank 1 leaves out 2,3, but rank 0 leaves out 3 "):
-        shrinking.agree(store, 1, 4, [3, 2], timeout_s=0.1)
+        parts.agree(store, 1, 4, [3, 2], timeout_s=0.1)
     with pytest.raises(RuntimeError, match="rank 2 has not called it"):
-        shrinking.agree(store, 1, 4, [3], timeout_s=0.1)
-    store.set(f"{shrinking.KEY}2", "3")
-    assert shrinking.agree(store, 0, 4, [3], timeout_s=10) == [0, 1, 2], "all have said so by now"
+        parts.agree(store, 1, 4, [3], timeout_s=0.1)
+    store.set(f"{parts.KEY}2", "3")
+    assert parts.agree(store, 0, 4, [3], timeout_s=10) == [0, 1, 2], "all have said so by now"
+
+
+def _split_body(rank: int) -> list[float]:
+    part = dist.split_group(split_ranks=[[2, 0], [3, 1]])
+    assert part is not None
+    assert (part.rank(), part.size()) == ([1, 1, 0, 0][rank], 2)
+    sums = []
+    for group in (part, None):
+        tensor = torch.full((LARGE,), float(rank + 1))
+        dist.all_reduce(tensor, group=group)
+        sums.append(float(tensor[-1]))
+    dist.destroy_process_group(part)
+    dist.barrier()
+    return sums
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_a_split_group(algorithm: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm}
+    assert values(run_ranks(_split_body, world=4, environment=environment)) == [[4.0, 10.0], [6.0, 10.0]] * 2

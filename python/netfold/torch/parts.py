@@ -1,7 +1,7 @@
-"""What is left of a group when ranks have died: `torch.distributed.shrink_group`.
+"""Groups of some of a group's ranks: `torch.distributed.shrink_group` and `split_group`.
 
-Every survivor calls it with the same ranks to leave out. They compare through torch's store, which must have survived:
-with torchrun it runs in the agent, otherwise in the process of rank 0.
+A group is shrunk when ranks have died. Every survivor calls it with the same ranks to leave out. They compare through
+torch's store, which must have survived: with torchrun it runs in the agent, otherwise in the process of rank 0.
 """
 
 from __future__ import annotations
@@ -43,12 +43,18 @@ def _value(store: Store, key: str) -> str | None:
 def smaller(given: _DistributedBackendOptions, survivors: list[int]) -> _DistributedBackendOptions:
     """What a backend of the survivors is made from; `given` is what this group's was."""
     name = "-".join(map(str, survivors))
-    made = _DistributedBackendOptions()
-    made.store = PrefixStore(f"shrunk-{name}", given.store)
-    made.group_rank = survivors.index(given.group_rank)
-    made.group_size = len(survivors)
-    made.timeout = given.timeout
-    made.group_id = GroupName(f"{given.group_id}-{name}")
-    ranks = given.global_ranks_in_group or list(range(given.group_size))
-    made.global_ranks_in_group = [ranks[each] for each in survivors]
-    return made
+    store = PrefixStore(f"shrunk-{name}", given.store)
+    return part_of(given, survivors, store, f"{given.group_id}-{name}")
+
+
+def part_of(given: _DistributedBackendOptions, ranks: list[int], store: Store, name: str) -> _DistributedBackendOptions:
+    """What a backend of these ranks of a group is made from, in their order; this rank is one of them."""
+    part = _DistributedBackendOptions()
+    part.store = store
+    part.group_rank = ranks.index(given.group_rank)
+    part.group_size = len(ranks)
+    part.timeout = given.timeout
+    part.group_id = GroupName(name)
+    all_ranks = given.global_ranks_in_group or list(range(given.group_size))
+    part.global_ranks_in_group = [all_ranks[each] for each in ranks]
+    return part
