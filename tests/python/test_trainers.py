@@ -1,0 +1,32 @@
+"""The examples of trainers: each trains on two ranks with Netfold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "trainers"
+
+
+@pytest.mark.parametrize("trainer", ["lightning", "accelerate", "transformers"])
+def test_it_trains_with_netfold(trainer: str) -> None:
+    pytest.importorskip(trainer)
+    starter = [sys.executable]
+    if trainer != "lightning":  # which starts the other rank itself
+        starter += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "NETFOLD_LOG": "info"}
+    done = subprocess.run(
+        [*starter, str(EXAMPLES / f"with_{trainer}.py")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trained by netfold on 2 workers" in done.stdout
+    assert "netfold: 2 ranks fold" in done.stderr
