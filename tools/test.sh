@@ -33,5 +33,6 @@ stage tidy "$venv/bin/python" tools/tidy.py "$venv/bin/clang-tidy" "$jobs"
 stage addresses tools/sanitize.sh address "$jobs"
 stage threads tools/sanitize.sh thread "$jobs"
 
+# One more at a time than there are cores: many of these tests mostly wait for processes.
 printf '\n=== python\n'
-NETFOLD_FAILED_STAGES="${failed[*]}" NETFOLD_STAGE_LOGS=$PWD/$logs exec "$venv/bin/python" -m pytest -n "$jobs"
+NETFOLD_FAILED_STAGES="${failed[*]}" NETFOLD_STAGE_LOGS=$PWD/$logs exec "$venv/bin/python" -m pytest -n "$((jobs + 1))" --durations 30 --durations-min 5
