@@ -35,4 +35,5 @@ stage threads tools/sanitize.sh thread "$jobs"
 
 # One more at a time than there are cores: many of these tests mostly wait for processes.
 printf '\n=== python\n'
-NETFOLD_FAILED_STAGES="${failed[*]}" NETFOLD_STAGE_LOGS=$PWD/$logs exec "$venv/bin/python" -m pytest -n "$((jobs + 1))" --durations 30 --durations-min 5
+export NETFOLD_FAILED_STAGES="${failed[*]}" NETFOLD_STAGE_LOGS=$PWD/$logs
+exec "$venv/bin/python" -m pytest -n "$((jobs + 1))" --durations 30 --durations-min 5

@@ -30,6 +30,7 @@ PYTHON_MAY_IMPORT = {
     "netfold.chooser": set(),
     "netfold.torch": {"netfold.chooser", "netfold.topology"},
     "netfold.torchft": {"netfold.torch"},
+    "netfold.bench": {"netfold.torch"},
     "netfold.cli": {"netfold.chooser", "netfold.topology", "netfold.torch"},  # torch: the doctor measures GPUs
     "netfold_lab.rtl": set(),
     "netfold_lab.schedules": set(),
