@@ -187,11 +187,12 @@ NUMBERS = [
     for option in options_of(words)
     if re.search(r"\b(int|float)\b", str(option.type_descriptor.annotation))
 ]
+INPUTS = {("simulate", "--goal"), ("plan step", "--measured")}
 FILES = [
     (words, option.opts[0])
     for words in words_of_lab_commands()
     for option in options_of(words)
-    if "Path" in str(option.type_descriptor.annotation) and (words, option.opts[0]) != ("simulate", "--goal")
+    if "Path" in str(option.type_descriptor.annotation) and (words, option.opts[0]) not in INPUTS
 ]
 
 

@@ -73,6 +73,10 @@ def step(
         int | None,
         typer.Option(min=1, help="Number of route hashes to try; the result is their median.", show_default="3"),
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(help="Output of all_reduce_perf or osu_allreduce on this cluster: a curve is fitted to it."),
+    ] = None,
     page: Annotated[Path, output("Write an HTML page to this file.")] = Path("out/plan.html"),
     picture: Annotated[Path | None, output("Draw it to this file (.png, .svg, .pdf).")] = None,
     csv: Annotated[Path | None, output("Write all results as CSV.")] = None,
@@ -96,11 +100,11 @@ def step(
             _refuse({"--nodes": nodes}, f"{cluster} has its own number of workers")
             wanted = [name for name in algorithm.split(",") if name]
             training = {"sharding": sharding or "none", "accumulate": accumulate or 1, "optimizer": optimizer or "adam"}
-            told = _planned(cluster, trained, batch, wanted, seeds or 3, training)
+            told = _planned(cluster, trained, batch, wanted, seeds or 3, training, measured)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
             refused: dict[str, Any] = {"--sharding": sharding, "--accumulate": accumulate, "--optimizer": optimizer}
-            refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping}
+            refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping, "--measured": measured}
             _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)
         else:
@@ -113,19 +117,31 @@ def _refuse(options: dict[str, Any], why: str) -> None:
         raise UsageError(f"leave out {given[0]}: {why}")
 
 
-def _planned(path: Path, model: Any, batch: int, wanted: list[str], seeds: int, training: dict[str, Any]) -> Any:
+def _planned(
+    path: Path,
+    model: Any,
+    batch: int,
+    wanted: list[str],
+    seeds: int,
+    training: dict[str, Any],
+    measured: Path | None,
+) -> Any:
     from netfold import _core
     from netfold_lab.bench.screen import waiting
     from netfold_lab.plan.cluster import spec
+    from netfold_lab.plan.step import closed
     from netfold_lab.plan.step.answer import answer
     from netfold_lab.plan.step.collectives import AUTO
     from netfold_lab.plan.step.sharded import Training
 
-    known = [AUTO, *(name for name, _ in _core.algorithms())]
+    known = [AUTO, *(name for name, _ in _core.algorithms()), *closed.EVERY]
     if strange := [name for name in wanted if name not in known]:
         raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
     with waiting("reading the cluster") as tell:
-        return answer(spec.read(path), model, batch, wanted, seeds, tell, Training(**training))
+        read = spec.read(path)
+        if measured is not None:
+            read = spec.with_measured(read, measured)
+        return answer(read, model, batch, wanted, seeds, tell, Training(**training))
 
 
 def _tell(

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from netfold_lab.plan.cluster import fabric
 from netfold_lab.plan.cluster.graph import Graph
-from netfold_lab.plan.cluster.server import Complex, Layout
+from netfold_lab.plan.cluster.server import Complex, Layout, NvLink
 
 SI = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -130,7 +130,7 @@ def nccl(path: Path, upi_bit_s: float, between_gpus: str) -> Layout:
         raise ValueError(f"{path} is not valid XML: {error}") from None
     if system.tag != "system":
         raise ValueError(f"{path} begins with <{system.tag}>; NCCL writes <system>")
-    complexes, nvlink = [], 0.0
+    complexes: list[Complex] = []
     for socket, cpu in enumerate(system.findall("cpu")):
         for top in cpu.findall("pci"):
             gpus = [_pcie_bit_s(each, path) for each in top.iter("pci") if each.find("gpu") is not None]
@@ -141,10 +141,22 @@ def nccl(path: Path, upi_bit_s: float, between_gpus: str) -> Layout:
             ]
             if gpus or nics:
                 complexes.append(Complex(socket, _pcie_bit_s(top, path), tuple(gpus), tuple(nics)))
-            nvlink = max([nvlink, *(float(each.get("count", "1")) * 200e9 for each in top.iter("nvlink"))])
     if not any(each.gpus_bit_s for each in complexes):
         raise ValueError(f"{path} has no <gpu> behind any <cpu>")
-    return Layout(tuple(complexes), upi_bit_s, between_gpus, nvlink)
+    return Layout(tuple(complexes), upi_bit_s, between_gpus, _nvlink(system))
+
+
+def _nvlink(system: ElementTree.Element) -> NvLink | None:
+    """A link of NVLink 5 carries 400 Gbit/s each way, older ones 200. NVSwitch has the PCI class 0x068000."""
+    links = [[(int(link.get("count", "1")), link) for link in gpu.iter("nvlink")] for gpu in system.iter("gpu")]
+    most = max(links, key=lambda each: sum(count for count, _ in each), default=[])
+    if not most:
+        return None
+    capability = max((int(gpu.get("sm", "0")) for gpu in system.iter("gpu")), default=0)
+    generation = next((each for least, each in ((100, 5), (90, 4), (80, 3)) if capability >= least), 2)
+    is_switched = any(link.get("tclass", "").startswith("0x0680") for _, link in most)
+    rate = sum(count for count, _ in most) * (400e9 if generation > 4 else 200e9)
+    return NvLink(rate, generation, is_switched, is_switched and generation >= 4)
 
 
 def _pcie_bit_s(pci: ElementTree.Element, path: Path) -> float:

@@ -34,7 +34,9 @@ CABLE = Range(1e-3, 1600, "Gbit/s", "cable has", (MBIT, BIT))
 BUS = Range(1e-3, 4096, "Gbit/s", "PCIe or UPI link has", (MBIT, BIT))
 MEMORY = Range(1e-3, 100_000, "GB/s", "device has", (MBYTE, ("bytes/s", 1e9)))
 DELAY = Range(0, 1e6, "us", "cable or message takes", (NANOSECONDS, ("ps", 1e6)))
-RANGES = {  # by the name of the value
+NVLINK = Range(1e-3, 7200, "Gbit/s", "GPU's NVLink has in one direction", (MBIT, BIT))
+RANGES = {  # by the name of the value, or by that of its part as well
+    "nvlink.rate_gbit_s": NVLINK,
     "rate_gbit_s": CABLE,
     "uplink_gbit_s": CABLE,
     "link_gbit_s": CABLE,
@@ -58,5 +60,7 @@ RANGES = {  # by the name of the value
 
 
 def fault(name: str, value: float) -> str | None:
-    """The fault of a value in words; None if it is possible, or if the name has no range."""
-    return RANGES[name].fault(value) if name in RANGES else None
+    """The fault of a value in words; None if it is possible, or if the name has no range. `name`: of the value, or of
+    its part and the value, with a point between them."""
+    found = RANGES.get(name) or RANGES.get(name.rpartition(".")[2])
+    return found.fault(value) if found else None

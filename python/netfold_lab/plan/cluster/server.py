@@ -8,14 +8,14 @@ root port of a socket, and sockets connected by UPI.
 ```
 A setting chooses the path between GPUs of one server: `nic` (each through its own NIC, as in EFLOPS), `pcie` (through a
 shared PCIe switch, else through the NICs), `upi` (never through a NIC). It sets costs: links to avoid have a high cost,
-so routes use them only if there is no other path.
+so routes use them only if there is no other path. NVLink is taken before all of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from netfold_lab.plan.cluster.graph import HOST, OTHER, Graph
 
@@ -34,14 +34,28 @@ class Complex:
 
 
 @dataclass(frozen=True)
+class NvLink:
+    """`rate_bit_s`: all links of a GPU together, in one direction. `is_switched`: through NVSwitch, which sums if
+    `sums` (NVLink SHARP); else the links of a GPU go to all others in equal parts. `generation`: 2 (V100) to 5
+    (B200)."""
+
+    rate_bit_s: float
+    generation: int
+    is_switched: bool = True
+    sums: bool = False
+
+
+@dataclass(frozen=True)
 class Layout:
-    """One kind of server. `nvlink_bit_s`: between any two GPUs; 0: without NVLink."""
+    """One kind of server. `nvlink`: None without NVLink. `rails`: NIC i of every server is on rail i modulo their
+    number."""
 
     complexes: tuple[Complex, ...]
     upi_bit_s: float
     between_gpus: str = "nic"
-    nvlink_bit_s: float = 0.0
+    nvlink: NvLink | None = None
     names: tuple[str, ...] = field(default=())
+    rails: int = 1
 
     @property
     def gpus(self) -> int:
@@ -106,12 +120,57 @@ def add_server(graph: Graph, name: str, layout: Layout, nics: Sequence[int]) -> 
             graph.add_cable(gpu, port, GPU_LINK, rate, cost=NEAR)
             graph.add_cable(port, bridge, "port", math.inf, cost=inside)
             if shared:
-                nic, up, down = shared[number % len(shared)]
+                nic, up, down = shared[number * max(1, len(shared) // len(each.gpus_bit_s)) % len(shared)]
                 graph.share(port, nic, down)
                 graph.share(nic, port, up)
             gpus.append(gpu)
-    if layout.nvlink_bit_s:
-        for i, one in enumerate(gpus):
-            for other in gpus[i + 1 :]:
-                graph.add_cable(one, other, NVLINK, layout.nvlink_bit_s, cost=NEAR)
+    if layout.nvlink is not None:
+        _add_nvlink(graph, name, layout.nvlink, gpus)
     return gpus
+
+
+def _add_nvlink(graph: Graph, name: str, nvlink: NvLink, gpus: list[int]) -> None:
+    if nvlink.is_switched:
+        switch = graph.add_node(OTHER, f"{name} NVSwitch", "NVSwitch")
+        for gpu in gpus:
+            graph.add_cable(gpu, switch, NVLINK, nvlink.rate_bit_s, cost=NEAR / 2)
+        return
+    for i, one in enumerate(gpus):
+        for other in gpus[i + 1 :]:
+            graph.add_cable(one, other, NVLINK, nvlink.rate_bit_s / (len(gpus) - 1), cost=NEAR)
+
+
+def with_servers(made: Graph, layout: Layout) -> Graph:
+    """The fabric with servers: neighbouring ports become the NICs of one server. Raises ValueError if ports are left
+    over."""
+    ports = made.hosts
+    if not layout.nics:
+        raise ValueError("a server has no NIC")
+    if len(ports) % layout.nics:
+        raise ValueError(
+            f"the fabric has {len(ports)} ports, which is not a multiple of the {layout.nics} NICs per server"
+        )
+    if layout.nics % layout.rails:
+        raise ValueError(f"the {layout.nics} NICs per server cannot be divided evenly by {layout.rails} rails")
+    if layout.rails > 1:
+        ports = _by_rail(ports, layout)
+    grown = Graph(list(made.nodes), list(made.resources), list(made.links), made.spread)
+    for number, at in enumerate(ports):
+        name = f"server {number // layout.nics} NIC {number % layout.nics}"
+        grown.nodes[at] = replace(grown.nodes[at], kind=OTHER, name=name, role="NIC")
+    for link in grown.links:
+        name = f"{grown.nodes[link.source].name} -> {grown.nodes[link.target].name}"
+        grown.resources[link.resource] = replace(grown.resources[link.resource], name=name)
+    for first in range(0, len(ports), layout.nics):
+        add_server(grown, f"server {first // layout.nics}", layout, ports[first : first + layout.nics])
+    return grown
+
+
+def _by_rail(ports: list[int], layout: Layout) -> list[int]:
+    """The ports in the order of servers and NICs, if neighbouring ports belong to one rail."""
+    servers, each = len(ports) // layout.nics, layout.nics // layout.rails
+    return [
+        ports[(nic % layout.rails) * servers * each + server * each + nic // layout.rails]
+        for server in range(servers)
+        for nic in range(layout.nics)
+    ]

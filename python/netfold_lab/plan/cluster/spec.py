@@ -17,9 +17,11 @@ from netfold_lab.plan.cluster import fabric, importers, servers
 from netfold_lab.plan.cluster import folding as folds
 from netfold_lab.plan.cluster.devices import DEVICES, Device
 from netfold_lab.plan.cluster.folding import Folding
-from netfold_lab.plan.cluster.graph import OTHER, Graph
-from netfold_lab.plan.cluster.server import Layout, add_server
+from netfold_lab.plan.cluster.graph import Graph
+from netfold_lab.plan.cluster.server import Layout, with_servers
 from netfold_lab.plan.cluster.text import Text
+from netfold_lab.plan.library import curve
+from netfold_lab.plan.library.curve import Curve
 
 GIGA = 1e9
 RATE_GBIT_S = 100.0
@@ -70,7 +72,7 @@ class Cluster:
     """`kind` and `sizes` of the fabric (or `graph_read`), servers (None: workers are at the ports), device, software,
     prices. `hosts`: the names of the ports, if the file has them. `ranks`: the port or GPU of each rank. `told`: the
     values that the file states, such as "fabric.rate_gbit_s"; all others are assumed. `virtual_switches`: switches
-    of the fabric in one box."""
+    of the fabric in one box. `measured`: times of all-reduces on it, if the user has them."""
 
     name: str
     kind: str
@@ -90,6 +92,7 @@ class Cluster:
     ranks: tuple[int, ...] = ()
     told: frozenset[str] = frozenset()
     virtual_switches: int = 1
+    measured: Curve | None = None
 
     def graph(self) -> Graph:
         """The graph of the whole cluster. Raises UsageError for an invalid cluster."""
@@ -138,26 +141,9 @@ class Cluster:
         return (self.sizes["sub_nodes"], self.sizes["switches"]) if self.kind == "bigraph" else None
 
 
-def with_servers(made: Graph, layout: Layout) -> Graph:
-    """The fabric with servers: neighbouring ports become the NICs of one server. Raises ValueError if ports are left
-    over."""
-    ports = made.hosts
-    if not layout.nics:
-        raise ValueError("a server has no NIC")
-    if len(ports) % layout.nics:
-        raise ValueError(
-            f"the fabric has {len(ports)} ports, which is not a multiple of the {layout.nics} NICs per server"
-        )
-    grown = Graph(list(made.nodes), list(made.resources), list(made.links), made.spread)
-    for number, at in enumerate(ports):
-        name = f"server {number // layout.nics} NIC {number % layout.nics}"
-        grown.nodes[at] = replace(grown.nodes[at], kind=OTHER, name=name, role="NIC")
-    for link in grown.links:
-        name = f"{grown.nodes[link.source].name} -> {grown.nodes[link.target].name}"
-        grown.resources[link.resource] = replace(grown.resources[link.resource], name=name)
-    for first in range(0, len(ports), layout.nics):
-        add_server(grown, f"server {first // layout.nics}", layout, ports[first : first + layout.nics])
-    return grown
+def with_measured(cluster: Cluster, path: Path) -> Cluster:
+    """The cluster with a curve that was measured on it. Raises UsageError."""
+    return replace(cluster, measured=curve.read(path, len(cluster.graph().hosts)))
 
 
 def read(path: Path) -> Cluster:

@@ -72,7 +72,7 @@ class Text:
             first = min(errors, key=lambda each: self._lines.get(tuple(each.absolute_path), 0))
             raise self.error(_place(first), _sentence(first))
         for place, value in _numbers((), self.content):
-            if fault := limits.fault(str(place[-1]), value):
+            if fault := limits.fault(".".join(map(str, place[-2:])), value):
                 raise self.error(place, fault)
 
 

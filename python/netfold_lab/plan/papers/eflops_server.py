@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from netfold_lab.plan.cluster import fabric
 from netfold_lab.plan.cluster.graph import Graph
-from netfold_lab.plan.cluster.server import UPI, even_layout
-from netfold_lab.plan.cluster.spec import with_servers
+from netfold_lab.plan.cluster.server import UPI, even_layout, with_servers
 from netfold_lab.plan.papers.figure import FITTED, Constant, Figure, Row
 
 STREAM_BIT_S = 66e9  # a worker sends and receives while it folds: 8 workers, HDRM, 37.87 Gbit/s (Fig. 12) x 2 x 7/8

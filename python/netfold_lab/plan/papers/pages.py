@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from netfold_lab.plan.library import page as library_page
 from netfold_lab.plan.papers import (
     allreduce_switch,
     dpdk_switch,
@@ -71,7 +72,7 @@ PAPERS = (
 
 
 def write_pages(folder: Path, papers: Sequence[Paper] = PAPERS) -> list[Path]:
-    """Write a page and its pictures for each paper. Raises OSError if they cannot be written."""
+    """Write a page and its pictures for each paper, and the page of NCCL. Raises OSError if they cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for paper in papers:
@@ -83,7 +84,9 @@ def write_pages(folder: Path, papers: Sequence[Paper] = PAPERS) -> list[Path]:
         page = folder / f"{paper.name}.md"
         page.write_text("\n".join(_page(paper, figures)) + "\n", encoding="utf-8")
         written.append(page)
-    return written
+    library = folder / library_page.NAME
+    library.write_text("\n".join(library_page.lines(COMMAND)) + "\n", encoding="utf-8")
+    return [*written, library]
 
 
 def _slug(figure: Figure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
 from netfold_lab.plan.step.ranges import errors_of
@@ -71,6 +72,12 @@ def assumptions(told: Answer) -> list[list[str]]:
     if cluster.graph_read is None:
         found.append(["rate of a cable", f"{cluster.rate_bit_s / 1e9:g} Gbit/s", source("fabric.rate_gbit_s")])
         found.append(["latency of a cable", f"{cluster.latency_s * 1e6:g} us", source("fabric.latency_us")])
+    if cluster.layout is not None and cluster.layout.nvlink is not None:
+        found += _servers(cluster)
+    if cluster.measured is not None:
+        curve = cluster.measured
+        fitted = f"{len(curve.lines)} pieces through {curve.points} sizes, at most {curve.off:.0%} off"
+        found.append(["measured", fitted, curve.source])
     if cluster.folding is not None:
         found += map(list, cluster.folding.assumptions(software.wire))
     for what, rate in (
@@ -81,6 +88,24 @@ def assumptions(told: Answer) -> list[list[str]]:
         charged = f"{rate / 1e9:g} GB/s" if rate else "not charged"
         found.append([what, charged, FILE if rate else "the cluster file has no rate"])
     return found
+
+
+def _servers(cluster: Cluster) -> list[list[str]]:
+    layout = cluster.layout
+    assert layout is not None and layout.nvlink is not None
+    nvlink = layout.nvlink
+    through = "NVSwitch that sums" if nvlink.sums else "NVSwitch" if nvlink.is_switched else "direct links"
+    return [
+        ["NVLink", f"{nvlink.rate_bit_s / 1e9:g} Gbit/s a GPU and direction, generation {nvlink.generation}", FILE],
+        ["between the GPUs of a server", through, FILE],
+        [
+            "library of nccl, nccl-...",
+            "NCCL 2.30: its algorithms, with its tuning table's constants",
+            "NCCL's source",
+        ],
+        ["library of rails-...", "none yet: how Netfold could use every NIC of a server", "a plan"],
+        ["library of the other algorithms", "Netfold's workers, one NIC for each", "this repository"],
+    ]
 
 
 def _memory(told: Answer) -> str:
@@ -95,7 +120,7 @@ def _memory(told: Answer) -> str:
 
 def error_rows(told: Answer) -> list[list[str]]:
     """The errors that the expected range allows for."""
-    return [["expected range", why, ""] for why in errors_of(told.cluster).reasons]
+    return [["expected range", why, ""] for why in errors_of(told.cluster, told.best.contender.algorithm).reasons]
 
 
 def assumption_entries(told: Answer) -> list[dict[str, str]]:

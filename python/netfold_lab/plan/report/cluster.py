@@ -216,7 +216,7 @@ def write_trace(path: Path, told: Answer) -> None:
     """The trace for Perfetto, with the messages of the last all-reduce."""
     last = [span for span in told.best.timeline.spans if span.lane == "all-reduce"][-1]
     run = net_of(told.cluster).simulate(told.best.contender, max(1, last.size_bytes // 4), transfers=True)
-    path.write_text(json.dumps(trace(told.best.timeline, run["transfers"], last.start_s)), encoding="utf-8")
+    path.write_text(json.dumps(trace(told.best.timeline, run.get("transfers"), last.start_s)), encoding="utf-8")
 
 
 def write_mapping(path: Path, told: Answer) -> bool:

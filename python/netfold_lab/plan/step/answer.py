@@ -155,7 +155,7 @@ def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> lis
 
 def _range(cluster: Cluster, net: Net, job: Job, contender: Contender) -> tuple[float, float]:
     """The least and the largest time of the step, if computation and communication are off by as much as they may."""
-    errors = errors_of(cluster)
+    errors = errors_of(cluster, contender.algorithm)
     low, high = (
         job.line(
             cluster,
@@ -216,7 +216,7 @@ def _placed(net: Net, contender: Contender, size_bytes: int) -> Placement:
         options = dict(contender.options)
         if contender.algorithm == "hdrm":
             options["order"] = [order.index(at) for at in range(net.world)]
-        shuffled = Net(net.graph, net.software, tuple(order))
+        shuffled = net.on(net.graph, ranks=tuple(order))
         times.append(shuffled.simulate(replace(contender, options=tuple(options.items())), count)["time_s"])
     return Placement(contender, as_listed, statistics.median(times))
 
@@ -228,17 +228,17 @@ def _limits(cluster: Cluster, net: Net, job: Job, best: Outcome) -> list[Limit]:
     use = _use(net, run)
     found = []
     for role, (busy, name) in use.items():
-        faster = Net(_faster(net.graph, role), cluster.software, cluster.ranks, net.seeds)
+        faster = net.on(_faster(net.graph, role))
         found.append(Limit(role, name, busy, job.line(cluster, faster, best.contender).total_s))
     if all(each.step_s > (1 - NOTHING) * best.timeline.total_s for each in found):
         whole = net.graph
         for role in {each.role for each in net.graph.resources}:
             whole = whole.scaled(role, FASTER)
-        faster = Net(whole, cluster.software, cluster.ranks, net.seeds)
+        faster = net.on(whole)
         busy, name = max(use.values(), default=(0.0, EVERY_LINK))
         found.append(Limit(EVERY_LINK, name, busy, job.line(cluster, faster, best.contender).total_s))
     quick = replace(cluster.software, step_latency_s=cluster.software.step_latency_s / FASTER)
-    messages = Net(net.graph, quick, cluster.ranks, net.seeds)
+    messages = net.on(net.graph, quick)
     found.append(Limit(MESSAGES, MESSAGES, 0.0, job.line(cluster, messages, best.contender).total_s))
     device = replace(cluster.device, flop_s=cluster.device.flop_s * FASTER)
     line = job.line(cluster, net, best.contender, device)

@@ -13,12 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from netfold.algorithms import IN_NETWORK
 from netfold.capacity import sent_among
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster.folding import BOX
 from netfold_lab.plan.cluster.graph import SWITCH, Graph
+from netfold_lab.plan.cluster.server import Layout
 from netfold_lab.plan.cluster.spec import Cluster, Software
+from netfold_lab.plan.library.curve import Curve
+from netfold_lab.plan.step import closed
+from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE
 from netfold_lab.plan.step.sharing import DIVIDED_BYTES_MIN, Shared, Way, divided
 
 FP32_BYTES = 4
@@ -28,10 +34,11 @@ PIECE_MIN = 1 << 14
 # With more ranks steps run in lock-step, equal steps are simulated once, and algorithms by pieces are left out.
 LARGE_WORLD = 128
 DIRECT_MAX = 64  # ranks, beyond which flows between all pairs are too many
-SHARDED = ("ring", "direct")  # they also run reduce-scatter and all-gather
+SHARDED = (closed.NCCL, "ring", "direct")  # they also run reduce-scatter and all-gather
 LEAST, MEDIAN, MOST = range(3)
-AUTO, ALL_REDUCE, ALL_GATHER = "auto", "all-reduce", "all-gather"
-COMPARED = (AUTO, "ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
+AUTO = "auto"
+SIMULATED = (AUTO, "ring", "halving-doubling", "hdrm", "hierarchical", "double-binary-tree", IN_NETWORK)
+COMPARED = (closed.MEASURED, *closed.COMPARED, *SIMULATED)
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,15 @@ class Net:
     software: Software
     ranks: tuple[int, ...] = ()
     seeds: int = 1
+    layout: Layout | None = None
+    kind: str = ""
+    curve: Curve | None = None
     topology: Any = None
     _times: dict[tuple[Contender, int], tuple[float, float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.topology = self.graph.topology()
+        self.machine = closed.machine_of(self.graph, self.layout, self.software, self.kind)
 
     @property
     def world(self) -> int:
@@ -83,7 +94,18 @@ class Net:
     def simulate(self, contender: Contender, count: int, seed: int = 0, transfers: bool = False) -> dict[str, Any]:
         """Simulate one all-reduce of `count` elements. Raises ValueError for an invalid one.
 
-        Of a tensor that is divided, `share` is the part through switches, and transfers are those among the ranks."""
+        Of a tensor that is divided, `share` is the part through switches, and transfers are those among the ranks.
+        Closed forms and measured curves have no transfers."""
+        if contender.algorithm == closed.MEASURED:
+            assert self.curve is not None
+            bits = np.zeros(len(self.topology.capacity_bit_s))
+            return {"time_s": self.curve.seconds(FP32_BYTES * count), "bits_by_resource": bits}
+        if contender.algorithm in closed.NAMES:
+            assert self.machine is not None
+            capacities = len(self.topology.capacity_bit_s)
+            size = FP32_BYTES * count * self.software.element_bits(contender.wire) / self.software.element_bits("fp32")
+            collective = dict(contender.options).get("collective", ALL_REDUCE)
+            return closed.simulate(self.graph, self.machine, capacities, contender.algorithm, size, collective)
         if self._is_divided(contender):
             return self._divided(contender, count, seed, transfers)
         return self._simulated(contender, count, seed, transfers)
@@ -145,10 +167,24 @@ class Net:
     def _capacities(self) -> Any:
         return self.topology.capacity_bit_s
 
+    def on(self, graph: Graph, software: Software | None = None, ranks: tuple[int, ...] | None = None) -> Net:
+        """The same cluster with another graph, software or order of ranks."""
+        return Net(
+            graph,
+            software or self.software,
+            self.ranks if ranks is None else ranks,
+            self.seeds,
+            self.layout,
+            self.kind,
+            self.curve,
+        )
+
     def seconds(self, contender: Contender, size_bytes: float, quantile: int = MEDIAN) -> float:
         """Seconds of one all-reduce of this number of bytes of fp32: simulated at powers of two, linear between
                 them. It includes coding and staging, if the file has their rates. `quantile`: of several seeds
         LEAST, MEDIAN or MOST."""
+        if contender.algorithm in closed.EVERY:
+            return self._at(contender, max(1, math.ceil(size_bytes / FP32_BYTES)))[quantile]
         simulated = between_powers(lambda count: self._at(contender, count)[quantile], size_bytes / FP32_BYTES)
         return max(simulated, self._coding_s(contender, size_bytes)) + self._staging_s(size_bytes)
 
@@ -175,7 +211,8 @@ class Net:
         return self._times[key]
 
     def _seeds_for(self, contender: Contender) -> int:
-        is_hashed = self.graph.spread == "hash" and contender.algorithm != IN_NETWORK
+        is_fixed = contender.algorithm in (IN_NETWORK, *closed.EVERY)
+        is_hashed = self.graph.spread == "hash" and not is_fixed
         return self.seeds if is_hashed else 1
 
 
@@ -191,34 +228,39 @@ def between_powers(at: Callable[[int], float], elements: float) -> float:
 
 def net_of(cluster: Cluster, seeds: int = 1) -> Net:
     """Prepare a cluster's graph and software."""
-    return Net(cluster.graph(), cluster.software, cluster.ranks, seeds)
+    return Net(cluster.graph(), cluster.software, cluster.ranks, seeds, cluster.layout, cluster.kind, cluster.measured)
 
 
 def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = (), is_sharded: bool = False) -> list[Contender]:
     """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
     reduce-scatter and all-gather. Raises UsageError for a wanted one that does not."""
-    world, wire = len(graph.hosts), cluster.software.wire
     if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):
         raise UsageError(f"{strange[0]} is an all-reduce; for sharded training take {', '.join(SHARDED)}")
     found = []
     for name in wanted or (SHARDED if is_sharded else COMPARED):
-        options: dict[str, Any] = {}
-        if name == "hdrm":
-            shape = cluster.shape
-            if shape is None or shape[0] * shape[1] != world or cluster.ranks:
-                continue
-            options = {"sub_nodes": shape[0], "switches": shape[1]}
-        elif name == "hierarchical":
-            group = cluster.layout.gpus if cluster.layout else 1
-            if not 1 < group < world or (not wanted and world > LARGE_WORLD):
-                continue
-            options = {"group": group}
-        elif name in (AUTO, IN_NETWORK):
-            if not any(node.kind == SWITCH and node.fold_bit_s for node in graph.nodes):
-                continue
-        elif (name == "double-binary-tree" and not wanted and world > LARGE_WORLD) or (
-            name == "direct" and world > DIRECT_MAX
-        ):
-            continue
-        found.append(Contender(name, wire, tuple(options.items())))
+        options = _options(name, cluster, graph, bool(wanted))
+        if options is not None:
+            found.append(Contender(name, closed.wire_of(name, cluster.software.wire), tuple(options.items())))
     return found
+
+
+def _options(name: str, cluster: Cluster, graph: Graph, is_wanted: bool) -> dict[str, Any] | None:
+    """Parameters of an algorithm on a cluster; None if the cluster does not support it, or if it is not compared unless
+    it is named."""
+    world = len(graph.hosts)
+    if name == "hdrm":
+        shape = cluster.shape
+        fits = shape is not None and shape[0] * shape[1] == world and not cluster.ranks
+        return {"sub_nodes": shape[0], "switches": shape[1]} if shape and fits else None
+    if name == "hierarchical":
+        group = cluster.layout.gpus if cluster.layout else 1
+        return {"group": group} if 1 < group < world and (is_wanted or world <= LARGE_WORLD) else None
+    if name == closed.MEASURED:
+        return {} if cluster.measured is not None else None
+    if name in closed.NAMES:
+        machine = closed.machine_of(graph, cluster.layout, cluster.software, cluster.kind)
+        return {} if machine is not None and closed.pieces_of(machine, name) else None
+    if name in (AUTO, IN_NETWORK):
+        return {} if any(node.kind == SWITCH and node.fold_bit_s for node in graph.nodes) else None
+    is_late = name == "double-binary-tree" and not is_wanted and world > LARGE_WORLD
+    return None if is_late or (name == "direct" and world > DIRECT_MAX) else {}

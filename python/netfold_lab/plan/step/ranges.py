@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.step import closed
 
 CHECKED_IN_LABS = 0.05  # docs/measurements: planner-and-labs, tensors from 256 KiB; shared-with-a-switch, 16 MiB
+NCCL = 0.22  # docs/reference/papers/nccl.md: nine of ten times, from 1 MiB on, that nothing was fitted to
 HELD_OUT = 0.29  # Figure 12 of EFLOPS, ring and HDRM: the largest miss of what nothing was fitted to (papers' page)
 DEVICE = 0.25
 
@@ -25,9 +27,14 @@ class Errors:
     reasons: tuple[str, ...]
 
 
-def errors_of(cluster: Cluster) -> Errors:
-    """The errors of a cluster's predictions."""
-    if cluster.software.calibrated_off is not None:
+def errors_of(cluster: Cluster, algorithm: str = "") -> Errors:
+    """The errors of a cluster's predictions with an algorithm."""
+    if algorithm == closed.MEASURED and cluster.measured is not None:
+        communication = max(CHECKED_IN_LABS, cluster.measured.off)
+        why = f"the largest miss of the curve at the {cluster.measured.points} sizes of {cluster.measured.source}"
+    elif algorithm.startswith(closed.NCCL):
+        communication, why = NCCL, "nine of ten published times of NCCL, of 1 MiB or more, to which nothing was fitted"
+    elif cluster.software.calibrated_off is not None:
         communication = max(CHECKED_IN_LABS, cluster.software.calibrated_off)
         why = "the largest miss of the calibration at sizes that it was not fitted to"
     elif "software.step_latency_us" in cluster.told:

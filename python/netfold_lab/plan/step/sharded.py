@@ -19,12 +19,11 @@ from netfold_lab.errors import UsageError
 from netfold_lab.plan.analytic import iteration
 from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.models.layers import Layer, Model
-from netfold_lab.plan.step.collectives import ALL_GATHER, ALL_REDUCE
+from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, name_of, timeline
 
 NONE, ZERO1, ZERO2, ZERO3 = SHARDINGS = ("none", "zero1", "zero2", "zero3")
 OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8}  # bytes of state for each weight
-REDUCE_SCATTER = "reduce-scatter"
 IN_USE = 2  # gathered buckets at a time: the one in use and the next
 GIGA = 1e9
 Collective = Callable[[str, float], float]  # seconds of a collective of a number of bytes

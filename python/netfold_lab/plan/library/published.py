@@ -1,0 +1,101 @@
+"""Published times of all-reduces beside predicted ones (published.json)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from netfold_lab.plan.library import nccl
+from netfold_lab.plan.library.machine import HOPPER, Machine, generation_of
+from netfold_lab.plan.library.pieces import fastest
+from netfold_lab.plan.step.names import ALL_REDUCE
+
+FILE = Path(__file__).parent / "published.json"
+GPUS = 8
+CABLES, CABLE_US = 2, 0.6
+LARGE = 1 << 20  # bytes; larger tensors are judged apart from smaller ones
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published time. `is_fitted`: a constant was fitted to it."""
+
+    table: str
+    size_bytes: int
+    published_s: float
+    predicted_s: float
+    chosen: str
+    is_fitted: bool
+
+    @property
+    def off(self) -> float:
+        """The relative error: 0.1 if the prediction is a tenth too long."""
+        return self.predicted_s / self.published_s - 1
+
+
+@cache
+def read() -> dict[str, Any]:
+    """The file's contents."""
+    return dict(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def machine_of(told: dict[str, Any]) -> Machine:
+    """The servers of a table."""
+    generation = told.get("generation", generation_of(told["nvlink_gbit_s"]))
+    return Machine(
+        servers=told["servers"],
+        gpus=GPUS,
+        nvlink_bytes_s=told["nvlink_gbit_s"] * 1e9 / 8,
+        nics_bytes_s=told["nics"] * told["nic_gbit_s"] * 1e9 / 8,
+        path_s=CABLES * told.get("latency_us", CABLE_US) * 1e-6,
+        generation=generation,
+        sums=generation >= HOPPER,
+        folds=told.get("folding", False),
+    )
+
+
+def rows(told: dict[str, Any]) -> list[Row]:
+    """All sizes of a table."""
+    pieces = nccl.pieces(machine_of(told), told.get("collective", ALL_REDUCE))
+    found = []
+    for text, microseconds in told["microseconds"].items():
+        size = int(text)
+        piece = fastest(pieces, size)
+        name = f"{piece.algorithm}, {piece.protocol}"
+        fitted = text in told.get("fitted", ())
+        found.append(Row(told["name"], size, microseconds * 1e-6, piece.seconds(size), name, fitted))
+    return found
+
+
+def geometric_mean_error(of: list[Row]) -> float:
+    """How far a typical prediction is off: 0.1 if the mean of |log(predicted / published)| is log(1.1)."""
+    return math.exp(sum(abs(math.log(row.predicted_s / row.published_s)) for row in of) / len(of)) - 1
+
+
+def is_counted(told: dict[str, Any]) -> bool:
+    """Whether a table says something of the model. The latency of its network must be known: RDMA, which NCCL's table
+    describes, or as its maker states. And others did not get twice the rate from the same hardware."""
+    return "slow" not in told and ("network" not in told or "latency_us" in told)
+
+
+def held_out(is_large: bool, with_all: bool = False, only_later: bool = False) -> list[Row]:
+    """All rows that nothing was fitted to: from 1 MiB on, or smaller ones. `with_all`: also of tables that do not
+    count. `only_later`: of tables that were opened when the model was final."""
+    taken = [told for told in read()["tables"] if with_all or is_counted(told)]
+    taken = [told for told in taken if not only_later or "later" in told]
+    every = [row for told in taken for row in rows(told) if not row.is_fitted]
+    return [row for row in every if (row.size_bytes >= LARGE) == is_large]
+
+
+def winners() -> list[tuple[dict[str, Any], str]]:
+    """Each comparison of algorithms, and the predicted winner."""
+    found = []
+    for told in read()["winners"]:
+        pieces = nccl.pieces(machine_of(told))
+        wanted = [each for each in pieces if f"{nccl.PREFIX}-{each.algorithm}" in told["of"]]
+        found.append((told, f"{nccl.PREFIX}-{fastest(wanted, told['size_bytes']).algorithm}"))
+    return found

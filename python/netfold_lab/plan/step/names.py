@@ -1,0 +1,3 @@
+"""Names of collectives."""
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"

@@ -1,0 +1,215 @@
+"""Servers with several GPUs: the cluster file, NCCL's algorithms, published times, and curves of measured ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster import spec
+from netfold_lab.plan.cluster.fabric import EDGE
+from netfold_lab.plan.cluster.folding import Folding
+from netfold_lab.plan.library import curve, nccl, published, rails
+from netfold_lab.plan.library.machine import FASTEST_GBIT_S, HOPPER, Machine
+from netfold_lab.plan.library.pieces import fastest
+from netfold_lab.plan.models.zoo import model_of
+from netfold_lab.plan.step import ranges
+from netfold_lab.plan.step.answer import answer
+from netfold_lab.plan.step.collectives import Contender, contenders, net_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "clusters" / "h100.yaml"
+GIB = 1 << 30
+SERVERS = "fabric: {kind: star, ports: 16, rate_gbit_s: 400}\nservers: %s\n"
+NVLINK = "nvlink: {rate_gbit_s: 3600, switch: true}"
+
+
+def cluster(tmp_path: Path, servers: str) -> spec.Cluster:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(SERVERS % servers)
+    return spec.read(path)
+
+
+def machine(servers: int = 2, generation: int = HOPPER, nic_gbit_s: float = 400, folds: bool = False) -> Machine:
+    link = FASTEST_GBIT_S[generation] * 1e9 / 8
+    sums = generation >= HOPPER
+    return Machine(servers, 8, link, nic_gbit_s * 1e9, 1.2e-6, generation, True, sums, folds)
+
+
+def test_published_times_that_nothing_was_fitted_to_are_met() -> None:
+    for later in (False, True):
+        assert published.geometric_mean_error(published.held_out(True, only_later=later)) < 0.15
+    assert published.geometric_mean_error(published.held_out(False)) < 0.30
+    right = [chosen == told["winner"] for told, chosen in published.winners()]
+    assert sum(right) >= 0.9 * len(right)
+
+
+def test_two_points_are_fitted_and_the_others_have_many_sources() -> None:
+    every = [row for told in published.read()["tables"] for row in published.rows(told)]
+    fitted = [row for row in every if row.is_fitted]
+    assert len(fitted) == 2
+    assert all(abs(row.off) < 0.01 for row in fitted)
+    assert len({told["source"] for told in published.read()["tables"] if published.is_counted(told)}) >= 8
+
+
+def test_the_range_of_a_plan_holds_nine_of_ten_published_times() -> None:
+    off = np.quantile([abs(row.off) for row in published.held_out(True)], 0.9)
+    assert off <= ranges.NCCL < off + 0.01
+
+
+@pytest.mark.parametrize("generation", FASTEST_GBIT_S)
+@pytest.mark.parametrize("servers", [1, 2, 3, 16, 128])
+def test_no_algorithm_is_faster_than_its_links(servers: int, generation: int) -> None:
+    """A GPU must send its tensor at least once, or half of it twice; so must a server, if there are several."""
+    of = machine(servers, generation, folds=True)
+    for piece in (*nccl.pieces(of), *rails.pieces(of)):
+        assert piece.bytes_s < of.nvlink_bytes_s, piece
+        if servers > 1:
+            assert piece.bytes_s < of.nics_bytes_s, piece
+        if servers > 2 and piece.algorithm not in (nccl.COLLNET, rails.FOLD):
+            assert piece.bytes_s < of.nics_bytes_s * servers / (2 * (servers - 1)), piece
+        times = [piece.seconds(1 << power) for power in range(10, 36)]
+        assert times == sorted(times)
+
+
+def test_small_tensors_take_ll_and_large_ones_simple() -> None:
+    pieces = nccl.pieces(machine(1))
+    assert fastest(pieces, 1024).protocol == nccl.LL
+    assert (fastest(pieces, GIB).algorithm, fastest(pieces, GIB).protocol) == (nccl.NVLS, nccl.SIMPLE)
+    assert nccl.NVLS not in {each.algorithm for each in nccl.pieces(machine(1, generation=3))}
+
+
+def test_gpus_of_a_server_reach_each_other_over_nvlink(tmp_path: Path) -> None:
+    graph = cluster(tmp_path, f"{{gpus: 8, nics: 8, {NVLINK}}}").graph()
+    made = graph.topology()
+    roles = [graph.resources[int(made.links["resource"][at])].role for at in made.path(0, 7, spread=graph.spread)]
+    assert roles == ["NVLink", "NVLink"]
+    direct = cluster(tmp_path, "{gpus: 4, nics: 4, nvlink: {rate_gbit_s: 1200, switch: false}}").graph()
+    assert {each.capacity_bit_s for each in direct.resources if each.role == "NVLink"} == {400e9}
+
+
+def test_a_rail_joins_the_nics_with_the_same_number() -> None:
+    graph = spec.read(EXAMPLE).graph()
+    leaf = {
+        graph.nodes[link.source].name: graph.nodes[link.target].name
+        for link in graph.links
+        if graph.resources[link.resource].role == EDGE and graph.nodes[link.source].role == "NIC"
+    }
+    assert len(leaf) == 128
+    for nic in range(8):
+        assert len({leaf[f"server {server} NIC {nic}"] for server in range(16)}) == 1
+    assert len(set(leaf.values())) == 8
+
+
+BAD = {
+    "{gpus: 8, nics: 8, rails: 3, %s}": "8 NICs cannot be divided evenly by 3 rails",
+    "{gpus: 1, %s}": "a server with one GPU has nothing that NVLink could connect",
+    "{gpus: 8, nics: 12, %s}": "12 NICs cannot be divided evenly by 8 GPUs",
+    "{gpus: 8, nics: 8, nvlink: {rate_gbit_s: 3600000}}": "if it is in Mbit/s, write 3600",
+    "{gpus: 8, nics: 8, nvlink: {rate_gbit_s: 3600, generation: 3}}": "is more than NVLink 3 has (2400 Gbit/s",
+    "{gpus: 8, nics: 8, nvlink: {rate_gbit_s: 2400, sharp: true}}": "NVLink SHARP needs NVSwitch and NVLink 4",
+    "{gpus: 8, nics: 8, nvlink: {switch: true}}": "rate_gbit_s is missing",
+    "{gpus: 8, nics: 16}": "a GPU uses one NIC, so at most one each",
+}
+
+
+@pytest.mark.parametrize("servers", BAD)
+def test_a_server_that_cannot_be_is_an_error_with_its_line(tmp_path: Path, servers: str) -> None:
+    with pytest.raises(UsageError, match=r"cluster.yaml, line 2: servers") as raised:
+        cluster(tmp_path, servers.replace("%s", NVLINK))
+    assert BAD[servers] in str(raised.value)
+
+
+def test_a_plan_compares_nccl_with_rails_and_names_its_limit() -> None:
+    told = answer(spec.read(EXAMPLE), model_of("mlp"), 1, ["nccl", "rails-ring", "ring"], seeds=1)
+    by_name = {one.contender.name: one.timeline.reduce_s for one in told.outcomes}
+    assert by_name["nccl"] < by_name["ring"] / 5  # a ring over one NIC of eight
+    assert "NVLink" in {limit.role for limit in told.limits}
+    assert next(limit for limit in told.limits if limit.role == EDGE).busy > 0.3
+
+
+def test_closed_forms_follow_the_rates_of_the_resources() -> None:
+    net = net_of(spec.read(EXAMPLE))
+    for role in (EDGE, "NVLink", "NIC's PCIe link"):
+        slow = net.on(net.graph.scaled(role, 0.2))
+        for name in ("nccl", "nccl-ring", "rails-ring"):
+            assert slow.seconds(Contender(name), 16 * GIB) > 2 * net.seconds(Contender(name), 16 * GIB), (role, name)
+
+
+def test_a_network_that_sums_gives_collnet_and_folding_rails() -> None:
+    read = spec.read(EXAMPLE)
+    wanted = ["nccl", "nccl-collnet", "rails-fold"]
+    for folding, expected in ((None, {"nccl"}), (Folding("all", program="hardware"), set(wanted))):
+        of = replace(read, folding=folding)
+        assert {each.algorithm for each in contenders(of, of.graph(), wanted)} == expected
+
+
+def table(times: dict[int, float], ranks: int = 16, prefix: str = "") -> str:
+    """A table as all_reduce_perf prints it."""
+    lines = ["# nThread 1 nGpus 1 minBytes 8", "#       size         count      type   redop    root     time   algbw"]
+    for size, microseconds in times.items():
+        bandwidth = size / microseconds / 1e3
+        bus = bandwidth * 2 * (ranks - 1) / ranks
+        row = f"{size:12d}  {size // 4:12d}     float     sum      -1   {microseconds:.6g}  {bandwidth:.2f}  {bus:.2f}"
+        lines.append(f"{prefix}{row}      0   {microseconds:.6g}  {bandwidth:.2f}  {bus:.2f}      0")
+    return "\n".join([*lines, "# Out of bounds values : 0 OK\n"])
+
+
+SIZES = [1 << power for power in range(10, 34)]
+PIECES = {size: 30 + size / 2e3 if size < 1 << 18 else 60 + size / 2e5 for size in SIZES}
+
+
+@pytest.mark.parametrize("prefix", ["", "0: ", "[1,0]<stdout>:", "2026-02-16T10:00:04.000000000Z "])
+def test_a_curve_follows_a_measured_table(tmp_path: Path, prefix: str) -> None:
+    (tmp_path / "table.txt").write_text(table(PIECES, prefix=prefix))
+    found = curve.read(tmp_path / "table.txt", 16)
+    assert (found.points, len(found.lines)) == (len(SIZES), 2)
+    assert found.off < 0.01
+    assert found.seconds(3 << 20) == pytest.approx((60 + (3 << 20) / 2e5) / 1e6, rel=0.01)
+    assert found.seconds(1 << 36) == pytest.approx((1 << 36) / 2e11, rel=0.01)
+
+
+def test_a_table_of_osu_is_read(tmp_path: Path) -> None:
+    rows = "\n".join(f"{size:<16d}{PIECES[size]:20.2f}" for size in SIZES)
+    (tmp_path / "osu.txt").write_text(
+        f"# OSU MPI-CUDA Allreduce Latency Test v7.0\n# Size       Avg Latency(us)\n{rows}\n"
+    )
+    assert curve.read(tmp_path / "osu.txt", 16).off < 0.01
+
+
+FEW = {size: PIECES[size] for size in SIZES[:3]}
+WRONG = {
+    "no table": ("hello\n", "has no row of all_reduce_perf"),
+    "few sizes": (table(FEW), "has 3 sizes; a curve needs at least 4"),
+    "other ranks": (table(PIECES, ranks=4), "is that of about 4 ranks, but the cluster has 16 workers"),
+    "no time": (table(PIECES).replace(" 30.512 ", " 0 "), "a time must be above 0"),
+    "milliseconds": (table(PIECES).replace("5428.71", "5.42871"), "the time is not in microseconds"),
+    "all-gather": (table(PIECES).replace(" sum ", " none "), "is not of all_reduce_perf"),
+    "other test": ("# OSU MPI Bcast Latency Test v7.0\n" + "4 1.0\n" * 5, "is a table of Bcast"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_table_is_an_error_that_says_what_is_wrong(tmp_path: Path, what: str) -> None:
+    text, sentence = WRONG[what]
+    (tmp_path / "table.txt").write_text(text)
+    with pytest.raises(UsageError, match=r"table.txt") as raised:
+        curve.read(tmp_path / "table.txt", 16)
+    assert sentence in str(raised.value)
+
+
+def test_the_command_plans_with_a_measured_curve(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(SERVERS % f"{{gpus: 8, nics: 8, {NVLINK}}}")
+    (tmp_path / "table.txt").write_text(table(PIECES))
+    command = [sys.executable, "-m", "netfold.cli", "plan", "cluster.yaml", "--measured", "table.txt", "--json"]
+    command += ["--model", "gpt2", "--batch", "1", "--algorithm", "measured,nccl", "--page", "plan.html"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    told = json.loads(run.stdout)
+    names = {each["algorithm"] for each in told["results"] if each.get("kind") == "algorithm"}
+    assert names == {"measured", "nccl"}
+    assert any(each["what"] == "measured" for each in told["parameters"]["assumptions"])
