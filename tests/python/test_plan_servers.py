@@ -19,9 +19,11 @@ from netfold_lab.plan.library import curve, nccl, published, rails
 from netfold_lab.plan.library.machine import FASTEST_GBIT_S, HOPPER, Machine
 from netfold_lab.plan.library.pieces import fastest
 from netfold_lab.plan.models.zoo import model_of
-from netfold_lab.plan.step import ranges
+from netfold_lab.plan.step import ranges, tensor
 from netfold_lab.plan.step.answer import answer
 from netfold_lab.plan.step.collectives import Contender, contenders, net_of
+from netfold_lab.plan.step.sharded import Training
+from netfold_lab.plan.truth import trainings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "clusters" / "h100.yaml"
 GIB = 1 << 30
@@ -213,3 +215,49 @@ def test_the_command_plans_with_a_measured_curve(tmp_path: Path) -> None:
     names = {each["algorithm"] for each in told["results"] if each.get("kind") == "algorithm"}
     assert names == {"measured", "nccl"}
     assert any(each["what"] == "measured" for each in told["parameters"]["assumptions"])
+
+
+def test_published_training_rates_are_met() -> None:
+    fitted, *others = trainings.rows()
+    assert fitted.is_fitted and abs(fitted.off) < 0.02
+    assert not any(row.is_fitted for row in others)
+    largest = next(row for row in others if "70B" in row.name)
+    assert abs(largest.off) < 0.15
+    assert max(abs(row.off) for row in others) < 0.20
+    for row in (fitted, others[0]):
+        assert row.published_gib is not None and abs(row.gib / row.published_gib - 1) < 0.05
+
+
+def test_a_group_divides_the_model_and_waits_for_its_exchanges() -> None:
+    model = model_of("llama3-8b")
+    part = tensor.part_of(model, 2, 8, "full", 1e12, lambda size: size / 1e11)
+    attention, own = model.layers[1], part.layers[1]
+    waiting = 2 * 2 * attention.exchanged / 1e11
+    assert own.parameters == attention.parameters / 8
+    assert own.operations * 2 / 1e12 == pytest.approx(attention.operations / 8 * 2 / 1e12 + waiting)
+    assert own.backward_operations is not None
+    assert own.backward_operations * 2 / 1e12 == pytest.approx(3 * attention.operations / 8 * 2 / 1e12 + 2 * waiting)
+    assert tensor.part_of(model, 2, 1, "none", 1e12, lambda size: 1.0) == model
+    kept = [tensor.activation_bytes(model, 2, 1, what) for what in ("full", "selective", "none")]
+    assert kept == sorted(kept) and kept[0] > 0
+    assert tensor.activation_bytes(model, 2, 1, "") == 0
+
+
+WRONG_GROUPS = {
+    ("ports: 16", 3): "the 8 GPUs of a server of cluster cannot be divided evenly by it",
+    ("no NVLink", 2): "the servers of cluster have no NVLink",
+    ("recompute", 1): "--recompute takes",
+    ("ring", 2): "ring is not planned with tensor parallelism",
+    ("memory", 1): "the activations of llama3-70b take",
+}
+
+
+@pytest.mark.parametrize(("what", "group"), WRONG_GROUPS)
+def test_a_group_that_cannot_be_is_an_error(tmp_path: Path, what: str, group: int) -> None:
+    nvlink = "" if what == "no NVLink" else f", {NVLINK}"
+    of = cluster(tmp_path, f"{{gpus: 8, nics: 8{nvlink}}}\ncompute: {{device: h100}}")
+    training = Training("zero3", tensor=group, recompute={"recompute": "half", "memory": "none"}.get(what, ""))
+    wanted = ["ring"] if what == "ring" else []
+    with pytest.raises(UsageError) as raised:
+        answer(of, model_of("llama3-70b" if what == "memory" else "llama3-8b"), 8, wanted, training=training)
+    assert WRONG_GROUPS[what, group] in str(raised.value)

@@ -65,6 +65,16 @@ def step(
     optimizer: Annotated[
         str, typer.Option(help="Its state counts as memory: sgd, momentum or adam.", show_default="adam")
     ] = "",
+    tensor_parallel: Annotated[
+        int | None, typer.Option(min=1, help="GPUs of a server that divide every matrix.", show_default="1")
+    ] = None,
+    recompute: Annotated[
+        str,
+        typer.Option(
+            help="Activations that are computed again: none, selective, full. They then count as memory.",
+            show_default="not counted",
+        ),
+    ] = "",
     nodes: Annotated[str, typer.Option(help="Without a cluster: numbers of nodes, such as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
@@ -100,10 +110,12 @@ def step(
             _refuse({"--nodes": nodes}, f"{cluster} has its own number of workers")
             wanted = [name for name in algorithm.split(",") if name]
             training = {"sharding": sharding or "none", "accumulate": accumulate or 1, "optimizer": optimizer or "adam"}
+            training |= {"tensor": tensor_parallel or 1, "recompute": recompute}
             told = _planned(cluster, trained, batch, wanted, seeds or 3, training, measured)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
             refused: dict[str, Any] = {"--sharding": sharding, "--accumulate": accumulate, "--optimizer": optimizer}
+            refused |= {"--tensor-parallel": tensor_parallel, "--recompute": recompute}
             refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping, "--measured": measured}
             _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)

@@ -20,6 +20,8 @@ def forward_s(layer: Layer, batch: int, worker_flop_s: float) -> float:
 
 def backward_s(layer: Layer, batch: int, worker_flop_s: float) -> float:
     """T_B: 4 M^2 B / P_worker, gradients of the weights and of the layer's input."""
+    if layer.backward_operations is not None:
+        return layer.backward_operations * batch / worker_flop_s
     return BACKWARD_OPERATIONS * forward_s(layer, batch, worker_flop_s)
 
 

@@ -49,9 +49,11 @@ class Machine:
         """The rate at which a GPU copies over NVLink."""
         return self.nvlink_bytes_s * USABLE[self.generation]
 
-    def one_per_server(self) -> Machine:
-        """The GPUs with the same number in every server: each has its part of the server's NICs."""
-        return replace(self, gpus=1, nics_bytes_s=self.nics_bytes_s / self.gpus, sums=False)
+    def divided(self, groups: int) -> Machine:
+        """One of several groups of GPUs in every server. Each has its part of the NICs; NVSwitch does not sum."""
+        if groups == 1:
+            return self
+        return replace(self, gpus=self.gpus // groups, nics_bytes_s=self.nics_bytes_s / groups, sums=False)
 
     def one_server(self) -> Machine:
         """The GPUs of one server."""

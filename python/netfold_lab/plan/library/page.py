@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from netfold_lab.plan.library import nccl, published
@@ -12,8 +13,8 @@ UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 MISS = 0.3  # relative error from which on a row is called a miss
 
 
-def lines(command: str) -> list[str]:
-    """The page. `command`: what writes it."""
+def lines(command: str, trainings: Sequence[str] = ()) -> list[str]:
+    """The page. `command`: what writes it. `trainings`: a section before the tables."""
     told = published.read()
     found = [
         "# NCCL on servers with several GPUs",
@@ -48,6 +49,7 @@ def lines(command: str) -> list[str]:
         "",
     ]
     found += _constants()
+    found += trainings
     for each in told["tables"]:
         found += _table(each)
     found += ["## Other collectives", ""]

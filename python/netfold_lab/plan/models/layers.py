@@ -15,19 +15,26 @@ BACKWARD_OPERATIONS = 2  # times the forward's
 
 @dataclass(frozen=True)
 class Layer:
-    """`parameters`: the number of gradients; `operations`: of the forward pass of one sample."""
+    """`parameters`: the number of gradients; `operations`: of the forward pass of one sample. `backward_operations`: if
+    they are not twice as many. `exchanged`: elements of one sample that a tensor-parallel group exchanges after it.
+    `scored`: elements of one sample that the loss scores."""
 
     name: str
     parameters: int
     operations: float
+    backward_operations: float | None = None
+    exchanged: float = 0.0
+    scored: float = 0.0
 
 
 @dataclass(frozen=True)
 class Model:
-    """Layers in forward order; their gradients become ready in the opposite one."""
+    """Layers in forward order; their gradients become ready in the opposite one. `tokens`: of a sample, if it is
+    text."""
 
     name: str
     layers: tuple[Layer, ...]
+    tokens: int = 0
 
     @property
     def parameters(self) -> int:

@@ -52,15 +52,23 @@ def decoder(name: str) -> Model:
     biases, norm = (0, width) if told.is_gated else (4 * width, 2 * width)
     products = 2 * tokens * tokens * width  # query by key and weights by value, half of each
     words = told.vocabulary * width
-    layers = [Layer("embeddings", words + (0 if told.is_gated else tokens * width), 0.0)]
+    sent = float(tokens * width)
+    layers = [Layer("embeddings", words + (0 if told.is_gated else tokens * width), 0.0, exchanged=sent)]
     for number in range(1, told.blocks + 1):
         extra = 0 if told.is_gated else told.inner + width
         layers += [
-            Layer(f"{number}-attention", attention + biases + norm, 2.0 * tokens * attention + products),
-            Layer(f"{number}-feed-forward", inner + extra + norm, 2.0 * tokens * inner),
+            Layer(
+                f"{number}-attention",
+                attention + biases + norm,
+                2.0 * tokens * attention + products,
+                exchanged=sent,
+            ),
+            Layer(f"{number}-feed-forward", inner + extra + norm, 2.0 * tokens * inner, exchanged=sent),
         ]
-    layers.append(Layer("output", norm + (words if told.is_gated else 0), 2.0 * tokens * words))
-    return Model(name, tuple(layers))
+    scored = float(tokens * told.vocabulary)
+    output = norm + (words if told.is_gated else 0)
+    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored))
+    return Model(name, tuple(layers), tokens)
 
 
 def vision(name: str) -> Model:

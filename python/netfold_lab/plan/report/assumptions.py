@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.step import closed, tensor
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
 from netfold_lab.plan.step.ranges import errors_of
@@ -74,6 +75,8 @@ def assumptions(told: Answer) -> list[list[str]]:
         found.append(["latency of a cable", f"{cluster.latency_s * 1e6:g} us", source("fabric.latency_us")])
     if cluster.layout is not None and cluster.layout.nvlink is not None:
         found += _servers(cluster)
+    if told.job.training.tensor > 1:
+        found.append(_tensor(told))
     if cluster.measured is not None:
         curve = cluster.measured
         fitted = f"{len(curve.lines)} pieces through {curve.points} sizes, at most {curve.off:.0%} off"
@@ -88,6 +91,18 @@ def assumptions(told: Answer) -> list[list[str]]:
         charged = f"{rate / 1e9:g} GB/s" if rate else "not charged"
         found.append([what, charged, FILE if rate else "the cluster file has no rate"])
     return found
+
+
+def _tensor(told: Answer) -> list[str]:
+    training, cluster = told.job.training, told.cluster
+    machine = closed.machine_of(cluster.graph(), cluster.layout, cluster.software, cluster.kind)
+    exchange = tensor.exchange_of(machine, training.tensor)
+    waiting = training.accumulate * tensor.waiting_s(told.model, told.job.batch, training.recompute, exchange)
+    return [
+        "tensor parallelism",
+        f"groups of {training.tensor} GPUs exchange activations in bf16 for {1e3 * waiting:,.4g} ms of the passes",
+        "NCCL's ring in a server; not hidden",
+    ]
 
 
 def _servers(cluster: Cluster) -> list[list[str]]:
@@ -110,11 +125,18 @@ def _servers(cluster: Cluster) -> list[list[str]]:
 
 def _memory(told: Answer) -> str:
     training, device = told.job.training, told.cluster.device
-    needed = bytes_of(told.model, training, told.workers, told.cluster.software.bucket_bytes)
+    part = tensor.part_of(told.model, told.job.batch, training.tensor, "", 1.0, lambda size: 0.0)
+    needed = bytes_of(part, training, told.groups, told.cluster.software.bucket_bytes)
+    kept = tensor.activation_bytes(told.model, told.job.batch, training.tensor, training.recompute)
     room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
+    activations = (
+        f"{kept / 1e9:,.3g} GB of them are activations (recomputation: {training.recompute})"
+        if training.recompute
+        else "activations are not counted"
+    )
     return (
-        f"{needed / 1e9:,.3g} GB {room}: weights, gradients, {training.optimizer} (sharding: {training.sharding}); "
-        "activations are not counted"
+        f"{(needed + kept) / 1e9:,.3g} GB {room}: weights, gradients, {training.optimizer} (sharding: "
+        f"{training.sharding}); {activations}"
     )
 
 

@@ -43,6 +43,9 @@ def summary(told: Answer) -> list[str]:
         f"{milliseconds(line.exposed_s, 2)} ms of it ({line.exposed_s / line.total_s:.0%}) are communication that "
         "computation does not hide."
     ]
+    if told.model.tokens:
+        tokens = told.groups * told.batch * told.model.tokens / line.total_s
+        found.append(f"That is {tokens / told.workers:,.4g} tokens per second and GPU.")
     if assumed := [row[0] for row in assumptions(told) if row[2].startswith(ASSUMED)]:
         found.append(f"The cluster file does not state, so the plan assumes: {', '.join(assumed)}.")
     if len(told.outcomes) > 1:
@@ -119,7 +122,7 @@ def limit_rows(told: Answer) -> list[list[str]]:
 
 def per_price(told: Answer, step_s: float, price: float | None) -> str:
     """Samples per second for a thousand of the currency."""
-    return f"{told.workers * told.batch / step_s / price * 1000:.2f}" if price else ""
+    return f"{told.groups * told.batch / step_s / price * 1000:.2f}" if price else ""
 
 
 def change_rows(told: Answer) -> list[list[str]]:
@@ -234,7 +237,7 @@ def write_mapping(path: Path, told: Answer) -> bool:
 
 def busy_of(net: Net, told: Answer) -> dict[int, float]:
     """The use of each resource in one all-reduce of all gradients by the fastest algorithm."""
-    run = net.simulate(told.best.contender, max(1, told.model.parameters))
+    run = net.simulate(told.best.contender, max(1, told.model.parameters // told.job.training.tensor))
     capacity = net.topology.capacity_bit_s
     return {
         at: bits / (float(capacity[at]) * run["time_s"])
@@ -298,7 +301,7 @@ def write_report(path: Path, told: Answer) -> None:
         ("a step", f"{milliseconds(line.total_s, 2)} ms"),
         ("expected", f"{expected(told.best)} ms"),
         ("exposed communication", f"{line.exposed_s / line.total_s:.0%}"),
-        ("samples a second", f"{told.workers * told.batch / line.total_s:,.0f}"),
+        ("samples a second", f"{told.groups * told.batch / line.total_s:,.0f}"),
         ("fastest algorithm", told.best.contender.name),
         ("limit of communication", next(one.role for one in told.limits if one.role != COMPUTATION)),
     ]

@@ -16,7 +16,7 @@ from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.models.layers import Model
-from netfold_lab.plan.step import changes
+from netfold_lab.plan.step import changes, tensor
 from netfold_lab.plan.step.collectives import AUTO, LARGE_WORLD, LEAST, MEDIAN, MOST, Contender, Net, contenders, net_of
 from netfold_lab.plan.step.ranges import errors_of
 from netfold_lab.plan.step.sharded import DEFAULT, NONE, Training, check_memory, step_line
@@ -98,7 +98,18 @@ class Job:
 
         bucket_bytes = cluster.software.bucket_bytes
         taken = device or cluster.device
-        return step_line(self.model, self.batch, taken, bucket_bytes, self.training, net.world, seconds)
+        model = self.part(net, taken.flop_s)
+        return step_line(model, self.batch, taken, bucket_bytes, self.training, self.workers(net), seconds)
+
+    def part(self, net: Net, flop_s: float) -> Model:
+        """The part of the model that a worker computes."""
+        training = self.training
+        exchange = tensor.exchange_of(net.machine, training.tensor)
+        return tensor.part_of(self.model, self.batch, training.tensor, training.recompute, flop_s, exchange)
+
+    def workers(self, net: Net) -> int:
+        """Workers with different samples: a tensor-parallel group is one."""
+        return net.world // self.training.tensor
 
 
 @dataclass(frozen=True)
@@ -121,8 +132,13 @@ class Answer:
 
     @property
     def batch(self) -> int:
-        """Samples of each worker in a step."""
+        """Samples of each worker, or of each tensor-parallel group, in a step."""
         return self.job.batch * self.job.training.accumulate
+
+    @property
+    def groups(self) -> int:
+        """Workers with different samples: a tensor-parallel group is one."""
+        return self.workers // self.job.training.tensor
 
     @property
     def best(self) -> Outcome:
@@ -138,9 +154,13 @@ class Answer:
 def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> list[Outcome]:
     """Every algorithm's step, the fastest first; of equal ones, the one with the shorter all-reduces first. Raises
     UsageError if none fits, or if the job does not fit the memory of a worker."""
-    check_memory(job.model, job.training, net.world, cluster.software.bucket_bytes, cluster.device)
+    training = job.training
+    tensor.check(cluster, training.tensor, training.recompute)
+    kept = tensor.activation_bytes(job.model, job.batch, training.tensor, training.recompute)
+    part = job.part(net, cluster.device.flop_s)
+    check_memory(part, training, job.workers(net), cluster.software.bucket_bytes, cluster.device, kept)
     found = []
-    for contender in contenders(cluster, net.graph, wanted, job.training.sharding != NONE):
+    for contender in contenders(cluster, net.graph, wanted, training.sharding != NONE, training.tensor):
         try:
             line = job.line(cluster, net, contender)
         except ValueError as error:
@@ -190,7 +210,7 @@ def answer(
     tell("comparing algorithms")
     found = outcomes(cluster, net, job, wanted)
     tell("shuffling ranks")
-    placed = [_placed(net, one.contender, 4 * model.parameters) for one in found]
+    placed = [_placed(net, one.contender, 4 * model.parameters // training.tensor) for one in found]
     tell("looking for the bottleneck")
     limits = _limits(cluster, net, job, found[0])
     changed = []

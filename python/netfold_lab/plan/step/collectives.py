@@ -104,8 +104,9 @@ class Net:
             assert self.machine is not None
             capacities = len(self.topology.capacity_bit_s)
             size = FP32_BYTES * count * self.software.element_bits(contender.wire) / self.software.element_bits("fp32")
-            collective = dict(contender.options).get("collective", ALL_REDUCE)
-            return closed.simulate(self.graph, self.machine, capacities, contender.algorithm, size, collective)
+            options = dict(contender.options)
+            machine, collective = self.machine.divided(options.get("tensor", 1)), options.get("collective", ALL_REDUCE)
+            return closed.simulate(self.graph, machine, capacities, contender.algorithm, size, collective)
         if self._is_divided(contender):
             return self._divided(contender, count, seed, transfers)
         return self._simulated(contender, count, seed, transfers)
@@ -231,15 +232,23 @@ def net_of(cluster: Cluster, seeds: int = 1) -> Net:
     return Net(cluster.graph(), cluster.software, cluster.ranks, seeds, cluster.layout, cluster.kind, cluster.measured)
 
 
-def contenders(cluster: Cluster, graph: Graph, wanted: Sequence[str] = (), is_sharded: bool = False) -> list[Contender]:
+def contenders(
+    cluster: Cluster, graph: Graph, wanted: Sequence[str] = (), is_sharded: bool = False, tensor: int = 1
+) -> list[Contender]:
     """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
-    reduce-scatter and all-gather. Raises UsageError for a wanted one that does not."""
+    reduce-scatter and all-gather. `tensor`: those among one GPU of each group of so many, which are NCCL's. Raises
+    UsageError for a wanted one that does not."""
+    if tensor > 1:
+        if strange := [name for name in wanted if not name.startswith(closed.NCCL)]:
+            raise UsageError(f"{strange[0]} is not planned with tensor parallelism; take {closed.NCCL}")
+        wanted = wanted or (closed.NCCL,)
     if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):
         raise UsageError(f"{strange[0]} is an all-reduce; for sharded training take {', '.join(SHARDED)}")
     found = []
     for name in wanted or (SHARDED if is_sharded else COMPARED):
         options = _options(name, cluster, graph, bool(wanted))
         if options is not None:
+            options |= {"tensor": tensor} if tensor > 1 else {}
             found.append(Contender(name, closed.wire_of(name, cluster.software.wire), tuple(options.items())))
     return found
 

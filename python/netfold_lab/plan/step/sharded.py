@@ -31,11 +31,14 @@ Collective = Callable[[str, float], float]  # seconds of a collective of a numbe
 
 @dataclass(frozen=True)
 class Training:
-    """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer."""
+    """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer, the GPUs of a
+    tensor-parallel group, what is computed again (step/tensor.py)."""
 
     sharding: str = NONE
     accumulate: int = 1
     optimizer: str = "adam"
+    tensor: int = 1
+    recompute: str = ""
 
     def check(self) -> None:
         """Raises UsageError for a value that does not exist."""
@@ -64,10 +67,17 @@ def bytes_of(model: Model, training: Training, workers: int, bucket_bytes: int) 
     return (2 * each + state) / workers + sum(sizes[-IN_USE:]) + sizes[-1]  # gathered weights, one bucket's gradients
 
 
-def check_memory(model: Model, training: Training, workers: int, bucket_bytes: int, device: Device) -> None:
-    """Raises UsageError if the state does not fit a worker's memory; it says what would fit."""
-    room = device.memory_bytes
-    if not room or (needed := bytes_of(model, training, workers, bucket_bytes)) <= room:
+def check_memory(
+    model: Model, training: Training, workers: int, bucket_bytes: int, device: Device, activations: float = 0.0
+) -> None:
+    """Raises UsageError if the state does not fit a worker's memory; it says what would fit. `activations`: bytes."""
+    room = device.memory_bytes - activations
+    if device.memory_bytes and room <= 0:
+        raise UsageError(
+            f"the activations of {model.name} take {activations / GIGA:,.4g} GB on each worker, which has "
+            f"{device.memory_bytes / GIGA:,.3g} GB; take a smaller --batch, --recompute full, or --tensor-parallel"
+        )
+    if not device.memory_bytes or (needed := bytes_of(model, training, workers, bucket_bytes)) <= room:
         return
     fitting = [
         f"{name} ({size / GIGA:,.3g} GB)"
@@ -75,9 +85,10 @@ def check_memory(model: Model, training: Training, workers: int, bucket_bytes: i
         if (size := bytes_of(model, Training(name, 1, training.optimizer), workers, bucket_bytes)) <= room
     ]
     what = f"--sharding {' or '.join(fitting)} fits" if fitting else _more_workers(model, training, bucket_bytes, room)
+    beside = f" beside {activations / GIGA:,.3g} GB of activations" if activations else ""
     raise UsageError(
         f"{model.name} takes {needed / GIGA:,.4g} GB on each of {workers} workers with --sharding {training.sharding} "
-        f"and {training.optimizer}, without activations; a worker has {room / GIGA:,.3g} GB; {what}"
+        f"and {training.optimizer}, without activations; a worker has {room / GIGA:,.3g} GB{beside}; {what}"
     )
 
 

@@ -1,0 +1,99 @@
+"""Tensor parallelism: the GPUs of a group in one server divide every matrix, and exchange what the layer computes.
+
+A layer whose output has `exchanged` elements for each sample needs a reduce-scatter and an all-gather of them, forwards
+and backwards. (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", with sequence
+parallelism.) Nothing hides them: the next layer needs their result.
+
+Recomputation repeats a part of the forward pass in the backward pass: all of it and its exchanges (full), or every
+second matrix product (selective, as TorchTitan does it).
+
+The groups that hold the same part of the model shard it over data-parallel workers: one GPU of each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from netfold_lab.errors import UsageError
+from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.library import nccl
+from netfold_lab.plan.library.machine import Machine
+from netfold_lab.plan.library.pieces import fastest
+from netfold_lab.plan.models.layers import BACKWARD_OPERATIONS, Layer, Model
+from netfold_lab.plan.step.names import ALL_GATHER, REDUCE_SCATTER
+
+ELEMENT_BYTES = 2  # activations are exchanged in bf16
+NOTHING, SELECTIVE, FULL = RECOMPUTED = ("none", "selective", "full")
+REPEATED = {"": 0.0, NOTHING: 0.0, SELECTIVE: 0.5, FULL: 1.0}  # parts of the forward pass
+# Bytes of activations for each exchanged element: Korthikanti et al. count 34 s b h in a block, of two layers here.
+KEPT_BYTES = 17.0
+SCORED_BYTES = 10.0  # scores in bf16, and in fp32 with their gradient, for the loss
+Exchange = Callable[[float], float]
+
+
+def check(cluster: Cluster, group: int, recompute: str) -> None:
+    """Raises UsageError for a group that these servers do not have."""
+    if recompute not in REPEATED:
+        raise UsageError(f"--recompute takes {', '.join(RECOMPUTED)}, not {recompute}")
+    if group == 1:
+        return
+    if group < 1:
+        raise UsageError(f"--tensor-parallel must be at least 1, not {group}")
+    layout = cluster.layout
+    if layout is None or layout.nvlink is None:
+        what = f"the servers of {cluster.name} have no NVLink; write servers.nvlink"
+        raise UsageError(f"--tensor-parallel {group}: {what}")
+    if layout.gpus % group:
+        raise UsageError(
+            f"--tensor-parallel {group}: a group is within a server, and the {layout.gpus} GPUs of a server of "
+            f"{cluster.name} cannot be divided evenly by it"
+        )
+
+
+def exchange_of(machine: Machine | None, group: int) -> Exchange:
+    """Seconds of a reduce-scatter and an all-gather of a number of bytes within a group."""
+    if machine is None or group == 1:
+        return lambda size_bytes: 0.0
+    inside = replace(machine.one_server(), gpus=group)
+    both = [nccl.pieces(inside, collective) for collective in (REDUCE_SCATTER, ALL_GATHER)]
+
+    def seconds(size_bytes: float) -> float:
+        return sum(fastest(pieces, size_bytes).seconds(size_bytes) for pieces in both) if size_bytes else 0.0
+
+    return seconds
+
+
+def part_of(model: Model, batch: int, group: int, recompute: str, flop_s: float, exchange: Exchange) -> Model:
+    """The part of a model that a GPU of a group computes. The operations of its layers include the exchanges, as the
+    operations that `flop_s` does in that time."""
+    if group == 1 and not REPEATED[recompute]:
+        return model
+
+    def divided(layer: Layer) -> Layer:
+        own = layer.operations / group
+        waiting = exchange(ELEMENT_BYTES * batch * layer.exchanged) * flop_s / batch
+        again = REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0)
+        backward = BACKWARD_OPERATIONS * own + waiting + again
+        return replace(
+            layer, parameters=-(-layer.parameters // group), operations=own + waiting, backward_operations=backward
+        )
+
+    return replace(model, layers=tuple(map(divided, model.layers)))
+
+
+def waiting_s(model: Model, batch: int, recompute: str, exchange: Exchange) -> float:
+    """Seconds of a step's exchanges."""
+    once = sum(exchange(ELEMENT_BYTES * batch * layer.exchanged) for layer in model.layers)
+    return once * (3 if recompute == FULL else 2)
+
+
+def activation_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
+    """Bytes of activations that a GPU keeps for the backward pass; 0 without --recompute: they are not counted."""
+    if not recompute:
+        return 0.0
+    elements = [batch * layer.exchanged / group for layer in model.layers]
+    scored = SCORED_BYTES * batch * sum(layer.scored for layer in model.layers) / group
+    if recompute == FULL:  # the input of each block of two layers, and everything of the block that is computed again
+        return scored + ELEMENT_BYTES * sum(elements) / 2 + 2 * KEPT_BYTES * max(elements, default=0.0)
+    return scored + KEPT_BYTES * sum(elements) * (1 - REPEATED[recompute])
