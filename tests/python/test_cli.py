@@ -187,7 +187,7 @@ NUMBERS = [
     for option in options_of(words)
     if re.search(r"\b(int|float)\b", str(option.type_descriptor.annotation))
 ]
-INPUTS = {("simulate", "--goal"), ("plan step", "--measured")}
+INPUTS = {("simulate", "--goal"), ("plan step", "--measured"), ("plan collective", "--measured")}
 FILES = [
     (words, option.opts[0])
     for words in words_of_lab_commands()

@@ -19,6 +19,7 @@ from netfold_lab.plan.library import curve, nccl, published, rails
 from netfold_lab.plan.library.machine import FASTEST_GBIT_S, HOPPER, Machine
 from netfold_lab.plan.library.pieces import fastest
 from netfold_lab.plan.models.zoo import model_of
+from netfold_lab.plan.report import collective
 from netfold_lab.plan.step import ranges, tensor
 from netfold_lab.plan.step.answer import answer
 from netfold_lab.plan.step.collectives import Contender, contenders, net_of
@@ -261,3 +262,26 @@ def test_a_group_that_cannot_be_is_an_error(tmp_path: Path, what: str, group: in
     with pytest.raises(UsageError) as raised:
         answer(of, model_of("llama3-70b" if what == "memory" else "llama3-8b"), 8, wanted, training=training)
     assert WRONG_GROUPS[what, group] in str(raised.value)
+
+
+def test_the_command_tells_a_collective_as_nccl_tests_prints_it(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(SERVERS % f"{{gpus: 8, nics: 8, {NVLINK}}}")
+    command = [sys.executable, "-m", "netfold.cli", "plan", "collective", "cluster.yaml", "--size-bytes", "1KiB,1GiB"]
+    command += ["--algorithm", "nccl,nccl-ring,nccl-nvls-tree", "--json"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    told = json.loads(run.stdout)["results"]
+    assert {each["library"] for each in told} == {"NCCL"}
+    for each in told:
+        assert each["bus_gbyte_s"] == pytest.approx(each["algorithm_gbyte_s"] * 15 / 8)
+    chosen = [each for each in told if each["algorithm"] == "nccl"]
+    assert all(each["is_fastest"] for each in chosen)
+    assert [each["chosen"] for each in chosen] == ["tree, LL", "nvls-tree, Simple"]
+
+
+def test_a_server_alone_is_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "alone.yaml").write_text((SERVERS % f"{{gpus: 8, nics: 8, {NVLINK}}}").replace("ports: 16", "ports: 8"))
+    alone = spec.read(tmp_path / "alone.yaml")
+    told = collective.entries(alone, "reduce-scatter", [1 << 20], [], 1)
+    assert {each["algorithm"] for each in told} >= {"nccl", "ring", "direct"}
+    with pytest.raises(UsageError, match="--collective takes"):
+        collective.entries(alone, "all-to-all", [1 << 20], [], 1)

@@ -86,6 +86,7 @@ EXAMPLES = {
         "netfold plan examples/clusters/eflops.yaml --model resnet50 --batch 64",
         "netfold plan --model mlp --batch 448 --nodes 3..32 --picture scaling.png",
     ),
+    "plan collective": ("netfold plan collective examples/clusters/h100.yaml --size-bytes 1MiB,1GiB",),
     "plan check-deadlock": ("netfold plan check-deadlock examples/clusters/eflops.yaml",),
     "plan papers": ("netfold plan papers --out papers",),
     "plan check-lab": ("netfold plan check-lab --fabric star --shape 1x2 --repeat 1",),

@@ -138,22 +138,32 @@ def _planned(
     training: dict[str, Any],
     measured: Path | None,
 ) -> Any:
-    from netfold import _core
     from netfold_lab.bench.screen import waiting
-    from netfold_lab.plan.cluster import spec
-    from netfold_lab.plan.step import closed
     from netfold_lab.plan.step.answer import answer
-    from netfold_lab.plan.step.collectives import AUTO
     from netfold_lab.plan.step.sharded import Training
+
+    known = _known(wanted)
+    with waiting("reading the cluster") as tell:
+        return answer(_read(path, measured), model, batch, known, seeds, tell, Training(**training))
+
+
+def _known(wanted: list[str]) -> list[str]:
+    """Raises UsageError for the name of an algorithm that does not exist."""
+    from netfold import _core
+    from netfold_lab.plan.step import closed
+    from netfold_lab.plan.step.collectives import AUTO
 
     known = [AUTO, *(name for name, _ in _core.algorithms()), *closed.EVERY]
     if strange := [name for name in wanted if name not in known]:
         raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
-    with waiting("reading the cluster") as tell:
-        read = spec.read(path)
-        if measured is not None:
-            read = spec.with_measured(read, measured)
-        return answer(read, model, batch, wanted, seeds, tell, Training(**training))
+    return wanted
+
+
+def _read(path: Path, measured: Path | None) -> Any:
+    from netfold_lab.plan.cluster import spec
+
+    read = spec.read(path)
+    return read if measured is None else spec.with_measured(read, measured)
 
 
 def _tell(
@@ -226,6 +236,42 @@ def _closed_forms(
     Console().print(table)
     for written in filter(None, (page, picture)):
         Console().print(f"written: {written.resolve()}", highlight=False, soft_wrap=True)
+
+
+@plan_app.command()
+def collective(
+    cluster: Annotated[Path, typer.Argument(help="A cluster file.")],
+    collective: Annotated[str, typer.Option(help="all-reduce, reduce-scatter or all-gather.")] = "all-reduce",
+    size_bytes: Annotated[
+        str, typer.Option(help="Sizes of fp32 tensors, with commas.")
+    ] = "1KiB,1MiB,16MiB,256MiB,4GiB",
+    algorithm: Annotated[
+        str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
+    ] = "",
+    measured: Annotated[
+        Path | None,
+        typer.Option(help="Output of all_reduce_perf or osu_allreduce on this cluster: a curve is fitted to it."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of route hashes to try.")] = 3,
+    json: Json = False,
+) -> None:
+    """Predict the time of a collective for each size and algorithm, as nccl-tests prints it, and name the library."""
+    with sentences():
+        from rich.console import Console
+
+        from netfold.json_output import envelope, print_json
+        from netfold_lab.plan.report import collective as report
+        from netfold_lab.sizes import size_name, sizes_of
+
+        wanted = _known([name for name in algorithm.split(",") if name])
+        read = _read(cluster, measured)
+        sizes = sizes_of(size_bytes)
+        told = report.entries(read, collective, sizes, wanted, seeds)
+        if json:
+            parameters = {"cluster": read.name, "collective": collective, "algorithm": wanted}
+            print_json(envelope("plan collective", parameters, told))
+        else:
+            report.show(Console(), told, size_name)
 
 
 @plan_app.command(name="check-deadlock")
