@@ -15,7 +15,7 @@ from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster import spec
 from netfold_lab.plan.cluster.fabric import EDGE
 from netfold_lab.plan.cluster.folding import Folding
-from netfold_lab.plan.library import curve, nccl, published, rails
+from netfold_lab.plan.library import curve, mpi, nccl, published, rails
 from netfold_lab.plan.library.machine import FASTEST_GBIT_S, HOPPER, Machine
 from netfold_lab.plan.library.pieces import fastest
 from netfold_lab.plan.models.zoo import model_of
@@ -285,3 +285,21 @@ def test_a_server_alone_is_a_cluster(tmp_path: Path) -> None:
     assert {each["algorithm"] for each in told} >= {"nccl", "ring", "direct"}
     with pytest.raises(UsageError, match="--collective takes"):
         collective.entries(alone, "all-to-all", [1 << 20], [], 1)
+
+
+def test_open_mpi_takes_the_algorithm_of_its_switching_points(tmp_path: Path) -> None:
+    assert [mpi.chosen(64, size) for size in (255 << 10, 256 << 10)] == ["recursive-doubling", "halving-doubling"]
+    assert [mpi.chosen(200, size) for size in (1024, 1 << 18)] == ["binomial", "halving-doubling"]
+    assert mpi.chosen(1 << 20, GIB) == "halving-doubling"
+    path = tmp_path / "hosts.yaml"
+    path.write_text("fabric: {kind: star, ports: 12, rate_gbit_s: 100}\n")
+    hosts = spec.read(path)
+    net = net_of(hosts)
+    for size in (4096, 8191, 8192, 12000, 1 << 20):
+        runs = Contender(mpi.chosen(12, size))
+        assert net.seconds(Contender(mpi.NAME), size) == net.seconds(runs, size)
+    told = collective.entries(hosts, "all-reduce", [4096, 1 << 20], [mpi.NAME, "ring"], 1)
+    ran = [(each["library"], each["chosen"]) for each in told if each["algorithm"] == mpi.NAME]
+    assert ran == [("Open MPI", "recursive-doubling"), ("Open MPI", "halving-doubling")]
+    planned = answer(hosts, model_of("gpt2"), 1, [mpi.NAME])
+    assert [each.contender.algorithm for each in planned.outcomes] == [mpi.NAME]

@@ -150,10 +150,11 @@ def _planned(
 def _known(wanted: list[str]) -> list[str]:
     """Raises UsageError for the name of an algorithm that does not exist."""
     from netfold import _core
+    from netfold_lab.plan.library import mpi
     from netfold_lab.plan.step import closed
     from netfold_lab.plan.step.collectives import AUTO
 
-    known = [AUTO, *(name for name, _ in _core.algorithms()), *closed.EVERY]
+    known = [AUTO, *(name for name, _ in _core.algorithms()), mpi.NAME, *closed.EVERY]
     if strange := [name for name in wanted if name not in known]:
         raise UsageError(f"--algorithm takes {', '.join(known)}, not {strange[0]}")
     return wanted

@@ -7,13 +7,14 @@ from typing import Any
 
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster.spec import Cluster
+from netfold_lab.plan.library import mpi
 from netfold_lab.plan.library.pieces import fastest
 from netfold_lab.plan.step import closed
 from netfold_lab.plan.step.collectives import Contender, Net, contenders, net_of
 from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 COLLECTIVES = (ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER)
-NETFOLD, NCCL, PLANNED, YOURS = "Netfold", "NCCL", "none yet", "yours"
+NETFOLD, NCCL, OPEN_MPI, PLANNED, YOURS = "Netfold", "NCCL", "Open MPI", "none yet", "yours"
 BYTES_MAX = 1 << 44
 
 
@@ -21,6 +22,8 @@ def library_of(name: str) -> str:
     """Whose library an algorithm's time predicts."""
     if name.startswith(closed.NCCL):
         return NCCL
+    if name == mpi.NAME:
+        return OPEN_MPI
     return YOURS if name == closed.MEASURED else PLANNED if name in closed.NAMES else NETFOLD
 
 
@@ -64,6 +67,8 @@ def _of_size(net: Net, collective: str, size: int, found: Sequence[Contender]) -
 
 
 def _chosen(net: Net, contender: Contender, collective: str, size: int) -> str:
+    if contender.algorithm == mpi.NAME:
+        return mpi.chosen(net.world, size)
     if contender.algorithm not in closed.NAMES or net.machine is None:
         return ""
     piece = fastest(closed.pieces_of(net.machine, contender.algorithm, collective), size)

@@ -16,7 +16,7 @@ from netfold_lab.plan.cluster.fabric import EDGE
 from netfold_lab.plan.cluster.graph import SWITCH, Graph
 from netfold_lab.plan.cluster.server import NIC_LINK, NVLINK, Layout
 from netfold_lab.plan.cluster.spec import Software
-from netfold_lab.plan.library import nccl, rails
+from netfold_lab.plan.library import mpi, nccl, rails
 from netfold_lab.plan.library.machine import Machine
 from netfold_lab.plan.library.pieces import Piece, fastest
 from netfold_lab.plan.step.names import ALL_REDUCE
@@ -53,8 +53,8 @@ def machine_of(graph: Graph, layout: Layout | None, software: Software, kind: st
 
 
 def wire_of(name: str, wire: str) -> str:
-    """The format on the wire: NCCL does not code, and a measured curve is as it was measured."""
-    return "fp32" if name == MEASURED or (name.startswith(NCCL) and wire == "bfp") else wire
+    """The format on the wire: NCCL and MPI do not code, and a measured curve is as it was measured."""
+    return "fp32" if name == MEASURED or (name.startswith((NCCL, mpi.NAME)) and wire == "bfp") else wire
 
 
 def _least(graph: Graph, role: str) -> float:

@@ -22,6 +22,7 @@ from netfold_lab.plan.cluster.folding import BOX
 from netfold_lab.plan.cluster.graph import SWITCH, Graph
 from netfold_lab.plan.cluster.server import Layout
 from netfold_lab.plan.cluster.spec import Cluster, Software
+from netfold_lab.plan.library import mpi
 from netfold_lab.plan.library.curve import Curve
 from netfold_lab.plan.step import closed
 from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE
@@ -96,6 +97,7 @@ class Net:
 
         Of a tensor that is divided, `share` is the part through switches, and transfers are those among the ranks.
         Closed forms and measured curves have no transfers."""
+        contender = self._resolved(contender, FP32_BYTES * count)
         if contender.algorithm == closed.MEASURED:
             assert self.curve is not None
             bits = np.zeros(len(self.topology.capacity_bit_s))
@@ -110,6 +112,12 @@ class Net:
         if self._is_divided(contender):
             return self._divided(contender, count, seed, transfers)
         return self._simulated(contender, count, seed, transfers)
+
+    def _resolved(self, contender: Contender, size_bytes: float) -> Contender:
+        """What runs: Open MPI takes another algorithm for other sizes."""
+        if contender.algorithm != mpi.NAME:
+            return contender
+        return replace(contender, algorithm=mpi.chosen(self.world, size_bytes))
 
     def _simulated(
         self, contender: Contender, count: int, seed: int = 0, transfers: bool = False, fold_root: int | None = None
@@ -184,6 +192,7 @@ class Net:
         """Seconds of one all-reduce of this number of bytes of fp32: simulated at powers of two, linear between
                 them. It includes coding and staging, if the file has their rates. `quantile`: of several seeds
         LEAST, MEDIAN or MOST."""
+        contender = self._resolved(contender, size_bytes)
         if contender.algorithm in closed.EVERY:
             return self._at(contender, max(1, math.ceil(size_bytes / FP32_BYTES)))[quantile]
         simulated = between_powers(lambda count: self._at(contender, count)[quantile], size_bytes / FP32_BYTES)
