@@ -1,7 +1,7 @@
 """Which all-reduce Open MPI runs: its switching points by ranks and bytes, without a user's rules.
 
 The points are those of its fixed decisions for operations in any order (coll/tuned, version 6.1). They were measured on
-other networks, so that the algorithm that they name is not always the fastest. What an algorithm takes is simulated.
+other networks, so that the algorithm that they name is not always the fastest. The simulator knows the times.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Net:
         return self._simulated(contender, count, seed, transfers)
 
     def _resolved(self, contender: Contender, size_bytes: float) -> Contender:
-        """What runs: Open MPI takes another algorithm for other sizes."""
+        """The algorithm that runs: Open MPI takes another one for other sizes."""
         if contender.algorithm != mpi.NAME:
             return contender
         return replace(contender, algorithm=mpi.chosen(self.world, size_bytes))
