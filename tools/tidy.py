@@ -3,9 +3,9 @@
 
     tools/tidy.py [CLANG_TIDY] [JOBS]
 
-The compile commands are build/test's. As ccache does for the compiler, a folder of the user's cache remembers what
-passed, for all trees of this machine: a hash of the file, of every header that it includes, of its compile command, of
-.clang-tidy and of clang-tidy's version. Exits with 1 if a file does not pass.
+The compile commands are build/test's. A folder of the user's cache remembers what passed, for all trees of this
+machine, as ccache does for the compiler. It holds a hash of the file, of every header that it includes, of its compile
+command, of .clang-tidy and of clang-tidy's version. Exits with 1 if a file does not pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the examples in this folder train: a small classifier of scikit-learn's handwritten digits."""
+"""The task of the examples in this folder: a small classifier of scikit-learn's handwritten digits."""
 
 from __future__ import annotations
 

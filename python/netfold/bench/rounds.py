@@ -20,7 +20,7 @@ RELATIVE_ERROR_MAX = 0.02  # of block floating point with 7 bits
 
 @dataclass
 class Entry:
-    """Of a size and a system: seconds of an all-reduce in each round, by the slowest rank; or why there are none."""
+    """Of a size and a system: seconds of an all-reduce in each round, by the slowest rank; or its error."""
 
     size_bytes: int
     system: str

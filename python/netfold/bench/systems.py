@@ -1,4 +1,4 @@
-"""What is compared: process groups over the same ranks, each of a library, and of Netfold one for each way."""
+"""The systems to compare: process groups over the same ranks, one of each library and of each way of Netfold."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class System:
 
 def known(switch: str, device: torch.device) -> dict[str, System]:
     """The systems by name, in the order of the table. `switch`: as NETFOLD_SWITCH names it, or "". The environment must
-    not name it, because a way among the ranks alone refuses it."""
+    not name it, because a way without the switch refuses it."""
     through_it = {"switch": switch} if switch else {}
     found = [System("netfold auto", "netfold", {"algorithm": "auto", **through_it})]
     if switch:

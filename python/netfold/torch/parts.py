@@ -41,14 +41,14 @@ def _value(store: Store, key: str) -> str | None:
 
 
 def smaller(given: _DistributedBackendOptions, survivors: list[int]) -> _DistributedBackendOptions:
-    """What a backend of the survivors is made from; `given` is what this group's was."""
+    """The options that make a backend of the survivors; `given` made this group's."""
     name = "-".join(map(str, survivors))
     store = PrefixStore(f"shrunk-{name}", given.store)
     return part_of(given, survivors, store, f"{given.group_id}-{name}")
 
 
 def part_of(given: _DistributedBackendOptions, ranks: list[int], store: Store, name: str) -> _DistributedBackendOptions:
-    """What a backend of these ranks of a group is made from, in their order; this rank is one of them."""
+    """The options that make a backend of these ranks of a group, in their order; this rank is one of them."""
     part = _DistributedBackendOptions()
     part.store = store
     part.group_rank = ranks.index(given.group_rank)

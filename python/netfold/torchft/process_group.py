@@ -27,7 +27,7 @@ _numbers = itertools.count()  # of the groups that this process has made
 
 
 class _WorkOfFuture(Work):
-    """An all-reduce whose error arrives through its future alone, as NCCL's do.
+    """An all-reduce whose error arrives only through its future, as NCCL's do.
 
     torchft 0.2's manager takes the future after `wait()`, and reports what it holds. If `wait()` raised, its
     DistributedDataParallel would find no future, and end.

@@ -1,7 +1,7 @@
 """`netfold bench outages`: a training whose switch is killed, or hangs, again and again.
 
-The same training runs once more, undisturbed. Both must end with the same parameters, bit for bit. What an outage costs
-is the difference of the steps' times.
+The same training runs once more, undisturbed. Both must end with the same parameters, bit for bit. The cost of an
+outage is the difference of the steps' times.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def measure(settings: OutageSettings, tell: Callable[[str], None]) -> tuple[dict
 
 
 def lost_in_steps(ends: Sequence[float], began: Sequence[float], usual_s: float) -> tuple[list[float], list[float]]:
-    """What each outage cost, in seconds: the step during which it began, and all steps until the next outage."""
+    """The cost of each outage, in seconds: the step during which it began, and all steps until the next outage."""
     steps = [(start, end, end - start - usual_s) for start, end in pairwise(ends)]
     hit = [sum(more for start, end, more in steps if start <= when < end) for when in began]
     until = [*began[1:], math.inf]
