@@ -13,6 +13,12 @@
 
 namespace netfold {
 
+inline group::CollectiveRequest request_as_it_lies(std::uintptr_t in, std::uintptr_t out, std::size_t count,
+                                                   const std::string& type) {
+  return {reinterpret_cast<const void*>(in), reinterpret_cast<void*>(out), count, element_type_of(type),
+          numbers::Format::kNone};
+}
+
 template <class Bound>
 void bind_meeting(nb::class_<Bound>& bound) {
   using namespace nb::literals;
@@ -109,6 +115,86 @@ void bind_copies(nb::class_<Bound>& bound) {
                                awaited);
           },
           "awaited"_a = false, "Its ticket is finished once every rank has come to the same barrier.");
+}
+
+inline numbers::Operation operation_of(const std::string& name) {
+  const auto operation = numbers::operation_named(name);
+  if (!operation) {
+    throw nb::value_error(("'" + name + "' is not an operation: sum, product, min, max, band, bor or bxor").c_str());
+  }
+  return *operation;
+}
+
+// Elements that travel as they lie in memory: every type and every operation.
+template <class Bound>
+void bind_all_types(nb::class_<Bound>& bound) {
+  using namespace nb::literals;
+  bound
+      .def(
+          "collect",
+          [](Bound& self, const std::string& collective, std::uintptr_t in, std::uintptr_t out, std::size_t count,
+             const std::string& type, const std::string& operation, bool average, int root,
+             const std::string& algorithm, const std::string& wire, bool awaited) {
+            const auto named = schedule::collective_named(collective);
+            if (!named) raise(named.error());
+            auto request = request_as_it_lies(in, out, count, type);
+            request.collective = *named;
+            request.operation = operation_of(operation);
+            request.average = average;
+            request.root = root;
+            request.algorithm.name = algorithm;
+            if (!wire.empty()) request.format = format_of(wire);
+            return self.submit(request, awaited);
+          },
+          "collective"_a, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "operation"_a = "sum", "average"_a = false,
+          "root"_a = 0, "algorithm"_a = "direct", "wire"_a = "", "awaited"_a = false,
+          "An all-reduce, reduce, reduce-scatter, all-gather or broadcast, of elements as they lie in memory\n"
+          "unless `wire` names a format. dtype:\n"
+          "fp64, fp32, fp16, bf16, int8 to int64, uint8 to uint64, bool, complex64 or complex128. operation: sum,\n"
+          "product, min, max, band, bor or bxor. Only the root's out_ptr is written in a reduce. Returns a ticket.")
+      .def(
+          "exchange",
+          [](Bound& self, const std::string& collective, std::uintptr_t in, std::uintptr_t out, const std::string& type,
+             const std::vector<std::size_t>& sends, const std::vector<std::size_t>& receives, int root, bool awaited) {
+            auto request = request_as_it_lies(in, out, 0, type);
+            request.collective = collective == "gather"    ? schedule::Collective::kGather
+                                 : collective == "scatter" ? schedule::Collective::kScatter
+                                                           : schedule::Collective::kAllToAll;
+            request.parts = std::make_shared<const schedule::Parts>(schedule::Parts{sends, receives});
+            request.root = root;
+            return self.submit(request, awaited);
+          },
+          "collective"_a, "in_ptr"_a, "out_ptr"_a, "dtype"_a, "sends"_a, "receives"_a, "root"_a = 0,
+          "awaited"_a = false,
+          "An all-to-all, gather or scatter. sends, receives: elements by rank. They lie one part behind the other, "
+          "in\n"
+          "the order of ranks, at in_ptr and at out_ptr, which do not overlap. Returns a ticket.")
+      .def(
+          "send",
+          [](Bound& self, std::uintptr_t memory, std::size_t size_bytes, int to, std::uint64_t tag, bool awaited) {
+            auto request = request_as_it_lies(memory, memory, size_bytes, "uint8");
+            request.collective = schedule::Collective::kSend;
+            request.peer = to;
+            request.tag = tag;
+            return self.submit(request, awaited);
+          },
+          "ptr"_a, "size_bytes"_a, "to"_a, "tag"_a = 0, "awaited"_a = false,
+          "Sends a message to another rank. Its ticket is finished once the memory may be used again. Messages do not\n"
+          "wait for collectives, nor collectives for messages.")
+      .def(
+          "receive",
+          [](Bound& self, std::uintptr_t memory, std::size_t size_bytes, int from, std::uint64_t tag,
+             std::uintptr_t sender, bool awaited) {
+            auto request = request_as_it_lies(memory, memory, size_bytes, "uint8");
+            request.collective = schedule::Collective::kReceive;
+            request.peer = from;
+            request.tag = tag;
+            request.sender = reinterpret_cast<std::int32_t*>(sender);
+            return self.submit(request, awaited);
+          },
+          "ptr"_a, "size_bytes"_a, "from_rank"_a = -1, "tag"_a = 0, "sender_ptr"_a = 0, "awaited"_a = false,
+          "Receives a message of this size and tag, from a rank or (-1) from any. The sender's rank is written to the\n"
+          "int32 at sender_ptr, unless that is 0.");
 }
 
 // All of a rank's calls but how it listens.

@@ -51,7 +51,7 @@ inline numbers::Format format_of(const std::string& name) {
 
 inline numbers::ElementType element_type_of(const std::string& name) {
   const auto type = numbers::element_type_named(name);
-  if (!type) throw nb::value_error(("'" + name + "' is not an element type: fp32, fp16, bf16 or int32").c_str());
+  if (!type) throw nb::value_error(("'" + name + "' is not an element type: fp32, fp16, bf16, int32, ...").c_str());
   return *type;
 }
 

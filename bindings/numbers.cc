@@ -139,8 +139,8 @@ nb::dlpack::dtype dtype_for(ElementType type) {
     case ElementType::kFp16: return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};
     case ElementType::kBf16: return nb::dtype<std::uint16_t>();
     case ElementType::kInt32: return nb::dtype<std::int32_t>();
+    default: return nb::dtype<float>();  // no other type has a codec
   }
-  return nb::dtype<float>();
 }
 
 ElementType element_type_of(const std::string& dtype) {

@@ -51,6 +51,7 @@ void bind_peer_group(nb::module_& module) {
       "tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.\n"
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.");
   netfold::bind_listener(bound);
+  netfold::bind_all_types(bound);
 }
 
 void bind_split_group(nb::module_& module) {

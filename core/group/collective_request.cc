@@ -4,15 +4,42 @@
 
 namespace netfold::group {
 
+namespace {
+
+Result<void> check_as_it_lies(const CollectiveRequest& request) {
+  if (!numbers::is_defined(request.operation, request.type)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is not defined on {} elements", numbers::name_of(request.operation),
+                            numbers::name_of(request.type)));
+  }
+  if (request.average && !numbers::can_average(request.type)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} elements have no average", numbers::name_of(request.type)));
+  }
+  if (request.average && request.operation != numbers::Operation::kSum) {
+    return fail(ErrorCode::kInvalidArgument, "an average is of a sum");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> check(const CollectiveRequest& request) {
-  if (!numbers::can_travel_as(request.type, request.format)) {
+  if (request.format == numbers::Format::kNone) {
+    if (const auto valid = check_as_it_lies(request); !valid) return valid;
+  } else if (request.operation != numbers::Operation::kSum) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a {} is made only of elements that travel as they lie in memory, not as {}",
+                            numbers::name_of(request.operation), numbers::name_of(request.format)));
+  } else if (!numbers::can_travel_as(request.type, request.format)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} elements cannot travel as {}: int32 travels only as int32, floating point as "
                             "fp32, fp16, bf16 or bfp",
                             numbers::name_of(request.type), numbers::name_of(request.format)));
   }
   if (request.count > 0 && (request.in == nullptr || request.out == nullptr)) {
-    return fail(ErrorCode::kInvalidArgument, "an all-reduce needs memory to read from and to write to");
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} needs memory to read from and to write to", schedule::name_of(request.collective)));
   }
   return {};
 }
@@ -20,6 +47,9 @@ Result<void> check(const CollectiveRequest& request) {
 Result<void> check_all_reduce(const CollectiveRequest& request) {
   if (request.collective != schedule::Collective::kAllReduce) {
     return fail(ErrorCode::kInvalidArgument, "The switch supports all-reduce only.");
+  }
+  if (request.format == numbers::Format::kNone) {
+    return fail(ErrorCode::kInvalidArgument, "The switch sums in a format: fp32, fp16, bf16, int32 or bfp.");
   }
   return check(request);
 }

@@ -3,9 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/result.h"
+#include "numbers/combine.h"
 #include "numbers/format.h"
+#include "schedule/exchange.h"
 #include "schedule/schedule.h"
 
 namespace netfold::group {
@@ -14,7 +17,9 @@ namespace netfold::group {
 // caller, until the collective completes. A failed one loses nothing that was handed over: `in` is as it was, also
 // where it is `out`. A result of its own then holds nothing in particular: to keep what it held would cost every
 // all-reduce half as much again in memory traffic. A barrier has no memory; only the root's `in` is read in a
-// broadcast.
+// broadcast, and only its `out` is written in a reduce.
+//
+// Elements of every type may travel as they lie in memory, which is no format (kNone): then all operations are there.
 struct CollectiveRequest {
   const void* in = nullptr;
   void* out = nullptr;
@@ -23,13 +28,22 @@ struct CollectiveRequest {
   numbers::Format format = numbers::Format::kFp32;
   bool average = false;
   schedule::Collective collective = schedule::Collective::kAllReduce;
-  int root = 0;  // of a broadcast
+  int root = 0;  // of a broadcast, reduce, gather or scatter
   // The schedule that ranks follow among themselves. A backend with a switch has none to choose.
   schedule::Algorithm algorithm = {};
   // Of block floating point among ranks. At a switch, a job has one shape for all its requests.
   numbers::BfpShape bfp = {};
   // If this is a part of a tensor: how many elements the tensor has, and which of them is the first here. Else 0.
   std::uint64_t whole = 0, part_at = 0;
+  numbers::Operation operation = numbers::Operation::kSum;  // others only of elements as they lie in memory
+  // Of an all-to-all, gather or scatter: how many elements go where. `count` is not used; `in` and `out` must not
+  // overlap.
+  std::shared_ptr<const schedule::Parts> parts = {};
+  // Of a send or receive: the other rank (kNoRank: whichever sends), the tag that both must give, and where a receive
+  // leaves the sender's rank (null: nowhere). Messages are beside the collectives: they have an order of their own.
+  int peer = kNoRank;
+  std::uint64_t tag = 0;
+  std::int32_t* sender = nullptr;
 
   bool is_in_place() const { return in == out; }
 };

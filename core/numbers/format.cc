@@ -18,8 +18,21 @@ struct Name {
 
 constexpr std::array kFormats{Name{Format::kFp32, "fp32"}, Name{Format::kFp16, "fp16"}, Name{Format::kBf16, "bf16"},
                               Name{Format::kInt32, "int32"}, Name{Format::kBfp, "bfp"}};
-constexpr std::array kElementTypes{Name{ElementType::kFp32, "fp32"}, Name{ElementType::kFp16, "fp16"},
-                                   Name{ElementType::kBf16, "bf16"}, Name{ElementType::kInt32, "int32"}};
+constexpr std::array kElementTypes{Name{ElementType::kFp32, "fp32"},
+                                   Name{ElementType::kFp16, "fp16"},
+                                   Name{ElementType::kBf16, "bf16"},
+                                   Name{ElementType::kInt32, "int32"},
+                                   Name{ElementType::kFp64, "fp64"},
+                                   Name{ElementType::kInt8, "int8"},
+                                   Name{ElementType::kInt16, "int16"},
+                                   Name{ElementType::kInt64, "int64"},
+                                   Name{ElementType::kUint8, "uint8"},
+                                   Name{ElementType::kUint16, "uint16"},
+                                   Name{ElementType::kUint32, "uint32"},
+                                   Name{ElementType::kUint64, "uint64"},
+                                   Name{ElementType::kBool, "bool"},
+                                   Name{ElementType::kComplex64, "complex64"},
+                                   Name{ElementType::kComplex128, "complex128"}};
 
 template <class Value, std::size_t n>
 const char* find_name(const std::array<Name<Value>, n>& names, Value value) {
@@ -53,7 +66,24 @@ std::size_t bfp_block_bytes(BfpShape shape) {
 }
 
 std::size_t size_bytes(ElementType type) {
-  return type == ElementType::kFp16 || type == ElementType::kBf16 ? 2 : 4;
+  switch (type) {
+    case ElementType::kInt8:
+    case ElementType::kUint8:
+    case ElementType::kBool: return 1;
+    case ElementType::kFp16:
+    case ElementType::kBf16:
+    case ElementType::kInt16:
+    case ElementType::kUint16: return 2;
+    case ElementType::kFp32:
+    case ElementType::kInt32:
+    case ElementType::kUint32: return 4;
+    case ElementType::kFp64:
+    case ElementType::kInt64:
+    case ElementType::kUint64:
+    case ElementType::kComplex64: return 8;
+    case ElementType::kComplex128: return 16;
+  }
+  return 0;
 }
 
 std::size_t encoded_bytes(WireFormat wire, std::size_t count) {
@@ -82,7 +112,7 @@ std::optional<ElementType> element_type_named(std::string_view name) {
 }
 
 bool is_narrow(Format format) {
-  return format != Format::kFp32 && format != Format::kInt32;
+  return format != Format::kFp32 && format != Format::kInt32 && format != Format::kNone;
 }
 
 // Both type and format are "how floats lie in memory"; only bfp is not an element type.
@@ -92,12 +122,13 @@ bool is_same(ElementType type, Format format) {
     case ElementType::kFp16: return format == Format::kFp16;
     case ElementType::kBf16: return format == Format::kBf16;
     case ElementType::kInt32: return format == Format::kInt32;
+    default: return false;  // it travels as it lies, which is no format
   }
   return false;
 }
 
 bool can_travel_as(ElementType type, Format format) {
-  if (format == Format::kNone) return false;
+  if (format == Format::kNone || type > ElementType::kInt32) return false;
   return (type == ElementType::kInt32) == (format == Format::kInt32);
 }
 

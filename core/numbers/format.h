@@ -26,8 +26,25 @@ struct WireFormat {
   BfpShape bfp = {};
 };
 
-// The element type of a tensor in a worker's memory.
-enum class ElementType : std::uint8_t { kFp32, kFp16, kBf16, kInt32 };
+// The element type of a tensor in a worker's memory. The first four fold in every format that they can travel in; the
+// others travel as they lie in memory (kNone), and combine.h has their arithmetic.
+enum class ElementType : std::uint8_t {
+  kFp32,
+  kFp16,
+  kBf16,
+  kInt32,
+  kFp64,
+  kInt8,
+  kInt16,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kBool,
+  kComplex64,
+  kComplex128,
+};
 
 bool is_valid(BfpShape shape);
 std::size_t bfp_block_bytes(BfpShape shape);  // 1 + block * (mantissa + 1) / 8
@@ -36,7 +53,7 @@ std::size_t size_bytes(ElementType type);
 std::size_t encoded_bytes(WireFormat wire, std::size_t count);           // a chunk's last bfp block is padded
 std::size_t elements_that_fit(WireFormat wire, std::size_t room_bytes);  // whole blocks only, for bfp
 
-const char* name_of(Format format);  // "fp32", "fp16", "bf16", "int32", "bfp"
+const char* name_of(Format format);  // "fp32", "fp16", "bf16", "int32", "bfp"; "none" for what lies in memory
 std::optional<Format> format_named(std::string_view name);
 const char* name_of(ElementType type);
 std::optional<ElementType> element_type_named(std::string_view name);
@@ -45,7 +62,7 @@ std::optional<ElementType> element_type_named(std::string_view name);
 bool is_narrow(Format format);
 // Whether elements travel as they lie in memory.
 bool is_same(ElementType type, Format format);
-// int32 tensors travel only as int32; floating-point tensors travel in any floating-point format.
+// int32 tensors travel only as int32; floating-point tensors of up to 32 bits travel in any floating-point format.
 bool can_travel_as(ElementType type, Format format);
 
 }  // namespace netfold::numbers

@@ -18,7 +18,7 @@ struct Team {
 };
 
 Steps ring(Collective collective, const Team& team, int place, int root, std::size_t count, std::size_t align);
-Steps direct(Collective collective, const Team& team, int place, std::size_t count, std::size_t align);
+Steps direct(Collective collective, const Team& team, int place, int root, std::size_t count, std::size_t align);
 Steps halving_doubling(const Team& team, int place, std::size_t count, std::size_t align);
 Steps rabenseifner(const Team& team, int place, std::size_t count, std::size_t align);
 Steps recursive_doubling(const Team& team, int place, std::size_t count);

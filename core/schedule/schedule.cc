@@ -23,6 +23,7 @@ Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request
   if (request.collective == Collective::kAllReduce) return steps;
   return cannot(algorithm, fmt::format("it is an all-reduce; for {} take {}", name_of(request.collective),
                                        request.collective == Collective::kBroadcast ? "binomial or ring"
+                                       : request.collective == Collective::kReduce  ? "direct"
                                        : request.collective == Collective::kBarrier ? "dissemination"
                                                                                     : "ring"));
 }
@@ -96,7 +97,9 @@ struct Maker {
 constexpr std::array<Maker, 11> kMakers{{
     {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
-       if (r.collective == Collective::kBarrier) return all_reduce_only("ring", r, {});
+       if (r.collective == Collective::kBarrier || r.collective == Collective::kReduce) {
+         return all_reduce_only("ring", r, {});
+       }
        return ring(r.collective, team, place, r.root, r.count, r.align);
      }},
     {{"direct",
@@ -105,7 +108,7 @@ constexpr std::array<Maker, 11> kMakers{{
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
          return all_reduce_only("direct", r, {});
        }
-       return direct(r.collective, team, place, r.count, r.align);
+       return direct(r.collective, team, place, r.root, r.count, r.align);
      }},
     {{"halving-doubling", "partners at distance 1, 2, 4, ... swap halves: 2 log n steps (eflops V-A)"},
      [](const Request& r, const Team& team, int place) {
@@ -208,6 +211,10 @@ Result<ByRank> make_all(const Request& request) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("root {} is not a rank of a world of {}", request.root, request.world));
   }
+  if (is_exchange(request.collective) || is_message(request.collective)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("no algorithm of the table makes a schedule of a {}", name_of(request.collective)));
+  }
   if (request.align < 1) return fail(ErrorCode::kInvalidArgument, "segments are aligned to one element or more");
   const auto team = std::make_shared<Team>(Team::of(request.world));
   std::shared_ptr<Mapped> mapped;
@@ -285,18 +292,25 @@ const char* name_of(Collective collective) {
     case Collective::kAllGather: return "all-gather";
     case Collective::kBroadcast: return "broadcast";
     case Collective::kBarrier: return "barrier";
+    case Collective::kReduce: return "reduce";
+    case Collective::kAllToAll: return "all-to-all";
+    case Collective::kGather: return "gather";
+    case Collective::kScatter: return "scatter";
+    case Collective::kSend: return "send";
+    case Collective::kReceive: return "receive";
   }
   return "unknown";
 }
 
 Result<Collective> collective_named(std::string_view name) {
   for (const auto each : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
-                          Collective::kBroadcast, Collective::kBarrier}) {
+                          Collective::kBroadcast, Collective::kBarrier, Collective::kReduce}) {
     if (name == name_of(each)) return each;
   }
   return fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("no collective is called '{}': all-reduce, reduce-scatter, all-gather, broadcast, barrier", name));
+      fmt::format("no collective is called '{}': all-reduce, reduce-scatter, all-gather, broadcast, barrier, reduce",
+                  name));
 }
 
 }  // namespace netfold::schedule

@@ -40,7 +40,27 @@ struct Transfer {
 using Step = std::vector<Transfer>;
 using Steps = std::vector<Step>;  // of one rank
 
-enum class Collective : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier };
+enum class Collective : std::uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kBarrier,
+  kReduce,
+  kAllToAll,  // this and the next two: exchange.h
+  kGather,
+  kScatter,
+  kSend,  // this and the next have no schedule: two ranks exchange a message
+  kReceive,
+};
+
+// Ranks' memory has no buffer in common (exchange.h).
+constexpr bool is_exchange(Collective collective) {
+  return collective == Collective::kAllToAll || collective == Collective::kGather || collective == Collective::kScatter;
+}
+constexpr bool is_message(Collective collective) {
+  return collective == Collective::kSend || collective == Collective::kReceive;
+}
 
 // Elements [offset, offset + count) of a buffer.
 struct Segment {
@@ -70,7 +90,7 @@ struct Request {
   int rank = 0;
   std::size_t count = 0;        // elements of the whole buffer
   std::size_t align = 1;        // segments are cut at multiples of it, so that bfp blocks stay whole
-  int root = 0;                 // broadcast
+  int root = 0;                 // broadcast, reduce
   std::vector<int> order = {};  // hdrm: the rank at each physical position; empty: ranks in physical order
 };
 

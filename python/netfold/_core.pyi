@@ -212,6 +212,32 @@ class PeerGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
+    def collect(self, collective: str, in_ptr: int, out_ptr: int, count: int, dtype: str, operation: str = 'sum', average: bool = False, root: int = 0, algorithm: str = 'direct', wire: str = '', awaited: bool = False) -> int:
+        """
+        An all-reduce, reduce, reduce-scatter, all-gather or broadcast, of elements as they lie in memory
+        unless `wire` names a format. dtype:
+        fp64, fp32, fp16, bf16, int8 to int64, uint8 to uint64, bool, complex64 or complex128. operation: sum,
+        product, min, max, band, bor or bxor. Only the root's out_ptr is written in a reduce. Returns a ticket.
+        """
+
+    def exchange(self, collective: str, in_ptr: int, out_ptr: int, dtype: str, sends: Sequence[int], receives: Sequence[int], root: int = 0, awaited: bool = False) -> int:
+        """
+        An all-to-all, gather or scatter. sends, receives: elements by rank. They lie one part behind the other, in
+        the order of ranks, at in_ptr and at out_ptr, which do not overlap. Returns a ticket.
+        """
+
+    def send(self, ptr: int, size_bytes: int, to: int, tag: int = 0, awaited: bool = False) -> int:
+        """
+        Sends a message to another rank. Its ticket is finished once the memory may be used again. Messages do not
+        wait for collectives, nor collectives for messages.
+        """
+
+    def receive(self, ptr: int, size_bytes: int, from_rank: int = -1, tag: int = 0, sender_ptr: int = 0, awaited: bool = False) -> int:
+        """
+        Receives a message of this size and tag, from a rank or (-1) from any. The sender's rank is written to the
+        int32 at sender_ptr, unless that is 0.
+        """
+
 class SplitGroup:
     """
     A rank that sums through switches and among the ranks at once (algorithm "split").

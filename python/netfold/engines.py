@@ -124,3 +124,58 @@ class PeerEngine(Engine, Protocol):
 
     def barrier(self, awaited: bool = ...) -> int:
         """The ticket is finished when every rank has called it."""
+
+
+class PeerClient(Reducer, Protocol):
+    """What a rank runs among the ranks beside all-reduces. `dtype` may be any of the core's element types."""
+
+    def reduce_scatter(
+        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = ..., awaited: bool = ...
+    ) -> int:
+        """This rank's part of the sum, `count` elements, in a format."""
+
+    def collect(
+        self,
+        collective: str,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        operation: str = ...,
+        average: bool = ...,
+        root: int = ...,
+        algorithm: str = ...,
+        wire: str = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """An all-reduce, reduce, reduce-scatter, all-gather or broadcast of elements as they lie in memory."""
+
+    def exchange(
+        self,
+        collective: str,
+        in_ptr: int,
+        out_ptr: int,
+        dtype: str,
+        sends: Sequence[int],
+        receives: Sequence[int],
+        root: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """An all-to-all, gather or scatter; elements are counted by rank."""
+
+    def send(self, ptr: int, size_bytes: int, to: int, tag: int = ..., awaited: bool = ...) -> int:
+        """A message to another rank."""
+
+    def receive(
+        self,
+        ptr: int,
+        size_bytes: int,
+        from_rank: int = ...,
+        tag: int = ...,
+        sender_ptr: int = ...,
+        awaited: bool = ...,
+    ) -> int:
+        """A message from another rank, or (-1) from any; its number is written to the int32 at `sender_ptr`."""
+
+    def barrier(self, awaited: bool = ...) -> int:
+        """The ticket is finished when every rank has called it."""

@@ -170,7 +170,7 @@ def _many_at_once_body(rank: int, world: int) -> None:
     dist.all_reduce(strided)
     assert torch.equal(strided, torch.full((4, 3), world * (world - 1) / 2))
     largest = torch.tensor([float(rank)])
-    dist.all_reduce(largest, op=dist.ReduceOp.MAX)  # Gloo's
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     assert largest.item() == world - 1
     dist.barrier()
 

@@ -77,7 +77,7 @@ def _body(rank: int, world: int) -> list[str]:
     if [each["rank"] for each in told] != list(range(world)):
         wrong.append("all_gather_object")
     largest = torch.tensor([float(rank)])
-    dist.reduce_scatter_tensor(largest, torch.full((world,), float(rank)), op=dist.ReduceOp.MAX)  # Gloo's
+    dist.reduce_scatter_tensor(largest, torch.full((world,), float(rank)), op=dist.ReduceOp.MAX)
     check("maximum", largest, torch.tensor([world - 1.0]))
     return wrong
 

@@ -1,4 +1,4 @@
-"""The collectives of the netfold backend: those that Netfold folds, those of Gloo, and torch's view of both."""
+"""The collectives of the netfold backend: those that fold, the others, and torch's view of both."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_who_waits_at_once_wakes_no_thread() -> None:
         assert sleeps < times, f"other threads slept {sleeps} times in {2 * times} collectives"
 
 
-def _gloo_served_body(rank: int) -> None:
+def _beside_the_switch_body(rank: int) -> None:
     before = _backend().stats()["reduced_elements"]
     largest = torch.tensor([float(rank)])
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
@@ -211,8 +211,8 @@ def _gloo_served_body(rank: int) -> None:
     assert _backend().stats()["reduced_elements"] == before
 
 
-def test_everything_else_is_served_by_gloo() -> None:
-    values(run_ranks(_gloo_served_body, world=WORLD))
+def test_everything_else_runs_among_the_ranks() -> None:
+    values(run_ranks(_beside_the_switch_body, world=WORLD))
 
 
 def _any_source_body(rank: int) -> None:

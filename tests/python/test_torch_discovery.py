@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch.distributed as dist
 
 from netfold import _core
 from netfold.errors import NetfoldError
-from netfold.torch import gloo_served, own_address
+from netfold.torch import own_address
 from netfold.torch.options import load
 from netfold.torch.switch_discovery import agree
 
@@ -93,14 +92,6 @@ def test_a_rank_without_an_address_names_the_ranks_that_are_missing(resolve: Cal
 def test_netfold_needs_ipv4() -> None:
     with pytest.raises(RuntimeError, match=r"at 2001:db8::1, and Netfold needs an IPv4 address; set NETFOLD_BIND"):
         own_address.need_ipv4("2001:db8::1")
-
-
-def test_gloo_uses_the_interface_that_its_own_setting_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = (dist.HashStore(), 0, 1, "127.0.0.1", timedelta(seconds=5))
-    assert gloo_served.inner_gloo(*group).size() == 1
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
-    with pytest.raises(RuntimeError, match="nosuch0"):
-        gloo_served.inner_gloo(*group)
 
 
 @pytest.mark.parametrize("kind", ["hash", "file", "tcp"])

@@ -20,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from netfold import _core
 from netfold.errors import NetfoldError
+from netfold.torch.calls import Call
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
-from netfold.torch.host_collectives import Call
 from netfold.torch.work import FoldWork
 from torch_ranks import run_ranks, values
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from netfold.torch import staging
+from netfold.torch.calls import Call
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
-from netfold.torch.host_collectives import Call
 
 pytestmark = pytest.mark.timeout(60)
 

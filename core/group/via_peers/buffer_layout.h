@@ -16,10 +16,13 @@ struct BufferLayout {
   std::size_t whole() const { return part * static_cast<std::size_t>(parts); }
 };
 
-// `count`: elements of a rank's own part in a reduce-scatter and an all-gather, of the whole buffer else.
-inline BufferLayout buffer_layout_of(schedule::Collective collective, std::size_t count, int world, int rank) {
+// `count`: elements of a rank's own part in a reduce-scatter and an all-gather, of the whole buffer else. `root`: of a
+// reduce; the others end with nothing.
+inline BufferLayout buffer_layout_of(schedule::Collective collective, std::size_t count, int world, int rank,
+                                     int root = 0) {
   using schedule::Collective;
   if (collective == Collective::kBarrier) return {1, 1, {}, {}};  // a token that belongs to no rank
+  if (collective == Collective::kReduce) return {count, 1, {0, count}, {0, rank == root ? count : 0}};
   const bool scatters = collective == Collective::kReduceScatter, gathers = collective == Collective::kAllGather;
   const int parts = scatters || gathers ? world : 1;
   const schedule::Segment whole{0, count * static_cast<std::size_t>(parts)};
@@ -29,7 +32,8 @@ inline BufferLayout buffer_layout_of(schedule::Collective collective, std::size_
 
 // Those that sum; the others copy.
 inline bool folds(schedule::Collective collective) {
-  return collective == schedule::Collective::kAllReduce || collective == schedule::Collective::kReduceScatter;
+  return collective == schedule::Collective::kAllReduce || collective == schedule::Collective::kReduceScatter ||
+         collective == schedule::Collective::kReduce;
 }
 
 }  // namespace netfold::group

@@ -119,7 +119,7 @@ bool Executor::send(Peer& peer) {
     if (room.size() < kMessageUnit) return peer.wants_room = true, false;
     MessageHeader header;
     header.terms = reduction.terms();
-    header.offset = queued.of->slice.place(transfer.offset);
+    header.offset = queued.said_offset();
     header.count = transfer.count;
     std::memset(room.data(), 0, kMessageUnit);
     std::memcpy(room.data(), &header, sizeof header);
@@ -249,9 +249,16 @@ Result<bool> Executor::check_header(int rank, Peer& peer, Queued& queued) {
   }
   const Reduction& reduction = *queued.of->reduction;
   const PlannedTransfer& transfer = queued.planned();
-  if (header.terms != reduction.terms() || header.offset != queued.of->slice.place(transfer.offset) ||
-      header.count != transfer.count) {
+  if (header.terms != reduction.terms() || header.offset != queued.said_offset() || header.count != transfer.count) {
     const bool differs = header.terms != reduction.terms();
+    if (!differs && !queued.of->slice.plan->has_common_places) {
+      return fail(
+          ErrorCode::kMismatch,
+          fmt::format("rank {} sends rank {} {} elements in {}, and rank {} awaits {}: both ranks must give the "
+                      "same sizes",
+                      rank, rank_, header.count, in_words(reduction.terms()), rank_, transfer.count),
+          rank);
+    }
     return disagreement(rank, header.terms, rank_, reduction.terms(), differs ? "" : ", with other segments");
   }
   peer.link->consume(kMessageUnit);

@@ -61,6 +61,10 @@ class Executor final : public Runner {
 
     bool has_header() const { return of->headers[transfer]; }
     const PlannedTransfer& planned() const { return of->slice.plan->transfers[transfer]; }
+    // The place of its elements, as its header says it.
+    std::size_t said_offset() const {
+      return of->slice.plan->has_common_places ? of->slice.place(planned().offset) : 0;
+    }
   };
   struct Peer {
     link::StreamLink* link = nullptr;

@@ -26,7 +26,7 @@ namespace {
 using link::Descriptor;
 using nlohmann::json;
 
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
@@ -145,16 +145,17 @@ Result<Descriptor> open_connection(link::Address address, const HandshakeOptions
   }
 }
 
-Result<std::unique_ptr<link::StreamLink>> open_data(link::Address address, const std::string& proof,
-                                                    const HandshakeOptions& options) {
+// `kind`: "data" or "messages".
+Result<std::unique_ptr<link::StreamLink>> open_stream(link::Address address, const char* kind, int connections,
+                                                      const std::string& proof, const HandshakeOptions& options) {
   std::vector<Descriptor> sockets;
-  for (int index = 0; index < options.tcp_streams; ++index) {
+  for (int index = 0; index < connections; ++index) {
     auto opened = open_connection(address, options);
     if (!opened) return tl::unexpected(opened.error());
-    json first = hello(options, "data");
+    json first = hello(options, kind);
     first["proof"] = proof;
     first["index"] = index;
-    first["of"] = options.tcp_streams;
+    first["of"] = connections;
     if (const auto sent = send_line(opened->get(), first); !sent) return tl::unexpected(sent.error());
     sockets.push_back(std::move(*opened));
   }
@@ -203,29 +204,42 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   }
   PeerLinks links{.rank = rank};
   if (door && field(*answer, "shm", false)) {
-    const auto segment = link::ShmSegment::open(door->take());
+    const auto segment = link::ShmSegment::open(door->take()), for_messages = link::ShmSegment::open(door->take());
     auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
-    if (segment && bell) links.data = link::shm_stream(*segment, false, bell);
+    if (segment && for_messages && bell) {
+      links.data = link::shm_stream(*segment, false, bell);
+      links.messages = link::shm_stream(*for_messages, false, bell);
+    }
+    if (!links.messages) links.data.reset();
     if (links.data) links.bell = std::move(bell);
   }
   verdict["shm"] = links.data != nullptr;
   if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
   if (!links.data) {
-    auto stream = open_data(address, proof_for("data", pair, options), options);
-    if (!stream) return tl::unexpected(stream.error());
-    links.data = std::move(*stream);
+    links.messages.reset();
+    const std::string proof = proof_for("data", pair, options);
+    auto data = open_stream(address, "data", options.tcp_streams, proof, options);
+    if (!data) return tl::unexpected(data.error());
+    auto messages = open_stream(address, "messages", 1, proof, options);
+    if (!messages) return tl::unexpected(messages.error());
+    links.data = std::move(*data);
+    links.messages = std::move(*messages);
   }
   links.control = control.release();
   return links;
 }
 
-// Null if the peer is not on this machine, in this network namespace.
-std::unique_ptr<link::StreamLink> offer_memory(const json& message, std::shared_ptr<link::Doorbell> bell,
-                                               const HandshakeOptions& options) {
+// For data, then for messages. Nothing if the peer is not on this machine, in this network namespace.
+void offer_memory(PeerLinks& links, const json& message, const std::shared_ptr<link::Doorbell>& bell,
+                  const HandshakeOptions& options) {
   const auto segment = link::ShmSegment::create(options.ring_bytes);
+  const auto for_messages = link::ShmSegment::create(kMessageRingBytes);
   const auto door = field(message, "door", std::string()), token = field(message, "token", std::string());
-  if (!segment || !link::send_fd(door, token, segment->descriptor())) return nullptr;
-  return link::shm_stream(*segment, true, std::move(bell));
+  if (!segment || !link::send_fd(door, token, segment->descriptor())) return;
+  if (!for_messages || !link::send_fd(door, token, for_messages->descriptor())) return;
+  links.data = link::shm_stream(*segment, true, bell);
+  links.messages = link::shm_stream(*for_messages, true, bell);
+  if (!links.messages) links.data.reset();
 }
 
 }  // namespace
@@ -269,10 +283,14 @@ Result<Visitor::State> Visitor::advance(const HandshakeOptions& options) {
 Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeOptions& options) {
   links_.rank = field(message, "rank", kNoRank);
   if (links_.rank < 0) return State::kStranger;
-  if (field(message, "kind", std::string()) == "data") {
+  const auto kind = field(message, "kind", std::string());
+  if (kind == "data" || kind == "messages") {
+    const bool is_for_messages = kind == "messages";
     const int index = field(message, "index", 0), of = field(message, "of", 0);
-    if (of < 1 || of > link::kTcpStreamsMax || index < 0 || index >= of) return State::kStranger;
-    links_.connection = {std::move(socket_), index, of};
+    if (of < 1 || of > (is_for_messages ? 1 : link::kTcpStreamsMax) || index < 0 || index >= of) {
+      return State::kStranger;
+    }
+    links_.connection = {std::move(socket_), index, of, is_for_messages};
     links_.proof = field(message, "proof", std::string());
     return state_ = State::kData;
   }
@@ -290,7 +308,7 @@ Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeO
 
   std::shared_ptr<link::Doorbell> bell;
   if (options.bell && !objection_) bell = link::Doorbell::find(field(message, "bell", std::string()));
-  if (bell) links_.data = offer_memory(message, bell, options);
+  if (bell) offer_memory(links_, message, bell, options);
   links_.bell = std::move(bell);
   json own = hello(options, "control");
   own["shm"] = links_.data != nullptr;
@@ -309,7 +327,7 @@ Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeO
 Result<Visitor::State> Visitor::hear_verdict(const json& message) {
   if (!is_proven(message, awaited_proof_)) return State::kStranger;
   if (objection_) return tl::unexpected(*objection_);
-  if (!field(message, "shm", false)) links_.data.reset(), links_.bell.reset();
+  if (!field(message, "shm", false)) links_.data.reset(), links_.messages.reset(), links_.bell.reset();
   links_.control = socket_.release();
   return state_ = State::kRank;
 }

@@ -1,6 +1,7 @@
 // How two ranks find out how to reach each other. The higher rank connects; both say who they are. If the lower one
 // finds the other's socket (link/shm/handover.h) they are on one machine, and it sends the descriptor of shared memory;
-// otherwise further connections carry the data. The first stays as the life line: its end is the end of the peer.
+// otherwise further connections carry the data. Messages between the two have a link of their own, of the same kind.
+// The first connection stays as the life line: its end is the end of the peer.
 //
 // With a secret each proves to the other that it knows it, on both connections, by hashes over what both drew for this
 // meeting (wire/control/proofs.h). A process that cannot is not a rank: a rank that answers ignores it, a rank that
@@ -29,6 +30,8 @@
 
 namespace netfold::group {
 
+// Of the ring for messages.
+constexpr std::size_t kMessageRingBytes = std::size_t{256} << 10;
 // How long to sleep where part of a line has come: its descriptor would be ready again at once.
 constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
@@ -46,14 +49,16 @@ struct HandshakeOptions {
 struct DataConnection {
   link::Descriptor socket;
   int index = 0, of = 1;
+  bool is_for_messages = false;  // then there is one
 };
 
 struct PeerLinks {
   int rank = kNoRank;
-  int control = -1;                             // a descriptor, the caller's to close
-  std::unique_ptr<link::StreamLink> data = {};  // null as long as its connections have not come
-  DataConnection connection = {};               // one that has
-  std::shared_ptr<link::Doorbell> bell = {};    // the peer's, if it is reached over shared memory
+  int control = -1;                                 // a descriptor, the caller's to close
+  std::unique_ptr<link::StreamLink> data = {};      // null as long as its connections have not come
+  std::unique_ptr<link::StreamLink> messages = {};  // the same
+  DataConnection connection = {};                   // one that has
+  std::shared_ptr<link::Doorbell> bell = {};        // the peer's, if it is reached over shared memory
   std::string proof = {};  // that a data connection is to bring, or has brought; "" without a secret
 };
 

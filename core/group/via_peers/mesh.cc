@@ -136,6 +136,7 @@ Result<void> Mesh::take(PeerLinks links) {
   life_lines_->add(links.rank, std::make_unique<link::ControlSocket>(links.control));
   peer.proof = std::move(links.proof);
   peer.data = std::move(links.data);
+  peer.messages = std::move(links.messages);
   peer.bell = std::move(links.bell);
   return {};
 }
@@ -143,7 +144,16 @@ Result<void> Mesh::take(PeerLinks links) {
 // One of those that carry a peer's data; with the last of them they become a link.
 Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
   if (!life_lines_->has(links.rank) || peer.proof != links.proof) return {};  // not that rank's
-  auto& [socket, index, of] = links.connection;
+  auto& [socket, index, of, is_for_messages] = links.connection;
+  if (is_for_messages) {
+    if (peer.messages) return two_say_that_they_are(links.rank);
+    std::vector<link::Descriptor> only;
+    only.push_back(std::move(socket));
+    auto stream = link::tcp_stream(std::move(only));
+    if (!stream) return tl::unexpected(stream.error());
+    peer.messages = std::move(*stream);
+    return {};
+  }
   auto& waiting = peer.connections;
   if (waiting.empty()) waiting.resize(static_cast<std::size_t>(of));
   const bool is_expected = !peer.data && waiting.size() == static_cast<std::size_t>(of);
@@ -160,7 +170,7 @@ Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
 int Mesh::missing_rank() const {
   for (int rank = 0; rank < world_; ++rank) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    if (rank != rank_ && (!life_lines_->has(rank) || !peer.data)) return rank;
+    if (rank != rank_ && (!life_lines_->has(rank) || !peer.data || !peer.messages)) return rank;
   }
   return kNoRank;
 }
@@ -232,6 +242,7 @@ PeerConnections Mesh::take_connections() {
   PeerConnections connections;
   for (Peer& peer : peers_) {
     connections.data.push_back(std::move(peer.data));
+    connections.messages.push_back(std::move(peer.messages));
     connections.bells.push_back(std::move(peer.bell));
   }
   connections.life_lines = std::move(life_lines_);

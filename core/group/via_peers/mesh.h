@@ -1,5 +1,5 @@
-// How a rank connects to all others: to each a stream link for data and a life line (life_lines.h), and memory that all
-// of them map where they are on one machine. This is the part that blocks.
+// How a rank connects to all others: to each a stream link for data, one for messages and a life line (life_lines.h),
+// and memory that all of them map where they are on one machine. This is the part that blocks.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ class Mesh {
 
  private:
   struct Peer {
-    std::unique_ptr<link::StreamLink> data;
+    std::unique_ptr<link::StreamLink> data, messages;
     std::vector<link::Descriptor> connections;  // that are to become it; closed: has not come
     std::shared_ptr<link::Doorbell> bell;
     std::string proof;  // that its data connection must bring

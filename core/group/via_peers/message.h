@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 
+#include "numbers/combine.h"
 #include "schedule/schedule.h"
 
 namespace netfold::group {
@@ -21,7 +22,7 @@ struct Terms {
   std::uint8_t algorithm = 0;  // its place in schedule::algorithms()
   std::uint8_t type = 0, format = 0, block = 0, mantissa = 0, average = 0;
   schedule::Collective collective = schedule::Collective::kAllReduce;
-  std::uint8_t unused = 0;
+  numbers::Operation operation = numbers::Operation::kSum;
 
   bool operator==(const Terms&) const = default;
 };

@@ -39,8 +39,13 @@ PeerSession::PeerSession(PeerSessionOptions options, PeerConnections connections
       runners_{executor_.get()},
       time_(now),
       last_progress_(now),
+      messages_progress_(now),
       plans_(std::move(plans)),
       late_plans_(plans_) {
+  if (!connections_.messages.empty()) {
+    messages_ = std::make_unique<Messages>(options_.rank, pointers_to(connections_.messages));
+    runners_.push_back(messages_.get());
+  }
   if (!connections_.arena) return;
   direct_ = std::make_unique<DirectExecutor>(options_.rank, std::move(connections_.arena), connections_.bells);
   runners_.push_back(direct_.get());
@@ -55,6 +60,13 @@ Result<std::unique_ptr<Prepared>> PeerSession::prepare(const CollectiveRequest& 
   if (!numbers::is_valid(request.bfp)) {
     return fail(ErrorCode::kInvalidArgument, "a bfp block is 8 to 128 elements, a mantissa 2 to 7 bits");
   }
+  if (schedule::is_message(request.collective)) {
+    if (const auto valid = check_message(request); !valid) return tl::unexpected(valid.error());
+    return nullptr;
+  }
+  if (schedule::is_exchange(request.collective)) {
+    if (const auto valid = check_parts(request); !valid) return tl::unexpected(valid.error());
+  }
   if (request.average && !folds(request.collective)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a {} sums nothing: there is nothing to average", schedule::name_of(request.collective)));
@@ -67,8 +79,46 @@ Result<std::unique_ptr<Prepared>> PeerSession::prepare(const CollectiveRequest& 
   return planned;
 }
 
+Result<void> PeerSession::check_message(const CollectiveRequest& request) const {
+  const bool is_send = request.collective == schedule::Collective::kSend;
+  if (!messages_) return fail(ErrorCode::kInvalidArgument, "these ranks have no links for messages");
+  if (request.format != numbers::Format::kNone) {
+    return fail(ErrorCode::kInvalidArgument, "a message travels as it lies in memory");
+  }
+  const bool is_any = !is_send && request.peer == kNoRank;
+  if (is_any || (request.peer >= 0 && request.peer < options_.world && request.peer != options_.rank)) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("rank {} cannot {} rank {}: there are ranks 0 to {}, and it is one of them", options_.rank,
+                          is_send ? "send to" : "receive from", request.peer, options_.world - 1));
+}
+
+Result<void> PeerSession::check_parts(const CollectiveRequest& request) const {
+  const auto world = static_cast<std::size_t>(options_.world), rank = static_cast<std::size_t>(options_.rank);
+  const char* const what = schedule::name_of(request.collective);
+  if (!request.parts || request.parts->sends.size() != world || request.parts->receives.size() != world) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} needs a number of elements for each of the {} ranks", what, world));
+  }
+  const schedule::Parts& parts = *request.parts;
+  if (request.root < 0 || request.root >= options_.world) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("root {} is not a rank of a world of {}", request.root, options_.world));
+  }
+  if (parts.sends[rank] != parts.receives[rank]) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("in {} rank {} sends itself {} elements and receives {}", what,
+                                                         options_.rank, parts.sends[rank], parts.receives[rank]));
+  }
+  if (request.format != numbers::Format::kNone) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} copies elements as they lie in memory", what));
+  }
+  const bool lacks_memory = (parts.sent() > 0 && request.in == nullptr) || (parts.received() > 0 && !request.out);
+  if (!lacks_memory) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{} needs memory to read from and to write to", what));
+}
+
 bool PeerSession::is_direct(const CollectiveRequest& request) const {
-  return direct_ && request.algorithm.name == kDirect && request.collective == schedule::Collective::kAllReduce;
+  return direct_ && request.algorithm.name == kDirect && request.collective == schedule::Collective::kAllReduce &&
+         request.format != numbers::Format::kNone;
 }
 
 bool PeerSession::is_quick(const CollectiveRequest& request) const {
@@ -77,6 +127,10 @@ bool PeerSession::is_quick(const CollectiveRequest& request) const {
 
 void PeerSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) {
   has_moved_ = has_moved_ || is_idle();
+  if (schedule::is_message(request.collective)) {
+    have_messages_moved_ = have_messages_moved_ || messages_->is_idle();
+    return messages_->submit(ticket, request, request.count * numbers::size_bytes(request.type));
+  }
   Terms terms = terms_of(request);
   terms.number = ++collectives_;
   if (direct_) direct_->announce(terms);
@@ -95,8 +149,15 @@ void PeerSession::submit_unprepared(Ticket ticket, const CollectiveRequest& requ
 }
 
 void PeerSession::pace(double bytes_s) {
-  for (const auto& each : connections_.data) {
-    if (each) each->pace(bytes_s / (options_.world - 1));
+  each_link([&](link::StreamLink& each) { each.pace(bytes_s / (options_.world - 1)); });
+}
+
+template <class Visit>
+void PeerSession::each_link(Visit visit) const {
+  for (const auto* const links : {&connections_.data, &connections_.messages}) {
+    for (const auto& each : *links) {
+      if (each) visit(*each);
+    }
   }
 }
 
@@ -121,6 +182,7 @@ Result<bool> PeerSession::move() {
     const auto moved = runner->pump();
     if (!moved) return moved;
     has_moved = has_moved || *moved;
+    if (runner == messages_.get()) have_messages_moved_ = have_messages_moved_ || *moved;
   }
   has_moved_ = has_moved_ || has_moved;
   return has_moved;
@@ -131,6 +193,7 @@ Result<bool> PeerSession::pump(Nanoseconds now) {
   if (!moved) return moved;
   time_ = now;
   if (std::exchange(has_moved_, false)) last_progress_ = time_;
+  if (std::exchange(have_messages_moved_, false) || !messages_ || messages_->is_idle()) messages_progress_ = time_;
   if (time_ < next_look_) return *moved;
   next_look_ = time_ + kLookPeriod;
   const auto looked = look_at_the_others();
@@ -164,14 +227,17 @@ std::vector<int> PeerSession::blocking_ranks() const {
 Result<void> PeerSession::check_blocked_by_the_gone() const {
   for (int rank = 0; rank < options_.world; ++rank) {
     if (rank == options_.rank) continue;
-    const link::StreamLink& data = *connections_.data[static_cast<std::size_t>(rank)];
-    // What was sent over TCP may still be on its way when the leave is heard, and ends with the connection; what is in
-    // shared memory was there before.
-    const bool is_shm = std::string_view(data.kind()) == "shm";
+    const auto place = static_cast<std::size_t>(rank);
+    const bool awaits_collective = std::ranges::any_of(
+        runners_, [&](const Runner* each) { return each != messages_.get() && each->waits_for(rank); });
+    const auto* blocking = &connections_.data[place];
+    if (!is_blocked_by_the_gone(rank, *blocking, awaits_collective)) {
+      if (!messages_) continue;
+      blocking = &connections_.messages[place];
+      if (!is_blocked_by_the_gone(rank, *blocking, messages_->waits_for(rank))) continue;
+    }
     const bool has_left = connections_.life_lines->has_left(rank);
-    const bool is_gone = data.ended() || (is_shm && has_left);
-    if (!is_gone || !waits_for(rank)) continue;
-    const std::string why = has_left ? "has left" : *data.ended();
+    const std::string why = has_left ? "has left" : *(*blocking)->ended();
     return fail(ErrorCode::kPeerFailed,
                 fmt::format("rank {} {} while rank {} waits for it: ranks must submit the same collectives before "
                             "they leave",
@@ -179,6 +245,13 @@ Result<void> PeerSession::check_blocked_by_the_gone() const {
                 rank);
   }
   return {};
+}
+
+// What was sent over TCP may still be on its way when the leave is heard, and ends with the connection; what is in
+// shared memory was there before.
+bool PeerSession::is_blocked_by_the_gone(int rank, const std::unique_ptr<link::StreamLink>& link, bool waits) const {
+  const bool is_shm = std::string_view(link->kind()) == "shm";
+  return waits && (link->ended() || (is_shm && connections_.life_lines->has_left(rank)));
 }
 
 // How long a rank is stuck before it says so. Once another has said so, those that can must answer soon: a rank that
@@ -203,13 +276,14 @@ Result<void> PeerSession::check_progress() {
     announced_ = waits_for;
   }
   if (!is_stuck) {
+    if (const auto goes_on = check_messages_progress(); !goes_on) return goes_on;
     if (life_lines.somebody_waits() && last_progress_ - said_moving_ > options_.timeout / 8) {
       life_lines.say_moving();
       said_moving_ = time_;
     }
     return {};
   }
-  if (time_ - last_progress_ <= options_.timeout) return {};
+  if (time_ - last_progress_ <= options_.timeout) return check_messages_progress();
   std::vector<Standing> standings = life_lines.standings();
   standings[static_cast<std::size_t>(options_.rank)].waits_for = std::move(waits_for);
   const Stall stall = find_stall(standings, options_.rank);
@@ -219,6 +293,18 @@ Result<void> PeerSession::check_progress() {
   const bool is_outside = std::find(circle.begin(), circle.end(), options_.rank) == circle.end();
   if (stall.rank == kNoRank && is_outside && time_ - last_progress_ <= options_.timeout + kCourtesy) return {};
   return tl::unexpected(timed_out(stall));
+}
+
+// Collectives that go on do not excuse a message that never comes.
+Result<void> PeerSession::check_messages_progress() {
+  if (time_ - messages_progress_ <= options_.timeout + kCourtesy) return {};
+  const auto ranks = messages_->blocking_ranks();
+  if (ranks.empty()) return {};
+  return fail(ErrorCode::kTimeout,
+              fmt::format("no message has moved between rank {} and {} within the timeout of {:g} s", options_.rank,
+                          ranks.size() == 1 ? fmt::format("rank {}", ranks.front()) : "any other",
+                          to_seconds(options_.timeout)),
+              ranks.size() == 1 ? ranks.front() : kNoRank);
 }
 
 Error PeerSession::timed_out(const Stall& stall) const {
@@ -247,12 +333,19 @@ std::vector<Ticket> PeerSession::abort(const Error& error, Nanoseconds) {
   return tickets;
 }
 
+// A receive for which nothing has come is nobody's loss.
+bool PeerSession::may_leave() const {
+  return std::ranges::all_of(runners_, [&](const Runner* each) {
+    return each->is_idle() || (each == messages_.get() && messages_->may_leave());
+  });
+}
+
 // What others still need of this rank may be on its way to the kernel, and they must hear that it leaves.
 bool PeerSession::leave(const std::optional<Error>& error, Nanoseconds now) {
   time_ = now;
   if (has_failed_) return true;
   if (has_left_) return now >= gives_up_at_ || connections_.life_lines->have_all_closed(now);
-  if (error || !is_idle()) {
+  if (error || !may_leave()) {
     const Error unfinished{ErrorCode::kPeerFailed,
                            fmt::format("rank {} closed in the middle of a collective", options_.rank)};
     Error told = error.value_or(unfinished);
@@ -266,7 +359,7 @@ bool PeerSession::leave(const std::optional<Error>& error, Nanoseconds now) {
     gives_up_at_ = now + std::min(options_.timeout, kGoodbyeMax);
     sent_before_goodbye_ = sent_bytes;
   }
-  if (has_unsent() && now < gives_up_at_ && executor_->pump()) return false;
+  if (has_unsent() && now < gives_up_at_ && executor_->pump() && (!messages_ || messages_->pump())) return false;
   connections_.life_lines->leave();
   has_left_ = true;
   gives_up_at_ = now + std::min(options_.timeout, kHeardMax);
@@ -291,9 +384,7 @@ bool PeerSession::arm() {
 // The bell comes last: on_wake() knows it by its place.
 void PeerSession::add_polls(std::vector<pollfd>& polls) const {
   polls.push_back({connections_.life_lines->descriptor(), POLLIN, 0});
-  for (const auto& each : connections_.data) {
-    if (each) each->add_polls(polls);
-  }
+  each_link([&](const link::StreamLink& each) { each.add_polls(polls); });
   if (connections_.bell && !is_idle()) polls.push_back({connections_.bell->descriptor(), POLLIN, 0});
 }
 
@@ -305,12 +396,14 @@ void PeerSession::on_wake(std::span<const pollfd> polls) {
 }
 
 bool PeerSession::has_unsent() const {
-  return std::ranges::any_of(connections_.data, [](const auto& each) { return each && each->has_unsent(); });
+  bool has_unsent = false;
+  each_link([&](const link::StreamLink& each) { has_unsent = has_unsent || each.has_unsent(); });
+  return has_unsent;
 }
 
 std::uint64_t PeerSession::sent_to_all() const {
   std::uint64_t sum = 0;
-  for (const auto& each : connections_.data) sum += each ? each->stats().sent_bytes : 0;
+  each_link([&](const link::StreamLink& each) { sum += each.stats().sent_bytes; });
   return sum;
 }
 
@@ -325,12 +418,13 @@ nlohmann::json PeerSession::counters() const {
   } shm, tcp;
   std::uint64_t reduced_elements = 0;
   for (const Runner* const runner : runners_) reduced_elements += runner->reduced_elements();
+  each_link([&](const link::StreamLink& each) {
+    auto& sum = std::string_view(each.kind()) == "shm" ? shm : tcp;
+    sum.bytes.sent_bytes += each.stats().sent_bytes;
+    sum.bytes.received_bytes += each.stats().received_bytes;
+  });
   for (const auto& each : connections_.data) {
-    if (!each) continue;
-    auto& sum = std::string_view(each->kind()) == "shm" ? shm : tcp;
-    sum.peers += 1;
-    sum.bytes.sent_bytes += each->stats().sent_bytes;
-    sum.bytes.received_bytes += each->stats().received_bytes;
+    if (each) (std::string_view(each->kind()) == "shm" ? shm : tcp).peers += 1;
   }
   return {{"shm_peers", shm.peers},
           {"shm_sent_bytes", shm.bytes.sent_bytes},

@@ -1,5 +1,5 @@
-// A rank's session among ranks: any schedule of any collective, over stream links and shared memory, and the errors
-// that follow when a rank dies, leaves, stalls or does something else than the others.
+// A rank's session among ranks: any schedule of any collective, over stream links and shared memory, messages between
+// two ranks, and the errors that follow when a rank dies, leaves, stalls or does something else than the others.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include "group/via_peers/direct.h"
 #include "group/via_peers/executor.h"
 #include "group/via_peers/life_lines.h"
+#include "group/via_peers/messages.h"
 #include "group/via_peers/plans.h"
 
 namespace netfold::group {
@@ -22,7 +23,8 @@ struct PeerSessionOptions {
 
 // How a rank reaches all others.
 struct PeerConnections {
-  std::vector<std::unique_ptr<link::StreamLink>> data;  // by rank; null for this one
+  std::vector<std::unique_ptr<link::StreamLink>> data;      // by rank; null for this one
+  std::vector<std::unique_ptr<link::StreamLink>> messages;  // the same, for messages; empty: none can be sent
   std::unique_ptr<LifeLines> life_lines;
   std::unique_ptr<link::Arena> arena;  // memory that all ranks map; null where not all are on one machine
   std::vector<std::shared_ptr<link::Doorbell>> bells;  // by rank; null where a rank is not reached over shared memory
@@ -66,11 +68,18 @@ class PeerSession final : public Session {
 
  private:
   bool is_direct(const CollectiveRequest& request) const;
+  Result<void> check_message(const CollectiveRequest& request) const;
+  Result<void> check_parts(const CollectiveRequest& request) const;
+  bool may_leave() const;
+  template <class Visit>
+  void each_link(Visit visit) const;
   std::uint64_t sent_to_all() const;
   bool waits_for(int rank) const;
   std::vector<int> blocking_ranks() const;
   Result<bool> look_at_the_others();
   Result<void> check_blocked_by_the_gone() const;
+  bool is_blocked_by_the_gone(int rank, const std::unique_ptr<link::StreamLink>& link, bool waits) const;
+  Result<void> check_messages_progress();
   Result<void> check_progress();
   Nanoseconds patience() const;
   Error timed_out(const Stall& stall) const;
@@ -79,12 +88,15 @@ class PeerSession final : public Session {
   PeerConnections connections_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine
-  std::vector<Runner*> runners_;            // those two
+  std::unique_ptr<Messages> messages_;      // where there are links for them
+  std::vector<Runner*> runners_;            // those
   std::uint64_t collectives_ = 0;           // so far
   Nanoseconds time_ = 0;                    // of the last pump
   Nanoseconds last_progress_ = 0, next_look_ = 0;
-  bool has_moved_ = false;      // since the last pump
-  std::vector<int> announced_;  // the ranks that this one has said it waits for
+  Nanoseconds messages_progress_ = 0;  // when a message moved last, or none waited
+  bool have_messages_moved_ = false;   // since the last pump
+  bool has_moved_ = false;             // since the last pump
+  std::vector<int> announced_;         // the ranks that this one has said it waits for
   Nanoseconds said_moving_ = 0;
   bool has_failed_ = false, has_left_ = false;
   Nanoseconds gives_up_at_ = kNever;       // of leaving, once that has begun

@@ -124,7 +124,27 @@ void take_turns(std::vector<PlannedTransfer>& transfers, const std::vector<std::
   }
 }
 
+// Each rank sends its terms to the next.
+void compare_terms(Plan& plan, int world, int rank) {
+  if (world < 2) return;
+  plan.transfers.push_back({Action::kSend, (rank + 1) % world, 0, 0, {}, {}, {}});
+  plan.transfers.push_back({Action::kStore, (rank + world - 1) % world, 0, 0, {}, {}, {}});
+}
+
 }  // namespace
+
+Plan make_exchange_plan(const schedule::Steps& steps, int world, int rank) {
+  Plan plan;
+  plan.has_common_places = false;
+  compare_terms(plan, world, rank);
+  for (const auto& step : steps) {
+    for (const auto& t : step) {
+      plan.transfers.push_back(
+          {t.action, t.peer, t.offset, t.count, {{t.offset + t.count, true, false, false}}, {}, {}});
+    }
+  }
+  return plan;
+}
 
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
                PlanRules rules) {
@@ -135,11 +155,8 @@ Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t co
   const NextUses uses = next_uses(steps, intervals);
   Plan plan;
   std::vector<std::size_t> step_of;
-  if (world > 1) {
-    plan.transfers.push_back({Action::kSend, (rank + 1) % world, 0, 0, {}, {}, {}});
-    plan.transfers.push_back({Action::kStore, (rank + world - 1) % world, 0, 0, {}, {}, {}});
-    step_of = {0, 0};
-  }
+  compare_terms(plan, world, rank);
+  step_of.resize(plan.transfers.size());
   std::vector<bool> is_written(intervals.size());
   for (std::size_t s = 0; s < steps.size(); ++s) {
     for (const bool sends : {true, false}) {

@@ -45,6 +45,8 @@ struct Plan {
   std::vector<PlannedTransfer> transfers;    // in the order of the schedule
   std::vector<std::uint32_t> together;       // in rank order: the folds, all of one segment, which move at once
   std::vector<schedule::Segment> untouched;  // of the result, but never written: it is what `in` holds
+  // Whether elements have the same place on all ranks. If not, their headers do not say it.
+  bool has_common_places = true;
 };
 
 // `result`: what the rank must end with. `rounds`: whether the format that travels is narrower than what is folded.
@@ -59,6 +61,8 @@ struct Plan {
 struct PlanRules {
   bool rounds = false, in_turns = false, in_rank_order = false;
 };
+// Of schedule::exchange(): every transfer may move at once, and nothing is folded.
+Plan make_exchange_plan(const schedule::Steps& steps, int world, int rank);
 Plan make_plan(const schedule::Steps& steps, int world, int rank, std::size_t count, schedule::Segment result,
                PlanRules rules);
 

@@ -63,6 +63,13 @@ bool are_planned_alike(const CollectiveRequest& a, const CollectiveRequest& b) {
   return terms(a) == terms(b);
 }
 
+// It only copies: it runs in one piece, and takes no time to plan.
+Slice exchange_slice(const CollectiveRequest& request, int world, int rank) {
+  const std::size_t all = std::max<std::size_t>(request.parts->sent() + request.parts->received(), 1);
+  const auto steps = schedule::exchange(request.collective, rank, request.root, *request.parts);
+  return {0, all, all, std::make_shared<const Plan>(make_exchange_plan(steps, world, rank))};
+}
+
 }  // namespace
 
 schedule::Request schedule_request(const BufferLayout& buffer, const CollectiveRequest& request, int world, int rank,
@@ -82,7 +89,7 @@ schedule::Request schedule_request(const BufferLayout& buffer, const CollectiveR
 Terms terms_of(const CollectiveRequest& request) {
   Terms terms;
   terms.collective = request.collective;
-  terms.elements = request.whole > 0 ? request.whole : request.count;
+  terms.elements = request.parts ? 0 : request.whole > 0 ? request.whole : request.count;
   terms.options = digest_of(request);
   const auto all = schedule::algorithms();
   terms.algorithm = static_cast<std::uint8_t>(
@@ -95,13 +102,15 @@ Terms terms_of(const CollectiveRequest& request) {
     terms.mantissa = request.bfp.mantissa;
   }
   terms.average = request.average ? 1 : 0;
+  terms.operation = request.operation;
   return terms;
 }
 
 Result<std::vector<Slice>> Plans::slices_of(const CollectiveRequest& request) {
+  if (request.parts) return std::vector<Slice>{exchange_slice(request, world_, rank_)};
   if (!last_slices_.empty() && are_planned_alike(request, last_)) return last_slices_;
   const bool in_turns = is_networked_ && schedule::swaps_halves(request.algorithm.name);
-  const BufferLayout whole = buffer_layout_of(request.collective, request.count, world_, rank_);
+  const BufferLayout whole = buffer_layout_of(request.collective, request.count, world_, rank_, request.root);
   const auto parts = static_cast<std::size_t>(whole.parts);
   const std::size_t units = std::max(kSliceElements / parts / kPartUnit, std::size_t{1});
   const std::size_t most = in_turns ? std::max<std::size_t>(whole.part, 1) : units * kPartUnit;
@@ -109,7 +118,7 @@ Result<std::vector<Slice>> Plans::slices_of(const CollectiveRequest& request) {
   std::size_t first = 0;  // of each part
   do {
     const std::size_t part = std::min(whole.part - first, most);
-    auto plan = plan_for(buffer_layout_of(request.collective, part, world_, rank_), request, in_turns);
+    auto plan = plan_for(buffer_layout_of(request.collective, part, world_, rank_, request.root), request, in_turns);
     if (!plan) return tl::unexpected(plan.error());
     slices.push_back({first, std::max<std::size_t>(part, 1), whole.part, std::move(*plan)});
     first += part;

@@ -1,8 +1,8 @@
 """Netfold in PyTorch: the backend `init_process_group("netfold")`, and folding beside a process group of any backend.
 
-The backend needs a recent torch. Netfold runs its all-reduces (SUM and AVG of fp32, fp16, bf16 and int32); an inner
-Gloo runs everything else. Importing this module registers the backend. Torch also finds it by itself through the
-entry-point group `torch.distributed.backends`, so a training script need not import Netfold.
+The backend needs a recent torch. It runs every operation of torch.distributed. Importing this module registers the
+backend. Torch also finds it by itself through the entry-point group `torch.distributed.backends`, so a training script
+need not import Netfold.
 
 `connect`, `all_reduce` and `fold_hook` also run on older torch (see netfold.torch_versions). Raises ImportError if they
 do not support the installed torch; a use of the backend's names raises it if only the backend does not.

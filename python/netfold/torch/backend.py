@@ -1,36 +1,27 @@
-"""The process group's backend: it decides which all-reduces Netfold folds, and it joins and leaves the job.
-
-Terms used here: a *fold* is an all-reduce done by Netfold, in the switch or, with a host algorithm, among the ranks. A
-collective is *foldable* if it is a SUM or AVG of strided fp32, fp16, bf16 or int32 tensors. With a host algorithm the
-ranks also run other collectives among themselves (host_collectives.py). Everything else goes to the inner Gloo
-(gloo_served.py).
-"""
+"""The process group's backend: it joins and leaves the job. Its collectives are in collective_calls.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch._C._distributed_c10d import (
     DebugLevel,
     ErrorType,
     ProcessGroup,
     Store,
-    Work,
     _DistributedBackendOptions,
     get_debug_level,
 )
 from torch.distributed.distributed_c10d import SHRINK_ABORT
 
-from netfold.torch import host_collectives, lifetime, parts
-from netfold.torch.gloo_served import GlooServed, Tensors
-from netfold.torch.host_collectives import Call
+from netfold.torch import lifetime, parts
+from netfold.torch.collective_calls import CollectiveCalls
 from netfold.torch.joining import Seat
 from netfold.torch.lifetime import FORKED
 from netfold.torch.member import Member, settings_of_group
+from netfold.torch.monitored_barrier import MonitoredBarrier
 from netfold.torch.options import Options, load
 from netfold.torch.own_address import own_address
-from netfold.torch.work import JoinedWork
 
 
 def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
@@ -52,7 +43,7 @@ def create(opts: _DistributedBackendOptions, options: Options | None) -> Netfold
     return backend
 
 
-class NetfoldBackend(GlooServed):
+class NetfoldBackend(CollectiveCalls):
     """One worker's end of one process group."""
 
     def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
@@ -64,16 +55,9 @@ class NetfoldBackend(GlooServed):
         rank, size = opts.group_rank, opts.group_size
         timeout_s = opts.timeout.total_seconds()
         address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
-        super().__init__(opts.store, rank, size, address, opts.timeout)
+        super().__init__(rank, size, opts.timeout, MonitoredBarrier(opts.store, rank, size))
         self._shut_down = False
-        self._member: Member | None = None  # a group of one rank folds nothing
-        if size > 1:
-            self._member = Member(Seat(opts.store, rank, size, opts.group_id, timeout_s), self.settings, address)
-
-    @property
-    def _has_host_group(self) -> bool:
-        """Whether the ranks run other collectives than all-reduce too."""
-        return self._member is not None and self._member.has_host_group
+        self._member = Member(Seat(opts.store, rank, size, opts.group_id, timeout_s), self.settings, address)
 
     def getBackendName(self) -> str:
         """This backend's name in torch."""
@@ -87,7 +71,7 @@ class NetfoldBackend(GlooServed):
     @property
     def error(self) -> BaseException | None:
         """The error that ended the group's job; None while collectives run."""
-        return self._member.folds.error if self._member is not None else None
+        return self._member.error
 
     @property
     def is_shut_down(self) -> bool:
@@ -96,82 +80,7 @@ class NetfoldBackend(GlooServed):
 
     def stats(self) -> dict[str, Any]:
         """Counters of this rank's engine (packets, retransmissions, ...); empty in a group of one rank."""
-        return self._member.folds.stats() if self._member is not None else {}
-
-    # Collectives that Netfold folds.
-
-    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Netfold folds SUM and AVG of the core's types; other calls go to Gloo."""
-        member = self._member
-        if member is not None and len(tensors) == 1 and member.can_fold(tensors, opts.reduceOp):
-            return self._issued(member.fold(tensors, opts.reduceOp, opts.asyncOp))
-        return super().allreduce(tensors, opts)
-
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work:
-        """Like allreduce, over the concatenation of all tensors: small tensors share packets."""
-        member = self._member
-        if member is not None and member.can_fold(tensors, opts.reduceOp):
-            return self._issued(member.fold(tensors, opts.reduceOp, opts.asyncOp))
-        return super().allreduce_coalesced(tensors, opts)
-
-    def barrier(self, opts: Any) -> Work:
-        """Ends when every rank has called it and this rank's earlier folds have ended."""
-        before = self._member.works_in_flight() if self._member is not None else []
-        if self._member is not None and self._member.has_host_group:
-            work: Work = self._member.start(host_collectives.barrier(), opts.asyncOp)
-            return self._issued(JoinedWork([*before, work]) if before else work)
-        barrier = self._gloo.barrier(opts)
-        return self._issued(JoinedWork([*before, barrier]) if before else barrier)
-
-    # Collectives that ranks with a host algorithm run among themselves.
-
-    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
-        """Copies CPU tensors of any type, bit for bit."""
-        call = host_collectives.broadcast(tensors, opts.rootRank) if self._has_host_group else None
-        return self._start(call, opts) if call else super().broadcast(tensors, opts)
-
-    def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> Work:
-        """Like broadcast: any type, bit for bit."""
-        fits = self._has_host_group and len(inputs) == 1 and [len(each) for each in outputs] == [self.size()]
-        call = host_collectives.all_gather(outputs[0], inputs[0]) if fits else None
-        return self._start(call, opts) if call else super().allgather(outputs, inputs, opts)
-
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """Like allgather, into one tensor."""
-        call = host_collectives.all_gather_single(output, input, self.size()) if self._has_host_group else None
-        return self._start(call, opts) if call else super().all_gather_single(output, input, opts)
-
-    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> Work:
-        """The same operations and types as allreduce, in the group's format."""
-        fits = self._has_host_group and len(outputs) == 1 and [len(each) for each in inputs] == [self.size()]
-        wire = self.settings.format
-        call = host_collectives.reduce_scatter(outputs[0], inputs[0], opts.reduceOp, wire) if fits else None
-        return self._start(call, opts) if call else super().reduce_scatter(outputs, inputs, opts)
-
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """Like reduce_scatter, of one tensor."""
-        call = None
-        if self._has_host_group:
-            wire = self.settings.format
-            call = host_collectives.reduce_scatter_single(output, input, self.size(), opts.reduceOp, wire)
-        return self._start(call, opts) if call else super().reduce_scatter_single(output, input, opts)
-
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """One all-gather for each tensor."""
-        if not self._has_host_group:
-            return super().all_gather_single_coalesced(outputs, inputs, opts)
-        return JoinedWork([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
-
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """One reduce-scatter for each tensor."""
-        if not self._has_host_group:
-            return super().reduce_scatter_single_coalesced(outputs, inputs, opts)
-        return JoinedWork([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
-
-    def _start(self, call: Call, opts: Any) -> Work:
-        """Start a call among the ranks. `opts` says whether the caller waits at once."""
-        assert self._member is not None, "a call is made only in a group of ranks that fold among themselves"
-        return self._issued(self._member.start(call, opts.asyncOp))
+        return self._member.folds.stats()
 
     # The group's life.
 
@@ -219,9 +128,7 @@ class NetfoldBackend(GlooServed):
         if self._shut_down:
             return
         self._shut_down = True
-        if self._member is not None:
-            self._member.leave(reason)
-        self._drop_gloo()
+        self._member.leave(reason)
         if get_debug_level() != DebugLevel.DETAIL:
             lifetime.alive.discard(self)
 
@@ -231,6 +138,4 @@ class NetfoldBackend(GlooServed):
         if self._shut_down:
             return
         self._shut_down = True
-        if self._member is not None:
-            self._member.leave_to_parent(RuntimeError(FORKED))
-        self._leave_gloo_to_parent()
+        self._member.leave_to_parent(RuntimeError(FORKED))

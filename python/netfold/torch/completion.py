@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from netfold.engines import Reducer
-from netfold.torch.host_collectives import Call
+from netfold.torch.calls import Call
 from netfold.torch.work import DrivenWork, FoldWork
 
 POLL_S = 1.0  # longest sleep in the engine; its close() wakes the thread

@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroup, ReduceOp
 from torch.distributed import distributed_c10d
 
 from netfold.torch import lifetime, settings
-from netfold.torch.host_collectives import CORE_DTYPES, Operation
+from netfold.torch.calls import CORE_DTYPES, Operation
 from netfold.torch.joining import Seat
 from netfold.torch.lifetime import FORKED
 from netfold.torch.member import Member, settings_of_group
@@ -45,7 +45,7 @@ class FoldingGroup:
         timeout_s = self.settings.timeout_s or distributed_c10d.default_pg_timeout.total_seconds()
         address = own_address(store, rank, size, self.settings.bind, timeout_s)
         name = f"{process_group.group_name}-{number}"
-        self._member = Member(Seat(store, rank, size, name, timeout_s), self.settings, address)
+        self._member = Member(Seat(store, rank, size, name, timeout_s), self.settings, address, needs_peers=False)
         lifetime.alive.add(self)
 
     def rank(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch._C._distributed_c10d import Store
 
 from netfold import _core, algorithms
-from netfold.algorithms import AUTO, Choose, HostPlan, choose_broadcast
+from netfold.algorithms import AUTO, Choose, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
@@ -47,6 +47,11 @@ class HostClient:
         self.wait = group.wait
         self.stats = group.stats
         self.close = group.close
+        if isinstance(group, _core.PeerGroup):
+            self.collect = group.collect
+            self.exchange = group.exchange
+            self.send = group.send
+            self.receive = group.receive
 
     def all_reduce(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
@@ -65,25 +70,21 @@ class HostClient:
     def reduce_scatter(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
     ) -> int:
-        """`count` elements are this rank's part. This method and the next three return a ticket at once."""
+        """`count` elements are this rank's part. Returns a ticket at once."""
         block, mantissa = self._bfp
         how = self._plan.for_reduce_scatter(self._world, wire)
         return self._group.reduce_scatter(
             in_ptr, out_ptr, count, dtype, wire, average, how, block=block, mantissa=mantissa, awaited=awaited
         )
 
-    def all_gather(self, in_ptr: int, out_ptr: int, words: int, awaited: bool = False) -> int:
-        """Copies `words` words of four bytes of each rank, bit for bit."""
-        return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited)
-
-    def broadcast(self, pointer: int, words: int, root: int, awaited: bool = False) -> int:
-        """Copies `words` words of four bytes from rank `root`, bit for bit."""
-        algorithm = choose_broadcast(words * ELEMENT_BYTES["int32"])
-        return self._group.broadcast(pointer, words, root, "int32", "int32", algorithm, awaited=awaited)
-
     def barrier(self, awaited: bool = False) -> int:
         """The ticket is finished when every rank has called it."""
         return self._group.barrier(awaited)
+
+    @property
+    def runs_everything(self) -> bool:
+        """Whether it has, besides sums, the collectives of every type and operation, and messages."""
+        return isinstance(self._group, _core.PeerGroup)
 
 
 def machine_size(addresses: list[str]) -> int:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import PrefixStore, Store
 
-from netfold.algorithms import IN_NETWORK, SPLIT, HostPlan
+from netfold.algorithms import AUTO, IN_NETWORK, SPLIT, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.engines import PeerEngine, Reducer
 from netfold.log import logger
-from netfold.placement import Placement
+from netfold.placement import CALLER, THREAD, Placement
 from netfold.topology import file as topology_file
 from netfold.torch import host_group
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
+from netfold.torch.host_group import HostClient
 from netfold.torch.own_address import need_ipv4
 from netfold.torch.settings import Settings
 from netfold.torch.switch_discovery import Agreement, agree
@@ -40,7 +41,7 @@ class Joined:
     client: Reducer
     placement: Placement
     embedded: EmbeddedSwitch | None
-    has_host_group: bool  # whether the ranks run other collectives than all-reduce too
+    peers: HostClient | None  # runs what `client` cannot, among the ranks; `client` itself where that can
 
     def release(self, linger: bool) -> None:
         """Release the placement and the embedded switch. With `linger` the switch waits until the other ranks have
@@ -51,8 +52,9 @@ class Joined:
             self.embedded = None
 
 
-def join(seat: Seat, settings: Settings, address: str) -> Joined:
+def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joined:
     """Join the group; other ranks reach this one at `address`. Blocks until all ranks joined, for a bounded time.
+    `needs_peers`: the group runs more than all-reduces.
 
     Raises NetfoldError (a RuntimeError) that names the switch if the switch is unreachable or refuses the worker, and
     ValueError if the ranks' settings contradict each other.
@@ -69,6 +71,13 @@ def join(seat: Seat, settings: Settings, address: str) -> Joined:
         is_in_network = agreement.algorithm == IN_NETWORK
         make = _client if is_in_network else _host_client
         client = make(placement, seat, agreement, settings, address, timeout_s)
+        peers = client if isinstance(client, HostClient) and client.runs_everything else None
+        if needs_peers and peers is None:
+            try:
+                peers = _peers(seat, agreement, settings, address, timeout_s)
+            except BaseException as error:
+                client.close(f"rank {seat.rank} could not join: {error}"[:500])
+                raise
     except BaseException:
         if embedded is not None:
             embedded.release(linger=False)
@@ -76,7 +85,16 @@ def join(seat: Seat, settings: Settings, address: str) -> Joined:
             placement.release()
         raise
     _say(agreement, seat)
-    return Joined(client, placement, embedded, has_host_group=not is_in_network)
+    return Joined(client, placement, embedded, peers)
+
+
+def _peers(seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float) -> HostClient:
+    """Connect to the other ranks beside an engine that runs only sums: a switch's, an agent's or a NIC's."""
+    engine = CALLER if settings.engine == CALLER else THREAD
+    placement = Placement(engine, "", settings.cores, seat.rank)
+    beside = replace(seat, store=PrefixStore("netfold/peers", seat.store))
+    alone = replace(agreement, algorithm=AUTO, bigraph=(0, 0), group=0)
+    return _host_client(placement, beside, alone, replace(settings, topology="", bind=""), host, timeout_s)
 
 
 def _say(agreement: Agreement, seat: Seat) -> None:

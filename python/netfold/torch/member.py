@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -11,12 +12,13 @@ from torch._C._distributed_c10d import ReduceOp, Work
 from netfold.engines import Reducer
 from netfold.log import write_to_stderr
 from netfold.placement import CALLER
+from netfold.torch.calls import CORE_DTYPES, Call, Operation, is_summable
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.devices import is_accelerator
-from netfold.torch.host_collectives import CORE_DTYPES, Call, Operation, is_summable
-from netfold.torch.joining import Seat, join
+from netfold.torch.joining import Joined, Seat, join
+from netfold.torch.lone import LoneEngine
 from netfold.torch.settings import Settings
-from netfold.torch.staging import Event, InOrder, Staging
+from netfold.torch.staging import InOrder, Staging
 from netfold.torch.work import FoldWork
 
 
@@ -29,25 +31,40 @@ def settings_of_group(settings: Settings, size: int) -> Settings:
 
 
 class Member:
-    """A rank of a group of two or more.
+    """A rank of a group: `folds` runs its all-reduces, `peers` everything else. Both are one where one engine can.
 
-    Joining blocks until all ranks joined, for a bounded time, and raises what `joining.join` raises.
+    Joining blocks until all ranks joined, for a bounded time, and raises what `joining.join` raises. A group of one
+    rank joins nothing. `needs_peers`: the group runs more than all-reduces.
     """
 
-    def __init__(self, seat: Seat, settings: Settings, address: str) -> None:
+    def __init__(self, seat: Seat, settings: Settings, address: str, needs_peers: bool = True) -> None:
         self.settings = settings
         self.staging = Staging()
         self._rank = seat.rank
         self._in_order = InOrder()
-        self.joined = join(seat, settings, address)
-        is_driven = settings.engine == CALLER
-        client = self.joined.client
-        self.folds: Folds = CallerDriven(client) if is_driven else CompletionThread(client, seat.group or "group")
+        self.joined: Joined | None = None
+        if seat.size == 1:
+            self.folds: Folds = CallerDriven(LoneEngine())
+            self.peers: Folds = self.folds
+            return
+        self.joined = joined = join(seat, settings, address, needs_peers)
+        name = seat.group or "group"
+        self.folds = self._folds_of(joined.client, name)
+        is_one = joined.peers is None or joined.peers is joined.client
+        self.peers = self.folds if is_one else self._folds_of(joined.peers, f"{name}-peers")
+
+    def _folds_of(self, client: Any, name: str) -> Folds:
+        return CallerDriven(client) if self.settings.engine == CALLER else CompletionThread(client, name)
 
     @property
-    def has_host_group(self) -> bool:
-        """Whether the ranks run other collectives than all-reduce too."""
-        return self.joined.has_host_group
+    def is_lone(self) -> bool:
+        """Whether the group has no other rank."""
+        return self.joined is None
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why the group has failed, if it has."""
+        return self.folds.error if self.folds.error is not None else self.peers.error
 
     def can_fold(self, tensors: list[torch.Tensor], op: Operation) -> bool:
         """Whether Netfold folds these: SUM or AVG of strided tensors of one of the core's types, on one device."""
@@ -64,9 +81,8 @@ class Member:
         """Start an all-reduce, in place, of the concatenation of `tensors`; `can_fold` must hold. Not `is_async`: the
         caller waits next."""
         tensors = list(tensors)
-        devices = [tensors[0].device] if is_accelerator(tensors[0].device) else []
         if sum(tensor.numel() for tensor in tensors) == 0:
-            work = self.folds.new_work(devices)
+            work = self.folds.new_work([tensors[0].device] if is_accelerator(tensors[0].device) else [])
             work.complete(tensors)
             return work
         staged = self.staging.stage(tensors)
@@ -78,22 +94,25 @@ class Member:
             pointer, count = buffer.data_ptr(), buffer.numel()
             return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
-        call = Call((buffer,), start, staged.finish, staged.completing)
-        return self.start(call, is_async, staged.ready, devices)
+        return self._submit(self.folds, staged.call(start), is_async)
 
-    def start(
-        self, call: Call, is_async: bool, ready: Event | None = None, devices: list[torch.device] | None = None
-    ) -> FoldWork:
-        """Submit a call after the event `ready`. Not `is_async`: the caller waits next, so its thread does the work."""
-        awaited = not is_async and ready is None and not self.settings.cores
-        work = self.folds.new_work(devices or [], awaited)
+    def start(self, call: Call, is_async: bool) -> FoldWork:
+        """Submit a call to the engine among the ranks, once its tensors may be read. Not `is_async`: the caller waits
+        next, so its thread does the work."""
+        return self._submit(self.peers, call, is_async)
+
+    def _submit(self, folds: Folds, call: Call, is_async: bool) -> FoldWork:
+        awaited = not is_async and call.ready is None and not self.settings.cores
+        work = folds.new_work(call.devices, awaited)
         fold = Fold(call, work)
 
         def fail(error: Exception) -> None:
             said = f"rank {self._rank} could not read its tensors: {error}".partition("\n")[0]
-            self.folds.abandon(fold, error, said[:500])
+            folds.abandon(fold, error, said[:500])
 
-        self._in_order.run(ready, lambda: self.folds.submit(fold), fail)
+        self._in_order.run(call.ready, lambda: folds.submit(fold), fail)
+        if self.is_lone:
+            work.get_future()  # it is over, and this completes it
         return work
 
     def works_in_flight(self) -> list[Work]:
@@ -103,13 +122,18 @@ class Member:
     def leave(self, reason: str = "") -> None:
         """Leave the job and join the threads; call it once. With a reason, the other ranks' folds fail with it, and an
         embedded switch does not wait for its workers."""
-        linger = not reason and self.folds.error is None
+        linger = not reason and self.error is None
         self.folds.close(reason)
+        if self.peers is not self.folds:
+            self.peers.close(reason)
         self._in_order.close()
-        self.joined.release(linger)
+        if self.joined is not None:
+            self.joined.release(linger)
 
     def leave_to_parent(self, error: BaseException) -> None:
         """In a child of fork(): the job, its sockets and its threads are the parent's. Collectives fail with
         `error`."""
         self.folds.leave_to_parent(error)
+        if self.peers is not self.folds:
+            self.peers.leave_to_parent(error)
         self._in_order = InOrder()

@@ -16,7 +16,8 @@ class Options(Backend.Options):
     """Process-group options: `init_process_group("netfold", pg_options=netfold.torch.Options(format="bfp"))`.
 
     Every setting of TABLE is a keyword; it overrides the environment. `timeout` is torch's own (a timedelta) and limits
-    the collectives of the inner Gloo. Raises ValueError for a wrong value, TypeError for a setting that does not exist.
+    every wait, unless NETFOLD_TIMEOUT_S is set. Raises ValueError for a wrong value, TypeError for a setting that does
+    not exist.
     """
 
     def __init__(self, *, timeout: timedelta | None = None, **given: Any) -> None:

@@ -1,6 +1,6 @@
 """The address of this machine at which the other ranks of a group reach this rank.
 
-The inner Gloo, an embedded switch and ranks that fold among themselves listen there. The name of the machine does not
+An embedded switch and ranks that reach each other listen there. The name of the machine does not
 tell: Debian maps a machine's own name to 127.0.1.1. The route to the host of torch's store does, because all ranks
 reach that host. On that host itself the route may be loopback. So every rank publishes its address, and a rank without
 one takes its route to another machine's address.

@@ -11,33 +11,32 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 
+from netfold.torch.calls import Call, Event
 from netfold.torch.devices import is_accelerator, module_of
-
-
-class Event(Protocol):
-    """An event of a device's stream."""
-
-    def synchronize(self) -> None:
-        """Block until the stream has passed it; raises RuntimeError if the device failed."""
 
 
 @dataclass
 class Staged:
     """`buffer`: contiguous host memory to fold in place. `ready`: the event after which it may be read, or None.
     `finish`: copies the folded buffer into the user's tensors and returns them. `completing()`: the context in which
-    `finish` is called and the Work completed."""
+    `finish` is called and the Work completed. `devices`: those of the tensors that a copy goes to."""
 
     buffer: torch.Tensor
     ready: Event | None
     finish: Callable[[], list[torch.Tensor]]
     completing: Callable[[], AbstractContextManager[object]] = nullcontext
+    devices: Sequence[torch.device] = ()
+
+    def call(self, start: Callable[[Any, bool], int]) -> Call:
+        """The call that `start` submits."""
+        return Call((self.buffer,), start, self.finish, self.completing, self.ready, list(self.devices))
 
 
 class CopyStreams:
@@ -49,48 +48,114 @@ class CopyStreams:
         self.up = self.module.Stream(device)
 
 
+NOTHING = torch.empty(0, dtype=torch.uint8)
+
+
 class Staging:
     """Stages tensors of one process group."""
 
     def __init__(self) -> None:
         self._streams: dict[torch.device, CopyStreams] = {}
 
-    def stage(self, tensors: list[torch.Tensor]) -> Staged:
-        """Stage tensors of one type and device: one tensor as it is, several tensors concatenated."""
-        if is_accelerator(tensors[0].device):
-            return self._stage_on_device(tensors)
-        if len(tensors) == 1 and tensors[0].is_contiguous():
-            return Staged(tensors[0], None, lambda: tensors)
-        buffer = pack(tensors, torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype))
+    def stage(self, tensors: list[torch.Tensor], factor: Any = None) -> Staged:
+        """Stage tensors of one type and device to be read and written: one tensor as it is, several tensors
+        concatenated. `factor`, if there is one, multiplies what is read."""
+        read = self.read(tensors, factor)
+        if read.buffer is tensors[0] and len(tensors) == 1:
+            return Staged(read.buffer, None, lambda: tensors)
+        if not is_accelerator(tensors[0].device):
+            return Staged(read.buffer, None, lambda: unpack(read.buffer, tensors))
+        return self._up_from(read.buffer, tensors, read.ready)
+
+    def read(
+        self, tensors: Sequence[torch.Tensor], factor: Any = None, apart_from: Sequence[torch.Tensor] = ()
+    ) -> Staged:
+        """Stage tensors of one type and device to be read only. Their buffer shares no memory with `apart_from`."""
+        if not tensors:
+            return Staged(NOTHING, None, list)
+        given = list(tensors)
+        if is_accelerator(given[0].device):
+            return self._down(given, factor)
+        if len(given) == 1 and factor is None and lies_whole(given[0]) and not _overlap(given[0], apart_from):
+            return Staged(given[0], None, lambda: given)
+        buffer = pack(given, torch.empty(sum(t.numel() for t in given), dtype=given[0].dtype))
+        if factor is not None:
+            buffer.mul_(factor)
+        return Staged(buffer, None, lambda: given)
+
+    def write(self, tensors: Sequence[torch.Tensor]) -> Staged:
+        """Stage tensors of one type and device to be written only."""
+        if not tensors:
+            return Staged(NOTHING, None, list)
+        given = list(tensors)
+        count = sum(t.numel() for t in given)
+        if is_accelerator(given[0].device):
+            self._streams_of(given[0].device)
+            for tensor in given:
+                tensor.record_stream(self._streams_of(tensor.device).up)
+            return self._up_from(_pinned(count, given[0].dtype), given, None)
+        if len(given) == 1 and lies_whole(given[0]):
+            return Staged(given[0], None, lambda: given)
+        buffer = torch.empty(count, dtype=given[0].dtype)
+        return Staged(buffer, None, lambda: unpack(buffer, given))
+
+    def call(
+        self, read: Staged, written: Staged, start: Callable[[Any, bool], int], results: list[torch.Tensor]
+    ) -> Call:
+        """The call that `start` submits, which reads one buffer and writes another; its value are `results`."""
 
         def finish() -> list[torch.Tensor]:
-            unpack(buffer, tensors)
-            return tensors
+            written.finish()
+            return results
 
-        return Staged(buffer, None, finish)
+        buffers = (read.buffer, written.buffer)
+        return Call(buffers, start, finish, written.completing, read.ready, list(written.devices))
 
-    def _stage_on_device(self, tensors: list[torch.Tensor]) -> Staged:
-        device = tensors[0].device
+    def _streams_of(self, device: torch.device) -> CopyStreams:
         if device not in self._streams:
             self._streams[device] = CopyStreams(device)
-        streams = self._streams[device]
-        count = sum(t.numel() for t in tensors)
-        buffer = _pinned(count, tensors[0].dtype)
+        return self._streams[device]
+
+    def _down(self, tensors: list[torch.Tensor], factor: Any) -> Staged:
+        device = tensors[0].device
+        streams = self._streams_of(device)
+        buffer = _pinned(sum(t.numel() for t in tensors), tensors[0].dtype)
         streams.down.wait_stream(streams.module.current_stream(device))
         with streams.module.stream(streams.down):
-            pack(tensors, buffer, non_blocking=True)
+            from_ = [t * factor for t in tensors] if factor is not None else tensors
+            pack(from_, buffer, non_blocking=True)
             ready = streams.down.record_event()
         for tensor in tensors:  # the allocator must not reuse their memory while the copy streams use it
             tensor.record_stream(streams.down)
             tensor.record_stream(streams.up)
+        return Staged(buffer, ready, lambda: tensors)
 
-        def finish() -> list[torch.Tensor]:
-            unpack(buffer, tensors, non_blocking=True)
-            return tensors
-
+    def _up_from(self, buffer: torch.Tensor, tensors: list[torch.Tensor], ready: Event | None) -> Staged:
+        device = tensors[0].device
+        streams = self._streams_of(device)
+        # What the current stream still does with them comes first.
+        streams.up.wait_stream(streams.module.current_stream(device))
         # A completed future records an event on the current stream. So the current stream must be the one that copies
         # up. The thread that completes may be the user's own: afterwards its stream is current again.
-        return Staged(buffer, ready, finish, lambda: streams.module.stream(streams.up))
+        return Staged(
+            buffer,
+            ready,
+            lambda: unpack(buffer, tensors, non_blocking=True),
+            lambda: streams.module.stream(streams.up),
+            [device],
+        )
+
+
+def lies_whole(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's values lie in its memory in their order."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def _overlap(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
+    return any(
+        begin < other.data_ptr() + other.untyped_storage().nbytes() and other.data_ptr() < end for other in others
+    )
 
 
 def _pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -104,10 +169,11 @@ def pack(tensors: list[torch.Tensor], buffer: torch.Tensor, non_blocking: bool =
     return buffer
 
 
-def unpack(buffer: torch.Tensor, tensors: list[torch.Tensor], non_blocking: bool = False) -> None:
-    """The reverse of `pack`."""
+def unpack(buffer: torch.Tensor, tensors: list[torch.Tensor], non_blocking: bool = False) -> list[torch.Tensor]:
+    """The reverse of `pack`; returns the tensors."""
     for tensor, part in zip(tensors, buffer.split([t.numel() for t in tensors]), strict=True):
         tensor.copy_(part.view(tensor.shape), non_blocking=non_blocking)
+    return tensors
 
 
 class InOrder:

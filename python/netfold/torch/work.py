@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from netfold.torch.work_queries import Received
-
 
 class FoldWork(Work):
     """An all-reduce in flight.
@@ -41,7 +39,7 @@ class FoldWork(Work):
             raise self._error
         return base.value()
 
-    def complete(self, value: list[torch.Tensor], error: BaseException | None = None) -> None:
+    def complete(self, value: Any, error: BaseException | None = None) -> None:
         """Complete the future with the folded tensors or with an error. The completion thread calls it once."""
         self._error = error
         try:
@@ -109,39 +107,6 @@ class DrivenWork(FoldWork):
         """The future, completed."""
         self._drive(self, math.inf)
         return super().get_future()
-
-
-class PointToPointWork(Work):
-    """A send or receive of Gloo, whose works have no future. This class completes a future on request."""
-
-    def __init__(self, inner: Work, tensors: list[torch.Tensor], any_source: bool = False) -> None:
-        super().__init__()
-        self._inner = inner
-        self._tensors = tensors
-        self._any_source = any_source
-        self._future: torch.futures.Future[Any] = torch.futures.Future()
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the tensors are sent or received; raises RuntimeError if the peer is gone."""
-        finished = self._inner.wait(timeout if timeout is not None else timedelta(0))
-        self._settle()
-        return finished
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        """A future that completes when `wait` has returned or Gloo reports the end."""
-        if self._inner.is_completed():
-            self._settle()
-        return self._future
-
-    def is_completed(self) -> bool:
-        """Whether the transfer has ended."""
-        return self.get_future().done()
-
-    def _settle(self) -> None:
-        if self._future.done():
-            return
-        source_rank = self._inner._source_rank() if self._any_source else -1
-        self._future.set_result(Received(self._tensors, source_rank) if self._any_source else self._tensors)
 
 
 class JoinedWork(Work):
