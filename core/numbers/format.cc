@@ -122,7 +122,7 @@ bool is_same(ElementType type, Format format) {
     case ElementType::kFp16: return format == Format::kFp16;
     case ElementType::kBf16: return format == Format::kBf16;
     case ElementType::kInt32: return format == Format::kInt32;
-    default: return false;  // it travels as it lies, which is no format
+    default: return false;  // it travels as it lies in memory
   }
   return false;
 }

@@ -18,7 +18,7 @@ struct Parts {
   std::size_t received() const;  // all together
 };
 
-// What every rank has in an all-to-all, gather or scatter of `count` elements for each pair of ranks that exchanges.
+// The parts of an all-to-all, gather or scatter in which all parts that are moved have `count` elements.
 Parts equal_parts(Collective collective, int world, int rank, int root, std::size_t count);
 
 // To the rank at distance d and from the one at distance -d in step d. Where both ranks take part but have nothing for

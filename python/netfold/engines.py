@@ -127,7 +127,7 @@ class PeerEngine(Engine, Protocol):
 
 
 class PeerClient(Reducer, Protocol):
-    """What a rank runs among the ranks beside all-reduces. `dtype` may be any of the core's element types."""
+    """An engine that runs every operation among the ranks. `dtype` may be any of the core's element types."""
 
     def reduce_scatter(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = ..., awaited: bool = ...

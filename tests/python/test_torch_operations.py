@@ -233,7 +233,12 @@ def _from_several_threads(rank: int) -> None:
 
 @pytest.mark.parametrize(
     ("world", "environment"),
-    [(2, EVERY_WAY[0]), (3, EVERY_WAY[0]), (2, EVERY_WAY[1]), (2, {"NETFOLD_ENGINE": "caller", "NETFOLD_ALGORITHM": "ring"})],
+    [
+        (2, EVERY_WAY[0]),
+        (3, EVERY_WAY[0]),
+        (2, EVERY_WAY[1]),
+        (2, {"NETFOLD_ENGINE": "caller", "NETFOLD_ALGORITHM": "ring"}),
+    ],
     ids=["auto-2", "auto-3", "in-network-2", "caller-2"],
 )
 def test_messages(world: int, environment: dict[str, str]) -> None:

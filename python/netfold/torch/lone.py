@@ -46,16 +46,16 @@ class LoneEngine:
     def exchange(
         self, collective: str, in_ptr: int, out_ptr: int, dtype: str, sends: list[int], *_: Any, **__: Any
     ) -> int:
-        """What this rank has for itself."""
+        """A copy of the part that this rank has for itself."""
         return self._copy(in_ptr, out_ptr, sum(sends), dtype)
 
     def barrier(self, awaited: bool = False) -> int:
-        """Nobody is waited for."""
+        """Ends at once."""
         return self._done()
 
     def send(self, *_: Any, **__: Any) -> int:
         """Raises ValueError."""
-        raise ValueError("netfold: in a group of one rank there is nobody to send to or to receive from")
+        raise ValueError("netfold: a group of one rank has no other rank to send to or to receive from")
 
     receive = send
 

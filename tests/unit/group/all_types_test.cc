@@ -1,4 +1,4 @@
-// What ranks do with elements as they lie in memory: every operation, exchanges of parts of any size, and messages.
+// Ranks and elements as they lie in memory: every operation, exchanges of parts of any size, and messages.
 #include <gtest/gtest.h>
 
 #include <atomic>

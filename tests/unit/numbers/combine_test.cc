@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "numbers/kernels.h"
 #include "support/random_seed.h"
 
 namespace netfold::numbers {
