@@ -208,7 +208,7 @@ class CollectiveCalls(Backend):
         return self._message(collectives.receive(self._member.staging, _only(tensors, "a receive"), None, tag))
 
     def _message(self, call: Call) -> Work:
-        return self._issued(self._member.start(call, is_async=True), collective=False)
+        return self._issued(self._member.start_message(call), collective=False)
 
     # Barriers, and the group's state.
 

@@ -8,6 +8,7 @@ format, like an all-reduce; everything else travels as it lies in memory. Tensor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -46,13 +47,17 @@ def _raw(tensor: torch.Tensor) -> str:
     return RAW_DTYPES[tensor.element_size()]
 
 
+def _is_words(tensor: torch.Tensor) -> bool:
+    return tensor.nbytes % 4 == 0
+
+
 def barrier() -> Call:
     """Ends when every rank has called it."""
 
     def start(client: PeerClient, awaited: bool) -> int:
         return client.barrier(awaited)
 
-    return Call((), start, list)
+    return Call((), start, list, is_common=True)
 
 
 def broadcast(staging: Staging, tensor: torch.Tensor, root: int) -> Call:
@@ -66,7 +71,7 @@ def broadcast(staging: Staging, tensor: torch.Tensor, root: int) -> Call:
             "broadcast", pointer, pointer, count, _raw(tensor), root=root, algorithm=algorithm, awaited=awaited
         )
 
-    return staged.call(start)
+    return replace(staged.call(start), is_common=_is_words(tensor))
 
 
 def all_reduce(staging: Staging, tensors: Tensors, op: Operation) -> Call:
@@ -119,7 +124,7 @@ def all_gather(staging: Staging, outputs: Tensors, tensor: torch.Tensor, world: 
     def start(client: PeerClient, awaited: bool) -> int:
         return client.collect("all-gather", source, target, count, _raw(tensor), algorithm=algorithm, awaited=awaited)
 
-    return staging.call(read, written, start, outputs)
+    return replace(staging.call(read, written, start, outputs), is_common=_is_words(tensor))
 
 
 def reduce_scatter(
@@ -146,7 +151,7 @@ def reduce_scatter(
             return client.reduce_scatter(source, target, count, dtype, travels_as, average, awaited)
         return client.collect("reduce-scatter", source, target, count, dtype, name, average, awaited=awaited)
 
-    return staging.call(read, written, start, [output])
+    return replace(staging.call(read, written, start, [output]), is_common=is_summable(output.dtype, op))
 
 
 def exchange(

@@ -18,9 +18,11 @@ import torch
 
 from netfold.engines import Reducer
 from netfold.torch.calls import Call
-from netfold.torch.work import DrivenWork, FoldWork
+from netfold.torch.work import DrivenWork, FoldWork, MessageWork
 
 POLL_S = 1.0  # longest sleep in the engine; its close() wakes the thread
+LOOK_S = 0.0001  # at a message that no thread waits for
+SWEEP_AT = 64  # works in flight, before messages for which no thread waits are looked at
 TURN_S = 0.01  # of a caller that drives: another caller may have completed its work meanwhile
 JOIN_S = 5.0
 
@@ -48,6 +50,10 @@ class Folds(ABC):
     @abstractmethod
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
         """A work for a fold submitted here. `devices`: see FoldWork. `awaited`: the caller waits at once."""
+
+    @abstractmethod
+    def new_message(self, devices: list[torch.device]) -> FoldWork:
+        """A work for a message: its caller waits soon, late or never."""
 
     def _is_left_to_waiter(self, work: FoldWork) -> bool:
         """Whether the engine reports this fold only to the thread that waits for it."""
@@ -87,9 +93,10 @@ class Folds(ABC):
         self.close(reason)
 
     def works_in_flight(self) -> list[FoldWork]:
-        """Works of the folds that have not ended, oldest first."""
+        """Works of the collectives that have not ended, oldest first."""
         with self._lock:
-            return [fold.work for fold in self._in_flight.values()]
+            works = [fold.work for fold in self._in_flight.values()]
+        return [work for work in works if not isinstance(work, MessageWork)]
 
     def stats(self) -> dict[str, Any]:
         """The engine's counters; after `close`, their last values."""
@@ -171,6 +178,16 @@ class CompletionThread(Folds):
         """A work that the thread completes, or the thread that waits for it."""
         return DrivenWork(devices, self.step_aside, self._await) if awaited else FoldWork(devices, self.step_aside)
 
+    def new_message(self, devices: list[torch.device]) -> FoldWork:
+        """A work that the thread that waits for it completes, or a later message if no thread ever waits."""
+        if len(self._in_flight) > SWEEP_AT:
+            self._sweep()
+        return MessageWork(devices, self.step_aside, self._await, LOOK_S)
+
+    def _sweep(self) -> None:
+        for work in [fold.work for fold in list(self._in_flight.values()) if isinstance(fold.work, MessageWork)]:
+            self._await(work, LOOK_S)
+
     def _is_left_to_waiter(self, work: FoldWork) -> bool:
         return isinstance(work, DrivenWork)
 
@@ -220,6 +237,10 @@ class CallerDriven(Folds):
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
         """A work that drives the engine while a thread waits for it or takes its future."""
         return DrivenWork(devices, self.step_aside, self._drive)
+
+    def new_message(self, devices: list[torch.device]) -> FoldWork:
+        """A work that drives the engine while a thread waits, and for a moment if it is asked whether it is over."""
+        return MessageWork(devices, self.step_aside, self._drive, LOOK_S)
 
     def step_aside(self) -> None:
         """There is no thread that its own callbacks could block."""

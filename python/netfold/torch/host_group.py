@@ -19,10 +19,12 @@ from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
 from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
+from netfold.torch.calls import RAW_DTYPES
 from netfold.torch.share_log import ShareLog, log_news
 
 KEY = "netfold/host/"
 HINTS = {"hdrm": "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
+RAW_BYTES = {name: size_bytes for size_bytes, name in RAW_DTYPES.items()}
 ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
 
 
@@ -52,6 +54,8 @@ class HostClient:
             self.exchange = group.exchange
             self.send = group.send
             self.receive = group.receive
+        else:
+            self.collect = self._copy_words
 
     def all_reduce(
         self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
@@ -76,6 +80,26 @@ class HostClient:
         return self._group.reduce_scatter(
             in_ptr, out_ptr, count, dtype, wire, average, how, block=block, mantissa=mantissa, awaited=awaited
         )
+
+    def _copy_words(
+        self,
+        collective: str,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        operation: str = "sum",
+        average: bool = False,
+        root: int = 0,
+        algorithm: str = "ring",
+        wire: str = "",
+        awaited: bool = False,
+    ) -> int:
+        """An all-gather or broadcast of whole words of four bytes, which travel as they are."""
+        words = count * RAW_BYTES[dtype] // 4
+        if collective == "all-gather":
+            return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited)
+        return self._group.broadcast(out_ptr, words, root, "int32", "int32", algorithm, awaited=awaited)
 
     def barrier(self, awaited: bool = False) -> int:
         """The ticket is finished when every rank has called it."""

@@ -13,7 +13,7 @@ from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.engines import PeerEngine, Reducer
 from netfold.log import logger
-from netfold.placement import CALLER, THREAD, Placement
+from netfold.placement import AGENT, CALLER, THREAD, Placement
 from netfold.topology import file as topology_file
 from netfold.torch import host_group
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
@@ -90,7 +90,7 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
 
 def _peers(seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float) -> HostClient:
     """Connect to the other ranks beside an engine that runs only sums: a switch's, an agent's or a NIC's."""
-    engine = CALLER if settings.engine == CALLER else THREAD
+    engine = CALLER if settings.engine in (CALLER, AGENT) else THREAD  # an agent's worker has no thread of Netfold's
     placement = Placement(engine, "", settings.cores, seat.rank)
     beside = replace(seat, store=PrefixStore("netfold/peers", seat.store))
     alone = replace(agreement, algorithm=AUTO, bigraph=(0, 0), group=0)

@@ -11,10 +11,11 @@ from torch._C._distributed_c10d import ReduceOp, Work
 
 from netfold.engines import Reducer
 from netfold.log import write_to_stderr
-from netfold.placement import CALLER
+from netfold.placement import AGENT, CALLER
 from netfold.torch.calls import CORE_DTYPES, Call, Operation, is_summable
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.devices import is_accelerator
+from netfold.torch.host_group import HostClient
 from netfold.torch.joining import Joined, Seat, join
 from netfold.torch.lone import LoneEngine
 from netfold.torch.settings import Settings
@@ -46,12 +47,18 @@ class Member:
         if seat.size == 1:
             self.folds: Folds = CallerDriven(LoneEngine())
             self.peers: Folds = self.folds
+            self._folds_among_ranks = True
             return
         self.joined = joined = join(seat, settings, address, needs_peers)
+        self._folds_among_ranks = isinstance(joined.client, HostClient)
         name = seat.group or "group"
         self.folds = self._folds_of(joined.client, name)
-        is_one = joined.peers is None or joined.peers is joined.client
-        self.peers = self.folds if is_one else self._folds_of(joined.peers, f"{name}-peers")
+        if joined.peers is None or joined.peers is joined.client:
+            self.peers = self.folds
+        elif settings.engine == AGENT:  # the worker's process has no thread of Netfold's
+            self.peers = CallerDriven(joined.peers)
+        else:
+            self.peers = self._folds_of(joined.peers, f"{name}-peers")
 
     def _folds_of(self, client: Any, name: str) -> Folds:
         return CallerDriven(client) if self.settings.engine == CALLER else CompletionThread(client, name)
@@ -94,16 +101,23 @@ class Member:
             pointer, count = buffer.data_ptr(), buffer.numel()
             return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
-        return self._submit(self.folds, staged.call(start), is_async)
+        call = staged.call(start)
+        return self._submit(self.folds, call, self._new_work(self.folds, call, is_async))
 
     def start(self, call: Call, is_async: bool) -> FoldWork:
         """Submit a call to the engine among the ranks, once its tensors may be read. Not `is_async`: the caller waits
         next, so its thread does the work."""
-        return self._submit(self.peers, call, is_async)
+        folds = self.folds if call.is_common and self._folds_among_ranks else self.peers
+        return self._submit(folds, call, self._new_work(folds, call, is_async))
 
-    def _submit(self, folds: Folds, call: Call, is_async: bool) -> FoldWork:
-        awaited = not is_async and call.ready is None and not self.settings.cores
-        work = folds.new_work(call.devices, awaited)
+    def start_message(self, call: Call) -> FoldWork:
+        """The same for a send or receive."""
+        return self._submit(self.peers, call, self.peers.new_message(call.devices))
+
+    def _new_work(self, folds: Folds, call: Call, is_async: bool) -> FoldWork:
+        return folds.new_work(call.devices, not is_async and call.ready is None and not self.settings.cores)
+
+    def _submit(self, folds: Folds, call: Call, work: FoldWork) -> FoldWork:
         fold = Fold(call, work)
 
         def fail(error: Exception) -> None:

@@ -109,6 +109,27 @@ class DrivenWork(FoldWork):
         return super().get_future()
 
 
+class MessageWork(DrivenWork):
+    """A send or receive. A thread that waits for it does the work, but a caller may also never wait, or only ask
+    whether it is over; `look_s` is how long (seconds) such a question may drive the engine."""
+
+    def __init__(
+        self,
+        devices: list[torch.device],
+        before_wait: Callable[[], None],
+        drive: Callable[[FoldWork, float], None],
+        look_s: float,
+    ) -> None:
+        super().__init__(devices, before_wait, drive)
+        self._look_s = look_s
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """The future, which may not be complete yet."""
+        if not self._done.is_set():
+            self._drive(self, self._look_s)
+        return self._future
+
+
 class JoinedWork(Work):
     """Several works as one: `end_coalescing` returns it, and a barrier with earlier folds in flight."""
 
