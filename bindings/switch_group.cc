@@ -28,7 +28,8 @@ class PySwitchGroup : public GroupCalls<SwitchGroup> {
 class PySwitch {
  public:
   PySwitch(const std::string& bind, std::uint16_t shards, const std::string& secret, bool require_auth,
-           std::uint16_t jobs_max, std::size_t memory_max_bytes, double heartbeat_s, const std::vector<int>& cores) {
+           std::uint16_t jobs_max, std::size_t memory_max_bytes, double heartbeat_s, const std::vector<int>& cores,
+           const std::string& parent) {
     const auto address = link::parse_address(bind);
     if (!address) raise(address.error());
     switching::SwitchServerOptions options;
@@ -40,6 +41,7 @@ class PySwitch {
     options.jobs_max = jobs_max;
     options.memory_max_bytes = memory_max_bytes;
     options.heartbeat_s = heartbeat_s;
+    options.parent = parent;
     auto server = SwitchServer::start(std::move(options));
     if (!server) raise(server.error());
     server_ = owned_by_process(std::move(*server));
@@ -135,11 +137,12 @@ void bind_observer(nb::module_& module) {
 void bind_switch(nb::module_& module) {
   nb::class_<PySwitch>(module, "Switch", "A folding switch in this process, on threads of its own.")
       .def(nb::init<const std::string&, std::uint16_t, const std::string&, bool, std::uint16_t, std::size_t, double,
-                    const std::vector<int>&>(),
+                    const std::vector<int>&, const std::string&>(),
            "bind"_a = "0.0.0.0:0", nb::kw_only(), "shards"_a = 1, "secret"_a = "", "require_auth"_a = false,
            "jobs_max"_a = 64, "memory_max_bytes"_a = std::size_t{1} << 30, "heartbeat_s"_a = 1.0,
-           "cores"_a = std::vector<int>{},
-           "Listens at `bind` (port 0: the kernel picks). shards: threads that fold, a power of two.")
+           "cores"_a = std::vector<int>{}, "parent"_a = "",
+           "Listens at `bind` (port 0: the kernel picks). shards: threads that fold, a power of two.\n"
+           "parent: the address of the switch above, host:port; it has the same secret.")
       .def_prop_ro("address", &PySwitch::address, "host:port of the control port")
       .def("stats", &PySwitch::stats, "Jobs, counters and drops by reason.")
       .def("close", &PySwitch::close, "Tells the workers and stops; idempotent.");

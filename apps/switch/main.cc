@@ -110,11 +110,15 @@ int run(apps::SwitchOptions options, int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   apps::allow_many_descriptors();
   apps::warn_if_others_may_read(options.secret_file);
+  apps::warn_if_others_may_read(options.parent_secret_file);
 
   Wakeup drained;
   options.server.log = log_line;
   options.server.on_drained = [&drained] { drained.wake(); };
   if (options.frames) options.frames->plane.log = log_line;
+  if (!options.server.parent.empty()) {
+    log::info("the switch above is {}; a job whose ranks are all here does without it", options.server.parent);
+  }
   const bool tagged = options.server.require_auth, closed = !options.server.secret.empty();
   switching::FramePlane* frames = nullptr;
   auto server = switching::SwitchServer::start(std::move(options.server), data_plane_of(options.frames, frames));

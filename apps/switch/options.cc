@@ -54,6 +54,12 @@ constexpr const char* kExamples =
   netfold switch --udp-port 7200 --threads 2
       Open TCP 7171 (control) and UDP 7200 and 7201 (data) in the firewall.
 
+  netfold switch --parent 10.0.0.9:7171
+      Sends the sum of its workers to the switch at 10.0.0.9 as one worker of that, and
+      its answer to all of them. Start one in each rack: a link between racks then carries
+      each tensor once for all workers of a rack. NETFOLD_SWITCH names on each worker the
+      switch of its rack.
+
   netfold switch --config /etc/netfold/switch.toml
       Reads options from a TOML file: `threads = 4` is --threads 4. The command line wins.
 
@@ -115,6 +121,10 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   option("--cores", server.data.cores, "CPU cores to pin the threads to, such as 2,3 (default: not pinned)", "N,N,...")
       ->delimiter(',');
   option("--secret-file", options.secret_file, "File that holds the secret that workers must know", "PATH");
+  option("--parent", server.parent, "The switch above: send it one sum for all workers here (default: none)",
+         "HOST:PORT");
+  option("--parent-secret-file", options.parent_secret_file,
+         "File with the secret of the switch above (default: --secret-file)", "PATH");
   app.add_flag("--require-auth", server.require_auth, "Tag every data packet; needs --secret-file");
   option("--jobs-max", server.jobs_max, "Maximum number of jobs at once", "N")
       ->capture_default_str()
@@ -250,6 +260,14 @@ Result<void> complete(Words& words, SwitchOptions& options) {
     return wrong(fmt::format("--udp-port {} leaves fewer than {} ports below 65536, one per thread",
                              server.data.first_port, server.data.shards));
   }
+  if (!server.parent.empty()) {
+    if (words.dpdk) return wrong("--parent is for the switch over sockets; remove it, or remove --dpdk");
+    if (const auto parent = link::parse_address(server.parent); !parent) {
+      return wrong(fmt::format("--parent: {}", parent.error().message));
+    }
+  } else if (!options.parent_secret_file.empty()) {
+    return wrong("--parent-secret-file needs a --parent");
+  }
   if (server.require_auth && options.secret_file.empty()) return wrong("--require-auth needs a --secret-file");
   if (!words.metrics.empty()) {
     auto metrics = link::parse_address(words.metrics);
@@ -259,10 +277,13 @@ Result<void> complete(Words& words, SwitchOptions& options) {
   if (words.dpdk) {
     if (auto completed = complete_frames(words, options); !completed) return completed;
   }
-  if (options.secret_file.empty()) return {};
-  auto secret = read_secret(options.secret_file);
-  if (!secret) return tl::unexpected(secret.error());
-  server.secret = std::move(*secret);
+  for (const auto& [path, secret] : {std::pair(&options.secret_file, &server.secret),
+                                     std::pair(&options.parent_secret_file, &server.parent_secret)}) {
+    if (path->empty()) continue;
+    auto content = read_secret(*path);
+    if (!content) return tl::unexpected(content.error());
+    *secret = std::move(*content);
+  }
   return {};
 }
 

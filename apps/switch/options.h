@@ -23,7 +23,7 @@ struct SwitchOptions {
   std::optional<FrameSwitchOptions> frames;
   std::optional<link::Address> metrics;
   std::string log_level = "info", log_format = "text";
-  std::string secret_file;
+  std::string secret_file, parent_secret_file;
   double drain_s = 0;  // how long running jobs may go on after SIGTERM
 };
 

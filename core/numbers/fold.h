@@ -13,6 +13,12 @@
 
 namespace netfold::numbers {
 
+// Which side of a fold has sums that are not rounded to the wire's format: fp32, or int32. A switch below another one
+// rounds nothing, and what it sends up is folded as it is (PROTOCOL.md, "Trees of switches").
+struct Unrounded {
+  bool in = false, out = false;
+};
+
 // Working memory of a fold, made once (no allocation on the packet path) for chunks of up to `count_max` elements and
 // up to `workers_max` contributions. One thread at a time.
 class Folder {
@@ -20,10 +26,14 @@ class Folder {
   Folder(std::size_t count_max, std::size_t workers_max, const Kernels& with = kernels());
 
   // payloads[rank], each encoded_bytes(wire, count) long and well formed; `out` as long. `out` overlaps no payload.
-  void fold(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out);
+  // With `unrounded`, that side's payloads have 4 bytes an element.
+  void fold(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out,
+            Unrounded unrounded = {});
 
  private:
-  void fold_narrow(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t count, std::byte* out);
+  void sum(WireFormat wire, std::span<const std::byte* const> payloads, std::size_t first, std::size_t count,
+           float* out) const;
+  void round(WireFormat wire, std::size_t count, std::byte* out) const;
 
   const Kernels* kernels_;
   std::size_t count_max_;

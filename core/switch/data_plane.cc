@@ -103,6 +103,10 @@ JobCounters& JobCounters::operator+=(const JobCounters& other) {
   duplicates += other.duplicates;
   stale += other.stale;
   signals += other.signals;
+  up_sums += other.up_sums;
+  up_resent += other.up_resent;
+  up_sent_bytes += other.up_sent_bytes;
+  up_received_bytes += other.up_received_bytes;
   came_last.resize(std::max(came_last.size(), other.came_last.size()));
   for (std::size_t rank = 0; rank < other.came_last.size(); ++rank) came_last[rank] += other.came_last[rank];
   return *this;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "link/link.h"
+#include "switch/aggregation/tree.h"
 #include "wire/lease.h"
 
 namespace netfold::switching {
@@ -40,7 +41,9 @@ const char* name_of(DropReason reason);
 struct JobCounters {
   std::uint64_t contributions = 0, folded_chunks = 0, results_sent = 0, results_resent = 0, missing_sent = 0,
                 probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0, signals = 0;
-  std::vector<std::uint64_t> came_last;  // by rank: chunks whose last contribution was that rank's
+  // To the switch above and from it; not counted among the others.
+  std::uint64_t up_sums = 0, up_resent = 0, up_sent_bytes = 0, up_received_bytes = 0;
+  std::vector<std::uint64_t> came_last;  // by place: chunks whose last contribution was that one's
 
   JobCounters& operator+=(const JobCounters& other);
 };
@@ -65,11 +68,22 @@ struct Admission {
   wire::Lease lease;
   std::vector<link::Address> workers;  // by rank: where its datagrams come from and go to
   std::optional<link::Address> host;   // who is told when tensors are folded
+  Tree tree = {};                      // in a tree of switches: `workers` are by place
 
-  // Where a packet of this header must come from; nothing if no worker of this job sends such packets.
-  std::optional<link::Address> sender_of(const wire::Header& header) const {
-    if (header.kind == wire::Kind::kAwait) return header.worker == wire::kSwitchWorker ? host : std::nullopt;
-    return header.worker < lease.world ? std::optional(workers[header.worker]) : std::nullopt;
+  // Whose packet this is, by place; nothing if no worker of this job sends such packets.
+  std::optional<std::uint16_t> place_of(const wire::Header& header) const {
+    if (header.kind == wire::Kind::kAwait) {
+      return header.worker == wire::kSwitchWorker && host ? std::optional(header.worker) : std::nullopt;
+    }
+    const auto place = tree.contributors.empty() ? std::optional(header.worker) : tree.place_of(header.worker);
+    return place && *place < lease.world && tree.rank_of(*place) == header.worker ? place : std::nullopt;
+  }
+  // Where packets of this chunk come from and go to.
+  link::Address address_of(std::uint16_t place, std::uint32_t chunk) const {
+    if (place == wire::kSwitchWorker) return *host;
+    if (!tree.is_switch(place)) return workers[place];
+    const auto& ports = tree.contributors[place].udp_ports;
+    return {workers[place].ip, ports[chunk & (ports.size() - 1)]};
   }
 };
 

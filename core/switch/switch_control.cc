@@ -18,7 +18,7 @@ using State = link::ControlLink::State;
 }  // namespace
 
 SwitchControl::SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options)
-    : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)) {}
+    : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)), uplinks_(options_.uplink) {}
 
 void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now,
                            std::optional<std::uint32_t> source_ip) {
@@ -66,14 +66,33 @@ void SwitchControl::stop(const std::string& why) {
 }
 
 void SwitchControl::settle(Nanoseconds now) {
-  act(now);
+  do {
+    act(now);
+  } while (hear_above(now));
   close_done(now);
+}
+
+// True if the switch above has said something.
+bool SwitchControl::hear_above(Nanoseconds now) {
+  const auto events = uplinks_.pump(now);
+  for (const Uplinks::Event& event : events) {
+    if (const auto* present = std::get_if<Uplinks::Present>(&event)) {
+      table_.on_present_above(present->key, present->ranks);
+    } else if (const auto* admitted = std::get_if<Uplinks::Admitted>(&event)) {
+      table_.on_admitted_above(admitted->key, admitted->lease, admitted->shards, now);
+    } else if (const auto* left = std::get_if<Uplinks::Left>(&event)) {
+      table_.on_left_above(left->key, left->rank);
+    } else if (const auto* lost = std::get_if<Uplinks::Lost>(&event)) {
+      table_.on_lost_above(lost->key, lost->error);
+    }
+  }
+  return !events.empty();
 }
 
 Nanoseconds SwitchControl::deadline() const {
   Nanoseconds deadline = is_stopping_ ? kNever : table_.deadline();
   for (const auto& [id, peer] : peers_) deadline = std::min(deadline, peer.close_by);
-  return deadline;
+  return std::min(deadline, uplinks_.deadline());
 }
 
 void SwitchControl::lose(ConnectionId id, Peer& peer, const std::string& why, Nanoseconds now) {
@@ -113,6 +132,7 @@ void SwitchControl::carry_out(const AdmitJob& admit, Nanoseconds) {
   Admission admission;
   admission.lease = admit.lease;
   for (const Endpoint& worker : admit.workers) admission.workers.push_back({worker.ip, worker.port});
+  admission.tree = admit.tree;
   if (admit.host) admission.host = link::Address{admit.host->ip, admit.host->port};
   try {
     data_plane_.admit(std::move(admission));

@@ -15,6 +15,7 @@
 #include "link/control_link.h"
 #include "switch/data_plane.h"
 #include "switch/jobs/job_table.h"
+#include "switch/uplinks.h"
 
 namespace netfold::switching {
 
@@ -23,6 +24,7 @@ constexpr const char* kStopped = "the switch was stopped";
 struct SwitchControlOptions {
   std::size_t connections_max = 4096;
   std::function<void(const LogLine&, Nanoseconds)> log = {};  // none: silence
+  UplinkOptions uplink = {};
 };
 
 class SwitchControl {
@@ -57,6 +59,11 @@ class SwitchControl {
 
   Nanoseconds deadline() const;  // when the next round is due though nothing came
   const std::map<ConnectionId, Peer>& peers() const { return peers_; }
+  // The switch above. Its owner opens the connections, and calls settle() when something has come over one.
+  Uplinks& uplinks() { return uplinks_; }
+  const Uplinks& uplinks() const { return uplinks_; }
+  // After stop(): all have heard it.
+  bool is_done() const { return peers_.empty() && uplinks_.is_idle(); }
   const JobTable& table() const { return table_; }
 
  private:
@@ -67,11 +74,16 @@ class SwitchControl {
   void carry_out(const AdmitJob& admit, Nanoseconds now);
   void carry_out(const EvictJob& evict, Nanoseconds now);
   void carry_out(const LogLine& line, Nanoseconds now);
+  void carry_out(const JoinAbove& join, Nanoseconds now) { uplinks_.join(join, now); }
+  void carry_out(const TellAbove& tell, Nanoseconds) { uplinks_.tell(tell); }
+  void carry_out(const LeaveAbove& leave, Nanoseconds now) { uplinks_.leave(leave, now); }
+  bool hear_above(Nanoseconds now);
   void close_done(Nanoseconds now);
 
   SwitchControlOptions options_;
   DataPlane& data_plane_;
   JobTable table_;
+  Uplinks uplinks_;
   std::map<ConnectionId, Peer> peers_;
   ConnectionId next_id_ = 1;
   bool is_stopping_ = false;

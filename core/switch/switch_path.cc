@@ -23,15 +23,26 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
   }
   void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
     job_.counters.results_resent.add(1);
-    path_.queue(job_, job_.admission.workers[worker], packet);
+    path_.queue(job_, job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
-    path_.queue_notice(job_.admission.workers[worker], packet);
+    path_.queue_notice(job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
     if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
   }
   void complete(std::span<const std::byte> packet) override {
     path_.queue_notice(*job_.admission.host, packet);
     job_.counters.signals.add(1);
+  }
+  // Before the results of this batch: the switch above waits for it.
+  void sum_to_above(std::span<const std::byte> packet, bool is_again) override {
+    if (path_.backlog_.size() == kBacklogMost) return;
+    path_.backlog_.push_back({address_above(packet), packet, {}, {}});
+    (is_again ? job_.counters.up_resent : job_.counters.up_sums).add(1);
+    job_.counters.up_sent_bytes.add(packet.size());
+  }
+  void notice_to_above(std::span<const std::byte> packet) override {
+    path_.queue_notice(address_above(packet), packet);
+    job_.counters.up_sent_bytes.add(packet.size());
   }
   void mismatch(std::uint16_t rank, std::string what) override {
     job_.has_failed = true;
@@ -39,6 +50,11 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
   }
 
  private:
+  link::Address address_above(std::span<const std::byte> packet) const {
+    const Above& above = *job_.admission.tree.above;
+    return above.shards[above.lease.shard_of(wire::chunk_in(packet))];
+  }
+
   SwitchPath& path_;
   ShardJob& job_;
 };
@@ -75,11 +91,12 @@ link::LinkStats SwitchPath::link_stats() const {
 
 void SwitchPath::handle(const link::Incoming& datagram) {
   wire::Packet packet;
-  ShardJob* const job = filter_.admit(datagram.bytes, datagram.from, packet);
+  const auto [job, is_from_above] = filter_.admit(datagram.bytes, datagram.from, packet);
   if (job == nullptr) return;
   JobOutbox outbox(*this, *job);
-  const Verdict verdict = job->aggregator.on_packet(packet, outbox);
-  filter_.count(*job, verdict, packet.header, datagram.bytes.size());
+  const Verdict verdict =
+      is_from_above ? job->aggregator.on_packet_from_above(packet, outbox) : job->aggregator.on_packet(packet, outbox);
+  filter_.count(*job, verdict, packet.header, datagram.bytes.size(), is_from_above);
 }
 
 void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {
@@ -99,8 +116,13 @@ void SwitchPath::queue_notice(link::Address to, std::span<const std::byte> packe
 // Results first to the one worker, then to the next: equally long datagrams to one address cross the kernel as one.
 void SwitchPath::flush() {
   for (ShardJob* const job : busy_) {
-    for (const link::Address& worker : job->admission.workers) {
-      for (const auto packet : job->results) queue(*job, worker, packet);
+    for (std::uint16_t place = 0; place < job->admission.workers.size(); ++place) {
+      const bool is_switch = job->admission.tree.is_switch(place);  // its shards have an address each
+      for (const auto packet : job->results) {
+        queue(*job,
+              is_switch ? job->admission.address_of(place, wire::chunk_in(packet)) : job->admission.workers[place],
+              packet);
+      }
     }
     job->counters.results_sent.add(job->results.size() * job->admission.workers.size());
     job->results.clear();

@@ -23,6 +23,7 @@
 #include "link/tcp/control_socket.h"
 #include "switch/log_throttle.h"
 #include "switch/switch_control.h"
+#include "switch/uplink_sockets.h"
 
 namespace netfold::switching {
 namespace {
@@ -41,6 +42,10 @@ Result<void> check(const SwitchServerOptions& options) {
     return wrong(fmt::format("a heartbeat every {} s: it must be {} to {} s", options.heartbeat_s,
                              control::kHeartbeatSecondsMin, control::kHeartbeatSecondsMax));
   }
+  if (!options.parent.empty() && options.data.shards > control::kBelowPortsMax) {
+    return wrong(
+        fmt::format("{} threads below another switch: at most {}", options.data.shards, control::kBelowPortsMax));
+  }
   if (options.jobs_max == 0) return wrong("a switch for 0 jobs does nothing: allow at least 1");
   if (options.connections_max == 0) return wrong("a switch for 0 connections does nothing: allow at least 1");
   return {};
@@ -53,8 +58,8 @@ std::size_t connections_for(std::size_t wanted) {
   return std::clamp<std::size_t>(limit.rlim_cur / 4, 1, wanted);
 }
 
-SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data_plane,
-                       const DataPlaneFactory& factory) {
+SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data_plane, const DataPlaneFactory& factory,
+                       std::uint16_t port) {
   SwitchRules rules;
   rules.secret = control::Secret::from(options.secret);
   rules.tagged = options.require_auth;
@@ -64,9 +69,31 @@ SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data
   rules.udp_ports = data_plane.udp_ports();
   rules.folds_on_the_way = data_plane.folds_on_the_way();
   rules.first_epoch = static_cast<std::uint16_t>(randombytes_uniform(65536));
+  rules.parent = options.parent;
+  randombytes_buf(rules.id.data(), rules.id.size());
+  rules.port = port;
   rules.memory_bytes = factory.memory_bytes;
   rules.random = [](std::span<std::byte> bytes) { randombytes_buf(bytes.data(), bytes.size()); };
   return rules;
+}
+
+// `address`: of options.parent.
+UplinkOptions uplink_from(const SwitchServerOptions& options, link::Address address) {
+  UplinkOptions uplink;
+  uplink.parent = options.parent;
+  uplink.address = address;
+  uplink.secret = options.parent_secret.empty() ? options.secret : options.parent_secret;
+  uplink.require_auth = options.require_auth;
+  uplink.draw_nonce = [] {
+    control::Nonce nonce;
+    randombytes_buf(nonce.data(), nonce.size());
+    return nonce;
+  };
+  uplink.mtu = [address] {
+    const auto route = link::route_to(address);
+    return route ? std::clamp(route->mtu, control::kMtuMin, control::kMtuMax) : link::Route{}.mtu;
+  };
+  return uplink;
 }
 
 }  // namespace
@@ -80,6 +107,7 @@ class SwitchServer::Control {
         listener_(listener),
         address_(link::local_address_of(listener)),
         log_(options_.log),
+        uplink_sockets_(options_.bind.ip),
         started_at_(now()) {}
 
   ~Control() {
@@ -98,7 +126,19 @@ class SwitchServer::Control {
         });
     if (!data_plane) return tl::unexpected(data_plane.error());
     data_plane_ = std::move(*data_plane);
-    auto rules = rules_from(options_, *data_plane_, factory);
+    link::Address parent;
+    if (!options_.parent.empty()) {
+      const auto address = link::parse_address(options_.parent);
+      if (!address) return fail(ErrorCode::kInvalidArgument, fmt::format("--parent: {}", address.error().message));
+      if (data_plane_->folds_on_the_way()) {
+        return fail(
+            ErrorCode::kInvalidArgument,
+            "--parent with --dpdk: a switch that folds packets on their way cannot be below another one; start it "
+            "without --dpdk");
+      }
+      parent = *address;
+    }
+    auto rules = rules_from(options_, *data_plane_, factory, address_.port);
     if (const std::size_t least_bytes = smallest_job_bytes(rules); rules.memory_max_bytes < least_bytes) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes of memory for jobs: a job of two workers needs at "
                                                            "least {} bytes",
@@ -106,9 +146,12 @@ class SwitchServer::Control {
     }
     control_.emplace(std::move(rules), *data_plane_,
                      SwitchControlOptions{options_.connections_max,
-                                          [this](const LogLine& line, Nanoseconds at) { log_.line(line, at); }});
-    sodium_memzero(options_.secret.data(), options_.secret.size());  // the rules keep a hash of it
-    options_.secret.clear();
+                                          [this](const LogLine& line, Nanoseconds at) { log_.line(line, at); },
+                                          uplink_from(options_, parent)});
+    for (std::string* const secret : {&options_.secret, &options_.parent_secret}) {  // the rules keep a hash of it
+      sodium_memzero(secret->data(), secret->size());
+      secret->clear();
+    }
     thread_ = std::thread([this] { run(); });
     clock_.emplace(thread_);
     return {};
@@ -146,6 +189,7 @@ class SwitchServer::Control {
   SwitchStats stats() const {
     SwitchStats stats;
     stats.address = link::to_string(address_);
+    stats.parent = options_.parent;
     const std::lock_guard lock(mutex_);
     const Nanoseconds at = now();
     stats.uptime_s = to_seconds(at - started_at_);
@@ -198,8 +242,9 @@ class SwitchServer::Control {
         control_->on_time(at);
       }
       control_->settle(at);
+      uplink_sockets_.turn(control_->uplinks(), at);
       if (control_->table().is_drained() && options_.on_drained) std::exchange(options_.on_drained, nullptr)();
-      if (told_all && control_->peers().empty()) return;
+      if (told_all && control_->is_done()) return;
     }
   }
 
@@ -225,6 +270,7 @@ class SwitchServer::Control {
       polled_.push_back(
           {peer.link->descriptor(), static_cast<short>(POLLIN | (peer.link->wants_to_write() ? POLLOUT : 0)), 0});
     }
+    uplink_sockets_.add_polls(control_->uplinks(), polled_);  // behind the others; whatever comes is read every round
     const Nanoseconds deadline = std::min(control_->deadline(), accepting || stopping_ ? kNever : accept_again_at_);
     wait_for(polled_, deadline);
     std::size_t kept = 0;
@@ -279,6 +325,7 @@ class SwitchServer::Control {
   int listener_;
   link::Address address_;
   LogThrottle log_;
+  UplinkSockets uplink_sockets_;
   Nanoseconds started_at_;
 
   Wakeup wakeup_;

@@ -21,6 +21,8 @@ struct SwitchServerOptions {
   DataPlaneOptions data;        // its bind.ip and jobs_max are taken from here
   std::string secret;           // workers must know it; "": jobs keep tokens of their own
   bool require_auth = false;    // tag every data packet too; needs a secret
+  std::string parent;           // the switch above, "host:port"; "": none
+  std::string parent_secret;    // that the switch above asks for; "": the same as `secret`
   std::uint16_t jobs_max = 64;
   std::size_t memory_max_bytes = std::size_t{1} << 30;
   double heartbeat_s = 1.0;            // a worker silent for four of these is dead

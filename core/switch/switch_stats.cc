@@ -26,6 +26,10 @@ constexpr JobCounterName kJobCounters[] = {
     {"sent_bytes", "Bytes of UDP payload sent", &JobCounters::sent_bytes},
     {"duplicates", "Contributions dropped because they had arrived before", &JobCounters::duplicates},
     {"stale", "Contributions dropped because their chunk was complete", &JobCounters::stale},
+    {"up_sums", "Sums sent to the switch above", &JobCounters::up_sums},
+    {"up_resent", "Sums sent again to the switch above, which had lost them", &JobCounters::up_resent},
+    {"up_sent_bytes", "Bytes of UDP payload sent to the switch above", &JobCounters::up_sent_bytes},
+    {"up_received_bytes", "Bytes of UDP payload received from the switch above", &JobCounters::up_received_bytes},
     {"signals", "Signals to the job's host that tensors are folded", &JobCounters::signals},
 };
 
@@ -67,6 +71,7 @@ nlohmann::ordered_json to_json(const SwitchStats& stats) {
   nlohmann::ordered_json json;
   json["state"] = stats.is_draining ? "draining" : "serving";
   json["address"] = stats.address;
+  if (!stats.parent.empty()) json["parent"] = stats.parent;
   json["uptime_s"] = stats.uptime_s;
   json["udp_ports"] = stats.udp_ports;
   json["connections"] = stats.connections;
@@ -95,6 +100,11 @@ nlohmann::ordered_json to_json(const SwitchStats& stats) {
     }
     for (const auto& counter : kJobCounters) entry[counter.name] = job.counters.*counter.value;
     entry["came_last"] = job.counters.came_last;
+    if (job.summary.has_above) entry["above"] = stats.parent;
+    for (const Contributor& each : job.summary.contributors) {
+      entry["contributors"].push_back(
+          {{"first_rank", each.first_rank}, {"ranks", each.ranks}, {"is_switch", each.is_switch()}});
+    }
     json["jobs"].push_back(std::move(entry));
   }
   for (const auto& [reason, count] : stats.drops) json["drops"][reason] = count;
@@ -174,11 +184,15 @@ std::string to_prometheus(const SwitchStats& stats) {
       if (job.summary.running) text.sample(labels_of(job), job.counters.*counter.value);
     }
   }
-  text.family("netfold_job_came_last_total", "counter",
-              "Chunks whose last contribution came from this rank: a rank that others wait for has most of them");
+  text.family(
+      "netfold_job_came_last_total", "counter",
+      "Chunks whose last contribution came from this rank (or from a switch below, and this is the lowest of its "
+      "ranks): a rank that others wait for has most of them");
   for (const JobStats& job : stats.jobs) {
-    for (std::size_t rank = 0; rank < job.counters.came_last.size(); ++rank) {
-      text.sample(labels_of(job, fmt::format(",rank=\"{}\"", rank)), job.counters.came_last[rank]);
+    const auto& contributors = job.summary.contributors;
+    for (std::size_t place = 0; place < job.counters.came_last.size(); ++place) {
+      const std::size_t rank = place < contributors.size() ? contributors[place].first_rank : place;
+      text.sample(labels_of(job, fmt::format(",rank=\"{}\"", rank)), job.counters.came_last[place]);
     }
   }
   return text.take();

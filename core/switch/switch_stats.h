@@ -22,6 +22,7 @@ struct JobStats {
 
 struct SwitchStats {
   std::string address;
+  std::string parent;  // the switch above; "": none
   double uptime_s = 0;
   std::vector<std::uint16_t> udp_ports;  // one a shard
   std::vector<JobStats> jobs;

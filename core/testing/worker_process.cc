@@ -26,7 +26,7 @@ WorkerProcess::WorkerProcess(Surroundings& around, Options options, std::functio
   join_options_.bfp = job.bfp;
   join_options_.window = job.window;
   join_options_.timeout_s = join_options_.connect_timeout_s = job.timeout_s;
-  attempts_ = std::make_unique<group::JoinAttempts>(
+  attempts_ = std::make_unique<membership::JoinAttempts>(
       join_options_, kSwitchAddress,
       [this] {
         control::Nonce nonce;
@@ -66,7 +66,7 @@ void WorkerProcess::begin_attempt() {
       });
 }
 
-void WorkerProcess::start(std::unique_ptr<group::ControlConnection> control) {
+void WorkerProcess::start(std::unique_ptr<membership::ControlConnection> control) {
   const wire::Lease lease = control->lease();
   around_.admissions.on_worker_admitted(options_.rank, options_.is_intruder);
   around_.history.note("{} is in epoch {}", History::to_string(options_.rank), lease.epoch);

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "group/via_switch/join_attempts.h"
 #include "group/via_switch/switch_session.h"
+#include "membership/join_attempts.h"
 #include "testing/rank_process.h"
 
 namespace netfold::testing {
@@ -20,13 +20,13 @@ class WorkerProcess final : public RankProcess {
   std::optional<Nanoseconds> part(Nanoseconds now) override;
   void let_go() override;
   void begin_attempt();
-  void start(std::unique_ptr<group::ControlConnection> control);
+  void start(std::unique_ptr<membership::ControlConnection> control);
 
-  group::JoinOptions join_options_;
+  membership::JoinOptions join_options_;
   std::unique_ptr<link::Link> link_;
-  std::unique_ptr<group::JoinAttempts> attempts_;
+  std::unique_ptr<membership::JoinAttempts> attempts_;
   std::uint64_t attempt_ = 0;
-  std::unique_ptr<group::ControlConnection> refused_;  // an attempt that failed: it says goodbye
+  std::unique_ptr<membership::ControlConnection> refused_;  // an attempt that failed: it says goodbye
 };
 
 }  // namespace netfold::testing

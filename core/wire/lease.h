@@ -16,13 +16,14 @@ namespace netfold::wire {
 struct Lease {
   std::uint16_t job = 0;
   std::uint16_t epoch = 0;
-  std::uint16_t world = 1;             // ranks 0 .. world-1
+  std::uint16_t world = 1;             // ranks 0 .. world-1; at a switch in a tree: how many contribute to it
   std::uint32_t slots = 512;           // a power of two, at most 65536; chunk c lives in slot c % slots
   std::uint16_t shards = 1;            // switch threads; slot s belongs to shard s % shards; a power of two
   std::uint16_t payload_bytes = 1456;  // the longest payload, from the smallest MTU among the workers
   numbers::BfpShape bfp = {};          // one shape a job
   std::uint32_t first_chunk = 0;       // number of the epoch's first chunk; numbers wrap
   std::optional<TagKey> key;           // every packet of the job is tagged if set
+  bool is_tree = false;                // partial sums travel between switches: a chunk is no longer than one
 
   std::uint16_t slot_of(std::uint32_t chunk) const { return static_cast<std::uint16_t>(chunk & (slots - 1)); }
   std::uint16_t shard_of(std::uint32_t chunk) const {
@@ -42,6 +43,15 @@ struct Lease {
             .slot = slot_of(chunk),
             .chunk = chunk};
   }
+  // The elements of a chunk, except a tensor's last one.
+  std::size_t elements_per_chunk(numbers::Format format) const {
+    std::size_t most = numbers::elements_that_fit(wire_format(format), payload_bytes);
+    if (is_tree) {
+      const std::size_t whole = format == numbers::Format::kBfp ? bfp.block : 1;
+      most = std::min(most, payload_bytes / kSumBytes / whole * whole);
+    }
+    return std::min<std::size_t>(most, UINT16_MAX);
+  }
   numbers::WireFormat wire_format(numbers::Format format) const { return {format, bfp}; }
 };
 
@@ -57,8 +67,10 @@ inline bool is_of_lease(const Lease& lease, const Packet& packet, std::span<cons
 // A packet without elements, tagged if its job's are.
 class ShortPacket {
  public:
-  ShortPacket(const Lease& lease, Kind kind, std::uint16_t worker, std::uint32_t chunk) {
-    const HeaderBytes head = emit(lease.header(kind, worker, chunk));
+  ShortPacket(const Lease& lease, Kind kind, std::uint16_t worker, std::uint32_t chunk, std::uint16_t count = 0) {
+    Header header = lease.header(kind, worker, chunk);
+    header.count = count;
+    const HeaderBytes head = emit(header);
     std::copy(head.begin(), head.end(), bytes_.begin());
     if (!lease.key) return;
     const Tag tag = make_tag(*lease.key, head, {});

@@ -27,11 +27,13 @@ bool carries_elements(Kind kind) {
 ParseError check_fields(const Header& header) {
   if (carries_elements(header.kind)) {
     if (header.format == numbers::Format::kNone) return ParseError::kFormat;
+    if (header.kind == Kind::kResult && (header.flags & kPartial) != 0) return ParseError::kFlags;
     return header.count == 0 ? ParseError::kLength : ParseError::kNone;
   }
   if (header.format != numbers::Format::kNone) return ParseError::kFormat;
-  if ((header.flags & kTermFlags) != 0) return ParseError::kFlags;
-  return header.count != 0 && header.kind != Kind::kProbe ? ParseError::kLength : ParseError::kNone;
+  if ((header.flags & (kTermFlags | kPartial)) != 0) return ParseError::kFlags;
+  const bool may_count = header.kind == Kind::kProbe || header.kind == Kind::kWaiting || header.kind == Kind::kEcho;
+  return header.count != 0 && !may_count ? ParseError::kLength : ParseError::kNone;
 }
 
 }  // namespace
@@ -50,6 +52,10 @@ HeaderBytes emit(const Header& header) {
   return bytes;
 }
 
+std::uint32_t chunk_in(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(get16(bytes, kChunkAt)) << 16 | get16(bytes, kChunkAt + 2);
+}
+
 ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   if (bytes.size() < kHeaderBytes) return ParseError::kShort;
   const unsigned version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
@@ -57,7 +63,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
   if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kEcho)) return ParseError::kKind;
   if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
-  if ((format_flags & 0xf & ~(kTagged | kTermFlags)) != 0) return ParseError::kFlags;
+  if ((format_flags & 0xf & ~(kTagged | kTermFlags | kPartial)) != 0) return ParseError::kFlags;
 
   Header& header = packet.header;
   header.kind = static_cast<Kind>(version_kind & 0xf);
@@ -68,7 +74,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   header.worker = get16(bytes, kWorkerAt);
   header.slot = get16(bytes, kSlotAt);
   header.count = get16(bytes, kCountAt);
-  header.chunk = static_cast<std::uint32_t>(get16(bytes, kChunkAt)) << 16 | get16(bytes, kChunkAt + 2);
+  header.chunk = chunk_in(bytes);
   if (const ParseError error = check_fields(header); error != ParseError::kNone) return error;
 
   std::span<const std::byte> rest = bytes.subspan(kHeaderBytes);
@@ -85,14 +91,16 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
 
 bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp) {
   if (packet.header.format == numbers::Format::kNone) return packet.payload.empty();
+  if ((packet.header.flags & kPartial) != 0) return packet.payload.size() == packet.header.count * kSumBytes;
   return packet.payload.size() == numbers::encoded_bytes({packet.header.format, bfp}, packet.header.count);
 }
 
 std::string to_string(const Header& header) {
-  return fmt::format("{} job {} epoch {} worker {} slot {} chunk {} {} x {}{}{}{}", name_of(header.kind), header.job,
+  return fmt::format("{} job {} epoch {} worker {} slot {} chunk {} {} x {}{}{}{}{}", name_of(header.kind), header.job,
                      header.epoch, header.worker, header.slot, header.chunk, header.count,
                      numbers::name_of(header.format), (header.flags & kLast) != 0 ? " last" : "",
-                     (header.flags & kAverage) != 0 ? " average" : "", (header.flags & kTagged) != 0 ? " tagged" : "");
+                     (header.flags & kAverage) != 0 ? " average" : "", (header.flags & kPartial) != 0 ? " partial" : "",
+                     (header.flags & kTagged) != 0 ? " tagged" : "");
 }
 
 const char* name_of(Kind kind) {

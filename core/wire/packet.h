@@ -25,6 +25,7 @@ constexpr std::size_t kUdpIpBytes = 28;  // IPv4 20, UDP 8
 // Chunks of one shard that may overtake a missing one before it counts as late, at the switch and at the worker alike:
 // small reordering passes unnoticed.
 constexpr std::uint32_t kReorderSlackChunks = 8;
+constexpr std::size_t kSumBytes = 4;             // of an element of a partial sum: fp32, or int32
 constexpr std::uint16_t kSwitchWorker = 0xffff;  // `worker` of a packet that concerns no single rank
 
 enum class Kind : std::uint8_t {
@@ -42,6 +43,7 @@ enum Flag : std::uint8_t {
   kTagged = 1,   // a keyed tag follows the payload
   kLast = 2,     // this chunk is the last of its tensor: workers that disagree on a length find out here
   kAverage = 4,  // workers divide the sum by their number: workers that disagree on that find out here
+  kPartial = 8,  // contribution of a switch: the sum of the ranks below it, not yet rounded to the header's format
 };
 
 // All contributions to a chunk have these alike, and their format and count.
@@ -55,7 +57,9 @@ struct Header {
   std::uint16_t epoch = 0;
   std::uint16_t worker = 0;
   std::uint16_t slot = 0;
-  std::uint16_t count = 0;  // elements; of a probe: chunks that its sender has sent after this one
+  // Elements; of a probe: chunks that its sender has sent after this one. Between switches, of a waiting: the rank that
+  // is missing; of an echo: the rank that asked, plus one.
+  std::uint16_t count = 0;
   std::uint32_t chunk = 0;  // number of this chunk within the epoch; wraps
 
   bool operator==(const Header&) const = default;
@@ -79,11 +83,15 @@ inline bool is_kind(std::span<const std::byte> bytes, Kind kind) {
   return !bytes.empty() && (static_cast<unsigned>(bytes[0]) & 0xf) == static_cast<unsigned>(kind);
 }
 
+// Reads only the chunk, of a packet that was emitted.
+std::uint32_t chunk_in(std::span<const std::byte> bytes);
+
 // Checks all that can be known without the job: fields in range and consistent, tag split off, a payload where there
 // must be one and none elsewhere. payload_length_is_right checks the rest once the job's bfp shape is known.
 ParseError parse(std::span<const std::byte> bytes, Packet& packet);
 
-// True if the payload is exactly as long as `count` elements of the header's format take.
+// True if the payload is exactly as long as `count` elements of the header's format take; of a partial sum: 4 bytes
+// each.
 bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp);
 
 std::string to_string(const Header& header);

@@ -12,7 +12,7 @@
 namespace netfold::tests {
 using namespace control;
 using namespace switching;
-using namespace group;
+using namespace membership;
 namespace {
 
 class LineMaker {
@@ -26,7 +26,11 @@ class LineMaker {
              Join{kControlVersion, "b", 2, 1, 6000, 1500, {}, 64, 30, {}, {}, {}}, Waiting{{0, 1, 2}},
              Admitted{1, 2, 512, 1440, {5000, 5001}, true, {}, proof}, Refused{"no", ErrorCode::kAuth, 1, 4},
              Heartbeat{}, Left{1}, Failed{"it broke", ErrorCode::kPeerFailed, 1}, Leave{},
-             Leave{true, "it broke", ErrorCode::kTimeout, 2}}) {
+             Leave{true, "it broke", ErrorCode::kTimeout, 2},
+             Join{.job = "a", .world = 4, .udp_port = 7000, .below = Below{{7000, 7001}, 7171, {}}},
+             Join{.job = "b", .world = 3, .rank = 1, .udp_port = 7000, .below = Below{{7000}, 7171, {std::byte{1}}}},
+             Ranks{{0, 2}, 0, 512, 1440, {{std::byte{1}}}}, Ranks{{1, 2}, 64, 256, 1400, {}},
+             Admitted{.udp_ports = {5000}, .in_tree = true, .above = "10.0.0.1:7171"}}) {
       std::string line = emit(message);
       line.pop_back();
       seeds_.push_back(std::move(line));

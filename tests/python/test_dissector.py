@@ -149,6 +149,7 @@ WELL_FORMED = {
     "contribution-bf16": Packet(format="bf16", count=3, payload=struct.pack("<3H", 0x3F80, 0xC020, 0x0001)),
     "contribution-int32": Packet(format="int32", count=3, payload=struct.pack("<3i", 1, -2, 2**31 - 1)),
     "contribution-bfp": Packet(format="bfp", count=20, payload=bfp_payload([(127, range(-8, 8)), (0, [0] * 16)], 7)),
+    "contribution-partial": Packet(format="bfp", count=3, payload=struct.pack("<3f", 1.0, 2.0, -3.5), other_flags=8),
     "result-fp32": Packet(
         "result", "fp32", 2, struct.pack("<2f", 1.5, -1.5), worker=NO_WORKER, last=True, average=True, tag=TAG
     ),
@@ -161,6 +162,7 @@ WELL_FORMED = {
     "echo": Packet("echo", tag=TAG),
     "missing": Packet("missing", worker=0, chunk=0),
     "waiting": Packet("waiting", worker=65534, tag=TAG),
+    "waiting-between-switches": Packet("waiting", worker=4, count=6),
     "await": Packet("await", worker=NO_WORKER),
     "complete": Packet("complete", worker=NO_WORKER, tag=TAG),
 }
@@ -169,6 +171,7 @@ ELEMENTS = {
     "contribution-fp16": list(VALUES),
     "contribution-bf16": [1.0, -2.5, 2.0**-133],
     "contribution-bfp": [q / 64 for q in range(-8, 8)],  # 2^(127 - 127 - 6)
+    "contribution-partial": [1.0, 2.0, -3.5],
     "result-fp32": [1.5, -1.5],
     "result-fp16": [7.0],
     "result-bf16": [2.0],

@@ -47,11 +47,11 @@ PYTHON_MAY_IMPORT = {
 PURE = re.compile(
     r"(numbers|wire|schedule|sim|testing)/.*"
     r"|switch/(aggregation|jobs|protocols)/.*"
-    r"|switch/(switch_control|switch_path)\.(h|cc)"
+    r"|switch/(switch_control|switch_path|uplinks)\.(h|cc)|membership/.*"
     r"|switch/ethernet/(?!frame_plane|frame_thread|kernel_switch).*"
     r"|group/(session|undo|scratch_pool|collective_request)\.(h|cc)"
-    r"|group/via_\w+/(\w*session|\w+_path|window|congestion_window|path_delay|operation|worker_side|control_connection"
-    r"|join_attempts|observer_watch|executor"
+    r"|group/via_\w+/(\w*session|\w+_path|window|congestion_window|path_delay|operation"
+    r"|observer_watch|executor"
     r"|reduction|plans?|share|share_word|losses|kept_parts|split_losses|waits|life_lines"
     r"|roce_(sender|receiver|endpoint)|message_layout)\.(h|cc)"
 )

@@ -20,11 +20,12 @@ local SLOTS_MAX = 65536
 
 local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete", "echo" }
 local OF_NO_WORKER = { [1] = true, [5] = true, [6] = true }
-local PROBE = 2
+local MAY_COUNT = { [2] = true, [4] = true, [7] = true } -- a probe: chunks sent after it; the others: between switches
+local CONTRIBUTION = 0
 local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
-local TAGGED, LAST, AVERAGE = 1, 2, 4
+local TAGGED, LAST, AVERAGE, PARTIAL = 1, 2, 4, 8
 
 netfold.prefs.port = Pref.uint("UDP port", 0, "Take every packet of this port for Netfold; 0: go by their shape alone")
 netfold.prefs.block = Pref.uint("bfp block", 16, "Elements that share an exponent: a power of two from 8 to 128")
@@ -40,6 +41,7 @@ local field = {
     tagged = ProtoField.bool("netfold.flags.tagged", "Tagged", 8, nil, TAGGED),
     last = ProtoField.bool("netfold.flags.last", "Last chunk of its tensor", 8, nil, LAST),
     average = ProtoField.bool("netfold.flags.average", "The workers divide the sum by their number", 8, nil, AVERAGE),
+    partial = ProtoField.bool("netfold.flags.partial", "A switch's sum, not rounded to the format", 8, nil, PARTIAL),
     job = ProtoField.uint16("netfold.job", "Job"),
     epoch = ProtoField.uint16("netfold.epoch", "Epoch"),
     worker = ProtoField.uint16("netfold.worker", "Worker"),
@@ -117,17 +119,21 @@ local function parse(tvb)
     h.tagged = h.flags % 2 == 1
     h.last = math.floor(h.flags / 2) % 2 == 1
     h.average = math.floor(h.flags / 4) % 2 == 1
+    h.partial = h.flags >= PARTIAL
     h.carries_elements = h.kind <= 1
     h.payload_bytes = tvb:reported_len() - HEADER_BYTES - (h.tagged and TAG_BYTES or 0)
     if h.version ~= VERSION then return h, "version" end
     if not KINDS[h.kind] then return h, "kind" end
     if not FORMATS[h.format] or h.carries_elements ~= (h.format ~= 0) then return h, "format" end
-    if h.flags > TAGGED + LAST + AVERAGE or (h.last or h.average) and not h.carries_elements then return h, "flags" end
+    if (h.last or h.average) and not h.carries_elements then return h, "flags" end
+    if h.partial and h.kind ~= CONTRIBUTION then return h, "flags" end
+    -- How the elements lie in the payload: a partial sum is fp32, or int32.
+    h.payload_format = h.partial and h.format ~= INT32 and FP32 or h.format
     if h.payload_bytes < 0 then return h, "short" end
-    if h.format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
-    local may_count = h.carries_elements or h.kind == PROBE and h.count > 0 -- a probe: chunks sent after it
-    if may_count ~= (h.count > 0) or h.format == BFP and not h.shape then return h, "length" end
-    if h.payload_bytes ~= payload_bytes(h.format, h.count, h.shape) then return h, "length" end
+    if h.payload_format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
+    local may_count = h.carries_elements or MAY_COUNT[h.kind] and h.count > 0
+    if may_count ~= (h.count > 0) or h.payload_format == BFP and not h.shape then return h, "length" end
+    if h.payload_bytes ~= payload_bytes(h.payload_format, h.count, h.shape) then return h, "length" end
     if not slot_is_right(h.slot, h.chunk) then return h, "slot" end
     if OF_NO_WORKER[h.kind] and h.worker ~= NO_WORKER then return h, "worker" end
     return h, nil
@@ -204,6 +210,7 @@ local function add_header(tree, tvb)
     flags:add(field.tagged, tvb(1, 1))
     flags:add(field.last, tvb(1, 1))
     flags:add(field.average, tvb(1, 1))
+    flags:add(field.partial, tvb(1, 1))
     tree:add(field.job, tvb(2, 2))
     tree:add(field.epoch, tvb(4, 2))
     local worker = tree:add(field.worker, tvb(6, 2))
@@ -217,7 +224,8 @@ local function summary(h)
     local text = string.format("%s chunk %d, job %d epoch %d", KINDS[h.kind] or "?", h.chunk, h.job, h.epoch)
     if h.worker ~= NO_WORKER then text = text .. string.format(", worker %d", h.worker) end
     if h.carries_elements then text = text .. string.format(", %d %s", h.count, FORMATS[h.format] or "?") end
-    return text .. (h.last and ", last" or "") .. (h.average and ", average" or "") .. (h.tagged and ", tagged" or "")
+    return text .. (h.last and ", last" or "") .. (h.average and ", average" or "") ..
+        (h.partial and ", partial" or "") .. (h.tagged and ", tagged" or "")
 end
 
 function netfold.dissector(tvb, pinfo, root)
@@ -245,8 +253,8 @@ function netfold.dissector(tvb, pinfo, root)
                     "read as block %d, mantissa %d", h.shape.block, h.shape.mantissa))
             end
             add_blocks(branch, payload, h.count, h.shape)
-        elseif ELEMENT_BYTES[h.format] then
-            add_elements(branch, payload, h.format, h.count)
+        elseif ELEMENT_BYTES[h.payload_format] then
+            add_elements(branch, payload, h.payload_format, h.count)
         end
     end
     local tag_at = HEADER_BYTES + h.payload_bytes

@@ -65,13 +65,21 @@ std::vector<Operation::Ticket> DataPath::abandon() {
   return tickets;
 }
 
-std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const {
+std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name,
+                                       const std::string& above) const {
   if (window_.is_idle() || now - window_.last_progress() < timeout) return std::nullopt;
   const double waited_s = to_seconds(timeout);
   // An answer of the switch from long ago, before it fell silent itself, no longer blames a rank.
   const bool answers = window_.answered_at() != kNever &&
                        now - window_.answered_at() <= kUnansweredProbesMost * window_.probe_period_max();
-  if (const auto rank = window_.missing_rank(); rank && answers) {
+  const auto rank = window_.missing_rank();
+  if (rank == wire::kSwitchWorker && answers) {
+    return Error{ErrorCode::kSwitchFailed,
+                 fmt::format("the switch {} had no answer of the switch above it, {}, for {:g} s: check that this one "
+                             "runs and that UDP passes both ways between the two",
+                             switch_name, above, waited_s)};
+  }
+  if (rank && answers) {
     return Error{ErrorCode::kTimeout,
                  fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in an all-reduce: look "
                              "there for a crash, a hang or fewer all-reduces, or raise the timeout",

@@ -47,7 +47,9 @@ class DataPath {
   std::vector<Operation::Ticket> abandon();
 
   // Why there is no progress, after a `timeout` without any: names the rank that is missing, or the switch.
-  std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name) const;
+  // `above`: the switch above that one, if there is one; it is named if the rank's switch waits for it.
+  std::optional<Error> overdue(Nanoseconds now, Nanoseconds timeout, const std::string& switch_name,
+                               const std::string& above = "") const;
   // The switch has not answered for longer than `longest`, though this rank asks it.
   std::optional<Error> silent(Nanoseconds now, Nanoseconds longest, const std::string& switch_name) const;
   std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }

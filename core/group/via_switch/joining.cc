@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/wakeup.h"
-#include "group/via_switch/join_attempts.h"
 #include "link/tcp/control_socket.h"
+#include "membership/join_attempts.h"
 
 namespace netfold::group {
 namespace {
@@ -60,7 +60,7 @@ void wait_on(int descriptor, bool also_for_writing, Nanoseconds until) {
   wait_for({&wanted, 1}, until);
 }
 
-// Runs the attempts (join_attempts.h) over sockets.
+// Runs the attempts (membership/join_attempts.h) over sockets.
 class Joining {
  public:
   Joining(const JoinOptions& options, link::Address address)
@@ -122,7 +122,7 @@ class Joining {
 
   const JoinOptions& options_;
   link::Address address_;
-  JoinAttempts attempts_;
+  membership::JoinAttempts attempts_;
   std::unique_ptr<link::ControlSocket> connecting_;
 };
 

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "group/session.h"
-#include "group/via_switch/control_connection.h"
 #include "group/via_switch/observer_path.h"
 #include "link/link.h"
+#include "membership/control_connection.h"
 
 namespace netfold::group {
+
+using membership::ControlConnection;
 
 class ObserverSession final : public Session {
  public:

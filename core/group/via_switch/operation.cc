@@ -7,7 +7,7 @@
 namespace netfold::group {
 
 ChunkPlan chunks_of(std::size_t elements, numbers::WireFormat format, const wire::Lease& lease) {
-  const std::size_t each = std::min<std::size_t>(numbers::elements_that_fit(format, lease.payload_bytes), UINT16_MAX);
+  const std::size_t each = lease.elements_per_chunk(format.format);
   assert(each > 0);
   return {each, (elements + each - 1) / each};
 }

@@ -1,5 +1,5 @@
-// A rank's session through a switch: its data path (data_path.h) and its control conversation (control_connection.h),
-// and the errors that follow when one of them does not go on.
+// A rank's session through a switch: its data path (data_path.h) and its control conversation
+// (membership/control_connection.h), and the errors that follow when one of them does not go on.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "group/session.h"
-#include "group/via_switch/control_connection.h"
 #include "group/via_switch/data_path.h"
 #include "link/link.h"
+#include "membership/control_connection.h"
 
 namespace netfold::group {
+
+using membership::ControlConnection;
 
 struct SwitchSessionOptions {
   std::uint16_t rank = 0;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace netfold::switching {
 namespace {
@@ -55,10 +56,13 @@ std::string describe(const Header& header) {
 
 }  // namespace
 
-Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads)
+Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads, Tree tree)
     : lease_(lease),
       shard_(shard),
       payloads_are_(payloads),
+      tree_(std::move(tree)),
+      folds_sums_(tree_.has_switches()),
+      named_(tree_.contributors.size()),
       shard_bits_(std::countr_zero(lease.shards)),
       arrival_words_(words_for(lease.world)),
       slots_(slots_of_a_shard(lease)),
@@ -70,6 +74,8 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
       folder_(elements_max(lease), lease.world) {
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
   assert(lease.world > 0 && shard < lease.shards);
+  assert(tree_.contributors.empty() || tree_.contributors.size() == lease.world);
+  assert(payloads == Payloads::kCopied || (!tree_.above && !folds_sums_));
   std::uint32_t chunk = lease.first_chunk_of(shard);
   for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) {
     Slot& slot = slots_[place_of(chunk)];
@@ -93,9 +99,8 @@ Verdict Aggregator::on_packet(const wire::Packet& packet, AggregatorOutput& outb
     case Kind::kContribution: return on_contribution(packet, outbox);
     case Kind::kProbe: return on_probe(header, outbox);
     case Kind::kAwait: return on_await(header, outbox);
-    case Kind::kEcho:
-      send_notice(Kind::kEcho, header.worker, header.worker, header.chunk, outbox);
-      return Verdict::kAnswered;
+    case Kind::kEcho: return on_echo(header, outbox);
+    case Kind::kWaiting: return on_waiting_below(header);
     default: return Verdict::kBadKind;
   }
 }
@@ -105,9 +110,10 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   const std::uint32_t index = place_of(header.chunk);
   Slot& slot = slots_[index];
   const bool is_like_first =
-      slot.arrived > 0 && agree(slot.first, header) && packet.payload.size() == slot.payload_bytes;
-  if (!is_like_first &&
-      (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp))) {
+      slot.arrived > 0 && agree(slot.first, header) && packet.payload.size() == slot.payload_bytes && !folds_sums_;
+  // In a tree each chunk's sum must fit, too, before it is rounded.
+  const std::size_t most_bytes = std::max(packet.payload.size(), lease_.is_tree ? header.count * wire::kSumBytes : 0);
+  if (!is_like_first && (most_bytes > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp))) {
     return Verdict::kBadLength;
   }
   if (header.chunk != slot.chunk) {
@@ -115,14 +121,16 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
     return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
   }
   if (has_arrived(index, header.worker)) return Verdict::kDuplicate;
-  if (header.format == numbers::Format::kBfp &&
+  const bool is_partial = (header.flags & wire::kPartial) != 0;
+  if (is_partial != tree_.is_switch(header.worker)) return Verdict::kBadKind;
+  if (!is_partial && header.format == numbers::Format::kBfp &&
       !numbers::kernels().bfp_is_well_formed(lease_.bfp, packet.payload.data(), header.count)) {
     return Verdict::kMalformedBlock;
   }
   if (slot.arrived == 0) {
     slot.first = header;
     slot.payload_bytes = static_cast<std::uint32_t>(packet.payload.size());
-  } else if (!is_like_first) {
+  } else if (!agree(slot.first, header)) {
     report_mismatch(slot, header, outbox);
     return Verdict::kMismatch;
   }
@@ -135,7 +143,7 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
       return Verdict::kNoRoom;
     }
   }
-  inputs_[std::size_t{index} * lease_.world + header.worker] = keep(index, header.worker, packet.payload);
+  inputs_[std::size_t{index} * lease_.world + header.worker] = keep(index, packet);
   arrivals_[index * arrival_words_ + header.worker / 64] |= std::uint64_t{1} << (header.worker % 64);
   ++slot.arrived;
   look_for_gaps(header.worker, header.chunk, outbox);
@@ -145,18 +153,22 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
 }
 
 void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {
+  const Slot& slot = slots_[index];
+  const numbers::WireFormat format = lease_.wire_format(slot.first.format);
+  folder_.fold(format, std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world), slot.first.count,
+               slot.result + wire::kHeaderBytes, {.in = folds_sums_, .out = tree_.above.has_value()});
+  if (tree_.above) return send_up(index, outbox);
+  publish(index, numbers::encoded_bytes(format, slot.first.count), outbox);
+}
+
+// The chunk's result lies behind the place of its header: sends it to all, and opens the slot for its next chunk.
+void Aggregator::publish(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox) {
   Slot& slot = slots_[index];
-  Header header = slot.first;
-  header.kind = Kind::kResult;
-  header.worker = wire::kSwitchWorker;
-  if (lease_.key) header.flags |= wire::kTagged;
-
-  const numbers::WireFormat format = lease_.wire_format(header.format);
-  const std::size_t payload_bytes = numbers::encoded_bytes(format, header.count);
+  Header header = lease_.header(Kind::kResult, wire::kSwitchWorker, slot.chunk);
+  header.format = slot.first.format;
+  header.count = slot.first.count;
+  header.flags |= slot.first.flags & wire::kTermFlags;
   std::byte* const packet = slot.result;
-  folder_.fold(format, std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world), header.count,
-               packet + wire::kHeaderBytes);
-
   const wire::HeaderBytes head = wire::emit(header);
   std::memcpy(packet, head.data(), head.size());
   slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
@@ -169,6 +181,7 @@ void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {
   slot.has_result = true;
   slot.chunk += lease_.slots;
   slot.arrived = 0;
+  slot.is_up = false;
   std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
   outbox.result_to_all(index, {packet, slot.result_bytes});
   const bool is_awaited = awaited_left_ > 0 && static_cast<std::int32_t>(awaited_ - header.chunk) > 0;
@@ -184,10 +197,12 @@ Verdict Aggregator::on_probe(const Header& header, AggregatorOutput& outbox) {
     return Verdict::kAnswered;
   }
   if (header.chunk != slot.chunk) return Verdict::kStaleChunk;
-  if (has_arrived(index, header.worker)) {
-    send_notice(Kind::kWaiting, header.worker, lowest_missing(index), header.chunk, outbox);
+  if (slot.is_up) {
+    ask_above(header.worker, header.count, index, outbox);
+  } else if (has_arrived(index, header.worker)) {
+    send_notice(Kind::kWaiting, header.worker, ask_who_is_missing(index, outbox), header.chunk, outbox);
   } else {
-    send_notice(Kind::kMissing, header.worker, header.worker, header.chunk, outbox);
+    send_notice(Kind::kMissing, header.worker, tree_.rank_of(header.worker), header.chunk, outbox);
   }
   return Verdict::kAnswered;
 }
@@ -206,7 +221,7 @@ void Aggregator::tell_missing_after(const Header& probe, AggregatorOutput& outbo
 bool Aggregator::tell_if_missing(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox) {
   const std::uint32_t index = place_of(chunk);
   if (slots_[index].chunk != chunk || has_arrived(index, worker)) return false;
-  send_notice(Kind::kMissing, worker, worker, chunk, outbox);
+  send_notice(Kind::kMissing, worker, tree_.rank_of(worker), chunk, outbox);
   return true;
 }
 
@@ -237,9 +252,9 @@ void Aggregator::look_for_gaps(std::uint16_t worker, std::uint32_t chunk, Aggreg
   }
 }
 
-void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk,
-                             AggregatorOutput& outbox) {
-  const wire::ShortPacket packet(lease_, kind, about, chunk);
+void Aggregator::send_notice(Kind kind, std::uint16_t to, std::uint16_t about_rank, std::uint32_t chunk,
+                             AggregatorOutput& outbox, std::uint16_t count) {
+  const wire::ShortPacket packet(lease_, kind, about_rank, chunk, count);
   outbox.notice(to, packet.bytes());
 }
 
@@ -249,17 +264,25 @@ void Aggregator::tell_host(AggregatorOutput& outbox) {
 }
 
 void Aggregator::report_mismatch(const Slot& slot, const Header& header, AggregatorOutput& outbox) {
-  outbox.mismatch(header.worker,
-                  fmt::format("rank {} offers {} in chunk {} where rank {} offers {}: all ranks must submit the same "
+  outbox.mismatch(tree_.rank_of(header.worker),
+                  fmt::format("{} offers {} in chunk {} where {} offers {}: all ranks must submit the same "
                               "all-reduces, in the same order, with the same counts, formats and operations",
-                              header.worker, describe(header), header.chunk, slot.first.worker, describe(slot.first)));
+                              tree_.name_of(header.worker), describe(header), header.chunk,
+                              tree_.name_of(slot.first.worker), describe(slot.first)));
 }
 
 // Where the payload lies from now on until it is folded.
-const std::byte* Aggregator::keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload) {
-  if (payloads_are_ == Payloads::kLent) return payload.data();
-  std::byte* const copy = payloads_.data() + (std::size_t{index} * lease_.world + worker) * payload_stride(lease_);
-  std::memcpy(copy, payload.data(), payload.size());
+const std::byte* Aggregator::keep(std::uint32_t index, const wire::Packet& packet) {
+  if (payloads_are_ == Payloads::kLent) return packet.payload.data();
+  const Header& header = packet.header;
+  std::byte* const copy =
+      payloads_.data() + (std::size_t{index} * lease_.world + header.worker) * payload_stride(lease_);
+  if (folds_sums_ && (header.flags & wire::kPartial) == 0) {  // a worker among switches: widened, as their sums are
+    const std::byte* const alone = packet.payload.data();
+    folder_.fold(lease_.wire_format(header.format), {&alone, 1}, header.count, copy, {.out = true});
+  } else {
+    std::memcpy(copy, packet.payload.data(), packet.payload.size());
+  }
   return copy;
 }
 

@@ -7,6 +7,9 @@
 // round before stays beside the round that is being gathered, so a worker that lost it can still have it: a slot needs
 // two places, but only one of them holds contributions.
 //
+// A switch below another one has no result when all contributions to a chunk are in, but a sum that is to go up: the
+// slot is *up* until the result comes down (aggregator_above.cc).
+//
 // Source: slots and self-clocking, SwitchML as told in docs/reference/bibliography.md; chunk-wise folding by the thread
 // that owns the chunk, dpdk-switch section 4.3 (Fig. 9); kept results for retransmission, allreduce-switch section IV.
 #pragma once
@@ -19,17 +22,19 @@
 
 #include "base/zeroed_bytes.h"
 #include "numbers/fold.h"
+#include "switch/aggregation/tree.h"
 #include "wire/lease.h"
 #include "wire/packet.h"
 
 namespace netfold::switching {
 
-// The outcome of a packet. The first four are good; every other one is a drop with that reason.
+// The outcome of a packet. The first five are good; every other one is a drop with that reason.
 enum class Verdict : std::uint8_t {
   kKept,            // a contribution, waiting for the others
   kFolded,          // the contribution that completed its chunk
   kAnswered,        // a probe, or a host's question that could be answered at once
   kAwaited,         // a host's question, answered when its chunks are folded
+  kFromAbove,       // what the switch above said was of use
   kDuplicate,       // this rank's contribution to this chunk is here already, or the chunk is done
   kStaleChunk,      // the slot neither gathers nor keeps this chunk
   kMismatch,        // format, count or terms differ from the first contribution's: outbox.mismatch was called
@@ -56,6 +61,9 @@ class AggregatorOutput {
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
   // The answer to a host's last question, when it can be given; to be copied.
   virtual void complete(std::span<const std::byte> packet) = 0;
+  // To the switch above: a sum, which stays valid as results do, or a short packet, to be copied.
+  virtual void sum_to_above(std::span<const std::byte> /*packet*/, bool /*is_again*/) {}
+  virtual void notice_to_above(std::span<const std::byte> /*packet*/) {}
   // The workers disagree; `rank` differs from `first_rank`.
   virtual void mismatch(std::uint16_t rank, std::string what) = 0;
 };
@@ -67,11 +75,13 @@ enum class Payloads : std::uint8_t { kCopied, kLent };
 class Aggregator {
  public:
   // Throws std::bad_alloc.
-  Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads = Payloads::kCopied);
+  Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads payloads = Payloads::kCopied, Tree tree = {});
 
-  // The packet is of this job, epoch and of a rank below lease.world, or a question of the job's host; its tag, if the
-  // job has a key, has been checked.
+  // The packet is of this job and epoch, its worker is a place (below lease.world), or it is a question of the job's
+  // host; its tag, if the job has a key, has been checked.
   Verdict on_packet(const wire::Packet& packet, AggregatorOutput& outbox);
+  // The same of a packet of the switch above.
+  Verdict on_packet_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
 
   // Places are this shard's slots, counted from 0.
   std::uint32_t place_of(std::uint32_t chunk) const { return lease_.slot_of(chunk) >> shard_bits_; }
@@ -88,6 +98,9 @@ class Aggregator {
     std::byte* result = nullptr;  // header, payload, tag
     std::uint32_t result_bytes = 0;
     std::uint32_t payload_bytes = 0;  // of the round's contributions
+    bool is_up = false;               // all are in, and the sum is at `result`, on its way up
+    // While it is up: whose probes are passed on, how many had no answer, and the rank that the answer named.
+    std::uint16_t speaker = wire::kSwitchWorker, other_probes = 0, unanswered = 0, missing_above = wire::kSwitchWorker;
   };
 
   Verdict on_contribution(const wire::Packet& packet, AggregatorOutput& outbox);
@@ -97,12 +110,25 @@ class Aggregator {
   Verdict on_await(const wire::Header& header, AggregatorOutput& outbox);
   void look_for_gaps(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox);
   void complete(std::uint32_t index, AggregatorOutput& outbox);
-  void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about, std::uint32_t chunk,
-                   AggregatorOutput& outbox);
+  void publish(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
+  std::uint16_t ask_who_is_missing(std::uint32_t index, AggregatorOutput& outbox);
+  void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about_rank, std::uint32_t chunk,
+                   AggregatorOutput& outbox, std::uint16_t count = 0);
+
+  // Where there is a switch above, or below.
+  void send_up(std::uint32_t index, AggregatorOutput& outbox);
+  void say_to_above(wire::Kind kind, std::uint32_t chunk, std::uint16_t count, AggregatorOutput& outbox);
+  void ask_above(std::uint16_t prober, std::uint16_t count, std::uint32_t index, AggregatorOutput& outbox);
+  Verdict on_echo(const wire::Header& header, AggregatorOutput& outbox);
+  Verdict on_waiting_below(const wire::Header& header);
+  Verdict on_result_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
+  Verdict on_missing_from_above(const wire::Header& header, AggregatorOutput& outbox);
+  Verdict on_waiting_from_above(const wire::Header& header, AggregatorOutput& outbox);
+  Verdict on_echo_from_above(const wire::Header& header, AggregatorOutput& outbox);
   void tell_host(AggregatorOutput& outbox);
   void report_mismatch(const Slot& slot, const wire::Header& header, AggregatorOutput& outbox);
 
-  const std::byte* keep(std::uint32_t index, std::uint16_t worker, std::span<const std::byte> payload);
+  const std::byte* keep(std::uint32_t index, const wire::Packet& packet);
   std::size_t result_bytes(const wire::Header& header) const;
   bool has_arrived(std::uint32_t index, std::uint16_t worker) const;
   std::uint16_t lowest_missing(std::uint32_t index) const;
@@ -110,6 +136,13 @@ class Aggregator {
   wire::Lease lease_;
   std::uint16_t shard_;
   Payloads payloads_are_;
+  Tree tree_;
+  bool folds_sums_;  // a contributor is a switch: everything is widened as it comes
+  struct Named {
+    std::uint32_t chunk = 0;
+    std::uint16_t rank = wire::kSwitchWorker;
+  };
+  std::vector<Named> named_;  // by place: the rank that a switch below waits for, as it said last, of any chunk of now
   int shard_bits_;
   std::uint32_t arrival_words_;  // 64-bit words of a slot's arrival bitmap
   std::vector<Slot> slots_;

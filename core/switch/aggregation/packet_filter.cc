@@ -22,53 +22,77 @@ DropReason reason_of(Verdict verdict) {
 }  // namespace
 
 ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard, Payloads payloads)
-    : admission(admitted), aggregator(admitted.lease, shard, payloads), came_last(admitted.lease.world) {
+    : admission(admitted), aggregator(admitted.lease, shard, payloads, admitted.tree), came_last(admitted.lease.world) {
   results.reserve(admitted.lease.slots);
 }
 
 JobCounters ShardJob::snapshot() const {
   std::vector<std::uint64_t> last;
   for (const Counter& of_rank : came_last) last.push_back(of_rank.get());
-  return {counters.contributions.get(),  counters.folded_chunks.get(), counters.results_sent.get(),
-          counters.results_resent.get(), counters.missing_sent.get(),  counters.probes.get(),
-          counters.received_bytes.get(), counters.sent_bytes.get(),    counters.duplicates.get(),
-          counters.stale.get(),          counters.signals.get(),       std::move(last)};
+  return {counters.contributions.get(),     counters.folded_chunks.get(),
+          counters.results_sent.get(),      counters.results_resent.get(),
+          counters.missing_sent.get(),      counters.probes.get(),
+          counters.received_bytes.get(),    counters.sent_bytes.get(),
+          counters.duplicates.get(),        counters.stale.get(),
+          counters.signals.get(),           counters.up_sums.get(),
+          counters.up_resent.get(),         counters.up_sent_bytes.get(),
+          counters.up_received_bytes.get(), std::move(last)};
 }
 
-ShardJob* PacketFilter::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
+void PacketFilter::place(std::uint16_t id, ShardJob* job) {
+  std::erase(below_, jobs_[id]);
+  jobs_[id] = job;
+  if (job != nullptr && job->admission.tree.above) below_.push_back(job);
+}
+
+PacketFilter::Admitted PacketFilter::admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
   if (const wire::ParseError error = wire::parse(bytes, packet); error != wire::ParseError::kNone) {
     drop(static_cast<DropReason>(static_cast<int>(error) - 1));  // kNone is not a drop reason
-    return nullptr;
+    return {};
   }
+  if (ShardJob* const job = job_below(bytes, from, packet); job != nullptr) return {job, true};
   ShardJob* const job = job_of(bytes, from, packet);
   if (job != nullptr && packet.header.kind == wire::Kind::kProbe) job->counters.probes.add(1);
-  return job;
+  return {job, false};
 }
 
-ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
+// Of a packet of the switch above: it has that switch's number of the job.
+ShardJob* PacketFilter::job_below(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
+  for (ShardJob* const job : below_) {
+    const Above& above = *job->admission.tree.above;
+    if (job->has_failed || !(above.shards[above.lease.shard_of(packet.header.chunk)] == from)) continue;
+    if (wire::is_of_lease(above.lease, packet, bytes)) return job;
+  }
+  return nullptr;
+}
+
+ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet) {
   const wire::Header& header = packet.header;
   ShardJob* const found = job(header.job);
   if (found == nullptr || found->has_failed) return drop(DropReason::kUnknownJob), nullptr;
   const wire::Lease& lease = found->admission.lease;
   if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
-  const std::optional<link::Address> sender = found->admission.sender_of(header);
-  if (!sender) return drop(DropReason::kUnknownWorker), nullptr;
-  if (!(*sender == from)) return drop(DropReason::kStranger), nullptr;
+  const std::optional<std::uint16_t> place = found->admission.place_of(header);
+  if (!place) return drop(DropReason::kUnknownWorker), nullptr;
+  if (!(found->admission.address_of(*place, header.chunk) == from)) return drop(DropReason::kStranger), nullptr;
   const auto covered = bytes.first(bytes.size() - packet.tag.size());
   if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
     return drop(DropReason::kBadTag), nullptr;
   }
+  packet.header.worker = *place;
   return found;
 }
 
-void PacketFilter::count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes) {
-  job.counters.received_bytes.add(size_bytes);
+void PacketFilter::count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes,
+                         bool is_from_above) {
+  (is_from_above ? job.counters.up_received_bytes : job.counters.received_bytes).add(size_bytes);
   switch (verdict) {
     case Verdict::kFolded:
       job.counters.folded_chunks.add(1);
       job.came_last[header.worker].add(1);
       [[fallthrough]];
     case Verdict::kKept: job.counters.contributions.add(1); return;
+    case Verdict::kFromAbove:
     case Verdict::kAnswered:
     case Verdict::kAwaited: return;
     case Verdict::kDuplicate: job.counters.duplicates.add(1); break;

@@ -25,7 +25,7 @@ struct ShardJob {
   std::vector<std::span<const std::byte>> results;  // folded in this batch, for every worker
   struct {
     Counter contributions, folded_chunks, results_sent, results_resent, missing_sent, probes, received_bytes,
-        sent_bytes, duplicates, stale, signals;
+        sent_bytes, duplicates, stale, signals, up_sums, up_resent, up_sent_bytes, up_received_bytes;
   } counters;
   std::vector<Counter> came_last;  // by rank, as JobCounters'
 };
@@ -35,19 +35,27 @@ class PacketFilter {
   explicit PacketFilter(std::uint16_t jobs_max) : jobs_(jobs_max) {}
 
   // The job of a packet that is right in itself and comes from whom it should; otherwise null, and the drop is counted.
-  ShardJob* admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet);
-  void count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes);
+  // Its worker is a place from then on. It may come from the switch above the job's.
+  struct Admitted {
+    ShardJob* job = nullptr;
+    bool is_from_above = false;
+  };
+  Admitted admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet);
+  void count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes,
+             bool is_from_above = false);
 
   // Puts `job` (or nothing) in place `id`.
-  void place(std::uint16_t id, ShardJob* job) { jobs_[id] = job; }
+  void place(std::uint16_t id, ShardJob* job);
   ShardJob* job(std::uint16_t id) const { return id < jobs_.size() ? jobs_[id] : nullptr; }
   std::uint64_t drops(DropReason reason) const { return drops_[static_cast<std::size_t>(reason)].get(); }
 
  private:
-  ShardJob* job_of(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet);
+  ShardJob* job_of(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet);
+  ShardJob* job_below(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet);
   void drop(DropReason reason) { drops_[static_cast<std::size_t>(reason)].add(1); }
 
-  std::vector<ShardJob*> jobs_;  // by job id
+  std::vector<ShardJob*> jobs_;   // by job id
+  std::vector<ShardJob*> below_;  // those with a switch above
   std::array<Counter, static_cast<std::size_t>(DropReason::kCount)> drops_;
 };
 

@@ -32,6 +32,10 @@ std::string mebibytes(std::size_t bytes) {
 
 }  // namespace
 
+std::string ip_text(std::uint32_t ip) {
+  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
+}
+
 std::string name_of_rank(std::uint16_t rank) {
   return rank == control::kHostRank ? "the host" : fmt::format("rank {}", rank);
 }
@@ -79,22 +83,46 @@ std::optional<control::Refused> check_agreement(const control::Join& first, cons
   return std::nullopt;
 }
 
-Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const> joins, std::size_t memory_bytes) {
+std::optional<control::Refused> check_below(const SwitchRules& rules, const control::Join& join) {
+  if (!rules.parent.empty() && (join.is_host() || join.is_hosted)) {
+    return refused(ErrorCode::kInvalidArgument,
+                   fmt::format("job '{}' has a host, and this switch is below the one at {}: start such a job at a "
+                               "switch without --parent",
+                               join.job, rules.parent));
+  }
+  if (!join.below) return std::nullopt;
+  if (rules.folds_on_the_way) {
+    return refused(ErrorCode::kInvalidArgument,
+                   "it folds packets on their way (--dpdk) and takes no switch below it: name a switch over sockets "
+                   "as --parent");
+  }
+  return check_cycle(rules, {&join.below->id, 1});
+}
+
+std::optional<control::Refused> check_cycle(const SwitchRules& rules, std::span<const control::SwitchId> below) {
+  if (std::find(below.begin(), below.end(), rules.id) == below.end()) return std::nullopt;
+  return refused(ErrorCode::kInvalidArgument,
+                 "it is below the switch that asks, so the switches' --parent go round in a cycle: start the topmost "
+                 "switch without --parent");
+}
+
+Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const> joins, std::size_t memory_bytes,
+                 const GrantBounds& bounds) {
   std::uint32_t window = 0, mtu = control::kMtuMax;
   for (const control::Join* join : joins) {
     window = std::max(window, join->window);
     mtu = std::min(mtu, join->mtu);
   }
-  const std::uint32_t least = std::min(std::max(kSlotsLeast, kSlotsLeastPerShard * rules.shards()), control::kSlotsMax);
+  const std::uint32_t least = std::min(std::max(kSlotsLeast, kSlotsLeastPerShard * rules.shards()), bounds.slots_max);
   Grant grant;
-  grant.lease.world = joins.front()->world;
+  grant.lease.world = bounds.contributors > 0 ? bounds.contributors : joins.front()->world;
   grant.lease.bfp = joins.front()->bfp;
   grant.lease.shards = rules.shards();
-  grant.lease.payload_bytes = payload_for(mtu, rules.tagged);
+  grant.lease.payload_bytes = std::min(payload_for(mtu, rules.tagged), bounds.payload_max);
   const std::uint32_t wished =
       window == 0 ? std::bit_floor(kSlotBytesDefault / grant.lease.payload_bytes)
                   : std::bit_ceil(std::min(window, control::kSlotsMax / kSlotsOfAWindow)) * kSlotsOfAWindow;
-  grant.slots_wished = std::clamp(wished, least, control::kSlotsMax);
+  grant.slots_wished = std::clamp(wished, least, bounds.slots_max);
   grant.lease.slots = grant.slots_wished;
   grant.memory_bytes = rules.memory_bytes(grant.lease);
   while (grant.memory_bytes > memory_bytes && grant.lease.slots > least) {

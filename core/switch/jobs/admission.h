@@ -26,6 +26,9 @@ struct SwitchRules {
   Nanoseconds join_within = 10 * kSecond;  // a connection that has not joined by then is closed
   std::vector<std::uint16_t> udp_ports;    // one a shard
   bool folds_on_the_way = false;           // workers of a job with a host address their packets to that
+  std::string parent;                      // the switch above, "host:port"; "": none
+  control::SwitchId id = {};               // random: a switch that meets it again above or below is in a cycle
+  std::uint16_t port = 1;                  // of its control connections, for the switch above
   std::uint16_t first_epoch = 0;           // random, so that a switch started anew takes no packet of its former life
   std::function<std::size_t(const wire::Lease&)> memory_bytes;
   std::function<void(std::span<std::byte>)> random;
@@ -42,6 +45,13 @@ std::optional<control::Refused> check_secret(const SwitchRules& rules, const con
 // Nothing if `join` fits the job that `first` began.
 std::optional<control::Refused> check_agreement(const control::Join& first, const control::Join& join);
 
+// Nothing if a switch may join below this one, or `join` is not a switch's.
+std::optional<control::Refused> check_below(const SwitchRules& rules, const control::Join& join);
+
+// Nothing if this switch is not among those.
+std::optional<control::Refused> check_cycle(const SwitchRules& rules, std::span<const control::SwitchId> below);
+
+std::string ip_text(std::uint32_t ip);         // host byte order
 std::string name_of_rank(std::uint16_t rank);  // "rank 3", "the host"
 
 // Slots, shards and payload for these workers, in at most `memory_bytes`; key, job and epoch are left to the caller.
@@ -51,7 +61,14 @@ struct Grant {
   std::size_t memory_bytes = 0;
   std::uint32_t slots_wished = 0;
 };
-Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const> joins, std::size_t memory_bytes);
+// Further bounds: of the contributors, if these are not all of the job's ranks, and of other switches in a tree.
+struct GrantBounds {
+  std::uint16_t contributors = 0;  // 0: all ranks
+  std::uint32_t slots_max = control::kSlotsMax;
+  std::uint16_t payload_max = control::kPayloadBytesMax;
+};
+Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const> joins, std::size_t memory_bytes,
+                 const GrantBounds& bounds = {});
 
 // The memory of the smallest job of two workers with packets of 1500 bytes.
 std::size_t smallest_job_bytes(const SwitchRules& rules);

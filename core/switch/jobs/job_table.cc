@@ -10,10 +10,11 @@
 namespace netfold::switching {
 namespace {
 
-std::vector<std::uint16_t> missing_ranks(std::uint16_t world, const auto& members) {
+std::vector<std::uint16_t> missing_ranks(std::uint16_t world, const std::vector<std::uint16_t>& present,
+                                         const std::vector<std::uint16_t>& elsewhere) {
   std::vector<std::uint16_t> missing;
   for (std::uint16_t rank = 0; rank < world; ++rank) {
-    if (!members.contains(rank)) missing.push_back(rank);
+    if (std::ranges::count(present, rank) + std::ranges::count(elsewhere, rank) == 0) missing.push_back(rank);
   }
   return missing;
 }
@@ -29,10 +30,6 @@ std::string name_ranks(const std::vector<std::uint16_t>& ranks) {
 constexpr const char* kDraining =
     "the switch takes no new jobs, because its operator is shutting it down: use another switch, or wait until it is "
     "started again";
-
-std::string ip_text(std::uint32_t ip) {
-  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
-}
 
 }  // namespace
 
@@ -60,16 +57,23 @@ void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) 
   if (found == connections_.end()) return;  // closed by us; its last lines do not matter
   found->second.missed = 0;
   // A stranger must not keep this thread from the workers: one short line, no more.
-  if (found->second.job == 0 && line.size() > control::kJoinBytesMax) {
+  if (found->second.job == 0 && !found->second.pending && line.size() > control::kJoinBytesMax) {
     return on_violation(id, fmt::format("a 'join' has at most {} bytes", control::kJoinBytesMax));
   }
   const auto message = control::parse(line);
   if (!message) return on_violation(id, message.error().message);
   if (const auto* join = std::get_if<control::Join>(&*message)) return handle_join(id, *join, now);
   if (const auto* leave = std::get_if<control::Leave>(&*message)) return handle_leave(id, *leave);
+  const bool is_member = found->second.job != 0;
+  if (const auto* ranks = std::get_if<control::Ranks>(&*message); ranks && (is_member || found->second.pending)) {
+    return handle_ranks(id, *ranks, now);
+  }
+  if (const auto* left = std::get_if<control::Left>(&*message); left && is_member) return handle_left(id, left->rank);
   if (const auto* heartbeat = std::get_if<control::Heartbeat>(&*message); heartbeat && found->second.job != 0) {
     const auto job = jobs_.find(found->second.job);
-    if (heartbeat->shared && found->second.rank == 0 && job != jobs_.end()) job->second.shared = heartbeat->shared;
+    if (!heartbeat->shared || found->second.rank != 0 || job == jobs_.end()) return;
+    job->second.shared = heartbeat->shared;
+    if (job->second.has_above) actions_.emplace_back(TellAbove{job->first, *heartbeat->shared});
     return;
   }
   on_violation(id, fmt::format("a worker does not send '{}'", control::type_of(*message)));
@@ -186,7 +190,7 @@ void JobTable::on_stop(const std::string& why) {
 
 void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanoseconds now) {
   Connection& connection = connections_.at(id);
-  if (connection.job != 0) return on_violation(id, "a second 'join' on one connection");
+  if (connection.job != 0 || connection.pending) return on_violation(id, "a second 'join' on one connection");
   if (join.version != control::kControlVersion) {
     return refuse(
         id, control::Refused{fmt::format("the worker speaks version {} of the control protocol, the switch version {}: "
@@ -195,11 +199,24 @@ void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanosecon
                              ErrorCode::kRefused, kNoRank, 0});
   }
   if (auto refusal = check_secret(rules_, connection.nonce, join)) return refuse(id, *refusal);
+  if (auto refusal = check_below(rules_, join)) return refuse(id, *refusal);
+  if (join.below) {
+    connection.pending = join;  // it says next which ranks are below it
+    return;
+  }
+  take_in(id, join, std::nullopt, now);
+}
+
+// `said`: of a switch.
+void JobTable::take_in(ConnectionId id, const control::Join& join, const std::optional<control::Ranks>& said,
+                       Nanoseconds now) {
+  Connection& connection = connections_.at(id);
+  const std::vector<std::uint16_t> ranks = said ? said->ranks : std::vector{join.rank};
   JobKey place = 0;
-  if (auto refusal = find_place(join, now, place)) return refuse(id, *refusal);
+  if (auto refusal = find_place(join, ranks, now, place)) return refuse(id, *refusal);
 
   Job& job = jobs_.at(place);
-  Member member{id, Endpoint{connection.ip, join.udp_port}, join, now + from_seconds(join.timeout_s)};
+  Member member{id, Endpoint{connection.ip, join.udp_port}, join, now + from_seconds(join.timeout_s), ranks, said};
   if (join.is_host()) {
     job.host = std::move(member);
   } else {
@@ -209,16 +226,13 @@ void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanosecon
   connection.job = place;
   connection.rank = join.rank;
   log(LogLevel::kInfo,
-      fmt::format("{} joined, {} of {} are here", describe(connection), job.members.size(), job.world()), job.name);
-  if (job.is_whole()) {
-    admit(place, now);
-  } else {
-    send_presence(job, id);
-  }
+      fmt::format("{} joined, {} of {} are here", describe(connection), job.present().size(), job.world), job.name);
+  settle_forming(place, id, now);
 }
 
 // Finds the forming job to join, or begins one; `place` is set unless it is refused.
-std::optional<control::Refused> JobTable::find_place(const control::Join& join, Nanoseconds now, JobKey& place) {
+std::optional<control::Refused> JobTable::find_place(const control::Join& join, const std::vector<std::uint16_t>& ranks,
+                                                     Nanoseconds now, JobKey& place) {
   if (auto refusal = check_running_jobs(join)) return refusal;
   for (const auto& [key, job] : jobs_) {
     if (job.running || job.name != join.job) continue;
@@ -228,12 +242,7 @@ std::optional<control::Refused> JobTable::find_place(const control::Join& join, 
           fmt::format("job '{}' has a host already, at {}: a job has one", join.job, ip_text(job.host->endpoint.ip)),
           ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
     }
-    if (const auto taken = job.members.find(join.rank); taken != job.members.end()) {
-      return control::Refused{
-          fmt::format("rank {} of job '{}' has joined already, from {}: give every worker a rank of its own", join.rank,
-                      join.job, ip_text(taken->second.endpoint.ip)),
-          ErrorCode::kRefused, join.rank, to_seconds(rules_.retry_after())};
-    }
+    if (auto refusal = check_ranks(job, ranks, nullptr)) return refusal;
     place = key;
     return std::nullopt;
   }
@@ -243,7 +252,7 @@ std::optional<control::Refused> JobTable::find_place(const control::Join& join, 
 std::optional<control::Refused> JobTable::check_running_jobs(const control::Join& join) const {
   for (const auto& [key, job] : jobs_) {
     if (!job.running || job.name != join.job) continue;
-    if (!job.left.empty() && !job.members.contains(join.rank)) continue;  // it ends, and this worker has left it
+    if (!job.left.empty() && job.member_of(join.rank) == nullptr) continue;  // it ends, and this worker has left it
     if (join.is_host()) {
       return control::Refused{
           fmt::format("job '{}' is running already: its host joins before the last of its workers does", join.job),
@@ -253,7 +262,7 @@ std::optional<control::Refused> JobTable::check_running_jobs(const control::Join
     return control::Refused{
         fmt::format("job '{}' is running already, with rank {} in it: name this job differently, or wait "
                     "until that one has ended",
-                    join.job, job.members.contains(join.rank) ? join.rank : job.members.begin()->first),
+                    join.job, job.member_of(join.rank) != nullptr ? join.rank : job.members.begin()->first),
         ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
   }
   return std::nullopt;
@@ -270,13 +279,14 @@ std::optional<control::Refused> JobTable::begin_job(const control::Join& join, N
   const std::size_t used_bytes = memory_bytes();
   const std::size_t free_bytes = rules_.memory_max_bytes - std::min(used_bytes, rules_.memory_max_bytes);
   const control::Join* const joins[] = {&join};
-  const Grant grant = plan_grant(rules_, joins, free_bytes);
+  const Grant grant = plan_grant(rules_, joins, free_bytes, {.contributors = rules_.parent.empty() ? join.world : 1});
   if (grant.memory_bytes > free_bytes) {
     return refuse_for_memory(rules_, join, grant, used_bytes, retry_s_if_a_job_is_ending());
   }
   place = next_key_++;
   Job& job = jobs_[place];
   job.name = join.job;
+  job.world = join.world;
   job.lease = grant.lease;
   job.memory_bytes = grant.memory_bytes;  // reserved, so that a job that has begun to form finds its place
   job.since = now;
@@ -285,28 +295,44 @@ std::optional<control::Refused> JobTable::begin_job(const control::Join& join, N
 
 bool JobTable::Job::is_whole() const {
   const auto wants_host = [](const auto& member) { return member.second.join.is_hosted; };
-  return members.size() == world() && (host || std::none_of(members.begin(), members.end(), wants_host));
+  return present().size() == world && (host || std::none_of(members.begin(), members.end(), wants_host));
 }
 
 void JobTable::admit(JobKey key, Nanoseconds now) {
-  Job& job = jobs_.at(key);
-  std::vector<const control::Join*> joins;
-  AdmitJob action;
-  for (const auto& [rank, member] : job.members) {
-    joins.push_back(&member.join);
-    action.workers.push_back(member.endpoint);
-  }
+  const Job& job = jobs_.at(key);
+  if (const auto error = check_order(job)) return fail_job(key, *error);
   // The free memory, with the memory that is reserved for this job. The plan stays within it, unless the worker that
   // began the job went while it formed and others with a larger MTU came.
   const std::size_t others_bytes = memory_bytes() - job.memory_bytes;
-  const Grant grant = plan_grant(rules_, joins, rules_.memory_max_bytes - others_bytes);
+  const auto joins = joins_of(job);
+  Grant grant = plan_grant(rules_, joins, rules_.memory_max_bytes - others_bytes,
+                           bounds_of(job, static_cast<std::uint16_t>(job.members.size())));
   if (grant.memory_bytes > rules_.memory_max_bytes - others_bytes) {
     const control::Refused refused = refuse_for_memory(rules_, *joins.front(), grant, others_bytes, 0);
     return fail_job(key, Error{refused.code, refused.reason, refused.rank});
   }
+  grant.lease.is_tree = job.has_switches();
+  const std::string name = job.name;
+  run(key, grant.lease, std::nullopt, now);
+  if (grant.lease.slots >= grant.slots_wished) return;
+  log(LogLevel::kWarning,
+      fmt::format("job '{}' got {} of the {} slots it wished for: the switch's memory for "
+                  "jobs is short, so it has fewer packets on the way",
+                  name, grant.lease.slots, grant.slots_wished),
+      name);
+}
+
+// `lease` lacks what is drawn for each admission; in a tree the switch above has drawn the first chunk.
+void JobTable::run(JobKey key, wire::Lease lease, std::optional<Above> above, Nanoseconds now) {
+  Job& job = jobs_.at(key);
+  AdmitJob action;
+  for (const auto& [rank, member] : job.members) {
+    action.workers.push_back(member.endpoint);
+    if (lease.is_tree) action.tree.contributors.push_back(member.contributor());
+  }
   if (job.host) action.host = job.host->endpoint;
-  job.lease = grant.lease;
-  job.memory_bytes = grant.memory_bytes;
+  job.lease = lease;
+  job.memory_bytes = rules_.memory_bytes(lease);
   job.lease.job = free_job_id();
   job.lease.epoch = next_epoch_++;
   job.running = true;
@@ -320,9 +346,13 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   admitted.udp_ports = rules_.udp_ports;
   admitted.tagged = rules_.tagged;
   rules_.random(admitted.salt);
+  if (above) admitted.set_first_chunk(above->lease.first_chunk);
+  admitted.in_tree = job.lease.is_tree;
+  if (above) admitted.above = rules_.parent;
   job.lease.first_chunk = admitted.first_chunk();
   if (rules_.tagged) job.lease.key = rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch);
   action.lease = job.lease;
+  action.tree.above = std::move(above);
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job
   job.for_each_member([&](const Member& member) {
     admitted.data_ip.reset();
@@ -337,15 +367,8 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
   ++counters_.jobs_admitted;
   log(LogLevel::kInfo,
       fmt::format("job '{}' admitted as {} in epoch {}: {} workers, {} slots of {} bytes", job.name, job.lease.job,
-                  job.lease.epoch, job.world(), job.lease.slots, job.lease.payload_bytes),
+                  job.lease.epoch, job.world, job.lease.slots, job.lease.payload_bytes),
       job.name);
-  if (grant.lease.slots < grant.slots_wished) {
-    log(LogLevel::kWarning,
-        fmt::format("job '{}' got {} of the {} slots it wished for: the switch's memory for "
-                    "jobs is short, so it has fewer packets on the way",
-                    job.name, grant.lease.slots, grant.slots_wished),
-        job.name);
-  }
 }
 
 // ---- Leaving
@@ -357,7 +380,9 @@ void JobTable::handle_leave(ConnectionId id, const control::Leave& leave) {
   if (connection.job == 0) return;
   const Job& job = jobs_.at(connection.job);
   if (leave.failed) {
-    const int blamed = leave.rank >= 0 && leave.rank < job.world() ? leave.rank : connection.rank;
+    const int blamed = leave.rank >= 0 && leave.rank < job.world ? leave.rank : connection.rank;
+    const Member* const member = job.member_of(connection.rank);
+    if (job.running && member != nullptr && member->is_switch()) return lose_below(connection, leave);
     return lose_member(connection, fmt::format("gave up: {}", leave.reason), blamed);
   }
   log(LogLevel::kInfo, fmt::format("{} left", describe(connection)), job.name);
@@ -370,13 +395,17 @@ void JobTable::leave_cleanly(JobKey key, std::uint16_t rank) {
   if (rank == control::kHostRank) {
     job.host.reset();
   } else {
+    const Member gone = std::move(job.members.at(rank));
     job.members.erase(rank);
     if (job.running) {
-      job.left.insert(rank);
-      job.for_each_member([&](const Member& member) { send(member.connection, control::Left{rank}); });
+      for (const std::uint16_t each : gone.ranks) say_left(key, each, nullptr);
     }
   }
-  if (!job.members.empty()) return;
+  if (!job.members.empty()) {
+    if (!job.running && job.has_above) tell_above(key);
+    return;
+  }
+  if (job.has_above) leave_above(key, std::nullopt);
   if (job.running) return end_without_workers(key);
   if (!job.host) jobs_.erase(key);
 }
@@ -398,13 +427,19 @@ void JobTable::lose_member(const Connection& connection, const std::string& why,
   Job& job = jobs_.at(connection.job);
   log(LogLevel::kWarning, fmt::format("{} {}", describe(connection), why), job.name);
   if (!job.running || connection.rank == control::kHostRank) return leave_cleanly(connection.job, connection.rank);
+  const Member lost = std::move(job.members.at(connection.rank));
   job.members.erase(connection.rank);
+  if (lost.is_switch()) {
+    return fail_job(connection.job, Error{ErrorCode::kSwitchFailed,
+                                          fmt::format("{} of job '{}' {}", lost.name(), job.name, why), kNoRank});
+  }
   fail_job(connection.job, Error{ErrorCode::kPeerFailed,
                                  fmt::format("rank {} of job '{}' {}", connection.rank, job.name, why), blamed});
 }
 
 // Tells every worker that is left, and forgets the job.
 void JobTable::fail_job(JobKey key, const Error& error) {
+  if (jobs_.at(key).has_above) leave_above(key, error);
   const Job job = std::move(jobs_.at(key));
   jobs_.erase(key);
   job.for_each_member([&](const Member& member) {
@@ -420,16 +455,25 @@ void JobTable::fail_job(JobKey key, const Error& error) {
 // The first worker's patience is over, so the job cannot complete: all are told who is missing.
 void JobTable::dissolve(JobKey key, Nanoseconds now) {
   const Job& job = jobs_.at(key);
-  const auto missing = missing_ranks(job.world(), job.members);
+  const auto missing = missing_ranks(job.world, job.present(), job.present_above);
   const Member* impatient = nullptr;
   job.for_each_member([&](const Member& member) {
     if (impatient == nullptr && now >= member.wait_until) impatient = &member;
   });
+  if (job.has_above && job.present_above.empty()) {
+    const std::string text = fmt::format(
+        "the switch above, at {}, did not take in job '{}' within the {:g} s that {} waits: see whether it "
+        "runs and whether the network to it works",
+        rules_.parent, job.name, impatient->join.timeout_s, name_of_rank(impatient->join.rank));
+    log(LogLevel::kWarning, text, job.name);
+    return fail_job(key, Error{ErrorCode::kSwitchFailed, text, kNoRank});
+  }
   const std::string text = fmt::format(
       "{} of job '{}' did not join within the {:g} s that {} waits: see whether all {} workers were "
-      "started with this switch's address",
+      "started with {}",
       missing.empty() ? "the host" : name_ranks(missing), job.name, impatient->join.timeout_s,
-      name_of_rank(impatient->join.rank), job.world());
+      name_of_rank(impatient->join.rank), job.world,
+      job.has_above || job.has_switches() ? "the address of a switch of this tree" : "this switch's address");
   log(LogLevel::kWarning, text, job.name);
   fail_job(key, Error{ErrorCode::kTimeout, text, missing.empty() ? kNoRank : missing.front()});
 }
@@ -492,80 +536,11 @@ void JobTable::log(LogLevel level, std::string text, const std::string& job, Log
 
 void JobTable::send_presence(const Job& job, ConnectionId only) {
   control::Waiting waiting;
-  for (const auto& [rank, member] : job.members) waiting.present.push_back(rank);
+  waiting.present = job.present();
+  for (const std::uint16_t rank : job.present_above) {
+    if (!std::ranges::count(waiting.present, rank)) waiting.present.push_back(rank);
+  }
   send(only, waiting);
-}
-
-std::uint16_t JobTable::free_job_id() const {
-  std::set<std::uint16_t> taken;
-  for (const auto& [key, job] : jobs_) {
-    if (job.running) taken.insert(job.lease.job);
-  }
-  std::uint16_t id = 0;
-  while (taken.contains(id)) ++id;
-  assert(id < rules_.jobs_max);
-  return id;
-}
-
-double JobTable::retry_s_if_a_job_is_ending() const {
-  const bool ending =
-      std::any_of(jobs_.begin(), jobs_.end(), [](const auto& entry) { return !entry.second.left.empty(); });
-  return ending ? to_seconds(rules_.retry_after()) : 0;
-}
-
-std::string JobTable::describe(const Connection& connection) const {
-  if (connection.job == 0) return fmt::format("a worker at {}", ip_text(connection.ip));
-  return fmt::format("{} of job '{}' at {}", name_of_rank(connection.rank), jobs_.at(connection.job).name,
-                     ip_text(connection.ip));
-}
-
-Nanoseconds JobTable::deadline() const {
-  Nanoseconds earliest = connections_.empty() || next_tick_ == 0 ? drain_by_ : std::min(drain_by_, next_tick_);
-  for (const auto& [id, connection] : connections_) {
-    if (connection.job == 0) earliest = std::min(earliest, connection.join_by);
-  }
-  for (const auto& [key, job] : jobs_) {
-    if (job.running) continue;
-    job.for_each_member([&](const Member& member) { earliest = std::min(earliest, member.wait_until); });
-  }
-  return earliest;
-}
-
-std::vector<Action> JobTable::take_actions() {
-  return std::exchange(actions_, {});
-}
-
-std::vector<JobSummary> JobTable::jobs() const {
-  std::vector<JobSummary> summaries;
-  for (const auto& [key, job] : jobs_) {
-    JobSummary summary;
-    summary.name = job.name;
-    summary.running = job.running;
-    summary.job_id = job.lease.job;
-    summary.epoch = job.lease.epoch;
-    summary.world = job.world();
-    for (const auto& [rank, member] : job.members) summary.present.push_back(rank);
-    summary.left.assign(job.left.begin(), job.left.end());
-    summary.has_host = job.host.has_value();
-    summary.slots = job.lease.slots;
-    summary.payload_bytes = job.lease.payload_bytes;
-    summary.memory_bytes = job.memory_bytes;
-    summary.since = job.since;
-    summary.shared = job.shared;
-    summaries.push_back(std::move(summary));
-  }
-  return summaries;
-}
-
-std::size_t JobTable::memory_bytes() const {
-  std::size_t total = 0;
-  for (const auto& [key, job] : jobs_) total += job.memory_bytes;
-  return total;
-}
-
-bool JobTable::has_joined(ConnectionId id) const {
-  const auto found = connections_.find(id);
-  return found != connections_.end() && found->second.job != 0;
 }
 
 }  // namespace netfold::switching

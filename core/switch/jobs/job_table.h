@@ -5,10 +5,15 @@
 // job keeps its name as long as none of its workers has left. So the next job of a name may begin to form while the
 // last workers of the previous one are still leaving.
 //
+// In a tree of switches (PROTOCOL.md) a member may be a switch that stands for several ranks. A switch below another
+// one joins that for its members (switch/uplinks.h), and admits them when it is admitted itself. A job whose workers
+// are all here needs no switch above.
+//
 // A job may have a *host*, which folds nothing but is told when tensors are folded (PROTOCOL.md): The host joins while
 // the job forms. The job waits for it if a worker says so, and continues without a host that is lost.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "switch/aggregation/tree.h"
 #include "switch/jobs/admission.h"
 #include "wire/control/messages.h"
 #include "wire/lease.h"
@@ -43,8 +49,9 @@ struct Endpoint {
 };
 struct AdmitJob {
   wire::Lease lease;
-  std::vector<Endpoint> workers;  // by rank
+  std::vector<Endpoint> workers;  // by rank, or by place in a tree
   std::optional<Endpoint> host;
+  Tree tree = {};
 };
 struct EvictJob {
   std::uint16_t job;
@@ -58,7 +65,22 @@ struct LogLine {
   std::string job = {};  // its name; "": of no job
 };
 using LogSink = std::function<void(const LogLine&)>;
-using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine>;
+// To the switch above, about the job of this key.
+using JobKey = std::uint64_t;  // never used again, unlike job ids
+struct JoinAbove {
+  JobKey key;
+  control::Join join;  // without the ports and the nonce
+  control::Ranks ranks;
+};
+struct TellAbove {
+  JobKey key;
+  std::variant<control::Ranks, control::Left, control::SharedWork> what;
+};
+struct LeaveAbove {
+  JobKey key;
+  std::optional<Error> error;
+};
+using Action = std::variant<SendLine, CloseConnection, AdmitJob, EvictJob, LogLine, JoinAbove, TellAbove, LeaveAbove>;
 
 struct JobSummary {
   std::string name;
@@ -72,6 +94,8 @@ struct JobSummary {
   std::size_t memory_bytes = 0;
   Nanoseconds since = 0;  // when it began to form, or to run
   std::optional<control::SharedWork> shared = std::nullopt;
+  std::vector<Contributor> contributors = {};  // of a running job in a tree, by place
+  bool has_above = false;                      // it joins, or has joined, the switch above
 };
 
 struct TableCounters {
@@ -96,6 +120,12 @@ class JobTable {
   void on_new_secret(std::optional<control::Secret> secret);
   void on_stop(const std::string& why);  // tells every worker that the switch stops, and why
 
+  // Called when the switch above says something about a job.
+  void on_present_above(JobKey key, const std::vector<std::uint16_t>& ranks);  // who has joined, anywhere
+  void on_admitted_above(JobKey key, const wire::Lease& lease, std::vector<link::Address> shards, Nanoseconds now);
+  void on_left_above(JobKey key, std::uint16_t rank);
+  void on_lost_above(JobKey key, const Error& error);  // it refused, or failed, or is gone
+
   Nanoseconds deadline() const;  // when on_time() wants to be called next
   std::vector<Action> take_actions();
 
@@ -109,16 +139,15 @@ class JobTable {
   bool has_joined(ConnectionId id) const;
 
  private:
-  using JobKey = std::uint64_t;  // never used again, unlike job ids
-
   struct Connection {
     std::uint32_t ip = 0;
     std::optional<std::uint32_t> source_ip;
     Nanoseconds join_by = 0;
     control::Nonce nonce = {};
-    JobKey job = 0;          // 0: not joined
-    std::uint16_t rank = 0;  // kHostRank: the host
-    int missed = 0;          // heartbeat intervals without a line
+    JobKey job = 0;                                       // 0: not joined
+    std::uint16_t rank = 0;                               // kHostRank: the host; of a switch, the lowest of its ranks
+    int missed = 0;                                       // heartbeat intervals without a line
+    std::optional<control::Join> pending = std::nullopt;  // of a switch that has not said yet which ranks it has
 
     int rank_to_tell() const { return rank == control::kHostRank ? kNoRank : rank; }
   };
@@ -127,11 +156,19 @@ class JobTable {
     Endpoint endpoint;
     control::Join join;
     Nanoseconds wait_until = 0;
+    std::vector<std::uint16_t> ranks;         // ascending; of a worker its own
+    std::optional<control::Ranks> said = {};  // of a switch
+
+    bool is_switch() const { return join.below.has_value(); }
+    bool has(std::uint16_t rank) const { return std::binary_search(ranks.begin(), ranks.end(), rank); }
+    Contributor contributor() const;
+    std::string name() const;  // of a switch, with its ranks
   };
   struct Job {
     std::string name;
     bool running = false;
-    std::map<std::uint16_t, Member> members;  // workers, by rank
+    std::uint16_t world = 1;                  // ranks
+    std::map<std::uint16_t, Member> members;  // workers and switches, by their (lowest) rank
     std::optional<Member> host;
     std::set<std::uint16_t> left;
     bool presence_changed = false;  // tell the waiting workers at the next tick
@@ -140,8 +177,13 @@ class JobTable {
     Nanoseconds since = 0;
     std::optional<control::SharedWork> shared = std::nullopt;  // as rank 0 said last
 
-    std::uint16_t world() const { return lease.world; }
-    bool is_whole() const;
+    bool has_above = false;                         // it joins, or has joined, the switch above
+    std::vector<std::uint16_t> present_above = {};  // while it forms: as the switch above said last
+
+    bool is_whole() const;                       // all are here
+    std::vector<std::uint16_t> present() const;  // ranks that are here
+    const Member* member_of(std::uint16_t rank) const;
+    bool has_switches() const;
     const Member& any() const { return members.empty() ? *host : members.begin()->second; }
     // Workers by rank, then the host.
     template <class Do>
@@ -152,19 +194,41 @@ class JobTable {
   };
 
   void handle_join(ConnectionId id, const control::Join& join, Nanoseconds now);
-  std::optional<control::Refused> find_place(const control::Join& join, Nanoseconds now, JobKey& place);
+  void settle_forming(JobKey place, ConnectionId joined, Nanoseconds now);
+  void take_in(ConnectionId id, const control::Join& join, const std::optional<control::Ranks>& said, Nanoseconds now);
+  std::optional<control::Refused> find_place(const control::Join& join, const std::vector<std::uint16_t>& ranks,
+                                             Nanoseconds now, JobKey& place);
+  std::optional<control::Refused> check_ranks(const Job& job, const std::vector<std::uint16_t>& ranks,
+                                              const Member* of) const;
   std::optional<control::Refused> check_running_jobs(const control::Join& join) const;
   std::optional<control::Refused> begin_job(const control::Join& join, Nanoseconds now, JobKey& place);
   void admit(JobKey key, Nanoseconds now);
   void handle_leave(ConnectionId id, const control::Leave& leave);
+  void run(JobKey key, wire::Lease lease, std::optional<Above> above, Nanoseconds now);
   void leave_cleanly(JobKey key, std::uint16_t rank);
   void end_without_workers(JobKey key);
   void lose_member(const Connection& connection, const std::string& why, int blamed);  // already closed
+  void lose_below(const Connection& connection, const control::Leave& leave);
   void fail_job(JobKey key, const Error& error);
   void end_forming(const std::string& why);
   void fail_running(std::uint16_t job_id, std::uint16_t epoch, const std::function<Error(const Job&)>& why);
   void dissolve(JobKey key, Nanoseconds now);
   void tick();
+
+  // Trees: job_table_tree.cc.
+  void handle_ranks(ConnectionId id, const control::Ranks& ranks, Nanoseconds now);
+  void handle_left(ConnectionId id, std::uint16_t rank);
+  void turn_away(ConnectionId id, const control::Refused& refusal);
+  std::optional<control::Refused> plan_again(Job& job);
+  void join_above(JobKey key, Nanoseconds now);
+  void tell_above(JobKey key);
+  void leave_above(JobKey key, const std::optional<Error>& error);
+  void change_rank(ConnectionId id, std::uint16_t rank);
+  std::optional<Error> check_order(const Job& job) const;
+  std::vector<const control::Join*> joins_of(const Job& job) const;
+  GrantBounds bounds_of(const Job& job, std::uint16_t contributors) const;
+  control::Ranks ranks_of(const Job& job) const;
+  void say_left(JobKey key, std::uint16_t rank, const Member* by);
 
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);

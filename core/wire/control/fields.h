@@ -81,6 +81,23 @@ class Fields {
     return numbers;
   }
 
+  template <class Bytes>
+  std::vector<Bytes> hexes(const char* name, std::size_t count_max) {
+    const auto* value = find(name);
+    std::vector<Bytes> all;
+    const auto wrong = [&] {
+      return complain<std::vector<Bytes>>(
+          name, fmt::format("must be a list of at most {} texts of {} hex digits", count_max, 2 * Bytes{}.size()));
+    };
+    if (!value || !value->is_array() || value->size() > count_max) return wrong();
+    for (const auto& item : *value) {
+      Bytes bytes = {};
+      if (!item.is_string() || !from_hex(item.get_ref<const std::string&>(), bytes)) return wrong();
+      all.push_back(bytes);
+    }
+    return all;
+  }
+
   template <class T>
   T complain(const char* name, const std::string& what) {
     if (!problem_) problem_ = fmt::format("field '{}' {}", name, what);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <utility>
 
 #include "base/json.h"
@@ -48,6 +49,17 @@ Message read_hello(Fields& fields) {
   return hello;
 }
 
+Below read_below(Fields& fields) {
+  Below below;
+  below.udp_ports = fields.integers("below_ports", 1, 65535, kBelowPortsMax);
+  below.port = fields.integer<std::uint16_t>("below_port", 1, 65535);
+  below.id = fields.hex<SwitchId>("switch_id");
+  if (!std::has_single_bit(below.udp_ports.size())) {
+    fields.complain<int>("below_ports", "must name a power of two of ports");
+  }
+  return below;
+}
+
 Message read_join(Fields& fields) {
   Join join;
   join.version = fields.integer<std::uint16_t>("version", 1, 65535);
@@ -71,6 +83,8 @@ Message read_join(Fields& fields) {
   join.nonce = fields.hex<Nonce>("nonce");
   join.proof = fields.optional_hex<Proof>("proof");
   join.token = fields.optional_hex<Proof>("token");
+  if (fields.has("switch_id")) join.below = read_below(fields);
+  if (join.below && join.is_host()) fields.complain<int>("switch_id", "is not for a host");
   join.is_hosted = join.is_host() || (fields.has("hosted") && fields.boolean("hosted"));
   return join;
 }
@@ -90,6 +104,8 @@ Message read_admitted(Fields& fields) {
   admitted.salt = fields.hex<Nonce>("salt");
   if (fields.has("data_ip")) admitted.data_ip = fields.integer<std::uint32_t>("data_ip", 1, UINT32_MAX);
   admitted.proof = fields.optional_hex<Proof>("proof");
+  admitted.in_tree = fields.has("in_tree") && fields.boolean("in_tree");
+  if (fields.has("above")) admitted.above = printable(fields.text("above", kAddressBytesMax), kAddressBytesMax);
   if (!std::has_single_bit(admitted.slots)) fields.complain<int>("slots", "must be a power of two");
   if (admitted.payload_bytes % 4 != 0) fields.complain<int>("payload_bytes", "must be a multiple of 4");
   if (!std::has_single_bit(admitted.udp_ports.size()) || admitted.udp_ports.size() > admitted.slots) {
@@ -137,12 +153,27 @@ Message read_leave(Fields& fields) {
   return leave;
 }
 
+Message read_ranks(Fields& fields) {
+  Ranks ranks;
+  ranks.ranks = fields.integers("ranks", 0, kWorldMax - 1, kWorldMax);
+  ranks.window = fields.integer<std::uint32_t>("window", 0, kSlotsMax);
+  ranks.slots = fields.integer<std::uint32_t>("slots", 1, kSlotsMax);
+  ranks.payload_bytes = fields.integer<std::uint16_t>("payload_bytes", 4, kPayloadBytesMax);
+  ranks.through = fields.hexes<SwitchId>("through", kSwitchesMax);
+  const auto disorder = std::adjacent_find(ranks.ranks.begin(), ranks.ranks.end(), std::greater_equal<>{});
+  if (disorder != ranks.ranks.end() || ranks.ranks.empty()) {
+    fields.complain<int>("ranks", "must be ascending, each once, and not empty");
+  }
+  if (!std::has_single_bit(ranks.slots)) fields.complain<int>("slots", "must be a power of two");
+  return ranks;
+}
+
 using Reader = Message (*)(Fields&);
 constexpr std::pair<const char*, Reader> kReaders[] = {
     // in the order of Message's alternatives
-    {"hello", read_hello},       {"join", read_join},       {"waiting", read_waiting},
-    {"admitted", read_admitted}, {"refused", read_refused}, {"heartbeat", read_heartbeat},
-    {"left", read_left},         {"failed", read_failed},   {"leave", read_leave},
+    {"hello", read_hello},     {"join", read_join},           {"waiting", read_waiting}, {"admitted", read_admitted},
+    {"refused", read_refused}, {"heartbeat", read_heartbeat}, {"left", read_left},       {"failed", read_failed},
+    {"leave", read_leave},     {"ranks", read_ranks},
 };
 static_assert(std::size(kReaders) == std::variant_size_v<Message>);
 
@@ -171,6 +202,10 @@ struct Writer {
     if (m.proof) json["proof"] = to_hex(*m.proof);
     if (m.token) json["token"] = to_hex(*m.token);
     if (m.is_hosted && !m.is_host()) json["hosted"] = true;
+    if (!m.below) return;
+    json["below_ports"] = m.below->udp_ports;
+    json["below_port"] = m.below->port;
+    json["switch_id"] = to_hex(m.below->id);
   }
   void operator()(const Waiting& m) { json["present"] = m.present; }
   void operator()(const Admitted& m) {
@@ -183,6 +218,8 @@ struct Writer {
     json["salt"] = to_hex(m.salt);
     if (m.data_ip) json["data_ip"] = *m.data_ip;
     if (m.proof) json["proof"] = to_hex(*m.proof);
+    if (m.in_tree) json["in_tree"] = true;
+    if (!m.above.empty()) json["above"] = printable(m.above, kAddressBytesMax);
   }
   void operator()(const Refused& m) {
     why(m.reason, m.code, m.rank);
@@ -199,6 +236,14 @@ struct Writer {
   void operator()(const Leave& m) {
     json["failed"] = m.failed;
     if (m.failed) why(m.reason, m.code, m.rank);
+  }
+  void operator()(const Ranks& m) {
+    json["ranks"] = m.ranks;
+    json["window"] = m.window;
+    json["slots"] = m.slots;
+    json["payload_bytes"] = m.payload_bytes;
+    json["through"] = Json::array();
+    for (const SwitchId& id : m.through) json["through"].push_back(to_hex(id));
   }
 
   void why(const std::string& reason, ErrorCode code, int rank) {

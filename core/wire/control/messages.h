@@ -23,6 +23,9 @@ constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds n
 constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
 constexpr std::size_t kJoinBytesMax = 1024;    // of the line, which is the first that a worker sends
 constexpr std::size_t kReasonBytesMax = 1024;  // a longer reason is cut when it is sent
+constexpr std::size_t kBelowPortsMax = 32;     // threads of a switch below another: its ports fit into a join
+constexpr std::size_t kSwitchesMax = 1024;     // below another one, at all levels
+constexpr std::size_t kAddressBytesMax = 300;  // "host:port"
 constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any shape, with header and tag
 constexpr std::uint32_t kMtuMax = 65536;
 constexpr std::uint32_t kSlotsMax = 65536;
@@ -34,6 +37,8 @@ constexpr double kTimeoutSecondsMin = 0.001, kTimeoutSecondsMax = 1e6;
 using Nonce = std::array<std::byte, 16>;
 using Proof = std::array<std::byte, 32>;
 
+using SwitchId = std::array<std::byte, 8>;  // drawn when a switch starts
+
 struct Hello {
   std::uint16_t version = kControlVersion;
   Nonce nonce = {};
@@ -42,6 +47,15 @@ struct Hello {
   double heartbeat_s = 1.0;
 
   bool operator==(const Hello&) const = default;
+};
+
+// A switch adds this to its join at the switch above it.
+struct Below {
+  std::vector<std::uint16_t> udp_ports;  // one a shard of its own: chunk c comes from port c mod their number
+  std::uint16_t port = 0;                // of its control connections, so that errors can name it
+  SwitchId id = {};
+
+  bool operator==(const Below&) const = default;
 };
 
 struct Join {
@@ -55,12 +69,25 @@ struct Join {
   std::uint32_t window = 0;  // chunks it wants outstanding at most; 0: the switch's default
   double timeout_s = 30;     // how long it waits for the others to join
   Nonce nonce = {};
-  std::optional<Proof> proof;  // where the switch has a secret
-  std::optional<Proof> token;  // where the switch has no secret: the job's first worker sets it
-  bool is_hosted = false;      // the job is not whole without its host; of a host itself always true
+  std::optional<Proof> proof;                 // where the switch has a secret
+  std::optional<Proof> token;                 // where the switch has no secret: the job's first worker sets it
+  bool is_hosted = false;                     // the job is not whole without its host; of a host itself always true
+  std::optional<Below> below = std::nullopt;  // of a switch, which stands for several ranks; `rank` is one of them
 
   bool is_host() const { return rank == kHostRank; }
   bool operator==(const Join&) const = default;
+};
+
+// Of a switch to the switch above it, after its join and whenever they change: the ranks below it, and what it and they
+// can take.
+struct Ranks {
+  std::vector<std::uint16_t> ranks;
+  std::uint32_t window = 0;         // as Join's
+  std::uint32_t slots = 0;          // for which it has memory
+  std::uint16_t payload_bytes = 0;  // at most, on the way to those ranks
+  std::vector<SwitchId> through;    // the sender and the switches below it: they must not be above it too
+
+  bool operator==(const Ranks&) const = default;
 };
 
 struct Waiting {
@@ -79,6 +106,8 @@ struct Admitted {
   Nonce salt = {};
   std::optional<Proof> proof = {};            // the switch's, where it has a secret
   std::optional<std::uint32_t> data_ip = {};  // where data packets go, if not to the address that was reached
+  bool in_tree = false;                       // the job goes through several switches
+  std::string above = {};                     // then: the switch above the one that says this, in errors; "": none
 
   // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
   // one, falls outside of what the slots expect.
@@ -86,6 +115,10 @@ struct Admitted {
     std::uint32_t number = 0;
     for (std::size_t i = 0; i < sizeof number; ++i) number = number << 8 | std::to_integer<std::uint32_t>(salt[i]);
     return number;
+  }
+
+  void set_first_chunk(std::uint32_t number) {  // in a tree all switches count alike
+    for (std::size_t i = sizeof number; i-- > 0; number >>= 8) salt[i] = static_cast<std::byte>(number & 0xff);
   }
 
   bool operator==(const Admitted&) const = default;
@@ -138,7 +171,7 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-using Message = std::variant<Hello, Join, Waiting, Admitted, Refused, Heartbeat, Left, Failed, Leave>;
+using Message = std::variant<Hello, Join, Waiting, Admitted, Refused, Heartbeat, Left, Failed, Leave, Ranks>;
 
 // `line` without its newline. An error says which field is wrong and how.
 Result<Message> parse(std::string_view line);

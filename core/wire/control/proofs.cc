@@ -9,6 +9,11 @@
 namespace netfold::control {
 namespace {
 
+template <class Bytes>
+std::string_view text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // Hashes fields so that no two sequences of fields share their bytes: a text goes with its length before it, a number
 // as 4 bytes in network order, nonces have one length.
 class FieldHash {
@@ -71,6 +76,12 @@ Proof Secret::join_proof(const Nonce& switch_nonce, const Join& join) const {
     hash.add(number);
   }
   if (join.is_hosted) hash.add(1u);
+  if (!join.below) return hash.finish();
+  hash.add(static_cast<std::uint32_t>(join.below->udp_ports.size()));
+  for (const std::uint16_t port : join.below->udp_ports) hash.add(std::uint32_t{port});
+  hash.add(std::uint32_t{join.below->port});
+  hash.add(text_of(join.below->id));
+  hash.add(join.token ? text_of(*join.token) : std::string_view());
   return hash.finish();
 }
 
@@ -91,6 +102,7 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
   }
   for (const std::uint16_t port : admitted.udp_ports) hash.add(std::uint32_t{port});
   if (admitted.data_ip) hash.add(*admitted.data_ip);
+  if (admitted.in_tree) hash.add(admitted.above);
   return hash.finish();
 }
 

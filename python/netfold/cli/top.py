@@ -126,6 +126,7 @@ def _with_rates(job: dict[str, Any], before: dict[str, Any], elapsed_s: float) -
     # The folded bytes are the received bytes without headers. That is exact enough here, and saves a counter per
     # packet.
     rates["came_last"] = last
+    rates["up_gbit_s"], rates["down_gbit_s"] = (grown(f"up_{way}_bytes") * 8e-9 for way in ("sent", "received"))
     return job | rates | {"folded_gbit_s": grown("received_bytes") * 8e-9, "sent_gbit_s": grown("sent_bytes") * 8e-9}
 
 
@@ -144,7 +145,7 @@ def screen(stats: dict[str, Any]) -> Group:
     mebibyte = 1 << 20
     link = stats["link_rates"]
     head = Text(
-        f"switch {stats['address']}, up {_duration(stats['uptime_s'])}: "
+        f"switch {stats['address']}{_below(stats)}, up {_duration(stats['uptime_s'])}: "
         f"{len(stats['jobs'])} of {stats['jobs_max']} jobs, "
         f"{stats['memory_bytes'] / mebibyte:.1f} of {stats['memory_max_bytes'] / mebibyte:.0f} MiB, "
         f"{stats['connections']} connections; in {link['received_packets_s']:,.0f} packets/s, "
@@ -153,6 +154,7 @@ def screen(stats: dict[str, Any]) -> Group:
     )
     frames = _frame_tables(stats["frames"]) if "frames" in stats else []
     shares = [_share(job) for job in stats["jobs"] if "of_switch" in job]
+    shares += [_uplink(job) for job in stats["jobs"] if "above" in job and job["state"] == "running"]
     tables = (_job_table(stats["jobs"]), *shares, _thread_table(stats["threads"]), _drop_table(stats), *frames)
     return Group(head, *tables)
 
@@ -183,7 +185,7 @@ def _job_table(jobs: list[dict[str, Any]]) -> Table:
             f"{job['packets_s']:,.0f}",
             f"{job['retransmissions_s']:,.0f}",
             f"{job['probes_s']:,.0f}",
-            _latest(job["came_last"]),
+            _latest(job["came_last"], job.get("contributors", [])),
         )
     if not jobs:
         table.add_row("no job", "", *[""] * 8, style="dim")
@@ -198,12 +200,29 @@ def shortened(name: str) -> str:
     return f"{name[: NAME_COLUMNS - 1 - tail]}…{name[-tail:]}"
 
 
-def _latest(came_last: list[int]) -> str:
-    """The rank whose contribution was the last one of most chunks, and of how many: others wait for it."""
+def _latest(came_last: list[int], contributors: list[dict[str, Any]]) -> str:
+    """The rank whose contribution was the last one of most chunks, and of how many: others wait for it. Ranks below
+    another switch as 4-7."""
     if len(came_last) < 2 or not any(came_last):
         return ""
-    rank = max(range(len(came_last)), key=came_last.__getitem__)
-    return f"{rank}: {100 * came_last[rank] / sum(came_last):.0f}%"
+    place = max(range(len(came_last)), key=came_last.__getitem__)
+    who = str(place)
+    if contributors:
+        first, ranks = contributors[place]["first_rank"], contributors[place]["ranks"]
+        who = str(first) if ranks == 1 else f"{first}-{first + ranks - 1}"
+    return f"{who}: {100 * came_last[place] / sum(came_last):.0f}%"
+
+
+def _below(stats: dict[str, Any]) -> str:
+    return f" below {stats['parent']}" if "parent" in stats else ""
+
+
+def _uplink(job: dict[str, Any]) -> Text:
+    """The traffic of a job to the switch above, and from it."""
+    return Text(
+        f"{job['name']}: to the switch above, {job['above']}: {job['up_gbit_s']:.3f} Gbit/s up, "
+        f"{job['down_gbit_s']:.3f} Gbit/s down; {job['up_sums']:,} sums, {job['up_resent']:,} sent again"
+    )
 
 
 def _thread_table(threads: list[dict[str, Any]]) -> Table:

@@ -37,6 +37,7 @@ class Series:
     digests: set[str] = field(default_factory=set)
     sent: list[Traffic] = field(default_factory=list)  # of the busiest worker, for each repetition
     received: list[Traffic] = field(default_factory=list)
+    sent_up: list[Traffic] = field(default_factory=list)  # of the busiest uplink of a tree of switches
     copy_bytes_s: list[float] = field(
         default_factory=list
     )  # of this machine, after each repetition, if that is the bound
@@ -109,10 +110,10 @@ class Contestant:
 
 def repeat_once(team: Team, series: Series, site: Site, iterations: int) -> None:
     """One timed repetition; the slowest rank determines the time."""
-    before = site.traffic()
+    before, up_before = site.traffic(), site.sent_up()
     ranks = team.run(series.algorithm, iterations)
     time.sleep(SETTLE_S)
-    after = site.traffic()
+    after, up_after = site.traffic(), site.sent_up()
     series.time_s.append(max(elapsed for elapsed, _, _ in ranks))
     series.max_abs_error = float(np.max([series.max_abs_error, *(error for _, error, _ in ranks)]))  # keeps a NaN
     series.digests.update(digest for _, _, digest in ranks)
@@ -121,6 +122,9 @@ def repeat_once(team: Team, series: Series, site: Site, iterations: int) -> None
         down = [now[1] - then[1] for then, now in zip(before, after, strict=True)]
         series.sent.append(max(up, key=lambda traffic: traffic.bytes))
         series.received.append(max(down, key=lambda traffic: traffic.bytes))
+    if up_before:
+        uplinks = [now - then for then, now in zip(up_before, up_after, strict=True)]
+        series.sent_up.append(max(uplinks, key=lambda traffic: traffic.bytes))
 
 
 def measure(

@@ -53,6 +53,9 @@ def entry(series: Series, site: Site, burst_bytes: int, block: int, mantissa: in
             "goodput_sent": gradient_bytes / sent if sent else None,
             "goodput_received": gradient_bytes / received if received else None,
         }
+    if series.sent_up:
+        result["uplink_bytes_sent"] = statistics.median(traffic.bytes for traffic in series.sent_up)
+        result["uplink_drops"] = sum(traffic.dropped for traffic in series.sent_up)
     if site.rate_mbit_s:
         wire_bytes = _bound(series, site, block, mantissa)
         bound_s = bounds.seconds(wire_bytes, site.rate_mbit_s)

@@ -38,6 +38,7 @@ class Site(Protocol):
 
     world: int
     switches: int  # machines where a switch may run
+    leaves: int  # of a tree of switches: below switch 0, with a block of the ranks each; 0: no tree
     directory: Path
     interface: str
     rate_mbit_s: float  # 0: not shaped
@@ -55,6 +56,12 @@ class Site(Protocol):
 
     def switch_address(self, number: int = 0) -> str:
         """The address of a switch's machine."""
+
+    def parent_address(self, leaf: int) -> str:
+        """The address of switch 0, as a leaf reaches it."""
+
+    def sent_up(self) -> list[Traffic]:
+        """The traffic from every leaf to switch 0 so far."""
 
     def running_switch(self) -> str | None:
         """The address of a switch that is part of the network; None: a switch must be started."""
@@ -76,6 +83,7 @@ class LabSite:
         self.topology = lab.topology
         self.world = lab.spec.workers
         self.switches = lab.spec.switches
+        self.leaves = lab.spec.leaves
         self.directory = lab.directory
         self.interface = names.INTERFACE
         self.rate_mbit_s = lab.spec.rate_mbit_s
@@ -97,6 +105,14 @@ class LabSite:
         """A switch's address in the lab."""
         return names.switch_address(number)
 
+    def parent_address(self, leaf: int) -> str:
+        """At the upper end of the leaf's uplink."""
+        return names.uplink_addresses(leaf)[0]
+
+    def sent_up(self) -> list[Traffic]:
+        """Counted by the token buckets of the uplinks."""
+        return [self._lab.sent_up(leaf) for leaf in range(self.leaves)]
+
     def running_switch(self) -> str | None:
         """The switch in the middle of a star, if it folds."""
         return self._lab.fabric.running_switch() if isinstance(self._lab.fabric, FrameStar) else None
@@ -114,6 +130,7 @@ class LocalSite:
     """All ranks on this machine's loopback."""
 
     switches = 1
+    leaves = 0
     interface = "lo"
     rate_mbit_s = 0.0
     mtu = 65536
@@ -144,6 +161,14 @@ class LocalSite:
     def switch_address(self, number: int = 0) -> str:
         """The loopback address."""
         return "127.0.0.1"
+
+    def parent_address(self, leaf: int) -> str:
+        """The loopback address."""
+        return "127.0.0.1"
+
+    def sent_up(self) -> list[Traffic]:
+        """None: there is no leaf."""
+        return []
 
     def running_switch(self) -> str | None:
         """None: a switch must be started."""

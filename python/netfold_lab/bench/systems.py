@@ -57,13 +57,15 @@ def spawn(command: list[str], site: Site, log: Path, more: Mapping[str, str] | N
 
 
 def start_switch(
-    name: str, site: Site, ready: Path, log: Path, timeout_s: float, number: int = 0
+    name: str, site: Site, ready: Path, log: Path, timeout_s: float, number: int = 0, parent: str = ""
 ) -> tuple[subprocess.Popen, str]:
     """Start a switch on a switch's machine, at any free port. Returns its process and its address when it listens. It
-    writes the address to the file `ready`.
+    writes the address to the file `ready`. `parent`: the switch above it, if it has one; then, and above others, it
+    listens on all interfaces of its machine.
 
     Raises MeasurementError that names the system."""
-    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", f"{site.switch_address(number)}:0", str(ready)]
+    bind = "0.0.0.0:0" if site.leaves else f"{site.switch_address(number)}:0"
+    program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", bind, str(ready), parent]
     switch = spawn([*site.switch_command(number), *program], site, log)
     deadline = time.monotonic() + timeout_s
     try:
@@ -75,7 +77,31 @@ def start_switch(
     except BaseException:
         processes.end_children([switch])
         raise
-    return switch, ready.read_text()
+    address = ready.read_text()
+    return switch, f"{site.switch_address(number)}:{address.rpartition(':')[2]}" if site.leaves else address
+
+
+def start_tree(
+    name: str, site: Site, ready: Path, log: Path, timeout_s: float
+) -> tuple[list[subprocess.Popen], list[str]]:
+    """Start the switches of a site: one, or one and its leaves. Returns their processes, and for each rank the address
+    of its switch. Raises MeasurementError that names the system."""
+    top, address = start_switch(name, site, ready, log, timeout_s)
+    started = [top]
+    if not site.leaves:
+        return started, [address] * site.world
+    leaves = []
+    try:
+        for leaf in range(site.leaves):
+            parent = f"{site.parent_address(leaf)}:{address.rpartition(':')[2]}"
+            listens = ready.with_suffix(f".leaf{leaf}")
+            process, reached = start_switch(name, site, listens, log, timeout_s, leaf + 1, parent)
+            started.append(process)
+            leaves.append(reached)
+    except BaseException:
+        processes.end_children(started)
+        raise
+    return started, [leaves[rank * site.leaves // site.world] for rank in range(site.world)]
 
 
 class Gloo:
@@ -183,14 +209,14 @@ class Netfold:
     def launch(self, site: Site, control: Path, log: Path, timeout_s: float) -> list[subprocess.Popen]:
         """Start the switch, unless it runs already, then the ranks with its address."""
         started: list[subprocess.Popen] = []
-        address = site.running_switch()
-        if address is None:
+        running = site.running_switch()
+        addresses = [running] * site.world if running else []
+        if not addresses:
             ready = control.with_suffix(".switch")
-            switch, address = start_switch(self.name, site, ready, log, timeout_s)
-            started.append(switch)
+            started, addresses = start_tree(self.name, site, ready, log, timeout_s)
         try:
-            module = [sys.executable, "-m", "netfold_lab.bench.workers.netfold", str(control), address, "bench"]
-            for rank in range(site.world):
+            for rank, address in enumerate(addresses):
+                module = [sys.executable, "-m", "netfold_lab.bench.workers.netfold", str(control), address, "bench"]
                 arguments = [str(rank), str(site.world), str(timeout_s), self._faults]
                 started.append(spawn([*site.command(rank), *module, *arguments], site, log))
         except BaseException:

@@ -54,6 +54,13 @@ SwitchKind = Annotated[
 Switches = Annotated[
     int, typer.Option(help="Machines with a switch beside the bridge; `auto` divides tensors between all of them.")
 ]
+Leaves = Annotated[
+    int,
+    typer.Option(
+        help="On a star: switches with a block of the workers each, below one switch, each with an uplink like a "
+        "worker's link; 0: no tree."
+    ),
+]
 Mtu = Annotated[int, typer.Option(help="MTU of every link in bytes.")]
 Burst = Annotated[
     int | None,
@@ -91,6 +98,7 @@ def up(
     switch_rate_mbit_s: SwitchRate = None,
     switch: SwitchKind = SOCKETS,
     switches: Switches = 1,
+    leaves: Leaves = 0,
     mtu: Mtu = 1500,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
@@ -112,6 +120,7 @@ def up(
             "faults": faults,
             "switch": switch,
             "switches": switches,
+            "leaves": leaves,
         }
         spec = spec_of(fabric, shape, workers, rate_mbit_s, burst_bytes, latency_ms, **more)
         lab_id = lab or names.new_lab_id()
@@ -248,6 +257,7 @@ def run(
     switch_rate_mbit_s: SwitchRate = None,
     switch: SwitchKind = SOCKETS,
     switches: Switches = 1,
+    leaves: Leaves = 0,
     burst_bytes: Burst = None,
     latency_ms: Latency = None,
     timeout_s: Annotated[float, typer.Option(help="Longest time for any step, in seconds.")] = 60.0,
@@ -274,7 +284,7 @@ def run(
     with sentences():
         sizes = _sizes(size_bytes, model_sizes, scale)
         is_star = fabric == STAR
-        in_network_only = switch == DPDK or (faults_by == "netfold" and any((loss, duplicate, reorder)))
+        in_network_only = switch == DPDK or leaves > 0 or (faults_by == "netfold" and any((loss, duplicate, reorder)))
         on_star = IN_NETWORK if in_network_only else f"{AUTO},{IN_NETWORK}"
         algorithm = algorithm or (on_star if is_star else "hdrm,halving-doubling,ring")
         if is_star and switch == SOCKETS:
@@ -284,7 +294,7 @@ def run(
         faults = Faults(loss, duplicate, reorder)
         counts = sweep.counts_of(sweep_workers) if sweep_workers else [workers]
         more: dict[str, Any] = {"switch_rate_mbit_s": switch_rate_mbit_s, "mtu": mtu, "switch": switch}
-        more["switches"] = switches
+        more |= {"switches": switches, "leaves": leaves}
         labs = [spec_of(fabric, shape, n, rate_mbit_s, burst_bytes, latency_ms, **more) for n in counts]
         plan = comparison.ComparisonSettings(
             sizes,
@@ -302,6 +312,8 @@ def run(
         )
         for spec in labs:
             plan.check(spec.workers)
+        if leaves and plan.is_split():
+            raise UsageError("--leaves measures --algorithm in-network, and algorithms without a switch; not auto")
         if not is_star and (faults or plan.is_in_network()):
             raise UsageError("--algorithm in-network and faults need --fabric star")
         surveys = len(links.surveyed(labs[0], plan)) if links_out else 0

@@ -60,7 +60,7 @@ class Lab:
     def addresses(self) -> dict[str, str]:
         """Addresses by node: w0, w1, ... and, in a star, switch."""
         nodes = {f"w{rank}": self.fabric.address(rank) for rank in range(self.spec.workers)}
-        switches = self.spec.switches if isinstance(self.fabric, Star) else 0
+        switches = self.spec.boxes if isinstance(self.fabric, Star) else 0
         return nodes | {names.switch_node(number): names.switch_address(number) for number in range(switches)}
 
     def __enter__(self) -> Lab:
@@ -151,6 +151,12 @@ class Lab:
         up = shaping.traffic(self._sockets[self.worker(rank)], names.INTERFACE)
         namespace, interface = self.fabric.downlink(rank)
         return up, shaping.traffic(self._sockets[namespace], interface)
+
+    def sent_up(self, leaf: int) -> shaping.Traffic:
+        """The traffic that a leaf has sent to the switch above it so far."""
+        assert isinstance(self.fabric, Star), "only stars have leaves (LabSpec)"
+        namespace, interface = self.fabric.uplink(leaf)
+        return shaping.traffic(self._sockets[namespace], interface)
 
     def down(self) -> None:
         """Remove the lab: processes, namespaces (with their links), files."""

@@ -9,6 +9,7 @@ LAB_ID = re.compile(r"^nf[0-9a-f]{6}$")
 NAMESPACE = re.compile(r"^(nf[0-9a-f]{6})-(fabric|switch[1-9]?|[sw][0-9]+)$")
 NETWORK = "10.77.0"  # only inside the lab's own namespaces, so it cannot conflict with the host's networks
 INTERFACE = "eth0"  # the interface of every worker and of each switch, seen from inside
+UPLINK = "up0"  # of a switch below another one: a link of its own to that
 SWITCHES_MAX = 9  # workers have the addresses from 10 on
 
 
@@ -45,6 +46,11 @@ def router(lab_id: str, number: int) -> str:
 def switch_address(number: int = 0) -> str:
     """A switch's address in the lab."""
     return f"{NETWORK}.{1 + number}"
+
+
+def uplink_addresses(leaf: int) -> tuple[str, str]:
+    """The addresses of a leaf's uplink: at the switch above, and at the leaf."""
+    return f"10.78.0.{2 * leaf}", f"10.78.0.{2 * leaf + 1}"
 
 
 def switch_metrics() -> str:

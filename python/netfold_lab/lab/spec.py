@@ -61,6 +61,7 @@ class LabSpec:
     shape: tuple[int, int] = (0, 0)
     switch: str = SOCKETS
     switches: int = 1  # of a star
+    leaves: int = 0  # of a star: switches with a block of the workers each, below the first one; 0: no tree
 
     def __post_init__(self) -> None:
         self._check_fabric()
@@ -84,6 +85,8 @@ class LabSpec:
         if self.fabric != STAR:
             return f"{self.rate_mbit_s:g} Mbit/s a link of a {self.shape[0]}x{self.shape[1]} {self.fabric}"
         text = f"{self.rate_mbit_s:g} Mbit/s a link"
+        if self.leaves:
+            return f"{text}, {self.leaves} switches below one, an uplink {self.rate_mbit_s:g} Mbit/s"
         if self.switch != SOCKETS:
             return text
         of_switch = f"{self.switch_rate_mbit_s:g} Mbit/s" if self.switch_rate_mbit_s else "not shaped"
@@ -106,6 +109,7 @@ class LabSpec:
             raise UsageError(f"--switches must be from 1 to {names.SWITCHES_MAX}, not {self.switches}")
         if self.switches > 1 and (self.fabric != STAR or self.switch != SOCKETS):
             raise UsageError("several --switches need --fabric star and --switch sockets")
+        self._check_leaves()
         if (wiring := self.wiring()) is None:
             return
         if self.workers != wiring.workers:
@@ -114,6 +118,24 @@ class LabSpec:
             )
         if self.faults or self.switch_rate_mbit_s:
             raise UsageError("faults and the rate of the switch need --fabric star")
+
+    def _check_leaves(self) -> None:
+        if not self.leaves:
+            return
+        if self.fabric != STAR or self.switch != SOCKETS or self.switches > 1:
+            raise UsageError("--leaves needs --fabric star, --switch sockets and one --switches")
+        if self.faults:
+            raise UsageError("--leaves supports only faults by netfold (--faults-by netfold)")
+        if not 1 < self.leaves < names.SWITCHES_MAX or self.workers % self.leaves:
+            raise UsageError(
+                f"--leaves must be from 2 to {names.SWITCHES_MAX - 1} and divide the {self.workers} workers, not "
+                f"{self.leaves}"
+            )
+
+    @property
+    def boxes(self) -> int:
+        """The machines with a switch: the leaves, and the one above them."""
+        return self.leaves + 1 if self.leaves else self.switches
 
     def wiring(self) -> Wiring | None:
         """The switches and cables; None for a star. Raises UsageError for an invalid shape."""
@@ -137,7 +159,8 @@ def spec_of(
 ) -> LabSpec:
     """A lab from a user's options: None stands for the fabric's default. `shape`: 4x8, or empty. Raises UsageError.
 
-    The machine of a switch beside the bridge has one NIC, by default one like a worker's."""
+    The machine of a switch beside the bridge has one NIC, by default one like a worker's. A leaf has a port for each of
+    its workers, and an uplink like a worker's link."""
     if fabric not in FABRICS:
         raise UsageError(f"--fabric must be one of {', '.join(FABRICS)}, not {fabric}")
     try:
@@ -147,7 +170,8 @@ def spec_of(
     usual = LINKS[fabric]
     rate_mbit_s = usual[0] if rate_mbit_s is None else rate_mbit_s
     if switch_rate_mbit_s is None:
-        switch_rate_mbit_s = rate_mbit_s if fabric == STAR and more.get("switch", SOCKETS) == SOCKETS else 0.0
+        beside = more.get("switch", SOCKETS) == SOCKETS and not more.get("leaves")
+        switch_rate_mbit_s = rate_mbit_s if fabric == STAR and beside else 0.0
     return LabSpec(
         workers=workers if workers is not None else (parsed[0] * parsed[1] or 8),
         rate_mbit_s=rate_mbit_s,

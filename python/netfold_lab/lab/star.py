@@ -25,7 +25,7 @@ class Star:
     def __init__(self, spec: LabSpec, lab_id: str) -> None:
         self._spec = spec
         self.fabric = names.fabric(lab_id)
-        self.switches = [names.switch(lab_id, number) for number in range(spec.switches)]
+        self.switches = [names.switch(lab_id, number) for number in range(spec.boxes)]
         self._workers = [names.worker(lab_id, rank) for rank in range(spec.workers)]
 
     def nodes(self) -> list[str]:
@@ -36,7 +36,7 @@ class Star:
         """The bridge's ports, seen from the fabric."""
         return [
             *(f"p{rank}" for rank in range(self._spec.workers)),
-            *(switch_port(number) for number in range(self._spec.switches)),
+            *(switch_port(number) for number in range(self._spec.boxes)),
         ]
 
     def ends(self) -> list[str]:
@@ -61,6 +61,19 @@ class Star:
         rate_mbit_s = self._spec.switch_rate_mbit_s
         for number, switch in enumerate(self.switches):
             self._build_port(sockets, switch_port(number), switch, names.switch_address(number), rate_mbit_s)
+        for leaf in range(self._spec.leaves):
+            self._build_uplink(sockets, leaf)
+
+    def uplink(self, leaf: int) -> tuple[str, str]:
+        """The leaf's end of its uplink: namespace and interface."""
+        return self.switches[leaf + 1], names.UPLINK
+
+    def _build_uplink(self, sockets: dict[str, IPRoute], leaf: int) -> None:
+        ends = ((self.switches[0], f"down{leaf}"), self.uplink(leaf))
+        shaping.connect(sockets, *ends, self._spec, self._spec.rate_mbit_s)
+        for (namespace, interface), address in zip(ends, names.uplink_addresses(leaf), strict=True):
+            ipr = sockets[namespace]
+            ipr.addr("add", index=shaping.index_of(ipr, interface), address=address, prefixlen=31)
 
     def _build_port(
         self, sockets: dict[str, IPRoute], port: str, namespace: str, address: str, rate_mbit_s: float

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "group/via_switch/worker_side.h"
+#include "membership/worker_side.h"
 #include "switch/jobs/job_table.h"
 
 namespace netfold::switching {
-using namespace group;
+using namespace membership;
 using namespace control;
 
 class Conversation {
@@ -187,6 +187,9 @@ class Conversation {
 
   void carry_out(const EvictJob& evict) { ASSERT_EQ(running_.erase(evict.job), 1u) << "evicted what does not run"; }
   void carry_out(const LogLine& line) { log_.push_back(line.text); }
+  void carry_out(const JoinAbove&) { FAIL() << "there is no switch above"; }
+  void carry_out(const TellAbove&) { FAIL() << "there is no switch above"; }
+  void carry_out(const LeaveAbove&) { FAIL() << "there is no switch above"; }
 
   void check() {
     const auto jobs = table_.jobs();

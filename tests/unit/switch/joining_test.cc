@@ -2,7 +2,7 @@
 #include "conversation.h"
 
 namespace netfold::switching {
-using namespace group;
+using namespace membership;
 using namespace control;
 namespace {
 

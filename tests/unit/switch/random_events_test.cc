@@ -5,7 +5,7 @@
 #include "support/random_seed.h"
 
 namespace netfold::switching {
-using namespace group;
+using namespace membership;
 using namespace control;
 namespace {
 

@@ -50,6 +50,37 @@ TEST(Messages, ComeBackAsTheyWent) {
   expect_round_trip(Failed{"rank 3 is gone", ErrorCode::kPeerFailed, 3});
   expect_round_trip(Leave{});
   expect_round_trip(Leave{true, "it broke", ErrorCode::kTimeout, 2});
+  expect_round_trip(Ranks{{0, 5, 1023}, 64, 512, 1400, {{std::byte{1}}, {std::byte{2}}}});
+  Join below{.job = "x", .world = 8, .rank = 4, .udp_port = 7000, .nonce = nonce_of(1), .token = proof};
+  below.below = Below{{7000, 7001}, 7171, {std::byte{1}}};
+  expect_round_trip(below);
+  expect_round_trip(Admitted{.udp_ports = {7}, .in_tree = true, .above = "10.0.0.1:7171"});
+}
+
+TEST(Messages, TheLongestJoinOfASwitchFits) {
+  Join join{kControlVersion,
+            std::string(kJobNameBytesMax, 'x'),
+            1024,
+            1023,
+            65535,
+            65536,
+            {128, 7},
+            65536,
+            1e6,
+            nonce_of(1),
+            Proof{},
+            Proof{}};
+  join.below = Below{std::vector<std::uint16_t>(kBelowPortsMax, 65535), 65535, {}};
+  EXPECT_LE(emit(join).size(), kJoinBytesMax);
+}
+
+TEST(Messages, RanksAreAscendingAndNotNone) {
+  for (const char* ranks : {"[]", "[1,0]", "[2,2]", "[1024]"}) {
+    const auto parsed = parse(
+        std::string(R"({"type":"ranks","window":0,"slots":64,"payload_bytes":64,"through":[],"ranks":)") + ranks + "}");
+    ASSERT_FALSE(parsed) << ranks;
+    EXPECT_THAT(parsed.error().message, HasSubstr("'ranks'"));
+  }
 }
 
 TEST(Messages, OfAHostHaveNoRank) {

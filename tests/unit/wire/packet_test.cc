@@ -88,14 +88,20 @@ TEST(Packet, NamesWhatIsWrong) {
   EXPECT_EQ(error_of(with(1, 0x60)), ParseError::kFormat);
   EXPECT_EQ(error_of(with(1, 0x00)), ParseError::kFormat) << "elements without a format";
   EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kNone);
-  EXPECT_EQ(error_of(with(1, 0x18)), ParseError::kFlags);
+  EXPECT_EQ(error_of(with(1, 0x18)), ParseError::kNone) << "a partial sum";
   EXPECT_EQ(error_of(with(11, 0)), ParseError::kLength) << "no elements";
   EXPECT_EQ(error_of(packet_of(contribution(), 0)), ParseError::kLength) << "no payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe}, 1)), ParseError::kLength) << "a probe with a payload";
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kLast}, 0)), ParseError::kFlags);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kAverage}, 0)), ParseError::kFlags);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .count = 1}, 0)), ParseError::kNone);
-  EXPECT_EQ(error_of(packet_of({.kind = Kind::kEcho, .count = 1}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kEcho, .count = 1}, 0)), ParseError::kNone);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kWaiting, .count = 1}, 0)), ParseError::kNone);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kMissing, .count = 1}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kPartial}, 0)), ParseError::kFlags);
+  EXPECT_EQ(
+      error_of(packet_of({.kind = Kind::kResult, .format = numbers::Format::kFp16, .flags = kPartial, .count = 2}, 8)),
+      ParseError::kFlags);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .format = numbers::Format::kFp32}, 0)), ParseError::kFormat);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kTagged}, 15)), ParseError::kShort) << "a cut tag";
 }

@@ -56,6 +56,17 @@ TEST(Secret, JoinProofCoversEveryField) {
   add(nonce, [](Join& join) { join.bfp.block = 32; });
   add(nonce, [](Join& join) { join.bfp.mantissa = 3; });
   add(nonce, [](Join& join) { join.window = 3; });
+  const auto below = [&add, &nonce](auto change) {
+    add(nonce, [&](Join& join) {
+      join.below = Below{{7000}, 7171, {}};
+      change(join);
+    });
+  };
+  below([](Join&) {});
+  below([](Join& join) { join.below->udp_ports = {7000, 7001}; });
+  below([](Join& join) { join.below->port = 7172; });
+  below([](Join& join) { join.below->id[7] = std::byte{1}; });
+  below([](Join& join) { join.token = Proof{}; });
   EXPECT_TRUE(proofs.insert(Secret::from("other")->join_proof(nonce, join_of("a"))).second);
 }
 

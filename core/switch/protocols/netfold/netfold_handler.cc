@@ -154,7 +154,7 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   }
   if (frame.frame.is_shared) return offer_copy(frame, outbox);
   wire::Packet packet;
-  auto* const job = static_cast<FrameJob*>(filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet));
+  auto* const job = static_cast<FrameJob*>(filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet).job);
   if (job == nullptr) return HandlerVerdict::kDropped;
 
   JobOutbox out(*this, *job, frame, outbox);

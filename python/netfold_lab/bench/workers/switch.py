@@ -1,4 +1,4 @@
-"""The switch of a measurement: `python -m netfold_lab.bench.workers.switch ADDRESS:PORT READY_FILE`.
+"""The switch of a measurement: `python -m netfold_lab.bench.workers.switch ADDRESS:PORT READY_FILE PARENT`.
 
 It ends at a signal, or when the coordinator that started it is gone.
 """
@@ -15,10 +15,10 @@ from netfold import _core
 
 def main() -> None:
     """Open the switch, write its address, wait for a signal."""
-    bind, ready = sys.argv[1:3]
+    bind, ready, parent = sys.argv[1:4]  # parent: the address of the switch above, or empty
     coordinator = os.getppid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    switch = _core.Switch(bind)
+    switch = _core.Switch(bind, parent=parent)
     temporary = Path(ready + ".new")
     temporary.write_text(switch.address)
     temporary.replace(ready)

@@ -9,12 +9,12 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "group/via_switch/worker_side.h"
 #include "link/control_link.h"
 #include "link/link.h"
+#include "membership/worker_side.h"
 #include "wire/lease.h"
 
-namespace netfold::group {
+namespace netfold::membership {
 
 class ControlConnection {
  public:
@@ -33,6 +33,9 @@ class ControlConnection {
 
   const WorkerSide& side() const { return side_; }
   void say_shared(const control::SharedWork& shared) { side_.say_shared(shared); }
+  // Of a switch at the switch above it; they go out with the next pump().
+  void say_ranks(const control::Ranks& ranks) { side_.say_ranks(ranks); }
+  void say_left(std::uint16_t rank) { side_.say_left(rank); }
   const wire::Lease& lease() const { return side_.lease(); }
   std::vector<link::Address> shard_addresses() const;  // where the datagrams for shard t go
   // Ranks that have left cleanly: what they have not contributed to will never be folded.
@@ -48,4 +51,4 @@ class ControlConnection {
   Nanoseconds gives_up_at_ = kNever;  // of leaving, once that has begun
 };
 
-}  // namespace netfold::group
+}  // namespace netfold::membership

@@ -1,4 +1,4 @@
-#include "group/via_switch/join_attempts.h"
+#include "membership/join_attempts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace netfold::group {
+namespace netfold::membership {
 namespace {
 
 constexpr Nanoseconds kRetryPause = 50 * kMillisecond;     // between two attempts to reach the switch
@@ -46,6 +46,11 @@ void JoinAttempts::on_connected(std::unique_ptr<link::ControlLink> link, Nanosec
 void JoinAttempts::on_unreachable(const std::string& why, Nanoseconds now) {
   last_ = why;
   pause(now);
+}
+
+void JoinAttempts::say_ranks(const control::Ranks& ranks) {
+  ranks_ = ranks;
+  if (connection_) connection_->say_ranks(ranks);
 }
 
 void JoinAttempts::pause(Nanoseconds now) {
@@ -132,7 +137,10 @@ WorkerRequest JoinAttempts::request(Nanoseconds now) const {
   request.require_auth = options_.require_auth;
   request.join.is_hosted = options_.is_hosted;
   request.join.nonce = draw_nonce_();
+  request.join.below = options_.below;
+  request.join.token = options_.token;
+  request.ranks = ranks_;
   return request;
 }
 
-}  // namespace netfold::group
+}  // namespace netfold::membership

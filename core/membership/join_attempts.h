@@ -5,13 +5,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "group/via_switch/joining.h"
+#include "membership/control_connection.h"
+#include "membership/join_options.h"
 
-namespace netfold::group {
+namespace netfold::membership {
 
 class JoinAttempts {
  public:
@@ -25,6 +27,9 @@ class JoinAttempts {
   bool is_connecting() const { return state_ == State::kConnecting; }
   void on_connected(std::unique_ptr<link::ControlLink> link, Nanoseconds now);
   void on_unreachable(const std::string& why, Nanoseconds now);
+
+  // Of a switch: the ranks below it, in this attempt and in later ones.
+  void say_ranks(const control::Ranks& ranks);
 
   // Listens and speaks; to be called when something has come or deadline() has passed. Null: it goes on.
   Result<std::unique_ptr<ControlConnection>> pump(Nanoseconds now);
@@ -53,7 +58,8 @@ class JoinAttempts {
   Nanoseconds reached_by_ = 0;        // a connection must be there by then
   Nanoseconds retry_until_ = kNever;  // set by a refusal that may pass
   std::string last_ = "no answer";    // of the switch, to the last attempt
+  std::optional<control::Ranks> ranks_;
   std::unique_ptr<ControlConnection> connection_;
 };
 
-}  // namespace netfold::group
+}  // namespace netfold::membership

@@ -1,4 +1,4 @@
-#include "group/via_switch/worker_side.h"
+#include "membership/worker_side.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-namespace netfold::group {
+namespace netfold::membership {
 
 WorkerSide::WorkerSide(WorkerRequest request, Nanoseconds now)
     : request_(std::move(request)), next_tick_(now + heartbeat_) {}
@@ -61,6 +61,15 @@ void WorkerSide::on_close(const std::string& why) {
                         request_.switch_name, why));
 }
 
+void WorkerSide::say_ranks(const control::Ranks& ranks) {
+  request_.ranks = ranks;
+  if (state_ == State::kWaiting) output_ += emit(ranks);
+}
+
+void WorkerSide::say_left(std::uint16_t rank) {
+  if (state_ == State::kAdmitted) output_ += emit(control::Left{rank});
+}
+
 void WorkerSide::leave(const std::optional<Error>& error) {
   if (state_ == State::kFailed) return;
   control::Leave leave;
@@ -102,10 +111,11 @@ void WorkerSide::handle(const control::Hello& hello, Nanoseconds now) {
   join.is_hosted = join.is_hosted || join.is_host();
   if (hello.auth) {
     join.proof = request_.secret->join_proof(hello.nonce, join);
-  } else if (request_.secret) {
+  } else if (request_.secret && !join.below) {
     join.token = request_.secret->token(join.job);
   }
   output_ += emit(join);
+  if (request_.ranks) output_ += emit(*request_.ranks);
   state_ = State::kWaiting;
 }
 
@@ -138,6 +148,8 @@ void WorkerSide::handle(const control::Admitted& admitted) {
   lease_.payload_bytes = admitted.payload_bytes;
   lease_.bfp = request_.join.bfp;
   lease_.first_chunk = admitted.first_chunk();
+  lease_.is_tree = admitted.in_tree;
+  above_ = admitted.above;
   if (admitted.tagged) lease_.key = request_.secret->tag_key(admitted.salt, admitted.job_id, admitted.epoch);
   udp_ports_ = admitted.udp_ports;
   data_ip_ = admitted.data_ip;
@@ -181,4 +193,4 @@ std::string WorkerSide::take_output() {
   return std::exchange(output_, {});
 }
 
-}  // namespace netfold::group
+}  // namespace netfold::membership

@@ -1,8 +1,8 @@
-#include "group/via_switch/control_connection.h"
+#include "membership/control_connection.h"
 
 #include <utility>
 
-namespace netfold::group {
+namespace netfold::membership {
 namespace {
 
 constexpr Nanoseconds kGoodbyeMax = 250 * kMillisecond;
@@ -62,4 +62,4 @@ std::vector<link::Address> ControlConnection::shard_addresses() const {
   return addresses;
 }
 
-}  // namespace netfold::group
+}  // namespace netfold::membership

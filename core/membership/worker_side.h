@@ -18,13 +18,14 @@
 #include "wire/control/proofs.h"
 #include "wire/lease.h"
 
-namespace netfold::group {
+namespace netfold::membership {
 
 struct WorkerRequest {
   std::string switch_name;  // how errors call it: "host:port"
-  control::Join join;       // without proof and token: those answer the switch's greeting
+  control::Join join;       // without proof: that answers the switch's greeting
   std::optional<control::Secret> secret;
   bool require_auth = false;  // refuse a switch that does not prove the secret and tag the packets
+  std::optional<control::Ranks> ranks = std::nullopt;  // of a switch that joins the switch above it
 };
 
 class WorkerSide {
@@ -39,6 +40,9 @@ class WorkerSide {
   void on_time(Nanoseconds now);
   void on_close(const std::string& why);  // the connection ended or broke
   void leave(const std::optional<Error>& error);
+  // Of a switch that joins the switch above it: the ranks below it are others now; one of them left.
+  void say_ranks(const control::Ranks& ranks);
+  void say_left(std::uint16_t rank);
   // The switch hears of it with the next heartbeat.
   void say_shared(const control::SharedWork& shared) { shared_ = shared; }
 
@@ -51,6 +55,8 @@ class WorkerSide {
   const std::set<std::uint16_t>& left_ranks() const { return left_; }  // they left cleanly and fold no more
   bool knows_who_is_here() const { return !present_.empty(); }         // while waiting: the switch has answered
   std::vector<std::uint16_t> missing_ranks() const;                    // then
+  const std::vector<std::uint16_t>& present_ranks() const { return present_; }
+  const std::string& above() const { return above_; }  // of the switch: the one that it waits for; "": none
 
   Nanoseconds deadline() const;  // when on_time() wants to be called next
   std::string take_output();     // bytes to send
@@ -74,6 +80,7 @@ class WorkerSide {
   std::vector<std::uint16_t> udp_ports_;
   std::optional<std::uint32_t> data_ip_;
   std::set<std::uint16_t> left_;
+  std::string above_;
   std::optional<control::SharedWork> shared_;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;
@@ -81,4 +88,4 @@ class WorkerSide {
   std::string output_;
 };
 
-}  // namespace netfold::group
+}  // namespace netfold::membership
