@@ -122,9 +122,10 @@ class AggregationObserver:
 class Switch:
     """A folding switch in this process, on threads of its own."""
 
-    def __init__(self, bind: str = '0.0.0.0:0', *, shards: int = 1, secret: str = '', require_auth: bool = False, jobs_max: int = 64, memory_max_bytes: int = 1073741824, heartbeat_s: float = 1.0, cores: Sequence[int] = []) -> None:
+    def __init__(self, bind: str = '0.0.0.0:0', *, shards: int = 1, secret: str = '', require_auth: bool = False, jobs_max: int = 64, memory_max_bytes: int = 1073741824, heartbeat_s: float = 1.0, cores: Sequence[int] = [], parent: str = '') -> None:
         """
         Listens at `bind` (port 0: the kernel picks). shards: threads that fold, a power of two.
+        parent: the address of the switch above, host:port; it has the same secret.
         """
 
     @property

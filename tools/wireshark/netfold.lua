@@ -131,7 +131,7 @@ local function parse(tvb)
     h.payload_format = h.partial and h.format ~= INT32 and FP32 or h.format
     if h.payload_bytes < 0 then return h, "short" end
     if h.payload_format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
-    local may_count = h.carries_elements or MAY_COUNT[h.kind] and h.count > 0
+    local may_count = h.carries_elements or (MAY_COUNT[h.kind] or false) and h.count > 0
     if may_count ~= (h.count > 0) or h.payload_format == BFP and not h.shape then return h, "length" end
     if h.payload_bytes ~= payload_bytes(h.payload_format, h.count, h.shape) then return h, "length" end
     if not slot_is_right(h.slot, h.chunk) then return h, "slot" end

@@ -87,14 +87,14 @@ std::optional<control::Refused> check_below(const SwitchRules& rules, const cont
   if (!rules.parent.empty() && (join.is_host() || join.is_hosted)) {
     return refused(ErrorCode::kInvalidArgument,
                    fmt::format("job '{}' has a host, and this switch is below the one at {}: start such a job at a "
-                               "switch without --parent",
+                               "switch that is below no other one",
                                join.job, rules.parent));
   }
   if (!join.below) return std::nullopt;
   if (rules.folds_on_the_way) {
     return refused(ErrorCode::kInvalidArgument,
-                   "it folds packets on their way (--dpdk) and takes no switch below it: name a switch over sockets "
-                   "as --parent");
+                   "it folds packets on their way, as an Ethernet switch, and takes no switch below it: name a switch "
+                   "over sockets as the parent");
   }
   return check_cycle(rules, {&join.below->id, 1});
 }
@@ -102,8 +102,8 @@ std::optional<control::Refused> check_below(const SwitchRules& rules, const cont
 std::optional<control::Refused> check_cycle(const SwitchRules& rules, std::span<const control::SwitchId> below) {
   if (std::find(below.begin(), below.end(), rules.id) == below.end()) return std::nullopt;
   return refused(ErrorCode::kInvalidArgument,
-                 "it is below the switch that asks, so the switches' --parent go round in a cycle: start the topmost "
-                 "switch without --parent");
+                 "it is below the switch that asks, so the switches' parents go round in a cycle: start the topmost "
+                 "switch without a parent");
 }
 
 Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const> joins, std::size_t memory_bytes,

@@ -326,7 +326,7 @@ TEST(TreeControl, ASwitchThatFoldsOnTheWayTakesNoneBelow) {
   join.below = control::Below{{9000}, 7171, {}};
   const auto refusal = check_below(rules, join);
   ASSERT_TRUE(refusal);
-  EXPECT_THAT(refusal->reason, HasSubstr("--dpdk"));
+  EXPECT_THAT(refusal->reason, HasSubstr("Ethernet switch"));
 }
 
 }  // namespace
