@@ -36,8 +36,7 @@ Result<bool> SwitchSession::pump(Nanoseconds now) {
     }
   }
   if (const auto error = check_left_ranks()) return tl::unexpected(*error);
-  if (const auto error =
-          data_.overdue(now, options_.timeout, options_.switch_name, control_->side().above())) {
+  if (const auto error = data_.overdue(now, options_.timeout, options_.switch_name, control_->side().above())) {
     return tl::unexpected(*error);
   }
   if (const auto error = data_.silent(now, options_.silence_max, options_.switch_name)) return tl::unexpected(*error);
