@@ -52,6 +52,10 @@ bool is_nan(T value) {
 
 using Wrapping = std::uint64_t;  // unsigned and wide, so that nothing overflows
 
+template <Operation operation>
+inline constexpr bool kIsOfBits =
+    operation == Operation::kAnd || operation == Operation::kOr || operation == Operation::kXor;
+
 template <Operation operation, class T>
 T apply(T a, T b) {
   if constexpr (std::is_same_v<T, Bool>) {
@@ -66,14 +70,12 @@ T apply(T a, T b) {
   } else if constexpr (operation == Operation::kProduct) {
     if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping(a) * Wrapping(b));
     return a * b;
-  } else if constexpr (kIsComplex<T>) {
+  } else if constexpr (kIsComplex<T> || (kIsOfBits<operation> && !std::is_integral_v<T>)) {
     return a;  // not defined
   } else if constexpr (operation == Operation::kMin) {
     return is_nan(a) || a < b ? a : b;
   } else if constexpr (operation == Operation::kMax) {
     return is_nan(a) || a > b ? a : b;
-  } else if constexpr (!std::is_integral_v<T>) {
-    return a;  // not defined
   } else if constexpr (operation == Operation::kAnd) {
     return static_cast<T>(a & b);
   } else if constexpr (operation == Operation::kOr) {
