@@ -133,6 +133,14 @@ def test_auto_needs_no_topology(lab: LabCommands) -> None:
     assert one["max_abs_error"] < 1e-6
 
 
+def test_the_uplinks_of_a_tree_carry_each_tensor_once(lab: LabCommands) -> None:
+    words = ("--workers", "4", "--leaves", "2", "--size-bytes", "1MiB", "--algorithm", "in-network")
+    (one,) = json.loads(lab.run("run", *words, "--against", "none", "--repeat", "1", "--json").stdout)["results"]
+    assert one["same_bits"]
+    # As much as one worker sends, for two; and their echoes.
+    assert 0.95 < one["uplink_bytes_sent"] / one["wire_bytes_sent"] < 1.3
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_runs(lab: LabCommands, number: signal.Signals) -> None:
     running = start_long_run(lab)
@@ -235,6 +243,8 @@ def unprivileged() -> LabCommands:
         (("run", "--size-bytes", "10"), "multiple of 4"),
         (("run", "--size-bytes", "many"), "numbers of bytes"),
         (("run", "--loss", "1.5"), "fraction"),
+        (("run", "--leaves", "3"), "divide the 8 workers"),
+        (("run", "--leaves", "2", "--algorithm", "auto"), "--leaves measures --algorithm in-network"),
         (("run", "--repeat", "0"), "--repeat must be at least 1"),
         (("run", "--algorithm", "tree"), "--algorithm must be one of"),
         (("run", "--algorithm", "none", "--against", ""), "nothing to measure"),
