@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 
 from netfold import _core
 from switch_programs import Running, run, start, workers
+from torch_ranks import run_ranks, values
 
 __all__ = ["start"]  # a fixture
 
@@ -156,6 +161,33 @@ def test_a_cycle_of_switches_is_an_error_on_every_rank(start: Callable[..., Runn
             assert isinstance(error, _core.NetfoldError)
             assert "cycle" in str(error)
     assert time.monotonic() - began < 9
+
+
+def _split_body(rank: int, meeting: str, addresses: list[str], doomed: int) -> list[int]:
+    """Checksums of sums by split, at the rank's own switch, before and after a switch dies."""
+    os.environ["NETFOLD_SWITCH"] = addresses[rank]
+    dist.init_process_group("netfold", store=dist.FileStore(meeting, WORLD), rank=rank, world_size=WORLD)
+    checksums = []
+    for step in range(8):
+        if step == 4 and rank == 0:
+            os.kill(doomed, signal.SIGKILL)
+        tensor = torch.randn(700_001, generator=torch.Generator().manual_seed(rank + step))
+        dist.all_reduce(tensor)
+        checksums.append(zlib.crc32(tensor.numpy().tobytes()))
+    return checksums
+
+
+@pytest.mark.usefixtures("no_rank_left")
+def test_split_goes_on_when_a_leaf_dies(start: Callable[..., Running]) -> None:
+    _, leaves = _leaves(start)
+    expected = []
+    for step in range(8):
+        tensors = [torch.randn(700_001, generator=torch.Generator().manual_seed(rank + step)) for rank in range(WORLD)]
+        expected.append(zlib.crc32(_core.fold([tensor.numpy() for tensor in tensors]).tobytes()))
+    arguments = (_half_each(leaves), leaves[1].process.pid)
+    split = {"NETFOLD_ALGORITHM": "split", "NETFOLD_TIMEOUT_S": "20"}
+    outcomes = run_ranks(_split_body, *arguments, world=WORLD, environment=split, joins=False)
+    assert values(outcomes) == [expected] * WORLD
 
 
 def test_the_command_line_names_what_does_not_go_together() -> None:
