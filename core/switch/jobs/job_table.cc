@@ -279,7 +279,8 @@ std::optional<control::Refused> JobTable::begin_job(const control::Join& join, N
   const std::size_t used_bytes = memory_bytes();
   const std::size_t free_bytes = rules_.memory_max_bytes - std::min(used_bytes, rules_.memory_max_bytes);
   const control::Join* const joins[] = {&join};
-  const Grant grant = plan_grant(rules_, joins, free_bytes, {.contributors = rules_.parent.empty() ? join.world : 1});
+  const Grant grant =
+      plan_grant(rules_, joins, free_bytes, {.contributors = rules_.parent.empty() ? join.world : std::uint16_t{1}});
   if (grant.memory_bytes > free_bytes) {
     return refuse_for_memory(rules_, join, grant, used_bytes, retry_s_if_a_job_is_ending());
   }
