@@ -92,7 +92,7 @@ def test_two_leaves_have_the_bits_of_one_switch(start: Callable[..., Running]) -
             for leaf, job in zip(leaves, jobs, strict=True):
                 assert job["above"] == top.address == leaf.stats()["parent"]
                 assert job["up_sums"] == chunks
-                assert job["up_sent_bytes"] == pytest.approx(job["received_bytes"] / 2, rel=0.05)
+                assert job["up_sent_bytes"] < 0.75 * job["received_bytes"]  # a half, echoes, and what probes ask for
                 shown = run("top", "--metrics", leaf.metrics, "--once", "--interval-s", "0.1").stdout
                 assert f"below {top.address}" in " ".join(shown.split())
                 assert "sums" in shown
