@@ -118,7 +118,7 @@ def _identity(job: dict[str, Any]) -> tuple[str, int, int, str]:
 
 def _with_rates(job: dict[str, Any], before: dict[str, Any], elapsed_s: float) -> dict[str, Any]:
     def grown(name: str) -> float:
-        return float(job[name] - before.get(name, 0)) / elapsed_s
+        return float(job.get(name, 0) - before.get(name, 0)) / elapsed_s  # an older switch counts less
 
     known = before.get("came_last", [])
     last = [count - (known[rank] if rank < len(known) else 0) for rank, count in enumerate(job["came_last"])]

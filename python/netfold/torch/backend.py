@@ -51,8 +51,9 @@ class NetfoldBackend(CollectiveCalls):
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
-        self._given = opts
         rank, size = opts.group_rank, opts.group_size
+        # A copy: torch's own holds the process group, which holds this backend.
+        self._given = parts.part_of(opts, list(range(size)), opts.store, opts.group_id)
         timeout_s = opts.timeout.total_seconds()
         address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
         super().__init__(rank, size, opts.timeout, MonitoredBarrier(opts.store, rank, size))

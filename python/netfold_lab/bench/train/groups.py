@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 import netfold.torch
-from netfold.algorithms import IN_NETWORK, WITH_SWITCH
+from netfold.algorithms import WITH_SWITCH
 
 
 def join_all(setup: dict[str, Any], rank: int) -> list[dist.ProcessGroup | None]:
@@ -31,12 +31,10 @@ def _join(group: dict[str, Any] | None, setup: dict[str, Any], rank: int, timeou
         return None
     if group["backend"] == "gloo":
         return dist.group.WORLD
-    where: dict[str, Any] = {}
+    where: dict[str, Any] = {"bind": f"{setup['hosts'][rank]}:0"}
     if group["options"]["algorithm"] in WITH_SWITCH:
         where["switch"] = setup["switch"]
     else:
         where["topology"] = setup.get("topology")
-    if group["options"]["algorithm"] != IN_NETWORK:
-        where["bind"] = f"{setup['hosts'][rank]}:0"
     options = netfold.torch.Options(timeout=timeout, **group["options"], **where)
     return dist.new_group(backend="netfold", pg_options=options, timeout=timeout)
