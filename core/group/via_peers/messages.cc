@@ -288,7 +288,7 @@ void Messages::finish(const Receive& receive, int from) {
   finished_.push_back(receive.ticket);
 }
 
-// A quarter at a time: who has no credit announces its messages meanwhile.
+// A quarter at a time: meanwhile a sender without credit announces its messages.
 void Messages::give_credit(Peer& peer, std::size_t bytes) {
   peer.owed += bytes;
   if (peer.owed < kCreditBytes / 4) return;

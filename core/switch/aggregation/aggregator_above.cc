@@ -62,7 +62,7 @@ void Aggregator::ask_above(std::uint16_t prober, std::uint16_t count, std::uint3
   send_notice(Kind::kWaiting, prober, answers ? slot.missing_above : wire::kSwitchWorker, slot.chunk, outbox);
 }
 
-// Up to the top and back down, so that it meets every queue that a chunk meets. `count` remembers who has asked.
+// Up to the top and back down, so that it meets every queue that a chunk meets. `count` remembers the rank that asked.
 Verdict Aggregator::on_echo(const Header& header, AggregatorOutput& outbox) {
   const std::uint16_t rank = tree_.rank_of(header.worker);
   const std::uint16_t asked = tree_.is_switch(header.worker) ? header.count : static_cast<std::uint16_t>(rank + 1);

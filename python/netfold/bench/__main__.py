@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,9 +15,9 @@ import netfold.torch
 from netfold.bench import report, systems
 from netfold.bench.rounds import Entry, Rounds
 from netfold.json_output import envelope, print_json
+from netfold.sizes import size_of
 
 SIZES = "4KiB,64KiB,1MiB,16MiB"
-UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 PARTS = """examples:
   torchrun --nproc-per-node 4 -m netfold.bench
   NETFOLD_SWITCH=10.0.0.5:7171 torchrun --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -m netfold.bench
@@ -29,10 +28,10 @@ def sizes_of(text: str) -> list[int]:
     """`4KiB,1MiB` in bytes. Raises argparse's error for something else."""
     sizes = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(\d+) ?(B|KiB|MiB|GiB|)\s*", part)
-        if found is None or int(found[1]) == 0:
+        size_bytes = size_of(part)
+        if size_bytes is None or size_bytes <= 0:
             raise argparse.ArgumentTypeError(f"takes sizes such as 4KiB or 16MiB, with commas, not {part!r}")
-        sizes.append(int(found[1]) * UNITS[found[2]])
+        sizes.append(size_bytes)
     return sizes
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from netfold.bench.rounds import Entry
+from netfold.sizes import size_name
 
 REFERENCES = ("nccl", "gloo")  # speeds are compared with the first of them that was measured
-UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class Progress:
@@ -25,14 +25,6 @@ class Progress:
     def clear(self) -> None:
         """Remove the line."""
         self.tell("")
-
-
-def size_name(size_bytes: int) -> str:
-    """`16 MiB`."""
-    for unit, name in UNITS:
-        if size_bytes >= unit and size_bytes % unit == 0:
-            return f"{size_bytes // unit} {name}"
-    return f"{size_bytes} B"
 
 
 def time_name(seconds: float) -> str:
