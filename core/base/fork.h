@@ -1,6 +1,7 @@
 // A child of fork() has copies of its parent's objects without the threads that drive them, on sockets that are still
 // the parent's. The child must not end such an object: that would tell the other ranks that the parent leaves, and wait
-// for a thread that the child lacks.
+// for a thread that the child lacks. Nor may it keep a connection open that its parent's death is to close: the other
+// ranks learn from that at once that the parent is dead.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,10 @@ namespace netfold {
 
 // The number of forks between the process that called this first and this process.
 unsigned forks();
+
+// From now on, until forget_in_children(), every child of fork() has /dev/null under this number.
+void close_in_children(int descriptor);
+void forget_in_children(int descriptor);
 
 struct DeleteInOwnProcess {
   unsigned made_after = forks();

@@ -1,20 +1,24 @@
-// A descriptor that closes itself.
+// A descriptor that closes itself, and that children of fork() do not keep open (base/fork.h).
 #pragma once
 
 #include <unistd.h>
 
 #include <utility>
 
+#include "base/fork.h"
+
 namespace netfold::link {
 
 class Descriptor {
  public:
   Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
+  explicit Descriptor(int number) : number_(number) {
+    if (number_ >= 0) close_in_children(number_);
   }
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  ~Descriptor() {
+    if (const int number = release(); number >= 0) close(number);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;
@@ -22,7 +26,10 @@ class Descriptor {
 
   int get() const { return number_; }
   bool is_open() const { return number_ >= 0; }
-  int release() { return std::exchange(number_, -1); }  // the caller's to close
+  int release() {  // the caller's to close
+    if (number_ >= 0) forget_in_children(number_);
+    return std::exchange(number_, -1);
+  }
 
  private:
   int number_ = -1;

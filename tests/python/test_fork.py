@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -76,3 +77,32 @@ def test_a_forked_child_leaves_the_group_to_its_parent(engine: str, algorithm: s
         assert sums == [2.0, 2.0, 2.0]
         if how == "all-reduces":
             assert "was forked" in said
+
+
+def _dies_before_its_child(rank: int, folder: str) -> str:
+    heard = Path(folder, "heard")
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    if rank == 1:
+        if os.fork() == 0:
+            deadline = time.monotonic() + CHILD_S
+            while not heard.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        dist.all_reduce(tensor)
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        heard.touch()
+    return ""
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "in-network"])
+def test_the_death_of_a_rank_with_a_living_child_is_noticed_at_once(algorithm: str, tmp_path: Path) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm, "NETFOLD_TIMEOUT_S": "8"}
+    outcomes = run_ranks(_dies_before_its_child, str(tmp_path), environment=environment)
+    error = values(outcomes[:1])[0]
+    assert "rank 1" in error
+    assert not any(late in error for late in ("within", "silent", "for 8 s")), error

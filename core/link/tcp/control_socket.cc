@@ -39,21 +39,17 @@ std::string text_of(int error) {
 }  // namespace
 
 ControlSocket::ControlSocket(int descriptor) : descriptor_(descriptor) {
-  set_option(descriptor_, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(descriptor_, SOL_SOCKET, SO_KEEPALIVE, 1);  // heartbeats find the dead sooner; this is for half-open ones
-  set_option(descriptor_, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleSeconds);
-  set_option(descriptor_, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalSeconds);
-  set_option(descriptor_, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
-}
-
-ControlSocket::~ControlSocket() {
-  close(descriptor_);
+  set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);  // heartbeats find the dead sooner; this is for half-open ones
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleSeconds);
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalSeconds);
+  set_option(descriptor, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
 }
 
 ControlSocket::Outcome ControlSocket::read(const std::function<void(std::string_view)>& on_line) {
   std::array<char, 16384> buffer;
   for (std::size_t total = 0; total < kReadBytesMax;) {
-    const ssize_t got = recv(descriptor_, buffer.data(), buffer.size(), 0);
+    const ssize_t got = recv(descriptor_.get(), buffer.data(), buffer.size(), 0);
     if (got == 0) return {State::kClosed, "closed its connection"};
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -73,7 +69,7 @@ ControlSocket::Outcome ControlSocket::write(std::string_view bytes) {
 
 ControlSocket::Outcome ControlSocket::flush() {
   while (!output_.empty()) {
-    const ssize_t sent = send(descriptor_, output_.data(), output_.size(), MSG_NOSIGNAL);
+    const ssize_t sent = send(descriptor_.get(), output_.data(), output_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) {
@@ -89,7 +85,7 @@ ControlSocket::Outcome ControlSocket::flush() {
 }
 
 void ControlSocket::shut_down_writing() {
-  shutdown(descriptor_, SHUT_WR);
+  shutdown(descriptor_.get(), SHUT_WR);
 }
 
 Result<int> listen_at(link::Address address) {

@@ -11,6 +11,7 @@
 #include "base/line_buffer.h"
 #include "base/result.h"
 #include "link/control_link.h"
+#include "link/descriptor.h"
 #include "link/link.h"
 
 namespace netfold::link {
@@ -18,19 +19,16 @@ namespace netfold::link {
 class ControlSocket final : public ControlLink {
  public:
   explicit ControlSocket(int descriptor);  // owns it; must be connected, or connecting, and non-blocking
-  ~ControlSocket() override;
-  ControlSocket(const ControlSocket&) = delete;
-  ControlSocket& operator=(const ControlSocket&) = delete;
 
   Outcome read(const std::function<void(std::string_view)>& on_line) override;
   Outcome write(std::string_view bytes) override;
   Outcome flush() override;
   bool wants_to_write() const override { return !output_.empty(); }
   void shut_down_writing() override;
-  int descriptor() const override { return descriptor_; }
+  int descriptor() const override { return descriptor_.get(); }
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
   std::string output_;
   netfold::LineBuffer lines_;
 };

@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <memory>
 #include <set>
 #include <string>
@@ -58,6 +62,27 @@ TEST(ProcessOwned, AForkedChildLeavesItAlone) {
   EXPECT_FALSE(is_inherited(owned));
   owned.reset();
   EXPECT_EQ(ended, 1);
+}
+
+TEST(Fork, AConnectionClosesThoughAChildLives) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  close_in_children(ends[0]);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    pause();
+    _exit(1);
+  }
+  forget_in_children(ends[0]);
+  close(ends[0]);
+  pollfd news{ends[1], POLLIN, 0};  // the child closes its own end once it runs
+  ASSERT_EQ(poll(&news, 1, 10000), 1);
+  char byte = 0;
+  EXPECT_EQ(recv(ends[1], &byte, 1, MSG_DONTWAIT), 0);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ends[1]);
 }
 
 TEST(Clock, ConvertsAndNeverGoesBack) {
