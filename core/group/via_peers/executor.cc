@@ -171,7 +171,7 @@ Result<bool> Executor::receive(int rank, Peer& peer) {
   if (count == 0) return peer.wants_data = true, has_moved;
   Reduction& reduction = *queued.of->reduction;
   if (!reduction.is_well_formed(data.data(), count)) return malformed(rank, rank_);
-  reduction.receive(transfer.action, piece, queued.of->slice.place(position), count, data.data());
+  reduction.receive(transfer.action, rank, piece, queued.of->slice.place(position), count, data.data());
   consume(peer, count);
   return true;
 }

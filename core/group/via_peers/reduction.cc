@@ -108,12 +108,17 @@ void Reduction::send(const Piece& piece, std::size_t first, std::size_t count, s
   if (piece.keeps) numbers::decode(wire_, folded_, to, count, destination(piece, first, count));
 }
 
-void Reduction::receive(schedule::Action action, const Piece& piece, std::size_t first, std::size_t count,
+// Two ranks that swap what they have and fold it must get the same bits, also where `a op b` and `b op a` differ: in the
+// sign of a zero that is a minimum or a maximum, and in the bits of a NaN. So the lower rank's elements come first.
+void Reduction::receive(schedule::Action action, int sender, const Piece& piece, std::size_t first, std::size_t count,
                         const std::byte* from) {
+  const bool own_is_first = rank_ < static_cast<std::size_t>(sender);
   if (travels_as_it_lies_) {
     std::byte* const to = destination(piece, first, count);
     if (action == schedule::Action::kFold) {
-      return numbers::combine(terms_.operation, folded_, source(piece, first), from, count, to);
+      const std::byte* const own = source(piece, first);
+      return numbers::combine(terms_.operation, folded_, own_is_first ? own : from, own_is_first ? from : own, count,
+                              to);
     }
     std::memcpy(to, from, count * element_bytes_);
     return;
@@ -126,7 +131,7 @@ void Reduction::receive(schedule::Action action, const Piece& piece, std::size_t
   for (std::size_t done = 0; done < count; done += kTile) {  // a tile stays in the cache from one pass to the next
     const std::size_t tile = std::min(kTile, count - done);
     std::byte* const sum = to + done * element_bytes_;
-    fold(base + done * element_bytes_, from + encoded_bytes(done), tile, sum);
+    add(base + done * element_bytes_, from + encoded_bytes(done), own_is_first, tile, sum);
     if (piece.finishes) complete_sum(sum, tile);
   }
 }
@@ -158,18 +163,23 @@ void Reduction::combine_all(const std::byte* own, const Piece& piece, std::size_
   }
 }
 
-void Reduction::fold(const std::byte* base, const std::byte* from, std::size_t count, std::byte* to) const {
+// `other` is encoded, `own` is not.
+void Reduction::add(const std::byte* own, const std::byte* other, bool own_is_first, std::size_t count,
+                    std::byte* to) const {
   const numbers::Kernels& with = numbers::kernels();
-  if (folded_ == ElementType::kInt32) {
-    return with.add_int32(reinterpret_cast<const std::int32_t*>(base), reinterpret_cast<const std::int32_t*>(from),
-                          count, reinterpret_cast<std::int32_t*>(to));
-  }
-  const auto* const own = reinterpret_cast<const float*>(base);
-  auto* const sum = reinterpret_cast<float*>(to);
-  if (!rounds_) return with.add_fp32(own, reinterpret_cast<const float*>(from), count, sum);
   alignas(64) std::array<float, kTile> decoded;
-  numbers::decode(wire_, ElementType::kFp32, from, count, decoded.data());
-  with.add_fp32(own, decoded.data(), count, sum);
+  if (rounds_) {
+    numbers::decode(wire_, ElementType::kFp32, other, count, decoded.data());
+    other = reinterpret_cast<const std::byte*>(decoded.data());
+  }
+  const std::byte* const a = own_is_first ? own : other;
+  const std::byte* const b = own_is_first ? other : own;
+  if (folded_ == ElementType::kInt32) {
+    return with.add_int32(reinterpret_cast<const std::int32_t*>(a), reinterpret_cast<const std::int32_t*>(b), count,
+                          reinterpret_cast<std::int32_t*>(to));
+  }
+  with.add_fp32(reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b), count,
+                reinterpret_cast<float*>(to));
 }
 
 // The sum is divided where it is complete, and then rounded to what travels: from here on it is only copied.

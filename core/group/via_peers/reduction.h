@@ -57,8 +57,8 @@ class Reduction {
   bool is_well_formed(const std::byte* from, std::size_t count) const {
     return travels_as_it_lies_ || numbers::is_well_formed(wire_, from, count);
   }
-  // `from` is well formed.
-  void receive(schedule::Action action, const Piece& piece, std::size_t first, std::size_t count,
+  // `from` is well formed, and comes from rank `sender`.
+  void receive(schedule::Action action, int sender, const Piece& piece, std::size_t first, std::size_t count,
                const std::byte* from);
   // The fold in rank order; `all` holds what the other ranks sent.
   void fold_all(const Piece& piece, std::size_t first, std::size_t count, Contributions& all);
@@ -74,7 +74,7 @@ class Reduction {
   std::byte* out_at(std::size_t element) const { return out_ + (element - out_first_) * element_bytes_; }
   std::byte* destination(const Piece& piece, std::size_t first, std::size_t count);
   void combine_all(const std::byte* own, const Piece& piece, std::size_t first, std::size_t count, Contributions& all);
-  void fold(const std::byte* base, const std::byte* from, std::size_t count, std::byte* to) const;
+  void add(const std::byte* own, const std::byte* other, bool own_is_first, std::size_t count, std::byte* to) const;
   void complete_sum(std::byte* sum, std::size_t count) const;
   void divide(std::byte* sum, std::size_t count) const;
   void round(std::byte* values, std::size_t count) const;

@@ -107,6 +107,38 @@ TEST_P(AllTypesOver, AnAverageIsDividedOnce) {
   for (const Numbers& each : tensors) EXPECT_EQ(each, (Numbers{7, -8, 100}));
 }
 
+// `a op b` has other bits than `b op a` where a zero's sign decides, and where both are NaN.
+TEST_P(AllTypesOver, AllRanksGetTheSameBitsOfZerosAndNans) {
+  constexpr std::uint32_t kNan = 0x7fc00000, kOtherNan = 0xffc00001, kZero = 0, kMinusZero = 0x80000000;
+  const std::vector<std::vector<std::uint32_t>> of_rank = {{kNan, kZero, kMinusZero, kOtherNan, kNan},
+                                                          {kOtherNan, kMinusZero, kZero, kNan, kZero},
+                                                          {kNan, kMinusZero, kMinusZero, kZero, kOtherNan}};
+  for (const std::size_t world : {2, 3}) {
+    Groups groups = open_all(static_cast<int>(world), GetParam().options);
+    for (const auto& each : schedule::algorithms()) {
+      for (const auto& [format, operation] : {std::pair{Format::kNone, Operation::kMax},
+                                              {Format::kNone, Operation::kMin},
+                                              {Format::kFp32, Operation::kSum}}) {
+        std::vector<std::vector<std::uint32_t>> tensors;
+        for (std::size_t rank = 0; rank < world; ++rank) {
+          auto& tensor = tensors.emplace_back();
+          for (int i = 0; i < 200; ++i) tensor.insert(tensor.end(), of_rank[rank].begin(), of_rank[rank].end());
+        }
+        const auto errors = run_all(groups, [&, format = format, operation = operation](std::size_t rank) {
+          CollectiveRequest request{tensors[rank].data(), tensors[rank].data(), tensors[rank].size(),
+                                    ElementType::kFp32,   format};
+          request.operation = operation;
+          request.algorithm = {.name = each.name, .sub_nodes = 1, .switches = static_cast<int>(world), .group = 1};
+          return request;
+        });
+        if (errors[0] && errors[0]->code == ErrorCode::kInvalidArgument) continue;  // not for this world
+        expect_no_errors(errors);
+        for (const auto& tensor : tensors) EXPECT_EQ(tensor, tensors[0]) << each.name << " " << name_of(operation);
+      }
+    }
+  }
+}
+
 // Rank r sends rank s (r + 2 s) % 4 * unit elements.
 std::size_t size_between(std::size_t from, std::size_t to, std::size_t unit) {
   return (from + 2 * to) % 4 * unit;
