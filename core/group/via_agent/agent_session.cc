@@ -98,10 +98,14 @@ std::optional<Error> AgentSession::verdict(Nanoseconds now) const {
       options_.rank};
 }
 
-// An agent that is only slow learns that it must not write any more before this end puts back what it wrote.
+// An agent that is only slow learns that it must not write any more, and ends what it writes, before this end puts that
+// back.
 std::vector<Ticket> AgentSession::abort(const Error&, Nanoseconds) {
   has_failed_ = true;
   channel_.channel().worker_gave_up.store(1, std::memory_order_seq_cst);
+  if (const auto ended = conversation_->await_end_of_writing(channel_.channel().agent_writes); !ended) {
+    log::error("{}", ended.error().message);
+  }
   if (const auto undone = undo(channel_.log, outstanding_); !undone) {
     log::error("tensors are left half folded: {}", undone.error().message);
   }

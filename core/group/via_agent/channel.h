@@ -6,6 +6,10 @@
 // is in the queue. Until then the worker can put every marked slot back, also after the agent has died. So a tensor is
 // written whole or as it was, even if the agent is killed in the middle of writing.
 //
+// A worker that gives up says so, and then waits while the agent writes. The agent says that it writes before it looks
+// whether the worker has given up. So at least one of the two sees the other: no write comes after the worker has put
+// its memory back.
+//
 // The agent makes both pieces of memory. The worker cannot shrink them, and maps the undo log only for reading.
 #pragma once
 
@@ -22,7 +26,7 @@
 
 namespace netfold::group {
 
-constexpr std::uint32_t kChannelVersion = 3;  // of all that worker and agent say to each other
+constexpr std::uint32_t kChannelVersion = 4;  // of all that worker and agent say to each other
 
 struct Request {
   std::uint64_t ticket = 0;
@@ -69,6 +73,7 @@ struct Channel {
   Ring<Answer, 1024> answers;
   alignas(64) std::atomic<Nanoseconds> alive_at;  // when the agent last looked
   alignas(64) std::atomic<std::uint32_t> worker_gave_up;
+  std::atomic<std::uint32_t> agent_writes;
   Failure failure;
 };
 

@@ -1,15 +1,22 @@
 #include "group/via_agent/conversation.h"
 
 #include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "group/via_agent/messages.h"
 
 namespace netfold::group {
 namespace {
 
 constexpr Nanoseconds kAnswerTime = 2 * kSecond;  // to a question that the agent can answer at once
+constexpr Nanoseconds kWriteTime = 2 * kSecond;   // of a part, and of a process to end
+constexpr auto kLookPeriod = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -42,6 +49,24 @@ nlohmann::json AgentConversation::counters() const {
   const std::lock_guard lock(asking_);
   if (answer) counters_ = answer->body["counters"];
   return counters_;
+}
+
+Result<void> AgentConversation::await_end_of_writing(const std::atomic<std::uint32_t>& agent_writes) const {
+  const auto ends_in_time = [&] {
+    for (const Nanoseconds deadline = now() + kWriteTime; now() < deadline; std::this_thread::sleep_for(kLookPeriod)) {
+      if (agent_writes.load(std::memory_order_acquire) == 0 || socket_.has_ended()) return true;
+    }
+    return false;
+  };
+  if (ends_in_time()) return {};
+  if (process_ > 0 && process_ != getpid()) {  // it is the agent still: its end of the socket is open
+    log::error("{} stands still while it writes into this process: it is killed", described());
+    kill(process_, SIGKILL);
+    if (ends_in_time()) return {};
+  }
+  return fail(ErrorCode::kSystem,
+              fmt::format("{} stands still while it writes into this process: end both, the tensors may still change",
+                          described()));
 }
 
 Result<bool> AgentConversation::close(const std::string& reason) {

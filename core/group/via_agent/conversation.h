@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -32,6 +34,10 @@ class AgentConversation {
 
   // The agent's counters; the last known ones if it does not answer, or is being left.
   nlohmann::json counters() const;
+
+  // Once the worker has given up: returns when the agent writes no more into the worker's memory. An agent that stands
+  // still in the middle of writing is killed. kSystem: that is not possible, and it may still write.
+  Result<void> await_end_of_writing(const std::atomic<std::uint32_t>& agent_writes) const;
 
   // Asks the agent to close, then says whether it has: to be called again until it returns true. kSystem: it cannot.
   Result<bool> close(const std::string& reason);

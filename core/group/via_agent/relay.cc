@@ -16,6 +16,7 @@ Relay::Relay(Channel& channel, const WorkerMemory& memory, UndoLog& log, Group& 
     : requests_(channel.requests),
       answers_(channel.answers),
       worker_gave_up_(channel.worker_gave_up),
+      agent_writes_(channel.agent_writes),
       memory_(memory),
       log_(log),
       engine_(engine),
@@ -134,11 +135,9 @@ Result<bool> Relay::finish_parts() {
 
 Result<void> Relay::finish(Part& part) {
   Job& job = *part.of;
-  if (worker_gave_up_.load(std::memory_order_acquire) != 0) {
-    return fail(ErrorCode::kTimeout, "the worker had to wait for its agent for too long");
-  }
-  for (UndoLog::Slot* const slot : part.slots) slot->mark(job.order.ticket);
-  const auto written = memory_.write(part.out_address(), part.out_bytes, part.out.bytes.get());
+  agent_writes_.store(1, std::memory_order_seq_cst);
+  const auto written = write(part);
+  agent_writes_.store(0, std::memory_order_release);
   if (!written) return written;
   job.slots.insert(job.slots.end(), part.slots.begin(), part.slots.end());
   bytes_in_flight_ -= part.size_bytes();
@@ -149,6 +148,14 @@ Result<void> Relay::finish(Part& part) {
   done_.push_back(std::move(*found));
   jobs_.erase(found);
   return {};
+}
+
+Result<void> Relay::write(Part& part) {
+  if (worker_gave_up_.load(std::memory_order_seq_cst) != 0) {
+    return fail(ErrorCode::kTimeout, "the worker had to wait for its agent for too long");
+  }
+  for (UndoLog::Slot* const slot : part.slots) slot->mark(part.of->order.ticket);
+  return memory_.write(part.out_address(), part.out_bytes, part.out.bytes.get());
 }
 
 // The undo log is cleared behind the answer: from then on the worker puts nothing of this request back.

@@ -67,11 +67,13 @@ class Relay {
   Result<const std::byte*> input_of(Part& part);
   Result<bool> finish_parts();
   Result<void> finish(Part& part);
+  Result<void> write(Part& part);
   bool answer();
 
   RequestReader requests_;
   AnswerWriter answers_;
   const std::atomic<std::uint32_t>& worker_gave_up_;
+  std::atomic<std::uint32_t>& agent_writes_;
   const WorkerMemory& memory_;
   UndoLog& log_;
   Group& engine_;
