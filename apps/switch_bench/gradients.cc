@@ -32,7 +32,7 @@ Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16
 Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(shape), ends_(std::move(ends)) {
   const numbers::WireFormat wire = shape_.lease.wire_format(shape_.format);
   payload_bytes_ = numbers::encoded_bytes(wire, shape_.count);
-  tag_bytes_ = shape_.lease.key ? wire::kTagBytes : 0;
+  tag_bytes_ = shape_.lease.keys ? wire::kTagBytes : 0;
   const std::size_t world = shape_.lease.world;
   numbers::Folder folder(shape_.count, world, *numbers::all_kernels().back());
   Prng prng(seed);
@@ -73,8 +73,8 @@ std::size_t Gradients::write(std::uint16_t worker, const wire::Header& header, s
   const wire::HeaderBytes head = wire::emit(header);
   std::byte* at = std::copy(head.begin(), head.end(), room + switching::kUdpFrameBytes);
   at = std::copy(payload.begin(), payload.end(), at);
-  if (shape_.lease.key) {
-    const wire::Tag tag = wire::make_tag(*shape_.lease.key, head, payload);
+  if (shape_.lease.keys) {
+    const wire::Tag tag = shape_.lease.tag(header.chunk, head, payload);
     std::copy(tag.begin(), tag.end(), at);
   }
   return switching::kUdpFrameBytes + packet_bytes;

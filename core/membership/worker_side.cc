@@ -150,7 +150,9 @@ void WorkerSide::handle(const control::Admitted& admitted) {
   lease_.first_chunk = admitted.first_chunk();
   lease_.is_tree = admitted.in_tree;
   above_ = admitted.above;
-  if (admitted.tagged) lease_.key = request_.secret->tag_key(admitted.salt, admitted.job_id, admitted.epoch);
+  if (admitted.tagged) {
+    lease_.keys.emplace(request_.secret->tag_key(admitted.salt, admitted.job_id, admitted.epoch), lease_.first_chunk);
+  }
   udp_ports_ = admitted.udp_ports;
   data_ip_ = admitted.data_ip;
   state_ = State::kAdmitted;

@@ -22,7 +22,7 @@ struct Lease {
   std::uint16_t payload_bytes = 1456;  // the longest payload, from the smallest MTU among the workers
   numbers::BfpShape bfp = {};          // one shape a job
   std::uint32_t first_chunk = 0;       // number of the epoch's first chunk; numbers wrap
-  std::optional<TagKey> key;           // every packet of the job is tagged if set
+  std::optional<TagKeys> keys;         // every packet of the job is tagged if set
   bool is_tree = false;                // partial sums travel between switches: a chunk is no longer than one
 
   std::uint16_t slot_of(std::uint32_t chunk) const { return static_cast<std::uint16_t>(chunk & (slots - 1)); }
@@ -36,7 +36,7 @@ struct Lease {
   // The fields that every packet of this job has. The caller fills in the others.
   Header header(Kind kind, std::uint16_t worker, std::uint32_t chunk) const {
     return {.kind = kind,
-            .flags = key ? std::uint8_t{kTagged} : std::uint8_t{0},
+            .flags = keys ? std::uint8_t{kTagged} : std::uint8_t{0},
             .job = job,
             .epoch = epoch,
             .worker = worker,
@@ -52,6 +52,19 @@ struct Lease {
     }
     return std::min<std::size_t>(most, UINT16_MAX);
   }
+  // The job has come to this chunk, or beyond it.
+  void reach(std::uint32_t chunk) {
+    if (keys) keys->reach(chunk);
+  }
+  // Of a packet; there must be keys.
+  Tag tag(std::uint32_t chunk, std::span<const std::byte> head, std::span<const std::byte> payload) const {
+    return make_tag(keys->at(chunk), head, payload);
+  }
+  // Whether a packet, which came as `bytes`, has the tag that it must have.
+  bool has_right_tag(const Packet& packet, std::span<const std::byte> bytes) const {
+    if (!keys) return packet.tag.empty();
+    return tag_is_right(keys->at(packet.header.chunk), bytes.first(bytes.size() - packet.tag.size()), packet.tag);
+  }
   numbers::WireFormat wire_format(numbers::Format format) const { return {format, bfp}; }
 };
 
@@ -60,8 +73,7 @@ inline bool is_of_lease(const Lease& lease, const Packet& packet, std::span<cons
   const Header& header = packet.header;
   if (header.job != lease.job || header.epoch != lease.epoch) return false;
   if (header.slot != lease.slot_of(header.chunk)) return false;
-  const auto covered = bytes.first(bytes.size() - packet.tag.size());
-  return lease.key ? tag_is_right(*lease.key, covered, packet.tag) : packet.tag.empty();
+  return lease.has_right_tag(packet, bytes);
 }
 
 // A packet without elements, tagged if its job's are.
@@ -72,8 +84,8 @@ class ShortPacket {
     header.count = count;
     const HeaderBytes head = emit(header);
     std::copy(head.begin(), head.end(), bytes_.begin());
-    if (!lease.key) return;
-    const Tag tag = make_tag(*lease.key, head, {});
+    if (!lease.keys) return;
+    const Tag tag = lease.tag(chunk, head, {});
     std::copy(tag.begin(), tag.end(), bytes_.begin() + kHeaderBytes);
     size_bytes_ += kTagBytes;
   }

@@ -38,4 +38,29 @@ bool tag_is_right(const TagKey& key, std::span<const std::byte> covered, std::sp
   return sodium_memcmp(expected.data(), tag.data(), kTagBytes) == 0;
 }
 
+TagKey TagKeys::at(std::uint32_t chunk) const {
+  const auto lap = static_cast<std::uint32_t>(nearest(chunk) >> 32);
+  return lap == reached_ >> 32 ? current_ : of_lap(lap);
+}
+
+void TagKeys::reach(std::uint32_t chunk) {
+  const std::uint64_t now = nearest(chunk);
+  if (static_cast<std::int64_t>(now - reached_) <= 0) return;
+  const bool wraps = now >> 32 != reached_ >> 32;
+  reached_ = now;
+  if (wraps) current_ = of_lap(static_cast<std::uint32_t>(now >> 32));
+}
+
+std::uint64_t TagKeys::nearest(std::uint32_t chunk) const {
+  const auto ahead = static_cast<std::int32_t>(chunk - static_cast<std::uint32_t>(reached_));
+  return reached_ + static_cast<std::uint64_t>(std::int64_t{ahead});
+}
+
+TagKey TagKeys::of_lap(std::uint32_t lap) const {
+  if (lap == 0) return first_;
+  std::array<std::byte, 4> number;  // no packet is as short, so no packet's tag is a key
+  for (std::size_t i = 0; i < number.size(); ++i) number[i] = static_cast<std::byte>(lap >> (24 - 8 * i));
+  return make_tag(first_, number, {});
+}
+
 }  // namespace netfold::wire

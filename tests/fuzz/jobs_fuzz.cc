@@ -177,7 +177,7 @@ TEST_F(JobsFuzz, AWorkerSurvivesAnySwitch) {
     const std::string output = worker.take_output();
     EXPECT_TRUE(output.empty() || output.ends_with('\n'));
     // A sender without the secret cannot pass as the switch with any message.
-    if (worker.lease().key) ADD_FAILURE() << "admitted by a stranger";
+    if (worker.lease().keys) ADD_FAILURE() << "admitted by a stranger";
   }
 }
 

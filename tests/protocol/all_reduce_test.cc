@@ -128,6 +128,7 @@ TEST_P(CollectiveRequest, ChunkNumbersWrap) {
                                      .slots = 16,
                                      .shards = shards,
                                      .payload_bytes = 64,
+                                     .tagged = shards != 1,
                                      .first_chunk = first_chunk,
                                      .faults = {.loss = 0.05, .duplicate = 0.1, .reorder = 0.1},
                                      .seed = first_chunk + shards,

@@ -110,7 +110,9 @@ void TreeWorld::build(const Shape& shape, std::optional<switching::Above> above,
   lease.bfp = options_.bfp;
   lease.first_chunk = options_.first_chunk;
   lease.is_tree = true;
-  if (options_.tagged) lease.key = wire::TagKey{std::byte{7}, static_cast<std::byte>(lease.job)};  // each hop's own
+  if (options_.tagged) {  // each hop's own
+    lease.keys.emplace(wire::TagKey{std::byte{7}, static_cast<std::byte>(lease.job)}, lease.first_chunk);
+  }
 
   std::vector<link::Address> shards;
   for (const std::uint16_t port : ports) shards.push_back({0, port});

@@ -20,7 +20,7 @@ World::World(WorldOptions options) {
   lease_.payload_bytes = options.payload_bytes;
   lease_.bfp = options.bfp;
   lease_.first_chunk = options.first_chunk;
-  if (options.tagged) lease_.key = wire::TagKey{std::byte{7}, std::byte{9}};
+  if (options.tagged) lease_.keys.emplace(wire::TagKey{std::byte{7}, std::byte{9}}, lease_.first_chunk);
 
   switching::Admission admission{lease_, {}, {}};
   if (options.host) admission.host = link::Address{0, kHostPort};

@@ -108,8 +108,8 @@ void Reduction::send(const Piece& piece, std::size_t first, std::size_t count, s
   if (piece.keeps) numbers::decode(wire_, folded_, to, count, destination(piece, first, count));
 }
 
-// Two ranks that swap what they have and fold it must get the same bits, also where `a op b` and `b op a` differ: in the
-// sign of a zero that is a minimum or a maximum, and in the bits of a NaN. So the lower rank's elements come first.
+// Two ranks that swap what they have and fold it must get the same bits, also where `a op b` and `b op a` differ: in
+// the sign of a zero that is a minimum or a maximum, and in the bits of a NaN. So the lower rank's elements come first.
 void Reduction::receive(schedule::Action action, int sender, const Piece& piece, std::size_t first, std::size_t count,
                         const std::byte* from) {
   const bool own_is_first = rank_ < static_cast<std::size_t>(sender);

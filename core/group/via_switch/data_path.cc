@@ -199,6 +199,7 @@ link::Outgoing DataPath::prepare(const Window::Transmission& transmission, std::
   }
   if (transmission.kind == wire::Kind::kContribution) {
     const Operation& operation = operation_at(transmission.position);
+    lease_.reach(chunk);
     operation.describe(transmission.position, header);
     payload = operation.payload(transmission.position,
                                 std::span(payload_room_).subspan(place * lease_.payload_bytes, lease_.payload_bytes));
@@ -206,8 +207,8 @@ link::Outgoing DataPath::prepare(const Window::Transmission& transmission, std::
   Prepared& prepared = prepared_[place];
   prepared.head = wire::emit(header);
   std::span<const std::byte> tail;
-  if (lease_.key) {
-    prepared.tag = wire::make_tag(*lease_.key, prepared.head, payload);
+  if (lease_.keys) {
+    prepared.tag = lease_.tag(chunk, prepared.head, payload);
     tail = prepared.tag;
   }
   return {shards_[lease_.shard_of(chunk)], prepared.head, payload, tail};

@@ -34,6 +34,7 @@ void ObserverPath::handle(const link::Incoming& datagram, Nanoseconds now) {
   }
   const std::uint64_t before = watch_.completed();
   if (!watch_.on_complete(packet.header.chunk, now)) return;  // an answer to what was asked twice
+  lease_.reach(packet.header.chunk);
   ++stats_.signals;
   if (watch_.completed() == before) return;
   finished_.push_back(waiting_.front());

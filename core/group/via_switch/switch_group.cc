@@ -72,7 +72,7 @@ nlohmann::json to_json(const wire::Lease& lease) {
           {"slots", lease.slots},
           {"shards", lease.shards},
           {"payload_bytes", lease.payload_bytes},
-          {"is_tagged", lease.key.has_value()}};
+          {"is_tagged", lease.keys.has_value()}};
 }
 
 }  // namespace netfold::group

@@ -172,8 +172,10 @@ void Aggregator::publish(std::uint32_t index, std::size_t payload_bytes, Aggrega
   const wire::HeaderBytes head = wire::emit(header);
   std::memcpy(packet, head.data(), head.size());
   slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
-  if (lease_.key) {
-    const wire::Tag tag = wire::make_tag(*lease_.key, head, {packet + wire::kHeaderBytes, payload_bytes});
+  lease_.reach(slot.chunk);
+  if (tree_.above) tree_.above->lease.reach(slot.chunk);
+  if (lease_.keys) {
+    const wire::Tag tag = lease_.tag(slot.chunk, head, {packet + wire::kHeaderBytes, payload_bytes});
     std::memcpy(packet + slot.result_bytes, tag.data(), tag.size());
     slot.result_bytes += wire::kTagBytes;
   }
@@ -288,7 +290,7 @@ const std::byte* Aggregator::keep(std::uint32_t index, const wire::Packet& packe
 
 std::size_t Aggregator::result_bytes(const Header& header) const {
   return wire::kHeaderBytes + numbers::encoded_bytes(lease_.wire_format(header.format), header.count) +
-         (lease_.key ? wire::kTagBytes : 0);
+         (lease_.keys ? wire::kTagBytes : 0);
 }
 
 bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {

@@ -86,6 +86,8 @@ class Aggregator {
   // Places are this shard's slots, counted from 0.
   std::uint32_t place_of(std::uint32_t chunk) const { return lease_.slot_of(chunk) >> shard_bits_; }
   std::size_t places() const { return slots_.size(); }
+  const wire::Lease& lease() const { return lease_; }  // with the keys of where the job is
+  const Tree& tree() const { return tree_; }
 
   static std::size_t memory_bytes(const wire::Lease& lease, Payloads payloads = Payloads::kCopied);  // of one shard
 

@@ -32,8 +32,8 @@ void Aggregator::send_up(std::uint32_t index, AggregatorOutput& outbox) {
   std::memcpy(slot.result, head.data(), head.size());
   const std::size_t payload_bytes = header.count * wire::kSumBytes;
   slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
-  if (above.lease.key) {
-    const wire::Tag tag = wire::make_tag(*above.lease.key, head, {slot.result + wire::kHeaderBytes, payload_bytes});
+  if (above.lease.keys) {
+    const wire::Tag tag = above.lease.tag(slot.chunk, head, {slot.result + wire::kHeaderBytes, payload_bytes});
     std::memcpy(slot.result + slot.result_bytes, tag.data(), tag.size());
     slot.result_bytes += wire::kTagBytes;
   }

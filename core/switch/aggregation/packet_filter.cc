@@ -59,7 +59,7 @@ PacketFilter::Admitted PacketFilter::admit(std::span<const std::byte> bytes, lin
 // Of a packet of the switch above: it has that switch's number of the job.
 ShardJob* PacketFilter::job_below(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
   for (ShardJob* const job : below_) {
-    const Above& above = *job->admission.tree.above;
+    const Above& above = *job->aggregator.tree().above;
     if (job->has_failed || !(above.shards[above.lease.shard_of(packet.header.chunk)] == from)) continue;
     if (wire::is_of_lease(above.lease, packet, bytes)) return job;
   }
@@ -70,15 +70,12 @@ ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address f
   const wire::Header& header = packet.header;
   ShardJob* const found = job(header.job);
   if (found == nullptr || found->has_failed) return drop(DropReason::kUnknownJob), nullptr;
-  const wire::Lease& lease = found->admission.lease;
+  const wire::Lease& lease = found->aggregator.lease();
   if (header.epoch != lease.epoch) return drop(DropReason::kStaleEpoch), nullptr;
   const std::optional<std::uint16_t> place = found->admission.place_of(header);
   if (!place) return drop(DropReason::kUnknownWorker), nullptr;
   if (!(found->admission.address_of(*place, header.chunk) == from)) return drop(DropReason::kStranger), nullptr;
-  const auto covered = bytes.first(bytes.size() - packet.tag.size());
-  if (lease.key ? !wire::tag_is_right(*lease.key, covered, packet.tag) : !packet.tag.empty()) {
-    return drop(DropReason::kBadTag), nullptr;
-  }
+  if (!lease.has_right_tag(packet, bytes)) return drop(DropReason::kBadTag), nullptr;
   packet.header.worker = *place;
   return found;
 }

@@ -351,7 +351,10 @@ void JobTable::run(JobKey key, wire::Lease lease, std::optional<Above> above, Na
   admitted.in_tree = job.lease.is_tree;
   if (above) admitted.above = rules_.parent;
   job.lease.first_chunk = admitted.first_chunk();
-  if (rules_.tagged) job.lease.key = rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch);
+  if (rules_.tagged) {
+    job.lease.keys.emplace(rules_.secret->tag_key(admitted.salt, job.lease.job, job.lease.epoch),
+                           job.lease.first_chunk);
+  }
   action.lease = job.lease;
   action.tree.above = std::move(above);
   actions_.emplace_back(std::move(action));  // before any worker hears of it: its first packet must find the job

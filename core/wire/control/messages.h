@@ -69,8 +69,8 @@ struct Join {
   std::uint32_t window = 0;  // chunks it wants outstanding at most; 0: the switch's default
   double timeout_s = 30;     // how long it waits for the others to join
   Nonce nonce = {};
-  std::optional<Proof> proof;                 // where the switch has a secret
-  std::optional<Proof> token;                 // where the switch has no secret: the job's first worker sets it
+  std::optional<Proof> proof = {};            // where the switch has a secret
+  std::optional<Proof> token = {};            // where the switch has no secret: the job's first worker sets it
   bool is_hosted = false;                     // the job is not whole without its host; of a host itself always true
   std::optional<Below> below = std::nullopt;  // of a switch, which stands for several ranks; `rank` is one of them
 

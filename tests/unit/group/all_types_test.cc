@@ -111,8 +111,8 @@ TEST_P(AllTypesOver, AnAverageIsDividedOnce) {
 TEST_P(AllTypesOver, AllRanksGetTheSameBitsOfZerosAndNans) {
   constexpr std::uint32_t kNan = 0x7fc00000, kOtherNan = 0xffc00001, kZero = 0, kMinusZero = 0x80000000;
   const std::vector<std::vector<std::uint32_t>> of_rank = {{kNan, kZero, kMinusZero, kOtherNan, kNan},
-                                                          {kOtherNan, kMinusZero, kZero, kNan, kZero},
-                                                          {kNan, kMinusZero, kMinusZero, kZero, kOtherNan}};
+                                                           {kOtherNan, kMinusZero, kZero, kNan, kZero},
+                                                           {kNan, kMinusZero, kMinusZero, kZero, kOtherNan}};
   for (const std::size_t world : {2, 3}) {
     Groups groups = open_all(static_cast<int>(world), GetParam().options);
     for (const auto& each : schedule::algorithms()) {
@@ -126,7 +126,7 @@ TEST_P(AllTypesOver, AllRanksGetTheSameBitsOfZerosAndNans) {
         }
         const auto errors = run_all(groups, [&, format = format, operation = operation](std::size_t rank) {
           CollectiveRequest request{tensors[rank].data(), tensors[rank].data(), tensors[rank].size(),
-                                    ElementType::kFp32,   format};
+                                    ElementType::kFp32, format};
           request.operation = operation;
           request.algorithm = {.name = each.name, .sub_nodes = 1, .switches = static_cast<int>(world), .group = 1};
           return request;

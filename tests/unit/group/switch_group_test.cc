@@ -99,7 +99,7 @@ TEST(SwitchGroup, FoldsWithFaultsTagsAndSeveralShards) {
   for (std::size_t rank = 0; rank < 3; ++rank) {
     ASSERT_FALSE(wait(*clients[rank], tickets[rank]).error);
     EXPECT_THAT(tensors[rank], testing::Each(4.5f));
-    EXPECT_TRUE(clients[rank]->lease().key);
+    EXPECT_TRUE(clients[rank]->lease().keys);
   }
   EXPECT_GT(counter(*clients[0], "resent_chunks") + counter(*clients[0], "probes"), 0);
 }

@@ -38,7 +38,7 @@ TEST(Joining, AdmitsAJobWhenAllRanksAreHere) {
   EXPECT_EQ(lease.slots, 1024u);
   EXPECT_EQ(lease.shards, 2);
   EXPECT_EQ(lease.payload_bytes, 1456);
-  EXPECT_FALSE(lease.key);
+  EXPECT_FALSE(lease.keys);
   EXPECT_THAT(c.worker(two).udp_ports(), ElementsAre(5000, 5001));
 }
 

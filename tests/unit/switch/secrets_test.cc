@@ -26,9 +26,9 @@ TEST(Secrets, ThatAgreeGiveAllWorkersOneTagKey) {
   const auto zero = c.join(worker_with("sesame", 2, 0));
   const auto one = c.join(worker_with("sesame", 2, 1));
   ASSERT_TRUE(c.admitted(zero) && c.admitted(one));
-  ASSERT_TRUE(c.worker(zero).lease().key);
-  EXPECT_EQ(c.worker(zero).lease().key, c.worker(one).lease().key);
-  EXPECT_EQ(c.worker(zero).lease().key, c.admissions()[0].lease.key);
+  ASSERT_TRUE(c.worker(zero).lease().keys);
+  EXPECT_EQ(c.worker(zero).lease().keys, c.worker(one).lease().keys);
+  EXPECT_EQ(c.worker(zero).lease().keys, c.admissions()[0].lease.keys);
   EXPECT_EQ(c.worker(zero).lease().payload_bytes, 1440) << "room for the tag";
 }
 
@@ -36,7 +36,7 @@ TEST(Secrets, WithoutTagsOnlyGuardTheDoor) {
   Conversation c(rules_with("sesame", false));
   const auto id = c.join(worker_with("sesame", 1, 0));
   ASSERT_TRUE(c.admitted(id));
-  EXPECT_FALSE(c.worker(id).lease().key);
+  EXPECT_FALSE(c.worker(id).lease().keys);
   EXPECT_EQ(c.worker(id).lease().payload_bytes, 1456);
 }
 

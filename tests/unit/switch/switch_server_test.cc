@@ -274,7 +274,7 @@ TEST_F(Server, ASecretIsChecked) {
   request.secret = "sesame";
   auto right = join_switch(request);
   ASSERT_TRUE(right) << right.error().message;
-  EXPECT_TRUE((*right)->lease().key);
+  EXPECT_TRUE((*right)->lease().keys);
 }
 
 TEST_F(Server, AStartThatCannotWorkSaysWhatToDo) {

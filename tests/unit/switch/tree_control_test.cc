@@ -107,8 +107,8 @@ TEST(TreeControl, EachHopHasItsOwnSecretAndTags) {
                  {.secret = "leaf", .parent_secret = "top", .require_auth = true});
   for (std::size_t worker = 0; worker < 4; ++worker) ASSERT_TRUE(tree.is_admitted(worker));
   const auto& above = *tree.admissions(1).at(0).tree.above;
-  EXPECT_EQ(above.lease.key, tree.admissions(0).at(0).lease.key);
-  EXPECT_NE(above.lease.key, tree.admissions(1).at(0).lease.key);
+  EXPECT_EQ(above.lease.keys, tree.admissions(0).at(0).lease.keys);
+  EXPECT_NE(above.lease.keys, tree.admissions(1).at(0).lease.keys);
 }
 
 TEST(TreeControl, ASwitchAboveWithAnotherSecretIsAnErrorOnEveryRank) {

@@ -56,7 +56,7 @@ class WireEnd final : public link::ControlLink {
 class TreeConversation {
  public:
   struct Options {
-    std::optional<std::size_t> parent;  // its number; of one that is not there: an error
+    std::optional<std::size_t> parent = {};  // its number; of one that is not there: an error
     std::string secret = "", parent_secret = "";
     bool require_auth = false;
     std::uint16_t shards = 1;

@@ -54,5 +54,31 @@ TEST(Tag, IsWrongForAnyOtherBitKeyOrLength) {
   EXPECT_FALSE(tag_is_right(counting_key(), bytes, {}));
 }
 
+TEST(TagKeys, ChangeWhenTheNumbersOfChunksWrap) {
+  constexpr std::uint32_t kStep = 1u << 30;
+  TagKeys keys(counting_key(), 100);
+  EXPECT_EQ(keys.at(100), counting_key());
+  EXPECT_EQ(keys.at(0x7fffffff), counting_key());
+  std::vector<TagKey> of_chunk_7;
+  for (std::uint64_t position = 100; position < std::uint64_t{5} << 32; position += kStep) {
+    keys.reach(static_cast<std::uint32_t>(position));
+    keys.reach(static_cast<std::uint32_t>(position - 5));  // late news changes nothing
+    if (position % (std::uint64_t{1} << 32) == 100) of_chunk_7.push_back(keys.at(7));
+  }
+  ASSERT_EQ(of_chunk_7.size(), 5u);
+  for (std::size_t lap = 0; lap < 5; ++lap) {
+    for (std::size_t other = 0; other < lap; ++other) EXPECT_NE(of_chunk_7[lap], of_chunk_7[other]);
+  }
+}
+
+// One side may be a little further than the other: both must mean the same key.
+TEST(TagKeys, AreTheSameForAllThatAreNear) {
+  for (const std::uint32_t start : {0xfffffff0u, 0x0000000fu, 0x7ffffff8u}) {
+    TagKeys behind(counting_key(), start), ahead = behind;
+    ahead.reach(start + 40);
+    for (std::uint32_t chunk = start - 64; chunk != start + 64; ++chunk) EXPECT_EQ(behind.at(chunk), ahead.at(chunk));
+  }
+}
+
 }  // namespace
 }  // namespace netfold::wire
