@@ -1,4 +1,4 @@
-"""Sizes of tensors as a person types and reads them: `4096`, `16MiB`."""
+"""Sizes of tensors as a person types and reads them: `4096`, `16MiB`; and lists of numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from netfold.sizes import size_name, size_of
 from netfold_lab.errors import UsageError
 
-__all__ = ["by_name", "size_name", "sizes_of"]
+__all__ = ["by_name", "numbers_in", "size_name", "sizes_of"]
 
 
 def sizes_of(text: str) -> list[int]:
@@ -21,6 +21,18 @@ def sizes_of(text: str) -> list[int]:
             )
         sizes.append(size_bytes)
     return sizes
+
+
+def numbers_in(text: str, option: str, most: int) -> list[int]:
+    """A comma-separated list of whole numbers."""
+    try:
+        values = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} takes whole numbers with commas, not {text}") from None
+    for value in values:
+        if not 1 <= value <= most:
+            raise UsageError(f"{option} must be from 1 to {most}, not {value}")
+    return values
 
 
 def by_name(sizes: Iterable[int]) -> dict[str, int]:

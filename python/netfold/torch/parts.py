@@ -7,6 +7,7 @@ torch's store, which must have survived: with torchrun it runs in the agent, oth
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 from torch._C._distributed_c10d import PrefixStore, Store, _DistributedBackendOptions
 from torch.distributed.distributed_c10d import GroupName
@@ -20,24 +21,30 @@ def agree(store: Store, rank: int, size: int, excluded: list[int], timeout_s: fl
 
     Raises RuntimeError that names a rank which excludes others, or does not call."""
     survivors = [each for each in range(size) if each not in excluded]
+    keys = [f"{KEY}{each}" for each in survivors]
     mine = ",".join(map(str, sorted(excluded)))
     store.set(f"{KEY}{rank}", mine)
     deadline = time.monotonic() + timeout_s
-    for other in survivors:
-        key = f"{KEY}{other}"
-        while (theirs := _value(store, key)) != mine:
-            if time.monotonic() > deadline:
-                said = "has not called it" if theirs is None else f"leaves out {theirs}"
-                raise RuntimeError(
-                    f"netfold: shrink_group: rank {rank} leaves out {mine}, but rank {other} {said} within "
-                    f"{timeout_s:g} s: all survivors must leave out the same ranks"
-                )
-            time.sleep(POLL_S)
+    while (said := _said(store, keys, deadline - time.monotonic())) != [mine] * len(keys):
+        if time.monotonic() > deadline:
+            other = next(each for each, theirs in zip(survivors, said, strict=True) if theirs != mine)
+            theirs = said[survivors.index(other)]
+            says = "has not called it" if theirs is None else f"leaves out {theirs}"
+            raise RuntimeError(
+                f"netfold: shrink_group: rank {rank} leaves out {mine}, but rank {other} {says} within "
+                f"{timeout_s:g} s: all survivors must leave out the same ranks"
+            )
+        time.sleep(POLL_S)
     return survivors
 
 
-def _value(store: Store, key: str) -> str | None:
-    return store.get(key).decode() if store.check([key]) else None
+def _said(store: Store, keys: list[str], timeout_s: float) -> list[str | None]:
+    """The values of the keys once all are there; None for those that are not there in time."""
+    try:
+        store.wait(keys, timedelta(seconds=max(POLL_S, timeout_s)))  # 0 is for ever
+    except RuntimeError:
+        return [store.get(key).decode() if store.check([key]) else None for key in keys]
+    return [value.decode() for value in store.multi_get(keys)]
 
 
 def smaller(given: _DistributedBackendOptions, survivors: list[int]) -> _DistributedBackendOptions:

@@ -20,4 +20,4 @@ def of_all_ranks(store: Store, prefix: str, world: int, timeout_s: float) -> lis
         missing = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         ranks = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
         raise RuntimeError(f"netfold: {ranks} did not join the process group within {timeout_s:g} s") from None
-    return [store.get(key) for key in keys]
+    return store.multi_get(keys)  # one question to the store, not one a rank

@@ -24,6 +24,7 @@ from netfold.json_output import envelope, print_json
 from netfold_lab.bench import cables, rounds
 from netfold_lab.errors import LabError, UsageError
 from netfold_lab.guard import sentences
+from netfold_lab.sizes import numbers_in
 
 PAYLOAD_BYTES = 1464  # 366 fp32 gradients
 GRADIENTS = {
@@ -127,18 +128,6 @@ def table_of(results: list[dict[str, Any]]) -> Table:
     for name in names[1:]:
         table.add_row(name, *(row.get(name, "") for row in rows))
     return table
-
-
-def numbers_in(text: str, option: str, most: int) -> list[int]:
-    """A comma-separated list of whole numbers."""
-    try:
-        values = [int(word) for word in text.split(",")]
-    except ValueError:
-        raise UsageError(f"{option} takes whole numbers with commas, not {text}") from None
-    for value in values:
-        if not 1 <= value <= most:
-            raise UsageError(f"{option} must be from 1 to {most}, not {value}")
-    return values
 
 
 PROTOCOLS = ("netfold", "pcie", "roce")

@@ -45,6 +45,10 @@ EXAMPLES = {
         "netfold bench outages --outages 50 --out steps.png",
         "netfold bench outages --how hang --down-s 10",
     ),
+    "bench deaths": (
+        "netfold bench deaths --ranks 8,64",
+        "netfold bench deaths --deaths 6 --every-s 15 --against ''",
+    ),
     "bench case1": (
         'netfold bench case1 --models "ResNet 50" --scale 0.05 --out case1.png',
         "netfold bench case1 --full --rate-mbit-s 0",
