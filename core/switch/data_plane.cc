@@ -107,8 +107,8 @@ JobCounters& JobCounters::operator+=(const JobCounters& other) {
   up_resent += other.up_resent;
   up_sent_bytes += other.up_sent_bytes;
   up_received_bytes += other.up_received_bytes;
-  came_last.resize(std::max(came_last.size(), other.came_last.size()));
-  for (std::size_t rank = 0; rank < other.came_last.size(); ++rank) came_last[rank] += other.came_last[rank];
+  ranks.resize(std::max(ranks.size(), other.ranks.size()));
+  for (std::size_t rank = 0; rank < other.ranks.size(); ++rank) ranks[rank] += other.ranks[rank];
   return *this;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "link/link.h"
+#include "switch/aggregation/lateness.h"
 #include "switch/aggregation/tree.h"
 #include "wire/lease.h"
 
@@ -43,7 +44,7 @@ struct JobCounters {
                 probes = 0, received_bytes = 0, sent_bytes = 0, duplicates = 0, stale = 0, signals = 0;
   // To the switch above and from it; not counted among the others.
   std::uint64_t up_sums = 0, up_resent = 0, up_sent_bytes = 0, up_received_bytes = 0;
-  std::vector<std::uint64_t> came_last;  // by place: chunks whose last contribution was that one's
+  std::vector<RankCounters> ranks;  // by place
 
   JobCounters& operator+=(const JobCounters& other);
 };

@@ -37,7 +37,7 @@ void Shard::run(int core) {
     wait_for(descriptors, path_.link().deadline());
     if (descriptors[1].revents != 0) wakeup_.clear();
     mailbox_.run_posted();
-    path_.pump();
+    path_.pump(now());
   }
 }
 

@@ -23,11 +23,14 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
   }
   void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
     job_.counters.results_resent.add(1);
+    job_.lateness.on_lost(worker);
     path_.queue(job_, job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
     path_.queue_notice(job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
-    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+    if (!wire::is_kind(packet, wire::Kind::kMissing)) return;
+    job_.counters.missing_sent.add(1);
+    job_.lateness.on_lost(worker);
   }
   void complete(std::span<const std::byte> packet) override {
     path_.queue_notice(*job_.admission.host, packet);
@@ -67,12 +70,12 @@ SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max,
   backlog_.reserve(kBacklogMost);
 }
 
-void SwitchPath::pump() {
+void SwitchPath::pump(Nanoseconds now) {
   send_backlog();
   for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
     const auto datagrams = link_->receive(kReceiveMost);
     if (datagrams.empty()) break;
-    for (const link::Incoming& datagram : datagrams) handle(datagram);
+    for (const link::Incoming& datagram : datagrams) handle(datagram, now);
     flush();
   }
   publish_stats();
@@ -89,14 +92,14 @@ link::LinkStats SwitchPath::link_stats() const {
           link_stats_[3].get(), link_stats_[4].get(), link_stats_[5].get()};
 }
 
-void SwitchPath::handle(const link::Incoming& datagram) {
+void SwitchPath::handle(const link::Incoming& datagram, Nanoseconds now) {
   wire::Packet packet;
   const auto [job, is_from_above] = filter_.admit(datagram.bytes, datagram.from, packet);
   if (job == nullptr) return;
   JobOutbox outbox(*this, *job);
   const Verdict verdict =
       is_from_above ? job->aggregator.on_packet_from_above(packet, outbox) : job->aggregator.on_packet(packet, outbox);
-  filter_.count(*job, verdict, packet.header, datagram.bytes.size(), is_from_above);
+  filter_.count(*job, verdict, packet.header, datagram.bytes.size(), now, is_from_above);
 }
 
 void SwitchPath::queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet) {

@@ -17,7 +17,7 @@ class SwitchPath {
   SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch);
 
   // Handles what has come, up to a bound, and sends what follows from it.
-  void pump();
+  void pump(Nanoseconds now);
   // Puts `job` (or nothing) in place `id`.
   void place(std::uint16_t id, ShardJob* job);
 
@@ -34,7 +34,7 @@ class SwitchPath {
     std::size_t size_bytes;
   };
 
-  void handle(const link::Incoming& datagram);
+  void handle(const link::Incoming& datagram, Nanoseconds now);
   void queue(ShardJob& job, link::Address worker, std::span<const std::byte> packet);
   void queue_notice(link::Address to, std::span<const std::byte> packet);
   void flush();

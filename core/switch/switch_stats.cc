@@ -59,6 +59,38 @@ constexpr TableCounterName kTableCounters[] = {
     {"jobs_failed", "Jobs failed since the switch started", &TableCounters::jobs_failed},
 };
 
+// Of a job's ranks. Values are scaled: times are counted in nanoseconds and told in seconds.
+struct RankCounterName {
+  const char* name;             // in JSON
+  const char* prometheus_name;  // without the prefix and the suffix
+  const char* help;
+  std::uint64_t RankCounters::*value;
+  bool is_time = false;
+};
+constexpr RankCounterName kRankCounters[] = {
+    {"came_last", "came_last",
+     "Chunks whose last contribution came from this rank (or from a switch below, and this is the lowest of its "
+     "ranks): a rank that others wait for has most of them",
+     &RankCounters::came_last},
+    {"waited_s", "waited_seconds", "Time that at least half of the job's ranks waited for this one",
+     &RankCounters::waited_ns, true},
+    {"pauses", "pauses", "Waits of at least 2 ms for this rank: it sent nothing, so it computed or did not run",
+     &RankCounters::pauses},
+    {"paused_s", "paused_seconds", "Time of those waits", &RankCounters::paused_ns, true},
+    {"lost", "lost", "Packets from this rank, or to it, that were lost and asked for again", &RankCounters::lost},
+};
+
+// A count as it is; a time in seconds.
+template <typename Told>
+void tell(const RankCounterName& counter, const RankCounters& rank, const Told& told) {
+  const std::uint64_t value = rank.*counter.value;
+  if (counter.is_time) {
+    told(to_seconds(static_cast<Nanoseconds>(value)));
+  } else {
+    told(value);
+  }
+}
+
 // Job names hold neither quotes nor backslashes (messages.h), so they need no escape.
 std::string labels_of(const JobStats& job, const std::string& more = "") {
   return fmt::format("{{job=\"{}\",id=\"{}\",epoch=\"{}\"{}}}", job.summary.name, job.summary.job_id, job.summary.epoch,
@@ -99,7 +131,11 @@ nlohmann::ordered_json to_json(const SwitchStats& stats) {
       entry["link_bytes_s"] = shared->link_bytes_s;
     }
     for (const auto& counter : kJobCounters) entry[counter.name] = job.counters.*counter.value;
-    entry["came_last"] = job.counters.came_last;
+    for (const auto& counter : kRankCounters) {
+      auto& told = entry[counter.name] = nlohmann::ordered_json::array();
+      for (const RankCounters& rank : job.counters.ranks)
+        tell(counter, rank, [&](auto value) { told.push_back(value); });
+    }
     if (job.summary.has_above) entry["above"] = stats.parent;
     for (const Contributor& each : job.summary.contributors) {
       entry["contributors"].push_back(
@@ -184,15 +220,15 @@ std::string to_prometheus(const SwitchStats& stats) {
       if (job.summary.running) text.sample(labels_of(job), job.counters.*counter.value);
     }
   }
-  text.family(
-      "netfold_job_came_last_total", "counter",
-      "Chunks whose last contribution came from this rank (or from a switch below, and this is the lowest of its "
-      "ranks): a rank that others wait for has most of them");
-  for (const JobStats& job : stats.jobs) {
-    const auto& contributors = job.summary.contributors;
-    for (std::size_t place = 0; place < job.counters.came_last.size(); ++place) {
-      const std::size_t rank = place < contributors.size() ? contributors[place].first_rank : place;
-      text.sample(labels_of(job, fmt::format(",rank=\"{}\"", rank)), job.counters.came_last[place]);
+  for (const auto& counter : kRankCounters) {
+    text.family(fmt::format("netfold_job_{}_total", counter.prometheus_name), "counter", counter.help);
+    for (const JobStats& job : stats.jobs) {
+      const auto& contributors = job.summary.contributors;
+      for (std::size_t place = 0; place < job.counters.ranks.size(); ++place) {
+        const std::size_t rank = place < contributors.size() ? contributors[place].first_rank : place;
+        const std::string labels = labels_of(job, fmt::format(",rank=\"{}\"", rank));
+        tell(counter, job.counters.ranks[place], [&](auto value) { text.sample(labels, value); });
+      }
     }
   }
   return text.take();

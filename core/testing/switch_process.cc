@@ -48,8 +48,8 @@ class SwitchProcess::DataPlane final : public switching::DataPlane {
   switching::JobCounters counters(std::uint16_t job) const override { return jobs_.counters(job); }
   link::LinkStats link_stats() const override { return {}; }
 
-  void pump() {
-    for (const auto& path : paths_) path->pump();
+  void pump(Nanoseconds now) {
+    for (const auto& path : paths_) path->pump(now);
   }
   bool has_backlog() const {
     return std::any_of(paths_.begin(), paths_.end(), [](const auto& path) { return path->has_backlog(); });
@@ -119,7 +119,7 @@ void SwitchProcess::stop() {
 // The order is the server's.
 void SwitchProcess::run() {
   const Nanoseconds now = timeline_.now();
-  data_plane_->pump();
+  data_plane_->pump(now);
   std::vector<switching::ConnectionId> ready;
   for (const auto& [id, peer] : control_.peers()) {
     if (news_.erase(peer.link.get()) > 0) ready.push_back(id);

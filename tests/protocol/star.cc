@@ -56,7 +56,7 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
   set_switch_rate(options.switch_mbit_s);
   switch_ = std::make_unique<switching::SwitchPath>(std::make_unique<StarLink>(*this, kSwitchPort), options.jobs,
                                                     [](auto, auto, auto, const auto&) {});
-  nodes_[kSwitchPort].on_arrival = [this] { switch_->pump(); };
+  nodes_[kSwitchPort].on_arrival = [this] { switch_->pump(timeline_.now()); };
   for (std::uint16_t index = 0; index < options.jobs; ++index) {
     auto job = std::make_unique<Job>();
     job->lease.job = index;

@@ -200,7 +200,7 @@ bool TreeWorld::run(Nanoseconds limit) {
     }
     for (Switch& box : switches_) {
       if (box.is_stopped) continue;
-      for (const auto& path : box.paths) path->pump();
+      for (const auto& path : box.paths) path->pump(time_);
     }
     if (moved() != before) {
       time_ += 10 * kMicrosecond;

@@ -110,7 +110,7 @@ bool World::step() {
 }
 
 void World::pump_switch() {
-  for (const auto& shard : shards_) shard->pump();
+  for (const auto& shard : shards_) shard->pump(time_);
   if (frames_) frames_->pump(time_);
 }
 

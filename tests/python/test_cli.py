@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from netfold import cli, native
-from netfold.cli import configure, doctor, mpi, nccl, top
+from netfold.cli import configure, doctor, mpi, nccl, top, why
 from netfold_lab.bench.switch import table_of
 from netfold_lab.cli import program, rtl_engine
 from netfold_lab.cli.help import EXAMPLES, commands
@@ -30,6 +30,7 @@ PARSERS = {
     "doctor": doctor.parser,
     "top": top.parser,
     "configure": configure.parser,
+    "why": why.parser,
     "mpi": mpi.parser,
     "nccl": nccl.parser,
 }
@@ -139,7 +140,8 @@ def check(line: str) -> None:
         parser = PARSERS[arguments[0]]()
         if arguments[-1].startswith("--"):  # only the option's name is told
             assert arguments.pop() in parser.format_help(), line
-        parser.parse_args(arguments[1:])
+        if len(arguments) > 1:  # a name without arguments names the command
+            parser.parse_args(arguments[1:])
         return
     if not arguments or arguments[0] in ("--help", "--version"):
         return
@@ -219,7 +221,8 @@ def test_every_command_tells_in_json() -> None:
 
 @pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi", "nccl"}))
 def test_runtime_commands_tell_in_json_too(words: str) -> None:
-    assert PARSERS[words]().parse_args(["--json"]).as_json
+    job = ["job"] if words == "why" else []
+    assert PARSERS[words]().parse_args([*job, "--json"]).as_json
 
 
 @cache

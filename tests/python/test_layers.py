@@ -31,7 +31,13 @@ PYTHON_MAY_IMPORT = {
     "netfold.torch": {"netfold.chooser", "netfold.topology"},
     "netfold.torchft": {"netfold.torch"},
     "netfold.bench": {"netfold.torch"},
-    "netfold.cli": {"netfold.chooser", "netfold.topology", "netfold.torch"},  # torch: the doctor measures GPUs
+    "netfold.why": set(),
+    "netfold.cli": {
+        "netfold.chooser",
+        "netfold.topology",
+        "netfold.torch",
+        "netfold.why",
+    },  # torch: the doctor measures GPUs
     "netfold_lab.rtl": set(),
     "netfold_lab.schedules": set(),
     "netfold_lab.lab": {"netfold.topology"},

@@ -22,13 +22,13 @@ DropReason reason_of(Verdict verdict) {
 }  // namespace
 
 ShardJob::ShardJob(const Admission& admitted, std::uint16_t shard, Payloads payloads)
-    : admission(admitted), aggregator(admitted.lease, shard, payloads, admitted.tree), came_last(admitted.lease.world) {
+    : admission(admitted),
+      aggregator(admitted.lease, shard, payloads, admitted.tree),
+      lateness(admitted.lease.world, aggregator.places()) {
   results.reserve(admitted.lease.slots);
 }
 
 JobCounters ShardJob::snapshot() const {
-  std::vector<std::uint64_t> last;
-  for (const Counter& of_rank : came_last) last.push_back(of_rank.get());
   return {counters.contributions.get(),     counters.folded_chunks.get(),
           counters.results_sent.get(),      counters.results_resent.get(),
           counters.missing_sent.get(),      counters.probes.get(),
@@ -36,7 +36,7 @@ JobCounters ShardJob::snapshot() const {
           counters.duplicates.get(),        counters.stale.get(),
           counters.signals.get(),           counters.up_sums.get(),
           counters.up_resent.get(),         counters.up_sent_bytes.get(),
-          counters.up_received_bytes.get(), std::move(last)};
+          counters.up_received_bytes.get(), lateness.snapshot()};
 }
 
 void PacketFilter::place(std::uint16_t id, ShardJob* job) {
@@ -81,14 +81,15 @@ ShardJob* PacketFilter::job_of(std::span<const std::byte> bytes, link::Address f
 }
 
 void PacketFilter::count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes,
-                         bool is_from_above) {
+                         Nanoseconds now, bool is_from_above) {
   (is_from_above ? job.counters.up_received_bytes : job.counters.received_bytes).add(size_bytes);
   switch (verdict) {
-    case Verdict::kFolded:
-      job.counters.folded_chunks.add(1);
-      job.came_last[header.worker].add(1);
-      [[fallthrough]];
-    case Verdict::kKept: job.counters.contributions.add(1); return;
+    case Verdict::kFolded: job.counters.folded_chunks.add(1); [[fallthrough]];
+    case Verdict::kKept:
+      job.counters.contributions.add(1);
+      job.lateness.on_contribution(header.worker, job.aggregator.place_of(header.chunk), verdict == Verdict::kFolded,
+                                   now);
+      return;
     case Verdict::kFromAbove:
     case Verdict::kAnswered:
     case Verdict::kAwaited: return;

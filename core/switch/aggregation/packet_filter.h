@@ -9,6 +9,7 @@
 
 #include "base/counter.h"
 #include "switch/aggregation/aggregator.h"
+#include "switch/aggregation/lateness.h"
 #include "switch/data_plane.h"
 
 namespace netfold::switching {
@@ -27,7 +28,7 @@ struct ShardJob {
     Counter contributions, folded_chunks, results_sent, results_resent, missing_sent, probes, received_bytes,
         sent_bytes, duplicates, stale, signals, up_sums, up_resent, up_sent_bytes, up_received_bytes;
   } counters;
-  std::vector<Counter> came_last;  // by rank, as JobCounters'
+  Lateness lateness;
 };
 
 class PacketFilter {
@@ -41,7 +42,7 @@ class PacketFilter {
     bool is_from_above = false;
   };
   Admitted admit(std::span<const std::byte> bytes, link::Address from, wire::Packet& packet);
-  void count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes,
+  void count(ShardJob& job, Verdict verdict, const wire::Header& header, std::size_t size_bytes, Nanoseconds now,
              bool is_from_above = false);
 
   // Puts `job` (or nothing) in place `id`.

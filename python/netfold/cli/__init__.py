@@ -29,6 +29,7 @@ COMMANDS = {
     "agent": Command("Run an agent: it sums gradients for the workers of this machine."),
     "doctor": Command("Check this machine and print what to fix for full speed."),
     "top": Command("Watch a running switch: its jobs, rates and dropped packets."),
+    "why": Command("Say which rank of a job is late, and why."),
     "configure": Command("Change which gradients a running Ethernet switch sums."),
     "mpi": Command("Run an MPI program with its all-reduces done by Netfold."),
     "nccl": Command("Run a program whose NCCL sends through Netfold, with a switch."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Protocol
 
 import torch
@@ -68,6 +69,27 @@ class Call:
     ready: Event | None = None
     devices: list[torch.device] = field(default_factory=list)
     is_common: bool = False  # every engine among ranks runs it, an agent's and a NIC's too
+    name: str = ""  # in records
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the larger buffer."""
+        return max((buffer.nbytes for buffer in self.buffers), default=0)
+
+
+def named(name: str) -> Callable[[Callable[..., Call]], Callable[..., Call]]:
+    """A decorator: the calls that a function makes have this name in records."""
+
+    def decorate(make: Callable[..., Call]) -> Callable[..., Call]:
+        @wraps(make)
+        def made(*arguments: Any) -> Call:
+            call = make(*arguments)
+            call.name = name
+            return call
+
+        return made
+
+    return decorate
 
 
 def is_summable(dtype: torch.dtype, op: Operation) -> bool:

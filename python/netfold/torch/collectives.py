@@ -22,6 +22,7 @@ from netfold.torch.calls import (
     Operation,
     factor_of,
     is_summable,
+    named,
     operation_of,
 )
 from netfold.torch.staging import Staging
@@ -51,6 +52,7 @@ def _is_words(tensor: torch.Tensor) -> bool:
     return tensor.nbytes % 4 == 0
 
 
+@named("barrier")
 def barrier() -> Call:
     """Ends when every rank has called it."""
 
@@ -60,6 +62,7 @@ def barrier() -> Call:
     return Call((), start, list, is_common=True)
 
 
+@named("broadcast")
 def broadcast(staging: Staging, tensor: torch.Tensor, root: int) -> Call:
     """Rank `root`'s tensor, to every rank, in place."""
     check_alike([tensor])
@@ -74,6 +77,7 @@ def broadcast(staging: Staging, tensor: torch.Tensor, root: int) -> Call:
     return replace(staged.call(start), is_common=_is_words(tensor))
 
 
+@named("all-reduce")
 def all_reduce(staging: Staging, tensors: Tensors, op: Operation) -> Call:
     """Any operation on the concatenation of all ranks' `tensors`, in place."""
     check_alike(tensors)
@@ -87,6 +91,7 @@ def all_reduce(staging: Staging, tensors: Tensors, op: Operation) -> Call:
     return staged.call(start)
 
 
+@named("reduce")
 def reduce(staging: Staging, tensor: torch.Tensor, op: Operation, root: int, rank: int) -> Call:
     """Like all_reduce, of one tensor; only rank `root`'s is written."""
     check_alike([tensor])
@@ -106,6 +111,7 @@ def reduce(staging: Staging, tensor: torch.Tensor, op: Operation, root: int, ran
     return staging.call(read, written, start, [tensor])
 
 
+@named("all-gather")
 def all_gather(staging: Staging, outputs: Tensors, tensor: torch.Tensor, world: int) -> Call:
     """Every rank's `tensor`, in rank order, into `outputs`: one tensor for each rank, or one for all."""
     count = tensor.numel()
@@ -127,6 +133,7 @@ def all_gather(staging: Staging, outputs: Tensors, tensor: torch.Tensor, world: 
     return replace(staging.call(read, written, start, outputs), is_common=_is_words(tensor))
 
 
+@named("reduce-scatter")
 def reduce_scatter(
     staging: Staging, output: torch.Tensor, tensors: Tensors, world: int, op: Operation, wire: str
 ) -> Call:
@@ -180,6 +187,7 @@ def exchange(
     return staging.call(read, written, start, outputs)
 
 
+@named("gather")
 def gather(staging: Staging, outputs: Tensors, tensor: torch.Tensor, root: int, rank: int, world: int) -> Call:
     """Every rank's `tensor` into rank `root`'s `outputs`, one for each rank; the others give none."""
     count = tensor.numel()
@@ -191,6 +199,7 @@ def gather(staging: Staging, outputs: Tensors, tensor: torch.Tensor, root: int, 
     return exchange(staging, "gather", outputs, [tensor], [count if rank == root else 0] * world, sends, root)
 
 
+@named("scatter")
 def scatter(staging: Staging, output: torch.Tensor, inputs: Tensors, root: int, rank: int, world: int) -> Call:
     """Rank `root`'s `inputs`, one for each rank, into every rank's `output`; the others give none."""
     count = output.numel()
@@ -202,6 +211,7 @@ def scatter(staging: Staging, output: torch.Tensor, inputs: Tensors, root: int, 
     return exchange(staging, "scatter", [output], inputs, receives, [count if rank == root else 0] * world, root)
 
 
+@named("all-to-all")
 def all_to_all_single(
     staging: Staging,
     output: torch.Tensor,
@@ -234,6 +244,7 @@ def _elements_of(tensor: torch.Tensor, splits: Sequence[int], world: int) -> lis
     return [split * row for split in splits]
 
 
+@named("send")
 def send(staging: Staging, tensor: torch.Tensor, to: int, tag: int) -> Call:
     """A message to rank `to`."""
     check_alike([tensor])
@@ -246,6 +257,7 @@ def send(staging: Staging, tensor: torch.Tensor, to: int, tag: int) -> Call:
     return staging.call(read, staging.write([]), start, [tensor])
 
 
+@named("receive")
 def receive(staging: Staging, tensor: torch.Tensor, source: int | None, tag: int) -> Call:
     """A message from rank `source`, or (None) from any rank; then the future's value says from which."""
     check_alike([tensor])

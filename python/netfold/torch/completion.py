@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from netfold.collective_record import Recorder
 from netfold.engines import Reducer
 from netfold.torch.calls import Call
 from netfold.torch.work import DrivenWork, FoldWork, MessageWork
@@ -33,14 +34,16 @@ class Fold:
 
     call: Call
     work: FoldWork
+    number: int = 0  # in the record
 
 
 class Folds(ABC):
     """Owns a rank's engine: submits folds to it and completes their works. Subclasses differ in the thread that listens
     for completions."""
 
-    def __init__(self, client: Reducer) -> None:
+    def __init__(self, client: Reducer, recorder: Recorder | None = None) -> None:
         self._client: Reducer | None = client
+        self._recorder = recorder
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
         self._last_stats: dict[str, Any] = {}
@@ -73,6 +76,9 @@ class Folds(ABC):
         with self._lock:  # the engine may report a ticket before it is stored here: _run takes the same lock
             error = self.error
             if error is None:
+                if self._recorder is not None:
+                    is_message = isinstance(fold.work, MessageWork)
+                    fold.number = self._recorder.begin(fold.call.name, fold.call.size_bytes, is_message)
                 try:
                     assert self._client is not None, "the engine was closed without an error"
                     ticket = fold.call.start(self._client, self._is_left_to_waiter(fold.work))
@@ -81,7 +87,12 @@ class Folds(ABC):
                     return
                 except Exception as refused:  # also TypeError, from the binding
                     error = refused
+        self._record_end(fold, error)
         fold.work.complete([], error)
+
+    def _record_end(self, fold: Fold, error: BaseException | None) -> None:
+        if self._recorder is not None:
+            self._recorder.end(fold.number, str(error) if error is not None else "")
 
     def abandon(self, fold: Fold, error: Exception, reason: str) -> None:
         """End the job because a fold cannot be submitted: later folds would match other folds of the other ranks. The
@@ -132,6 +143,7 @@ class Folds(ABC):
                 self.error = error
         if fold is None:  # the fold failed with the whole group
             return
+        self._record_end(fold, error)
         if error is not None:
             fold.work.complete([], error)
             return
@@ -162,6 +174,7 @@ class Folds(ABC):
                 self.error = error
             folds, self._in_flight = list(self._in_flight.values()), {}
         for fold in folds:
+            self._record_end(fold, self.error)
             fold.work.complete([], self.error)
 
 
@@ -169,8 +182,8 @@ class CompletionThread(Folds):
     """A thread listens for all folds except those that their callers wait for at once. To wake the thread, and to be
     woken by it, takes longer than a small all-reduce."""
 
-    def __init__(self, client: Reducer, name: str) -> None:
-        super().__init__(client)
+    def __init__(self, client: Reducer, name: str, recorder: Recorder | None = None) -> None:
+        super().__init__(client, recorder)
         self._name = f"netfold-{name}"
         self._start_thread()
 

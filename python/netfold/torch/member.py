@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp, Work
 
+from netfold.collective_record import Recorder
 from netfold.engines import Reducer
-from netfold.log import write_to_stderr
+from netfold.log import logger, write_to_stderr
 from netfold.placement import AGENT, CALLER
 from netfold.torch.calls import CORE_DTYPES, Call, Operation, is_summable
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
@@ -44,11 +45,14 @@ class Member:
         self._rank = seat.rank
         self._in_order = InOrder()
         self.joined: Joined | None = None
+        self._recorder: Recorder | None = None
         if seat.size == 1:
             self.folds: Folds = CallerDriven(LoneEngine())
             self.peers: Folds = self.folds
             self._folds_among_ranks = True
             return
+        if settings.trace:
+            self._recorder = Recorder(settings.trace, seat.group, seat.rank, seat.size)
         self.joined = joined = join(seat, settings, address, needs_peers)
         self._folds_among_ranks = isinstance(joined.client, HostClient)
         name = seat.group or "group"
@@ -56,12 +60,14 @@ class Member:
         if joined.peers is None or joined.peers is joined.client:
             self.peers = self.folds
         elif settings.engine == AGENT:  # the worker's process has no thread of Netfold's
-            self.peers = CallerDriven(joined.peers)
+            self.peers = CallerDriven(joined.peers, self._recorder)
         else:
             self.peers = self._folds_of(joined.peers, f"{name}-peers")
 
     def _folds_of(self, client: Any, name: str) -> Folds:
-        return CallerDriven(client) if self.settings.engine == CALLER else CompletionThread(client, name)
+        if self.settings.engine == CALLER:
+            return CallerDriven(client, self._recorder)
+        return CompletionThread(client, name, self._recorder)
 
     @property
     def is_lone(self) -> bool:
@@ -102,6 +108,7 @@ class Member:
             return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
         call = staged.call(start)
+        call.name = "all-reduce"
         return self._submit(self.folds, call, self._new_work(self.folds, call, is_async))
 
     def start(self, call: Call, is_async: bool) -> FoldWork:
@@ -141,8 +148,16 @@ class Member:
         if self.peers is not self.folds:
             self.peers.close(reason)
         self._in_order.close()
+        self._end_record()
         if self.joined is not None:
             self.joined.release(linger)
+
+    def _end_record(self) -> None:
+        if self._recorder is None:
+            return
+        self._recorder.close(self.folds.stats(), str(self.error or ""))
+        if self._recorder.error:
+            logger.warning("netfold: %s", self._recorder.error)
 
     def leave_to_parent(self, error: BaseException) -> None:
         """In a child of fork(): the job, its sockets and its threads are the parent's. Collectives fail with

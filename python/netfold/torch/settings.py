@@ -47,6 +47,7 @@ class Settings:
     faults: str
     pcap: str
     tuning: str
+    trace: str
     log: str
 
     def algorithm_to_take(self) -> str:
@@ -249,6 +250,7 @@ TABLE = (
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
     Setting("tuning", "NETFOLD_TUNING", "", _text, "tuning table for auto; default: the one measured on this machine"),
+    Setting("trace", "NETFOLD_TRACE", "", _text, "folder for a record of all collectives, for `netfold why`"),
     Setting("log", "NETFOLD_LOG", "", _level, "log level on standard error: warning, info (what was chosen), debug"),
 )
 

@@ -47,8 +47,9 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
   }
 
   // To the sender of this frame, in its own buffer: only a probe is answered so.
-  void result_to_one(std::uint16_t, std::uint32_t place, std::span<const std::byte> packet) override {
+  void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) override {
     job_.counters.results_resent.add(1);
+    job_.lateness.on_lost(worker);
     job_.counters.sent_bytes.add(packet.size());
     outbox_.pool().retain(job_.results[place].buffer, 1);
     turn_into_answer(frame_, packet.size());
@@ -57,7 +58,7 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
   }
 
   // Also to the sender of this frame, which may be a contribution that stays: in a buffer of its own.
-  void notice(std::uint16_t, std::span<const std::byte> packet) override {
+  void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
     link::Frame copy = outbox_.pool().allocate();
     if (copy.buffer == nullptr) return;  // probes ask again
     const std::size_t head_bytes = frame_.payload_at;
@@ -72,7 +73,9 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     std::memcpy(copy.bytes + head_bytes, packet.data(), packet.size());
     copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
     outbox_.send(frame_.frame.port, {copy, {}});
-    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.counters.missing_sent.add(1);
+    if (!wire::is_kind(packet, wire::Kind::kMissing)) return;
+    job_.counters.missing_sent.add(1);
+    job_.lateness.on_lost(worker);
   }
 
   // Either this frame is the question, and its own answer, or an earlier one is kept to be it.
@@ -173,7 +176,7 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   }
   if (header.kind == wire::Kind::kAwait) release_all({&job->signal, 1}, outbox.pool());  // only the last one counts
   const Verdict verdict = job->aggregator.on_packet(packet, out);
-  filter_.count(*job, verdict, header, frame.payload_bytes);
+  filter_.count(*job, verdict, header, frame.payload_bytes, now_);
   if (verdict == Verdict::kAwaited) return out.keep_question(), HandlerVerdict::kTaken;
   if (verdict == Verdict::kKept || verdict == Verdict::kFolded || out.is_used()) return HandlerVerdict::kTaken;
   if (head != nullptr) head->buffer = nullptr;
