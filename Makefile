@@ -2,7 +2,7 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test check conformance test-gpu setup build dist bench lint stubs format sanitize tidy
+.PHONY: demo test check conformance test-gpu setup build dist site bench lint stubs format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
@@ -39,6 +39,11 @@ build:
 dist:
 	@tools/setup.sh $(VENV) dist
 	@flock .build.lock tools/dist.sh $(VENV) dist
+
+# The documents as a site, in build/site: static files for any web server, or to open in a browser.
+site:
+	@tools/setup.sh $(VENV) site
+	@$(VENV)/bin/python tools/site/build.py
 
 bench: setup
 	$(VENV)/bin/netfold bench codec

@@ -4,7 +4,7 @@
 #
 #   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv
 #   PURPOSE: demo (to build and to train), check (to build, and `make check`: no PyTorch), dist (`make dist`: no
-#   PyTorch) or test (every test)
+#   PyTorch), site (`make site`: no compiler, no PyTorch) or test (every test)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -78,7 +78,7 @@ missing() {  # prints, for every requirement that is not met, its package in col
   while IFS= read -r row; do
     IFS='|' read -r need probe _ <<<"$row"
     case $need:$purpose in
-      check:demo | check:dist | dist:demo | dist:check | test:demo | test:check | test:dist) continue ;;
+      *:site | check:demo | check:dist | dist:demo | dist:check | test:demo | test:check | test:dist) continue ;;
     esac
     read -ra probe <<<"$probe"
     "${probe[0]}_" "${probe[@]:1}" || cut -d'|' -f"$column" <<<"$row"
@@ -154,7 +154,7 @@ install_python_packages() {
   packages=$(python_packages)
   key=$({ printf '%s\n' "$packages"; cat tools/requirements.lock; "$venv/bin/python" --version; } | sha256sum)
   grep -qsxF "$purpose $key" "$stamp" && return
-  if [[ $purpose != check && $purpose != dist ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+  if [[ $purpose == demo || $purpose == test ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
     say "(To have the small CPU-only build, install that into $venv yourself first.)"
   fi
@@ -163,7 +163,10 @@ install_python_packages() {
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
 }
 
-case $purpose in demo | check | dist | test) ;; *) die "unknown purpose '$purpose': demo, check, dist or test" ;; esac
+case $purpose in
+  demo | check | dist | site | test) ;;
+  *) die "unknown purpose '$purpose': demo, check, dist, site or test" ;;
+esac
 install_system_packages
 install_python_packages
 say "ready ($purpose)"

