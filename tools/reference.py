@@ -63,10 +63,10 @@ def settings() -> str:
 def command_lines() -> str:
     """Every command of `netfold` with its options."""
     from netfold import cli, native
-    from netfold.cli import configure, doctor, mpi, nccl, top, why
+    from netfold.cli import configure, doctor, mpi, nccl, top, up, why
 
     lines: list[str] = []
-    parsers = {"doctor": doctor, "top": top, "why": why, "configure": configure, "mpi": mpi, "nccl": nccl}
+    parsers = {"doctor": doctor, "top": top, "why": why, "up": up, "configure": configure, "mpi": mpi, "nccl": nccl}
     programs = {"switch": native.SWITCH, "agent": native.AGENT}
     for name in cli.COMMANDS:
         if name in programs:

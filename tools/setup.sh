@@ -47,6 +47,9 @@ test|header simgrid/s4u.hpp|libsimgrid-dev|simgrid-devel|simgrid
 test|command ip|iproute2|iproute|iproute2
 test|command nft|nftables|nftables|nftables
 test|command ethtool|ethtool|ethtool|ethtool
+test|command dropbear|dropbear-bin|dropbear|dropbear
+test|command ssh|openssh-client|openssh-clients|openssh
+test|command pkill|procps|procps-ng|procps-ng
 test|command promtool|prometheus|golang-github-prometheus|prometheus
 test|command tshark|tshark|wireshark-cli|wireshark-cli
 test|command chromium chromium-browser google-chrome|chromium|chromium|chromium

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from netfold import cli, native
-from netfold.cli import configure, doctor, mpi, nccl, top, why
+from netfold.cli import configure, doctor, mpi, nccl, top, up, why
 from netfold_lab.bench.switch import table_of
 from netfold_lab.cli import program, rtl_engine
 from netfold_lab.cli.help import EXAMPLES, commands
@@ -30,6 +30,7 @@ PARSERS = {
     "doctor": doctor.parser,
     "top": top.parser,
     "configure": configure.parser,
+    "up": up.parser,
     "why": why.parser,
     "mpi": mpi.parser,
     "nccl": nccl.parser,
@@ -219,7 +220,7 @@ def test_every_command_tells_in_json() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi", "nccl"}))
+@pytest.mark.parametrize("words", sorted(PARSERS.keys() - {"mpi", "nccl", "up"}))
 def test_runtime_commands_tell_in_json_too(words: str) -> None:
     job = ["job"] if words == "why" else []
     assert PARSERS[words]().parse_args([*job, "--json"]).as_json

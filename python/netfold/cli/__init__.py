@@ -26,6 +26,7 @@ class Command:
 
 COMMANDS = {
     "switch": Command("Run a switch: it sums the gradients of the workers that connect."),
+    "up": Command("Start a job on several machines, with a switch where it helps."),
     "agent": Command("Run an agent: it sums gradients for the workers of this machine."),
     "doctor": Command("Check this machine and print what to fix for full speed."),
     "top": Command("Watch a running switch: its jobs, rates and dropped packets."),

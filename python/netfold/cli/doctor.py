@@ -80,14 +80,15 @@ def run(arguments: list[str]) -> None:
 
         print_json(envelope("doctor", {}, [asdict(check) for check in checks]))
     else:
-        _show(checks)
+        show(checks)
         if not given.switch:
-            _count(checks)
+            count(checks)
     if any(check.required and check.status == MISSING for check in checks):
         sys.exit(1)
 
 
-def _show(checks: list[Check]) -> None:
+def show(checks: list[Check]) -> None:
+    """Print one line for each check, and below it the fix."""
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)
     for check in checks:
@@ -98,7 +99,8 @@ def _show(checks: list[Check]) -> None:
             console.print(f"{'':8} {'':{width}}  -> {escape(check.fix)}", style="dim")
 
 
-def _count(checks: list[Check]) -> None:
+def count(checks: list[Check]) -> None:
+    """Print how many of them are good."""
     wanting = sum(check.status != OK for check in checks)
     Console(highlight=False, soft_wrap=True).print(
         f"{len(checks) - wanting} of {len(checks)} checks are as they should be"

@@ -1,0 +1,80 @@
+"""The facts that `netfold up` asks of each machine: versions, interfaces, the clock, and the doctor's checks."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import os
+import platform
+import socket
+import struct
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import netfold
+from netfold.cli.checks import package, sockets
+
+SIOCGIFADDR = 0x8915
+CHECKS = (package.extension, package.own_programs, sockets.buffers)
+
+
+def facts() -> dict[str, Any]:
+    """The facts, as JSON carries them. `time_s` is this machine's clock; the rate of an interface is what it
+    negotiated, 0 if it does not say."""
+    ssh = [*os.environ.get("SSH_CONNECTION", "").split(), "", "", ""][2]
+    return {
+        "host": socket.gethostname(),
+        "netfold": netfold.__version__,
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "cores": len(os.sched_getaffinity(0)),
+        "time_s": time.time(),
+        "reached_at": ssh if ":" not in ssh and not ssh.startswith("127.") else "",
+        "interfaces": interfaces(),
+        "checks": [asdict(check) for look in CHECKS for check in look()],
+    }
+
+
+def interfaces() -> list[dict[str, Any]]:
+    """Interfaces with an IPv4 address, without loopback: name, address, MTU in bytes, rate in Mbit/s."""
+    found = []
+    for _, name in socket.if_nameindex():
+        address = _address(name)
+        if not address or address.startswith("127."):
+            continue
+        folder = Path("/sys/class/net", name)
+        found.append(
+            {
+                "name": name,
+                "address": address,
+                "mtu": int(_read(folder / "mtu") or 0),
+                "rate_mbit_s": max(int(_read(folder / "speed") or 0), 0),
+            }
+        )
+    return found
+
+
+def _address(interface: str) -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = struct.pack("256s", interface.encode()[:15])
+        try:
+            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, asked)
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # an interface that is down has no rate
+        return ""
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
