@@ -48,6 +48,9 @@ test|command ip|iproute2|iproute|iproute2
 test|command nft|nftables|nftables|nftables
 test|command ethtool|ethtool|ethtool|ethtool
 test|command dropbear|dropbear-bin|dropbear|dropbear
+test|command slurmctld|slurmctld|slurm-slurmctld|slurm-llnl
+test|command slurmd|slurmd|slurm-slurmd|slurm-llnl
+test|command salloc|slurm-client|slurm|slurm-llnl
 test|command ssh|openssh-client|openssh-clients|openssh
 test|command pkill|procps|procps-ng|procps-ng
 test|command promtool|prometheus|golang-github-prometheus|prometheus

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -191,3 +193,63 @@ def test_the_keeper_names_an_error() -> None:
     request = '{"do": "run", "command": ["no-such-program"], "environment": {}, "folder": ""}\n'
     done = subprocess.run(keeper, input=request, capture_output=True, text=True, timeout=30, check=True)
     assert "no-such-program" in done.stdout
+
+
+SLURM = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+SlurmctldPort={ports[0]}
+SlurmctldPidFile={folder}/controller.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmdSpoolDir={folder}/%n
+StateSaveLocation={folder}/state
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cores}
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cores}
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("nothing_left_behind")
+@pytest.mark.skipif(None in map(shutil.which, ("slurmctld", "slurmd", "salloc")), reason="needs Slurm")
+def test_within_slurm_the_machines_are_its_nodes(
+    tmp_path: Path, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = [free_port() for _ in range(3)]
+    about = {"host": socket.gethostname().partition(".")[0], "folder": tmp_path, "cores": os.cpu_count()}
+    (tmp_path / "slurm.conf").write_text(SLURM.format(ports=ports, **about))
+    for name in ("state", "n1", "n2"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    started = []
+    with (tmp_path / "slurm.log").open("w") as log:
+        try:
+            for daemon in (["slurmctld", "-D"], ["slurmd", "-D", "-N", "n1"], ["slurmd", "-D", "-N", "n2"]):
+                started.append(subprocess.Popen(daemon, stdout=log, stderr=log))
+
+            def idle() -> bool:
+                command = ["sinfo", "--noheader", "-N", "-o", "%T"]
+                return (
+                    subprocess.run(command, capture_output=True, text=True, check=False).stdout.split() == ["idle"] * 2
+                )
+
+            wait_for(idle, "a cluster of Slurm", 30.0)
+            program = str(Path(sys.executable).parent / "netfold")
+            command = ["sh", "-c", "echo $RANK of $WORLD_SIZE on $SLURMD_NODENAME"]
+            job = ["salloc", "-Q", "-N2", program, "up", "--switch", "none", "--", *command]
+            done = subprocess.run(job, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, done.stderr
+            assert {"[n1] 0 of 2 on n1", "[n2] 1 of 2 on n2"} <= set(done.stdout.splitlines())
+        finally:
+            for process in reversed(started):
+                process.terminate()
+                process.wait(20)
