@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make dist`: writes a wheel to dist/ that runs on every Linux machine with this processor, glibc 2.28 or newer (as
 # torch's own wheels need) and Python. It holds all programs and libraries of Netfold; the libraries that they use are
-# linked into them (tools/dist/static.cmake). DPDK and verbs are left out: they must fit the machine's drivers.
+# linked into them (tools/dist/static.cmake), and their licences are in netfold/licenses. DPDK and verbs are left out: they must fit the machine's drivers.
 #
 #   tools/dist.sh [VENV [FOLDER]]       VENV: .venv, made by tools/setup.sh with purpose dist or test; FOLDER: dist
 set -euo pipefail
@@ -47,6 +47,8 @@ build_libraries() {
 
 fetch_sources
 build_libraries
+rm -rf "$libraries/licenses"
+"$venv/bin/python" tools/dist/licenses.py "$libraries/licenses" "${CXX:-g++}"
 rm -rf "$work/wheel"
 "$venv/bin/pip" wheel -q . --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$work/wheel" \
   -C build-dir="build/wheel" -C cmake.define.NETFOLD_DIST="$libraries"

@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 
 #include <fmt/core.h>
@@ -30,7 +31,9 @@ Result<Address> parse_address(const std::string& host_and_port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("cannot find host '{}': {}", host, gai_strerror(error)));
+    const char* const hint = if_nametoindex(host.c_str()) != 0 ? "; it is an interface: write an address of it" : "";
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot find host '{}': {}{}", host, gai_strerror(error), hint));
   }
   const auto* const address = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
   const Address result{ntohl(address->sin_addr.s_addr), static_cast<std::uint16_t>(port)};

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,18 @@ def test_nothing_but_the_interface_is_visible(library: Path) -> None:
     declared = {name for name in names if f" {name}(" in header.read_text()}
     assert names == declared
     assert len(names) == 10
+
+
+def test_the_page_says_how_to_compile_with_the_package(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "call-from-c.md").read_text()
+    [commands] = re.findall(r"^```\n(lib=.*?)^```", page, re.S | re.M)
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = commands.replace("-o all_reduce", f"-o {tmp_path}/all_reduce") + f"{tmp_path}/all_reduce 2 1000 1"
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks, 1000 floats" in done.stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

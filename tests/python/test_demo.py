@@ -99,6 +99,7 @@ def test_the_page_in_a_browser(demo: tuple[dict[str, Any], Path], tmp_path: Path
     ):
         assert label in document
     assert "NaN" not in document
+    assert re.search(r"Beside Gloo.*, a worker sends [\d.]+ times fewer bytes with Netfold", document)
     screenshot = tmp_path / "page.png"
     _chromium(page, tmp_path / "profile2", f"--screenshot={screenshot}", "--window-size=1000,2200")
     assert screenshot.stat().st_size > 50_000

@@ -97,7 +97,19 @@ def test_the_wheel_is_small_and_holds_everything(wheel: Path, elf_files: dict[st
     [extension] = [name for name in elf_files if name.startswith("netfold/_core.")]
     assert set(elf_files) == {extension, *PROGRAMS, *LIBRARIES}
     with zipfile.ZipFile(wheel) as archive:
-        assert "netfold/include/netfold.h" in archive.namelist()
+        assert {"netfold/include/netfold.h", "netfold/lib/pkgconfig/netfold.pc"} <= set(archive.namelist())
+
+
+def test_it_holds_the_licence_of_all_that_is_linked_into_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if "/licenses/" in name}
+    linked = ("fmt", "spdlog", "CLI11", "libsodium", "nlohmann-json", "cpp-httplib", "expected", "highway", "isa-l")
+    for name in (*linked, "libstdc++", "nanobind", "zig"):
+        text = texts[f"{name}.txt"]
+        assert re.search(r"copyright", text, re.I), name
+        assert "AS IS" in text.upper() or "PUBLIC DOMAIN" in text.upper() or "WARRANTY" in text.upper(), name
+        assert re.search(rf"^{re.escape(name)} \S*\d\S*: {re.escape(name)}\.txt$", texts["README"], re.M), name
+    assert "Apache License" in texts["LICENSE"], "Netfold's own"
 
 
 def test_it_needs_nothing_that_a_machine_may_lack(elf_files: dict[str, ELFFile]) -> None:

@@ -211,3 +211,10 @@ def test_wrong_use_of_the_command(
         mpi.run(["--", *words.split()])
     assert ended.value.code == status
     assert says in capsys.readouterr().err
+
+
+def test_a_switch_that_is_not_used_is_said() -> None:
+    command = [sys.executable, "-c", "from netfold.cli import main; main()", "mpi", "--", "true"]
+    environment = os.environ | {"NETFOLD_SWITCH": "10.0.0.5:7171"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert "NETFOLD_SWITCH is not used" in done.stderr or native.find(native.MPI_LIBRARY) is None

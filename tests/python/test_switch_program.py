@@ -193,6 +193,10 @@ def test_only_those_who_know_the_secret_get_in(start: Callable[..., Running], tm
     assert "sesame" not in switch.errors.read_text()
 
 
+def test_an_interface_in_place_of_an_address_is_said() -> None:
+    assert "it is an interface: write an address of it" in run("switch", "--bind", "lo", "--port", "0").stderr
+
+
 def test_refusals_give_the_numbers(start: Callable[..., Running]) -> None:
     switch = start("--jobs-max", "1", "--memory-max", "2MB")
     with workers(switch.address, 1, job="first"):

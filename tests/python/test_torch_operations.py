@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -304,6 +305,21 @@ def _exchanges_alone() -> list[str]:
 
 def test_a_group_of_one_rank_needs_no_engine() -> None:
     assert values(run_ranks(_alone_body, world=1)) == [[]]
+
+
+def _says_that_no_switch_is_used(rank: int, meeting: str) -> list[str]:
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("netfold").addHandler(handler)
+    dist.init_process_group("netfold", init_method=f"file://{meeting}", rank=rank, world_size=1)
+    return said
+
+
+def test_a_job_of_one_rank_says_that_it_uses_no_switch() -> None:
+    environment = {"NETFOLD_SWITCH": "127.0.0.1:1"}
+    [said] = values(run_ranks(_says_that_no_switch_is_used, world=1, environment=environment, joins=False))
+    assert said == ["netfold: the job has one rank, so the switch at 127.0.0.1:1 is not used"]
 
 
 def _no_gloo_body(rank: int, meeting: str) -> list[str]:

@@ -14,3 +14,5 @@ find_package(Python REQUIRED COMPONENTS Interpreter)
 set(CMAKE_CXX_LINKER_LAUNCHER ${Python_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/link.py ${CMAKE_SYSTEM_PROCESSOR}
     ${NETFOLD_DIST}/libglibc.a)
 set(CMAKE_SKIP_RPATH ON)
+
+install(DIRECTORY ${NETFOLD_DIST}/licenses DESTINATION netfold)  # their texts (licenses.py)

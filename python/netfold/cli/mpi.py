@@ -41,6 +41,8 @@ def run(arguments: list[str]) -> None:
     if library is None:
         sentence = "libnetfold-mpi.so is not built: install an MPI with its headers, then run `make build`"
         cli_arguments.end(reader.prog, sentence, 1)
+    if os.environ.get("NETFOLD_SWITCH"):
+        print(f"{reader.prog}: NETFOLD_SWITCH is not used: ranks of MPI sum among themselves", file=sys.stderr)
     words, environment = preload.launch(command, str(library), os.environ, _is_open_mpi(command[0]))
     sys.stdout.flush()
     os.execvpe(words[0], words, environment)

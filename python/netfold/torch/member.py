@@ -47,6 +47,8 @@ class Member:
         self.joined: Joined | None = None
         self._recorder: Recorder | None = None
         if seat.size == 1:
+            if settings.switch and not dist.is_initialized():
+                logger.warning("netfold: the job has one rank, so the switch at %s is not used", settings.switch)
             self.folds: Folds = CallerDriven(LoneEngine())
             self.peers: Folds = self.folds
             self._folds_among_ranks = True

@@ -9,7 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from netfold_lab.demo.charts import Block, bar_chart, line_chart, timeline
-from netfold_lab.demo.report import COUNTED, HEADS, Run, rows
+from netfold_lab.demo.report import COUNTED, HEADS, Run, headline, rows
 
 SMOOTH_STEPS = 5
 LANES = (
@@ -31,6 +31,7 @@ def write_page(path: Path, runs: list[Run], machine: str) -> None:
         steps=len(runs[0].losses),
         table={"heads": HEADS, "rows": rows(runs)},
         counted=COUNTED,
+        headline=headline(runs),
         smooth_steps=SMOOTH_STEPS,
         loss_chart=Markup(_loss_chart(runs)),
         bytes_chart=Markup(_bytes_chart(runs)),

@@ -55,6 +55,14 @@ def make_run(name: str, system: str, algorithm: str, format: str, results: list[
     )
 
 
+def headline(runs: list[Run]) -> str:
+    """The result in a sentence: the bytes that a worker sends, which do not depend on how busy the machine is."""
+    last = runs[-1]
+    fewer = [(last.sent_bytes_per_step / run.sent_bytes_per_step, run.name) for run in runs[:-1]]
+    parts = " and ".join(f"{times:.1f} times fewer bytes with {name}" for times, name in fewer)
+    return f"Beside {last.name}, a worker sends {parts}."
+
+
 def rows(runs: list[Run]) -> list[tuple[str, ...]]:
     """One row a run, as text with units, in the order of HEADS."""
     return [
