@@ -32,7 +32,7 @@ import select, sys, time
 import numpy as np
 from netfold import _core
 switch, rank, compute_s, faults = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
-group = _core.SwitchGroup(switch, "digits", 3, rank, timeout_s=30.0, faults=faults)
+group = _core.SwitchGroup(switch, "digits/0", 3, rank, timeout_s=30.0, faults=faults)
 tensor = np.ones(50_000, dtype=np.float32)
 more = np.ones(1, dtype=np.int32)
 while more[0] > 0:
@@ -109,8 +109,9 @@ def test_a_rank_that_computes_longer_is_told_from_one_that_loses_packets(start: 
         said = run("why", "digits", "--metrics", switch.metrics, "--seconds", "0.5").stdout
         assert "rank 1 is late" in said
         assert "The reason is its computation" in said
+        assert (found["job"], found["world"]) == ("digits/0", WORLD)
         unknown = run("why", "letters", "--metrics", switch.metrics, "--seconds", "0.5")
-        assert (unknown.returncode, "running jobs: digits" in unknown.stderr) == (1, True)
+        assert (unknown.returncode, "running jobs: digits/0" in unknown.stderr) == (1, True)
     wait_for(lambda: not switch.stats()["jobs"], "the end of the job")
     with Ranks(switch.address, [0.01] * WORLD, faults="loss=0.05,seed=7"):
         wait_for(_begun(switch), "the first sums")

@@ -24,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
         """Say why a job is slow: which rank the others wait for, how often and how long, and whether that rank computes
         for longer or its network is slow.
 
-        JOB is the name of a job at a switch, as `netfold top` shows it. The command watches the switch's counters for
-        some seconds; start the switch with `netfold switch --metrics 0.0.0.0:9171`.
+        JOB is the name of a job at a switch, as `netfold top` shows it, or the value of NETFOLD_JOB. The command
+        watches the switch's counters for some seconds; start the switch with `netfold switch --metrics 0.0.0.0:9171`.
 
         JOB may also be a folder. A job that runs with NETFOLD_TRACE=FOLDER writes a record of every rank's collectives
         there, with a switch or without one, and also when it fails. Copy the records of all machines into one folder.
@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> None:
     if given.timeline is not None and not folder.is_dir():
         reader.error(f"--timeline needs records, and {given.job} is not a folder: run the job with NETFOLD_TRACE")
     try:
-        found = _of_folder(folder) if folder.is_dir() else [_of_switch(given.job, given.metrics, given.seconds)]
+        found = _of_folder(folder) if folder.is_dir() else _of_switch(given.job, given.metrics, given.seconds)
         if given.timeline is not None:
             timeline.write(folder, given.timeline)
     except http.client.HTTPException as error:
@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> None:
         console.print(f"\nThe timeline is in {given.timeline}: open it at https://ui.perfetto.dev")
 
 
-def _of_switch(job: str, metrics: str, seconds: float) -> Finding:
+def _of_switch(job: str, metrics: str, seconds: float) -> list[Finding]:
     try:
         before = fetch(metrics)
     except OSError as error:
@@ -82,7 +82,7 @@ def _of_switch(job: str, metrics: str, seconds: float) -> Finding:
             f"cannot read the counters at {metrics} ({error}): start the switch with --metrics {metrics}, or name a "
             f"folder with records; there is no folder {job}"
         ) from None
-    switch.job_of(before, job)
+    switch.jobs_of(before, job)
     time.sleep(seconds)
     return switch.find(before, fetch(metrics), job)
 

@@ -7,30 +7,39 @@ from typing import Any
 from netfold.why.verdict import Finding, RankFinding
 
 
-def job_of(stats: dict[str, Any], name: str) -> dict[str, Any]:
-    """The running job of this name. Raises ValueError that lists the jobs there are."""
-    running = [job for job in stats["jobs"] if job["state"] == "running"]
-    found = [job for job in running if job["name"] == name]
-    if found:
-        return max(found, key=lambda job: job["contributions"])
-    forming = [job for job in stats["jobs"] if job["name"] == name]
-    if forming:
-        present, world = forming[0]["present"], forming[0]["world"]
+def jobs_of(stats: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """The running jobs of this name, or of the process groups of a program that has it (NAME/GROUP). Raises ValueError
+    that lists the jobs there are."""
+    named = [job for job in stats["jobs"] if job["name"] == name or job["name"].startswith(f"{name}/")]
+    running = [job for job in named if job["state"] == "running"]
+    if running:
+        return running
+    if named:
+        present, world = named[0]["present"], named[0]["world"]
         missing = ", ".join(str(rank) for rank in range(world) if rank not in present)
         raise ValueError(f"job {name!r} has not begun: it waits for the ranks {missing}")
-    names = ", ".join(sorted({job["name"] for job in running})) or "none"
+    names = ", ".join(sorted({job["name"] for job in stats["jobs"] if job["state"] == "running"})) or "none"
     raise ValueError(f"the switch runs no job {name!r}; running jobs: {names}")
 
 
-def find(before: dict[str, Any], after: dict[str, Any], name: str) -> Finding:
-    """Compare two samples of /stats.json. Raises ValueError if the job did not run in both, or the switch is too old
-    to count waits."""
-    older, newer = job_of(before, name), job_of(after, name)
-    if (older["id"], older["epoch"]) != (newer["id"], newer["epoch"]):
+def find(before: dict[str, Any], after: dict[str, Any], name: str) -> list[Finding]:
+    """Compare two samples of /stats.json: a finding for each job that ran in both. Raises ValueError if none did, or
+    the switch is too old to count waits."""
+    older = {_identity(job): job for job in jobs_of(before, name)}
+    both = [(older[_identity(job)], job) for job in jobs_of(after, name) if _identity(job) in older]
+    if not both:
         raise ValueError(f"job {name!r} ended and began anew while it was watched: call this again")
-    if "waited_s" not in newer:
+    if "waited_s" not in both[0][1]:
         raise ValueError("this switch is older than this command, and does not count how long ranks are waited for")
+    watched_s = after["uptime_s"] - before["uptime_s"]
+    return [_finding(then, now, watched_s) for then, now in both]
 
+
+def _identity(job: dict[str, Any]) -> tuple[int, int]:
+    return job["id"], job["epoch"]
+
+
+def _finding(older: dict[str, Any], newer: dict[str, Any], watched_s: float) -> Finding:
     def grown(counter: str) -> list[Any]:
         return [now - then for now, then in zip(newer[counter], older[counter], strict=True)]
 
@@ -40,11 +49,10 @@ def find(before: dict[str, Any], after: dict[str, Any], name: str) -> Finding:
         RankFinding(_who(newer, place), last, waited_s, pauses, paused_s, lost, chunks)
         for place, (last, waited_s, pauses, paused_s, lost) in enumerate(columns)
     ]
-    watched_s = after["uptime_s"] - before["uptime_s"]
     notes = []
     if newer.get("of_switch", 1.0) < 1.0:
         notes.append(f"The switch sums {100 * newer['of_switch']:.0f}% of each large tensor; it sees only that share.")
-    return Finding(name, newer["world"], watched_s, "chunks", chunks, ranks, notes=notes)
+    return Finding(newer["name"], newer["world"], watched_s, "chunks", chunks, ranks, notes=notes)
 
 
 def _who(job: dict[str, Any], place: int) -> str:
