@@ -51,7 +51,10 @@ def _finding(older: dict[str, Any], newer: dict[str, Any], watched_s: float) -> 
     ]
     notes = []
     if newer.get("of_switch", 1.0) < 1.0:
-        notes.append(f"The switch sums {100 * newer['of_switch']:.0f}% of each large tensor; it sees only that share.")
+        notes.append(
+            f"The switch sums {100 * newer['of_switch']:.0f}% of each large tensor, and sees only that share. Records "
+            "of the ranks (NETFOLD_TRACE) see all of it."
+        )
     return Finding(newer["name"], newer["world"], watched_s, "chunks", chunks, ranks, notes=notes)
 
 

@@ -93,8 +93,8 @@ def words(finding: Finding) -> str:
     said = [f"Job {finding.job}, {finding.world} ranks: {finding.count:,} {finding.unit} in {finding.watched_s:.1f} s."]
     if finding.count == 0:
         said.append(
-            "Nothing was summed in this time: all ranks compute, or one of them hangs. Watch for longer than a step "
-            "takes (--seconds)."
+            "Nothing was summed at the switch in this time. Either all ranks compute: watch for longer than a step "
+            "takes (--seconds). Or one of them hangs, or they sum among themselves: NETFOLD_TRACE records that."
         )
     for rank in finding.late:
         said.append(_late(rank, finding))
