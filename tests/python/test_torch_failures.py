@@ -334,6 +334,21 @@ def test_a_sum_that_was_done_before_closing_does_not_fail(kind: Callable[[object
         works[1].wait()
 
 
+def _destroys_with_work_in_flight(rank: int) -> tuple[bool, float]:
+    tensor = torch.full((1 << 20,), float(rank + 1))
+    gathered = [torch.zeros(1000, dtype=torch.int64) for _ in range(2)]
+    work = dist.all_reduce(tensor, async_op=True)
+    other = dist.all_gather(gathered, torch.full((1000,), rank), async_op=True)
+    dist.destroy_process_group()
+    return work.wait() and other.wait() and bool((gathered[1] == 1).all()), tensor[-1].item()
+
+
+@pytest.mark.parametrize(("algorithm", "engine"), [("ring", "thread"), ("ring", "caller"), ("in-network", "thread")])
+def test_collectives_in_flight_end_before_their_group(algorithm: str, engine: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm, "NETFOLD_ENGINE": engine}
+    assert values(run_ranks(_destroys_with_work_in_flight, environment=environment)) == [(True, 3.0)] * 2
+
+
 SCRIPT = """
 import torch, torch.distributed as dist
 dist.init_process_group("netfold")

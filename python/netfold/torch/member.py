@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from netfold.torch.lone import LoneEngine
 from netfold.torch.settings import Settings
 from netfold.torch.staging import InOrder, Staging
 from netfold.torch.work import FoldWork
+
+FINISH_S = 5.0  # for collectives in flight when a rank leaves: all ranks have started them, or one never will
 
 
 def settings_of_group(settings: Settings, size: int) -> Settings:
@@ -144,8 +147,11 @@ class Member:
 
     def leave(self, reason: str = "") -> None:
         """Leave the job and join the threads; call it once. With a reason, the other ranks' folds fail with it, and an
-        embedded switch does not wait for its workers."""
+        embedded switch does not wait for its workers. Without one, collectives in flight may end before, for
+        FINISH_S."""
         linger = not reason and self.error is None
+        if linger:
+            self._finish()
         self.folds.close(reason)
         if self.peers is not self.folds:
             self.peers.close(reason)
@@ -153,6 +159,13 @@ class Member:
         self._end_record()
         if self.joined is not None:
             self.joined.release(linger)
+
+    def _finish(self) -> None:
+        deadline = time.monotonic() + FINISH_S
+        for folds in dict.fromkeys((self.folds, self.peers)):
+            for work in folds.works_in_flight():
+                if not work.finish(deadline - time.monotonic()):
+                    return
 
     def _end_record(self) -> None:
         if self._recorder is None:

@@ -74,6 +74,10 @@ class FoldWork(Work):
         """Wait until the fold has ended, at most `seconds` (0: without a limit); returns whether it has ended."""
         return self._done.wait(seconds if seconds > 0 else None)
 
+    def finish(self, seconds: float) -> bool:
+        """Wait until the fold has ended, at most `seconds`, which may be 0 or less; returns whether it has ended."""
+        return self._done.is_set() or (seconds > 0 and self._block(seconds))
+
     def is_completed(self) -> bool:
         """Whether the fold has ended, with or without an error."""
         return self._done.is_set()
