@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `make dist`: writes a wheel to dist/ that runs on every Linux machine with this processor, glibc 2.28 or newer (as
 # torch's own wheels need) and Python. It holds all programs and libraries of Netfold; the libraries that they use are
-# linked into them (tools/dist/static.cmake), and their licences are in netfold/licenses. DPDK and verbs are left out: they must fit the machine's drivers.
+# linked into them (tools/dist/static.cmake), and their licences are in netfold/licenses. DPDK and verbs are left out:
+# they must fit the machine's drivers.
 #
 #   tools/dist.sh [VENV [FOLDER]]       VENV: .venv, made by tools/setup.sh with purpose dist or test; FOLDER: dist
 set -euo pipefail

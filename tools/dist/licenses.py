@@ -52,7 +52,8 @@ def of_python_package(name: str) -> tuple[str, str]:
     found = importlib.metadata.distribution(name)
     texts = [Path(str(file.locate())).read_text() for file in found.files or () if "LICENSE" in file.name.upper()]
     if name == "ziglang":  # also of the C library for which it links
-        folder = Path(str(importlib.util.find_spec(name).submodule_search_locations[0]))  # type: ignore[union-attr,index]
+        spec = importlib.util.find_spec(name)
+        folder = Path((spec.submodule_search_locations or [""])[0] if spec else "")
         texts = [(folder / file).read_text() for file in ("LICENSE", "lib/libc/glibc/LICENSES")]
     if not texts:
         raise SystemExit(f"licenses: the Python package {name} has no licence")
