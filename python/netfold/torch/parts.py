@@ -41,7 +41,7 @@ def agree(store: Store, rank: int, size: int, excluded: list[int], timeout_s: fl
 def _said(store: Store, keys: list[str], timeout_s: float) -> list[str | None]:
     """The values of the keys once all are there; None for those that are not there in time."""
     try:
-        store.wait(keys, timedelta(seconds=max(POLL_S, timeout_s)))  # 0 is for ever
+        store.wait(keys, timedelta(seconds=max(POLL_S, timeout_s)))  # 0 would be forever
     except RuntimeError:
         return [store.get(key).decode() if store.check([key]) else None for key in keys]
     return [value.decode() for value in store.multi_get(keys)]

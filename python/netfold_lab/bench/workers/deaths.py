@@ -31,19 +31,22 @@ class Member:
     def __init__(self, number: int, setup: dict[str, Any], port: int, stop: Any, killed: Any) -> None:
         import torch
         import torch.distributed as dist
+        from torch._C._distributed_c10d import TCPStore
 
         torch.set_num_threads(1)
         self._dist, self._torch, self._setup, self._number = dist, torch, setup, number
         self._stop, self._killed = stop, killed
         self._timeout = timedelta(seconds=setup["timeout_s"])
         self._members = list(range(setup["ranks"]))
-        self._store = dist.TCPStore(LOOPBACK, port, setup["ranks"], is_master=False, timeout=self._timeout)
+        self._store = TCPStore(LOOPBACK, port, setup["ranks"], is_master=False, timeout=self._timeout)
         self._form()
 
     def _form(self) -> None:
+        from torch._C._distributed_c10d import PrefixStore
+
         self._dist.init_process_group(
             self._setup["system"],
-            store=self._dist.PrefixStore(str(len(self._members)), self._store),
+            store=PrefixStore(str(len(self._members)), self._store),
             rank=self._members.index(self._number),
             world_size=len(self._members),
             timeout=self._timeout,
@@ -60,8 +63,9 @@ class Member:
             self._form()
 
     def _all_reduce(self, tensor: Any) -> int | None:
-        """The rank that has died, if one has. Netfold's error names it; who uses Gloo must learn it in another way. The
-        error itself must not live on: its frames hold the process group, and with it the connections of Gloo."""
+        """The rank that has died, if one has. Netfold's error names it; a user of Gloo must learn it in another way.
+
+        The error must not live on: its frames hold the process group, and with it the connections of Gloo."""
         try:
             self._dist.all_reduce(tensor)
         except RuntimeError as error:
@@ -75,7 +79,7 @@ class Member:
         torch, dist = self._torch, self._dist
         tensor = torch.empty(self._setup["count"])
         steps, parent = 0, os.getppid()
-        while os.getppid() == parent:  # else nobody listens
+        while os.getppid() == parent:  # else the process that listens has ended
             tensor.fill_(1.0)
             tensor[0] = float(self._stop.value)
             dead = self._all_reduce(tensor)
@@ -159,11 +163,11 @@ def _deaths(setup: dict[str, Any], processes: dict[int, Process], killed: Any) -
 
 def main() -> None:
     """Start the ranks, kill some, and print what the others say."""
-    import torch.distributed as dist
+    from torch._C._distributed_c10d import TCPStore
 
     setup = json.loads(sys.argv[1])
     CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "netfold.torch"])
-    store = dist.TCPStore(LOOPBACK, 0, setup["ranks"], is_master=True, wait_for_workers=False)
+    store = TCPStore(LOOPBACK, 0, setup["ranks"], is_master=True, wait_for_workers=False)
     shared = (CONTEXT.Value("i", 0), CONTEXT.Value("i", -1))
     processes: dict[int, Process] = {}
     every = []
