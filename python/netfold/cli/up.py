@@ -48,9 +48,7 @@ def parser() -> argparse.ArgumentParser:
         help="the machine of the switch; auto: where it helps; none: no switch (default: %(default)s)",
     )
     made.add_argument("--folder", help="folder of the command on all machines (default: this one)")
-    made.add_argument(
-        "--python", default=default_python(), help="Python with Netfold on the machines (default: this one)"
-    )
+    made.add_argument("--python", help="Python with Netfold on the machines (default: this one)")
     made.add_argument("--ssh", default=shlex.join(SSH), metavar="COMMAND", help="the ssh to use, with its options")
     made.add_argument(
         "--port",
@@ -106,7 +104,7 @@ def _run(given: argparse.Namespace, command: list[str], opened: list[Machine]) -
     reach = SRUN if in_slurm else shlex.split(given.ssh)
 
     def open_machine(name: str) -> Machine:
-        opened.append(Machine(name, reach, given.python))
+        opened.append(Machine(name, reach, given.python or default_python()))
         return opened[-1]
 
     job = Job([open_machine(name) for name in hosts], [open_machine(name) for name in spare], _say)
