@@ -124,6 +124,11 @@ EXAMPLES = {
     "rtl report": ("netfold rtl report --gbit-s 40",),
     "rtl lint": ("netfold rtl lint",),
     "rtl prove": ("netfold rtl prove",),
+    "rtl mutate": (
+        "netfold rtl mutate --listed",
+        "netfold rtl mutate --module silence --module psn_window --count 20",
+        "netfold rtl mutate --count 300 --seed 7 --jobs 4 --out campaign.json",
+    ),
     "rtl registers": ("netfold rtl registers",),
     "rtl drawings": ("netfold rtl drawings",),
     "rtl switch": (

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netfold_lab.cli import rtl_switch
+from netfold_lab.cli.rtl_mutate import mutate
 from netfold_lab.cli.rtl_screen import errors, finish, finish_lines, progress
 
 Lanes = Annotated[int, typer.Option(help="FP32 numbers per beat: 8 (40G) or 16 (100G).")]
@@ -20,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def register(app: typer.Typer) -> None:
     """Add the command and its subcommands."""
     rtl = typer.Typer(help="Simulate, measure, prove, lint and synthesise the hardware.")
-    for command in (build, test, bench, train, coverage, report, lint, prove, registers, drawings):
+    for command in (build, test, bench, train, coverage, report, lint, prove, mutate, registers, drawings):
         rtl.command()(command)
     rtl_switch.register(rtl)
     app.add_typer(rtl, name="rtl", no_args_is_help=True)

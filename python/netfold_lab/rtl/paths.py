@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+# NETFOLD_RTL_TREE: a folder with another copy of the sources; `netfold rtl mutate` tests its mutants there.
+ROOT = Path(os.environ.get("NETFOLD_RTL_TREE") or Path(__file__).resolve().parents[3])
 RTL = ROOT / "rtl"
 SOURCES = RTL / "src"
 BUILD = ROOT / "build"

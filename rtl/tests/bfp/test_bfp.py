@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from cocotb.triggers import RisingEdge
 
 import netfold
 from benches import PAUSES, chance, give, number, simulate, start, take
@@ -93,6 +94,39 @@ async def decodes(dut: Any, idle: float, stall: float) -> None:
     assert same.all()
     assert sum(last for _, last in taken) == CHUNKS
     assert not dut.mismatch_o.value
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "decode")
+@cocotb.parametrize((("idle", "stall"), PAUSES))
+async def reports_malformed_exponents(dut: Any, idle: float, stall: float) -> None:
+    """Exponents about the mantissa's width: a beat with a malformed one counts once, and its block is NaN."""
+    rng = chance()
+    lanes, block, mantissa = shape()
+    await start(dut, s_tvalid_i=0, m_tready_i=0, command_valid_i=0)
+    size = 1 + block * (mantissa + 1) // 8
+    count = 64 * block
+    wire = bytearray(bytes(netfold.encode(np.ones(count, np.float32), block, mantissa)))
+    exponents = [rng.choice([0, 1, mantissa - 1, mantissa, mantissa + 1, 254]) for _ in range(64)]
+    for index, exponent in enumerate(exponents):
+        wire[index * size] = exponent
+    reports = 0
+
+    async def watch() -> None:
+        nonlocal reports
+        while True:
+            await RisingEdge(dut.clk_i)
+            reports += int(dut.malformed_o.value)
+
+    cocotb.start_soon(watch())
+    beats = count // lanes
+    cocotb.start_soon(give(dut, rng, idle, [{"command_beats_i": beats}], "command_valid_i", "command_ready_o"))
+    cocotb.start_soon(give(dut, rng, idle, beats_of(bytes(wire), lanes), "s_tvalid_i", "s_tready_o"))
+    taken = await take(dut, rng, stall, beats, "m_tvalid_o", "m_tready_i", reader(dut, lanes))
+    numbers_of = np.frombuffer(b"".join(data for data, _ in taken), dtype=np.float32).reshape(-1, block)
+    is_malformed = [0 < exponent < mantissa for exponent in exponents]
+    assert np.isnan(numbers_of).all(axis=1).tolist() == is_malformed
+    per_beat = np.array(is_malformed).reshape(beats, -1) if lanes >= block else None
+    assert per_beat is not None and reports == per_beat.any(axis=1).sum() > 0
 
 
 @pytest.mark.parametrize("device, lanes, block, mantissa", SHAPES)

@@ -39,6 +39,11 @@ def operands(rng: Any) -> tuple[np.ndarray, np.ndarray]:
         near = (a & 0xFF800000) + (rng.randrange(-3, 4) << 23) & 0x7F800000
         b = rng.choice([rng.getrandbits(32), near | rng.getrandbits(23) | rng.getrandbits(1) << 31, a ^ 1 << 31])
         pairs.append((a, b if rng.random() < 0.8 else rng.choice(CORNERS)))
+    for _ in range(BEATS * LANES // 3):  # halves of the last place, and one bit more or less far below
+        exponent, distance = rng.randrange(60, 250), rng.choice([24, 24, 25, rng.randrange(20, 34)])
+        a = rng.getrandbits(1) << 31 | exponent << 23 | rng.choice([0, 1, 0x7FFFFF, 2, 3])
+        b = rng.getrandbits(1) << 31 | exponent - distance << 23 | rng.choice([0, 1 << rng.randrange(23)])
+        pairs[rng.randrange(len(pairs))] = (a, b) if rng.random() < 0.5 else (b, a)
     both = np.array(pairs, dtype=np.uint64).astype(np.uint32)
     return both[:, 0].copy(), both[:, 1].copy()
 

@@ -285,6 +285,55 @@ async def gives_way(dut: Any) -> None:
     assert candidates - 1 <= dropped < candidates + strangers
 
 
+@cocotb.test()
+async def drops_what_a_reset_interrupts(dut: Any) -> None:
+    """A soft reset while a frame is copied: its rest is dropped, though the handler takes no more, and later frames are
+    asked about and forwarded."""
+    rng = chance()
+    await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=0, connections_i=BOUND)
+    payload = rng.randbytes(400)
+    frames = [Given(OURS.frame(MIDDLE, psn, payload), 2, True, True) for psn in (5, 6)]
+    sent: list[bytes] = []
+
+    async def collect() -> None:
+        frame = b""
+        while True:
+            await RisingEdge(dut.clk_i)
+            if dut.m_valid_o.value:
+                frame, last, _ = append(frame, number(dut.m_beat_o))
+                if last:
+                    sent.append(frame)
+                    frame = b""
+
+    async def answer(route: int) -> None:
+        for _ in range(400):
+            await RisingEdge(dut.clk_i)
+            if dut.info_valid_o.value:
+                break
+        assert dut.info_valid_o.value
+        dut.route_valid_i.value, dut.route_i.value = 1, route
+        await RisingEdge(dut.clk_i)
+        dut.route_valid_i.value = 0
+
+    cocotb.start_soon(collect())
+    cocotb.start_soon(feed(dut, rng, 0.0, frames))
+    await answer(FOLD)
+    copied = 0
+    while copied < 10:
+        await RisingEdge(dut.clk_i)
+        copied += int(dut.fold_valid_o.value)
+    dut.fold_ready_i.value, dut.abort_i.value = 0, 1
+    await RisingEdge(dut.clk_i)
+    dut.abort_i.value = 0
+    for _ in range(3):
+        await RisingEdge(dut.clk_i)
+    assert not dut.fold_valid_o.value
+    await answer(FORWARD)
+    for _ in range(100):
+        await RisingEdge(dut.clk_i)
+    assert sent == [frames[1].frame]
+
+
 def test_frame_analyzer() -> None:
     """Port 0 of four."""
     simulate("frame_analyzer", __file__, Ports=PORTS)

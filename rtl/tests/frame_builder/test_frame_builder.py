@@ -52,8 +52,12 @@ class Given:
         """Its address in the header buffer."""
         padded = self.header + bytes(-len(self.header) % BEAT)
         beats = {at // BEAT: int.from_bytes(padded[at : at + BEAT], "little") for at in range(0, len(padded), BEAT)}
-        message = self.message ^ (1 << 7 if self.is_gone else 0)
-        meta = packed([(self.kind, 2), (int(self.has_tag), 1), (self.generation, 10), (message, 32)])
+        generation, message = self.generation, self.message
+        if self.is_gone and self.words % 2:
+            message ^= 1 << 7
+        elif self.is_gone:
+            generation ^= 1 << 3  # the same message of another epoch
+        meta = packed([(self.kind, 2), (int(self.has_tag), 1), (generation, 10), (message, 32)])
         return {**beats, META_BEAT: meta}
 
 

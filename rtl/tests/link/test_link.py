@@ -7,6 +7,7 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import cocotb
@@ -19,9 +20,11 @@ BEAT = 32  # bytes
 PAYLOAD_BEATS = 44
 OWN, RIGHT, LEFT = (bytes([2, 0, 0, 0, 0, last]) for last in (1, 2, 3))
 RING, EPOCH = 0x1234, 0x56
+DEPTH, ACK_EVERY, ACK_DELAY, ACK_PERIOD = 1024, 8, 300, 1200
 DATA, ACK = 1, 2
 IDENTITY = int.from_bytes(OWN + bytes([EPOCH]) + struct.pack("<H", RING), "little")
 NEIGHBOURS = int.from_bytes(LEFT + RIGHT, "little")
+RECEIVER = {"Depth": DEPTH, "AckEvery": ACK_EVERY, "AckDelay": ACK_DELAY, "AckPeriod": ACK_PERIOD}
 # Events of link_receive, from the lowest bit.
 EVENTS = ("received", "foreign", "length", "crc", "duplicate", "gap", "full", "acknowledged")
 
@@ -58,12 +61,13 @@ def parsed(data: bytes) -> Frame:
     return frame
 
 
-async def receive(dut: Any, data: bytes) -> None:
-    """Frames arrive without a pause, and never wait."""
+async def receive(dut: Any, data: bytes, is_damaged: bool = False) -> None:
+    """Frames arrive without a pause, and never wait. The MAC marks the last beat of a damaged one."""
     for at in range(0, len(data), BEAT):
         dut.s_tvalid_i.value = 1
         dut.s_tdata_i.value = int.from_bytes(data[at : at + BEAT].ljust(BEAT, b"\0"), "little")
         dut.s_tlast_i.value = int(at + BEAT >= len(data))
+        dut.s_tuser_i.value = int(is_damaged and at + BEAT >= len(data))
         await RisingEdge(dut.clk_i)
     dut.s_tvalid_i.value = 0
 
@@ -92,7 +96,7 @@ async def receives(dut: Any) -> None:
     for _ in range(120):
         payload = rng.randbytes(BEAT * rng.randrange(1, PAYLOAD_BEATS + 1))
         good = Frame(DATA, expected, payload, rng.randrange(2))
-        reason = rng.choice(EVENTS)
+        reason, is_damaged = rng.choice(EVENTS), False
         data = good.bytes()
         if reason == "received":
             expected, sent = expected + 1, [*sent, payload]
@@ -100,6 +104,8 @@ async def receives(dut: Any) -> None:
             data = Frame(DATA, expected, payload, **rng.choice([{"ring": 7}, {"epoch": 7}, {"to": RIGHT}])).bytes()
         elif reason == "length" and len(payload) > BEAT:
             data = data[:-BEAT]
+        elif reason == "crc" and rng.random() < 0.4:
+            is_damaged = True  # the FCS was wrong, and all that is checked here is right
         elif reason == "crc":
             at = rng.choice([*range(19, 32), *range(32, len(data))])
             data = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
@@ -113,7 +119,7 @@ async def receives(dut: Any) -> None:
         else:
             continue
         wanted[reason] += 1
-        await receive(dut, data)
+        await receive(dut, data, is_damaged)
         for _ in range(rng.choice([0, 0, 3])):
             await RisingEdge(dut.clk_i)
     for _ in range(100):
@@ -121,6 +127,67 @@ async def receives(dut: Any) -> None:
     assert counted == wanted
     assert b"".join(beats) == b"".join(sent)
     assert said[-1] >> 32 & 0xFFFFFFFF <= expected
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "receive")
+async def says_what_it_waits_for(dut: Any) -> None:
+    """At once after AckEvery frames, AckDelay after fewer, every AckPeriod in silence. The limit never promises more
+    than the memory holds."""
+    rng = chance()
+    await start(dut, identity_i=IDENTITY, s_tvalid_i=0, s_tuser_i=0, m_tready_i=0, say_ready_i=1)
+    said: list[tuple[int, int, int, int]] = []  # cycle, gap, expected, limit
+    cycle = full = 0
+
+    async def watch() -> None:
+        nonlocal cycle, full
+        while True:
+            await RisingEdge(dut.clk_i)
+            cycle += 1
+            full += number(dut.events_o) >> EVENTS.index("full") & 1
+            if dut.say_valid_o.value:
+                value = number(dut.say_o)
+                said.append((cycle, value >> 64, value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF))
+
+    async def wait(cycles: int) -> None:
+        for _ in range(cycles):
+            await RisingEdge(dut.clk_i)
+
+    cocotb.start_soon(watch())
+    slots = DEPTH // 64
+    await wait(3 * ACK_PERIOD + 30)
+    assert [one[1:] for one in said] == [(0, 0, slots)] * 3
+    assert all(0 <= b[0] - a[0] - ACK_PERIOD <= 4 for a, b in pairwise(said))
+
+    said.clear()
+    await receive(dut, Frame(DATA, 0, rng.randbytes(BEAT)).bytes())
+    arrived = cycle
+    await wait(ACK_DELAY + 8)
+    assert [(gap, expected) for _, gap, expected, _ in said] == [(0, 1)]
+    assert said[0][0] - arrived > ACK_DELAY // 3
+
+    said.clear()
+    for sequence in range(1, 1 + ACK_EVERY):
+        await receive(dut, Frame(DATA, sequence, rng.randbytes(BEAT)).bytes())
+    await wait(6)
+    assert [(gap, expected) for _, gap, expected, _ in said] == [(0, 1 + ACK_EVERY)]
+
+    # The longest frames up to the limit: none is dropped, and there is not room for more.
+    sequence = 1 + ACK_EVERY
+    for _ in range(2 * DEPTH // PAYLOAD_BEATS):
+        limit = said[-1][3]
+        if sequence == limit:
+            await wait(ACK_PERIOD + 30)
+            if said[-1][3] == limit:
+                break
+            continue
+        await receive(dut, Frame(DATA, sequence, rng.randbytes(BEAT * PAYLOAD_BEATS)).bytes())
+        sequence += 1
+        await wait(6)
+    used = 1 + ACK_EVERY + (sequence - 1 - ACK_EVERY) * PAYLOAD_BEATS
+    assert full == 0 and said[-1][1:] == (0, sequence, sequence + (DEPTH - used) // 64)
+    await receive(dut, Frame(DATA, sequence + 1, b"x" * BEAT).bytes())
+    await wait(6)
+    assert said[-1][1:3] == (1, sequence)
 
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "send")
@@ -186,10 +253,23 @@ async def sends(dut: Any) -> None:
         await RisingEdge(dut.clk_i)
     assert dut.idle_o.value
 
+    # Old acknowledgements, and such of frames that were never sent, change nothing.
+    dut.m_tready_i.value = 1
+    for expected in (len(frames) - 1, 0, len(frames) + 1, len(frames) + 5):
+        for gap in (0, 1):
+            await hear(expected, 1000, gap)
+            for _ in range(5):
+                await RisingEdge(dut.clk_i)
+                assert dut.idle_o.value and not dut.m_tvalid_o.value, (expected, gap)
+    more = Frame(DATA, len(frames), rng.randbytes(BEAT), 1, to=RIGHT)
+    beat = {"s_tdata_i": int.from_bytes(more.payload, "little"), "s_tlast_i": 1}
+    cocotb.start_soon(give(dut, rng, 0.0, [beat], "s_tvalid_i", "s_tready_o"))
+    assert await next_frame() == more
+
 
 @pytest.mark.parametrize("device", ["receive", "send"])
 def test_link(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each half by itself."""
     monkeypatch.setenv("DEVICE", device)
-    extra = {"Slots": 16, "FirstLimit": 4} if device == "send" else {"Depth": 1024}
+    extra = {"Slots": 16, "FirstLimit": 4} if device == "send" else RECEIVER
     simulate(f"link_{device}", __file__, DataWidth=8 * BEAT, PayloadBeats=PAYLOAD_BEATS, **extra)

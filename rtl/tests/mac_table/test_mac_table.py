@@ -103,6 +103,21 @@ async def forgets(dut: Any) -> None:
 
 
 @cocotb.test()
+async def forgets_before_the_sweep(dut: Any) -> None:
+    """A port that teaches in every cycle leaves no time to sweep: an old address is unknown nevertheless."""
+    await begin(dut, age_limit=1)
+    await serve(dut, "learn", {0: 0xA})
+    for _ in range(8):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA}) == {0: 0}
+    dut.learn_address_i.value, dut.learn_valid_i.value = 0xB << 48, 0b10
+    for _ in range(3 * TICK):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA, 1: 0xB}) == {0: -1, 1: 1}
+    dut.learn_valid_i.value = 0
+
+
+@cocotb.test()
 async def never_grows(dut: Any) -> None:
     """With far more addresses than fit, the latest are mostly known, and known ports are right."""
     rng = chance()

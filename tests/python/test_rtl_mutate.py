@@ -1,0 +1,76 @@
+"""Mutation campaigns on the hardware: the operators, the listed mutants, and the command on a small module."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netfold_lab.rtl import mutants, mutate
+from netfold_lab.rtl.paths import BUILD, RTL
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("  assign x = a && !b;", {"assign x = a || !b;", "assign x = a && b;", "assign x = '0;", "assign x = '1;"}),
+        ("  if (a < 4'd3) b <= c;", {"if (a <= 4'd3) b <= c;", "if (a < 4'd4) b <= c;", "if (a < 4'd2) b <= c;",
+                                     "if (!(a < 4'd3)) b <= c;", "if (a < 4'd3) ;"}),
+        ("  q <= up ? n : m;  // a < b", {"q <= up ? m : n;", ";"}),
+        ("  logic [3:0] x;  // declared", set()),
+        ("  assign unused = ^{a, b};", set()),
+    ],
+)  # fmt: skip
+def test_operators_change_code_and_nothing_else(line: str, expected: set[str]) -> None:
+    assert {changed.strip() for _, changed in mutants.changes(line)} == expected
+
+
+def test_a_seed_chooses_the_same_mutants_of_every_module() -> None:
+    chosen = mutants.choose([], 300, 7)
+    assert chosen == mutants.choose([], 300, 7) != mutants.choose([], 300, 8)
+    assert len({mutant.key for mutant in chosen}) == 300
+    for mutant in chosen:
+        text = (RTL / mutant.file).read_text()
+        assert mutant.applied(text) != text
+
+
+def test_listed_mutants_are_in_the_sources_and_have_tests() -> None:
+    listed = mutants.listed()
+    assert len({mutant.name for mutant in listed}) == len(listed) >= 13
+    assert all(mutate.tests_of(mutant.module, 1) for mutant in listed)
+
+
+def test_a_campaign_tells_killed_from_survivors_and_continues(tmp_path: Path) -> None:
+    out = tmp_path / "campaign.json"
+    command = [
+        sys.executable,
+        "-m",
+        "netfold.cli",
+        "rtl",
+        "mutate",
+        "--module=silence",
+        "--count=2",
+        "--folders=1",
+        "--json",
+        f"--out={out}",
+    ]
+
+    def run() -> list[dict[str, Any]]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+        assert done.returncode in (0, 1) and done.stdout, done.stderr
+        results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+        assert (done.returncode == 0) == (results[0]["survived"] + results[0]["untested"] == 0)
+        return results
+
+    first = run()
+    assert first[0]["mutants"] == 2 and first[0]["killed"] > 0
+    assert [row["state"] for row in json.loads(out.read_text())["mutants"]] == [row["state"] for row in first[1:]]
+    assert run() == first  # nothing is left to do
+    trees = list(BUILD.glob("mutants/tree-*/rtl/src/switch/silence.sv"))
+    assert trees and all(path.read_text() == (RTL / "src" / "switch" / "silence.sv").read_text() for path in trees)
