@@ -7,8 +7,10 @@ import math
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netfold.json_output import envelope, print_json
-from netfold_lab.bench.control import MeasurementError
+from netfold_lab.bench.control import MeasurementError, tail
 from netfold_lab.bench.screen import progress_bar
 from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
@@ -66,24 +68,23 @@ def run(system: str, ranks: int, settings: DeathSettings, tell: Callable[[str], 
         "timeout_s": settings.timeout_s,
     }
     module = [sys.executable, "-m", "netfold_lab.bench.workers.deaths", json_module.dumps(setup)]
-    process = subprocess.Popen([*OWN_NETWORK, *module], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     said: list[dict[str, Any]] = []
-    complaints: list[str] = []
-    try:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stdout:
-            said.append(json_module.loads(line))
-            if "again_s" in said[-1]:
-                tell(f"{system}, {ranks} ranks: death {len(said)}")
-        complaints = process.stderr.read().splitlines()
-        process.wait(ENDING_S)
-    finally:
-        process.terminate()
-        process.wait(ENDING_S)
-    if process.returncode != 0 or not said or "steps" not in said[-1]:
-        why = "\n".join(line for line in complaints if "socket.cpp" not in line)
-        raise MeasurementError(f"{system} with {ranks} ranks did not go on after {len(said)} deaths:\n{why[-3000:]}")
+    with tempfile.NamedTemporaryFile(prefix="netfold-deaths-") as log:  # not a pipe, which would be full of warnings
+        process = subprocess.Popen([*OWN_NETWORK, *module], stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(json_module.loads(line))
+                if "again_s" in said[-1]:
+                    tell(f"{system}, {ranks} ranks: death {len(said)}")
+            process.wait(ENDING_S)
+        finally:
+            process.terminate()
+            process.wait(ENDING_S)
+        if process.returncode != 0 or not said or "steps" not in said[-1]:
+            raise MeasurementError(
+                f"{system} with {ranks} ranks did not go on after {len(said)} deaths. {tail(Path(log.name))}"
+            )
     return entry_of(system, ranks, said)
 
 

@@ -20,6 +20,8 @@ from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from netfold.errors import NetfoldError
+
 CONTEXT = multiprocessing.get_context("forkserver")
 LOOPBACK = "127.0.0.1"
 RUN_S = (0.3, 0.6)  # between two deaths, at least
@@ -69,8 +71,11 @@ class Member:
         try:
             self._dist.all_reduce(tensor)
         except RuntimeError as error:
-            rank = getattr(error, "rank", None)
-            return self._members.index(self._killed.value) if rank is None else int(rank)
+            if self._setup["system"] == "gloo":
+                return self._members.index(self._killed.value)
+            if not isinstance(error, NetfoldError) or error.rank < 0:
+                raise
+            return error.rank
         return None
 
     def run(self, pipe: Connection) -> None:
