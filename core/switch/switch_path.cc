@@ -22,15 +22,12 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
     job_.results.push_back(packet);
   }
   void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
-    job_.counters.results_resent.add(1);
-    job_.lateness.on_lost(worker);
+    job_.count_resent(worker);
     path_.queue(job_, job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
   }
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
     path_.queue_notice(job_.admission.address_of(worker, wire::chunk_in(packet)), packet);
-    if (!wire::is_kind(packet, wire::Kind::kMissing)) return;
-    job_.counters.missing_sent.add(1);
-    job_.lateness.on_lost(worker);
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.count_missing(worker);
   }
   void complete(std::span<const std::byte> packet) override {
     path_.queue_notice(*job_.admission.host, packet);

@@ -39,6 +39,16 @@ JobCounters ShardJob::snapshot() const {
           counters.up_received_bytes.get(), lateness.snapshot()};
 }
 
+void ShardJob::count_missing(std::uint16_t worker) {
+  counters.missing_sent.add(1);
+  lateness.on_lost(worker);
+}
+
+void ShardJob::count_resent(std::uint16_t worker) {
+  counters.results_resent.add(1);
+  lateness.on_lost(worker);
+}
+
 void PacketFilter::place(std::uint16_t id, ShardJob* job) {
   std::erase(below_, jobs_[id]);
   jobs_[id] = job;

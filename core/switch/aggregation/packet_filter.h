@@ -19,6 +19,9 @@ struct ShardJob {
   ShardJob(const Admission& admitted, std::uint16_t shard, Payloads payloads = Payloads::kCopied);
   virtual ~ShardJob() = default;
   JobCounters snapshot() const;  // from any thread
+  // A packet from this worker, or to it, was lost: its contribution is asked for, or its result is sent again.
+  void count_missing(std::uint16_t worker);
+  void count_resent(std::uint16_t worker);
 
   Admission admission;
   Aggregator aggregator;

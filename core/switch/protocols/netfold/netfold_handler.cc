@@ -48,8 +48,7 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
 
   // To the sender of this frame, in its own buffer: only a probe is answered so.
   void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) override {
-    job_.counters.results_resent.add(1);
-    job_.lateness.on_lost(worker);
+    job_.count_resent(worker);
     job_.counters.sent_bytes.add(packet.size());
     outbox_.pool().retain(job_.results[place].buffer, 1);
     turn_into_answer(frame_, packet.size());
@@ -73,9 +72,7 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     std::memcpy(copy.bytes + head_bytes, packet.data(), packet.size());
     copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
     outbox_.send(frame_.frame.port, {copy, {}});
-    if (!wire::is_kind(packet, wire::Kind::kMissing)) return;
-    job_.counters.missing_sent.add(1);
-    job_.lateness.on_lost(worker);
+    if (wire::is_kind(packet, wire::Kind::kMissing)) job_.count_missing(worker);
   }
 
   // Either this frame is the question, and its own answer, or an earlier one is kept to be it.
