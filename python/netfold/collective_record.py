@@ -192,7 +192,7 @@ def read_folder(folder: Path) -> dict[str, list[RankRecord]]:
         ranks[record.rank] = record
     if not groups:
         raise ValueError(
-            f"there is no record (*{SUFFIX}) in {folder}: run the job with NETFOLD_TRACE={folder}, and copy the files "
+            f"{folder} holds no record (*{SUFFIX}): run the job with NETFOLD_TRACE={folder}, and copy the files "
             "of all machines into one folder"
         )
     return {group: [ranks[rank] for rank in sorted(ranks)] for group, ranks in groups.items()}

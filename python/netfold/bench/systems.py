@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import socket
-import struct
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,11 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from netfold.interfaces import with_ipv4
 from netfold.torch import Options
 from netfold.torch.own_address import own_address
-
-SIOCGIFADDR = 0x8915
-IPV4_AT = slice(20, 24)  # in the answer, a struct ifreq
 
 
 @dataclass(frozen=True)
@@ -56,18 +51,6 @@ def help_gloo(store: Any, timeout_s: float) -> None:
     """Let Gloo use the interface that reaches the other ranks: by itself it takes the one of this machine's own name,
     which is loopback on Debian. A GLOO_SOCKET_IFNAME of the user stays."""
     address = own_address(store, dist.get_rank(), dist.get_world_size(), "", timeout_s)
-    interface = _interface_of(address)
+    interface = next((name for name, its_own in with_ipv4().items() if its_own == address), "")
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-
-
-def _interface_of(address: str) -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # it has no IPv4 address
-                continue
-            if socket.inet_ntoa(answer[IPV4_AT]) == address:
-                return name
-    return ""

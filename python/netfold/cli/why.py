@@ -79,8 +79,8 @@ def _of_switch(job: str, metrics: str, seconds: float) -> list[Finding]:
         before = fetch(metrics)
     except OSError as error:
         raise ValueError(
-            f"cannot read the counters at {metrics} ({error}): start the switch with --metrics {metrics}, or name a "
-            f"folder with records; there is no folder {job}"
+            f"cannot read the counters at {metrics} ({error}): start the switch with --metrics {metrics}. Records "
+            f"cannot be read either: {job} is not a folder"
         ) from None
     switch.jobs_of(before, job)
     time.sleep(seconds)

@@ -27,8 +27,7 @@ def agree(store: Store, rank: int, size: int, excluded: list[int], timeout_s: fl
     deadline = time.monotonic() + timeout_s
     while (said := _said(store, keys, deadline - time.monotonic())) != [mine] * len(keys):
         if time.monotonic() > deadline:
-            other = next(each for each, theirs in zip(survivors, said, strict=True) if theirs != mine)
-            theirs = said[survivors.index(other)]
+            other, theirs = next(pair for pair in zip(survivors, said, strict=True) if pair[1] != mine)
             says = "has not called it" if theirs is None else f"leaves out {theirs}"
             raise RuntimeError(
                 f"netfold: shrink_group: rank {rank} leaves out {mine}, but rank {other} {says} within "

@@ -30,7 +30,7 @@ def find(group: str, records: list[RankRecord]) -> Finding:
     missing = sorted(set(range(world)) - {record.rank for record in records})
     if missing:
         notes.append(
-            f"There is no record of the ranks {', '.join(map(str, missing))}: copy it into the folder for a full "
+            f"The folder lacks the records of the ranks {', '.join(map(str, missing))}: copy them into it for a full "
             "answer."
         )
     together = _together(records)

@@ -32,7 +32,7 @@ def mutate(
         if listed and module:
             chosen = [mutant for mutant in chosen if mutant.module in module]
         if not chosen:
-            raise RuntimeError(f"there is no mutant of {', '.join(module or [])}; name other modules")
+            raise RuntimeError(f"no line can be changed in {', '.join(module or [])}; name other modules")
         outcomes = campaigns.campaign(chosen, folders, seed, jobs, out, say)
     missed = [one for one in outcomes if one.state in ("survived", "untested")]
     if not as_json:

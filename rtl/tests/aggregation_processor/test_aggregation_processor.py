@@ -66,9 +66,8 @@ class Bench:
         return found
 
 
-@cocotb.test()
-async def waits_for_a_sum_that_is_being_sent(dut: Any) -> None:
-    """Another place is folded meanwhile; this one afterwards."""
+async def ready(dut: Any) -> Bench:
+    """A bench whose processor has been reset and has cleared its places."""
     bench = Bench(dut, chance())
     await start(
         dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,
@@ -77,6 +76,13 @@ async def waits_for_a_sum_that_is_being_sent(dut: Any) -> None:
     )  # fmt: skip
     for _ in range(PLACES + 8):
         await bench.cycle()
+    return bench
+
+
+@cocotb.test()
+async def waits_for_a_sum_that_is_being_sent(dut: Any) -> None:
+    """Another place is folded meanwhile; this one afterwards."""
+    bench = await ready(dut)
     for held, place in ((False, PLACE + 1), (True, PLACE)):
         bench.told.clear()
         bench.results.clear()
@@ -96,14 +102,7 @@ async def waits_for_a_sum_that_is_being_sent(dut: Any) -> None:
 @cocotb.test()
 async def waits_for_the_last_gradients(dut: Any) -> None:
     """A frame whose first words have not come holds the fold of its place, and no other."""
-    bench = Bench(dut, chance())
-    await start(
-        dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,
-        valid_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0, is_sending_i=0,
-        sending_place_i=0, payload_data_i=0,
-    )  # fmt: skip
-    for _ in range(PLACES + 8):
-        await bench.cycle()
+    bench = await ready(dut)
     dut.is_awaited_i.value, dut.awaited_place_i.value = 0b10, PLACE << 9 | 1
     await bench.contribute(PLACE, 4)
     for _ in range(80):

@@ -40,7 +40,7 @@ class Machine:
         else:
             words = [*ssh, name, "exec " + shlex.join(keeper)]
         if shutil.which(words[0]) is None:
-            raise MachineError(f"there is no program {words[0]} here, which reaches {name}")
+            raise MachineError(f"{words[0]} is not installed here: it is needed to reach {name}")
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
@@ -91,10 +91,7 @@ class Machine:
     def asked(self, do: str, **request: Any) -> dict[str, Any]:
         """Ask, and wait for one answer. Raises MachineError."""
         self.ask(do, **request)
-        try:
-            return self.answer()
-        except queue.Empty:
-            raise MachineError(f"{self.name} has not answered for {ANSWER_S:.0f} s") from None
+        return all_answers([self])[0]
 
     def leave(self) -> None:
         """Let the keeper end all that it started. Returns at once."""

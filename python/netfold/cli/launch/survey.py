@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import os
 import platform
 import socket
-import struct
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 
 import netfold
 from netfold.cli.checks import package, sockets
+from netfold.interfaces import with_ipv4
 
-SIOCGIFADDR = 0x8915
 CHECKS = (package.extension, package.own_programs, sockets.buffers)
 
 
@@ -40,9 +38,8 @@ def facts() -> dict[str, Any]:
 def interfaces() -> list[dict[str, Any]]:
     """Interfaces with an IPv4 address, without loopback: name, address, MTU in bytes, rate in Mbit/s."""
     found = []
-    for _, name in socket.if_nameindex():
-        address = _address(name)
-        if not address or address.startswith("127."):
+    for name, address in with_ipv4().items():
+        if address.startswith("127."):
             continue
         folder = Path("/sys/class/net", name)
         found.append(
@@ -54,16 +51,6 @@ def interfaces() -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _address(interface: str) -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        asked = struct.pack("256s", interface.encode()[:15])
-        try:
-            answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, asked)
-        except OSError:
-            return ""
-    return socket.inet_ntoa(answer[20:24])
 
 
 def _read(path: Path) -> str:
