@@ -148,7 +148,7 @@ void bind_pipeline(nb::module_& module) {
 
 void bind_frame_switch(nb::module_& module) {
   nb::class_<PyFrameSwitch>(module, "FrameSwitch",
-                            "A switch that folds frames between interfaces of this machine (RoCE v1, PCIe over "
+                            "A switch that folds frames between interfaces of this machine (RoCE v1 and v2, PCIe over "
                             "Ethernet), on a thread of its own; needs CAP_NET_RAW.")
       .def(nb::init<const std::vector<std::string>&, const std::vector<int>&, bool>(), "interfaces"_a, nb::kw_only(),
            "ports"_a = std::vector<int>{}, "is_float"_a = true,
@@ -160,16 +160,17 @@ void bind_frame_switch(nb::module_& module) {
 }
 
 void bind_roce_group(nb::module_& module) {
-  nb::class_<PyRoceGroup> bound(module, "RoceGroup",
-                                "A worker that all-reduces over RoCE v1 through a folding switch.");
+  nb::class_<PyRoceGroup> bound(module, "RoceGroup", "A worker that all-reduces over RoCE through a folding switch.");
   bound
       .def(
           "__init__",
           [](PyRoceGroup* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
              std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window, std::uint32_t first_psn,
-             int block, int mantissa, const std::string& faults, const std::string& pcap, int core) {
+             int block, int mantissa, const std::string& faults, const std::string& pcap, int core, int version) {
             group::RoceGroupOptions options;
             options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
+            if (version != 1 && version != 2) throw nb::value_error("RoCE has version 1 and version 2");
+            options.version = static_cast<wire::roce::Version>(version);
             options.device = device;
             options.uses_verbs = verbs;
             options.first_psn = first_psn;
@@ -184,9 +185,10 @@ void bind_roce_group(nb::module_& module) {
           },
           "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
           "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = 0, "block"_a = 16, "mantissa"_a = 7, "faults"_a = "",
-          "pcap"_a = "", "core"_a = -1,
+          "pcap"_a = "", "core"_a = -1, "version"_a = 1,
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
-          "at most 512.\nRaises NetfoldError.")
+          "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).\n"
+          "Raises NetfoldError.")
       .def_prop_ro(
           "card", [](const PyRoceGroup& self) { return self.engine().card(); },
           "What the others must know of this worker, as text.")

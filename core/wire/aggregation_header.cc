@@ -67,15 +67,26 @@ std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header) {
 }
 
 void mark_as_sum(std::span<std::byte> packet) {
-  put_big(packet, 0, (get_big<std::uint32_t>(packet, 0) & ~std::uint32_t{0xfffff}) | kSummedFlowLabel);
-  const auto opcode = static_cast<Opcode>(packet[kGrhBytes]);
-  const std::size_t behind_transport = kGrhBytes + kBthBytes;
+  const Version version = version_of(packet);
+  const std::size_t network = network_bytes(version), behind_transport = network + kBthBytes;
+  if (version == Version::kV1) {
+    put_big(packet, 0, (get_big<std::uint32_t>(packet, 0) & ~std::uint32_t{0xfffff}) | kSummedFlowLabel);
+  } else {
+    constexpr std::size_t kReservedAt = 8, kUdpCheckAt = kIpv4Bytes + 6;
+    packet[network + kReservedAt] = (packet[network + kReservedAt] & std::byte{0x80}) | std::byte{kSummedReserved};
+    put_big(packet, kUdpCheckAt, std::uint16_t{0});
+  }
+  const auto opcode = static_cast<Opcode>(packet[network]);
   if (opcode == Opcode::kWriteFirst) {
     packet[behind_transport + kRethBytes + kFlagsAt] |= std::byte{kSummed};
   } else if (has_immediate(opcode)) {
     const std::size_t at = behind_transport + (has_reth(opcode) ? kRethBytes : 0);
     put_big(packet, at, get_big<std::uint32_t>(packet, at) | kSummedImmediate);
   }
+}
+
+bool is_marked_as_sum(const Header& header) {
+  return header.version == Version::kV1 ? header.flow_label == kSummedFlowLabel : header.reserved == kSummedReserved;
 }
 
 std::string to_string(const AggregationHeader& header) {

@@ -36,11 +36,14 @@ enum AggregationFlag : std::uint8_t {
 
 // A frame that a switch has not folded looks like one that it has, and must never be taken for one: a switch that does
 // not fold here, or has just lost its memory, forwards it. So the switch marks sums: kSummed in the aggregation header,
-// the flow label of every packet's GRH (which the ICRC leaves out), the highest bit of immediate data.
+// the highest bit of immediate data, and every packet. That mark is the flow label of v1's GRH, which the ICRC leaves
+// out, or the reserved bits of v2's BTH, which senders leave 0 and receivers ignore.
 constexpr std::uint32_t kSummedFlowLabel = 0x04e46;
+constexpr std::uint8_t kSummedReserved = 0x4e;
 constexpr std::uint32_t kSummedImmediate = 0x80000000;
-// Marks a packet (from its GRH on); its ICRC is then to be written anew.
+// Marks a packet (from its network header on); its ICRC is then to be written anew. A UDP checksum becomes 0: none.
 void mark_as_sum(std::span<std::byte> packet);
+bool is_marked_as_sum(const Header& header);
 
 struct AggregationHeader {
   numbers::Format format = numbers::Format::kNone;  // kNone: fp32 or int32, as the switch is set

@@ -7,21 +7,18 @@
 
 #include "wire/bytes.h"
 #include "wire/crc32.h"
+#include "wire/roce_network.h"
 
 namespace netfold::wire::roce {
 namespace {
 
-// Where each field starts, counted from the GRH.
-constexpr std::size_t kVersionAt = 0, kLengthAt = 4, kNextHeaderAt = 6, kHopLimitAt = 7, kFromAt = 8, kToAt = 24;
-constexpr std::size_t kOpcodeAt = kGrhBytes, kFlagsAt = kGrhBytes + 1, kPartitionAt = kGrhBytes + 2,
-                      kVariantAt = kGrhBytes + 4, kQueuePairAt = kGrhBytes + 5, kAckAt = kGrhBytes + 8,
-                      kPsnAt = kGrhBytes + 9;
-static_assert(kToAt + sizeof(Gid) == kGrhBytes && kPsnAt + 3 == kGrhBytes + kBthBytes);
+// Where each field of the BTH starts, counted from it.
+constexpr std::size_t kOpcodeAt = 0, kFlagsAt = 1, kPartitionAt = 2, kVariantAt = 4, kQueuePairAt = 5, kAckAt = 8,
+                      kPsnAt = 9;
+static_assert(kPsnAt + 3 == kBthBytes);
 static_assert(kEthernetBytes + kGrhBytes + kBthBytes == 66 &&
               kEthernetBytes + kGrhBytes + kBthBytes + kRethBytes == 82);
 
-constexpr unsigned kIpVersion = 6;
-constexpr std::byte kNextHeader{0x1b};  // InfiniBand's transport header follows
 constexpr std::byte kAllOnes{0xff};
 // The CRC of eight bytes of ones: the local routing header that RoCE does not have.
 constexpr std::uint32_t kMissingRoutingHeader = ~std::uint32_t{0xdebb20e3};
@@ -36,19 +33,17 @@ bool is_known(std::uint8_t opcode) {
   return is_a_write || opcode == static_cast<std::uint8_t>(Opcode::kAcknowledge);
 }
 
-// The CRC of a packet's GRH and BTH as the ICRC sees them, behind the routing header that is missing. Carry-less
-// multiplication takes 64 bytes at once, so zeros stand before them, which change nothing where there is no CRC yet;
-// the one that there is counts as added to the first bytes.
+// The CRC of a packet's network header and BTH as the ICRC sees them, behind the routing header that is missing.
+// Carry-less multiplication takes 64 bytes at once, so zeros stand before them, which change nothing where there is no
+// CRC yet; the one that there is counts as added to the first bytes.
 std::uint32_t head_check(std::span<const std::byte> packet) {
-  constexpr std::size_t kHeadBytes = kGrhBytes + kBthBytes;
+  const Version version = version_of(packet);
+  const std::size_t network = network_bytes(version), head_bytes = network + kBthBytes;
   std::array<std::byte, 64> room{};
-  constexpr std::size_t kAt = sizeof room - kHeadBytes;
-  std::byte* const head = room.data() + kAt;
-  std::memcpy(head, packet.data(), kHeadBytes);
-  head[kVersionAt] |= std::byte{0x0f};  // the traffic class and, below, the flow label
-  head[kVersionAt + 1] = head[kVersionAt + 2] = head[kVersionAt + 3] = kAllOnes;
-  head[kHopLimitAt] = kAllOnes;
-  head[kVariantAt] = kAllOnes;
+  const auto head = std::span(room).last(head_bytes);
+  std::memcpy(head.data(), packet.data(), head_bytes);
+  mask_network(head, version);
+  head[network + kVariantAt] = kAllOnes;
   for (std::size_t i = 0; i < sizeof kMissingRoutingHeader; ++i) {
     head[i] ^= static_cast<std::byte>(~kMissingRoutingHeader >> (8 * i) & 0xff);
   }
@@ -63,7 +58,7 @@ void put_icrc(std::span<std::byte> packet, std::uint32_t check) {
 }
 
 void parse_extensions(std::span<const std::byte> bytes, Header& header) {
-  std::size_t at = kGrhBytes + kBthBytes;
+  std::size_t at = network_bytes(header.version) + kBthBytes;
   if (has_reth(header.opcode)) {
     header.address = get_big<std::uint64_t>(bytes, at);
     header.key = get_big<std::uint32_t>(bytes, at + 8);
@@ -95,47 +90,47 @@ bool ends_message(Opcode opcode) {
   return is_write(opcode) && opcode != Opcode::kWriteFirst && opcode != Opcode::kWriteMiddle;
 }
 
-std::size_t header_bytes(Opcode opcode) {
-  return kGrhBytes + kBthBytes + (has_reth(opcode) ? kRethBytes : 0) + (has_immediate(opcode) ? kImmediateBytes : 0) +
-         (opcode == Opcode::kAcknowledge ? kAethBytes : 0);
+std::size_t header_bytes(Opcode opcode, Version version) {
+  return network_bytes(version) + kBthBytes + (has_reth(opcode) ? kRethBytes : 0) +
+         (has_immediate(opcode) ? kImmediateBytes : 0) + (opcode == Opcode::kAcknowledge ? kAethBytes : 0);
 }
 
-ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
-  if (bytes.size() < kGrhBytes + kBthBytes + kIcrcBytes) return ParseError::kShort;
-  const auto first_word = get_big<std::uint32_t>(bytes, kVersionAt);
-  if (first_word >> 28 != kIpVersion || bytes[kNextHeaderAt] != kNextHeader) return ParseError::kVersion;
-  const std::size_t size_bytes = kGrhBytes + get_big<std::uint16_t>(bytes, kLengthAt);
-  if (size_bytes > bytes.size() || size_bytes < kGrhBytes + kBthBytes + kIcrcBytes) return ParseError::kLength;
-  packet.packet = bytes.first(size_bytes);
-  const auto flags = static_cast<unsigned>(bytes[kFlagsAt]);
-  if ((flags & 0xf) != 0) return ParseError::kVersion;  // of the transport header
-  if (!is_known(static_cast<std::uint8_t>(bytes[kOpcodeAt]))) return ParseError::kOpcode;
-
+ParseError parse(std::span<const std::byte> bytes, Packet& packet, Version version) {
   Header& header = packet.header;
-  header.opcode = static_cast<Opcode>(bytes[kOpcodeAt]);
-  packet.payload_at = header_bytes(header.opcode);
+  const NetworkContent content = parse_network(bytes, version, header);
+  if (content.error != ParseError::kNone) return content.error;
+  const std::size_t size_bytes = content.packet_bytes;
+  packet.packet = bytes.first(size_bytes);
+  const auto transport = bytes.subspan(network_bytes(version));
+  const auto flags = static_cast<unsigned>(transport[kFlagsAt]);
+  if ((flags & 0xf) != 0) return ParseError::kVersion;  // of the transport header
+  if (!is_known(static_cast<std::uint8_t>(transport[kOpcodeAt]))) return ParseError::kOpcode;
+
+  header.opcode = static_cast<Opcode>(transport[kOpcodeAt]);
+  packet.payload_at = header_bytes(header.opcode, version);
   const std::size_t pad = flags >> 4 & 3;
   if (size_bytes < packet.payload_at + pad + kIcrcBytes) return ParseError::kShort;
   packet.payload = bytes.subspan(packet.payload_at, size_bytes - packet.payload_at - pad - kIcrcBytes);
   if (pad_bytes(packet.payload.size()) != pad) return ParseError::kLength;
 
-  header.traffic_class = static_cast<std::uint8_t>(first_word >> 20 & 0xff);
-  header.flow_label = first_word & 0xfffff;
-  header.hop_limit = get_big<std::uint8_t>(bytes, kHopLimitAt);
-  std::memcpy(header.from.data(), bytes.data() + kFromAt, header.from.size());
-  std::memcpy(header.to.data(), bytes.data() + kToAt, header.to.size());
   header.is_solicited = (flags & 0x80) != 0;
-  header.partition = get_big<std::uint16_t>(bytes, kPartitionAt);
-  header.queue_pair = get_big<std::uint32_t, 3>(bytes, kQueuePairAt);
-  header.wants_ack = (static_cast<unsigned>(bytes[kAckAt]) & 0x80) != 0;
-  header.psn = get_big<std::uint32_t, 3>(bytes, kPsnAt);
+  header.partition = get_big<std::uint16_t>(transport, kPartitionAt);
+  header.queue_pair = get_big<std::uint32_t, 3>(transport, kQueuePairAt);
+  header.wants_ack = (static_cast<unsigned>(transport[kAckAt]) & 0x80) != 0;
+  header.reserved = static_cast<std::uint8_t>(static_cast<unsigned>(transport[kAckAt]) & 0x7f);
+  header.psn = get_big<std::uint32_t, 3>(transport, kPsnAt);
   parse_extensions(bytes, header);
   return ParseError::kNone;
 }
 
+Version version_of(std::span<const std::byte> packet) {
+  return static_cast<unsigned>(packet[0]) >> 4 == 4 ? Version::kV2 : Version::kV1;  // of IP, which the GRH is like
+}
+
 std::uint32_t icrc(std::span<const std::byte> bytes) {
-  assert(bytes.size() >= kGrhBytes + kBthBytes);
-  return crc32(bytes.subspan(kGrhBytes + kBthBytes), head_check(bytes));
+  const std::size_t head_bytes = network_bytes(version_of(bytes)) + kBthBytes;
+  assert(bytes.size() >= head_bytes);
+  return crc32(bytes.subspan(head_bytes), head_check(bytes));
 }
 
 bool icrc_is_right(std::span<const std::byte> packet) {
@@ -153,34 +148,31 @@ void seal(std::span<std::byte> packet) {
 
 void seal_middle(std::span<std::byte> packet, std::uint32_t payload_check) {
   static const Crc32Shift shift(kPathMtu);
-  assert(packet.size() == packet_bytes(Opcode::kWriteMiddle, kPathMtu));
+  assert(packet.size() == packet_bytes(Opcode::kWriteMiddle, kPathMtu, version_of(packet)));
   put_icrc(packet, shift(head_check(packet)) ^ payload_check);
 }
 
-std::size_t packet_bytes(Opcode opcode, std::size_t payload_bytes) {
-  return header_bytes(opcode) + payload_bytes + pad_bytes(payload_bytes) + kIcrcBytes;
+std::size_t packet_bytes(Opcode opcode, std::size_t payload_bytes, Version version) {
+  return header_bytes(opcode, version) + payload_bytes + pad_bytes(payload_bytes) + kIcrcBytes;
 }
 
 std::size_t emit(const Header& header, std::size_t payload_bytes, std::span<std::byte> out) {
-  const std::size_t head_bytes = header_bytes(header.opcode);
-  const std::size_t transport_bytes = packet_bytes(header.opcode, payload_bytes) - kGrhBytes;
-  assert(out.size() >= head_bytes && header.psn <= kPsnMask && header.queue_pair <= kQueuePairMask);
-  put_big(out, kVersionAt, kIpVersion << 28 | std::uint32_t{header.traffic_class} << 20 | header.flow_label);
-  put_big(out, kLengthAt, static_cast<std::uint16_t>(transport_bytes));
-  out[kNextHeaderAt] = kNextHeader;
-  put_big(out, kHopLimitAt, header.hop_limit);
-  std::memcpy(out.data() + kFromAt, header.from.data(), header.from.size());
-  std::memcpy(out.data() + kToAt, header.to.data(), header.to.size());
+  const std::size_t head_bytes = header_bytes(header.opcode, header.version);
+  const std::size_t network = network_bytes(header.version);
+  assert(out.size() >= head_bytes && header.psn <= kPsnMask && header.queue_pair <= kQueuePairMask &&
+         header.reserved < 0x80);
+  emit_network(header, packet_bytes(header.opcode, payload_bytes, header.version) - network, out);
 
-  out[kOpcodeAt] = static_cast<std::byte>(header.opcode);
+  const auto transport = out.subspan(network);
+  transport[kOpcodeAt] = static_cast<std::byte>(header.opcode);
   constexpr unsigned kMigrated = 0x40;  // the state of a connection that has one path
-  out[kFlagsAt] =
+  transport[kFlagsAt] =
       static_cast<std::byte>((header.is_solicited ? 0x80u : 0u) | kMigrated | pad_bytes(payload_bytes) << 4);
-  put_big(out, kPartitionAt, header.partition);
-  put_big(out, kVariantAt, header.queue_pair);  // the byte before the queue pair's three is reserved, and 0
-  put_big(out, kAckAt, (header.wants_ack ? 0x80000000u : 0u) | header.psn);
+  put_big(transport, kPartitionAt, header.partition);
+  put_big(transport, kVariantAt, header.queue_pair);  // the byte before the queue pair's three is reserved, and 0
+  put_big(transport, kAckAt, (header.wants_ack ? 0x80000000u : 0u) | std::uint32_t{header.reserved} << 24 | header.psn);
 
-  std::size_t at = kGrhBytes + kBthBytes;
+  std::size_t at = network + kBthBytes;
   if (has_reth(header.opcode)) {
     put_big(out, at, header.address);
     put_big(out, at + 8, header.key);
@@ -194,10 +186,10 @@ std::size_t emit(const Header& header, std::size_t payload_bytes, std::span<std:
   return head_bytes;
 }
 
-void emit_ethernet(std::uint64_t to, std::uint64_t from, std::span<std::byte> out) {
+void emit_ethernet(std::uint64_t to, std::uint64_t from, std::span<std::byte> out, Version version) {
   put_big<std::uint64_t, 6>(out, 0, to);
   put_big<std::uint64_t, 6>(out, 6, from);
-  put_big(out, 12, kEtherType);
+  put_big(out, 12, ether_type_of(version));
 }
 
 std::string to_string(const Header& header) {

@@ -505,7 +505,7 @@ class FramePipeline:
 
 class FrameSwitch:
     """
-    A switch that folds frames between interfaces of this machine (RoCE v1, PCIe over Ethernet), on a thread of its own; needs CAP_NET_RAW.
+    A switch that folds frames between interfaces of this machine (RoCE v1 and v2, PCIe over Ethernet), on a thread of its own; needs CAP_NET_RAW.
     """
 
     def __init__(self, interfaces: Sequence[str], *, ports: Sequence[int] = [], is_float: bool = True) -> None:
@@ -525,11 +525,11 @@ class FrameSwitch:
         """Stops; idempotent."""
 
 class RoceGroup:
-    """A worker that all-reduces over RoCE v1 through a folding switch."""
+    """A worker that all-reduces over RoCE through a folding switch."""
 
-    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1) -> None:
+    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1) -> None:
         """
-        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512.
+        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).
         Raises NetfoldError.
         """
 

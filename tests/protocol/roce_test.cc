@@ -14,6 +14,7 @@
 namespace netfold::tests {
 namespace {
 
+using wire::roce::Version;
 constexpr Nanoseconds kHour = 3600 * kSecond;
 
 std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
@@ -94,16 +95,19 @@ TEST(Roce, IsRightWhateverTheNetworkDoes) {
                            .duplicate = prng.unit() * 0.1,
                            .reorder = prng.unit() * 0.2,
                            .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
+    test.options.version = prng.chance(0.5) ? Version::kV2 : Version::kV1;
     expect_right_sums(test);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
 TEST(Roce, IsRightAtOnePercentLossWithEightWorkers) {
-  Case test;
-  test.options = {.world = 8, .faults = {.loss = 0.01}, .seed = 8};
-  test.count_max = 300000;
-  expect_right_sums(test);
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    Case test;
+    test.options = {.world = 8, .version = version, .faults = {.loss = 0.01}, .seed = 8};
+    test.count_max = 300000;
+    expect_right_sums(test);
+  }
 }
 
 TEST(Roce, SequenceNumbersWrap) {
@@ -203,6 +207,7 @@ TEST(Roce, SeveralThreadsShareTheJobs) {
     Prng prng(seed);
     RoceWorldOptions options{.world = static_cast<std::uint16_t>(2 + prng.below(4)),
                              .jobs = 4,
+                             .version = prng.chance(0.5) ? Version::kV2 : Version::kV1,
                              .faults = {.loss = 0.02, .duplicate = 0.02, .reorder = 0.05},
                              .threads = static_cast<std::uint16_t>(prng.chance(0.5) ? 2 : 4),
                              .seed = seed};

@@ -35,6 +35,7 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
     auto cable = link::inject_faults(network_.open(place), faults, [this] { return time_; });
     group::PacketChannelOptions channel;
     channel.mac = 0x020000000000 + place;
+    if (options_.version == wire::roce::Version::kV2) channel.ip = 0x0a000000u + place;
     channel.queue_pair = next_queue_pair_;
     channel.first_psn = rank == 0 ? options_.first_psn : static_cast<std::uint32_t>(prng_.below(1 << 24));
     channel.key = static_cast<std::uint32_t>(prng_.next());

@@ -17,6 +17,7 @@ namespace netfold::tests {
 struct RoceWorldOptions {
   std::uint16_t world = 2;
   std::uint16_t jobs = 1;  // each with workers of its own, on ports of their own
+  wire::roce::Version version = wire::roce::Version::kV1;
   numbers::BfpShape bfp = {};
   std::uint32_t first_psn = 0;  // of rank 0; the others' are elsewhere
   std::uint32_t window_packets = 512;
@@ -40,7 +41,10 @@ class RoceWorld {
   const std::optional<Error>& error(std::size_t worker) const { return workers_[worker].error; }
   group::PacketChannel& channel(std::size_t worker) { return *workers_[worker].channel; }
   group::RoceEndpoint& endpoint(std::size_t worker) { return workers_[worker].channel->endpoint(); }
-  switching::RoceHandler& handler(std::size_t thread = 0) { return *switch_.thread(thread).roce; }
+  switching::RoceHandler& handler(std::size_t thread = 0) {
+    const switching::SwitchThread& of = switch_.thread(thread);
+    return options_.version == wire::roce::Version::kV1 ? *of.roce : *of.roce_v2;
+  }
   const switching::Pipeline& pipeline(std::size_t thread) const { return switch_.pipeline(thread); }
   switching::Settings& defaults() { return switch_.settings(); }
   switching::AggregationSettings& settings() { return switch_.jobs_settings(); }

@@ -1,10 +1,12 @@
-"""RoCE v1 through the switch, frame by frame: against frames of scapy, and whole jobs over packet sockets."""
+"""RoCE through the switch, frame by frame: against frames of scapy, and whole jobs over packet sockets."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import struct
+import subprocess
+import zlib
 from pathlib import Path
 
 import hypothesis
@@ -12,16 +14,21 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import typer
+from scapy.contrib.roce import BTH
+from scapy.layers.inet import IP
 from typer.testing import CliRunner
 
 import netfold
 from netfold import _core
 from netfold.errors import NetfoldError
 from netfold_lab.bench import roce as bench
+from netfold_lab.lab import names, netns
+from netfold_lab.lab.cables import Cables
 from roce_frames import (
     ACKNOWLEDGE,
     ETHERNET,
     FIRST,
+    LAST,
     ONLY,
     RETH,
     SUMMED_FLAG,
@@ -30,6 +37,7 @@ from roce_frames import (
     Connection,
     aggregation_header,
     elements_of,
+    fields_by_tshark,
     frames_marked_by_tshark,
     icrc,
     read,
@@ -45,6 +53,11 @@ GOLDEN = {  # captured from hardware, without FCS
         "1140ffff0000010900a788c00000000525f0c038"
     ),
 }
+# A congestion notice of RoCE v2, captured on a ConnectX-4 Lx.
+GOLDEN_V2 = (
+    "e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201000012b7002800008100ffff4000"
+    "0118000000000000000000000000000000000000000082fd002a"
+)
 FP32, INT32 = 1, 4
 FIRST_ROOM = 1004
 
@@ -56,16 +69,16 @@ def mac(rank: int) -> str:
 class Ring:
     """Workers at ports 0, 1, ... of a switch, each writing to the next. The switch knows their ports."""
 
-    def __init__(self, world: int, **options: float) -> None:
+    def __init__(self, world: int, version: int = 1, **options: float) -> None:
         self.world = world
         self.switch = _core.FramePipeline(world, **options)
         self.connections = [
-            Connection(mac(rank), mac((rank + 1) % world), 0x200 + rank, rank + 1, (rank + 1) % world + 1)
+            Connection(mac(rank), mac((rank + 1) % world), 0x200 + rank, rank + 1, (rank + 1) % world + 1, version)
             for rank in range(world)
         ]
         for rank, connection in enumerate(self.connections):
             # Sent to itself: the address is learnt, and no other port gets the frame.
-            to_itself = Connection(connection.source, connection.source)
+            to_itself = Connection(connection.source, connection.source, version=version)
             assert self.switch.offer(rank, to_itself.frame(ACKNOWLEDGE, 0, b"\x1f\x00\x00\x00")) == []
 
     def offer(self, rank: int, frame: bytes, time_s: float = 0.0) -> list[tuple[int, bytes]]:
@@ -82,7 +95,18 @@ def test_the_icrc_of_the_tests_is_that_of_hardware(name: str) -> None:
     read(frame)
 
 
+def test_the_icrc_of_version_2_is_that_of_hardware_and_of_scapy() -> None:
+    packet = bytes.fromhex(GOLDEN_V2)[ETHERNET:]
+    assert icrc(packet[:-4]) == packet[-4:]
+    frame = Connection(mac(0), mac(1), version=2).frame(LAST, 77, bytes(range(64)))
+    read(frame)
+    by_scapy = IP(frame[ETHERNET:])
+    del by_scapy[BTH].icrc
+    assert bytes(by_scapy)[-4:] == frame[-4:]
+
+
 @hypothesis.given(
+    version=st.sampled_from([1, 2]),
     world=st.integers(2, 8),
     sizes=st.lists(st.integers(FIRST_ROOM // 4 + 1, 2500), min_size=1, max_size=7),
     first_psn=st.one_of(st.integers(0, 2**24 - 1), st.integers(2**24 - 9, 2**24 - 1)),
@@ -92,10 +116,10 @@ def test_the_icrc_of_the_tests_is_that_of_hardware(name: str) -> None:
 )
 @hypothesis.settings(max_examples=40)
 def test_every_worker_gets_the_fold_under_its_own_headers(
-    world: int, sizes: list[int], first_psn: int, fmt: int, immediate: bool, seed: int
+    version: int, world: int, sizes: list[int], first_psn: int, fmt: int, immediate: bool, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
-    ring = Ring(world)
+    ring = Ring(world, version)
     psns = [(first_psn + 1000 * rank) & 0xFFFFFF for rank in range(world)]
     for message, count in enumerate(sizes):
         if fmt == INT32:
@@ -132,7 +156,7 @@ def test_every_worker_gets_the_fold_under_its_own_headers(
                     original.opcode,
                     0x200 + rank,
                 )
-                assert one.flow_label == SUMMED_LABEL
+                assert one.is_sum and not original.is_sum
             assert received[0].body[:RETH] == read(sent[rank][0]).body[:RETH]
             assert received[0].body[RETH + 3] == SUMMED_FLAG
             if immediate:
@@ -302,22 +326,54 @@ def test_hostile_bytes_change_no_sum(data: st.DataObject) -> None:
 
 @pytest.mark.root
 @pytest.mark.namespaces
-def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_eight_endpoints_at_one_percent_loss_have_the_bits_of_the_software_fold(version: int, tmp_path: Path) -> None:
     capture = tmp_path / "rank0.pcap"
-    plan = bench.RoceSettings(workers=8, size_bytes=400_000, loss=0.01, repeat=1, timeout_s=30)
+    plan = bench.RoceSettings(workers=8, size_bytes=400_000, loss=0.01, repeat=1, timeout_s=30, version=version)
     entry = bench.measure(plan, lambda what: None, capture)
     assert entry["ranks_with_wrong_bits"] == 0
     assert entry["workers_counters"]["resent_writes"] > 0
-    assert entry["switch_counters"]["roce_v1_answered"] > 0
+    assert entry["switch_counters"][f"roce_v{version}_answered"] > 0
     if shutil.which("tshark") is None:
         pytest.skip("no tshark")
     assert frames_marked_by_tshark(capture) == ""
     from scapy.utils import RawPcapReader
 
-    frames = [frame for frame, _ in RawPcapReader(str(capture)) if frame[12:14] == b"\x89\x15"]
+    ether_type = {1: b"\x89\x15", 2: b"\x08\x00"}[version]
+    frames = [frame for frame, _ in RawPcapReader(str(capture)) if frame[12:14] == ether_type]
     assert len(frames) > 200
-    for frame in frames:
-        read(frame)  # tshark does not check the ICRC; this does
+    ours = [read(frame) for frame in frames]  # tshark does not check the ICRC; this does
+    assert fields_by_tshark(capture) == [(one.opcode, one.queue_pair, one.psn) for one in ours]
+
+
+def ip(namespace: str, words: str) -> None:
+    """Run `ip` in a namespace."""
+    subprocess.run(["ip", "-n", namespace, *words.split()], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+def test_version_2_passes_a_router_between_two_networks() -> None:
+    settings = bench.RoceSettings(workers=2, size_bytes=200_000, version=2, timeout_s=20)
+    right = zlib.crc32(bench.expected_sum(settings).view(np.uint8).data)
+    with Cables(3) as cables:
+        router = cables.worker(2)
+        for rank in range(2):
+            ip(cables.worker(rank), f"address add 10.{rank}.0.2/24 dev {names.INTERFACE}")
+            ip(router, f"address add 10.{rank}.0.1/24 dev {names.INTERFACE}")
+        netns.configure(router, {"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/send_redirects": "0"})
+        options = bench.options_of_ranks(settings, None)
+        for rank in range(2):
+            ip(cables.worker(rank), f"route add default via 10.{rank}.0.1")
+        with bench.switched(cables, "software", "worker", options, 20, ports=[0, 1]) as (switch, workers):
+            for worker in workers:
+                worker.tell("go")
+            answers = [worker.hear() for worker in workers]
+            switch.tell("counters")
+            counts = switch.hear()
+    assert [answer["crc32"] for answer in answers] == [right, right]
+    assert counts["roce_v2_folded"] >= 48
+    assert counts["port2_forwarded"] > 100, "sums pass the router"
 
 
 def program() -> typer.Typer:

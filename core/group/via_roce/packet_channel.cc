@@ -24,7 +24,8 @@ PacketChannel::PacketChannel(std::unique_ptr<link::Link> link, PacketChannelOpti
     : link_(std::move(link)), options_(options), frames_(kSendMost) {
   QpInfo card;
   card.mac = options.mac;
-  card.gid = link_local_gid(options.mac);
+  card.version = options.ip == 0 ? wire::roce::Version::kV1 : wire::roce::Version::kV2;
+  card.gid = options.ip == 0 ? link_local_gid(options.mac) : wire::roce::gid_of_ipv4(options.ip);
   card.queue_pair = options.queue_pair & wire::roce::kQueuePairMask;
   card.first_psn = options.first_psn & wire::roce::kPsnMask;
   card.key = options.key;

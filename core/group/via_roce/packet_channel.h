@@ -11,6 +11,7 @@ namespace netfold::group {
 
 struct PacketChannelOptions {
   std::uint64_t mac = 0;             // of the interface
+  std::uint32_t ip = 0;              // its IPv4 address, for RoCE v2; 0: v1
   std::uint32_t queue_pair = 0x100;  // of the sending end; the receiving one has the next number
   std::uint32_t first_psn = 0;
   std::uint32_t key = 0;
@@ -49,7 +50,8 @@ class PacketChannel final : public MessageChannel {
   std::vector<link::Outgoing> sending_;  // what the link has not taken lies at the front
 };
 
-// The interface-local address of a worker: EUI-64 of its MAC in fe80::/64, as RDMA NICs have at index 0.
+// The interface-local address of a worker that speaks RoCE v1: EUI-64 of its MAC in fe80::/64, as RDMA NICs have at
+// index 0.
 wire::roce::Gid link_local_gid(std::uint64_t mac);
 
 }  // namespace netfold::group

@@ -5,6 +5,7 @@
 
 #include "wire/aggregation_header.h"
 #include "wire/roce.h"
+#include "wire/roce_network.h"
 
 namespace netfold::group {
 
@@ -13,7 +14,8 @@ constexpr std::size_t kMessageBytes = wire::roce::kMessagePackets * wire::roce::
 constexpr std::size_t kWindowBytes = wire::roce::kWindowMessages * kMessageBytes;
 
 struct QpInfo {
-  std::uint64_t mac = 0;  // 48 bits
+  wire::roce::Version version = wire::roce::Version::kV1;
+  std::uint64_t mac = 0;  // 48 bits; of the next hop, in what a sender knows of an end behind a router
   wire::roce::Gid gid{};
   std::uint32_t queue_pair = 0;
   std::uint32_t first_psn = 0;  // of what this end sends
@@ -24,5 +26,15 @@ struct QpInfo {
 
   bool operator==(const QpInfo&) const = default;
 };
+
+// Fills in who sends a packet to whom. v1 stays in its segment; v2 has hops to spend on routers.
+inline void address(wire::roce::Header& header, const QpInfo& from, const QpInfo& to) {
+  header.version = from.version;
+  header.from = from.gid;
+  header.to = to.gid;
+  if (from.version == wire::roce::Version::kV1) return;
+  header.hop_limit = 64;
+  header.source_port = wire::roce::source_port_of(from.queue_pair, to.queue_pair);
+}
 
 }  // namespace netfold::group

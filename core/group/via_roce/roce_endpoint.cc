@@ -26,7 +26,9 @@ void RoceEndpoint::on_frame(std::span<const std::byte> frame, Nanoseconds now) {
     return;
   }
   roce::Packet packet;
-  const roce::ParseError error = type == roce::kEtherType ? roce::parse(content, packet) : roce::ParseError::kOpcode;
+  const roce::Version version = self_.sending.version;
+  const roce::ParseError error =
+      type == roce::ether_type_of(version) ? roce::parse(content, packet, version) : roce::ParseError::kOpcode;
   if (error != roce::ParseError::kNone) {
     ++(error == roce::ParseError::kOpcode ? stats_.foreign_frames : stats_.malformed_frames);
     return;

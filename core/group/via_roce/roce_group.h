@@ -9,6 +9,7 @@
 
 #include "group/driver.h"
 #include "group/via_roce/roce_session.h"
+#include "link/packet/ipv4_path.h"
 
 namespace netfold::group {
 
@@ -16,6 +17,7 @@ struct RoceGroupOptions {
   RoceJobOptions job;
   std::string device;  // an interface, for frames through the kernel; or an RDMA device with `verbs`
   bool uses_verbs = false;
+  wire::roce::Version version = wire::roce::Version::kV1;  // of all ranks
   std::uint32_t first_psn = 0;
   double timeout_s = 30;
   std::uint32_t window_packets = 128;
@@ -39,6 +41,7 @@ class RoceGroup final : public Driver {
 
   const RoceGroupOptions options_;
   std::unique_ptr<MessageChannel> channel_;
+  std::unique_ptr<link::SilencedPort> silenced_;  // where frames of RoCE v2 pass the kernel
 };
 
 }  // namespace netfold::group

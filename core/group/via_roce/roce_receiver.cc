@@ -21,7 +21,7 @@ RoceReceiver::RoceReceiver(const QpInfo& self, const QpInfo& peer, std::span<std
 }
 
 void RoceReceiver::on_packet(const roce::Packet& packet) {
-  if (packet.header.flow_label != roce::kSummedFlowLabel) {
+  if (!roce::is_marked_as_sum(packet.header)) {
     ++stats_.not_sums;
     return;
   }
@@ -129,15 +129,14 @@ std::size_t RoceReceiver::next(std::span<std::byte> frame) {
 
 std::size_t RoceReceiver::write(const Answer& answer, std::span<std::byte> frame) const {
   roce::Header header;
-  header.from = self_.gid;
-  header.to = peer_.gid;
+  address(header, self_, peer_);
   header.opcode = roce::Opcode::kAcknowledge;
   header.queue_pair = peer_.queue_pair;
   header.psn = static_cast<std::uint32_t>(peer_.first_psn + answer.position) & roce::kPsnMask;
   header.syndrome = answer.syndrome;
   header.messages = static_cast<std::uint32_t>(messages_) & 0xffffff;
-  roce::emit_ethernet(peer_.mac, self_.mac, frame);
-  const auto packet = frame.subspan(roce::kEthernetBytes, roce::packet_bytes(header.opcode, 0));
+  roce::emit_ethernet(peer_.mac, self_.mac, frame, header.version);
+  const auto packet = frame.subspan(roce::kEthernetBytes, roce::packet_bytes(header.opcode, 0, header.version));
   roce::emit(header, 0, packet);
   roce::seal(packet);
   return roce::kEthernetBytes + packet.size();

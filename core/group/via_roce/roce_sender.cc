@@ -66,8 +66,7 @@ std::size_t RoceSender::write(Position position, std::span<std::byte> frame) con
   const auto payload = message.bytes.subspan(offset, std::min(roce::kPathMtu, message.bytes.size() - offset));
   const roce::Opcode opcode = opcode_of(index, message.packets);
   roce::Header header;
-  header.from = self_.gid;
-  header.to = peer_.gid;
+  address(header, self_, peer_);
   header.opcode = opcode;
   header.wants_ack = index % kAskEvery == kAskEvery - 1 || index + 1 == message.packets;
   header.queue_pair = peer_.queue_pair;
@@ -77,9 +76,9 @@ std::size_t RoceSender::write(Position position, std::span<std::byte> frame) con
   header.length_bytes = static_cast<std::uint32_t>(message.bytes.size());
   header.immediate = message.number;
 
-  const std::size_t packet_bytes = roce::packet_bytes(opcode, payload.size());
+  const std::size_t packet_bytes = roce::packet_bytes(opcode, payload.size(), header.version);
   assert(frame.size() >= roce::kEthernetBytes + packet_bytes);
-  roce::emit_ethernet(peer_.mac, self_.mac, frame);
+  roce::emit_ethernet(peer_.mac, self_.mac, frame, header.version);
   const auto packet = frame.subspan(roce::kEthernetBytes, packet_bytes);
   const std::size_t at = roce::emit(header, payload.size(), packet);
   std::memcpy(packet.data() + at, payload.data(), payload.size());

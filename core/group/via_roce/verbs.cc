@@ -44,15 +44,21 @@ struct LocalAddress {
   roce::Gid gid;
 };
 
-// The NIC's address table has RoCE v1 and v2 side by side.
-Result<LocalAddress> find_address(ibv_context* context, const std::string& name) {
+// The NIC's address table has RoCE v1 and v2 side by side; of v2's, those of IPv4 are wanted.
+Result<LocalAddress> find_address(ibv_context* context, const std::string& name, roce::Version version) {
+  const auto wanted = version == roce::Version::kV1 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
   for (std::uint32_t index = 0; index < 255; ++index) {
     ibv_gid_entry entry{};
     if (ibv_query_gid_ex(context, kPort, index, &entry, 0) != 0) continue;
-    if (entry.gid_type != IBV_GID_TYPE_ROCE_V1) continue;
+    if (entry.gid_type != wanted) continue;
     LocalAddress address{static_cast<std::uint8_t>(index), {}};
     std::memcpy(address.gid.data(), entry.gid.raw, address.gid.size());
-    return address;
+    if (version == roce::Version::kV1 || roce::ipv4_of(address.gid)) return address;
+  }
+  if (version == roce::Version::kV2) {
+    return fail(ErrorCode::kSystem, fmt::format("the RDMA device {} has no RoCE v2 address of IPv4: give its network "
+                                                "interface one (ip address add), or go through a packet socket",
+                                                name));
   }
   return fail(ErrorCode::kSystem, fmt::format("the RDMA device {} has no RoCE v1 address: enable it (for mlx5: "
                                               "cma_roce_mode -d {} -m 1), or go through a packet socket",
@@ -61,7 +67,7 @@ Result<LocalAddress> find_address(ibv_context* context, const std::string& name)
 
 class Verbs final : public MessageChannel {
  public:
-  static Result<std::unique_ptr<MessageChannel>> open(ibv_device* device);
+  static Result<std::unique_ptr<MessageChannel>> open(ibv_device* device, roce::Version version);
 
   Result<bool> pump(Nanoseconds now) override;
   std::span<std::byte> room(std::uint32_t number) override {
@@ -79,7 +85,7 @@ class Verbs final : public MessageChannel {
   Result<void> connect(const QpPairInfo& right, const QpPairInfo& left) override;
 
  private:
-  Result<void> set_up(ibv_device* device);
+  Result<void> set_up(ibv_device* device, roce::Version version);
   Handle<ibv_qp, ibv_destroy_qp> make_queue_pair();
   Result<void> bring_up(ibv_qp* queue_pair, const QpInfo& peer, std::uint32_t own_psn);
   bool post_receive();
@@ -102,17 +108,17 @@ class Verbs final : public MessageChannel {
   std::optional<Error> post_error_;
 };
 
-Result<std::unique_ptr<MessageChannel>> Verbs::open(ibv_device* device) {
+Result<std::unique_ptr<MessageChannel>> Verbs::open(ibv_device* device, roce::Version version) {
   auto channel = std::make_unique<Verbs>();
-  if (const auto up = channel->set_up(device); !up) return tl::unexpected(up.error());
+  if (const auto up = channel->set_up(device, version); !up) return tl::unexpected(up.error());
   return channel;
 }
 
-Result<void> Verbs::set_up(ibv_device* device) {
+Result<void> Verbs::set_up(ibv_device* device, roce::Version version) {
   const std::string name = ibv_get_device_name(device);
   context_.reset(ibv_open_device(device));
   if (!context_) return tl::unexpected(verbs_error(fmt::format("cannot open the RDMA device {}", name)));
-  const auto address = find_address(context_.get(), name);
+  const auto address = find_address(context_.get(), name, version);
   if (!address) return tl::unexpected(address.error());
   address_ = *address;
   domain_.reset(ibv_alloc_pd(context_.get()));
@@ -131,6 +137,7 @@ Result<void> Verbs::set_up(ibv_device* device) {
     return tl::unexpected(verbs_error(fmt::format("no queue pair of {}", name)));
   }
   QpInfo card;
+  card.version = version;
   card.gid = address_.gid;
   card.queue_pair = sender_->qp_num;
   card.address = reinterpret_cast<std::uint64_t>(receiving_.data());
@@ -177,7 +184,7 @@ Result<void> Verbs::bring_up(ibv_qp* queue_pair, const QpInfo& peer, std::uint32
   attributes.ah_attr.is_global = 1;
   std::memcpy(attributes.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   attributes.ah_attr.grh.sgid_index = address_.index;
-  attributes.ah_attr.grh.hop_limit = 1;
+  attributes.ah_attr.grh.hop_limit = peer.version == roce::Version::kV1 ? 1 : 64;
   attributes.ah_attr.port_num = kPort;
   if (status == 0) {
     status = ibv_modify_qp(queue_pair, &attributes,
@@ -278,7 +285,7 @@ std::optional<MessageChannel::Arrived> Verbs::take() {
 
 }  // namespace
 
-Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string& name) {
+Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string& name, roce::Version version) {
   int count = 0;
   ibv_device** const devices = ibv_get_device_list(&count);
   if (devices == nullptr || count == 0) {
@@ -292,7 +299,7 @@ Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string& na
   for (int i = 0; i < count && !is_found; ++i) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", ibv_get_device_name(devices[i]));
     is_found = name.empty() || name == ibv_get_device_name(devices[i]);
-    if (is_found) channel = Verbs::open(devices[i]);
+    if (is_found) channel = Verbs::open(devices[i], version);
   }
   ibv_free_device_list(devices);
   if (is_found) return channel;

@@ -1,4 +1,4 @@
-// A message channel of an RDMA NIC that speaks RoCE v1: two reliable connections of libibverbs.
+// A message channel of an RDMA NIC: two reliable connections of libibverbs.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 namespace netfold::group {
 
 // `device` as in `ibv_devices`, "" for the first. kSystem, with what to do, where there is no device, where it has no
-// RoCE v1 address, or where this build is without libibverbs (no_verbs.cc).
-Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string& device);
+// address of that version of RoCE, or where this build is without libibverbs (no_verbs.cc).
+Result<std::unique_ptr<MessageChannel>> open_verbs_channel(const std::string& device, wire::roce::Version version);
 
 }  // namespace netfold::group

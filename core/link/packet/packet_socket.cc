@@ -5,6 +5,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -23,12 +24,26 @@ Error system_error(const std::string& what) {
   return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
 }
 
-// A program for the kernel: frames of the wanted types pass.
-void filter(int descriptor, const std::vector<std::uint16_t>& ether_types) {
+// A program for the kernel: frames of the wanted types pass, and datagrams to the wanted UDP port. It tests one after
+// the other; the last two instructions reject and accept.
+void filter(int descriptor, const std::vector<std::uint16_t>& ether_types, std::uint16_t udp_port) {
+  constexpr std::uint32_t kIpAt = 14, kFragmentAt = kIpAt + 6, kProtocolAt = kIpAt + 9, kUdpToAt = kIpAt + 2;
+  constexpr std::uint32_t kIsFragment = 0x3fff;
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kAddressesBytes)};
+  const std::size_t udp_instructions = udp_port == 0 ? 0 : 8;
   for (std::size_t i = 0; i < ether_types.size(); ++i) {
-    const auto to_accept = static_cast<std::uint8_t>(ether_types.size() - i);
+    const auto to_accept = static_cast<std::uint8_t>(ether_types.size() - i + udp_instructions);
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ether_types[i], to_accept, 0));
+  }
+  if (udp_port != 0) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 0, 7));
+    program.push_back(BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kProtocolAt));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_UDP, 0, 5));
+    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_ABS, kFragmentAt));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kIsFragment, 3, 0));
+    program.push_back(BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, kIpAt));  // the length of the IPv4 header
+    program.push_back(BPF_STMT(BPF_LD | BPF_H | BPF_IND, kUdpToAt));
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, udp_port, 1, 0));
   }
   program.push_back(BPF_STMT(BPF_RET | BPF_K, 0));
   program.push_back(BPF_STMT(BPF_RET | BPF_K, 0xffffffff));
@@ -86,7 +101,7 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const PacketSocketOptio
   setsockopt(descriptor, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on);
   setsockopt(descriptor, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on);
   set_buffers(descriptor, options.buffer_bytes);
-  if (!options.ether_types.empty()) filter(descriptor, options.ether_types);
+  if (!options.ether_types.empty()) filter(descriptor, options.ether_types, options.udp_port);
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);

@@ -22,6 +22,8 @@ struct PacketSocketOptions {
   std::string interface;
   // Only frames of these types come in (untagged); empty: all.
   std::vector<std::uint16_t> ether_types = {};
+  // Beside them, if not 0: whole IPv4 datagrams to this UDP port.
+  std::uint16_t udp_port = 0;
   bool is_promiscuous = false;  // frames for other addresses too
   std::size_t buffer_bytes = 8u << 20;
 };

@@ -25,9 +25,13 @@ SwitchThread EthernetSwitch::make_thread(std::uint16_t thread, link::BufferPool&
     handlers.push_back(std::move(netfold));
   }
   if (options_.roce) {
-    auto roce = std::make_unique<RoceHandler>(jobs_settings_, roce_owners_, *options_.roce);
-    made.roce = roce.get();
-    handlers.push_back(std::move(roce));
+    using wire::roce::Version;
+    auto v1 = std::make_unique<RoceHandler>(Version::kV1, jobs_settings_, roce_owners_, *options_.roce);
+    auto v2 = std::make_unique<RoceHandler>(Version::kV2, jobs_settings_, roce_v2_owners_, *options_.roce);
+    made.roce = v1.get();
+    made.roce_v2 = v2.get();
+    handlers.push_back(std::move(v1));
+    handlers.push_back(std::move(v2));
   }
   if (options_.pcie) {
     auto pcie = std::make_unique<PcieHandler>(*options_.pcie);

@@ -43,7 +43,7 @@ struct EthernetSwitchOptions {
 struct SwitchThread {
   std::unique_ptr<Pipeline> pipeline;
   NetfoldHandler* netfold = nullptr;
-  RoceHandler* roce = nullptr;
+  RoceHandler *roce = nullptr, *roce_v2 = nullptr;
   PcieHandler* pcie = nullptr;
 };
 
@@ -74,7 +74,7 @@ class EthernetSwitch {
   DataAddresses data_addresses_;
   Settings settings_;
   AggregationSettings jobs_settings_{settings_};
-  RoceOwners roce_owners_;
+  RoceOwners roce_owners_, roce_v2_owners_;
 };
 
 // The counters of all handlers of a pipeline, as "<handler>_<counter>".

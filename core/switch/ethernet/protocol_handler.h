@@ -1,4 +1,4 @@
-// A protocol handler gives the frames of one protocol a meaning: Netfold's packets, RoCE v1, PCIe over Ethernet. This
+// A protocol handler gives the frames of one protocol a meaning: Netfold's packets, RoCE, PCIe over Ethernet. This
 // page is the whole contract. The pipeline offers every frame that parses to its protocol handlers in turn, until one
 // says that the frame is its own. The pipeline forwards all other frames by their MAC address, as any switch does.
 //

@@ -1,4 +1,4 @@
-"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE v1, through an Ethernet switch."""
+"""`netfold bench roce`: workers without RDMA NICs all-reduce over RoCE, through an Ethernet switch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,6 +47,7 @@ class RoceSettings:
     seed: int = 1
     timeout_s: float = 60.0
     engine: str = "software"
+    version: int = 1
 
     @property
     def count(self) -> int:
@@ -63,6 +64,10 @@ class RoceSettings:
             raise UsageError(f"--format must be fp32, bfp, fp16, bf16 or int32, not {self.format}")
         if self.engine not in ("software", "rtl"):
             raise UsageError(f"--engine must be software or rtl (netfold rtl switch build), not {self.engine}")
+        if self.version not in (1, 2):
+            raise UsageError(f"--version must be 1 or 2, not {self.version}")
+        if self.engine == "rtl" and self.version != 1:
+            raise UsageError("--version must be 1 with --engine rtl: the hardware switch folds RoCE v1 only")
         if not 0 <= self.loss < 0.5:
             raise UsageError(f"--loss must be a probability below 0.5, not {self.loss}")
 
@@ -129,13 +134,13 @@ def expected_sum(settings: RoceSettings) -> np.ndarray:
 
 @contextlib.contextmanager
 def switched(
-    cables: Cables, engine: str, kind: str, options: list[dict[str, Any]], timeout_s: float
+    cables: Cables, engine: str, kind: str, options: list[dict[str, Any]], timeout_s: float, ports: Sequence[int] = ()
 ) -> Iterator[tuple[Process, list[Process]]]:
     """The switch and a process for each rank, which know each other. They end with the block; after an error they end
-    with the cables."""
+    with the cables. Those of its `ports` fold; empty: all."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        served = {"interfaces": cables.ports, "engine": engine}
+        served = {"interfaces": cables.ports, "engine": engine, "ports": list(ports)}
         switch = Process("switch", cables.fabric, served, folder / "switch.log", timeout_s)
         switch.hear()
         workers = [
@@ -164,6 +169,7 @@ def options_of_ranks(settings: RoceSettings, pcap: Path | None) -> list[dict[str
     options = []
     for rank in range(settings.workers):
         client: dict[str, Any] = {"timeout_s": settings.timeout_s, "window": settings.window}
+        client["version"] = settings.version
         if settings.loss:
             client["faults"] = f"loss={settings.loss},seed={settings.seed * 1000 + rank}"
         if pcap is not None and rank == 0:
@@ -179,7 +185,7 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
     times_s, wrong, answers = [], 0, []
     options = options_of_ranks(settings, pcap)
     with (
-        Cables(settings.workers, settings.rate_mbit_s) as cables,
+        Cables(settings.workers, settings.rate_mbit_s, has_addresses=settings.version == 2) as cables,
         switched(cables, settings.engine, "worker", options, settings.timeout_s + 10) as (switch, workers),
     ):
         for run in range(settings.repeat + 1):  # the first run is the warm-up
@@ -196,6 +202,7 @@ def measure(settings: RoceSettings, tell: Any, pcap: Path | None = None) -> dict
         "system": "netfold",
         "algorithm": "in-network",
         "protocol": "roce",
+        "version": settings.version,
         "engine": settings.engine,
         "format": settings.format,
         "size_bytes": settings.size_bytes,
@@ -212,9 +219,9 @@ def show(entry: dict[str, Any], workers: int) -> None:
     table = Table(title=f"{workers} RoCE workers, {entry['size_bytes']} bytes of {entry['format']}")
     for heading in ("median", "wrong ranks", "writes", "sent again", "folded", "answered again"):
         table.add_column(heading, justify="right")
-    counted, folded = entry["workers_counters"], entry["switch_counters"]
+    counted, folded, handler = entry["workers_counters"], entry["switch_counters"], f"roce_v{entry['version']}"
     row = [f"{entry['time_s_median'] * 1e3:.1f} ms", entry["ranks_with_wrong_bits"], counted["sent_writes"]]
-    row += [counted["resent_writes"], folded.get("roce_v1_folded", 0), folded.get("roce_v1_answered", 0)]
+    row += [counted["resent_writes"], folded.get(f"{handler}_folded", 0), folded.get(f"{handler}_answered", 0)]
     table.add_row(*map(str, row))
     Console().print(table)
 
@@ -239,14 +246,17 @@ def register(app: typer.Typer) -> None:
         engine: Annotated[
             str, typer.Option(help="Switch to use: software, or rtl (simulated hardware).")
         ] = default.engine,
+        version: Annotated[int, typer.Option(help="RoCE's: 1, or 2 (over IPv4 and UDP).")] = default.version,
         pcap: Annotated[Path | None, output("Write rank 0's frames to this file, for Wireshark.")] = None,
         json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     ) -> None:
-        """All-reduce between RoCE v1 endpoints through a switch that folds their frames, and check every bit.
+        """All-reduce between RoCE endpoints through a switch that folds their frames, and check every bit.
 
         Endpoints are processes with packet sockets in network namespaces; so is the switch. Needs root.
         """
-        settings = RoceSettings(workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine)
+        settings = RoceSettings(
+            workers, size_bytes, wire, loss, rate_mbit_s, window, repeat, seed, timeout_s, engine, version
+        )
         with sentences():
             settings.check()
             with progress_bar(settings.repeat + 1) as tell:

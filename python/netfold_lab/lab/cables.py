@@ -1,5 +1,5 @@
 """Namespaces connected only by cables: one per worker, and one in which all their links end, for an Ethernet switch.
-There is no bridge, no address and no forwarding by the kernel."""
+There is no bridge and no forwarding by the kernel, and there are addresses only for workers that need them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ class Cables:
     """The namespaces of `workers` workers and of the switch between them. At the end they are removed with all
     processes in them."""
 
-    def __init__(self, workers: int, rate_mbit_s: float = 0, mtu: int = 1500) -> None:
+    def __init__(self, workers: int, rate_mbit_s: float = 0, mtu: int = 1500, has_addresses: bool = False) -> None:
         self._spec = LabSpec(workers=workers, rate_mbit_s=rate_mbit_s, mtu=mtu)
+        self._has_addresses = has_addresses
         self.lab_id = names.new_lab_id()
         self.fabric = names.fabric(self.lab_id)
         self.ports = [f"p{rank}" for rank in range(workers)]
@@ -23,6 +24,10 @@ class Cables:
     def worker(self, rank: int) -> str:
         """The namespace of a worker; its link is names.INTERFACE."""
         return names.worker(self.lab_id, rank)
+
+    def address(self, rank: int) -> str:
+        """The IPv4 address of a worker, in one network of all."""
+        return f"10.77.0.{rank + 1}"
 
     def namespaces(self) -> list[str]:
         """All namespaces."""
@@ -46,6 +51,10 @@ class Cables:
             for rank, port in enumerate(self.ports):
                 far = (self.worker(rank), names.INTERFACE)
                 shaping.connect(sockets, (self.fabric, port), far, self._spec, self._spec.rate_mbit_s)
+                if self._has_addresses:
+                    ipr = sockets[far[0]]
+                    index = shaping.index_of(ipr, names.INTERFACE)
+                    ipr.addr("add", index=index, address=self.address(rank), prefixlen=24)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

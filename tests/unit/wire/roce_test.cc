@@ -1,4 +1,4 @@
-// RoCE v1 packets are what the specification and two captured frames say, and nothing else is taken for one.
+// RoCE packets are what the specification and captured frames say, and nothing else is taken for one.
 #include "wire/roce.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include "base/prng.h"
 #include "wire/aggregation_header.h"
 #include "wire/crc32.h"
+#include "wire/roce_network.h"
 
 namespace netfold::wire::roce {
 namespace {
@@ -24,6 +25,12 @@ const std::string kAckFrame =
     "7cfe90753cd87cfe90753cd889156020000000141b4000000000000000000000ffff0f00000200000000000000000000ffff0f000002"
     "1140ffff0000010900a788c00000000525f0c038";
 
+// RoCE v2: a congestion notice of a ConnectX-4 Lx, of an opcode that is not known here.
+const std::string kNoticeFrameV2 =
+    "e41d2dab2bc27cfe90643b32080045c2003c718c40004011"
+    "91610a0011010a001201000012b7002800008100ffff4000"
+    "0118000000000000000000000000000000000000000082fd002a";
+
 Bytes from_hex(const std::string& text) {
   Bytes bytes;
   for (std::size_t i = 0; i < text.size(); i += 2) {
@@ -33,7 +40,7 @@ Bytes from_hex(const std::string& text) {
 }
 
 Bytes packet_of(const Header& header, std::span<const std::byte> payload) {
-  Bytes bytes(packet_bytes(header.opcode, payload.size()));
+  Bytes bytes(packet_bytes(header.opcode, payload.size(), header.version));
   const std::size_t at = emit(header, payload.size(), bytes);
   std::copy(payload.begin(), payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
   seal(bytes);
@@ -85,6 +92,78 @@ TEST(Roce, IcrcIgnoresWhatRoutersChangeAndNothingElse) {
   }
 }
 
+TEST(Roce, TheIcrcOfVersion2IsThatOfHardware) {
+  Bytes frame = from_hex(kNoticeFrameV2);
+  const auto packet = std::span(frame).subspan(kEthernetBytes);
+  ASSERT_EQ(version_of(packet), Version::kV2);
+  const std::vector<std::size_t> changeable{1, 8, 10, 11, 26, 27, network_bytes(Version::kV2) + 4};
+  for (std::size_t at = 1; at < packet.size(); ++at) {  // byte 0 says which version it is
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      packet[at] ^= static_cast<std::byte>(1u << bit);
+      EXPECT_EQ(icrc_is_right(packet), std::count(changeable.begin(), changeable.end(), at) > 0) << at << " " << bit;
+      packet[at] ^= static_cast<std::byte>(1u << bit);
+    }
+  }
+  Packet read;
+  EXPECT_EQ(parse(packet, read, Version::kV2), ParseError::kOpcode);
+  EXPECT_EQ(parse(packet, read, Version::kV1), ParseError::kVersion);
+}
+
+TEST(Roce, Version2IsReadOnlyWhereAllOfItIsRight) {
+  const Header header{.version = Version::kV2,
+                      .from = gid_of_ipv4(0x0a000001),
+                      .to = gid_of_ipv4(0x0a000002),
+                      .opcode = Opcode::kWriteFirst};
+  const Bytes right = packet_of(header, Bytes(64));
+  const auto with = [&](std::size_t at, std::uint8_t value) {
+    Bytes bytes = right;
+    bytes[at] = std::byte{value};
+    Packet packet;
+    return parse(bytes, packet, Version::kV2);
+  };
+  EXPECT_EQ(with(0, 0x45), ParseError::kNone);
+  EXPECT_EQ(with(0, 0x46), ParseError::kVersion);   // options
+  EXPECT_EQ(with(9, 6), ParseError::kVersion);      // TCP
+  EXPECT_EQ(with(23, 0xb8), ParseError::kVersion);  // port 4792
+  EXPECT_EQ(with(6, 0x60), ParseError::kLength);    // a fragment
+  EXPECT_EQ(with(8, 3), ParseError::kLength);       // a time to live that the checksum does not cover
+  EXPECT_EQ(with(25, 1), ParseError::kLength);      // UDP's length
+  for (std::size_t size_bytes = 0; size_bytes < right.size(); ++size_bytes) {
+    Packet packet;
+    EXPECT_NE(parse(std::span(right).first(size_bytes), packet, Version::kV2), ParseError::kNone);
+  }
+}
+
+TEST(Roce, ASumIsMarkedInEitherVersionAndNothingElseChanges) {
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    Header header{.version = version, .opcode = Opcode::kWriteLastImmediate, .wants_ack = true, .psn = 0xfffffe};
+    header.immediate = 9;
+    if (version == Version::kV2) header.from = header.to = gid_of_ipv4(0x0a000001);
+    Bytes bytes = packet_of(header, Bytes(64));
+    Packet packet;
+    ASSERT_EQ(parse(bytes, packet, version), ParseError::kNone);
+    EXPECT_FALSE(is_marked_as_sum(packet.header));
+    mark_as_sum(bytes);
+    seal(bytes);
+    ASSERT_EQ(parse(bytes, packet, version), ParseError::kNone);
+    EXPECT_TRUE(is_marked_as_sum(packet.header));
+    EXPECT_TRUE(icrc_is_right(packet.packet));
+    EXPECT_EQ(packet.header.immediate, 9 | kSummedImmediate);
+    packet.header.flow_label = header.flow_label;
+    packet.header.reserved = header.reserved;
+    packet.header.immediate = header.immediate;
+    EXPECT_EQ(packet.header, header);
+  }
+}
+
+TEST(Roce, ConnectionsOfVersion2SendFromPortsOfTheirOwn) {
+  EXPECT_EQ(ipv4_of(gid_of_ipv4(0x0a0b0c0d)), 0x0a0b0c0du);
+  EXPECT_EQ(ipv4_of(Gid{0xfe, 0x80}), std::nullopt);
+  EXPECT_EQ(source_port_of(0x100, 0x101), source_port_of(0x100, 0x101));
+  EXPECT_NE(source_port_of(0x100, 0x101), source_port_of(0x102, 0x103));
+  EXPECT_GE(source_port_of(0xffffff, 0xffffff), 0xc000);
+}
+
 TEST(Roce, ReadsWhatItWrites) {
   Prng prng(8915);
   constexpr std::array kOpcodes{Opcode::kWriteFirst,         Opcode::kWriteMiddle, Opcode::kWriteLast,
@@ -93,11 +172,18 @@ TEST(Roce, ReadsWhatItWrites) {
   for (int i = 0; i < 2000; ++i) {
     Header header;
     header.opcode = kOpcodes[prng.below(kOpcodes.size())];
+    header.version = prng.chance(0.5) ? Version::kV1 : Version::kV2;
     for (auto* gid : {&header.from, &header.to}) {
       for (std::uint8_t& byte : *gid) byte = static_cast<std::uint8_t>(prng.next());
+      if (header.version == Version::kV2) *gid = gid_of_ipv4(static_cast<std::uint32_t>(prng.next()));
     }
     header.traffic_class = static_cast<std::uint8_t>(prng.next());
-    header.flow_label = static_cast<std::uint32_t>(prng.below(1 << 20));
+    if (header.version == Version::kV1) {
+      header.flow_label = static_cast<std::uint32_t>(prng.below(1 << 20));
+    } else {
+      header.source_port = static_cast<std::uint16_t>(prng.next());
+    }
+    header.reserved = static_cast<std::uint8_t>(prng.below(128));
     header.hop_limit = static_cast<std::uint8_t>(prng.next());
     header.is_solicited = prng.chance(0.5);
     header.wants_ack = prng.chance(0.5);
@@ -120,7 +206,7 @@ TEST(Roce, ReadsWhatItWrites) {
     const std::size_t size_bytes = bytes.size();
     bytes.resize(size_bytes + prng.below(20));  // an Ethernet frame may be padded
     Packet packet;
-    ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
+    ASSERT_EQ(parse(bytes, packet, header.version), ParseError::kNone);
     ASSERT_EQ(packet.header, header);
     ASSERT_EQ(packet.packet.size(), size_bytes);
     ASSERT_TRUE(icrc_is_right(packet.packet));

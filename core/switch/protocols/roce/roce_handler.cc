@@ -18,13 +18,18 @@ bool is_newer(std::uint16_t epoch, std::uint16_t than) {
 
 }  // namespace
 
-RoceHandler::RoceHandler(const AggregationSettings& settings, RoceOwners& owners, RoceOptions options)
-    : settings_(settings), owners_(owners), options_(options), folder_(kElementsMax, AggregationConfig::kPortsMax) {
+RoceHandler::RoceHandler(roce::Version version, const AggregationSettings& settings, RoceOwners& owners,
+                         RoceOptions options)
+    : version_(version),
+      settings_(settings),
+      owners_(owners),
+      options_(options),
+      folder_(kElementsMax, AggregationConfig::kPortsMax) {
   jobs_.reserve(options.jobs_max);
 }
 
 HandlerVerdict RoceHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
-  if (frame.ether_type != kRoceType) return HandlerVerdict::kNotMine;
+  if (!recognises(frame)) return HandlerVerdict::kNotMine;
   const RoceVerdict verdict = judge(frame, outbox);
   verdicts_[static_cast<std::size_t>(verdict)].add(1);
   switch (verdict) {
@@ -39,7 +44,7 @@ HandlerVerdict RoceHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
 std::uint16_t RoceHandler::thread_of(const ParsedFrame& frame, std::uint16_t threads) const {
   if (threads == 1) return 0;
   roce::Packet packet;
-  if (roce::parse(frame.content(), packet) != roce::ParseError::kNone) return kAnyThread;
+  if (roce::parse(frame.content(), packet, version_) != roce::ParseError::kNone) return kAnyThread;
   const RoceOwners::Connection connection{frame.frame.port, frame.to.number, packet.header.queue_pair};
   switch (packet.header.opcode) {
     case roce::Opcode::kWriteFirst: {
@@ -60,7 +65,7 @@ std::uint16_t RoceHandler::thread_of(const ParsedFrame& frame, std::uint16_t thr
 
 RoceVerdict RoceHandler::judge(const ParsedFrame& parsed, Outbox& outbox) {
   RoceFrame frame{parsed, {}};
-  switch (roce::parse(parsed.content(), frame.packet)) {
+  switch (roce::parse(parsed.content(), frame.packet, version_)) {
     case roce::ParseError::kNone: break;
     case roce::ParseError::kOpcode: return RoceVerdict::kForwarded;
     default: return RoceVerdict::kMalformed;

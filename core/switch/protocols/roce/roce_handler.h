@@ -1,9 +1,10 @@
-// The handler of RoCE v1. It folds the writes of RDMA NICs as NetReduce defines them, and forwards all other RoCE
-// frames. Table VI of allreduce-switch says what happens to a frame:
+// The handler of RoCE of one version: a switch has one for each. It folds the writes of RDMA NICs as NetReduce defines
+// them, and forwards all other RoCE frames. A job's workers speak one version. Table VI of allreduce-switch says what
+// happens to a frame:
 //
 //   | frame                        | aggregation header | queue pair       | done                                     |
 //   |------------------------------|--------------------|------------------|------------------------------------------|
-//   | not RoCE v1                  |                    |                  | forwarded                                |
+//   | not RoCE of this version     |                    |                  | forwarded                                |
 //   | another opcode               |                    |                  | forwarded                                |
 //   | Write First                  | matches            |                  | folded; its queue pair is the job's now  |
 //   | Write First                  | does not           |                  | forwarded                                |
@@ -39,15 +40,19 @@ struct RoceOptions {
 class RoceHandler final : public ProtocolHandler {
  public:
   // `settings` and `owners`, which the handlers of all threads share, outlive the handler.
-  RoceHandler(const AggregationSettings& settings, RoceOwners& owners, RoceOptions options = {});
+  RoceHandler(wire::roce::Version version, const AggregationSettings& settings, RoceOwners& owners,
+              RoceOptions options = {});
 
   HandlerVerdict offer(const ParsedFrame& frame, Outbox& outbox) override;
   void on_time(Nanoseconds now, Outbox& outbox) override;
-  bool recognises(const ParsedFrame& frame) const override { return frame.ether_type == kRoceType; }
+  bool recognises(const ParsedFrame& frame) const override {
+    if (version_ == wire::roce::Version::kV1) return frame.ether_type == kRoceType;
+    return frame.has_udp && frame.udp.to == wire::roce::kUdpPort;
+  }
   // Jobs are distributed over threads by their numbers. The thread that received a frame of no job keeps it.
   std::uint16_t thread_of(const ParsedFrame& frame, std::uint16_t threads) const override;
   void drain(Outbox& outbox) override;
-  const char* name() const override { return "roce_v1"; }
+  const char* name() const override { return version_ == wire::roce::Version::kV1 ? "roce_v1" : "roce_v2"; }
   std::vector<std::pair<std::string, std::uint64_t>> counts() const override;
 
   std::uint64_t count(RoceVerdict verdict) const { return verdicts_[static_cast<std::size_t>(verdict)].get(); }
@@ -61,6 +66,7 @@ class RoceHandler final : public ProtocolHandler {
   RoceJob* job_named(std::uint16_t job);
   void forget(RoceJob& job, Outbox& outbox);
 
+  const wire::roce::Version version_;
   const AggregationSettings& settings_;
   RoceOwners& owners_;
   RoceOptions options_;

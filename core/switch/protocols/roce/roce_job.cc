@@ -17,8 +17,6 @@ using roce::AggregationHeader;
 using roce::Notice;
 using roce::Opcode;
 
-const std::size_t kMiddleBytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu);
-
 std::int32_t distance(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b);
 }
@@ -246,7 +244,8 @@ void RoceJob::send_sum(const Held& held, std::uint32_t index, std::size_t payloa
   std::memcpy(frame.bytes + held.elements_at, sum_at(index), payload_bytes);
   const std::span<std::byte> packet{frame.bytes + held.content_at, held.packet_bytes};
   roce::mark_as_sum(packet);
-  if (payload_bytes == roce::kPathMtu && held.packet_bytes == kMiddleBytes) {
+  const std::size_t middle_bytes = roce::packet_bytes(Opcode::kWriteMiddle, roce::kPathMtu, roce::version_of(packet));
+  if (payload_bytes == roce::kPathMtu && held.packet_bytes == middle_bytes) {
     roce::seal_middle(packet, places_[index].sum_check);
   } else {
     roce::seal(packet);

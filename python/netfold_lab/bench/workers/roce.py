@@ -61,7 +61,7 @@ def serve_switch(options: dict[str, Any]) -> None:
     """Fold until standard input ends: in software or, with engine "rtl", in simulated hardware."""
     interfaces = options["interfaces"]
     folds = native.simulated_switch(len(interfaces)) if options.get("engine") == "rtl" else _core
-    switch = folds.FrameSwitch(interfaces, is_float=True)
+    switch = folds.FrameSwitch(interfaces, ports=options.get("ports", []), is_float=True)
     say("folding")
     for _ in sys.stdin:
         say(switch.counts())
