@@ -1,14 +1,17 @@
 // The switch of frames for Python: one at interfaces of the kernel, one that is fed raw frames by hand, RoCE workers.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "group/via_roce/roce_group.h"
+#include "group/via_roce/roce_place.h"
 #include "group_calls.h"
 #include "module.h"
 #include "switch/ethernet/kernel_switch.h"
@@ -165,12 +168,13 @@ void bind_roce_group(nb::module_& module) {
       .def(
           "__init__",
           [](PyRoceGroup* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
-             std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window, std::uint32_t first_psn,
-             int block, int mantissa, const std::string& faults, const std::string& pcap, int core, int version) {
+             std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window,
+             std::optional<std::uint32_t> first_psn, int block, int mantissa, const std::string& faults,
+             const std::string& pcap, int core, int version) {
             group::RoceGroupOptions options;
-            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
             if (version != 1 && version != 2) throw nb::value_error("RoCE has version 1 and version 2");
             options.version = static_cast<wire::roce::Version>(version);
+            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
             options.device = device;
             options.uses_verbs = verbs;
             options.first_psn = first_psn;
@@ -184,11 +188,11 @@ void bind_roce_group(nb::module_& module) {
             new (self) PyRoceGroup(std::move(*opened));
           },
           "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
-          "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = 0, "block"_a = 16, "mantissa"_a = 7, "faults"_a = "",
-          "pcap"_a = "", "core"_a = -1, "version"_a = 1,
+          "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = nb::none(), "block"_a = 16, "mantissa"_a = 7,
+          "faults"_a = "", "pcap"_a = "", "core"_a = -1, "version"_a = 1,
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
           "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).\n"
-          "Raises NetfoldError.")
+          "epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.")
       .def_prop_ro(
           "card", [](const PyRoceGroup& self) { return self.engine().card(); },
           "What the others must know of this worker, as text.")
@@ -200,6 +204,15 @@ void bind_roce_group(nb::module_& module) {
           "cards"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.");
   bind_all_reduce(bound);
   bind_waiting(bound, "Packets, retransmissions and reasons, of this worker.");
+  module.def(
+      "parse_roce_place",
+      [](const std::string& text, int rank) {
+        const auto place = group::parse_roce_place(text, rank);
+        if (!place) raise(place.error());
+        return std::tuple(place->device, place->uses_verbs, static_cast<int>(place->version), place->job);
+      },
+      "text"_a, "rank"_a = 0,
+      "(device, verbs, version, job) of text such as eth1,version=1,job=9. Raises NetfoldError.");
 }
 
 }  // namespace

@@ -52,6 +52,14 @@ void bind_peer_group(nb::module_& module) {
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.");
   netfold::bind_listener(bound);
   netfold::bind_all_types(bound);
+  bound.def_prop_ro(
+      "failure",
+      [](const PyPeerGroup& self) -> nb::object {
+        const auto error = self.engine().error();
+        return error ? netfold::to_python(*error) : nb::none();
+      },
+      nb::sig("def failure(self) -> NetfoldError | None"),
+      "Why the group has failed, also while nothing is submitted.");
 }
 
 void bind_split_group(nb::module_& module) {

@@ -2,6 +2,7 @@
 //
 //   cc all_reduce.c -o all_reduce $(pkg-config --cflags --libs netfold)
 //   ./all_reduce 4 1048576 20        # ranks, floats, times
+//   NETFOLD_ROCE='eth{rank}' ./all_reduce 4 1048576 20    # over RoCE, through a switch that folds it
 //
 // The ranks are processes that the program starts itself. How they tell each other their addresses is the program's own
 // business; here each writes its own down a pipe, and the parent hands the list to all.
@@ -14,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 64, ADDRESS_BYTES = 64 };
+enum { RANKS_MAX = 64 };
 
 typedef struct {
   int to_parent[2], to_rank[2];
@@ -24,6 +25,16 @@ static void check(int rank, nf_status status, const nf_error *error) {
   if (status == NF_OK) return;
   fprintf(stderr, "rank %d: %s: %s\n", rank, nf_status_name(status), error->text);
   exit(1);
+}
+
+// The bytes of a pipe may come in pieces.
+static int read_all(int pipe, void *into, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t got = read(pipe, (char *)into + done, bytes - done);
+    if (got <= 0) return 0;
+    done += (size_t)got;
+  }
+  return 1;
 }
 
 static double now_s(void) {
@@ -39,14 +50,15 @@ static nf_group *join(int rank, int world, const pipes *to) {
   options.rank = rank;
   options.world = world;
   options.placement = NF_CALLERS_THREAD;
+  options.roce = getenv("NETFOLD_ROCE");
   check(rank, nf_group_open(&options, &group, &error), &error);
 
-  char own[ADDRESS_BYTES] = "", all[RANKS_MAX][ADDRESS_BYTES];
+  char own[NF_ADDRESS_BYTES] = "", all[RANKS_MAX][NF_ADDRESS_BYTES];
   const char *addresses[RANKS_MAX];
   strncpy(own, nf_group_address(group), sizeof own - 1);
-  const size_t all_bytes = (size_t)world * ADDRESS_BYTES;
+  const size_t all_bytes = (size_t)world * NF_ADDRESS_BYTES;
   if (write(to->to_parent[1], own, sizeof own) != (ssize_t)sizeof own) exit(1);
-  if (read(to->to_rank[0], all, all_bytes) != (ssize_t)all_bytes) exit(1);
+  if (!read_all(to->to_rank[0], all, all_bytes)) exit(1);
   for (int each = 0; each < world; each++) addresses[each] = all[each];
   check(rank, nf_group_connect(group, addresses, 30.0, &error), &error);
   return group;
@@ -96,11 +108,11 @@ int main(int argc, char **argv) {
     }
     close(to[rank].to_parent[1]);  // so that a rank that dies is the end of its pipe
   }
-  char all[RANKS_MAX][ADDRESS_BYTES];
+  char all[RANKS_MAX][NF_ADDRESS_BYTES];
   for (int rank = 0; rank < world; rank++) {
-    if (read(to[rank].to_parent[0], all[rank], ADDRESS_BYTES) != ADDRESS_BYTES) return 1;
+    if (!read_all(to[rank].to_parent[0], all[rank], NF_ADDRESS_BYTES)) return 1;
   }
-  const size_t all_bytes = (size_t)world * ADDRESS_BYTES;
+  const size_t all_bytes = (size_t)world * NF_ADDRESS_BYTES;
   for (int rank = 0; rank < world; rank++) {
     if (write(to[rank].to_rank[1], all, all_bytes) != (ssize_t)all_bytes) return 1;
   }

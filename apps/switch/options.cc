@@ -145,7 +145,7 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"run-to-completion", "per-port"}).description(""));
   option("--protocols", words.protocols,
-         "With --dpdk: further protocols: roce (RoCE v1), pcie (PCIe over Ethernet), or none", "NAME,NAME")
+         "With --dpdk: further protocols: roce (v1 and v2), pcie (PCIe over Ethernet), or none", "NAME,NAME")
       ->delimiter(',')
       ->default_str("roce,pcie")
       ->check(CLI::IsMember({"roce", "pcie", "none"}).description(""));

@@ -1,4 +1,5 @@
-// The C interface (core/include/netfold.h) over group::PeerGroup: options in, statuses out, no exception past here.
+// The C interface (core/include/netfold.h) over group::PeerGroup and
+// group::RoceGroup: options in, statuses out, no exception past here.
 #include "netfold.h"
 
 #include <algorithm>
@@ -11,17 +12,24 @@
 
 #include "base/fork.h"
 #include "group/via_peers/peer_group.h"
+#include "group/via_roce/roce_group.h"
+#include "group/via_roce/roce_place.h"
 
 using netfold::ErrorCode;
 using netfold::Nanoseconds;
 using netfold::group::CollectiveRequest;
 using netfold::group::PeerGroup;
 using netfold::group::PeerGroupOptions;
+using netfold::group::RoceGroup;
+using netfold::group::RoceGroupOptions;
 using netfold::numbers::ElementType;
 using netfold::numbers::Format;
 
 struct nf_group {
-  netfold::ProcessOwned<PeerGroup> engine;
+  netfold::ProcessOwned<netfold::group::Group> engine;
+  PeerGroup* peers;  // one of the two is `engine`, the other is null
+  RoceGroup* roce;
+  std::string address;
   int world;
 };
 
@@ -124,15 +132,20 @@ nf_status read(const nf_group* group, const void* in, void* out, std::size_t cou
   }
   request = {in, out, count, *element, *format, options->average != 0};
   netfold::schedule::Algorithm& algorithm = request.algorithm;
-  algorithm.name = options->algorithm != nullptr
-                       ? options->algorithm
-                       : netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
-                                                  group->engine->shares_memory());
+  if (options->algorithm != nullptr) {
+    algorithm.name = options->algorithm;
+  } else if (group->peers != nullptr) {
+    algorithm.name = netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
+                                              group->peers->shares_memory());
+  }
   algorithm.sub_nodes = options->sub_nodes;
   algorithm.switches = options->switches;
   algorithm.group = options->group;
   if (options->between != nullptr) algorithm.between = options->between;
   request.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
+  if (group->roce != nullptr && *format == Format::kBfp && request.bfp != netfold::numbers::BfpShape{}) {
+    return wrong(error, "over RoCE a job has one shape of bfp: blocks of 16 elements, mantissas of 7 bits");
+  }
   return NF_OK;
 }
 
@@ -142,6 +155,47 @@ nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error*
   const auto completion = group->engine->wait(ticket, timeout);
   if (!completion) return NF_PENDING;
   return completion->error ? failed(error, *completion->error) : NF_OK;
+}
+
+nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error* error) {
+  PeerGroupOptions wanted;
+  wanted.rank = options.rank;
+  wanted.world = options.world;
+  if (options.listen != nullptr) wanted.listen = options.listen;
+  wanted.timeout_s = options.timeout_s;
+  wanted.core = options.core;
+  wanted.shm = options.use_shared_memory != 0;
+  if (options.secret != nullptr) wanted.secret = options.secret;
+  wanted.inline_progress = options.placement == NF_CALLERS_THREAD;
+  auto opened = PeerGroup::open(std::move(wanted));
+  if (!opened) return failed(error, opened.error());
+  PeerGroup* const peers = opened->get();
+  std::unique_ptr<netfold::group::Group> engine = std::move(*opened);
+  *group = new nf_group{netfold::owned_by_process(std::move(engine)), peers, nullptr, peers->address(), options.world};
+  return NF_OK;
+}
+
+nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error* error) {
+  constexpr int kRanksMax = 0xffff;
+  if (options.rank < 0 || options.rank > kRanksMax || options.world < 0 || options.world > kRanksMax) {
+    return wrong(error, "a rank is 0 to world - 1");
+  }
+  const auto place = netfold::group::parse_roce_place(options.roce, options.rank);
+  if (!place) return failed(error, place.error());
+  RoceGroupOptions wanted;
+  const auto job = static_cast<std::uint16_t>(place->job + options.roce_group);
+  wanted.job = {job, 0, static_cast<std::uint16_t>(options.rank), static_cast<std::uint16_t>(options.world), {}};
+  wanted.device = place->device;
+  wanted.uses_verbs = place->uses_verbs;
+  wanted.version = place->version;
+  wanted.timeout_s = options.timeout_s;
+  wanted.core = options.core;
+  auto opened = RoceGroup::open(std::move(wanted));
+  if (!opened) return failed(error, opened.error());
+  RoceGroup* const roce = opened->get();
+  std::unique_ptr<netfold::group::Group> engine = std::move(*opened);
+  *group = new nf_group{netfold::owned_by_process(std::move(engine)), nullptr, roce, roce->card(), options.world};
+  return NF_OK;
 }
 
 }  // namespace
@@ -195,24 +249,12 @@ nf_status nf_group_open(const nf_group_options* given, nf_group** group, nf_erro
     if (options->placement != NF_OWN_THREAD && options->placement != NF_CALLERS_THREAD) {
       return wrong(error, "an unknown nf_placement");
     }
-    PeerGroupOptions wanted;
-    wanted.rank = options->rank;
-    wanted.world = options->world;
-    if (options->listen != nullptr) wanted.listen = options->listen;
-    wanted.timeout_s = options->timeout_s;
-    wanted.core = options->core;
-    wanted.shm = options->use_shared_memory != 0;
-    if (options->secret != nullptr) wanted.secret = options->secret;
-    wanted.inline_progress = options->placement == NF_CALLERS_THREAD;
-    auto opened = PeerGroup::open(std::move(wanted));
-    if (!opened) return failed(error, opened.error());
-    *group = new nf_group{netfold::owned_by_process(std::move(*opened)), options->world};
-    return NF_OK;
+    return options->roce != nullptr ? open_roce(*options, group, error) : open_peers(*options, group, error);
   });
 }
 
 const char* nf_group_address(const nf_group* group) {
-  return group == nullptr ? "" : group->engine->address().c_str();
+  return group == nullptr ? "" : group->address.c_str();
 }
 
 nf_status nf_group_connect(nf_group* group, const char* const* addresses, double timeout_s, nf_error* error) {
@@ -224,8 +266,10 @@ nf_status nf_group_connect(nf_group* group, const char* const* addresses, double
     }
     if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
     const Nanoseconds deadline = netfold::now() + netfold::from_seconds(timeout_s);
-    const auto connected =
-        group->engine->connect({addresses, addresses + group->world}, [&] { return netfold::now() < deadline; });
+    const std::vector<std::string> all(addresses, addresses + group->world);
+    const auto connected = group->roce != nullptr
+                               ? group->roce->connect(all)
+                               : group->peers->connect(all, [&] { return netfold::now() < deadline; });
     return connected ? NF_OK : failed(error, connected.error());
   });
 }

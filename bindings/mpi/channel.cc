@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "address.h"
@@ -27,7 +28,7 @@ struct Hello {
   char error[256];
 };
 struct Outcome {
-  char address[64];
+  char address[NF_ADDRESS_BYTES];
   char error[256];
 };
 
@@ -141,6 +142,23 @@ std::string Channel::shared_secret() const {
   return secret.data();
 }
 
+// The ports that fold are those of all ranks of the program, so communicators of fewer ranks fold among themselves.
+// Each communicator of all has a job of its own. Ranks make and free communicators in the same order, so they number
+// jobs alike.
+std::string Channel::roce_endpoint() {
+  std::string endpoint = Job::get().settings().roce;
+  int all = 0, rank_of_all = 0;
+  PMPI_Comm_size(MPI_COMM_WORLD, &all);
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank_of_all);
+  if (endpoint.empty() || world_ != all) return "";
+  constexpr std::string_view kRank = "{rank}";  // of the program: the communicator may number its ranks otherwise
+  if (const auto at = endpoint.find(kRank); at != std::string::npos) {
+    endpoint.replace(at, kRank.size(), std::to_string(rank_of_all));
+  }
+  roce_job_ = Job::get().take_roce_job();
+  return endpoint;
+}
+
 void Channel::connect() {
   const Settings& settings = Job::get().settings();
   const std::string host = is_one_machine_ ? "127.0.0.1" : !settings.bind.empty() ? settings.bind : own_address();
@@ -154,6 +172,11 @@ void Channel::connect() {
   options.secret = secret.c_str();
   options.timeout_s = settings.timeout_s;
   options.placement = NF_CALLERS_THREAD;
+  const std::string roce = roce_endpoint();
+  if (!roce.empty()) {
+    options.roce = roce.c_str();
+    options.roce_group = roce_job_;
+  }
   nf_group_open(&options, &group_, &error);
   std::vector<std::string> addresses(static_cast<std::size_t>(world_));
   state_ = State::kMpi;
@@ -194,6 +217,7 @@ int Channel::raise(const std::string& text) const {
 
 void Channel::close() {
   Job::get().remove(this);
+  if (roce_job_ >= 0) Job::get().give_back_roce_job(std::exchange(roce_job_, -1));
   nf_group_close(group_, nullptr);
   group_ = nullptr;
   state_ = State::kMpi;

@@ -39,6 +39,7 @@ class Channel {
   void agree();
   void connect();
   std::string shared_secret() const;
+  std::string roce_endpoint();
   bool all_could(const std::string& address, const std::string& error, std::string* addresses);
   int raise(const std::string& text) const;
 
@@ -48,6 +49,7 @@ class Channel {
   bool is_one_machine_ = false;
   std::string error_;  // of kWrong
   nf_group* group_ = nullptr;
+  int roce_job_ = -1;  // added to the one that NETFOLD_ROCE names; -1: none
 };
 
 }  // namespace netfold::mpi

@@ -30,6 +30,19 @@ void Job::remove(Channel* channel) {
   channels_.erase(channel);
 }
 
+int Job::take_roce_job() {
+  const std::lock_guard lock(mutex_);
+  int number = 0;
+  while (roce_jobs_.contains(number)) ++number;
+  roce_jobs_.insert(number);
+  return number;
+}
+
+void Job::give_back_roce_job(int number) {
+  const std::lock_guard lock(mutex_);
+  roce_jobs_.erase(number);
+}
+
 void Job::let_mpi_proceed() const {
   int is_there = 0;
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, probed_, &is_there, MPI_STATUS_IGNORE);

@@ -27,6 +27,10 @@ class Job {
   // Moves messages of the program's own that need this process to move them.
   void let_mpi_proceed() const;
 
+  // The lowest number that no channel has. A number that was given back is taken again, in a later epoch.
+  int take_roce_job();
+  void give_back_roce_job(int number);
+
   // All-reduces so far, and their bytes.
   struct Counts {
     std::atomic<std::uint64_t> taken = 0, taken_bytes = 0;
@@ -44,6 +48,7 @@ class Job {
   MPI_Comm probed_ = MPI_COMM_NULL;  // only ours, without messages: to look for one makes MPI look at everything
   std::mutex mutex_;
   std::set<Channel*> channels_;
+  std::set<int> roce_jobs_;
 };
 
 // One line on standard error.

@@ -25,15 +25,28 @@ bool read(const std::string& text, Number& number) {
 }  // namespace
 
 Settings read_settings() {
-  Settings settings{true,  kMinBytes, variable("NETFOLD_ALGORITHM"), NF_AS_IT_IS, kTimeoutS, variable("NETFOLD_BIND"),
-                    false, ""};
+  Settings settings{true,
+                    kMinBytes,
+                    variable("NETFOLD_ALGORITHM"),
+                    NF_AS_IT_IS,
+                    kTimeoutS,
+                    variable("NETFOLD_BIND"),
+                    variable("NETFOLD_ROCE"),
+                    false,
+                    ""};
   const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
     settings.error = fmt::format("{}={} is not usable: {}", name, value, rule);
   };
   if (settings.algorithm == "auto") settings.algorithm.clear();
-  if (settings.algorithm == "in-network") {
-    refuse("NETFOLD_ALGORITHM", settings.algorithm,
-           "MPI programs fold among their ranks: name a host algorithm, or auto");
+  if (!settings.roce.empty()) {
+    if (settings.algorithm == "in-network") settings.algorithm.clear();  // what RoCE does
+    if (!settings.algorithm.empty()) {
+      refuse("NETFOLD_ALGORITHM", settings.algorithm, "with NETFOLD_ROCE a switch folds: unset one of them");
+    }
+  } else if (settings.algorithm == "in-network") {
+    refuse(
+        "NETFOLD_ALGORITHM", settings.algorithm,
+        "MPI programs fold among their ranks, or with NETFOLD_ROCE through a switch: name a host algorithm, or auto");
   }
   if (const auto value = variable("NETFOLD_MPI"); value == "off") {
     settings.is_on = false;
@@ -61,8 +74,8 @@ Settings read_settings() {
 }
 
 std::uint64_t digest_of(const Settings& settings) {
-  const std::string text = fmt::format("{} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
-                                       static_cast<int>(settings.format));
+  const std::string text = fmt::format("{} {} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
+                                       static_cast<int>(settings.format), settings.roce.empty());
   std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a: equal on every machine
   for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest;

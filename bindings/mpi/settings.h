@@ -16,6 +16,7 @@ struct Settings {
   nf_format format;           // NETFOLD_FORMAT
   double timeout_s;           // NETFOLD_TIMEOUT_S
   std::string bind;           // NETFOLD_BIND: host that other machines reach this rank at; "": found
+  std::string roce;           // NETFOLD_ROCE: this rank's RoCE endpoint; "": ranks fold among themselves
   bool is_talkative = false;  // NETFOLD_LOG=info
   std::string error;          // what is wrong with them; "": nothing
 };

@@ -1,5 +1,5 @@
-// Netfold for C programs: ranks that fold tensors among themselves. To fold is to sum in a fixed order. This header is
-// the whole interface.
+// Netfold for C programs: ranks that fold tensors, among themselves or through a switch of RoCE. To fold is to sum in a
+// fixed order. This header is the whole interface.
 //
 // A group is one rank's end of a set of ranks. Each rank opens its group. The program sends every rank's address to all
 // ranks (through MPI, a file or a socket of its own), and each rank connects once. From then on every rank submits the
@@ -34,7 +34,7 @@ extern "C" {
 // The version of the interface. A program that was built with one minor version runs with every later one of the same
 // major version.
 #define NF_INTERFACE_MAJOR 1
-#define NF_INTERFACE_MINOR 0
+#define NF_INTERFACE_MINOR 1
 
 // The result of a call. The numbers never change.
 typedef enum nf_status {
@@ -84,9 +84,16 @@ typedef struct nf_group_options {
   int core;               // the core of the group's thread; -1: any core
   int use_shared_memory;  // between ranks of one machine; 0: TCP there too
   const char* secret;     // all ranks prove that they know it before one takes data from another; NULL: none
+  // Since 1.1. The RoCE endpoint of this rank, "INTERFACE" or "DEVICE,verbs", and after it perhaps ",version=1" (2
+  // without it) and ",job=NUMBER" (1). All-reduces then pass a switch that folds RoCE. `listen`, `placement`,
+  // `use_shared_memory` and `secret` mean nothing, and nf_group_address is text of at most NF_ADDRESS_BYTES. NULL:
+  // ranks fold among themselves.
+  const char* roce;
+  int roce_group;  // added to the job number: groups of the same ranks that exist at the same time have different ones
 } nf_group_options;
 #define NF_GROUP_OPTIONS_INIT \
-  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL }
+  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0 }
+#define NF_ADDRESS_BYTES 1024  // with the zero at its end
 
 // How one tensor is folded. The values are the same on every rank. Start from NF_FOLD_OPTIONS_INIT.
 typedef struct nf_fold_options {
@@ -125,7 +132,8 @@ NF_API nf_status nf_test(nf_group* group, nf_ticket ticket, nf_error* error);
 
 // Opens a group and listens. The caller closes `*group`, which is NULL after a failure.
 NF_API nf_status nf_group_open(const nf_group_options* options, nf_group** group, nf_error* error);
-// "host:port" where this rank listens. The string belongs to the group and is valid until the group is closed.
+// "host:port" where this rank listens, or the text that describes its RoCE endpoint. The string belongs to the group
+// and is valid until the group is closed.
 NF_API const char* nf_group_address(const nf_group* group);
 // `addresses` holds one address per rank, in rank order; the call does not keep it. The call blocks until all ranks are
 // connected, for at most timeout_s (seconds) and at most the group's own timeout. A group connects once.

@@ -15,8 +15,9 @@ static_assert(kLengthAt + 4 == kAggregationBytes);
 static_assert(kFirstRoom == 1004 && kMessageRoom == 131052 && kWindowPackets == 512);
 constexpr std::size_t kLengthMultiple = 4;  // so no packet of a message has a pad
 
-AggregationError check(const AggregationHeader& header) {
+AggregationError check(const AggregationHeader& header, Version version) {
   if ((header.flags & ~(kEndsTensor | kSummed)) != 0) return AggregationError::kFlags;
+  if (version == Version::kV1 && header.workers != 0) return AggregationError::kFlags;
   if (header.format == numbers::Format::kBfp) {
     if (!numbers::is_valid({header.block, header.mantissa})) return AggregationError::kShape;
   } else if (header.block != 0 || header.mantissa != 0) {
@@ -33,14 +34,16 @@ std::size_t AggregationHeader::payload_bytes(std::uint32_t index) const {
   return std::min(kPathMtu, kAggregationBytes + length_bytes - index * kPathMtu);
 }
 
-AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header) {
+AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header, Version version) {
   if (payload.size() < kAggregationBytes) return AggregationError::kForeign;
   if (get_big<std::uint16_t>(payload, kMagicAt) != kAggregationMagic) return AggregationError::kForeign;
   const auto version_format = static_cast<unsigned>(payload[kVersionFormatAt]);
   if (version_format >> 4 != kAggregationVersion) return AggregationError::kForeign;
   if ((version_format & 0xf) > static_cast<unsigned>(numbers::Format::kBfp)) return AggregationError::kFormat;
   header.format = static_cast<numbers::Format>(version_format & 0xf);
-  header.flags = static_cast<std::uint8_t>(payload[kFlagsAt]);
+  const auto flags_workers = static_cast<unsigned>(payload[kFlagsAt]);
+  header.flags = static_cast<std::uint8_t>(flags_workers & ((1u << kWorkersShift) - 1));
+  header.workers = static_cast<std::uint8_t>(flags_workers >> kWorkersShift);
   header.job = get_big<std::uint16_t>(payload, kJobAt);
   header.epoch = get_big<std::uint16_t>(payload, kEpochAt);
   header.rank = get_big<std::uint16_t>(payload, kRankAt);
@@ -48,14 +51,14 @@ AggregationError parse(std::span<const std::byte> payload, AggregationHeader& he
   header.mantissa = static_cast<std::uint8_t>(payload[kMantissaAt]);
   header.message = get_big<std::uint32_t>(payload, kMessageAt);
   header.length_bytes = get_big<std::uint32_t>(payload, kLengthAt);
-  return check(header);
+  return check(header, version);
 }
 
 std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header) {
   std::array<std::byte, kAggregationBytes> bytes;
   put_big(std::span<std::byte>(bytes), kMagicAt, kAggregationMagic);
   bytes[kVersionFormatAt] = static_cast<std::byte>(kAggregationVersion << 4 | static_cast<unsigned>(header.format));
-  bytes[kFlagsAt] = static_cast<std::byte>(header.flags);
+  bytes[kFlagsAt] = static_cast<std::byte>(header.workers << kWorkersShift | header.flags);
   put_big(std::span<std::byte>(bytes), kJobAt, header.job);
   put_big(std::span<std::byte>(bytes), kEpochAt, header.epoch);
   put_big(std::span<std::byte>(bytes), kRankAt, header.rank);

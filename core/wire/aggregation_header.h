@@ -33,6 +33,7 @@ enum AggregationFlag : std::uint8_t {
   kEndsTensor = 1,  // workers that disagree on a length find out here
   kSummed = 2,      // set by the switch: these are sums
 };
+constexpr unsigned kWorkersShift = 3;  // the five bits above the flags: the number of workers
 
 // A frame that a switch has not folded looks like one that it has, and must never be taken for one: a switch that does
 // not fold here, or has just lost its memory, forwards it. So the switch marks sums: kSummed in the aggregation header,
@@ -48,6 +49,7 @@ bool is_marked_as_sum(const Header& header);
 struct AggregationHeader {
   numbers::Format format = numbers::Format::kNone;  // kNone: fp32 or int32, as the switch is set
   std::uint8_t flags = 0;
+  std::uint8_t workers = 0;  // of the job, if the sender says so: not in RoCE v1
   std::uint16_t job = 0, epoch = 0, rank = 0;
   std::uint8_t block = 0, mantissa = 0;  // of bfp; 0 otherwise
   std::uint32_t message = 0;             // number within the epoch: the first is 0
@@ -67,7 +69,7 @@ enum class AggregationError : std::uint8_t { kNone, kForeign, kFormat, kFlags, k
 
 // `payload` is that of a Write First. A message has two packets at least: one that fits into one packet would travel as
 // a Write Only, which no switch folds.
-AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header);
+AggregationError parse(std::span<const std::byte> payload, AggregationHeader& header, Version version = Version::kV1);
 std::array<std::byte, kAggregationBytes> emit(const AggregationHeader& header);
 
 std::string to_string(const AggregationHeader& header);

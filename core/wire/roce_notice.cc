@@ -17,7 +17,7 @@ constexpr std::size_t kEthernetBytes = 14;
 std::optional<Notice> parse_notice(std::span<const std::byte> bytes) {
   if (bytes.size() < kNoticeBytes || get_big<std::uint16_t>(bytes, kMagicAt) != kMagic) return std::nullopt;
   const auto version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
-  if (version_kind >> 4 != kVersion || (version_kind & 15) > static_cast<unsigned>(Notice::Kind::kUnknown)) {
+  if (version_kind >> 4 != kVersion || (version_kind & 15) > static_cast<unsigned>(Notice::Kind::kWorkers)) {
     return std::nullopt;
   }
   return Notice{static_cast<Notice::Kind>(version_kind & 15), get_big<std::uint16_t>(bytes, kJobAt),

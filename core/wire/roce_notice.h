@@ -23,6 +23,7 @@ struct Notice {
     kWaiting = 0,   // your packet is here; of the ranks whose is not, `rank` has been silent for longest
     kMismatch = 1,  // your message and that of `rank` differ in format or length
     kUnknown = 2,   // no message is known that the packet with the PSN `message` belongs to: its first was lost
+    kWorkers = 3,   // the switch folds `rank` ports for the job, and not as many as the message says it has workers
   };
   Kind kind = Kind::kWaiting;
   std::uint16_t job = 0, epoch = 0, rank = 0;

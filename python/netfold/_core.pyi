@@ -239,6 +239,10 @@ class PeerGroup:
         int32 at sender_ptr, unless that is 0.
         """
 
+    @property
+    def failure(self) -> NetfoldError | None:
+        """Why the group has failed, also while nothing is submitted."""
+
 class SplitGroup:
     """
     A rank that sums through switches and among the ranks at once (algorithm "split").
@@ -527,10 +531,10 @@ class FrameSwitch:
 class RoceGroup:
     """A worker that all-reduces over RoCE through a folding switch."""
 
-    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1) -> None:
+    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int | None = None, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1) -> None:
         """
         device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).
-        Raises NetfoldError.
+        epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.
         """
 
     @property
@@ -567,6 +571,11 @@ class RoceGroup:
         """
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
+
+def parse_roce_place(text: str, rank: int = 0) -> tuple[str, bool, int, int]:
+    """
+    (device, verbs, version, job) of text such as eth1,version=1,job=9. Raises NetfoldError.
+    """
 
 class Topology:
     """

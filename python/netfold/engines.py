@@ -47,6 +47,17 @@ class Reducer(Engine, Protocol):
         """The sum, or the average, of every rank's elements."""
 
 
+class RoceEngine(Reducer, Protocol):
+    """A worker over RoCE. Ranks exchange their `card`, text that describes an endpoint."""
+
+    @property
+    def card(self) -> str:
+        """The text of this rank."""
+
+    def connect(self, cards: Sequence[str]) -> None:
+        """Connect to the neighbours; `cards` is in rank order. Raises NetfoldError."""
+
+
 class PeerEngine(Engine, Protocol):
     """A rank of a group that reduces without a switch. It listens at `address`."""
 

@@ -1,5 +1,5 @@
 """Where a worker's engine runs (NETFOLD_ENGINE): in the thread that waits, in a thread of its own, in an agent, or in a
-simulated smart NIC."""
+simulated smart NIC; and whether it speaks RoCE."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from netfold import native
 from netfold.agent import PrivateAgent
-from netfold.engines import PeerEngine, Reducer
+from netfold.engines import PeerEngine, Reducer, RoceEngine
 
-CALLER, THREAD, AGENT, RTL = ENGINES = ("caller", "thread", "agent", "rtl")
+CALLER, THREAD, AGENT, RTL, ROCE = ENGINES = ("caller", "thread", "agent", "rtl", "roce")
 
 
 class Placement:
@@ -39,6 +39,16 @@ class Placement:
         if self._engine == AGENT:
             return _core.AgentSwitchGroup(switch, job, world, rank, agent=self._agent, **settings)
         return _core.SwitchGroup(switch, job, world, rank, core=self._core, **settings)
+
+    def roce_group(self, place: str, rank: int, world: int, job: int, **settings: Any) -> RoceEngine:
+        """A worker over RoCE, at the endpoint that NETFOLD_ROCE describes, with the settings of
+        `netfold._core.RoceGroup`."""
+        from netfold import _core
+
+        device, verbs, version, _ = _core.parse_roce_place(place, rank)
+        return _core.RoceGroup(
+            device, rank, world, job=job, epoch=0, verbs=verbs, version=version, core=self._core, **settings
+        )
 
     def split_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
         """A rank that folds through switches and among the ranks, with the settings of `netfold._core.SplitGroup`."""

@@ -230,7 +230,16 @@ static void nobody_there(void) {
   CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && group == NULL);
   CHECK(nf_group_open(&options, NULL, &error) == NF_INVALID_ARGUMENT);
   CHECK(nf_group_open(NULL, &group, &error) == NF_INVALID_ARGUMENT);
-  options.rank = 1, options.timeout_s = (double)NAN;
+  options.rank = 1, options.roce = "version=1";
+  CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && strstr(error.text, "INTERFACE") != NULL);
+  options.roce = "nosuch{rank}";
+  CHECK(nf_group_open(&options, &group, &error) == NF_SYSTEM && group == NULL);
+  options.struct_bytes = offsetof(nf_group_options, roce);  // of a program that was built with interface 1.0
+  OK(nf_group_open(&options, &group, &error));
+  nf_group_close(group, NULL);
+  options = (nf_group_options)NF_GROUP_OPTIONS_INIT;
+  options.rank = 1, options.world = 2;
+  options.timeout_s = (double)NAN;
   CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT);
   options.timeout_s = 20.0;
   OK(nf_group_open(&options, &group, &error));

@@ -201,6 +201,22 @@ TEST(Roce, WorkersThatDisagreeAreToldBoth) {
   EXPECT_GT(world.handler().count(switching::RoceVerdict::kMismatch), 0u);
 }
 
+// Without the number of workers in the message, rank 0's elements would pass for the sum of both.
+TEST(Roce, ASwitchThatFoldsOtherPortsThanTheJobsIsAnErrorAtOnce) {
+  for (const std::uint32_t ports : {0b1u, 0b111u}) {
+    RoceWorld world({.world = 2, .jobs = 2, .version = Version::kV2, .seed = 9});
+    ASSERT_TRUE(world.settings().set(0, {ports, true}));
+    std::vector<float> a(5000, 1.0f), b(5000, 2.0f);
+    world.submit(0, in_place(a));
+    world.submit(1, in_place(b));
+    EXPECT_FALSE(world.run(kSecond));
+    const auto& error = world.error(0) ? world.error(0) : world.error(1);
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code, ErrorCode::kSwitchFailed);
+    EXPECT_THAT(error->message, ::testing::HasSubstr("job 0, which has 2 ranks"));
+  }
+}
+
 // Every job belongs to one of the switch's threads, whichever of them receives its frames.
 TEST(Roce, SeveralThreadsShareTheJobs) {
   for (const std::uint64_t seed : random_seeds(10)) {

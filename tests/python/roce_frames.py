@@ -1,5 +1,5 @@
-"""RoCE frames, v1 and v2, made and checked only by scapy and zlib. Tests compare the core with them; no line of the core is
-used."""
+"""RoCE frames, v1 and v2, made and checked only by scapy and zlib. Tests compare the core with them; no line of the
+core is used."""
 
 from __future__ import annotations
 

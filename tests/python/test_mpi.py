@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,17 @@ RANKS = Path(__file__).parent / "mpi_ranks.py"
 OF_NETFOLD = re.compile(r"^netfold: .*$", re.MULTILINE)
 
 
-def run(ranks: int, *command: str, folder: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """`netfold mpi -- mpirun -n RANKS COMMAND`, as a user runs it."""
+def run(
+    ranks: int, *command: str, folder: Path | None = None, prefix: Sequence[str] = (), **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """`netfold mpi -- mpirun -n RANKS COMMAND`, as a user runs it, behind the words of `prefix`."""
     netfold = [sys.executable, "-c", "from netfold.cli import main; main()", "mpi", "--"]
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NETFOLD_")}
     environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "NETFOLD_LOG": "info"}
     environment |= {"OMPI_MCA_mpi_yield_when_idle": "1", "NETFOLD_MPI_MIN_BYTES": "0", **settings}
     return subprocess.run(
-        [*netfold, *mpirun, *command],
+        [*prefix, *netfold, *mpirun, *command],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -57,8 +60,10 @@ def taken_over(done: subprocess.CompletedProcess[str]) -> int:
     return int(found[1])
 
 
-def run_ranks(name: str, ranks: int = 4, **settings: str) -> subprocess.CompletedProcess[str]:
-    done = run(ranks, sys.executable, str(RANKS), name, **settings)
+def run_ranks(
+    name: str, ranks: int = 4, prefix: Sequence[str] = (), **settings: str
+) -> subprocess.CompletedProcess[str]:
+    done = run(ranks, sys.executable, str(RANKS), name, prefix=prefix, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("is content") == ranks
     return done

@@ -45,13 +45,17 @@ QpInfo card_of(const nlohmann::json& fields) {
 }  // namespace
 
 std::string to_text(const QpPairInfo& card) {
-  return json_text(nlohmann::json{{"sending", to_json(card.sending)}, {"receiving", to_json(card.receiving)}});
+  return json_text(nlohmann::json{{"sending", to_json(card.sending)},
+                                  {"receiving", to_json(card.receiving)},
+                                  {"job", card.job},
+                                  {"epoch", card.epoch}});
 }
 
 Result<QpPairInfo> parse_card(const std::string& text) {
   try {
     const auto fields = parse_json(text);
-    return QpPairInfo{card_of(fields.at("sending")), card_of(fields.at("receiving"))};
+    return QpPairInfo{card_of(fields.at("sending")), card_of(fields.at("receiving")),
+                      fields.at("job").get<std::uint16_t>(), fields.at("epoch").get<std::uint16_t>()};
   } catch (const nlohmann::json::exception& error) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' does not describe a RoCE endpoint: {}", text, error.what()));

@@ -30,7 +30,7 @@ PacketChannel::PacketChannel(std::unique_ptr<link::Link> link, PacketChannelOpti
   card.first_psn = options.first_psn & wire::roce::kPsnMask;
   card.key = options.key;
   card.is_selective = true;
-  card_ = {card, card};
+  card_.sending = card_.receiving = card;
   card_.receiving.queue_pair = (options.queue_pair + 1) & wire::roce::kQueuePairMask;
   sending_.reserve(kSendMost);
 }

@@ -19,6 +19,8 @@ namespace netfold::group {
 struct QpPairInfo {
   QpInfo sending;    // the end that writes to the right neighbour
   QpInfo receiving;  // the end that the left neighbour writes to
+  std::uint16_t job = 0;
+  std::uint16_t epoch = 0;  // the job's, if this is rank 0's and no epoch was given
 
   bool operator==(const QpPairInfo&) const = default;
 };

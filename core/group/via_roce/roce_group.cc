@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <random>
 #include <utility>
 
 #include "group/via_roce/packet_channel.h"
@@ -15,6 +19,7 @@ namespace netfold::group {
 namespace {
 
 using wire::roce::Version;
+constexpr std::uint16_t kWorldMax = 26;  // the ports of AGG_PORT_CFG (switch/ethernet/aggregation_config.h)
 
 Result<std::unique_ptr<MessageChannel>> open_packets(const RoceGroupOptions& options) {
   link::PacketSocketOptions wanted{.interface = options.device, .ether_types = {wire::roce::kNoticeEtherType}};
@@ -44,29 +49,63 @@ Result<std::unique_ptr<MessageChannel>> open_packets(const RoceGroupOptions& opt
     channel.ip = *ip;
   }
   channel.queue_pair = 0x100u + 2u * options.job.job;
-  channel.first_psn = options.first_psn;
+  channel.first_psn = options.first_psn.value_or(std::random_device{}());
   channel.key = 0x4e46u << 16 | options.job.epoch;
   channel.sender.window_packets = options.window_packets;
   return std::make_unique<PacketChannel>(std::move(link), channel);
 }
 
-// A neighbour as this rank's frames reach it.
-Result<QpPairInfo> reachable(const std::string& text, std::size_t rank, const RoceGroupOptions& options) {
-  auto card = parse_card(text);
-  if (!card) return card;
-  if (card->sending.version != options.version) {
-    return fail(
-        ErrorCode::kMismatch,
-        fmt::format("rank {} speaks RoCE v{}, and rank {} v{}: all ranks of a job must speak the same", rank,
-                    static_cast<int>(card->sending.version), options.job.rank, static_cast<int>(options.version)),
-        static_cast<std::uint16_t>(rank));
+// An epoch goes on within 2 h 16 min, and comes again after 4 h 33 min: a switch has forgotten a job long before.
+std::uint16_t next_epoch() {
+  static std::atomic<std::uint64_t> last = 0;
+  constexpr std::int64_t kTick = 250 * kMillisecond;
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  const auto ticks = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count() / kTick;
+  std::uint64_t before = last, next = 0;
+  do {
+    next = std::max(before + 1, static_cast<std::uint64_t>(ticks));
+    if ((next & 0xffff) == 0) ++next;  // 0 stands for an epoch that is to be taken
+  } while (!last.compare_exchange_weak(before, next));
+  return static_cast<std::uint16_t>(next);
+}
+
+Result<std::vector<QpPairInfo>> read_cards(const std::vector<std::string>& texts, const RoceGroupOptions& options) {
+  std::vector<QpPairInfo> cards;
+  const auto mismatch = [](std::size_t rank, const std::string& text) {
+    return fail(ErrorCode::kMismatch, text, static_cast<int>(rank));
+  };
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    auto card = parse_card(texts[rank]);
+    if (!card) return tl::unexpected(card.error());
+    if (card->sending.version != options.version) {
+      return mismatch(rank, fmt::format("rank {} speaks RoCE v{}, and rank {} v{}: all ranks of a job must speak the "
+                                        "same version",
+                                        rank, static_cast<int>(card->sending.version), options.job.rank,
+                                        static_cast<int>(options.version)));
+    }
+    if (card->job != options.job.job) {
+      return mismatch(rank, fmt::format("rank {} is of RoCE job {}, and rank {} of {}: give all ranks the same number",
+                                        rank, card->job, options.job.rank, options.job.job));
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (cards[other].sending.gid != card->sending.gid) continue;
+      return mismatch(rank, fmt::format("ranks {} and {} have the same RoCE address {}: every rank of a job needs an "
+                                        "interface of its own, at a port of the switch of its own",
+                                        other, rank, wire::roce::to_string(card->sending.gid)));
+    }
+    cards.push_back(*card);
   }
-  if (options.version == Version::kV1 || options.uses_verbs) return card;  // an RDMA NIC finds the way by itself
-  const auto ip = wire::roce::ipv4_of(card->sending.gid);
-  const auto hop = link::next_hop(options.device, ip.value_or(0), card->sending.mac);
+  return cards;
+}
+
+// An RDMA NIC finds the way to its neighbour by itself.
+Result<void> find_next_hop(const RoceGroupOptions& options, QpPairInfo& neighbour) {
+  if (options.version == Version::kV1 || options.uses_verbs) return {};
+  const auto ip = wire::roce::ipv4_of(neighbour.sending.gid);
+  const auto hop = link::next_hop(options.device, ip.value_or(0), neighbour.sending.mac);
   if (!hop) return tl::unexpected(hop.error());
-  card->sending.mac = card->receiving.mac = *hop;
-  return card;
+  neighbour.sending.mac = neighbour.receiving.mac = *hop;
+  return {};
 }
 
 }  // namespace
@@ -77,6 +116,10 @@ Result<std::unique_ptr<RoceGroup>> RoceGroup::open(RoceGroupOptions options) {
                          fmt::format("rank {} of {}: RoCE workers write to each other in a ring, so there are two at "
                                      "least, and ranks are below their number",
                                      options.job.rank, options.job.world));
+  }
+  if (options.job.world > kWorldMax) {
+    return netfold::fail(ErrorCode::kInvalidArgument, fmt::format("{} ranks: a switch folds RoCE of at most {} ports",
+                                                                  options.job.world, kWorldMax));
   }
   auto channel = options.uses_verbs ? open_verbs_channel(options.device, options.version) : open_packets(options);
   if (!channel) return tl::unexpected(channel.error());
@@ -90,10 +133,14 @@ RoceGroup::RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> c
               .on_completion = options.on_completion,
               .closed = "this worker is closed: open another"}),
       options_(std::move(options)),
-      channel_(std::move(channel)) {}
+      channel_(std::move(channel)),
+      card_(channel_->card()) {
+  card_.job = options_.job.job;
+  card_.epoch = options_.job.epoch != 0 ? options_.job.epoch : next_epoch();
+}
 
 std::string RoceGroup::card() const {
-  return to_text(channel_->card());
+  return to_text(card_);
 }
 
 Result<void> RoceGroup::connect(const std::vector<std::string>& cards) {
@@ -102,16 +149,17 @@ Result<void> RoceGroup::connect(const std::vector<std::string>& cards) {
     return netfold::fail(ErrorCode::kInvalidArgument,
                          fmt::format("call connect() once, with the endpoint information of all {} ranks", world));
   }
-  const std::size_t right_rank = (rank + 1) % world, left_rank = (rank + world - 1) % world;
-  const auto right = reachable(cards[right_rank], right_rank, options_);
-  const auto left = reachable(cards[left_rank], left_rank, options_);
-  if (!right) return tl::unexpected(right.error());
-  if (!left) return tl::unexpected(left.error());
+  const auto all = read_cards(cards, options_);
+  if (!all) return tl::unexpected(all.error());
+  if (options_.job.epoch == 0) options_.job.epoch = all->front().epoch;
+  QpPairInfo right = (*all)[(rank + 1) % world], left = (*all)[(rank + world - 1) % world];
+  if (const auto found = find_next_hop(options_, right); !found) return found;
+  if (const auto found = find_next_hop(options_, left); !found) return found;
   if (options_.version == Version::kV2 && !options_.uses_verbs) {
-    const auto own = wire::roce::ipv4_of(channel_->card().sending.gid);
+    const auto own = wire::roce::ipv4_of(card_.sending.gid);
     silenced_ = std::make_unique<link::SilencedPort>(own.value_or(0), wire::roce::kUdpPort);
   }
-  if (const auto connected = channel_->connect(*right, *left); !connected) return connected;
+  if (const auto connected = channel_->connect(right, left); !connected) return connected;
   start(std::make_unique<RoceSession>(options_.job, *channel_, from_seconds(options_.timeout_s)));
   return {};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,11 @@
 namespace netfold::group {
 
 struct RoceGroupOptions {
-  RoceJobOptions job;
+  RoceJobOptions job;  // epoch 0: rank 0 takes one that is later than all before, by its clock, and tells it
   std::string device;  // an interface, for frames through the kernel; or an RDMA device with `verbs`
   bool uses_verbs = false;
   wire::roce::Version version = wire::roce::Version::kV1;  // of all ranks
-  std::uint32_t first_psn = 0;
+  std::optional<std::uint32_t> first_psn = {};  // empty: drawn, so that packets of a former connection miss this one
   double timeout_s = 30;
   std::uint32_t window_packets = 128;
   std::string faults;     // link::parse_faults; "": none. Frames of this process only, not a NIC's
@@ -32,15 +33,17 @@ class RoceGroup final : public Driver {
   static Result<std::unique_ptr<RoceGroup>> open(RoceGroupOptions options);
   ~RoceGroup() override { close(); }
 
-  // This worker's queue pairs as text; and those of all, by rank. connect() comes once, before the first submit.
+  // This worker's queue pairs as text; and those of all, by rank. connect() comes once, before the first submit. It
+  // takes two seconds at most, and blames the rank whose text does not match.
   std::string card() const;
   Result<void> connect(const std::vector<std::string>& cards);
 
  private:
   RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> channel);
 
-  const RoceGroupOptions options_;
+  RoceGroupOptions options_;
   std::unique_ptr<MessageChannel> channel_;
+  QpPairInfo card_;
   std::unique_ptr<link::SilencedPort> silenced_;  // where frames of RoCE v2 pass the kernel
 };
 

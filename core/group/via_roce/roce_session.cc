@@ -84,6 +84,7 @@ roce::AggregationHeader RoceSession::header_of(const Operation& operation, std::
   header.job = job_.job;
   header.epoch = job_.epoch;
   header.rank = job_.rank;
+  if (version_ == roce::Version::kV2) header.workers = static_cast<std::uint8_t>(job_.world);
   if (header.format == numbers::Format::kBfp) {
     header.block = job_.bfp.block;
     header.mantissa = job_.bfp.mantissa;
@@ -111,7 +112,7 @@ bool RoceSession::post(Nanoseconds now) {
 void RoceSession::store(const MessageChannel::Arrived& arrived, Nanoseconds now) {
   Operation* const operation = operation_of(arrived_);
   roce::AggregationHeader header;
-  const bool is_read = roce::parse(arrived.bytes, header) == roce::AggregationError::kNone;
+  const bool is_read = roce::parse(arrived.bytes, header, version_) == roce::AggregationError::kNone;
   if (operation == nullptr || !is_read || arrived.number != static_cast<std::uint32_t>(arrived_)) {
     failure_ = Error{ErrorCode::kMismatch,
                      fmt::format("rank {}'s left neighbour wrote message {} where {} was due: all ranks must submit "
@@ -193,7 +194,15 @@ void RoceSession::listen_to_switch() {
   const auto notice = channel_.take_notice();
   if (!notice || notice->job != job_.job || notice->epoch != job_.epoch) return;
   if (notice->kind == roce::Notice::Kind::kWaiting) missing_rank_ = notice->rank;
-  if (notice->kind != roce::Notice::Kind::kMismatch || is_idle()) return;
+  if (is_idle()) return;
+  if (notice->kind == roce::Notice::Kind::kWorkers) {
+    failure_ =
+        Error{ErrorCode::kSwitchFailed,
+              fmt::format("the switch folds {} ports for job {}, which has {} ranks: tell the switch which ports "
+                          "the job's ranks are at",
+                          notice->rank, job_.job, job_.world)};
+  }
+  if (notice->kind != roce::Notice::Kind::kMismatch) return;
   failure_ = Error{ErrorCode::kMismatch,
                    fmt::format("rank {} and rank {} submit different all-reduces (message {}): all ranks must submit "
                                "the same ones, in the same order, with the same counts and formats",
@@ -219,6 +228,12 @@ std::optional<Error> RoceSession::overdue(Nanoseconds now) const {
                     "crash or a hang, or raise the timeout",
                     right, job_.rank, waited_s),
         right};
+  }
+  if (channel_.counters().value("writes_not_summed", std::uint64_t{0}) > 0) {
+    return Error{ErrorCode::kSwitchFailed,
+                 fmt::format("rank {} got its left neighbour's elements for {:g} s, and no sum: the switch does not "
+                             "fold at the ports of all {} workers",
+                             job_.rank, waited_s, job_.world)};
   }
   return Error{ErrorCode::kSwitchFailed,
                fmt::format("no sum came to rank {} for {:g} s, and the switch said nothing: check that it runs, that "

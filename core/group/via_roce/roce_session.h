@@ -30,7 +30,7 @@ class RoceSession final : public Session {
   // `channel` must outlive the session and be connected before the first submit. `timeout`: for an all-reduce to make
   // progress.
   RoceSession(RoceJobOptions job, MessageChannel& channel, Nanoseconds timeout = 30 * kSecond)
-      : job_(job), timeout_(timeout), channel_(channel) {}
+      : job_(job), timeout_(timeout), channel_(channel), version_(channel.card().sending.version) {}
 
   Result<bool> pump(Nanoseconds now) override;
   void submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) override;
@@ -76,6 +76,7 @@ class RoceSession final : public Session {
   RoceJobOptions job_;
   Nanoseconds timeout_;
   MessageChannel& channel_;
+  const wire::roce::Version version_;
   std::deque<Operation> operations_;                  // unfinished
   std::uint64_t posted_ = 0, arrived_ = 0, end_ = 0;  // messages
   std::vector<Ticket> finished_;

@@ -142,7 +142,7 @@ Result<void> Verbs::set_up(ibv_device* device, roce::Version version) {
   card.queue_pair = sender_->qp_num;
   card.address = reinterpret_cast<std::uint64_t>(receiving_.data());
   card.key = receiving_region_->rkey;
-  card_ = {card, card};
+  card_.sending = card_.receiving = card;
   card_.receiving.queue_pair = receiver_->qp_num;
   return {};
 }

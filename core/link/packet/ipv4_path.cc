@@ -51,7 +51,8 @@ void put_name(const std::string& interface, char (&into)[kRoom]) {
   std::memcpy(into, interface.data(), std::min(interface.size(), kRoom - 1));
 }
 
-// The gateway, or 0 if the route leads to `to` itself; empty without a route. The longest prefix wins, then the lowest metric.
+// The gateway, or 0 if the route leads to `to` itself; empty without a route. The longest prefix wins, then the lowest
+// metric.
 std::optional<std::uint32_t> gateway_to(const std::string& interface, std::uint32_t to) {
   std::ifstream routes(kRoutes);
   std::optional<std::uint32_t> gateway;

@@ -13,8 +13,8 @@ namespace netfold::link {
 Result<std::uint32_t> ipv4_address(const std::string& interface);
 
 // The Ethernet address for frames from `interface` to the IPv4 address `to`. If the kernel's routes say that `to` is in
-// the interface's own network, it is `direct`. Otherwise it is the gateway's, for which the kernel is made to ask (ARP).
-// Waits at most a second for the answer; kSystem if there is no route or no answer.
+// the interface's own network, it is `direct`. Otherwise it is the gateway's, for which the kernel is made to ask
+// (ARP). Waits at most a second for the answer; kSystem if there is no route or no answer.
 Result<std::uint64_t> next_hop(const std::string& interface, std::uint32_t to, std::uint64_t direct);
 
 // While it lives, the kernel throws datagrams to this UDP port away, where it would answer "port unreachable": an

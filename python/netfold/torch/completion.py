@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,8 +145,8 @@ class Folds(ABC):
         if fold is None:  # the fold failed with the whole group
             return
         self._record_end(fold, error)
-        if error is not None:
-            fold.work.complete([], error)
+        if error is not None:  # once the group is closed, why it was closed
+            fold.work.complete([], self.error if self._closing else error)
             return
         try:
             with fold.call.completing():
@@ -182,9 +183,18 @@ class CompletionThread(Folds):
     """A thread listens for all folds except those that their callers wait for at once. To wake the thread, and to be
     woken by it, takes longer than a small all-reduce."""
 
-    def __init__(self, client: Reducer, name: str, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        client: Reducer,
+        name: str,
+        recorder: Recorder | None = None,
+        beside: Callable[[], Exception | None] | None = None,
+    ) -> None:
+        """`beside` says whether the engine beside this one has failed, which hears of a dead rank at once: then all
+        folds fail too, within POLL_S."""
         super().__init__(client, recorder)
         self._name = f"netfold-{name}"
+        self._beside = beside
         self._start_thread()
 
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
@@ -242,6 +252,11 @@ class CompletionThread(Folds):
                 return
             if report is not None:
                 self._complete(*report)
+            elif self._beside is not None and (failure := self._beside()) is not None:
+                with self._lock:
+                    if self.error is None:
+                        self.error = failure
+                self.close(str(failure)[:500])
 
 
 class CallerDriven(Folds):

@@ -105,6 +105,10 @@ class HostClient:
         """The ticket is finished when every rank has called it."""
         return self._group.barrier(awaited)
 
+    def failure(self) -> Exception | None:
+        """Why the group has failed, such as a rank that died; also while nothing is submitted."""
+        return self._group.failure if isinstance(self._group, _core.PeerGroup) else None
+
     @property
     def runs_everything(self) -> bool:
         """Whether it has, besides sums, the collectives of every type and operation, and messages."""

@@ -11,16 +11,18 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from netfold.algorithms import AUTO, IN_NETWORK, SPLIT, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
-from netfold.engines import PeerEngine, Reducer
+from netfold.engines import PeerEngine, Reducer, RoceEngine
 from netfold.log import logger
-from netfold.placement import AGENT, CALLER, THREAD, Placement
+from netfold.placement import AGENT, CALLER, ROCE, THREAD, Placement
 from netfold.topology import file as topology_file
-from netfold.torch import host_group
+from netfold.torch import host_group, roce
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.host_group import HostClient
 from netfold.torch.own_address import need_ipv4
 from netfold.torch.settings import Settings
 from netfold.torch.switch_discovery import Agreement, agree
+
+ROCE_WINDOW = 128  # packets
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,14 @@ class Joined:
     placement: Placement
     embedded: EmbeddedSwitch | None
     peers: HostClient | None  # runs what `client` cannot, among the ranks; `client` itself where that can
+    roce_job: int | None = None
 
     def release(self, linger: bool) -> None:
         """Release the placement and the embedded switch. With `linger` the switch waits until the other ranks have
         left, for a bounded time."""
         self.placement.release()
+        if self.roce_job is not None:
+            roce.give_back(self.roce_job)
         if self.embedded is not None:
             self.embedded.release(linger)
             self.embedded = None
@@ -68,9 +73,12 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
         except Exception as error:
             host_group.publish(seat.store, seat.rank, error=str(error))
             raise
-        is_in_network = agreement.algorithm == IN_NETWORK
-        make = _client if is_in_network else _host_client
-        client = make(placement, seat, agreement, settings, address, timeout_s)
+        client: Reducer
+        if settings.roce:
+            client = _roce_client(placement, seat, agreement, settings, timeout_s)
+        else:
+            make = _client if agreement.algorithm == IN_NETWORK else _host_client
+            client = make(placement, seat, agreement, settings, address, timeout_s)
         peers = client if isinstance(client, HostClient) and client.runs_everything else None
         if needs_peers and peers is None:
             try:
@@ -85,7 +93,7 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
             placement.release()
         raise
     _say(agreement, seat)
-    return Joined(client, placement, embedded, peers)
+    return Joined(client, placement, embedded, peers, int(agreement.job) if settings.roce else None)
 
 
 def _peers(seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float) -> HostClient:
@@ -100,6 +108,8 @@ def _peers(seat: Seat, agreement: Agreement, settings: Settings, host: str, time
 def _say(agreement: Agreement, seat: Seat) -> None:
     """Log what the group agreed on; only rank 0 logs it at level info."""
     at = f" at {agreement.switch}" if agreement.switch else ""
+    if agreement.engine == ROCE:
+        at = f" over RoCE, as job {agreement.job}"
     level = logging.INFO if seat.rank == 0 else logging.DEBUG
     logger.log(level, "netfold: %d ranks fold %s%s", seat.size, agreement.algorithm, at)
 
@@ -117,6 +127,29 @@ def _client(
         timeout_s=timeout_s,
         **_at_switch(agreement, settings, seat.rank),
     )
+
+
+def _roce_client(
+    placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float
+) -> Reducer:
+    """Open the RoCE endpoint and connect it to the neighbours; a switch folds at the ports between them."""
+    block, mantissa = agreement.bfp
+
+    def open_engine() -> RoceEngine:
+        return placement.roce_group(
+            settings.roce,
+            seat.rank,
+            seat.size,
+            int(agreement.job),
+            timeout_s=timeout_s,
+            window=settings.window or ROCE_WINDOW,
+            block=block,
+            mantissa=mantissa,
+            faults=settings.faults.replace("{rank}", str(seat.rank)),
+            pcap=_of_rank(settings.pcap, seat.rank),
+        )
+
+    return roce.join(seat.store, seat.rank, seat.size, settings.connect_timeout_s, open_engine)
 
 
 def _at_switch(agreement: Agreement, settings: Settings, rank: int) -> dict[str, Any]:

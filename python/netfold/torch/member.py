@@ -10,10 +10,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp, Work
 
+from netfold.algorithms import AUTO
 from netfold.collective_record import Recorder
 from netfold.engines import Reducer
 from netfold.log import logger, write_to_stderr
-from netfold.placement import AGENT, CALLER
+from netfold.placement import AGENT, CALLER, THREAD
 from netfold.torch.calls import CORE_DTYPES, Call, Operation, is_summable
 from netfold.torch.completion import CallerDriven, CompletionThread, Fold, Folds
 from netfold.torch.devices import is_accelerator
@@ -28,10 +29,12 @@ FINISH_S = 5.0  # for collectives in flight when a rank leaves: all ranks have s
 
 
 def settings_of_group(settings: Settings, size: int) -> Settings:
-    """The settings of a group of `size` ranks, with logs on. A topology file describes the whole job; a group with only
-    some of the ranks ignores it."""
+    """The settings of a group of `size` ranks, with logs on. A topology file describes the whole job, and RoCE folds at
+    the ports of all its ranks; a group with only some of the ranks ignores both."""
     write_to_stderr(settings.log)
     is_part = dist.is_initialized() and size < dist.get_world_size()
+    if is_part and settings.roce:
+        settings = replace(settings, roce="", engine=THREAD, algorithm=AUTO, faults="", pcap="")
     return replace(settings, topology="") if is_part else settings
 
 
@@ -61,7 +64,10 @@ class Member:
         self.joined = joined = join(seat, settings, address, needs_peers)
         self._folds_among_ranks = isinstance(joined.client, HostClient)
         name = seat.group or "group"
-        self.folds = self._folds_of(joined.client, name)
+        if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
+            self.folds = CompletionThread(joined.client, name, self._recorder, joined.peers.failure)
+        else:
+            self.folds = self._folds_of(joined.client, name)
         if joined.peers is None or joined.peers is joined.client:
             self.peers = self.folds
         elif settings.engine == AGENT:  # the worker's process has no thread of Netfold's

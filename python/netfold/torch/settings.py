@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from netfold.algorithms import ANY, AUTO, IN_NETWORK, ORDERS, RANK, SPLIT, WITH_SWITCH, bigraph_of, choices
+from netfold.errors import NetfoldError
 from netfold.log import LEVELS, logger
-from netfold.placement import AGENT, CALLER, ENGINES, RTL, THREAD
+from netfold.placement import AGENT, CALLER, ENGINES, ROCE, RTL, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 WINDOW_PACKETS_MAX = 16384
+ROCE_WINDOW_MAX = 512
 TCP_STREAMS_MAX = 16
 
 
@@ -41,6 +43,7 @@ class Settings:
     connect_timeout_s: float
     engine: str
     agent: str
+    roce: str
     cores: tuple[int, ...]
     tcp_streams: int
     window: int
@@ -145,6 +148,16 @@ def _engine(value: Any) -> str:
     return _one_of(ENGINES, value)
 
 
+def _roce(value: Any) -> str:
+    from netfold import _core
+
+    try:
+        _core.parse_roce_place(_text(value))
+    except NetfoldError as error:
+        raise ValueError(str(error)) from None
+    return _text(value)
+
+
 def _streams(value: Any) -> int:
     if _text(value) not in map(str, range(1, TCP_STREAMS_MAX + 1)):
         raise ValueError(f"give a number of connections, 1 to {TCP_STREAMS_MAX}")
@@ -241,9 +254,16 @@ TABLE = (
         "NETFOLD_ENGINE",
         THREAD,
         _engine,
-        "engine that folds: caller, thread, agent, or rtl (a simulated NIC)",
+        "engine that folds: caller, thread, agent, rtl (a simulated NIC), or roce (see NETFOLD_ROCE)",
     ),
     Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; default: an agent of its own"),
+    Setting(
+        "roce",
+        "NETFOLD_ROCE",
+        "",
+        _roce,
+        "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1 and job=9",
+    ),
     Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
@@ -292,6 +312,7 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> 
             merged[setting.name] = setting.default
     _settle_topology(merged)
     _settle_nic(merged)
+    _settle_roce(merged)
     _settle_secret(merged)
     for setting in TABLE:
         is_in_vain = setting.name in SWITCH_ONLY and merged[setting.name] != setting.default
@@ -357,6 +378,28 @@ def _settle_nic(merged: dict[str, Any]) -> None:
             "another engine"
         )
     merged["algorithm"] = "ring"
+
+
+def _settle_roce(merged: dict[str, Any]) -> None:
+    """NETFOLD_ROCE chooses the engine and the algorithm; reject settings that RoCE cannot use."""
+    if not merged["roce"]:
+        if merged["engine"] == ROCE:
+            raise ValueError("netfold: NETFOLD_ENGINE=roce needs NETFOLD_ROCE, the interface or device, such as eth1")
+        return
+    if merged["engine"] not in (THREAD, ROCE):
+        raise ValueError(
+            f"netfold: NETFOLD_ROCE needs NETFOLD_ENGINE={ROCE}, not {merged['engine']}: unset one of them"
+        )
+    if merged["algorithm"] not in ("", IN_NETWORK) or merged["switch"] or merged["topology"]:
+        raise ValueError(
+            "netfold: NETFOLD_ROCE folds in the switch at the interface: unset NETFOLD_ALGORITHM, NETFOLD_SWITCH and "
+            "NETFOLD_TOPOLOGY, or unset NETFOLD_ROCE"
+        )
+    if merged["require_auth"]:
+        raise ValueError("netfold: RoCE has no tags: unset NETFOLD_REQUIRE_AUTH or NETFOLD_ROCE")
+    if merged["window"] > ROCE_WINDOW_MAX:
+        raise ValueError(f"netfold: over RoCE NETFOLD_WINDOW is at most {ROCE_WINDOW_MAX} packets")
+    merged["engine"], merged["algorithm"] = ROCE, IN_NETWORK
 
 
 def _settle_topology(merged: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from torch._C._distributed_c10d import Store
 from netfold.algorithms import IN_NETWORK, WITH_SWITCH
 from netfold.topology import file as topology_file
 from netfold.topology.file import Topology
+from netfold.torch import roce
 from netfold.torch.embedded_switch import EmbeddedSwitch
 from netfold.torch.own_address import need_ipv4
 from netfold.torch.settings import Settings
@@ -100,6 +101,8 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
         digest,
     )
     secret = settings.secret or secrets.token_hex(16)
+    if settings.roce:
+        return Agreement("", str(roce.take_job(settings.roce)), secret, *alike), None
     if algorithm not in WITH_SWITCH:
         return Agreement("", "", secret, *alike), None
     embedded, place = None, ""

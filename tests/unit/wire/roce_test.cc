@@ -291,8 +291,13 @@ TEST(Aggregation, RefusesWhatHasNoMeaning) {
     EXPECT_EQ(error_of(wrong), AggregationError::kLength) << length_bytes;
   }
   auto bytes = emit(right);
-  bytes[2] = std::byte{0x1f};
+  wrong = right;
+  wrong.workers = 26;
   AggregationHeader read;
+  EXPECT_EQ(parse(emit(wrong), read, Version::kV2), AggregationError::kNone);
+  EXPECT_EQ(read, wrong);
+  EXPECT_EQ(error_of(wrong), AggregationError::kFlags) << "version 1 does not say how many";
+  bytes[2] = std::byte{0x1f};
   EXPECT_EQ(parse(bytes, read), AggregationError::kFormat);
   bytes[0] = std::byte{0};
   EXPECT_EQ(parse(bytes, read), AggregationError::kForeign);

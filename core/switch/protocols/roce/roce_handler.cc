@@ -49,7 +49,7 @@ std::uint16_t RoceHandler::thread_of(const ParsedFrame& frame, std::uint16_t thr
   switch (packet.header.opcode) {
     case roce::Opcode::kWriteFirst: {
       roce::AggregationHeader header;
-      const bool is_ours = roce::parse(packet.payload, header) == roce::AggregationError::kNone;
+      const bool is_ours = roce::parse(packet.payload, header, version_) == roce::AggregationError::kNone;
       if (!is_ours || !roce::icrc_is_right(packet.packet))
         return kAnyThread;  // a damaged one must not change any owner
       const auto owner = static_cast<std::uint16_t>(header.job % threads);
@@ -73,7 +73,7 @@ RoceVerdict RoceHandler::judge(const ParsedFrame& parsed, Outbox& outbox) {
   switch (frame.packet.header.opcode) {
     case roce::Opcode::kWriteFirst: {
       roce::AggregationHeader header;
-      const roce::AggregationError error = roce::parse(frame.packet.payload, header);
+      const roce::AggregationError error = roce::parse(frame.packet.payload, header, version_);
       if (error == roce::AggregationError::kForeign) return RoceVerdict::kForwarded;
       if (!roce::icrc_is_right(frame.packet.packet)) return RoceVerdict::kBadIcrc;
       if (error != roce::AggregationError::kNone) return RoceVerdict::kBadHeader;

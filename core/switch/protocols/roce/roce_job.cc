@@ -70,6 +70,10 @@ RoceVerdict RoceJob::on_first(const RoceFrame& frame, const AggregationHeader& h
       transport.length_bytes != roce::kAggregationBytes + header.length_bytes || (header.flags & roce::kSummed) != 0) {
     return RoceVerdict::kBadHeader;
   }
+  if (header.workers != 0 && header.workers != config_.workers()) {  // a sum of others than its workers would be wrong
+    notify(frame, Notice::Kind::kWorkers, static_cast<std::uint16_t>(config_.workers()), 0, header.message, outbox);
+    return RoceVerdict::kBadRank;
+  }
   if (const RoceVerdict verdict = bind(connection, frame, header); is_drop(verdict)) return verdict;
   connection.heard = outbox.time();
 

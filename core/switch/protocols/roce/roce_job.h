@@ -40,7 +40,8 @@ enum class RoceVerdict : std::uint8_t {
   kBadIcrc,
   kBadHeader,       // the aggregation header's fields, or they contradict RETH
   kStaleEpoch,      // the job has a later epoch
-  kBadRank,         // not below the number of ports that fold, or another port's, or the port has another
+  kBadRank,         // not below the number of ports that fold, or another port's, or the port has another; or the
+                    // ports that fold are not as many as the job's workers: a notice says so
   kSpoofed,         // addresses differ from those the connection began with
   kMessageOrder,    // a message that is not the next, nor one of the last four
   kMismatch,        // workers disagree about a message's format or length: a notice says so

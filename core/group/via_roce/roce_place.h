@@ -1,0 +1,24 @@
+// How a user names the RoCE endpoint of a rank, in one line of text: "eth1", "eth1,version=1", "mlx5_0,verbs,job=9".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "wire/roce.h"
+
+namespace netfold::group {
+
+struct RocePlace {
+  std::string device;  // an interface, or with `uses_verbs` an RDMA device
+  bool uses_verbs = false;
+  wire::roce::Version version = wire::roce::Version::kV2;
+  std::uint16_t job = 1;
+
+  bool operator==(const RocePlace&) const = default;
+};
+
+// `{rank}` stands for the rank. kInvalidArgument, with what to write.
+Result<RocePlace> parse_roce_place(const std::string& text, int rank);
+
+}  // namespace netfold::group
