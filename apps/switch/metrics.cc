@@ -154,8 +154,7 @@ class HttpMetrics final : public Metrics {
   }
 
   bool begin(link::Address at) {
-    const std::string all = link::to_string(at);
-    const std::string host = all.substr(0, all.rfind(':'));
+    const std::string host = to_string(at.ip);
     if (at.port == 0) {
       const int port = http_.bind_to_any_port(host);
       if (port < 0) return false;

@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "link/socket_address.h"
 
 namespace netfold::apps {
 namespace {
@@ -80,8 +81,15 @@ constexpr double kDrainSecondsMax = 7 * 24 * 3600;
 constexpr std::uint16_t kControlPort = 7171;
 constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, unless --udp-port says otherwise
 
+// `host` as an address of sockets; :: on a machine without IPv6 is 0.0.0.0.
+Result<link::Address> address_to_bind(const std::string& host, std::uint16_t port) {
+  if (host == "::" || host == "[::]") return link::Address{link::all_addresses(), port};
+  const bool is_bare = host.find(':') != std::string::npos && !host.starts_with('[');
+  return link::parse_address(fmt::format("{}:{}", is_bare ? "[" + host + "]" : host, port));
+}
+
 struct Words {
-  std::string bind = "0.0.0.0", metrics, layout = "run-to-completion";
+  std::string bind = "::", metrics, layout = "run-to-completion";
   std::vector<std::string> protocols = {"roce", "pcie"};
   std::vector<std::string> ports;  // one is the control connections', if it is a number; the others are devices
   std::uint16_t port = kControlPort;
@@ -106,7 +114,9 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   const auto option = [&app](const char* name, auto& value, const char* help, const char* type) {
     return app.add_option(name, value, help)->type_name(type);
   };
-  option("--bind", words.bind, "Address to listen at; 0.0.0.0: all interfaces", "HOST")->capture_default_str();
+  option("--bind", words.bind, "Address to listen at; ::: all interfaces, by IPv4 and IPv6; 0.0.0.0: all, by IPv4 only",
+         "HOST")
+      ->capture_default_str();
   option("--port", words.ports,
          "TCP port of control connections (7171; 0: any free port); with --dpdk also one device each", "PORT")
       ->take_all()
@@ -204,9 +214,9 @@ Result<void> sort_ports(Words& words) {
 Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   auto& server = options.server;
   if (!link::has_dpdk()) return tl::unexpected(link::open_dpdk({}).error());
-  if (server.bind.ip == 0) {
+  if (server.bind.ip.is_any() || !server.bind.ip.is_v4()) {
     return wrong(
-        "--dpdk needs --bind with this host's own address behind one of the ports: packets for it are folded, and "
+        "--dpdk needs --bind with this host's own IPv4 address behind one of the ports: packets for it are folded, and "
         "workers connect to it (docs/how-to/run-an-ethernet-switch.md shows how to make such an interface)");
   }
   if (!server.data.pcap_path.empty())
@@ -215,7 +225,7 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
   auto& plane = frames.plane;
   auto& ethernet = plane.ethernet;
   ethernet.netfold.emplace();
-  ethernet.netfold->ip = server.bind.ip;
+  ethernet.netfold->ip = server.bind.ip.v4();
   ethernet.netfold->first_port = server.data.first_port == 0 ? kFramesUdpPort : server.data.first_port;
   ethernet.netfold->jobs_max = server.jobs_max;
   ethernet.threads = server.data.shards;
@@ -244,7 +254,7 @@ Result<void> complete_frames(const Words& words, SwitchOptions& options) {
 Result<void> complete(Words& words, SwitchOptions& options) {
   auto& server = options.server;
   if (auto sorted = sort_ports(words); !sorted) return sorted;
-  auto bind = link::parse_address(fmt::format("{}:{}", words.bind, words.port));
+  auto bind = address_to_bind(words.bind, words.port);
   if (!bind) return tl::unexpected(bind.error());
   server.bind = *bind;
   server.memory_max_bytes = words.memory_max_bytes;

@@ -122,7 +122,7 @@ void CableBench::make_job() {
   shape.count = options_.gradients > 0 ? options_.gradients : count_in(shape.lease, options_.format);
   Ends ends;
   for (const link::Address& shard : workers_[0].control->shard_addresses()) {
-    ends.switch_ip = shard.ip;
+    ends.switch_ip = shard.ip.v4();
     ends.switch_udp_ports.push_back(shard.port);
   }
   group::WindowOptions window = kPatience;

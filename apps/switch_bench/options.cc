@@ -58,7 +58,7 @@ Result<void> complete_cables(const Words& words, Options& options) {
   }
   auto first = link::parse_address(words.address + ":1");
   if (!first) return fail(ErrorCode::kInvalidArgument, fmt::format("--address: {}", first.error().message));
-  cables.first_address = first->ip;
+  cables.first_address = first->ip.v4();
   cables.format = options.bench.format;
   cables.gradients = options.bench.gradients;
   cables.seed = options.bench.seed;

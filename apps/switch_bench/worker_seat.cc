@@ -75,7 +75,7 @@ TapWorker::~TapWorker() {
 Result<void> TapWorker::open_tap() {
   const auto address = link::parse_address(join_.switch_address);
   if (!address) return tl::unexpected(address.error());
-  switch_ip_ = address->ip;
+  switch_ip_ = address->ip.v4();
   if (unshare(CLONE_NEWNET) != 0) return no_seat("no network namespace");
   tap_.emplace(open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (tap_->get() < 0) return no_seat("/dev/net/tun (`modprobe tun` makes it)");

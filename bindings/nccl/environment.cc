@@ -9,22 +9,22 @@
 namespace netfold::nccl {
 namespace {
 
-// The local address on the way to the switch; 0, and a warning, if the switch cannot be reached.
-std::uint32_t way_to(const std::string& switch_address) {
-  if (switch_address.empty()) return 0;
+// The local address on the way to the switch; none, and a warning, if the switch cannot be reached.
+std::optional<IpAddress> way_to(const std::string& switch_address) {
+  if (switch_address.empty()) return std::nullopt;
   const auto address = link::parse_address(switch_address);
   const auto route = address ? link::route_to(*address) : tl::unexpected(address.error());
   if (route) return route->local_ip;
   warn(fmt::format("no collectives in the network: NETFOLD_SWITCH={}: {}", switch_address, route.error().message));
-  return 0;
+  return std::nullopt;
 }
 
 Result<Environment> read_environment() {
   auto settings = read_settings();
   if (!settings) return tl::unexpected(settings.error());
-  const std::uint32_t ip = way_to(settings->switch_address);
-  Environment found{std::move(*settings), {}, ip != 0};
-  found.nics = find_nics(found.settings.interfaces, ip);
+  const auto ip = way_to(settings->switch_address);
+  Environment found{std::move(*settings), {}, ip.has_value()};
+  found.nics = find_nics(found.settings.interfaces, ip.value_or(IpAddress()));
   if (!found.nics.empty()) return found;
   return fail(ErrorCode::kSystem,
               fmt::format("no network interface is up, has an IPv4 address and fits NCCL_SOCKET_IFNAME={}: see "

@@ -1,6 +1,5 @@
 #include "handshake.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sodium.h>
@@ -64,10 +63,10 @@ std::optional<Hello> read_hello(std::span<const std::byte, Hello::kBytes> bytes)
 }
 
 std::string peer_of(int socket) {
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return link::to_string({ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)});
+  link::SocketAddress address;
+  socklen_t size = link::SocketAddress::kSizeMax;
+  getpeername(socket, address.get(), &size);
+  return link::to_string(address.address());
 }
 
 }  // namespace
@@ -81,7 +80,7 @@ control::Nonce draw_nonce() {
 void Handle::write(HandleBytes to) const {
   std::ranges::fill(to, std::byte{0});
   wire::put_big(std::span<std::byte>(to), 0, kHandleMark);
-  wire::put_big(std::span<std::byte>(to), 8, address.ip);
+  wire::put_big(std::span<std::byte>(to), 8, address.ip.v4());
   wire::put_big(std::span<std::byte>(to), 12, address.port);
   std::ranges::copy(token, to.begin() + 16);
 }
@@ -191,7 +190,7 @@ Result<std::unique_ptr<Sender>> Connecting::pump() {
 
 // From the NIC's own address where the peer is in its network: the kernel would take the first NIC there otherwise.
 Result<void> Connecting::open() {
-  const bool is_near = (handle_.address.ip & nic_.netmask) == (nic_.ip & nic_.netmask);
+  const bool is_near = (handle_.address.ip.v4() & nic_.netmask) == (nic_.ip & nic_.netmask);
   for (int i = 0; i < settings_.streams; ++i) {
     const auto begun = link::begin_connect(handle_.address, is_near ? nic_.ip : 0);
     if (!begun) return failed(ErrorCode::kPeerFailed, begun.error().message);

@@ -48,7 +48,7 @@ bool takes(std::string_view filter, std::string_view name) {
   return matches != excludes;
 }
 
-std::vector<Nic> find_nics(const std::string& filter, std::uint32_t first_ip) {
+std::vector<Nic> find_nics(const std::string& filter, const IpAddress& first_ip) {
   std::vector<Nic> wanted, others;
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return {};
@@ -60,7 +60,7 @@ std::vector<Nic> find_nics(const std::string& filter, std::uint32_t first_ip) {
   }
   freeifaddrs(interfaces);
   if (wanted.empty() && filter.empty()) wanted = std::move(others);
-  std::ranges::stable_partition(wanted, [first_ip](const Nic& nic) { return nic.ip == first_ip; });
+  std::ranges::stable_partition(wanted, [&first_ip](const Nic& nic) { return first_ip == nic.ip; });
   if (wanted.size() > kNicsMax) wanted.resize(kNicsMax);
   return wanted;
 }

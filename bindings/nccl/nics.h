@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ip_address.h"
+
 namespace netfold::nccl {
 
 struct Nic {
@@ -22,6 +24,6 @@ bool takes(std::string_view filter, std::string_view name);
 
 // Those that are up and have an IPv4 address, first the one that reaches `first_ip`. Without a filter, loopback and
 // docker's bridges only where there is nothing else.
-std::vector<Nic> find_nics(const std::string& filter, std::uint32_t first_ip);
+std::vector<Nic> find_nics(const std::string& filter, const IpAddress& first_ip);
 
 }  // namespace netfold::nccl

@@ -78,7 +78,7 @@ typedef enum nf_placement {
 typedef struct nf_group_options {
   size_t struct_bytes;
   int rank, world;     // this rank, 0 to world - 1; the number of ranks
-  const char* listen;  // IPv4 "host:port" that the other ranks can reach; port 0: the kernel picks one
+  const char* listen;  // "host:port" that the other ranks can reach; port 0: the kernel picks one
   double timeout_s;    // without progress for this time, an all-reduce fails and names the missing rank
   nf_placement placement;
   int core;               // the core of the group's thread; -1: any core

@@ -9,20 +9,23 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ip_address.h"
 #include "base/result.h"
 
 namespace netfold::link {
 
-// An IPv4 address and UDP port in host byte order; a memory link uses only the port.
+// A memory link uses only the port.
 struct Address {
-  std::uint32_t ip = 0;
+  IpAddress ip;
   std::uint16_t port = 0;
 
   bool operator==(const Address&) const = default;
 };
 
-std::string to_string(Address address);
-Result<Address> parse_address(const std::string& host_and_port);  // "host:port"; the host is looked up
+std::string to_string(Address address);  // "10.0.0.1:7171", "[fd00::1]:7171"
+// "host:port"; the host is looked up. An IPv6 address stands in brackets. Of a host with both kinds of address the IPv4
+// one is taken if this machine has a way to it, else the IPv6 one.
+Result<Address> parse_address(const std::string& host_and_port);
 
 // A datagram to send, in up to three pieces that follow each other on the wire (header, payload, tag). The pieces must
 // live until send() returns.

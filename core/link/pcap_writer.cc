@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kPcapMagicNanoseconds = 0xa1b23c4d;
 enum class LinkType : std::uint32_t { kEthernet = 1, kRawIp = 101 };
-constexpr std::size_t kIpUdpBytes = 28;
+constexpr std::size_t kUdpBytes = 8, kIpUdpBytesMax = 40 + kUdpBytes;
 
 void put16(std::span<std::byte> bytes, std::size_t at, std::size_t value) {
   bytes[at] = static_cast<std::byte>(value >> 8);
@@ -27,24 +27,53 @@ void put32(std::span<std::byte> bytes, std::size_t at, std::uint32_t value) {
   put16(bytes, at + 2, value & 0xffff);
 }
 
-std::array<std::byte, kIpUdpBytes> ip_udp_header(Address from, Address to, std::size_t payload_bytes) {
-  std::array<std::byte, kIpUdpBytes> header{};
-  header[0] = std::byte{0x45};
-  put16(header, 2, kIpUdpBytes + payload_bytes);
-  header[8] = std::byte{64};
-  header[9] = std::byte{17};
-  put32(header, 12, from.ip);
-  put32(header, 16, to.ip);
+struct IpUdpHeader {
+  std::array<std::byte, kIpUdpBytesMax> bytes{};
+  std::size_t size_bytes = 0;
+};
+
+// UDP checksum 0: not computed.
+void put_udp(std::span<std::byte> bytes, Address from, Address to, std::size_t payload_bytes) {
+  put16(bytes, 0, from.port);
+  put16(bytes, 2, to.port);
+  put16(bytes, 4, kUdpBytes + payload_bytes);
+}
+
+IpUdpHeader v4_header(Address from, Address to, std::size_t payload_bytes) {
+  IpUdpHeader header{.size_bytes = 20 + kUdpBytes};
+  std::span<std::byte> bytes = header.bytes;
+  bytes[0] = std::byte{0x45};
+  put16(bytes, 2, header.size_bytes + payload_bytes);
+  bytes[8] = std::byte{64};
+  bytes[9] = std::byte{17};
+  put32(bytes, 12, from.ip.v4());
+  put32(bytes, 16, to.ip.v4());
   std::uint32_t sum = 0;
   for (std::size_t at = 0; at < 20; at += 2) {
-    sum += static_cast<std::uint32_t>(header[at]) << 8 | static_cast<std::uint32_t>(header[at + 1]);
+    sum += static_cast<std::uint32_t>(bytes[at]) << 8 | static_cast<std::uint32_t>(bytes[at + 1]);
   }
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  put16(header, 10, ~sum & 0xffff);
-  put16(header, 20, from.port);
-  put16(header, 22, to.port);
-  put16(header, 24, 8 + payload_bytes);
-  return header;  // UDP checksum 0: not computed
+  put16(bytes, 10, ~sum & 0xffff);
+  put_udp(bytes.subspan(20), from, to, payload_bytes);
+  return header;
+}
+
+IpUdpHeader v6_header(Address from, Address to, std::size_t payload_bytes) {
+  IpUdpHeader header{.size_bytes = 40 + kUdpBytes};
+  std::span<std::byte> bytes = header.bytes;
+  bytes[0] = std::byte{0x60};
+  put16(bytes, 4, kUdpBytes + payload_bytes);
+  bytes[6] = std::byte{17};
+  bytes[7] = std::byte{64};
+  from.ip.copy_v6_to(bytes.subspan<8, IpAddress::kBytes>());
+  to.ip.copy_v6_to(bytes.subspan<24, IpAddress::kBytes>());
+  put_udp(bytes.subspan(40), from, to, payload_bytes);
+  return header;
+}
+
+IpUdpHeader header_of(Address from, Address to, std::size_t payload_bytes) {
+  const bool is_v4 = from.ip.is_v4() && to.ip.is_v4();
+  return is_v4 ? v4_header(from, to, payload_bytes) : v6_header(from, to, payload_bytes);
 }
 
 class PcapWriter final : public Link {
@@ -84,16 +113,16 @@ class PcapWriter final : public Link {
  private:
   void write(Address from, Address to, const std::array<std::span<const std::byte>, 3>& pieces) {
     if (file_ == nullptr) return;
-    const std::size_t head_bytes = type_ == LinkType::kRawIp ? kIpUdpBytes : 0;
     std::size_t payload_bytes = 0;
     for (const auto piece : pieces) payload_bytes += piece.size();
+    const IpUdpHeader header = header_of(from, to, payload_bytes);
+    const std::size_t head_bytes = type_ == LinkType::kRawIp ? header.size_bytes : 0;
     const auto time = std::chrono::system_clock::now().time_since_epoch().count();
     const auto length = static_cast<std::uint32_t>(head_bytes + payload_bytes);
     const std::array<std::uint32_t, 4> record{static_cast<std::uint32_t>(time / kSecond),
                                               static_cast<std::uint32_t>(time % kSecond), length, length};
     put(record.data(), sizeof record);
-    const auto header = ip_udp_header(from, to, payload_bytes);
-    put(header.data(), head_bytes);
+    put(header.bytes.data(), head_bytes);
     for (const auto piece : pieces) put(piece.data(), piece.size());
   }
 

@@ -1,6 +1,5 @@
 #include "link/udp.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -14,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "link/socket_address.h"
+
 namespace netfold::link {
 namespace {
 
@@ -23,18 +24,6 @@ constexpr std::size_t kDatagramBytesMax = 65535;
 constexpr std::size_t kGsoBytesMax = 65000;  // of one segmented send: an IP packet's limit less headers
 constexpr std::size_t kSegmentsLimit = 64;   // the kernel's UDP_MAX_SEGMENTS in every version
 constexpr std::size_t kPiecesMax = 3;        // head, body, tail of an Outgoing
-
-sockaddr_in to_sockaddr(Address address) {
-  sockaddr_in result{};
-  result.sin_family = AF_INET;
-  result.sin_addr.s_addr = htonl(address.ip);
-  result.sin_port = htons(address.port);
-  return result;
-}
-
-Address from_sockaddr(const sockaddr_in& address) {
-  return {ntohl(address.sin_addr.s_addr), ntohs(address.sin_port)};
-}
 
 Error system_error(const std::string& what) {
   return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
@@ -62,14 +51,14 @@ class Udp final : public Link {
 
  private:
   struct SendMessage {
-    sockaddr_in to;
+    SocketAddress to;
     std::array<iovec, kSegmentsLimit * kPiecesMax> pieces;
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(std::uint16_t))> control;
     std::size_t datagrams;
     std::size_t size_bytes;
   };
   struct ReceiveMessage {
-    sockaddr_in from;
+    SocketAddress from;
     iovec piece;
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control;
   };
@@ -81,6 +70,7 @@ class Udp final : public Link {
 
   int descriptor_;
   Address local_;
+  int family_;
   std::size_t segments_max_;
   LinkStats stats_;
   std::vector<SendMessage> sending_{kMessagesAtOnce};
@@ -92,6 +82,7 @@ class Udp final : public Link {
 Udp::Udp(int descriptor, Address local, const UdpOptions& options)
     : descriptor_(descriptor),
       local_(local),
+      family_(family_of(options.bind.ip)),
       segments_max_(std::clamp<std::size_t>(options.segments_max, 1, kSegmentsLimit)) {
   for (std::size_t i = 0; i < kReceiveBuffers; ++i) {
     receiving_[i].piece = {buffers_.data() + i * (kDatagramBytesMax + 1), kDatagramBytesMax};
@@ -118,7 +109,7 @@ std::size_t Udp::run_length(std::span<const Outgoing> batch) const {
 }
 
 void Udp::fill(std::span<const Outgoing> run, SendMessage& message, msghdr& header) {
-  message.to = to_sockaddr(run[0].to);
+  message.to = SocketAddress(run[0].to, family_);
   message.datagrams = run.size();
   message.size_bytes = 0;
   std::size_t pieces = 0;
@@ -130,8 +121,8 @@ void Udp::fill(std::span<const Outgoing> run, SendMessage& message, msghdr& head
     }
   }
   header = {};
-  header.msg_name = &message.to;
-  header.msg_namelen = sizeof message.to;
+  header.msg_name = message.to.get();
+  header.msg_namelen = message.to.size();
   header.msg_iov = message.pieces.data();
   header.msg_iovlen = pieces;
   if (run.size() == 1) return;
@@ -188,8 +179,8 @@ std::span<const Incoming> Udp::receive(std::size_t most) {
   for (std::size_t i = 0; i < messages; ++i) {
     msghdr& header = headers[i].msg_hdr;
     header = {};
-    header.msg_name = &receiving_[i].from;
-    header.msg_namelen = sizeof receiving_[i].from;
+    header.msg_name = receiving_[i].from.get();
+    header.msg_namelen = SocketAddress::kSizeMax;
     header.msg_iov = &receiving_[i].piece;
     header.msg_iovlen = 1;
     header.msg_control = receiving_[i].control.data();
@@ -216,7 +207,7 @@ void Udp::split(const ReceiveMessage& message, const msghdr& header, std::size_t
     }
   }
   const auto* const bytes = static_cast<const std::byte*>(message.piece.iov_base);
-  const Address from = from_sockaddr(message.from);
+  const Address from = message.from.address();
   std::size_t at = 0;
   do {
     const std::size_t length = std::min(segment_bytes, size_bytes - at);
@@ -230,10 +221,10 @@ void Udp::split(const ReceiveMessage& message, const msghdr& header, std::size_t
 }  // namespace
 
 Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options) {
-  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int descriptor = open_socket(options.bind.ip, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) return tl::unexpected(system_error("cannot open a UDP socket"));
-  const sockaddr_in wanted = to_sockaddr(options.bind);
-  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&wanted), sizeof wanted) != 0) {
+  const SocketAddress wanted(options.bind, family_of(options.bind.ip));
+  if (bind(descriptor, wanted.get(), wanted.size()) != 0) {
     Error error = system_error(fmt::format("cannot bind UDP {}", to_string(options.bind)));
     close(descriptor);
     return tl::unexpected(std::move(error));
@@ -242,10 +233,7 @@ Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options) {
   set_buffer(descriptor, SO_SNDBUFFORCE, SO_SNDBUF, options.buffer_bytes);
   const int on = 1;
   if (options.receive_offload) setsockopt(descriptor, SOL_UDP, UDP_GRO, &on, sizeof on);  // absent: one by one
-  sockaddr_in bound{};
-  socklen_t length = sizeof bound;
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&bound), &length);
-  return std::make_unique<Udp>(descriptor, from_sockaddr(bound), options);
+  return std::make_unique<Udp>(descriptor, local_address_of(descriptor), options);
 }
 
 }  // namespace netfold::link

@@ -1,5 +1,5 @@
-// UDP over IPv4 with sendmmsg and recvmmsg, and with segmentation offload (GSO) and receive offload (GRO) where the
-// kernel has them: a run of equally long datagrams to one address crosses the kernel as one.
+// UDP over IPv4 or IPv6 with sendmmsg and recvmmsg, and with segmentation offload (GSO) and receive offload (GRO) where
+// the kernel has them. A run of equally long datagrams to one address crosses the kernel as one.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 namespace netfold::link {
 
 struct UdpOptions {
-  Address bind = {0, 0};
+  Address bind = {0, 0};                 // at :: it reaches IPv4 addresses too
   std::size_t buffer_bytes = 16u << 20;  // asked for the socket's buffers; the kernel may grant less
   // Datagrams that travel as one through the kernel; 1 switches GSO off. More saves calls, but a shaped or slow link
   // lets such a train pass only whole: 16 are 24 kB, 1 ms at 200 Mbit/s.

@@ -57,7 +57,7 @@ bool ControlConnection::leave(const std::optional<Error>& error, Nanoseconds now
 
 std::vector<link::Address> ControlConnection::shard_addresses() const {
   std::vector<link::Address> addresses;
-  const std::uint32_t ip = side_.data_ip().value_or(switch_address_.ip);
+  const IpAddress ip = side_.data_ip().value_or(switch_address_.ip);
   for (const std::uint16_t port : side_.udp_ports()) addresses.push_back({ip, port});
   return addresses;
 }

@@ -1,6 +1,7 @@
 // What a member says about itself when it joins a job at a switch, and how long it tries.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -31,6 +32,12 @@ struct JoinOptions {
   std::optional<control::Below> below = std::nullopt;
   std::optional<control::Proof> token = std::nullopt;  // its workers', for a switch above without a secret
 };
+
+// What to say as `mtu` about a path of this MTU: messages count it as of IPv4, whose header is shorter than IPv6's.
+inline std::uint32_t mtu_to_say(std::uint32_t path_mtu, const IpAddress& ip) {
+  const std::uint32_t longer = ip.header_bytes() - IpAddress().header_bytes();
+  return std::clamp(path_mtu - std::min(longer, path_mtu), control::kMtuMin, control::kMtuMax);
+}
 
 // The words for the switch in errors.
 inline std::string switch_name(const JoinOptions& options) {

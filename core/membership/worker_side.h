@@ -51,7 +51,7 @@ class WorkerSide {
   double retry_s() const { return retry_s_; }          // state kFailed: joining anew may help within this time
   const wire::Lease& lease() const { return lease_; }  // state kAdmitted, and after it
   const std::vector<std::uint16_t>& udp_ports() const { return udp_ports_; }
-  std::optional<std::uint32_t> data_ip() const { return data_ip_; }    // where data packets go, if not to the switch
+  std::optional<IpAddress> data_ip() const { return data_ip_; }        // where data packets go, if not to the switch
   const std::set<std::uint16_t>& left_ranks() const { return left_; }  // they left cleanly and fold no more
   bool knows_who_is_here() const { return !present_.empty(); }         // while waiting: the switch has answered
   std::vector<std::uint16_t> missing_ranks() const;                    // then
@@ -78,7 +78,7 @@ class WorkerSide {
   std::vector<std::uint16_t> present_;
   wire::Lease lease_;
   std::vector<std::uint16_t> udp_ports_;
-  std::optional<std::uint32_t> data_ip_;
+  std::optional<IpAddress> data_ip_;
   std::set<std::uint16_t> left_;
   std::string above_;
   std::optional<control::SharedWork> shared_;

@@ -20,8 +20,8 @@ using State = link::ControlLink::State;
 SwitchControl::SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options)
     : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)), uplinks_(options_.uplink) {}
 
-void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now,
-                           std::optional<std::uint32_t> source_ip) {
+void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, const IpAddress& ip, Nanoseconds now,
+                           const std::optional<IpAddress>& source_ip) {
   if (peers_.size() >= options_.connections_max) make_room();
   if (peers_.size() >= options_.connections_max) {
     link->write(

@@ -40,8 +40,8 @@ class SwitchControl {
   SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options);
 
   // `source_ip`: as JobTable::on_open's.
-  void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip, Nanoseconds now,
-              std::optional<std::uint32_t> source_ip = {});
+  void accept(std::unique_ptr<link::ControlLink> link, const IpAddress& ip, Nanoseconds now,
+              const std::optional<IpAddress>& source_ip = {});
   // Strangers must not keep workers out: the oldest connection that has not joined goes. False: all have joined.
   bool make_room();
   // Something has come over this connection, or it takes bytes again.

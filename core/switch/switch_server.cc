@@ -1,8 +1,6 @@
 #include "switch/switch_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <netinet/in.h>
 #include <sodium.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -91,7 +89,7 @@ UplinkOptions uplink_from(const SwitchServerOptions& options, link::Address addr
   };
   uplink.mtu = [address] {
     const auto route = link::route_to(address);
-    return route ? std::clamp(route->mtu, control::kMtuMin, control::kMtuMax) : link::Route{}.mtu;
+    return membership::mtu_to_say(route ? route->mtu : link::Route{}.mtu, address.ip);
   };
   return uplink;
 }
@@ -291,8 +289,8 @@ class SwitchServer::Control {
 
   // A machine with several addresses in one network sends datagrams from one of them. A worker that has reached another
   // must know, or it takes them for a stranger's.
-  std::optional<std::uint32_t> source_ip(int descriptor, link::Address peer) const {
-    if (address_.ip != 0) return std::nullopt;  // the switch sends from the address that it is bound to
+  std::optional<IpAddress> source_ip(int descriptor, link::Address peer) const {
+    if (!address_.ip.is_any()) return std::nullopt;  // the switch sends from the address that it is bound to
     const auto route = link::route_to(peer);
     if (!route || route->local_ip == link::local_address_of(descriptor).ip) return std::nullopt;
     return route->local_ip;
@@ -301,10 +299,9 @@ class SwitchServer::Control {
   void accept_new(Nanoseconds at) {
     if (at < accept_again_at_) return;
     for (int i = 0; i < kAcceptsMax; ++i) {
-      sockaddr_in from{};
-      socklen_t size = sizeof from;
-      const int descriptor =
-          accept4(listener_, reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      link::SocketAddress from;
+      socklen_t size = link::SocketAddress::kSizeMax;
+      const int descriptor = accept4(listener_, from.get(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (descriptor < 0) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         if ((errno == EMFILE || errno == ENFILE) && control_->make_room()) continue;
@@ -316,7 +313,7 @@ class SwitchServer::Control {
         }
         return;
       }
-      const link::Address peer{ntohl(from.sin_addr.s_addr), ntohs(from.sin_port)};
+      const link::Address peer = from.address();
       control_->accept(std::make_unique<link::ControlSocket>(descriptor), peer.ip, at, source_ip(descriptor, peer));
     }
   }

@@ -14,8 +14,8 @@ namespace netfold::switching {
 
 class UplinkSockets {
  public:
-  // `from_ip`: the address that the switch is bound to; 0: any.
-  explicit UplinkSockets(std::uint32_t from_ip) : from_ip_(from_ip) {}
+  // `from_ip`: the address that the switch is bound to; it may be any.
+  explicit UplinkSockets(const IpAddress& from_ip) : from_ip_(from_ip) {}
 
   // Opens the connections that are wanted, and hands over those that are there. To be called every round.
   void turn(Uplinks& uplinks, Nanoseconds now);
@@ -23,7 +23,7 @@ class UplinkSockets {
   void add_polls(const Uplinks& uplinks, std::vector<pollfd>& polls) const;
 
  private:
-  std::uint32_t from_ip_;
+  IpAddress from_ip_;
   std::map<JobKey, std::unique_ptr<link::ControlSocket>> connecting_;
 };
 

@@ -22,7 +22,7 @@ Cluster::Seat& Cluster::seat_of(std::size_t job, std::uint16_t rank) {
 }
 
 std::vector<std::uint32_t> Cluster::peers_of(const Seat& seat) const {
-  if (!job_of(seat).is_among_peers) return {kSwitchAddress.ip};
+  if (!job_of(seat).is_among_peers) return {kSwitchAddress.ip.v4()};
   std::vector<std::uint32_t> ips;
   for (const Seat& other : seats_) {
     if (other.rank.job == seat.rank.job && other.rank != seat.rank) ips.push_back(other.ip);

@@ -109,7 +109,7 @@ void on_news_of(link::ControlLink& link, Network::OnNews on_news) {
   static_cast<SimulatedControlLink&>(link).set_on_news(std::move(on_news));
 }
 
-bool Network::is_off(std::uint32_t ip) const {
+bool Network::is_off(IpAddress ip) const {
   const auto found = machines_.find(ip);
   return found != machines_.end() && found->second.is_off;
 }
@@ -119,7 +119,7 @@ Nanoseconds Network::delay() {
   return weather_.delay_min + static_cast<Nanoseconds>(prng_.below(spread));
 }
 
-void Network::block(std::uint32_t from, std::uint32_t to, bool is_blocked) {
+void Network::block(IpAddress from, IpAddress to, bool is_blocked) {
   if (is_blocked) {
     blocked_.insert({from, to});
   } else {
@@ -127,7 +127,7 @@ void Network::block(std::uint32_t from, std::uint32_t to, bool is_blocked) {
   }
 }
 
-void Network::switch_off(std::uint32_t ip) {
+void Network::switch_off(IpAddress ip) {
   machines_[ip].is_off = true;
   for (const auto& weak : connections_) {
     const auto connection = weak.lock();
@@ -136,7 +136,7 @@ void Network::switch_off(std::uint32_t ip) {
   }
 }
 
-void Network::cut_connections(std::uint32_t ip, std::optional<std::uint32_t> other, Cut which) {
+void Network::cut_connections(IpAddress ip, std::optional<IpAddress> other, Cut which) {
   for (const auto& weak : connections_) {
     const auto connection = weak.lock();
     if (!connection || (connection->stream ? which == Cut::kLines : which == Cut::kStreams)) continue;
@@ -147,7 +147,7 @@ void Network::cut_connections(std::uint32_t ip, std::optional<std::uint32_t> oth
   }
 }
 
-std::size_t Network::connections_of(std::uint32_t ip) const {
+std::size_t Network::connections_of(IpAddress ip) const {
   std::size_t count = 0;
   for (const auto& weak : connections_) {
     const auto connection = weak.lock();
@@ -168,7 +168,7 @@ void Network::transmit(link::Address from, link::Address to, std::vector<std::by
   if (weather_.forge > 0 && bytes.size() > 20 && prng_.chance(weather_.forge)) {
     std::vector<std::byte> forged = bytes;
     forged[16 + prng_.below(forged.size() - 16)] ^= static_cast<std::byte>(1 + prng_.below(255));
-    const link::Address liar{weather_.spoofs ? from.ip : from.ip + 0x10000, from.port};
+    const link::Address liar{weather_.spoofs ? from.ip : from.ip.v4() + 0x10000, from.port};
     deliver(liar, to, weather_.delay_min / 2, std::move(forged));
   }
   if (prng_.chance(weather_.late)) {
@@ -195,7 +195,7 @@ void Network::deliver(link::Address from, link::Address to, Nanoseconds after, s
 
 // --- Connections ---
 
-void Network::connect(std::uint32_t from, link::Address to, OnConnect on_connect) {
+void Network::connect(IpAddress from, link::Address to, OnConnect on_connect) {
   timeline_.after(delay() + delay(), [this, from, to, on_connect = std::move(on_connect)] {
     if (is_blocked(from, to.ip) || is_blocked(to.ip, from) || is_off(to.ip) || is_off(from)) return;
     const auto listener = listeners_.find({to.ip, to.port});
@@ -206,13 +206,13 @@ void Network::connect(std::uint32_t from, link::Address to, OnConnect on_connect
   });
 }
 
-std::array<std::unique_ptr<link::ControlLink>, 2> Network::connect_lines(std::uint32_t ip, std::uint32_t other) {
+std::array<std::unique_ptr<link::ControlLink>, 2> Network::connect_lines(IpAddress ip, IpAddress other) {
   const auto connection = connect_now(ip, other, {});
   return {std::make_unique<SimulatedControlLink>(*this, connection, 0),
           std::make_unique<SimulatedControlLink>(*this, connection, 1)};
 }
 
-std::shared_ptr<Network::Connection> Network::connect_now(std::uint32_t ip, std::uint32_t other,
+std::shared_ptr<Network::Connection> Network::connect_now(IpAddress ip, IpAddress other,
                                                           std::optional<StreamShape> stream) {
   auto connection = std::make_shared<Connection>();
   connection->ends[0].ip = ip;
@@ -234,7 +234,7 @@ void Network::send(const std::shared_ptr<Connection>& connection, int to, std::s
 void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
   End& end = connection->ends[to];
   if (end.on_the_way.empty() || end.on_the_way.front().due > timeline_.now()) return;
-  const std::uint32_t from = connection->ends[1 - to].ip;
+  const IpAddress from = connection->ends[1 - to].ip;
   if (is_blocked(from, end.ip)) {  // the sender's kernel tries again
     end.on_the_way.front().due = timeline_.now() + kRetransmission;
     for (Segment& segment : end.on_the_way) segment.due = std::max(segment.due, end.on_the_way.front().due);

@@ -51,37 +51,37 @@ struct StreamShape {
 class Network {
  public:
   using OnNews = std::function<void()>;
-  using OnAccept = std::function<void(std::unique_ptr<link::ControlLink>, std::uint32_t ip)>;
+  using OnAccept = std::function<void(std::unique_ptr<link::ControlLink>, IpAddress ip)>;
   using OnConnect = std::function<void(std::unique_ptr<link::ControlLink>)>;
 
   Network(Timeline& timeline, std::uint64_t seed) : timeline_(timeline), prng_(seed) {}
 
   void set_weather(const Weather& weather) { weather_ = weather; }
   // Nothing passes from one machine to the other any more, or all does again. Connections keep what they carry.
-  void block(std::uint32_t from, std::uint32_t to, bool is_blocked);
-  void switch_off(std::uint32_t ip);
-  void switch_on(std::uint32_t ip) { machines_[ip].is_off = false; }
+  void block(IpAddress from, IpAddress to, bool is_blocked);
+  void switch_off(IpAddress ip);
+  void switch_on(IpAddress ip) { machines_[ip].is_off = false; }
   // Breaks connections, as a firewall that forgets them does: each end hears of it. Those of a machine, or between two.
   enum class Cut { kAll, kLines, kStreams };
-  void cut_connections(std::uint32_t ip, std::optional<std::uint32_t> other = {}, Cut which = Cut::kAll);
+  void cut_connections(IpAddress ip, std::optional<IpAddress> other = {}, Cut which = Cut::kAll);
   // Streams from and to a machine carry at most this much; 0: what they can.
-  void slow_down(std::uint32_t ip, double bytes_per_s) { limits_[ip] = bytes_per_s; }
+  void slow_down(IpAddress ip, double bytes_per_s) { limits_[ip] = bytes_per_s; }
 
   // `on_news` is called for each datagram that comes.
   std::unique_ptr<link::Link> open(link::Address local, OnNews on_news);
   void listen(link::Address local, OnAccept on_accept) { listeners_[{local.ip, local.port}] = std::move(on_accept); }
   void stop_listening(link::Address local) { listeners_.erase({local.ip, local.port}); }
   // Calls back with a connection, or with null if nobody listens there; not at all if no answer comes.
-  void connect(std::uint32_t from, link::Address to, OnConnect on_connect);
+  void connect(IpAddress from, link::Address to, OnConnect on_connect);
 
   // Both ends of connections that are there already.
-  std::array<std::unique_ptr<link::ControlLink>, 2> connect_lines(std::uint32_t ip, std::uint32_t other);
-  std::array<std::unique_ptr<link::StreamLink>, 2> connect_streams(std::uint32_t ip, std::uint32_t other,
+  std::array<std::unique_ptr<link::ControlLink>, 2> connect_lines(IpAddress ip, IpAddress other);
+  std::array<std::unique_ptr<link::StreamLink>, 2> connect_streams(IpAddress ip, IpAddress other,
                                                                    const StreamShape& shape,
                                                                    const std::array<OnNews, 2>& on_news);
 
-  bool is_blocked(std::uint32_t from, std::uint32_t to) const { return blocked_.contains({from, to}); }
-  std::size_t connections_of(std::uint32_t ip) const;  // ends that a process there holds
+  bool is_blocked(IpAddress from, IpAddress to) const { return blocked_.contains({from, to}); }
+  std::size_t connections_of(IpAddress ip) const;  // ends that a process there holds
 
  private:
   friend class SimulatedLink;
@@ -102,7 +102,7 @@ class Network {
   };
   // One end of a connection, and what is on its way to it.
   struct End {
-    std::uint32_t ip;
+    IpAddress ip;
     bool is_held = true;   // by a process
     bool is_dead = false;  // its machine was switched off: it neither sends nor hears
     bool has_ended = false, is_reset = false, has_shut = false;
@@ -122,10 +122,10 @@ class Network {
   struct Machine {
     bool is_off = false;
   };
-  using Key = std::pair<std::uint32_t, std::uint16_t>;
+  using Key = std::pair<IpAddress, std::uint16_t>;
 
-  std::shared_ptr<Connection> connect_now(std::uint32_t ip, std::uint32_t other, std::optional<StreamShape> stream);
-  bool is_off(std::uint32_t ip) const;
+  std::shared_ptr<Connection> connect_now(IpAddress ip, IpAddress other, std::optional<StreamShape> stream);
+  bool is_off(IpAddress ip) const;
   Nanoseconds delay();
   void transmit(link::Address from, link::Address to, std::vector<std::byte> bytes);
   void deliver(link::Address from, link::Address to, Nanoseconds after, std::vector<std::byte> bytes);
@@ -138,12 +138,12 @@ class Network {
   Timeline& timeline_;
   Prng prng_;
   Weather weather_;
-  std::map<std::uint32_t, Machine> machines_;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> blocked_;
+  std::map<IpAddress, Machine> machines_;
+  std::set<std::pair<IpAddress, IpAddress>> blocked_;
   std::map<Key, Socket> sockets_;
   std::map<Key, OnAccept> listeners_;
   std::vector<std::weak_ptr<Connection>> connections_;
-  std::map<std::uint32_t, double> limits_;  // bytes a second
+  std::map<IpAddress, double> limits_;  // bytes a second
 };
 
 // Where a control link tells of news; a link made by the network has one.

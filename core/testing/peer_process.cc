@@ -50,7 +50,7 @@ PeerProcess::PeerProcess(Surroundings& around, Meeting& meeting, Options options
 void PeerProcess::join() {
   const Nanoseconds now = timeline_.now(), gives_up_at = started_at_ + from_seconds(plan().timeout_s);
   if (!std::exchange(has_come_, true)) {
-    meeting_.come(options_.rank.rank, {options_.address.ip, options_.seed, [this] { on_news(); },
+    meeting_.come(options_.rank.rank, {options_.address.ip.v4(), options_.seed, [this] { on_news(); },
                                        [this](AdmissionsChecker::Life life, group::PeerConnections connections) {
                                          life_ = life;
                                          connections_ = std::move(connections);

@@ -136,7 +136,7 @@ class SimulatedStream final : public link::StreamLink {
   link::StreamStats stats_;
 };
 
-std::array<std::unique_ptr<link::StreamLink>, 2> Network::connect_streams(std::uint32_t ip, std::uint32_t other,
+std::array<std::unique_ptr<link::StreamLink>, 2> Network::connect_streams(IpAddress ip, IpAddress other,
                                                                           const StreamShape& shape,
                                                                           const std::array<OnNews, 2>& on_news) {
   const auto connection = connect_now(ip, other, shape);

@@ -74,9 +74,8 @@ SwitchProcess::SwitchProcess(Surroundings& around, std::uint64_t life)
                                              around.history.note("the switch: {}", line.text);
                                            }}) {
   around_.admissions.on_switch_start();
-  around_.network.listen(kSwitchAddress, [this](std::unique_ptr<link::ControlLink> link, std::uint32_t ip) {
-    accept(std::move(link), ip);
-  });
+  around_.network.listen(
+      kSwitchAddress, [this](std::unique_ptr<link::ControlLink> link, IpAddress ip) { accept(std::move(link), ip); });
 }
 
 SwitchProcess::~SwitchProcess() {
@@ -101,7 +100,7 @@ switching::SwitchRules SwitchProcess::rules(std::uint64_t life) {
   return rules;
 }
 
-void SwitchProcess::accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip) {
+void SwitchProcess::accept(std::unique_ptr<link::ControlLink> link, IpAddress ip) {
   on_news_of(*link, [this, key = link.get()] {
     news_.insert(key);
     wake();

@@ -26,7 +26,7 @@ class SwitchProcess final : public Actor {
   class DataPlane;
 
   void run() override;
-  void accept(std::unique_ptr<link::ControlLink> link, std::uint32_t ip);
+  void accept(std::unique_ptr<link::ControlLink> link, IpAddress ip);
   switching::SwitchRules rules(std::uint64_t life);
 
   struct Mismatch {
@@ -38,7 +38,7 @@ class SwitchProcess final : public Actor {
   Surroundings& around_;
   std::unique_ptr<DataPlane> data_plane_;
   switching::SwitchControl control_;
-  std::vector<std::pair<std::unique_ptr<link::ControlLink>, std::uint32_t>> accepted_;
+  std::vector<std::pair<std::unique_ptr<link::ControlLink>, IpAddress>> accepted_;
   std::set<const void*> news_;  // links with something to read
   std::vector<Mismatch> mismatches_;
   bool is_stopping_ = false, has_stopped_ = false;

@@ -21,7 +21,8 @@ namespace netfold::wire {
 constexpr std::uint8_t kProtocolVersion = 1;
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kTagBytes = 16;
-constexpr std::size_t kUdpIpBytes = 28;  // IPv4 20, UDP 8
+constexpr std::size_t kUdpBytes = 8;
+constexpr std::size_t kUdpIpBytes = 20 + kUdpBytes;  // with IPv4
 // Chunks of one shard that may overtake a missing one before it counts as late, at the switch and at the worker alike:
 // small reordering passes unnoticed.
 constexpr std::uint32_t kReorderSlackChunks = 8;

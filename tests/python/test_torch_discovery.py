@@ -64,7 +64,8 @@ def address_of_rank_0(*others: str, bind: str = "") -> str:
         ([], [""], "127.0.0.1"),
         (["2001:db8::9"], ["2001:db8::2"], "2001:db8::1"),
         (["2001:db8::1"], ["2001:db8::1"], "127.0.0.1"),
-        (["2001:db8::9"], ["2001:db8::2", "192.0.2.2"], "192.0.2.1"),
+        (["2001:db8::9"], ["2001:db8::2", "192.0.2.2"], "2001:db8::1"),  # one rank has no IPv4
+        (["2001:db8::9", "192.0.2.9"], ["192.0.2.2,2001:db8::2", "2001:db8::3"], "2001:db8::1"),
         (["192.0.2.9"], [], "127.0.0.1"),  # a group of one rank
     ],
 )
@@ -89,9 +90,10 @@ def test_a_rank_without_an_address_names_the_ranks_that_are_missing(resolve: Cal
         own_address.own_address(dist.HashStore(), 0, 3, "", 0.2)
 
 
-def test_netfold_needs_ipv4() -> None:
-    with pytest.raises(RuntimeError, match=r"at 2001:db8::1, and Netfold needs an IPv4 address; set NETFOLD_BIND"):
-        own_address.need_ipv4("2001:db8::1")
+def test_an_ipv6_address_stands_in_brackets_before_a_port() -> None:
+    assert [own_address.in_address(host) for host in ("2001:db8::1", "[::1]", "10.0.0.1", "name")] == [
+        "[2001:db8::1]", "[::1]", "10.0.0.1", "name"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["hash", "file", "tcp"])

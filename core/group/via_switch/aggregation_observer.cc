@@ -3,13 +3,16 @@
 #include <utility>
 
 #include "group/via_switch/observer_session.h"
+#include "link/socket_address.h"
 #include "link/udp.h"
 #include "wire/control/messages.h"
 
 namespace netfold::group {
 
 Result<std::unique_ptr<AggregationObserver>> AggregationObserver::join(JoinOptions options) {
-  auto link = link::open_udp({});
+  const auto address = link::parse_address(options.switch_address);
+  if (!address) return tl::unexpected(address.error());
+  auto link = link::open_udp({.bind = {link::any_like(address->ip), 0}});
   if (!link) return tl::unexpected(link.error());
   options.rank = control::kHostRank;
   options.udp_port = (*link)->local_address().port;

@@ -87,14 +87,18 @@ std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, con
                  *rank};
   }
   if (answers) {
-    return Error{
-        ErrorCode::kTimeout,
-        fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
-                    "check the path for packets of {} bytes (MTU)",
-                    switch_name, rank_, waited_s, lease_.payload_bytes + wire::kHeaderBytes + wire::kUdpIpBytes),
-        rank_};
+    return Error{ErrorCode::kTimeout,
+                 fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "
+                             "check the path for packets of {} bytes (MTU)",
+                             switch_name, rank_, waited_s, packet_bytes()),
+                 rank_};
   }
   return no_answer(switch_name, waited_s);
+}
+
+std::size_t DataPath::packet_bytes() const {
+  const std::size_t tag_bytes = lease_.keys ? wire::kTagBytes : 0;
+  return shards_.front().ip.header_bytes() + wire::kUdpBytes + wire::kHeaderBytes + lease_.payload_bytes + tag_bytes;
 }
 
 // The oldest chunk is probed at least every probe_period_max(), and a switch that runs answers each probe.

@@ -67,6 +67,7 @@ class DataPath {
   };
 
   Error no_answer(const std::string& switch_name, double waited_s) const;
+  std::size_t packet_bytes() const;  // of a full chunk, from the header of IP on
   void receive(Nanoseconds now);
   void handle(const link::Incoming& datagram, Nanoseconds now);
   bool is_ours(const link::Incoming& datagram, const wire::Packet& packet) const;

@@ -134,7 +134,7 @@ Result<std::unique_ptr<ControlConnection>> join_switch(JoinOptions options) {
   if (options.mtu == 0) {
     const auto route = link::route_to(*address);
     if (!route) return tl::unexpected(route.error());
-    options.mtu = std::clamp(route->mtu, control::kMtuMin, control::kMtuMax);
+    options.mtu = membership::mtu_to_say(route->mtu, address->ip);
   }
   if (auto valid = check(options); !valid) return tl::unexpected(valid.error());
   if (sodium_init() < 0) return fail(ErrorCode::kSystem, "libsodium finds no source of randomness on this machine");

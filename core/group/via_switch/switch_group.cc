@@ -15,7 +15,9 @@ namespace netfold::group {
 namespace {
 
 Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options) {
-  auto opened = link::open_udp({});
+  const auto address = link::parse_address(options.switch_address);
+  if (!address) return tl::unexpected(address.error());
+  auto opened = link::open_udp({.bind = {link::any_like(address->ip), 0}});
   if (!opened) return opened;
   auto link = std::move(*opened);
   if (!options.faults.empty()) {
@@ -24,8 +26,6 @@ Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options)
     link = link::inject_faults(std::move(link), *faults, &now);
   }
   if (options.pcap_path.empty()) return link;
-  const auto address = link::parse_address(options.switch_address);
-  if (!address) return tl::unexpected(address.error());
   const auto route = link::route_to(*address);
   if (!route) return tl::unexpected(route.error());
   const link::Address local{route->local_ip, link->local_address().port};

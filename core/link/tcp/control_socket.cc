@@ -13,20 +13,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "link/socket_address.h"
+
 namespace netfold::link {
 namespace {
 
 constexpr std::size_t kReadBytesMax = 65536;     // a call
 constexpr std::size_t kOutputBytesMax = 262144;  // not yet taken by the kernel
 constexpr int kKeepaliveIdleSeconds = 10, kKeepaliveIntervalSeconds = 5, kKeepaliveProbes = 3;
-
-sockaddr_in to_sockaddr(link::Address address) {
-  sockaddr_in out{};
-  out.sin_family = AF_INET;
-  out.sin_addr.s_addr = htonl(address.ip);
-  out.sin_port = htons(address.port);
-  return out;
-}
 
 void set_option(int descriptor, int level, int option, int value) {
   setsockopt(descriptor, level, option, &value, sizeof value);  // all of them are improvements, none is needed
@@ -89,37 +83,32 @@ void ControlSocket::shut_down_writing() {
 }
 
 Result<int> listen_at(link::Address address) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int descriptor = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
   set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);  // a switch started anew takes its port at once
-  const sockaddr_in at = to_sockaddr(address);
-  if (bind(descriptor, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0 && listen(descriptor, 1024) == 0) {
+  const SocketAddress at(address, family_of(address.ip));
+  if (bind(descriptor, at.get(), at.size()) == 0 && listen(descriptor, 1024) == 0) {
     return descriptor;
   }
   const int error = errno;
   close(descriptor);
   const char* const advice =
       error == EADDRINUSE      ? "another program, perhaps another switch, has this port: stop it or choose another"
-      : error == EADDRNOTAVAIL ? "no interface of this machine has this address: see `ip address`, or bind to 0.0.0.0"
+      : error == EADDRNOTAVAIL ? "no interface of this machine has this address: see `ip address`, or bind to ::"
       : error == EACCES        ? "ports below 1024 need root: choose a higher one"
                                : "see whether the address is right";
   return fail(ErrorCode::kSystem,
               fmt::format("cannot listen at {}: {} ({})", link::to_string(address), text_of(error), advice));
 }
 
-link::Address local_address_of(int descriptor) {
-  sockaddr_in at{};
-  socklen_t size = sizeof at;
-  getsockname(descriptor, reinterpret_cast<sockaddr*>(&at), &size);
-  return {ntohl(at.sin_addr.s_addr), ntohs(at.sin_port)};
-}
-
-Result<int> begin_connect(link::Address address, std::uint32_t from_ip) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+Result<int> begin_connect(link::Address address, const IpAddress& from_ip) {
+  const int family = family_of(address.ip);
+  const int descriptor = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
-  const sockaddr_in from = to_sockaddr({from_ip, 0}), to = to_sockaddr(address);
-  if ((from_ip == 0 || bind(descriptor, reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0) &&
-      (connect(descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 || errno == EINPROGRESS)) {
+  const SocketAddress from({from_ip, 0}, family), to(address, family);
+  const bool binds = !from_ip.is_any() && from_ip.is_v4() == address.ip.is_v4();
+  if ((!binds || bind(descriptor, from.get(), from.size()) == 0) &&
+      (connect(descriptor, to.get(), to.size()) == 0 || errno == EINPROGRESS)) {
     return descriptor;
   }
   const int error = errno;
@@ -135,10 +124,10 @@ int connect_result(int descriptor) {
 }
 
 Result<Route> route_to(link::Address address) {
-  const int descriptor = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int descriptor = open_socket(address.ip, SOCK_DGRAM | SOCK_CLOEXEC);
   if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
-  const sockaddr_in to = to_sockaddr(address);
-  if (connect(descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) {  // sends nothing
+  const SocketAddress to(address, family_of(address.ip));
+  if (connect(descriptor, to.get(), to.size()) != 0) {  // sends nothing
     const int error = errno;
     close(descriptor);
     return fail(ErrorCode::kSwitchFailed, fmt::format("this machine has no way to the switch at {}: {}; see `ip route`",
@@ -148,7 +137,9 @@ Result<Route> route_to(link::Address address) {
   route.local_ip = local_address_of(descriptor).ip;
   int mtu = 0;
   socklen_t size = sizeof mtu;
-  if (getsockopt(descriptor, IPPROTO_IP, IP_MTU, &mtu, &size) == 0 && mtu > 0) {
+  const bool is_v4 = address.ip.is_v4();
+  if (getsockopt(descriptor, is_v4 ? IPPROTO_IP : IPPROTO_IPV6, is_v4 ? IP_MTU : IPV6_MTU, &mtu, &size) == 0 &&
+      mtu > 0) {
     route.mtu = static_cast<std::uint32_t>(mtu);
   }
   close(descriptor);

@@ -13,6 +13,7 @@
 #include "link/control_link.h"
 #include "link/descriptor.h"
 #include "link/link.h"
+#include "link/socket_address.h"
 
 namespace netfold::link {
 
@@ -35,16 +36,15 @@ class ControlSocket final : public ControlLink {
 
 // A non-blocking listening socket; port 0 lets the kernel pick.
 Result<int> listen_at(link::Address address);
-link::Address local_address_of(int descriptor);
 
-// Begins to connect, from the local address `from_ip` unless that is 0. The descriptor is writable once that has ended,
-// and then connect_result() says how.
-Result<int> begin_connect(link::Address address, std::uint32_t from_ip = 0);
+// Begins to connect, from the local address `from_ip` unless that is any, or of the other family. The descriptor is
+// writable once that has ended, and then connect_result() says how.
+Result<int> begin_connect(link::Address address, const IpAddress& from_ip = {});
 int connect_result(int descriptor);  // 0 or an errno
 
 // The local address and the MTU of the way to `address`, as the kernel's routing table has them now.
 struct Route {
-  std::uint32_t local_ip = 0;
+  IpAddress local_ip;
   std::uint32_t mtu = 1500;
 };
 Result<Route> route_to(link::Address address);

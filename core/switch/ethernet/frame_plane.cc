@@ -71,7 +71,7 @@ class DevicePlane final : public FramePlane {
 
   bool folds_on_the_way() const override { return true; }
   void admit(Admission admission) override {
-    switch_.data_addresses().set(admission.lease.job, admission.host ? admission.host->ip : 0);
+    switch_.data_addresses().set(admission.lease.job, admission.host ? admission.host->ip.v4() : 0);
     jobs_.admit(admission);
   }
   void evict(std::uint16_t job) override {

@@ -32,10 +32,6 @@ std::string mebibytes(std::size_t bytes) {
 
 }  // namespace
 
-std::string ip_text(std::uint32_t ip) {
-  return fmt::format("{}.{}.{}.{}", ip >> 24, ip >> 16 & 255, ip >> 8 & 255, ip & 255);
-}
-
 std::string name_of_rank(std::uint16_t rank) {
   return rank == control::kHostRank ? "the host" : fmt::format("rank {}", rank);
 }

@@ -51,7 +51,6 @@ std::optional<control::Refused> check_below(const SwitchRules& rules, const cont
 // Nothing if this switch is not among those.
 std::optional<control::Refused> check_cycle(const SwitchRules& rules, std::span<const control::SwitchId> below);
 
-std::string ip_text(std::uint32_t ip);         // host byte order
 std::string name_of_rank(std::uint16_t rank);  // "rank 3", "the host"
 
 // Slots, shards and payload for these workers, in at most `memory_bytes`; key, job and epoch are left to the caller.

@@ -41,7 +41,8 @@ JobTable::JobTable(SwitchRules rules) : rules_(std::move(rules)), next_epoch_(ru
 // ---- Events
 // ----------------------------------------------------------------------------------------------------------
 
-void JobTable::on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now, std::optional<std::uint32_t> source_ip) {
+void JobTable::on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now,
+                       const std::optional<IpAddress>& source_ip) {
   Connection& connection = connections_[id];
   connection.ip = ip;
   connection.source_ip = source_ip;
@@ -239,7 +240,7 @@ std::optional<control::Refused> JobTable::find_place(const control::Join& join, 
     if (auto refusal = check_agreement(job.any().join, join)) return refusal;
     if (join.is_host() && job.host) {
       return control::Refused{
-          fmt::format("job '{}' has a host already, at {}: a job has one", join.job, ip_text(job.host->endpoint.ip)),
+          fmt::format("job '{}' has a host already, at {}: a job has one", join.job, to_string(job.host->endpoint.ip)),
           ErrorCode::kRefused, kNoRank, to_seconds(rules_.retry_after())};
     }
     if (auto refusal = check_ranks(job, ranks, nullptr)) return refusal;

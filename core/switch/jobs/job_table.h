@@ -44,7 +44,7 @@ struct CloseConnection {  // after what was sent has gone out; the table forgets
   ConnectionId connection;
 };
 struct Endpoint {
-  std::uint32_t ip = 0;  // host byte order
+  IpAddress ip;
   std::uint16_t port = 0;
 };
 struct AdmitJob {
@@ -107,7 +107,7 @@ class JobTable {
   explicit JobTable(SwitchRules rules);
 
   // `source_ip`: of the packets that this machine sends to the peer, if not the address that the peer has reached.
-  void on_open(ConnectionId id, std::uint32_t ip, Nanoseconds now, std::optional<std::uint32_t> source_ip = {});
+  void on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now, const std::optional<IpAddress>& source_ip = {});
   void on_line(ConnectionId id, std::string_view line, Nanoseconds now);
   void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
   void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
@@ -140,8 +140,8 @@ class JobTable {
 
  private:
   struct Connection {
-    std::uint32_t ip = 0;
-    std::optional<std::uint32_t> source_ip;
+    IpAddress ip;
+    std::optional<IpAddress> source_ip;
     Nanoseconds join_by = 0;
     control::Nonce nonce = {};
     JobKey job = 0;                                       // 0: not joined

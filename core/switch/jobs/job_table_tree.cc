@@ -25,7 +25,7 @@ Contributor JobTable::Member::contributor() const {
 }
 
 std::string JobTable::Member::name() const {
-  return fmt::format("the switch at {}:{} with {}{}", ip_text(endpoint.ip), join.below->port,
+  return fmt::format("the switch at {} with {}{}", link::to_string({endpoint.ip, join.below->port}),
                      is_in_a_row(ranks) ? "" : "some of ",
                      name_of(Contributor{ranks.front(), static_cast<std::uint16_t>(ranks.back() - ranks.front() + 1)}));
 }
@@ -96,7 +96,7 @@ std::optional<control::Refused> JobTable::check_ranks(const Job& job, const std:
     if (taken == nullptr || taken == of) continue;
     return control::Refused{
         fmt::format("rank {} of job '{}' has joined already, from {}: give every worker a rank of its own", rank,
-                    job.name, ip_text(taken->endpoint.ip)),
+                    job.name, to_string(taken->endpoint.ip)),
         ErrorCode::kRefused, rank, to_seconds(rules_.retry_after())};
   }
   return std::nullopt;

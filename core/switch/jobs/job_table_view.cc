@@ -27,11 +27,11 @@ double JobTable::retry_s_if_a_job_is_ending() const {
 }
 
 std::string JobTable::describe(const Connection& connection) const {
-  if (connection.job == 0) return fmt::format("a worker at {}", ip_text(connection.ip));
+  if (connection.job == 0) return fmt::format("a worker at {}", to_string(connection.ip));
   const Job& job = jobs_.at(connection.job);
   const Member* const member = job.member_of(connection.rank);
   if (member != nullptr && member->is_switch()) return fmt::format("{} of job '{}'", member->name(), job.name);
-  return fmt::format("{} of job '{}' at {}", name_of_rank(connection.rank), job.name, ip_text(connection.ip));
+  return fmt::format("{} of job '{}' at {}", name_of_rank(connection.rank), job.name, to_string(connection.ip));
 }
 
 Nanoseconds JobTable::deadline() const {

@@ -13,6 +13,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;  // keeps `type` first
 
+std::array<std::byte, IpAddress::kBytes> v6_of(const IpAddress& ip) {
+  std::array<std::byte, IpAddress::kBytes> bytes{};
+  ip.copy_v6_to(bytes);
+  return bytes;
+}
+
 template <class Bytes>
 std::string to_hex(const Bytes& bytes) {
   std::string text;
@@ -103,6 +109,11 @@ Message read_admitted(Fields& fields) {
   admitted.tagged = fields.boolean("tagged");
   admitted.salt = fields.hex<Nonce>("salt");
   if (fields.has("data_ip")) admitted.data_ip = fields.integer<std::uint32_t>("data_ip", 1, UINT32_MAX);
+  if (fields.has("data_ip6")) {
+    const auto bytes = fields.hex<std::array<std::byte, IpAddress::kBytes>>("data_ip6");
+    admitted.data_ip = IpAddress::from_v6(bytes);
+    if (admitted.data_ip->is_v4()) fields.complain<int>("data_ip6", "must be an IPv6 address");
+  }
   admitted.proof = fields.optional_hex<Proof>("proof");
   admitted.in_tree = fields.has("in_tree") && fields.boolean("in_tree");
   if (fields.has("above")) admitted.above = printable(fields.text("above", kAddressBytesMax), kAddressBytesMax);
@@ -216,7 +227,8 @@ struct Writer {
     json["udp_ports"] = m.udp_ports;
     json["tagged"] = m.tagged;
     json["salt"] = to_hex(m.salt);
-    if (m.data_ip) json["data_ip"] = *m.data_ip;
+    if (m.data_ip && m.data_ip->is_v4()) json["data_ip"] = m.data_ip->v4();
+    if (m.data_ip && !m.data_ip->is_v4()) json["data_ip6"] = to_hex(v6_of(*m.data_ip));
     if (m.proof) json["proof"] = to_hex(*m.proof);
     if (m.in_tree) json["in_tree"] = true;
     if (!m.above.empty()) json["above"] = printable(m.above, kAddressBytesMax);

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/ip_address.h"
 #include "base/line_buffer.h"
 #include "base/result.h"
 #include "numbers/format.h"
@@ -104,10 +105,10 @@ struct Admitted {
   std::vector<std::uint16_t> udp_ports;  // one a shard
   bool tagged = false;
   Nonce salt = {};
-  std::optional<Proof> proof = {};            // the switch's, where it has a secret
-  std::optional<std::uint32_t> data_ip = {};  // where data packets go, if not to the address that was reached
-  bool in_tree = false;                       // the job goes through several switches
-  std::string above = {};                     // then: the switch above the one that says this, in errors; "": none
+  std::optional<Proof> proof = {};        // the switch's, where it has a secret
+  std::optional<IpAddress> data_ip = {};  // where data packets go, if not to the address that was reached
+  bool in_tree = false;                   // the job goes through several switches
+  std::string above = {};                 // then: the switch above the one that says this, in errors; "": none
 
   // Chunks are numbered from a random start, the first four bytes of the salt: a packet of another epoch, or a guessed
   // one, falls outside of what the slots expect.

@@ -101,7 +101,12 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
     hash.add(number);
   }
   for (const std::uint16_t port : admitted.udp_ports) hash.add(std::uint32_t{port});
-  if (admitted.data_ip) hash.add(*admitted.data_ip);
+  if (admitted.data_ip && admitted.data_ip->is_v4()) hash.add(admitted.data_ip->v4());
+  if (admitted.data_ip && !admitted.data_ip->is_v4()) {
+    std::array<std::byte, IpAddress::kBytes> bytes{};
+    admitted.data_ip->copy_v6_to(bytes);
+    hash.add(text_of(bytes));
+  }
   if (admitted.in_tree) hash.add(admitted.above);
   return hash.finish();
 }

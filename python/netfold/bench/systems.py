@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from netfold.interfaces import with_ipv4
+from netfold.interfaces import interface_of
 from netfold.torch import Options
 from netfold.torch.own_address import own_address
 
@@ -51,6 +51,6 @@ def help_gloo(store: Any, timeout_s: float) -> None:
     """Let Gloo use the interface that reaches the other ranks: by itself it takes the one of this machine's own name,
     which is loopback on Debian. A GLOO_SOCKET_IFNAME of the user stays."""
     address = own_address(store, dist.get_rank(), dist.get_world_size(), "", timeout_s)
-    interface = next((name for name, its_own in with_ipv4().items() if its_own == address), "")
+    interface = interface_of(address)
     if interface:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)

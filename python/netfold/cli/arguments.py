@@ -71,7 +71,8 @@ def add_metrics(to: argparse.ArgumentParser) -> None:
 def host_port(text: str) -> str:
     """HOST:PORT, checked."""
     host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+    is_host = ":" not in host or (host.startswith("[") and host.endswith("]"))
+    if not (colon and host and is_host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         raise argparse.ArgumentTypeError(f"write HOST:PORT, not {text}")
     return text
 

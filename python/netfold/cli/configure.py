@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> None:
 def _post(metrics: str, wanted: dict[str, str]) -> tuple[int, str]:
     """The switch's HTTP status and the text of its answer."""
     host, _, port = metrics.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
     try:
         connection.request("POST", f"/folding?{urlencode(wanted)}", headers={"Content-Length": "0"})
         answer = connection.getresponse()

@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> None:
 def fetch(metrics: str) -> dict[str, Any]:
     """The switch's counters as they are now."""
     host, _, port = metrics.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/stats.json")
         answer = connection.getresponse()

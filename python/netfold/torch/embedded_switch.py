@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from netfold.torch.own_address import in_address
+
 if TYPE_CHECKING:
     from netfold._core import Switch
 
@@ -19,7 +21,7 @@ LINGER_S = 3.0  # rank 0's last fold ended, so all ranks contributed: the others
 def advertised(bound: str, host: str) -> str:
     """The address that other ranks use for the listener at `bound`: `host` replaces a wildcard address."""
     everywhere, _, port = bound.rpartition(":")
-    return f"{host}:{port}" if everywhere in ("0.0.0.0", "[::]", "::") else bound
+    return f"{in_address(host)}:{port}" if everywhere in ("0.0.0.0", "[::]", "::") else bound
 
 
 class EmbeddedSwitch:

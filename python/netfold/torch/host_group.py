@@ -145,7 +145,7 @@ def names_of(said: dict[str, str]) -> list[str]:
     """The names that a topology file may use for the host of a rank: its address, its name, its name without the
     domain."""
     name = said["host"]
-    return [said["address"].rpartition(":")[0], name, name.partition(".")[0]]
+    return [said["address"].rpartition(":")[0].strip("[]"), name, name.partition(".")[0]]
 
 
 def _order(topology: Topology, said: list[dict[str, str]]) -> list[int]:

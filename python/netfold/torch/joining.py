@@ -18,7 +18,7 @@ from netfold.topology import file as topology_file
 from netfold.torch import host_group, roce
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.host_group import HostClient
-from netfold.torch.own_address import need_ipv4
+from netfold.torch.own_address import in_address
 from netfold.torch.settings import Settings
 from netfold.torch.switch_discovery import Agreement, agree
 
@@ -173,7 +173,7 @@ def _host_client(
     """Find the other ranks through the store and connect to them, within the timeout."""
     rank, size = seat.rank, seat.size
     meeting = {
-        "listen": settings.bind or f"{need_ipv4(host)}:0",
+        "listen": settings.bind or f"{in_address(host)}:0",
         "timeout_s": timeout_s,
         "tcp_streams": settings.tcp_streams,
         "secret": agreement.secret,

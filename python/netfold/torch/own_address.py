@@ -22,8 +22,8 @@ LOOPBACK = "127.0.0.1"
 
 
 def own_address(store: Store, rank: int, size: int, bind: str, timeout_s: float) -> str:
-    """This rank's address, IPv4 if there is one: `bind` ("host:port", or "") if that names an address of this machine,
-    else the address towards the other ranks, or loopback if all of them run here.
+    """This rank's address: `bind` ("host:port", or "") if that names an address of this machine, else the address
+    towards the other ranks, or loopback if all of them run here. It is IPv4 unless another rank has only IPv6.
 
     May wait until all ranks have published theirs, at most `timeout_s` (seconds). Raises RuntimeError that names the
     ranks that did not.
@@ -31,27 +31,27 @@ def own_address(store: Store, rank: int, size: int, bind: str, timeout_s: float)
     if size == 1:
         return LOOPBACK
     bound = _bound(bind)
-    mine = bound or _towards(_store_host(store))
-    store.set(f"{KEY}{rank}", mine)
-    if bound or (mine and _is_ipv4(mine)):
-        return mine
-    published = {value.decode() for value in store_values.of_all_ranks(store, KEY, size, timeout_s)}
-    if len(published) == 1:
+    mine = [bound] if bound else _towards(_store_host(store))
+    store.set(f"{KEY}{rank}", ",".join(mine))
+    if bound or (len(mine) == 1 and _is_ipv4(mine[0])):
+        return mine[0]
+    said = {value.decode() for value in store_values.of_all_ranks(store, KEY, size, timeout_s)}
+    if len(said) == 1:
         return LOOPBACK
-    for other in sorted(published - {"", mine}, key=lambda address: not _is_ipv4(address)):
-        if found := _source_address(other):
-            return found
-    return mine or LOOPBACK
+    others = [each.split(",") for each in said - {"", ",".join(mine)}]
+    prefers_ipv4 = all(any(map(_is_ipv4, each)) for each in others)
+    for family in (prefers_ipv4, not prefers_ipv4):
+        ways = [address for each in others for address in each if _is_ipv4(address) == family]
+        found = [address for address in mine if _is_ipv4(address) == family]
+        found = found or [address for address in map(_source_address, sorted(ways)) if address]
+        if found:
+            return found[0]
+    return LOOPBACK
 
 
-def need_ipv4(address: str) -> str:
-    """The address itself. Raises RuntimeError if it is an IPv6 address: Netfold's own packets need IPv4."""
-    if _is_ipv4(address):
-        return address
-    raise RuntimeError(
-        f"netfold: other machines reach this one at {address}, and Netfold needs an IPv4 address; set NETFOLD_BIND to "
-        "an IPv4 address of this machine"
-    )
+def in_address(host: str) -> str:
+    """A host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _is_ipv4(address: str) -> bool:
@@ -63,7 +63,8 @@ def _bound(bind: str) -> str:
     host = bind.rpartition(":")[0]
     if not host:
         return ""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    host = host.removeprefix("[").removesuffix("]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((host, 0))
         except OSError:
@@ -80,16 +81,16 @@ def _store_host(store: Any) -> str:
     return getattr(store, "host", "") or os.environ.get("MASTER_ADDR", "") or socket.gethostname()
 
 
-def _towards(host: str) -> str:
-    """This machine's address on the way to `host`. It is empty if the way is loopback, or if there is no way."""
+def _towards(host: str) -> list[str]:
+    """This machine's addresses on the ways to `host`, IPv4 before IPv6 and one of each. Ways over loopback do not
+    count."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError:
-        return ""
-    families = {entry[0] for entry in found}
-    family = socket.AF_INET if socket.AF_INET in families else socket.AF_INET6
-    routes = (_source_address(str(entry[4][0])) for entry in found if entry[0] == family)
-    return next((address for address in routes if address), "")
+        return []
+    ways = [str(entry[4][0]) for entry in found]
+    routes = [[_source_address(way) for way in ways if _is_ipv4(way) == family] for family in (True, False)]
+    return [address for each in routes for address in [next(filter(None, each), "")] if address]
 
 
 def _source_address(destination: str) -> str:

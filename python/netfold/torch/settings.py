@@ -95,10 +95,22 @@ def _job(value: Any) -> str:
     return name
 
 
+def _is_host(text: str) -> bool:
+    """A name, an IPv4 address, or an IPv6 address in brackets."""
+    return bool(text) and (":" not in text or (text.startswith("[") and text.endswith("]")))
+
+
+def _bare_host(text: str) -> str:
+    """The host if `text` has no port, an IPv6 address in brackets; else empty."""
+    if text.count(":") > 1 and not text.startswith("["):
+        return f"[{text}]"
+    return text if text and _is_host(text) else ""
+
+
 def _address(value: Any) -> str:
     host, colon, port = _text(value).rpartition(":")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-        raise ValueError("write host:port, for example 10.0.0.5:7171")
+    if not (colon and _is_host(host) and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("write host:port, for example 10.0.0.5:7171 or [fd00::5]:7171")
     return _text(value)
 
 
@@ -112,11 +124,11 @@ def _switches(value: Any) -> str:
 
 def _bind(value: Any) -> str:
     """An address to bind: `host` or `host:port`; port 0, the default, is any free port."""
+    if host := _bare_host(_text(value)):
+        return f"{host}:0"
     host, colon, port = _text(value).rpartition(":")
-    if not colon:
-        return f"{_text(value)}:0"
-    if not (host and port.isdigit() and int(port) < 65536):
-        raise ValueError("write host or host:port, for example 10.0.0.5 or 10.0.0.5:7171")
+    if not (colon and _is_host(host) and port.isdigit() and int(port) < 65536):
+        raise ValueError("write host or host:port, for example 10.0.0.5, 10.0.0.5:7171 or [fd00::5]:7171")
     return _text(value)
 
 

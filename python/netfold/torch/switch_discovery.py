@@ -21,7 +21,7 @@ from netfold.topology import file as topology_file
 from netfold.topology.file import Topology
 from netfold.torch import roce
 from netfold.torch.embedded_switch import EmbeddedSwitch
-from netfold.torch.own_address import need_ipv4
+from netfold.torch.own_address import in_address
 from netfold.torch.settings import Settings
 
 KEY = "netfold/agreement"
@@ -108,9 +108,8 @@ def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, Embed
     embedded, place = None, ""
     switch = settings.switch
     if not switch:
-        need_ipv4(host)
         secret = settings.secret or own_secret()
-        embedded = EmbeddedSwitch.hold(settings.bind or f"{host}:0", host, secret, settings.require_auth)
+        embedded = EmbeddedSwitch.hold(settings.bind or f"{in_address(host)}:0", host, secret, settings.require_auth)
         switch, place = embedded.address, "in rank 0's process"
     # Torch names its groups. Every group of one NETFOLD_JOB is a job of its own at the switch.
     suffix = re.sub(r"[^A-Za-z0-9_.-]", "-", group)[:24]

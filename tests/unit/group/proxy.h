@@ -77,7 +77,7 @@ class Proxy {
     const int here = accept(listener_, nullptr, nullptr), there = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in to{};
     to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(target_.ip);
+    to.sin_addr.s_addr = htonl(target_.ip.v4());
     to.sin_port = htons(target_.port);
     EXPECT_EQ(connect(there, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
     pairs_.push_back({{here, there}});

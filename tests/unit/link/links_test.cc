@@ -14,6 +14,7 @@
 #include "link/fault_injector.h"
 #include "link/memory.h"
 #include "link/pcap_writer.h"
+#include "link/socket_address.h"
 #include "link/udp.h"
 
 namespace netfold::link {
@@ -54,7 +55,7 @@ struct Pair {
 };
 
 std::unique_ptr<Link> udp(UdpOptions options = {}) {
-  options.bind = {kLoopback, 0};
+  if (options.bind.ip.is_any()) options.bind = {kLoopback, 0};
   auto link = open_udp(options);
   EXPECT_TRUE(link) << link.error().message;
   return std::move(*link);
@@ -137,13 +138,45 @@ TEST(Udp, CountsWhatTheKernelRefusesForGood) {
   EXPECT_EQ(a->stats().send_errors, 1u);
 }
 
+// As the default of `netfold switch`: one socket for both kinds, which names an IPv4 sender by its IPv4 address.
+TEST(Udp, ServesBothKindsAtAllAddresses) {
+  if (all_addresses().is_v4()) GTEST_SKIP() << "this kernel has no IPv6";
+  auto both = open_udp({.bind = {all_addresses(), 0}});
+  ASSERT_TRUE(both) << both.error().message;
+  const std::uint16_t port = (*both)->local_address().port;
+  const auto loopback6 = parse_address("[::1]:0");
+  ASSERT_TRUE(loopback6);
+  for (const IpAddress ip : {IpAddress(kLoopback), loopback6->ip}) {
+    auto other = udp({.bind = {ip, 0}});
+    const auto question = bytes_of(1400, 1), answer = bytes_of(1300, 2);
+    const std::vector<Outgoing> asked(20, {{ip, port}, question, {}, {}});
+    ASSERT_EQ(other->send(asked), asked.size());
+    const auto heard = receive_all(**both, asked.size());
+    ASSERT_EQ(heard.size(), asked.size());
+    EXPECT_EQ(heard.back().from, other->local_address());
+    EXPECT_EQ(heard.back().bytes, question);
+    const std::vector<Outgoing> answered(20, {heard[0].from, answer, {}, {}});
+    ASSERT_EQ((*both)->send(answered), answered.size());
+    const auto came = receive_all(*other, answered.size());
+    ASSERT_EQ(came.size(), answered.size());
+    EXPECT_EQ(came.back().from, (Address{ip, port}));
+    EXPECT_EQ(came.back().bytes, answer);
+  }
+}
+
 TEST(Address, IsReadAndPrinted) {
   const auto address = parse_address("127.0.0.1:7171");
   ASSERT_TRUE(address);
   EXPECT_EQ(to_string(*address), "127.0.0.1:7171");
   EXPECT_TRUE(parse_address("localhost:1"));
-  for (const char* const wrong :
-       {"", "7171", ":7171", "localhost", "localhost:", "localhost:x", "localhost:65536", "localhost:-1"}) {
+  const auto v6 = parse_address("[FD00:0::1]:7171");
+  ASSERT_TRUE(v6) << v6.error().message;
+  EXPECT_FALSE(v6->ip.is_v4());
+  EXPECT_EQ(to_string(*v6), "[fd00::1]:7171");
+  EXPECT_EQ(v6->ip.header_bytes(), 40u);
+  EXPECT_EQ(to_string(parse_address("[::ffff:10.0.0.1]:1").value()), "10.0.0.1:1") << "IPv4, said in another way";
+  for (const char* const wrong : {"", "7171", ":7171", "localhost", "localhost:", "localhost:x", "localhost:65536",
+                                  "localhost:-1", "fd00::1", "fd00::1:7171", "[fd00::1]", "[]:7171", "[10.0.0.1]:1"}) {
     const auto error = parse_address(wrong);
     ASSERT_FALSE(error) << wrong;
     EXPECT_EQ(error.error().code, ErrorCode::kInvalidArgument);

@@ -217,8 +217,8 @@ class TreeConversation {
   }
 
   // Null if no switch listens there.
-  std::unique_ptr<WireEnd> connect(link::Address to, std::uint32_t from_ip) {
-    const std::size_t number = (to.ip >> 8) & 255;
+  std::unique_ptr<WireEnd> connect(link::Address to, const IpAddress& from_ip) {
+    const std::size_t number = (to.ip.v4() >> 8) & 255;
     if (number >= switches_.size() || switches_[number]->is_dead || switches_[number]->is_stopping) return nullptr;
     auto wire = std::make_shared<WireEnd::Wire>();
     switches_[number]->wires.push_back(wire);

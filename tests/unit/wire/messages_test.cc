@@ -88,6 +88,7 @@ TEST(Messages, OfAHostHaveNoRank) {
   EXPECT_THAT(emit(join), HasSubstr("\"rank\":-1"));
   expect_round_trip(join);
   expect_round_trip(Admitted{1, 2, 512, 1456, {5, 6}, false, nonce_of(1), {}, 0x0a000001});
+  expect_round_trip(Admitted{1, 2, 512, 1436, {5, 6}, false, nonce_of(1), {}, IpAddress::from_v6(nonce_of(3))});
 }
 
 TEST(Messages, NameTheirTypeFirst) {
