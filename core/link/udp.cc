@@ -229,6 +229,14 @@ Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options) {
     close(descriptor);
     return tl::unexpected(std::move(error));
   }
+  // No fragments: losing one loses all. A packet that is too large for a hop is lost, and the search for the MTU finds
+  // out (membership/path_search.h). Messages of hops that say so are not believed: anyone can send them.
+  const int probe = IP_PMTUDISC_PROBE, dont = 1;
+  setsockopt(descriptor, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
+  if (!options.bind.ip.is_v4()) {
+    setsockopt(descriptor, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof probe);
+    setsockopt(descriptor, IPPROTO_IPV6, IPV6_DONTFRAG, &dont, sizeof dont);
+  }
   set_buffer(descriptor, SO_RCVBUFFORCE, SO_RCVBUF, options.buffer_bytes);
   set_buffer(descriptor, SO_SNDBUFFORCE, SO_SNDBUF, options.buffer_bytes);
   const int on = 1;

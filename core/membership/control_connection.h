@@ -32,6 +32,10 @@ class ControlConnection {
   bool leave(const std::optional<Error>& error, Nanoseconds now);
 
   const WorkerSide& side() const { return side_; }
+  void say_mtu(std::uint32_t mtu) {
+    side_.on_mtu(mtu);
+  }  // of a worker that is searching; it joins with the next pump()
+  link::Address path_address() const { return {switch_address_.ip, side_.hello().path_port}; }  // port 0: none
   void say_shared(const control::SharedWork& shared) { side_.say_shared(shared); }
   // Of a switch at the switch above it; they go out with the next pump().
   void say_ranks(const control::Ranks& ranks) { side_.say_ranks(ranks); }

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/packet.h"
+
 namespace netfold::membership {
 namespace {
 
-constexpr Nanoseconds kRetryPause = 50 * kMillisecond;     // between two attempts to reach the switch
-constexpr Nanoseconds kConnectMax = 2 * kSecond;           // one attempt: a lost SYN is sent again by a new one
+constexpr Nanoseconds kRetryPause = 50 * kMillisecond;  // between two attempts to reach the switch
+constexpr Nanoseconds kConnectMax = 2 * kSecond;        // one attempt: a lost SYN is sent again by a new one
+constexpr std::uint32_t kPathBytesUnknown = 1500;
 constexpr Nanoseconds kVerdictGrace = 500 * kMillisecond;  // for the switch to say first who is missing
 
 }  // namespace
@@ -64,7 +67,11 @@ Result<std::unique_ptr<ControlConnection>> JoinAttempts::pump(Nanoseconds now) {
   if (state_ != State::kTalking) return nullptr;
   const WorkerSide& side = connection_->side();
   const bool was_open = side.state() != WorkerSide::State::kFailed;
-  const auto alive = connection_->pump(now);
+  auto alive = connection_->pump(now);
+  if (alive && side.state() == WorkerSide::State::kSearching) {
+    search(now);
+    alive = connection_->pump(now);
+  }
   if (alive && side.state() == WorkerSide::State::kAdmitted) return std::move(connection_);
   if (alive) {
     if (now < give_up_at()) return nullptr;
@@ -74,6 +81,7 @@ Result<std::unique_ptr<ControlConnection>> JoinAttempts::pump(Nanoseconds now) {
   if (retry_s > 0 && retry_until_ == kNever) retry_until_ = now + from_seconds(retry_s);
   const bool may_pass = retry_s > 0 ? now < retry_until_ : was_open && connection_->is_lost();
   connection_.reset();
+  search_.reset();
   if (!may_pass || now >= deadline_) return tl::unexpected(alive.error());
   begin_connecting(now + kRetryPause);
   pause(now);
@@ -86,7 +94,33 @@ Nanoseconds JoinAttempts::deadline() const {
     case State::kConnecting: return attempt_until_;
     case State::kTalking: break;
   }
-  return std::min(give_up_at(), connection_->deadline());
+  return std::min({give_up_at(), connection_->deadline(), search_ ? search_->deadline() : kNever});
+}
+
+// Where nothing comes back, perhaps because a firewall drops the probes, large packets are not trusted.
+void JoinAttempts::search(Nanoseconds now) {
+  if (!search_) search_.emplace(options_.path_bytes_max, now);
+  const auto found = search_->found(now);
+  if (!found) return;
+  const std::uint32_t unknown = std::min(options_.mtu, mtu_to_say(kPathBytesUnknown, address_.ip));
+  connection_->say_mtu(*found == 0 ? unknown : mtu_to_say(*found, address_.ip));
+  search_.reset();
+}
+
+std::optional<JoinAttempts::PathPacket> JoinAttempts::next_path_packet(Nanoseconds now) {
+  if (!search_ || !connection_) return std::nullopt;
+  const auto probe = search_->next(now);
+  if (!probe) return std::nullopt;
+  return PathPacket{connection_->path_address(),
+                    wire::emit(wire::PathProbe{connection_->side().hello().nonce, probe->number}),
+                    probe->size_bytes - address_.ip.header_bytes() - wire::kUdpBytes};
+}
+
+void JoinAttempts::on_datagram(std::span<const std::byte> bytes, Nanoseconds now) {
+  const auto probe = wire::read_path_probe(bytes);
+  if (probe && search_ && connection_ && probe->nonce == connection_->side().hello().nonce) {
+    search_->on_answer(probe->number, now);
+  }
 }
 
 Nanoseconds JoinAttempts::give_up_at() const {
@@ -130,6 +164,7 @@ WorkerRequest JoinAttempts::request(Nanoseconds now) const {
   request.join.rank = options_.rank;
   request.join.udp_port = options_.udp_port;
   request.join.mtu = options_.mtu;
+  request.searches_path = options_.path_bytes_max > 0;
   request.join.bfp = options_.bfp;
   request.join.window = options_.window;
   request.join.timeout_s = std::max(to_seconds(deadline_ - now), control::kTimeoutSecondsMin);

@@ -6,12 +6,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
 #include "base/result.h"
 #include "membership/control_connection.h"
 #include "membership/join_options.h"
+#include "membership/path_search.h"
+#include "wire/path_probe.h"
 
 namespace netfold::membership {
 
@@ -27,6 +30,17 @@ class JoinAttempts {
   bool is_connecting() const { return state_ == State::kConnecting; }
   void on_connected(std::unique_ptr<link::ControlLink> link, Nanoseconds now);
   void on_unreachable(const std::string& why, Nanoseconds now);
+
+  // A packet that helps to find the MTU of the path (options.path_bytes_max): to be sent now from the socket of data
+  // packets, with zeros after it up to `datagram_bytes`. on_datagram() is told what comes there.
+  struct PathPacket {
+    link::Address to;
+    wire::PathProbeHead head;
+    std::size_t datagram_bytes;
+  };
+  std::optional<PathPacket> next_path_packet(Nanoseconds now);
+  void on_datagram(std::span<const std::byte> bytes, Nanoseconds now);
+  bool is_searching() const { return search_.has_value(); }
 
   // Of a switch: the ranks below it, in this attempt and in later ones.
   void say_ranks(const control::Ranks& ranks);
@@ -44,6 +58,7 @@ class JoinAttempts {
 
   void begin_connecting(Nanoseconds now);
   void pause(Nanoseconds now);
+  void search(Nanoseconds now);
   WorkerRequest request(Nanoseconds now) const;
   Error unreachable() const;
   Error give_up() const;
@@ -60,6 +75,7 @@ class JoinAttempts {
   std::string last_ = "no answer";    // of the switch, to the last attempt
   std::optional<control::Ranks> ranks_;
   std::unique_ptr<ControlConnection> connection_;
+  std::optional<PathSearch> search_;  // of the connection, before it joins
 };
 
 }  // namespace netfold::membership

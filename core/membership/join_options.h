@@ -22,7 +22,10 @@ struct JoinOptions {
   bool is_hosted = false;     // the job has an observer: wait for it too
   bool require_auth = false;  // join only a switch that proves the secret and tags packets
   std::uint16_t udp_port = 0;
-  std::uint32_t mtu = 0;  // of the path; 0: as the kernel's routing table has it
+  std::uint32_t mtu = 0;  // of the path; 0: it is found
+  // The largest packet that may pass: the switch is asked which sizes do, and `mtu` counts only where it does not
+  // answer. 0: `mtu` is known.
+  std::uint32_t path_bytes_max = 0;
   numbers::BfpShape bfp = {};
   std::uint32_t window = 0;          // chunks outstanding at most; 0: the switch's default of slots
   double timeout_s = 30;             // for all of joining, and for an all-reduce to make progress

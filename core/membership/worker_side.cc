@@ -106,11 +106,25 @@ void WorkerSide::handle(const control::Hello& hello, Nanoseconds now) {
   hello_ = hello;
   heartbeat_ = from_seconds(hello.heartbeat_s);
   next_tick_ = now + heartbeat_;
+  if (request_.searches_path && hello.path_port != 0) {
+    state_ = State::kSearching;
+  } else {
+    join();
+  }
+}
+
+void WorkerSide::on_mtu(std::uint32_t mtu) {
+  if (state_ != State::kSearching) return;
+  request_.join.mtu = mtu;
+  join();
+}
+
+void WorkerSide::join() {
   control::Join join = request_.join;
   join.timeout_s = std::clamp(join.timeout_s, control::kTimeoutSecondsMin, control::kTimeoutSecondsMax);
   join.is_hosted = join.is_hosted || join.is_host();
-  if (hello.auth) {
-    join.proof = request_.secret->join_proof(hello.nonce, join);
+  if (hello_.auth) {
+    join.proof = request_.secret->join_proof(hello_.nonce, join);
   } else if (request_.secret && !join.below) {
     join.token = request_.secret->token(join.job);
   }

@@ -1,8 +1,8 @@
 // A worker's side of the control conversation, as a state machine: lines and time go in, bytes to send come out. It
 // does no I/O and reads no clock.
 //
-//   connecting --hello--> waiting --admitted--> admitted
-//        \___________________\______________________\____> failed (for good, with one Error)
+//   connecting --hello--> (searching --mtu-->) waiting --admitted--> admitted
+//        \_________________________________________\______________________\____> failed (for good, with one Error)
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,14 @@ struct WorkerRequest {
   std::string switch_name;  // how errors call it: "host:port"
   control::Join join;       // without proof: that answers the switch's greeting
   std::optional<control::Secret> secret;
-  bool require_auth = false;  // refuse a switch that does not prove the secret and tag the packets
+  bool searches_path = false;  // the owner finds the MTU where the switch helps, between its hello and the join
+  bool require_auth = false;   // refuse a switch that does not prove the secret and tag the packets
   std::optional<control::Ranks> ranks = std::nullopt;  // of a switch that joins the switch above it
 };
 
 class WorkerSide {
  public:
-  enum class State { kConnecting, kWaiting, kAdmitted, kFailed };
+  enum class State { kConnecting, kSearching, kWaiting, kAdmitted, kFailed };
 
   static constexpr int kHeartbeatsMissedMax = 4;
 
@@ -38,6 +39,7 @@ class WorkerSide {
 
   void on_line(std::string_view line, Nanoseconds now);
   void on_time(Nanoseconds now);
+  void on_mtu(std::uint32_t mtu);         // of a worker that is searching, as a join says it
   void on_close(const std::string& why);  // the connection ended or broke
   void leave(const std::optional<Error>& error);
   // Of a switch that joins the switch above it: the ranks below it are others now; one of them left.
@@ -47,9 +49,10 @@ class WorkerSide {
   void say_shared(const control::SharedWork& shared) { shared_ = shared; }
 
   State state() const { return state_; }
-  const Error& error() const { return *error_; }       // state kFailed
-  double retry_s() const { return retry_s_; }          // state kFailed: joining anew may help within this time
-  const wire::Lease& lease() const { return lease_; }  // state kAdmitted, and after it
+  const control::Hello& hello() const { return hello_; }  // after kConnecting
+  const Error& error() const { return *error_; }          // state kFailed
+  double retry_s() const { return retry_s_; }             // state kFailed: joining anew may help within this time
+  const wire::Lease& lease() const { return lease_; }     // state kAdmitted, and after it
   const std::vector<std::uint16_t>& udp_ports() const { return udp_ports_; }
   std::optional<IpAddress> data_ip() const { return data_ip_; }        // where data packets go, if not to the switch
   const std::set<std::uint16_t>& left_ranks() const { return left_; }  // they left cleanly and fold no more
@@ -63,6 +66,7 @@ class WorkerSide {
 
  private:
   void handle(const control::Hello& hello, Nanoseconds now);
+  void join();
   void handle(const control::Waiting& waiting);
   void handle(const control::Admitted& admitted);
   void handle(const control::Refused& refused);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "wire/path_probe.h"
+
 namespace netfold::switching {
 namespace {
 
@@ -87,6 +89,11 @@ bool SwitchControl::hear_above(Nanoseconds now) {
     }
   }
   return !events.empty();
+}
+
+bool SwitchControl::sends_back(const link::Incoming& datagram) const {
+  const auto probe = wire::read_path_probe(datagram.bytes);
+  return probe && table_.has_greeted(probe->nonce, datagram.from.ip);
 }
 
 Nanoseconds SwitchControl::deadline() const {

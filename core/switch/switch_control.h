@@ -65,6 +65,8 @@ class SwitchControl {
   // After stop(): all have heard it.
   bool is_done() const { return peers_.empty() && uplinks_.is_idle(); }
   const JobTable& table() const { return table_; }
+  // Whether this datagram at the path port is a probe of one who is connected: it is sent back as it is.
+  bool sends_back(const link::Incoming& datagram) const;
 
  private:
   void lose(ConnectionId id, Peer& peer, const std::string& why, Nanoseconds now);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +20,7 @@
 #include "base/thread_clock.h"
 #include "base/wakeup.h"
 #include "link/tcp/control_socket.h"
+#include "link/udp.h"
 #include "switch/log_throttle.h"
 #include "switch/switch_control.h"
 #include "switch/uplink_sockets.h"
@@ -27,6 +29,8 @@ namespace netfold::switching {
 namespace {
 
 constexpr Nanoseconds kAcceptPause = kSecond / 10;  // after the kernel had no descriptor left
+constexpr std::size_t kPathBufferBytes = 1u << 20, kPathProbesAtOnce = 256;
+constexpr std::array<std::byte, control::kPathBytesMax> kZeros{};
 constexpr const char* kThreadName = "nf-control";
 constexpr int kAcceptsMax = 64;            // a round
 constexpr std::size_t kServedAtOnce = 64;  // connections, between two looks at what is due
@@ -57,7 +61,7 @@ std::size_t connections_for(std::size_t wanted) {
 }
 
 SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data_plane, const DataPlaneFactory& factory,
-                       std::uint16_t port) {
+                       std::uint16_t port, std::uint16_t path_port) {
   SwitchRules rules;
   rules.secret = control::Secret::from(options.secret);
   rules.tagged = options.require_auth;
@@ -70,13 +74,14 @@ SwitchRules rules_from(const SwitchServerOptions& options, const DataPlane& data
   rules.parent = options.parent;
   randombytes_buf(rules.id.data(), rules.id.size());
   rules.port = port;
+  rules.path_port = path_port;
   rules.memory_bytes = factory.memory_bytes;
   rules.random = [](std::span<std::byte> bytes) { randombytes_buf(bytes.data(), bytes.size()); };
   return rules;
 }
 
 // `address`: of options.parent.
-UplinkOptions uplink_from(const SwitchServerOptions& options, link::Address address) {
+UplinkOptions uplink_from(const SwitchServerOptions& options, link::Address address, bool searches_path) {
   UplinkOptions uplink;
   uplink.parent = options.parent;
   uplink.address = address;
@@ -91,6 +96,12 @@ UplinkOptions uplink_from(const SwitchServerOptions& options, link::Address addr
     const auto route = link::route_to(address);
     return membership::mtu_to_say(route ? route->mtu : link::Route{}.mtu, address.ip);
   };
+  if (searches_path) {
+    uplink.path_bytes_max = [address] {
+      const auto route = link::route_to(address);
+      return std::min(route ? route->mtu : link::Route{}.mtu, control::kPathBytesMax);
+    };
+  }
   return uplink;
 }
 
@@ -136,7 +147,7 @@ class SwitchServer::Control {
       }
       parent = *address;
     }
-    auto rules = rules_from(options_, *data_plane_, factory, address_.port);
+    auto rules = rules_from(options_, *data_plane_, factory, address_.port, open_path_link());
     if (const std::size_t least_bytes = smallest_job_bytes(rules); rules.memory_max_bytes < least_bytes) {
       return fail(ErrorCode::kInvalidArgument, fmt::format("{} bytes of memory for jobs: a job of two workers needs at "
                                                            "least {} bytes",
@@ -145,7 +156,7 @@ class SwitchServer::Control {
     control_.emplace(std::move(rules), *data_plane_,
                      SwitchControlOptions{options_.connections_max,
                                           [this](const LogLine& line, Nanoseconds at) { log_.line(line, at); },
-                                          uplink_from(options_, parent)});
+                                          uplink_from(options_, parent, path_link_ != nullptr)});
     for (std::string* const secret : {&options_.secret, &options_.parent_secret}) {  // the rules keep a hash of it
       sodium_memzero(secret->data(), secret->size());
       secret->clear();
@@ -216,6 +227,46 @@ class SwitchServer::Control {
   }
 
  private:
+  // At the control port's number if that is free; returns its number. 0: data packets take another way than this
+  // machine's own, or there is no socket for it, and workers do without.
+  std::uint16_t open_path_link() {
+    if (data_plane_->folds_on_the_way()) return 0;
+    link::UdpOptions udp;
+    udp.buffer_bytes = kPathBufferBytes;
+    for (const std::uint16_t port : {address_.port, std::uint16_t{0}}) {
+      udp.bind = {address_.ip, port};
+      auto opened = link::open_udp(udp);
+      if (!opened) continue;
+      path_link_ = std::move(*opened);
+      return path_link_->local_address().port;
+    }
+    return 0;
+  }
+
+  // Probes of workers go back to them. Those that do not fit into the kernel's queue are lost.
+  void answer_path_probes(Nanoseconds at) {
+    if (!path_link_) return;
+    path_answers_.clear();
+    for (const link::Incoming& datagram : path_link_->receive(kPathProbesAtOnce)) {
+      if (control_->sends_back(datagram)) {
+        path_answers_.push_back({datagram.from, datagram.bytes, {}, {}});
+      } else {
+        control_->uplinks().on_datagram(datagram.bytes, at);
+      }
+    }
+    path_link_->send(path_answers_);
+  }
+
+  // Of this switch, on its way to the switch above.
+  void send_path_probes(Nanoseconds at) {
+    if (!path_link_) return;
+    while (const auto packet = control_->uplinks().next_path_packet(at)) {
+      const auto zeros = std::span(kZeros).first(packet->datagram_bytes - packet->head.size());
+      const link::Outgoing datagram{packet->to, packet->head, zeros, {}};
+      path_link_->send(std::span(&datagram, 1));
+    }
+  }
+
   struct Mismatch {
     std::uint16_t job, epoch;
     int rank;
@@ -232,6 +283,7 @@ class SwitchServer::Control {
       wakeup_.clear();
       serve_ready(at);  // before new connections: a leave comes before the next join
       take_mismatches();
+      answer_path_probes(at);
       if (stopping_ && !told_all) {
         told_all = true;
         control_->stop(why_);
@@ -240,6 +292,7 @@ class SwitchServer::Control {
         control_->on_time(at);
       }
       control_->settle(at);
+      send_path_probes(at);
       uplink_sockets_.turn(control_->uplinks(), at);
       if (control_->table().is_drained() && options_.on_drained) std::exchange(options_.on_drained, nullptr)();
       if (told_all && control_->is_done()) return;
@@ -262,6 +315,8 @@ class SwitchServer::Control {
     polled_.assign(1, {wakeup_.descriptor(), POLLIN, 0});
     const bool accepting = !stopping_ && now() >= accept_again_at_;
     polled_.push_back({accepting ? listener_ : -1, POLLIN, 0});
+    polled_.push_back({path_link_ ? path_link_->descriptor() : -1, POLLIN, 0});
+    const std::size_t first = polled_.size();
     ready_.clear();
     for (const auto& [id, peer] : control_->peers()) {
       ready_.push_back(id);
@@ -273,7 +328,7 @@ class SwitchServer::Control {
     wait_for(polled_, deadline);
     std::size_t kept = 0;
     for (std::size_t i = 0; i < ready_.size(); ++i) {
-      if (polled_[i + 2].revents != 0) ready_[kept++] = ready_[i];
+      if (polled_[first + i].revents != 0) ready_[kept++] = ready_[i];
     }
     ready_.resize(kept);
   }
@@ -335,6 +390,8 @@ class SwitchServer::Control {
   mutable std::mutex mutex_;
   std::optional<SwitchControl> control_;
   Nanoseconds accept_again_at_ = 0;
+  std::unique_ptr<link::Link> path_link_;
+  std::vector<link::Outgoing> path_answers_;
   std::vector<pollfd> polled_;
   std::vector<ConnectionId> ready_;
   std::thread thread_;

@@ -23,6 +23,7 @@ void Uplinks::join(const JoinAbove& join, Nanoseconds now) {
   options.require_auth = options_.require_auth;
   options.udp_port = join.join.below->udp_ports.front();
   options.mtu = options_.mtu();
+  if (options_.path_bytes_max) options.path_bytes_max = options_.path_bytes_max();
   options.bfp = join.join.bfp;
   options.window = join.join.window;
   options.timeout_s = std::max(join.join.timeout_s, control::kTimeoutSecondsMin);
@@ -126,6 +127,20 @@ void Uplinks::on_connected(JobKey key, std::unique_ptr<link::ControlLink> link, 
 
 void Uplinks::on_unreachable(JobKey key, const std::string& why, Nanoseconds now) {
   if (is_connecting(key)) uplinks_.at(key)->attempts->on_unreachable(why, now);
+}
+
+std::optional<membership::JoinAttempts::PathPacket> Uplinks::next_path_packet(Nanoseconds now) {
+  for (const auto& [key, uplink] : uplinks_) {
+    if (!uplink->attempts) continue;
+    if (auto packet = uplink->attempts->next_path_packet(now)) return packet;
+  }
+  return std::nullopt;
+}
+
+void Uplinks::on_datagram(std::span<const std::byte> bytes, Nanoseconds now) {
+  for (const auto& [key, uplink] : uplinks_) {
+    if (uplink->attempts) uplink->attempts->on_datagram(bytes, now);
+  }
 }
 
 void Uplinks::for_each_connection(const std::function<void(int, bool)>& act) const {

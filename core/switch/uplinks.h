@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,7 +26,9 @@ struct UplinkOptions {
   std::string secret;          // of the switch above; "": none
   bool require_auth = false;   // it must tag packets too
   std::function<control::Nonce()> draw_nonce;
-  std::function<std::uint32_t()> mtu;  // of the way to it
+  // Of the way to it: the MTU as a join says it, and the largest packet that may pass (JoinOptions::path_bytes_max).
+  std::function<std::uint32_t()> mtu;
+  std::function<std::uint32_t()> path_bytes_max = {};  // none: the MTU is known
 };
 
 class Uplinks {
@@ -68,6 +71,10 @@ class Uplinks {
   bool is_connecting(JobKey key) const;
   void on_connected(JobKey key, std::unique_ptr<link::ControlLink> link, Nanoseconds now);
   void on_unreachable(JobKey key, const std::string& why, Nanoseconds now);
+
+  // Packets to send now, to find the MTU of the way; on_datagram() is told what comes to the socket that sends them.
+  std::optional<membership::JoinAttempts::PathPacket> next_path_packet(Nanoseconds now);
+  void on_datagram(std::span<const std::byte> bytes, Nanoseconds now);
 
   // Each connection, to be polled: act(descriptor, wants_to_write).
   void for_each_connection(const std::function<void(int, bool)>& act) const;

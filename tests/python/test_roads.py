@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -76,3 +79,141 @@ group.close()
         _, port = start_switch(box)
         runs = [first.python(worker, f"{box.v4}:{port}", "0"), second.python(worker, f"[{box.v6}]:{port}", "1")]
         assert finish(runs) == ["payload 1436\n"] * 2
+
+
+# Prints the payload that the job got, then sums until an error, or until so many seconds are over.
+WORKER = """
+import sys, time, numpy as np
+from netfold import _core
+switch, rank, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+begun = time.monotonic()
+group = _core.SwitchGroup(switch, "job", 2, rank, timeout_s=20.0)
+print("joined after", round(time.monotonic() - begun, 3), flush=True)
+print("payload", group.lease()["payload_bytes"], flush=True)
+x = np.ones(100_000, dtype=np.float32)
+until = time.monotonic() + seconds
+last = time.monotonic()
+try:
+    while True:
+        x[:] = [1.5, 2.5][rank]
+        more = np.full(1, float(time.monotonic() < until), dtype=np.float32)
+        group.wait(group.all_reduce(x.ctypes.data, x.ctypes.data, x.size, "fp32", "fp32"))
+        assert (x == 4).all()
+        group.wait(group.all_reduce(more.ctypes.data, more.ctypes.data, 1, "fp32", "fp32"))
+        last = time.monotonic()
+        if more[0] < 2:
+            break
+except RuntimeError as error:
+    print("error after", round(time.monotonic() - last, 3), error, flush=True)
+group.close()
+"""
+HEADS = {"4": 20 + 8 + 16, "6": 40 + 8 + 16}  # before a payload: IP, UDP, Netfold
+JUMBO = 9000
+SILENCE = """
+nft add table inet roads
+nft add chain inet roads out '{ type filter hook output priority 0; }'
+nft add rule inet roads out icmp type destination-unreachable drop
+nft add rule inet roads out icmpv6 type packet-too-big drop
+"""
+
+
+def numbers(name: str, said: list[str]) -> list[float]:
+    """The numbers that the workers printed after `name`."""
+    return [float(re.search(rf"^{name} ([\d.]+)", each, re.MULTILINE)[1]) for each in said]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("family", "hop"), [("4", 9000), ("4", 4000), ("6", 1400), ("4", 1280)])
+def test_packets_are_as_large_as_every_hop_carries(family: str, hop: int) -> None:
+    """All interfaces of the machines say 9000. A hop on the way to one worker carries less, and says nothing."""
+    with machines(3, [family] * 3, JUMBO) as (router, (first, second, box)):
+        if shutil.which("nft"):
+            router.shell(SILENCE)
+        router.shell(f"ip link set eth{second.number} mtu {hop}")
+        _, port = start_switch(box)
+        switch = f"{box.v4}:{port}" if family == "4" else f"[{box.v6}]:{port}"
+        said = finish([each.python(WORKER, switch, str(rank), "0") for rank, each in enumerate((first, second))])
+        payloads = numbers("payload", said)
+        most = min(hop - HEADS[family], 8192)
+        assert payloads[0] == payloads[1] <= most
+        assert payloads[0] >= most - 12, "the search ends 8 bytes before the limit, and a payload has whole elements"
+
+
+def test_an_mtu_that_shrinks_ends_the_job_with_an_error_that_names_the_worker() -> None:
+    with machines(3, ["4"] * 3, JUMBO) as (router, (first, second, box)):
+        if shutil.which("nft"):
+            router.shell(SILENCE)
+        _, port = start_switch(box)
+        runs = [each.python(WORKER, f"{box.v4}:{port}", str(rank), "20") for rank, each in enumerate((first, second))]
+        for run in runs:
+            assert run.stdout is not None
+            assert [run.stdout.readline().split()[0] for _ in range(2)] == ["joined", "payload"]
+        time.sleep(0.5)
+        router.shell(f"ip link set eth{second.number} mtu 1500")
+        said = finish(runs)
+        assert all("the MTU of the path between rank 1 and the switch" in each for each in said)
+
+
+def test_a_switch_below_another_one_finds_the_mtu_of_its_way_up() -> None:
+    with machines(4, ["6"] * 4, JUMBO) as (router, (first, second, leaf, top)):
+        if shutil.which("nft"):
+            router.shell(SILENCE)
+        router.shell(f"ip link set eth{top.number} mtu 3000")
+        _, port = start_switch(top)
+        _, leaf_port = start_switch(leaf, "--parent", f"[{top.v6}]:{port}")
+        runs = [
+            first.python(WORKER, f"[{leaf.v6}]:{leaf_port}", "0", "0"),
+            second.python(WORKER, f"[{leaf.v6}]:{leaf_port}", "1", "0"),
+        ]
+        assert all(payload > 8000 for payload in numbers("payload", finish(runs))), "the whole job is at the leaf"
+        runs = [
+            first.python(WORKER, f"[{leaf.v6}]:{leaf_port}", "0", "0"),
+            second.python(WORKER, f"[{top.v6}]:{port}", "1", "0"),
+        ]
+        assert all(2900 < payload <= 3000 - HEADS["6"] for payload in numbers("payload", finish(runs)))
+
+
+# Sums by the switch and among the ranks, and prints how long the longest sum took, and what happened to the switch.
+BOTH = """
+import sys, time, numpy as np
+from netfold import _core
+switch, rank, own, other = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+group = _core.SplitGroup(rank, 2, listen=own, timeout_s=20.0, switches=[switch], job="job")
+group.connect([own, other] if rank == 0 else [other, own])
+x = np.ones(1_000_000, dtype=np.float32)
+longest, until, news, told = 0.0, time.monotonic() + 20, [], False
+while True:
+    x[:] = [1.5, 2.5][rank]
+    begun = time.monotonic()
+    group.wait(group.all_reduce(x.ctypes.data, x.ctypes.data, x.size, "fp32", "fp32", algorithm="split"))
+    longest = max(longest, time.monotonic() - begun)
+    assert (x == 4).all()
+    news += group.take_switch_news()
+    if not told:
+        print("running", flush=True)
+        told = True
+    goes_on = np.full(1, float(len(news) < 2 and time.monotonic() < until), dtype=np.float32)
+    group.wait(group.all_reduce(goes_on.ctypes.data, goes_on.ctypes.data, 1, "fp32", "fp32", algorithm="ring"))
+    if goes_on[0] == 0:
+        break
+print("longest", longest)
+print(news)
+group.close()
+"""
+
+
+def test_an_mtu_that_shrinks_costs_a_divided_job_the_switch_for_a_while() -> None:
+    with machines(3, ["4"] * 3, JUMBO) as (router, (first, second, box)):
+        if shutil.which("nft"):
+            router.shell(SILENCE)
+        _, port = start_switch(box)
+        own = [f"{each.v4}:7300" for each in (first, second)]
+        runs = [
+            each.python(BOTH, f"{box.v4}:{port}", str(rank), own[rank], own[1 - rank])
+            for rank, each in enumerate((first, second))
+        ]
+        for run in runs:
+            assert run.stdout is not None and run.stdout.readline() == "running\n"
+        router.shell(f"ip link set eth{box.number} mtu 1500")
+        said = finish(runs)
+        assert all(re.search(r"has shrunk|does not reach it any more", each) for each in said), said
+        assert all("'')]" in each for each in said), "the switch is back"

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 namespace netfold::group {
@@ -29,6 +30,17 @@ DataPath::DataPath(const wire::Lease& lease, std::uint16_t rank, WindowOptions o
   sending_.reserve(kSendMost);
 }
 
+void DataPath::watch_path(link::Address path, const control::Nonce& nonce) {
+  path_ = path;
+  path_nonce_ = nonce;
+}
+
+Nanoseconds DataPath::deadline() const {
+  const Nanoseconds deadline = std::min(window_.deadline(), link_.deadline());
+  if (path_.port == 0 || window_.is_idle()) return deadline;
+  return std::min(deadline, path_watch_.begin_at(window_.last_progress()));
+}
+
 void DataPath::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
   if (operation->chunks() == 0) {
     finished_.push_back(operation->ticket());
@@ -46,6 +58,9 @@ bool DataPath::pump(Nanoseconds now) {
   pumped_at_ = now;
   receive(now);
   window_.on_time(now);
+  if (path_.port != 0 && !window_.is_idle() && path_watch_.begin_pair(now, window_.last_progress())) {
+    send_path_probes();
+  }
   return send(now);
 }
 
@@ -132,7 +147,31 @@ bool DataPath::is_ours(const link::Incoming& datagram, const wire::Packet& packe
          wire::is_of_lease(lease_, packet, datagram.bytes);
 }
 
+// The small one first: the kernel might take the two as one, and refuse both.
+void DataPath::send_path_probes() {
+  const auto large = wire::emit(wire::PathProbe{path_nonce_, path_watch_.large()});
+  const auto small = wire::emit(wire::PathProbe{path_nonce_, path_watch_.small()});
+  const std::size_t datagram_bytes = packet_bytes() - shards_.front().ip.header_bytes() - wire::kUdpBytes;
+  const auto room = std::span<const std::byte>(payload_room_).first(datagram_bytes - large.size());
+  const std::array<link::Outgoing, 2> pair{{{path_, small, {}, {}}, {path_, large, room, {}}}};
+  link_.send(pair);  // what the link refuses is lost
+}
+
+std::optional<Error> DataPath::shrunk(const std::string& switch_name) const {
+  if (!path_watch_.has_shrunk()) return std::nullopt;
+  return Error{ErrorCode::kSwitchFailed,
+               fmt::format("the MTU of the path between rank {} and the switch {} has shrunk: packets of {} bytes no "
+                           "longer pass, and small ones do; see `ip link` and the routers on the way, then start the "
+                           "job again",
+                           rank_, switch_name, packet_bytes()),
+               rank_};
+}
+
 void DataPath::handle(const link::Incoming& datagram, Nanoseconds now) {
+  if (const auto probe = wire::read_path_probe(datagram.bytes); probe && path_.port != 0) {
+    if (probe->nonce == path_nonce_) path_watch_.on_answer(probe->number, now);
+    return;
+  }
   wire::Packet packet;
   if (wire::parse(datagram.bytes, packet) != wire::ParseError::kNone || !is_ours(datagram, packet)) {
     ++dropped_packets_;

@@ -15,9 +15,11 @@
 #include "base/result.h"
 #include "group/scratch_pool.h"
 #include "group/via_switch/operation.h"
+#include "group/via_switch/path_watch.h"
 #include "group/via_switch/window.h"
 #include "link/link.h"
 #include "wire/lease.h"
+#include "wire/path_probe.h"
 
 namespace netfold::group {
 
@@ -34,11 +36,14 @@ class DataPath {
   DataPath(const wire::Lease& lease, std::uint16_t rank, WindowOptions options, link::Link& link,
            std::vector<link::Address> shards);
 
+  // Where the switch sends back what has this nonce; from now on shrunk() may find something.
+  void watch_path(link::Address path, const control::Nonce& nonce);
+
   void submit(std::unique_ptr<Operation> operation, Nanoseconds now);
 
   // Receives what has come and sends what may go. True if the link is full and should be polled for writing.
   bool pump(Nanoseconds now);
-  Nanoseconds deadline() const { return std::min(window_.deadline(), link_.deadline()); }
+  Nanoseconds deadline() const;
   bool is_idle() const { return window_.is_idle(); }
 
   // Tickets finished since the last call.
@@ -52,6 +57,8 @@ class DataPath {
                                const std::string& above = "") const;
   // The switch has not answered for longer than `longest`, though this rank asks it.
   std::optional<Error> silent(Nanoseconds now, Nanoseconds longest, const std::string& switch_name) const;
+  // Packets of this job's size no longer pass between this rank and the switch, though small ones do.
+  std::optional<Error> shrunk(const std::string& switch_name) const;
   std::optional<std::uint16_t> missing_rank() const { return window_.missing_rank(); }
   void forget_missing_rank() { window_.forget_missing_rank(); }
   Nanoseconds last_progress() const { return window_.last_progress(); }
@@ -67,6 +74,7 @@ class DataPath {
   };
 
   Error no_answer(const std::string& switch_name, double waited_s) const;
+  void send_path_probes();
   std::size_t packet_bytes() const;  // of a full chunk, from the header of IP on
   void receive(Nanoseconds now);
   void handle(const link::Incoming& datagram, Nanoseconds now);
@@ -91,6 +99,9 @@ class DataPath {
   std::uint64_t dropped_packets_ = 0, reduced_elements_ = 0;
   Nanoseconds heard_at_ = 0;  // the last packet of the switch, or the end of idleness
   Nanoseconds pumped_at_ = 0;
+  PathWatch path_watch_;
+  link::Address path_{};  // port 0: the switch sends nothing back
+  control::Nonce path_nonce_ = {};
 };
 
 }  // namespace netfold::group

@@ -5,6 +5,7 @@
 #include <sodium.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -16,6 +17,8 @@
 namespace netfold::group {
 namespace {
 
+constexpr std::size_t kDatagramsAtOnce = 64;
+constexpr std::array<std::byte, control::kPathBytesMax> kZeros{};
 constexpr Nanoseconds kPollSlice = 100 * kMillisecond;  // between two questions whether to go on
 
 Result<void> check(const JoinOptions& options) {
@@ -63,8 +66,8 @@ void wait_on(int descriptor, bool also_for_writing, Nanoseconds until) {
 // Runs the attempts (membership/join_attempts.h) over sockets.
 class Joining {
  public:
-  Joining(const JoinOptions& options, link::Address address)
-      : options_(options), address_(address), attempts_(options, address, &draw_nonce, now()) {}
+  Joining(const JoinOptions& options, link::Address address, link::Link* link)
+      : options_(options), address_(address), link_(link), attempts_(options, address, &draw_nonce, now()) {}
 
   Result<std::unique_ptr<ControlConnection>> run() {
     while (true) {
@@ -74,6 +77,7 @@ class Joining {
       auto joined = attempts_.pump(now());
       if (!joined) return give_up(joined.error());
       if (*joined) return joined;
+      if (attempts_.is_searching()) look_for_path();
       if (!attempts_.is_connecting()) connecting_.reset();
       if (options_.keep_going && !options_.keep_going()) {
         return give_up({ErrorCode::kSystem, fmt::format("joining job '{}' was interrupted", options_.job)});
@@ -100,10 +104,22 @@ class Joining {
     return {};
   }
 
+  void look_for_path() {
+    for (const link::Incoming& each : link_->receive(kDatagramsAtOnce)) attempts_.on_datagram(each.bytes, now());
+    while (const auto packet = attempts_.next_path_packet(now())) {
+      const auto zeros = std::span(kZeros).first(packet->datagram_bytes - packet->head.size());
+      const link::Outgoing datagram{packet->to, packet->head, zeros, {}};
+      link_->send(std::span(&datagram, 1));  // what the link refuses is lost
+    }
+  }
+
   void wait() {
     const Nanoseconds until = std::min(now() + kPollSlice, attempts_.deadline());
     if (const ControlConnection* const talking = attempts_.connection()) {
-      return wait_on(talking->descriptor(), talking->wants_to_write(), until);
+      std::array<pollfd, 2> wanted{{{talking->descriptor(), POLLIN, 0}, {-1, POLLIN, 0}}};
+      if (talking->wants_to_write()) wanted[0].events |= POLLOUT;
+      if (attempts_.is_searching()) wanted[1].fd = link_->descriptor();
+      return wait_for(wanted, until);
     }
     if (!connecting_) return wait_for({}, until);
     pollfd wanted{connecting_->descriptor(), POLLOUT, 0};
@@ -122,23 +138,25 @@ class Joining {
 
   const JoinOptions& options_;
   link::Address address_;
+  link::Link* link_;
   membership::JoinAttempts attempts_;
   std::unique_ptr<link::ControlSocket> connecting_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<ControlConnection>> join_switch(JoinOptions options) {
+Result<std::unique_ptr<ControlConnection>> join_switch(JoinOptions options, link::Link* link) {
   auto address = link::parse_address(options.switch_address);
   if (!address) return tl::unexpected(address.error());
   if (options.mtu == 0) {
     const auto route = link::route_to(*address);
     if (!route) return tl::unexpected(route.error());
     options.mtu = membership::mtu_to_say(route->mtu, address->ip);
+    if (link != nullptr) options.path_bytes_max = std::min(route->mtu, control::kPathBytesMax);
   }
   if (auto valid = check(options); !valid) return tl::unexpected(valid.error());
   if (sodium_init() < 0) return fail(ErrorCode::kSystem, "libsodium finds no source of randomness on this machine");
-  return Joining(options, *address).run();
+  return Joining(options, *address, link).run();
 }
 
 void leave_switch(ControlConnection& connection, const std::optional<Error>& error) {

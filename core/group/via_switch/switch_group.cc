@@ -38,7 +38,7 @@ Result<std::unique_ptr<SwitchSession>> join_session(SwitchGroupOptions options) 
   auto link = open_link(options);
   if (!link) return tl::unexpected(link.error());
   options.udp_port = (*link)->local_address().port;
-  auto control = join_switch(options);
+  auto control = join_switch(options, link->get());
   if (!control) return tl::unexpected(control.error());
   SwitchSessionOptions session;
   session.rank = options.rank;

@@ -14,7 +14,11 @@ SwitchSession::SwitchSession(SwitchSessionOptions options, std::unique_ptr<link:
       link_(std::move(link)),
       control_(std::move(control)),
       lease_(control_->lease()),
-      data_(lease_, options_.rank, {.window_chunks = options_.window}, *link_, control_->shard_addresses()) {}
+      data_(lease_, options_.rank, {.window_chunks = options_.window}, *link_, control_->shard_addresses()) {
+  if (const auto path = control_->path_address(); path.port != 0) {
+    data_.watch_path(path, control_->side().hello().nonce);
+  }
+}
 
 Result<std::unique_ptr<Prepared>> SwitchSession::prepare(const CollectiveRequest& request) {
   if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
@@ -39,6 +43,7 @@ Result<bool> SwitchSession::pump(Nanoseconds now) {
   if (const auto error = data_.overdue(now, options_.timeout, options_.switch_name, control_->side().above())) {
     return tl::unexpected(*error);
   }
+  if (const auto error = data_.shrunk(options_.switch_name)) return tl::unexpected(*error);
   if (const auto error = data_.silent(now, options_.silence_max, options_.switch_name)) return tl::unexpected(*error);
   return false;  // what comes next is seen by polling
 }

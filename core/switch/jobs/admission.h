@@ -25,6 +25,7 @@ struct SwitchRules {
   int heartbeats_missed_max = 4;
   Nanoseconds join_within = 10 * kSecond;  // a connection that has not joined by then is closed
   std::vector<std::uint16_t> udp_ports;    // one a shard
+  std::uint16_t path_port = 0;             // UDP: where probes of paths are sent back; 0: nowhere
   bool folds_on_the_way = false;           // workers of a job with a host address their packets to that
   std::string parent;                      // the switch above, "host:port"; "": none
   control::SwitchId id = {};               // random: a switch that meets it again above or below is in a cycle

@@ -49,8 +49,13 @@ void JobTable::on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now,
   connection.join_by = now + rules_.join_within;
   rules_.random(connection.nonce);
   send(id, control::Hello{control::kControlVersion, connection.nonce, rules_.secret.has_value(), rules_.tagged,
-                          to_seconds(rules_.heartbeat)});
+                          to_seconds(rules_.heartbeat), rules_.path_port});
   if (next_tick_ == 0) next_tick_ = now + rules_.heartbeat;
+}
+
+bool JobTable::has_greeted(const control::Nonce& nonce, const IpAddress& ip) const {
+  return std::ranges::any_of(connections_,
+                             [&](const auto& each) { return each.second.nonce == nonce && each.second.ip == ip; });
 }
 
 void JobTable::on_line(ConnectionId id, std::string_view line, Nanoseconds now) {

@@ -137,6 +137,8 @@ class JobTable {
   std::size_t memory_bytes() const;
   std::size_t connections() const { return connections_.size(); }
   bool has_joined(ConnectionId id) const;
+  // Of a connection from this address the hello had this nonce.
+  bool has_greeted(const control::Nonce& nonce, const IpAddress& ip) const;
 
  private:
   struct Connection {

@@ -52,6 +52,7 @@ Message read_hello(Fields& fields) {
   hello.tagged = fields.boolean("tagged");
   hello.heartbeat_s = fields.real("heartbeat_s", kHeartbeatSecondsMin, kHeartbeatSecondsMax);
   if (hello.tagged && !hello.auth) fields.complain<bool>("tagged", "needs 'auth'");
+  if (fields.has("path_port")) hello.path_port = fields.integer<std::uint16_t>("path_port", 1, 65535);
   return hello;
 }
 
@@ -197,6 +198,7 @@ struct Writer {
     json["auth"] = m.auth;
     json["tagged"] = m.tagged;
     json["heartbeat_s"] = m.heartbeat_s;
+    if (m.path_port != 0) json["path_port"] = m.path_port;
   }
   void operator()(const Join& m) {
     json["version"] = m.version;

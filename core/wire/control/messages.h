@@ -31,6 +31,7 @@ constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any 
 constexpr std::uint32_t kMtuMax = 65536;
 constexpr std::uint32_t kSlotsMax = 65536;
 constexpr std::uint16_t kPayloadBytesMax = 8192;
+constexpr std::uint32_t kPathBytesMax = kPayloadBytesMax + 80;  // with header, tag, UDP and IPv6: more is of no use
 constexpr double kBytesPerSecondMax = 1e15;
 constexpr double kHeartbeatSecondsMin = 0.01, kHeartbeatSecondsMax = 3600;
 constexpr double kTimeoutSecondsMin = 0.001, kTimeoutSecondsMax = 1e6;
@@ -46,6 +47,7 @@ struct Hello {
   bool auth = false;    // the worker must prove that it knows the switch's secret
   bool tagged = false;  // every data packet will carry a tag
   double heartbeat_s = 1.0;
+  std::uint16_t path_port = 0;  // UDP: what comes there with this nonce is sent back (wire/path_probe.h); 0: none
 
   bool operator==(const Hello&) const = default;
 };
