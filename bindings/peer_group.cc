@@ -49,7 +49,8 @@ void bind_peer_group(nb::module_& module) {
       "core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.\n"
       "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.\n"
       "tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.\n"
-      "secret: what all ranks must prove to know before any of them takes data from another; none if empty.");
+      "secret: what all ranks must prove to know before any of them takes data from another; none if empty.\n"
+      "dscp: of this rank's packets, 0 to 63.");
   netfold::bind_listener(bound);
   netfold::bind_all_types(bound);
   bound.def_prop_ro(
@@ -67,18 +68,22 @@ void bind_split_group(nb::module_& module) {
   auto bound = nb::class_<PySplitGroup>(
       module, "SplitGroup", "A rank that sums through switches and among the ranks at once (algorithm \"split\").");
   netfold::bind_open<const std::vector<std::string>&, const std::string&, int, bool, double, std::uint32_t, int, int,
-                     const std::string&, const std::string&, const std::string&>(
+                     const std::string&, const std::string&, const std::string&, const std::vector<std::string>&>(
       bound,
       [](netfold::group::PeerGroupOptions options, const std::vector<std::string>& switches, const std::string& job,
          int core, bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
-         const std::string& faults, const std::string& pcap, const std::string& place) {
+         const std::string& faults, const std::string& pcap, const std::string& place,
+         const std::vector<std::string>& interfaces) {
         options.core = core;
         std::vector<netfold::group::SwitchGroupOptions> at_switches;
-        for (const std::string& address : switches) {
+        const std::size_t roads = std::max<std::size_t>(interfaces.size(), 1);
+        for (std::size_t way = 0; way < switches.size() * roads; ++way) {
+          const std::string& address = switches[way / roads];
           auto& at_switch = at_switches.emplace_back();
           static_cast<netfold::group::JoinOptions&>(at_switch) =
               netfold::join_options(address, job, static_cast<std::uint16_t>(options.world), options.secret,
                                     require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
+          if (!interfaces.empty()) at_switch.road.interface = interfaces[way % roads];
           at_switch.switch_place = place;
           at_switch.window = window;
           at_switch.faults = faults;
@@ -88,12 +93,15 @@ void bind_split_group(nb::module_& module) {
       },
       "switches"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
       "block"_a = 16, "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
+      "interfaces"_a = std::vector<std::string>{},
       "Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. "
       "All\n"
       "ranks name the switches in the same order.\n"
       "Besides \"split\", all_reduce takes \"in-network\" and every algorithm of a PeerGroup. The other collectives "
       "run\n"
-      "among the ranks. secret: of the ranks and of the job.");
+      "among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once "
+      "by\n"
+      "each of them, and the rates that are measured decide about the shares. All ranks name as many.");
   bound.def_prop_ro(
       "switches", [](const netfold::PySplitGroup& self) { return self.engine().switches(); }, "How many.");
   bound.def(

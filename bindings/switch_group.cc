@@ -82,6 +82,7 @@ void bind_worker(nb::module_& module) {
       "core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as\n"
       "'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.\n"
       "place: where the switch is, for errors: \"in rank 0's process\".\n"
+      "dscp: of this worker's packets, 0 to 63. interface: by which they leave this machine; '': the routing table's.\n"
       "hosted: the job has an AggregationObserver, wait for it too.");
   bound.def(
       "lease", [](const PySwitchGroup& self) { return to_python(group::to_json(self.engine().lease())); },

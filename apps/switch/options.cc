@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "link/road.h"
 #include "link/socket_address.h"
 
 namespace netfold::apps {
@@ -146,6 +147,9 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
   option("--heartbeat-s", server.heartbeat_s, "Time between heartbeats; a worker that misses four is dead", "SECONDS")
       ->capture_default_str()
       ->check(range(control::kHeartbeatSecondsMin, control::kHeartbeatSecondsMax));
+  option("--dscp", server.data.dscp, "DSCP of the packets that the switch sends, for networks that sort by it", "N")
+      ->capture_default_str()
+      ->check(range(0, link::Road::kDscpMax));
   option("--metrics", words.metrics, "Address of the HTTP page with counters (default: no page)", "HOST:PORT");
   option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one file per thread)",
          "PATH");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "link/road.h"
 #include "numbers/format.h"
 #include "wire/control/messages.h"
 
@@ -27,6 +28,7 @@ struct JoinOptions {
   // answer. 0: `mtu` is known.
   std::uint32_t path_bytes_max = 0;
   numbers::BfpShape bfp = {};
+  link::Road road = {};
   std::uint32_t window = 0;          // chunks outstanding at most; 0: the switch's default of slots
   double timeout_s = 30;             // for all of joining, and for an all-reduce to make progress
   double connect_timeout_s = 30;     // of that, until a switch answers at the address
@@ -44,7 +46,10 @@ inline std::uint32_t mtu_to_say(std::uint32_t path_mtu, const IpAddress& ip) {
 
 // The words for the switch in errors.
 inline std::string switch_name(const JoinOptions& options) {
-  return options.switch_place.empty() ? options.switch_address : options.switch_address + " " + options.switch_place;
+  std::string name = options.switch_address;
+  if (!options.switch_place.empty()) name += " " + options.switch_place;
+  if (!options.road.interface.empty()) name += " by " + options.road.interface;
+  return name;
 }
 
 }  // namespace netfold::membership

@@ -63,6 +63,7 @@ class Shards final : public DataPlane {
 Result<std::unique_ptr<link::Link>> open_link(const DataPlaneOptions& options, std::uint16_t shard) {
   link::UdpOptions udp;
   udp.bind = options.bind;
+  udp.road.dscp = options.dscp;
   udp.bind.port = options.first_port == 0 ? 0 : static_cast<std::uint16_t>(options.first_port + shard);
   auto opened = link::open_udp(udp);
   if (!opened || options.pcap_path.empty()) return opened;

@@ -62,6 +62,7 @@ struct DataPlaneOptions {
   std::uint16_t shards = 1;      // a power of two
   std::vector<int> cores;        // shard t is pinned to cores[t]; empty: not pinned
   std::uint16_t jobs_max = 64;
+  std::uint8_t dscp = 0;  // of every packet that the switch sends (link/road.h)
   std::string pcap_path;  // "" : no capture; shard t appends ".t"
 };
 

@@ -116,7 +116,7 @@ class SwitchServer::Control {
         listener_(listener),
         address_(link::local_address_of(listener)),
         log_(options_.log),
-        uplink_sockets_(options_.bind.ip),
+        uplink_sockets_(options_.bind.ip, options_.data.dscp),
         started_at_(now()) {}
 
   ~Control() {
@@ -233,6 +233,7 @@ class SwitchServer::Control {
     if (data_plane_->folds_on_the_way()) return 0;
     link::UdpOptions udp;
     udp.buffer_bytes = kPathBufferBytes;
+    udp.road.dscp = options_.data.dscp;
     for (const std::uint16_t port : {address_.port, std::uint16_t{0}}) {
       udp.bind = {address_.ip, port};
       auto opened = link::open_udp(udp);
@@ -408,7 +409,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(SwitchServerOptions op
   options.data.bind.ip = options.bind.ip;
   options.data.jobs_max = options.jobs_max;
   options.connections_max = connections_for(options.connections_max);
-  auto listener = link::listen_at(options.bind);
+  auto listener = link::listen_at(options.bind, options.data.dscp);
   if (!listener) return tl::unexpected(listener.error());
   auto control = std::make_unique<Control>(std::move(options), *listener);
   if (auto begun = control->begin(factory); !begun) return tl::unexpected(begun.error());

@@ -8,7 +8,7 @@ namespace netfold::switching {
 
 void UplinkSockets::turn(Uplinks& uplinks, Nanoseconds now) {
   for (const JobKey key : uplinks.begin_attempts(now)) {
-    const auto descriptor = link::begin_connect(uplinks.options().address, from_ip_);
+    const auto descriptor = link::begin_connect(uplinks.options().address, from_ip_, {.dscp = dscp_, .interface = {}});
     if (descriptor) {
       connecting_[key] = std::make_unique<link::ControlSocket>(*descriptor);
     } else {

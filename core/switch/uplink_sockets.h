@@ -15,7 +15,7 @@ namespace netfold::switching {
 class UplinkSockets {
  public:
   // `from_ip`: the address that the switch is bound to; it may be any.
-  explicit UplinkSockets(const IpAddress& from_ip) : from_ip_(from_ip) {}
+  UplinkSockets(const IpAddress& from_ip, std::uint8_t dscp) : from_ip_(from_ip), dscp_(dscp) {}
 
   // Opens the connections that are wanted, and hands over those that are there. To be called every round.
   void turn(Uplinks& uplinks, Nanoseconds now);
@@ -24,6 +24,7 @@ class UplinkSockets {
 
  private:
   IpAddress from_ip_;
+  std::uint8_t dscp_;
   std::map<JobKey, std::unique_ptr<link::ControlSocket>> connecting_;
 };
 

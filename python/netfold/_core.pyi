@@ -49,7 +49,7 @@ FOLD_WORKERS: int = 8
 class SwitchGroup:
     """A worker in a job: hands all-reduces to the switch and waits for them."""
 
-    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', core: int = -1, hosted: bool = False) -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', dscp: int = 0, interface: str = '', core: int = -1, hosted: bool = False) -> None:
         """
         Joins `job` at the switch `host:port` as `rank` of `world`; blocks until all are there, at most timeout_s,
         and gives up after connect_timeout_s if no switch answers there.
@@ -57,6 +57,7 @@ class SwitchGroup:
         core: where the progress thread runs, -1 for anywhere. faults: seeded trouble for tests, such as
         'loss=0.01,duplicate=0.01,reorder=0.05,seed=7'. pcap: a capture file to write.
         place: where the switch is, for errors: "in rank 0's process".
+        dscp: of this worker's packets, 0 to 63. interface: by which they leave this machine; '': the routing table's.
         hosted: the job has an AggregationObserver, wait for it too.
         """
 
@@ -141,13 +142,14 @@ class Switch:
 class PeerGroup:
     """A rank among others that fold without a switch."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', core: int = -1, inline_progress: bool = False) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, core: int = -1, inline_progress: bool = False) -> None:
         """
         Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.
         core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.
         inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.
         tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.
         secret: what all ranks must prove to know before any of them takes data from another; none if empty.
+        dscp: of this rank's packets, 0 to 63.
         """
 
     @property
@@ -248,12 +250,13 @@ class SplitGroup:
     A rank that sums through switches and among the ranks at once (algorithm "split").
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', interfaces: Sequence[str] = []) -> None:
         """
         Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
         ranks name the switches in the same order.
         Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. The other collectives run
-        among the ranks. secret: of the ranks and of the job.
+        among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once by
+        each of them, and the rates that are measured decide about the shares. All ranks name as many.
         """
 
     @property
@@ -340,7 +343,7 @@ class AgentPeerGroup:
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', agent: str) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as PeerGroup's.
         """
@@ -411,7 +414,7 @@ class AgentPeerGroup:
 class AgentSwitchGroup:
     """A SwitchGroup that an agent runs."""
 
-    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', agent: str) -> None:
+    def __init__(self, switch: str, job: str, world: int, rank: int, *, secret: str = '', require_auth: bool = False, timeout_s: float = 30.0, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', dscp: int = 0, interface: str = '', agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as SwitchGroup's.
         """

@@ -50,12 +50,17 @@ class Machine:
         assert done.returncode == 0, f"{script}: {done.stderr}"
         return done.stdout
 
-    def start(self, command: list[str], **settings: str) -> subprocess.Popen[str]:
+    def start(self, command: list[str], stdin: int | None = None, **settings: str) -> subprocess.Popen[str]:
         """Start a program; its output and errors are one pipe."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GLOO_", "NETFOLD_"))}
         environment = {**kept, "OMP_NUM_THREADS": "1", **settings}
         run = subprocess.Popen(
-            self.inside(command), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            self.inside(command),
+            env=environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         self._started.append(run)
         return run

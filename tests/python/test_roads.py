@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ import time
 
 import pytest
 
-from roads import Machine, finish, listening, machines
+from netfold import _core
+from roads import Machine, connect, finish, listening, machines
 
 pytestmark = [
     pytest.mark.root,
@@ -217,3 +219,98 @@ def test_an_mtu_that_shrinks_costs_a_divided_job_the_switch_for_a_while() -> Non
         said = finish(runs)
         assert all(re.search(r"has shrunk|does not reach it any more", each) for each in said), said
         assert all("'')]" in each for each in said), "the switch is back"
+
+
+# Prints which DSCP the packets have that pass the router, by source address, protocol (6 TCP, 17 UDP) and IP version,
+# once its standard input ends.
+WATCH = """
+import json, select, socket, sys
+seen = {}
+with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as all_frames:
+    print("watching", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        if not select.select([all_frames], [], [], 0.05)[0]:
+            continue
+        bytes_, (_, protocol, kind, *_) = all_frames.recvfrom(65536)
+        if kind == socket.PACKET_OUTGOING or protocol not in (0x800, 0x86DD):
+            continue
+        if protocol == 0x800:
+            source, dscp, carries = socket.inet_ntop(socket.AF_INET, bytes_[12:16]), bytes_[1] >> 2, bytes_[9]
+        else:
+            source = socket.inet_ntop(socket.AF_INET6, bytes_[8:24])
+            dscp, carries = (bytes_[0] & 15) << 2 | bytes_[1] >> 6, bytes_[6]
+        if carries in (6, 17):
+            seen.setdefault(f"{source} {carries}", set()).add(dscp)
+print(json.dumps({who: sorted(each) for who, each in seen.items()}))
+"""
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_every_packet_has_the_dscp_that_was_asked_for(family: str) -> None:
+    """The workers' 46 and the switch's 34: in data, in probes, in control messages, and among the ranks."""
+    with machines(3, [family] * 3) as (router, (first, second, box)):
+        _, port = start_switch(box, "--dscp", "34")
+        watch = router.start([sys.executable, "-c", WATCH], stdin=subprocess.PIPE)
+        assert watch.stdout is not None and watch.stdout.readline() == "watching\n"
+        hosts = [each.v4 if family == "4" else f"[{each.v6}]" for each in (first, second, box)]
+        script = BOTH.replace("timeout_s=20.0", "timeout_s=20.0, dscp=46").replace("+ 20", "+ 0.5")
+        own = [f"{host}:7300" for host in hosts]
+        finish(
+            [
+                each.python(script, f"{hosts[2]}:{port}", str(rank), own[rank], own[1 - rank])
+                for rank, each in enumerate((first, second))
+            ]
+        )
+        said, _ = watch.communicate("", timeout=20.0)
+        # A connection that has been closed is answered by the kernel, in its own name: RST and late ACKs have no class.
+        found = {who: set(each) - {0} if who.endswith(" 6") else set(each) for who, each in json.loads(said).items()}
+        addresses = [each.v4 if family == "4" else each.v6 for each in (first, second, box)]
+        assert found == {
+            f"{address} {kind}": {dscp}
+            for address, dscp in zip(addresses, (46, 46, 34), strict=True)
+            for kind in (6, 17)
+        }
+
+
+def test_several_interfaces_carry_a_tensor_to_the_switch() -> None:
+    with machines(3, ["4"] * 3) as (router, (first, second, box)):
+        _, port = start_switch(box)
+        for worker in (first, second):
+            connect(router, worker, f"more{worker.number}", "eth1", 10 + worker.number, "4")
+        script = BOTH.replace("job=", "interfaces=['eth0', 'eth1'], job=").replace("+ 20", "+ 2")
+        own = [f"{each.v4}:7300" for each in (first, second)]
+        runs = [
+            each.python(script, f"{box.v4}:{port}", str(rank), own[rank], own[1 - rank])
+            for rank, each in enumerate((first, second))
+        ]
+        finish(runs)
+        for worker in (first, second):
+            links = {link["ifname"]: link for link in json.loads(worker.shell("ip -json -statistics link"))}
+            sent = {name: links[name]["stats64"]["tx"]["bytes"] for name in ("eth0", "eth1")}
+            assert all(size_bytes > 4_000_000 for size_bytes in sent.values()), sent
+
+
+def test_an_interface_that_fails_is_left_out_until_it_is_back() -> None:
+    with machines(3, ["4"] * 3) as (router, (first, second, box)):
+        _, port = start_switch(box)
+        for worker in (first, second):
+            connect(router, worker, f"more{worker.number}", "eth1", 10 + worker.number, "4")
+        script = BOTH.replace("job=", "interfaces=['eth0', 'eth1'], job=")
+        own = [f"{each.v4}:7300" for each in (first, second)]
+        runs = [
+            each.python(script, f"{box.v4}:{port}", str(rank), own[rank], own[1 - rank])
+            for rank, each in enumerate((first, second))
+        ]
+        for run in runs:
+            assert run.stdout is not None and run.stdout.readline() == "running\n"
+        router.shell(f"ip link set more{second.number} down")
+        time.sleep(2)
+        router.shell(f"ip link set more{second.number} up")
+        for said in finish(runs):
+            assert said.count(f"{box.v4}:{port} by eth1") >= 2 and "by eth0'" not in said, said
+            assert "'')]" in said, "it is back"
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    with pytest.raises(RuntimeError, match="this machine has no interface 'nowhere0'"):
+        _core.SwitchGroup("127.0.0.1:9", "job", 1, 0, timeout_s=5.0, interface="nowhere0")

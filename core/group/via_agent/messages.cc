@@ -25,7 +25,7 @@ tl::unexpected<Error> wrong(const std::string& problem) {
 json to_json(const PeerGroupOptions& options) {
   return {{"rank", options.rank},           {"world", options.world}, {"listen", options.listen},
           {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"tcp_streams", options.tcp_streams},
-          {"secret", options.secret}};
+          {"secret", options.secret},       {"dscp", options.dscp}};
 }
 
 Result<PeerGroupOptions> host_group_options(const json& message) {
@@ -38,6 +38,7 @@ Result<PeerGroupOptions> host_group_options(const json& message) {
   options.shm = fields.boolean("shm");
   options.tcp_streams = fields.integer<int>("tcp_streams", 1, link::kTcpStreamsMax);
   options.secret = fields.text("secret", kTextMax);
+  options.dscp = fields.integer<std::uint8_t>("dscp", 0, link::Road::kDscpMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;
 }
@@ -53,6 +54,8 @@ json to_json(const SwitchGroupOptions& options) {
           {"timeout_s", options.timeout_s},
           {"connect_timeout_s", options.connect_timeout_s},
           {"window", options.window},
+          {"dscp", options.road.dscp},
+          {"interface", options.road.interface},
           {"block", options.bfp.block},
           {"mantissa", options.bfp.mantissa},
           {"faults", options.faults},
@@ -72,6 +75,8 @@ Result<SwitchGroupOptions> client_options(const json& message) {
   options.timeout_s = fields.real("timeout_s", kSecondsMin, kSecondsMax);
   options.connect_timeout_s = fields.real("connect_timeout_s", kSecondsMin, kSecondsMax);
   options.window = fields.integer<std::uint32_t>("window", 0, UINT32_MAX);
+  options.road.dscp = fields.integer<std::uint8_t>("dscp", 0, link::Road::kDscpMax);
+  options.road.interface = fields.text("interface", kTextMax);
   options.bfp = {fields.integer<std::uint8_t>("block", 0, 255), fields.integer<std::uint8_t>("mantissa", 0, 255)};
   options.faults = fields.text("faults", kTextMax);
   options.pcap_path = fields.text("pcap", kTextMax);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "group/via_both/rejoining.h"
@@ -21,6 +22,12 @@ std::string of_switch(const std::string& path, std::size_t at) {
       .string();
 }
 
+int roads_of(const std::vector<SwitchGroupOptions>& at_switches) {
+  std::set<std::string> interfaces;
+  for (const SwitchGroupOptions& each : at_switches) interfaces.insert(each.road.interface);
+  return static_cast<int>(interfaces.size());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_ranks,
@@ -34,6 +41,7 @@ Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_rank
     each.rank = static_cast<std::uint16_t>(among_ranks.rank);
     each.world = static_cast<std::uint16_t>(among_ranks.world);
     each.timeout_s = among_ranks.timeout_s;
+    each.road.dscp = among_ranks.dscp;
     each.silence_max = kSilenceMax;
     if (at_switches.size() == 1) continue;
     each.job += fmt::format("#{}", at);
@@ -78,7 +86,8 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
   // The ranks' wait policy would look at their memory and not at the switch's packets: this driver sleeps at once.
   start(std::make_unique<SplitSession>(
       PeerSessionOptions{among_ranks_.rank, among_ranks_.world, from_seconds(among_ranks_.timeout_s)},
-      std::move(in_switches), std::move(peers->session), share_, std::make_unique<Rejoining>(at_switches_)));
+      std::move(in_switches), std::move(peers->session), share_, std::make_unique<Rejoining>(at_switches_),
+      roads_of(at_switches_)));
   return {};
 }
 

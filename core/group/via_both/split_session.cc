@@ -38,11 +38,11 @@ std::size_t elements_of_piece(const CollectiveRequest& request, std::size_t begi
 
 SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                            std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
-                           std::unique_ptr<SwitchReturns> returns)
+                           std::unique_ptr<SwitchReturns> returns, int roads)
     : options_(options),
       among_ranks_(std::move(among_ranks)),
       returns_(std::move(returns)),
-      estimate_(options.world),
+      estimate_(options.world, roads),
       word_(in_switches.size()),
       losses_(options.rank, options.world),
       report_(std::move(report)) {

@@ -38,7 +38,7 @@ class SplitSession final : public Session {
   // All connected, of the same rank of the same world. `report` is kept up to date.
   SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
-               std::unique_ptr<SwitchReturns> returns);
+               std::unique_ptr<SwitchReturns> returns, int roads = 1);
 
   Result<bool> move() override;
   Result<bool> pump(Nanoseconds now) override;

@@ -131,7 +131,7 @@ Result<void> check_world(int rank, const json& message, const HandshakeOptions& 
 Result<Descriptor> open_connection(link::Address address, const HandshakeOptions& options) {
   for (;;) {
     int error = 0;
-    if (const auto begun = link::begin_connect(address)) {
+    if (const auto begun = link::begin_connect(address, {}, {.dscp = options.dscp, .interface = {}})) {
       Descriptor socket(*begun);
       if (const auto ready = wait_until_ready(*begun, POLLOUT, options); !ready) return tl::unexpected(ready.error());
       error = link::connect_result(*begun);

@@ -40,7 +40,8 @@ struct HandshakeOptions {
   std::shared_ptr<link::Doorbell> bell;  // ours; null: no shared memory
   std::optional<control::Secret> secret;
   std::size_t ring_bytes = std::size_t{1} << 20;
-  int tcp_streams = 1;  // connections that carry data to a lower rank; to a higher one it is that one's affair
+  int tcp_streams = 1;    // connections that carry data to a lower rank; to a higher one it is that one's affair
+  std::uint8_t dscp = 0;  // of this rank's packets (link/road.h)
   Nanoseconds deadline = kNever;
   std::function<bool()> keep_going;  // asked at least every 100 ms; false gives up
 };

@@ -37,10 +37,12 @@ std::size_t visitors_max(int world) {
 }  // namespace
 
 Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm,
-                                           std::optional<control::Secret> secret) {
-  const auto listener = link::listen_at(address);
+                                           std::optional<control::Secret> secret, std::uint8_t dscp) {
+  const auto listener = link::listen_at(address, dscp);
   if (!listener) return tl::unexpected(listener.error());
-  return std::unique_ptr<Mesh>(new Mesh(rank, world, *listener, shm && world > 1, std::move(secret)));
+  std::unique_ptr<Mesh> mesh(new Mesh(rank, world, *listener, shm && world > 1, std::move(secret)));
+  mesh->dscp_ = dscp;
+  return mesh;
 }
 
 Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret)
@@ -59,8 +61,8 @@ Mesh::~Mesh() {
 Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
   if (wants_shm_) bell_ = link::Doorbell::create();
-  const HandshakeOptions options{rank_,        world_,   bell_,     secret_, ring_bytes_for(world_),
-                                 tcp_streams_, deadline, keep_going};
+  const HandshakeOptions options{rank_,        world_, bell_,    secret_,   ring_bytes_for(world_),
+                                 tcp_streams_, dscp_,  deadline, keep_going};
   // Downwards first: rank 0 answers at once, so nobody waits in a circle.
   for (int lower = 0; lower < rank_; ++lower) {
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);

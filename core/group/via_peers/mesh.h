@@ -20,7 +20,7 @@ class Mesh {
  public:
   // Listens; the address may name port 0.
   static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm,
-                                              std::optional<control::Secret> secret);
+                                              std::optional<control::Secret> secret, std::uint8_t dscp = 0);
   ~Mesh();
 
   link::Address address() const { return link::local_address_of(listener_); }
@@ -59,6 +59,7 @@ class Mesh {
   int listener_;
   bool wants_shm_;
   int tcp_streams_ = 1;
+  std::uint8_t dscp_ = 0;
   std::optional<control::Secret> secret_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;

@@ -19,7 +19,8 @@ Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) 
   }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
-  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, control::Secret::from(options.secret));
+  auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, control::Secret::from(options.secret),
+                           options.dscp);
   if (mesh) (*mesh)->set_tcp_streams(options.tcp_streams);
   return mesh;
 }

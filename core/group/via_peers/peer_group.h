@@ -22,6 +22,7 @@ struct PeerGroupOptions {
   int tcp_streams = 1;                       // connections to each rank of another
   bool inline_progress = false;              // no thread: next_completion() drives the collectives too
   std::function<void()> on_completion = {};  // called each time there is a completion to take
+  std::uint8_t dscp = 0;                     // of this rank's packets (link/road.h)
   std::string secret = {};                   // that all ranks must prove to know; "": none
 };
 

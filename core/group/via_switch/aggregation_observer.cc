@@ -12,7 +12,7 @@ namespace netfold::group {
 Result<std::unique_ptr<AggregationObserver>> AggregationObserver::join(JoinOptions options) {
   const auto address = link::parse_address(options.switch_address);
   if (!address) return tl::unexpected(address.error());
-  auto link = link::open_udp({.bind = {link::any_like(address->ip), 0}});
+  auto link = link::open_udp({.bind = {link::any_like(address->ip), 0}, .road = options.road});
   if (!link) return tl::unexpected(link.error());
   options.rank = control::kHostRank;
   options.udp_port = (*link)->local_address().port;

@@ -94,9 +94,9 @@ class Joining {
   }
 
   Result<void> begin_connecting() {
-    const auto descriptor = link::begin_connect(address_);
+    const auto descriptor = link::begin_connect(address_, {}, options_.road);
     if (!descriptor) {
-      if (descriptor.error().code == ErrorCode::kSystem) return tl::unexpected(descriptor.error());
+      if (descriptor.error().code != ErrorCode::kSwitchFailed) return tl::unexpected(descriptor.error());
       attempts_.on_unreachable(descriptor.error().message, now());
     } else {
       connecting_ = std::make_unique<link::ControlSocket>(*descriptor);
@@ -149,7 +149,7 @@ Result<std::unique_ptr<ControlConnection>> join_switch(JoinOptions options, link
   auto address = link::parse_address(options.switch_address);
   if (!address) return tl::unexpected(address.error());
   if (options.mtu == 0) {
-    const auto route = link::route_to(*address);
+    const auto route = link::route_to(*address, options.road);
     if (!route) return tl::unexpected(route.error());
     options.mtu = membership::mtu_to_say(route->mtu, address->ip);
     if (link != nullptr) options.path_bytes_max = std::min(route->mtu, control::kPathBytesMax);

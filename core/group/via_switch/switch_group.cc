@@ -17,7 +17,7 @@ namespace {
 Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options) {
   const auto address = link::parse_address(options.switch_address);
   if (!address) return tl::unexpected(address.error());
-  auto opened = link::open_udp({.bind = {link::any_like(address->ip), 0}});
+  auto opened = link::open_udp({.bind = {link::any_like(address->ip), 0}, .road = options.road});
   if (!opened) return opened;
   auto link = std::move(*opened);
   if (!options.faults.empty()) {
@@ -26,7 +26,7 @@ Result<std::unique_ptr<link::Link>> open_link(const SwitchGroupOptions& options)
     link = link::inject_faults(std::move(link), *faults, &now);
   }
   if (options.pcap_path.empty()) return link;
-  const auto route = link::route_to(*address);
+  const auto route = link::route_to(*address, options.road);
   if (!route) return tl::unexpected(route.error());
   const link::Address local{route->local_ip, link->local_address().port};
   return link::capture(std::move(link), options.pcap_path, local);

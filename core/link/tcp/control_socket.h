@@ -13,6 +13,7 @@
 #include "link/control_link.h"
 #include "link/descriptor.h"
 #include "link/link.h"
+#include "link/road.h"
 #include "link/socket_address.h"
 
 namespace netfold::link {
@@ -35,11 +36,12 @@ class ControlSocket final : public ControlLink {
 };
 
 // A non-blocking listening socket; port 0 lets the kernel pick.
-Result<int> listen_at(link::Address address);
+// Accepted connections have the same dscp.
+Result<int> listen_at(link::Address address, std::uint8_t dscp = 0);
 
 // Begins to connect, from the local address `from_ip` unless that is any, or of the other family. The descriptor is
 // writable once that has ended, and then connect_result() says how.
-Result<int> begin_connect(link::Address address, const IpAddress& from_ip = {});
+Result<int> begin_connect(link::Address address, const IpAddress& from_ip = {}, const Road& road = {});
 int connect_result(int descriptor);  // 0 or an errno
 
 // The local address and the MTU of the way to `address`, as the kernel's routing table has them now.
@@ -47,6 +49,6 @@ struct Route {
   IpAddress local_ip;
   std::uint32_t mtu = 1500;
 };
-Result<Route> route_to(link::Address address);
+Result<Route> route_to(link::Address address, const Road& road = {});
 
 }  // namespace netfold::link

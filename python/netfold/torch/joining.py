@@ -125,6 +125,8 @@ def _client(
         seat.rank,
         secret=agreement.secret,
         timeout_s=timeout_s,
+        dscp=settings.dscp,
+        interface="".join(settings.interface),
         **_at_switch(agreement, settings, seat.rank),
     )
 
@@ -176,6 +178,7 @@ def _host_client(
         "listen": settings.bind or f"{in_address(host)}:0",
         "timeout_s": timeout_s,
         "tcp_streams": settings.tcp_streams,
+        "dscp": settings.dscp,
         "secret": agreement.secret,
     }
 
@@ -186,6 +189,7 @@ def _host_client(
                 size,
                 switches=agreement.switches(),
                 job=agreement.job,
+                interfaces=list(settings.interface),
                 **meeting,
                 **_at_switch(agreement, settings, rank),
             )

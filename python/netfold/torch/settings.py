@@ -46,6 +46,8 @@ class Settings:
     roce: str
     cores: tuple[int, ...]
     tcp_streams: int
+    dscp: int
+    interface: tuple[str, ...]
     window: int
     faults: str
     pcap: str
@@ -224,6 +226,19 @@ def _cores(value: Any) -> tuple[int, ...]:
     return cores
 
 
+def _dscp(value: Any) -> int:
+    if _text(value) not in map(str, range(64)):
+        raise ValueError("give a number from 0 to 63, such as 46")
+    return int(_text(value))
+
+
+def _interfaces(value: Any) -> tuple[str, ...]:
+    names = tuple(value) if isinstance(value, tuple | list) else tuple(_text(value).split(","))
+    if not all(re.fullmatch(r"[^\s/]{1,15}", name) for name in names) or len(set(names)) != len(names):
+        raise ValueError("name each interface once, with commas and no spaces, for example eth0,eth1")
+    return names
+
+
 def _packets(value: Any) -> int:
     digits = _text(value)
     if not (digits.isascii() and digits.isdecimal()) or int(digits) > WINDOW_PACKETS_MAX:
@@ -278,6 +293,8 @@ TABLE = (
     ),
     Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
+    Setting("dscp", "NETFOLD_DSCP", 0, _dscp, "DSCP of this rank's packets, for networks that sort by it"),
+    Setting("interface", "NETFOLD_INTERFACE", (), _interfaces, "NICs to the switch: eth0,eth1; default: the route's"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
@@ -286,7 +303,7 @@ TABLE = (
     Setting("log", "NETFOLD_LOG", "", _level, "log level on standard error: warning, info (what was chosen), debug"),
 )
 
-SWITCH_ONLY = ("require_auth", "faults", "pcap")  # rejected with a host algorithm, not silently ignored
+SWITCH_ONLY = ("require_auth", "faults", "pcap", "interface")  # rejected with a host algorithm, not silently ignored
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -344,6 +361,12 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> 
         raise ValueError(
             f"netfold: NETFOLD_SWITCH names {len(settings.switches())} switches, which only the algorithm {SPLIT} "
             f"uses, not {settings.algorithm_to_take()}: name one switch, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
+            "and NETFOLD_REQUIRE_AUTH"
+        )
+    if len(settings.interface) > 1 and settings.algorithm_to_take() != SPLIT:
+        raise ValueError(
+            f"netfold: NETFOLD_INTERFACE names {len(settings.interface)} interfaces, which only the algorithm {SPLIT} "
+            f"uses, not {settings.algorithm_to_take()}: name one interface, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
             "and NETFOLD_REQUIRE_AUTH"
         )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
