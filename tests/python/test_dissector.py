@@ -385,7 +385,9 @@ def test_a_capture_of_a_real_worker(tmp_path: Path, nothing_left_behind: None, f
     switch.close()
     assert all((output == 2.0).all() for output in outputs)
 
-    dissected = run_tshark(tmp_path / "0.pcap", "-o", "netfold.elements:65535")
+    captured = run_tshark(tmp_path / "0.pcap", "-o", "netfold.elements:65535")
+    dissected = [layers for layers in captured if "netfold.path.number" not in layers.get("netfold", {})]
+    assert len(dissected) < len(captured), "the worker has looked for the MTU of its path"
     assert [i for i, layers in enumerate(dissected) if "netfold" not in layers or problems_of(layers)] == []
     for kind, element in (("contribution", 0.5), ("result", 2.0)):
         of_kind = [layers for layers in dissected if int(layers["netfold"]["netfold.kind"]) == KINDS[kind]]

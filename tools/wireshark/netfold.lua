@@ -26,6 +26,7 @@ local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
 local TAGGED, LAST, AVERAGE, PARTIAL = 1, 2, 4, 8
+local PROBE_MARK, PROBE_BYTES = 0x4e465031, 24 -- of a probe of the path
 
 netfold.prefs.port = Pref.uint("UDP port", 0, "Take every packet of this port for Netfold; 0: go by their shape alone")
 netfold.prefs.block = Pref.uint("bfp block", 16, "Elements that share an exponent: a power of two from 8 to 128")
@@ -55,6 +56,8 @@ local field = {
     exponent = ProtoField.uint8("netfold.block.exponent", "Exponent"),
     mantissa = ProtoField.int16("netfold.block.mantissa", "Mantissa"),
     tag = ProtoField.bytes("netfold.tag", "Tag"),
+    nonce = ProtoField.bytes("netfold.path.nonce", "Nonce of the hello"),
+    number = ProtoField.uint32("netfold.path.number", "Number"),
 }
 netfold.fields = field
 
@@ -228,9 +231,21 @@ local function summary(h)
         (h.partial and ", partial" or "") .. (h.tagged and ", tagged" or "")
 end
 
+local function is_path_probe(tvb) return tvb:len() >= PROBE_BYTES and tvb(0, 4):uint() == PROBE_MARK end
+
+local function dissect_path_probe(tvb, pinfo, tree)
+    local text = string.format("path probe %d, %d bytes", tvb(20, 4):uint(), tvb:reported_len())
+    tree:append_text(": " .. text)
+    pinfo.cols.info = text
+    tree:add(field.nonce, tvb(4, 16))
+    tree:add(field.number, tvb(20, 4))
+    return tvb:len()
+end
+
 function netfold.dissector(tvb, pinfo, root)
     pinfo.cols.protocol = "Netfold"
     local tree = root:add(netfold, tvb())
+    if is_path_probe(tvb) then return dissect_path_probe(tvb, pinfo, tree) end
     if tvb:len() < HEADER_BYTES then
         tree:add_proto_expert_info(problem.short)
         pinfo.cols.info = "malformed: short"
@@ -266,6 +281,7 @@ end
 
 netfold:register_heuristic("udp", function(tvb, pinfo, root)
     if tvb:len() < HEADER_BYTES then return false end
+    if is_path_probe(tvb) then return netfold.dissector(tvb, pinfo, root) > 0 end
     local h, wrong = parse(tvb)
     if wrong then return false end
     netfold.dissector(tvb, pinfo, root)
