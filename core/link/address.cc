@@ -24,10 +24,10 @@ bool has_way_to(const addrinfo& found) {
 }
 
 // The first IPv4 address to which this machine has a way, else the first such IPv6 address.
-const addrinfo& best_of(const addrinfo& first) {
+const addrinfo* best_of(const addrinfo* first) {
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const addrinfo* each = &first; each != nullptr; each = each->ai_next) {
-      if (each->ai_family == family && has_way_to(*each)) return *each;
+    for (const addrinfo* each = first; each != nullptr; each = each->ai_next) {
+      if (each->ai_family == family && has_way_to(*each)) return each;
     }
   }
   return first;
@@ -63,9 +63,9 @@ Result<Address> parse_address(const std::string& host_and_port) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("cannot find host '{}': {}{}", host, gai_strerror(error), hint));
   }
-  const addrinfo& best = best_of(*found);
+  const addrinfo* const best = best_of(found);
   SocketAddress address;
-  std::memcpy(address.get(), best.ai_addr, std::min<std::size_t>(best.ai_addrlen, SocketAddress::kSizeMax));
+  std::memcpy(address.get(), best->ai_addr, std::min<std::size_t>(best->ai_addrlen, SocketAddress::kSizeMax));
   const Address result{address.address().ip, static_cast<std::uint16_t>(port)};
   freeaddrinfo(found);
   return result;
