@@ -44,6 +44,38 @@ Result<void> check(const CollectiveRequest& request) {
   return {};
 }
 
+Result<void> check_in_network(const CollectiveRequest& request, int world) {
+  using schedule::Collective;
+  switch (request.collective) {
+    case Collective::kAllReduce: return check_all_reduce(request);
+    case Collective::kBarrier: return {};
+    case Collective::kReduceScatter:
+      if (request.format == numbers::Format::kNone) {
+        return fail(ErrorCode::kInvalidArgument, "The switch sums in a format: fp32, fp16, bf16, int32 or bfp.");
+      }
+      return check(request);
+    case Collective::kBroadcast:
+      if (request.root < 0 || request.root >= world) {
+        return fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("the root of a broadcast among {} ranks is 0 to {}, not {}", world, world - 1, request.root));
+      }
+      [[fallthrough]];
+    case Collective::kAllGather:
+      if (request.format != numbers::Format::kNone && !numbers::is_same(request.type, request.format)) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("the switch copies elements as they lie in memory: {} elements do not travel as {}",
+                                numbers::name_of(request.type), numbers::name_of(request.format)));
+      }
+      return check(request);
+    default:
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a switch does not serve {}: it serves all-reduce, reduce-scatter, all-gather, broadcast "
+                              "and barrier",
+                              schedule::name_of(request.collective)));
+  }
+}
+
 Result<void> check_all_reduce(const CollectiveRequest& request) {
   if (request.collective != schedule::Collective::kAllReduce) {
     return fail(ErrorCode::kInvalidArgument, "The switch supports all-reduce only.");

@@ -50,6 +50,9 @@ struct CollectiveRequest {
 
 // kInvalidArgument if it makes no sense.
 Result<void> check(const CollectiveRequest& request);
+// The same for a switch, which folds what has a format, and copies elements as they lie in memory: all-reduce,
+// reduce-scatter, all-gather, broadcast and barrier.
+Result<void> check_in_network(const CollectiveRequest& request, int world);
 // The same for a backend that serves all-reduce only.
 Result<void> check_all_reduce(const CollectiveRequest& request);
 

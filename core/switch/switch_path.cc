@@ -17,9 +17,13 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
  public:
   JobOutbox(SwitchPath& path, ShardJob& job) : path_(path), job_(job) {}
 
-  void result_to_all(std::uint32_t, std::span<const std::byte> packet) override {
+  void result_to_all(std::uint32_t place, std::span<const std::byte> packet) override {
+    result_to_some(place, packet, {}, {});
+  }
+  void result_to_some(std::uint32_t, std::span<const std::byte> packet, std::span<const std::byte> done,
+                      Receivers receivers) override {
     if (job_.results.empty()) path_.busy_.push_back(&job_);
-    job_.results.push_back(packet);
+    job_.results.push_back({packet, done, receivers});
   }
   void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
     job_.count_resent(worker);
@@ -118,7 +122,8 @@ void SwitchPath::flush() {
   for (ShardJob* const job : busy_) {
     for (std::uint16_t place = 0; place < job->admission.workers.size(); ++place) {
       const bool is_switch = job->admission.tree.is_switch(place);  // its shards have an address each
-      for (const auto packet : job->results) {
+      for (const auto& outcome : job->results) {
+        const auto packet = outcome.receivers.have(place) ? outcome.result : outcome.done;
         queue(*job,
               is_switch ? job->admission.address_of(place, wire::chunk_in(packet)) : job->admission.workers[place],
               packet);

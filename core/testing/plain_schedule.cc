@@ -218,4 +218,18 @@ std::vector<Bytes> plain_collective(const std::vector<Bytes>& inputs, const grou
   return PlainRanks<float>(request, inputs.size()).run(inputs, order);
 }
 
+std::vector<Bytes> plain_in_network(const std::vector<Bytes>& inputs, const group::CollectiveRequest& request) {
+  switch (request.collective) {
+    case schedule::Collective::kAllReduce:
+    case schedule::Collective::kReduceScatter: return plain_in_rank_order(inputs, request);
+    case schedule::Collective::kBroadcast: return {inputs.size(), inputs[static_cast<std::size_t>(request.root)]};
+    case schedule::Collective::kAllGather: {
+      Bytes all;
+      for (const Bytes& each : inputs) all.insert(all.end(), each.begin(), each.end());
+      return {inputs.size(), all};
+    }
+    default: return std::vector<Bytes>(inputs.size());
+  }
+}
+
 }  // namespace netfold::testing

@@ -17,4 +17,8 @@ std::vector<std::vector<std::byte>> plain_collective(const std::vector<std::vect
                                                      const group::CollectiveRequest& request,
                                                      const std::vector<int>& order);
 
+// The same through a switch.
+std::vector<std::vector<std::byte>> plain_in_network(const std::vector<std::vector<std::byte>>& inputs,
+                                                     const group::CollectiveRequest& request);
+
 }  // namespace netfold::testing

@@ -56,6 +56,7 @@ class Drawing {
     plan_.calm_at = seconds(2, 20);
     draw_faults();
     PeerDrawing(plan_).run();
+    draw_other_collectives();
     apply_wishes();
     return std::move(plan_);
   }
@@ -96,6 +97,29 @@ class Drawing {
     job.bfp = {static_cast<std::uint8_t>(8u << prng_.below(3)), static_cast<std::uint8_t>(2 + prng_.below(6))};
     job.keeps_its_ports = prng_.chance(0.7);
     return job;
+  }
+
+  // Through the switch, beside all-reduces: what a switch serves (group/collective_request.h).
+  void draw_other_collectives() {
+    using schedule::Collective;
+    constexpr std::array kOthers{Collective::kReduceScatter, Collective::kAllGather, Collective::kBroadcast,
+                                 Collective::kBarrier};
+    Prng prng(plan_.seed ^ 0x6f776e6572);  // of its own, so that everything else stays as it was drawn
+    for (JobPlan& job : plan_.jobs) {
+      if (job.is_among_peers) continue;
+      for (TensorPlan& tensor : job.tensors) {
+        if (prng.chance(0.6)) continue;
+        group::CollectiveRequest& request = tensor.request;
+        request.collective = kOthers[prng.below(kOthers.size())];
+        request.average = request.average && request.collective == Collective::kReduceScatter;
+        if (request.collective == Collective::kBroadcast) request.root = static_cast<int>(prng.below(job.world));
+        if (request.collective == Collective::kBarrier) request.count = 0;
+        const bool has_parts =
+            request.collective == Collective::kReduceScatter || request.collective == Collective::kAllGather;
+        if (has_parts) request.count /= job.world;
+        if (request.collective != Collective::kReduceScatter) request.format = numbers::Format::kNone;
+      }
+    }
   }
 
   void draw_weather() {
@@ -204,9 +228,8 @@ std::string to_string(const Plan& plan) {
                                              job.stream.window_bytes, job.stream.piece_max, job.stream.bytes_per_s)
                                : fmt::format("window {}, mtu {}:", job.window, job.mtu);
     for (const auto& [request, is_in_place] : job.tensors) {
-      if (job.is_among_peers) {
-        text += fmt::format(" {} by {},", schedule::name_of(request.collective), request.algorithm.name);
-      }
+      text += fmt::format(" {}", schedule::name_of(request.collective));
+      text += job.is_among_peers ? fmt::format(" by {},", request.algorithm.name) : ",";
       text += fmt::format(" {} as {} x {}{}{}", numbers::name_of(request.type), numbers::name_of(request.format),
                           request.count, is_in_place ? " in place" : "", request.average ? " average" : "");
     }

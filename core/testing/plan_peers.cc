@@ -27,10 +27,10 @@ bool is_served(const JobPlan& job, group::CollectiveRequest request) {
 }
 
 void fit_to_world(JobPlan& job) {
+  for (auto& [request, is_in_place] : job.tensors) request.root = std::min<int>(request.root, job.world - 1);
   if (!job.is_among_peers) return;
   job.order.clear();
   for (auto& [request, is_in_place] : job.tensors) {
-    request.root = std::min<int>(request.root, job.world - 1);
     if (is_served(job, request)) continue;
     request.algorithm.name = safe_algorithm(request.collective);
   }

@@ -20,7 +20,7 @@ std::uint16_t get16(std::span<const std::byte> bytes, std::size_t at) {
 }
 
 bool carries_elements(Kind kind) {
-  return kind == Kind::kContribution || kind == Kind::kResult;
+  return kind == Kind::kContribution || kind == Kind::kResult || kind == Kind::kScatter;
 }
 
 // Fields that contradict each other whatever the job: elements without a format, or a format without elements.
@@ -31,9 +31,19 @@ ParseError check_fields(const Header& header) {
     return header.count == 0 ? ParseError::kLength : ParseError::kNone;
   }
   if (header.format != numbers::Format::kNone) return ParseError::kFormat;
+  if (header.kind == Kind::kCopy || header.kind == Kind::kCopied) {  // `count` bytes of any type
+    return (header.flags & (kAverage | kPartial)) != 0 ? ParseError::kFlags : ParseError::kNone;
+  }
   if ((header.flags & (kTermFlags | kPartial)) != 0) return ParseError::kFlags;
   const bool may_count = header.kind == Kind::kProbe || header.kind == Kind::kWaiting || header.kind == Kind::kEcho;
   return header.count != 0 && !may_count ? ParseError::kLength : ParseError::kNone;
+}
+
+bool has_payload_it_must_have(const Packet& packet) {
+  const Header& header = packet.header;
+  if (header.kind == Kind::kCopied) return header.count > 0 && packet.payload.size() == header.count;
+  if (header.kind == Kind::kCopy) return packet.payload.empty() || packet.payload.size() == header.count;
+  return carries_elements(header.kind) != packet.payload.empty();
 }
 
 }  // namespace
@@ -45,7 +55,7 @@ HeaderBytes emit(const Header& header) {
   put16(bytes, kJobAt, header.job);
   put16(bytes, kEpochAt, header.epoch);
   put16(bytes, kWorkerAt, header.worker);
-  put16(bytes, kSlotAt, header.slot);
+  put16(bytes, kSlotAt, has_owner(header.kind) ? header.owner : header.slot);
   put16(bytes, kCountAt, header.count);
   put16(bytes, kChunkAt, static_cast<std::uint16_t>(header.chunk >> 16));
   put16(bytes, kChunkAt + 2, static_cast<std::uint16_t>(header.chunk & 0xffff));
@@ -61,7 +71,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   const unsigned version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
   const unsigned format_flags = static_cast<unsigned>(bytes[kFormatFlagsAt]);
   if (version_kind >> 4 != kProtocolVersion) return ParseError::kVersion;
-  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kEcho)) return ParseError::kKind;
+  if ((version_kind & 0xf) > static_cast<unsigned>(Kind::kDone)) return ParseError::kKind;
   if (format_flags >> 4 > static_cast<unsigned>(numbers::Format::kBfp)) return ParseError::kFormat;
   if ((format_flags & 0xf & ~(kTagged | kTermFlags | kPartial)) != 0) return ParseError::kFlags;
 
@@ -72,7 +82,9 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
   header.job = get16(bytes, kJobAt);
   header.epoch = get16(bytes, kEpochAt);
   header.worker = get16(bytes, kWorkerAt);
-  header.slot = get16(bytes, kSlotAt);
+  const std::uint16_t slot_or_owner = get16(bytes, kSlotAt);
+  header.slot = has_owner(header.kind) ? std::uint16_t{0} : slot_or_owner;
+  header.owner = has_owner(header.kind) ? slot_or_owner : std::uint16_t{0};
   header.count = get16(bytes, kCountAt);
   header.chunk = chunk_in(bytes);
   if (const ParseError error = check_fields(header); error != ParseError::kNone) return error;
@@ -85,8 +97,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet) {
     rest = rest.first(rest.size() - kTagBytes);
   }
   packet.payload = rest;
-  if (carries_elements(header.kind) == rest.empty()) return ParseError::kLength;
-  return ParseError::kNone;
+  return has_payload_it_must_have(packet) ? ParseError::kNone : ParseError::kLength;
 }
 
 bool payload_length_is_right(const Packet& packet, numbers::BfpShape bfp) {
@@ -100,7 +111,8 @@ std::string to_string(const Header& header) {
                      header.epoch, header.worker, header.slot, header.chunk, header.count,
                      numbers::name_of(header.format), (header.flags & kLast) != 0 ? " last" : "",
                      (header.flags & kAverage) != 0 ? " average" : "", (header.flags & kPartial) != 0 ? " partial" : "",
-                     (header.flags & kTagged) != 0 ? " tagged" : "");
+                     (header.flags & kTagged) != 0 ? " tagged" : "") +
+         (has_owner(header.kind) ? fmt::format(" owner {}", header.owner) : "");
 }
 
 const char* name_of(Kind kind) {
@@ -113,6 +125,10 @@ const char* name_of(Kind kind) {
     case Kind::kAwait: return "await";
     case Kind::kComplete: return "complete";
     case Kind::kEcho: return "echo";
+    case Kind::kScatter: return "scatter";
+    case Kind::kCopy: return "copy";
+    case Kind::kCopied: return "copied";
+    case Kind::kDone: return "done";
   }
   return "unknown";
 }

@@ -28,6 +28,7 @@ constexpr std::size_t kUdpIpBytes = 20 + kUdpBytes;  // with IPv4
 constexpr std::uint32_t kReorderSlackChunks = 8;
 constexpr std::size_t kSumBytes = 4;             // of an element of a partial sum: fp32, or int32
 constexpr std::uint16_t kSwitchWorker = 0xffff;  // `worker` of a packet that concerns no single rank
+constexpr std::uint16_t kNoOwner = 0xffff;       // of a chunk without bytes: a barrier
 
 enum class Kind : std::uint8_t {
   kContribution = 0,  // worker to switch: my elements of this chunk
@@ -38,7 +39,20 @@ enum class Kind : std::uint8_t {
   kAwait = 5,         // host to switch: tell me when all of this shard's chunks before this one are folded
   kComplete = 6,      // switch to host: they are
   kEcho = 7,          // worker to switch, which sends it back at once: how long do packets queue on the way?
+  kScatter = 8,       // worker to switch: my elements of this chunk, whose sum only its owner receives
+  kCopy = 9,          // worker to switch: the owner's bytes, or without them: I expect the owner's bytes
+  kCopied = 10,       // switch to worker: the owner's bytes
+  kDone = 11,         // switch to worker: this chunk is done, and holds nothing for you
 };
+
+// Packets that a chunk needs one of from each worker.
+constexpr bool is_contribution(Kind kind) {
+  return kind == Kind::kContribution || kind == Kind::kScatter || kind == Kind::kCopy;
+}
+// Packets that have an owner where others have a slot: the slot follows from the chunk.
+constexpr bool has_owner(Kind kind) {
+  return kind == Kind::kScatter || kind == Kind::kCopy;
+}
 
 enum Flag : std::uint8_t {
   kTagged = 1,   // a keyed tag follows the payload
@@ -58,10 +72,11 @@ struct Header {
   std::uint16_t epoch = 0;
   std::uint16_t worker = 0;
   std::uint16_t slot = 0;
-  // Elements; of a probe: chunks that its sender has sent after this one. Between switches, of a waiting: the rank that
-  // is missing; of an echo: the rank that asked, plus one.
+  // Elements; of a copy: bytes. Of a probe: chunks that its sender has sent after this one. Between switches, of a
+  // waiting: the rank that is missing; of an echo: the rank that asked, plus one.
   std::uint16_t count = 0;
   std::uint32_t chunk = 0;  // number of this chunk within the epoch; wraps
+  std::uint16_t owner = 0;  // where has_owner(kind): the rank that receives the sum, or whose bytes these are
 
   bool operator==(const Header&) const = default;
 };
@@ -88,7 +103,8 @@ inline bool is_kind(std::span<const std::byte> bytes, Kind kind) {
 std::uint32_t chunk_in(std::span<const std::byte> bytes);
 
 // Checks all that can be known without the job: fields in range and consistent, tag split off, a payload where there
-// must be one and none elsewhere. payload_length_is_right checks the rest once the job's bfp shape is known.
+// must be one and none elsewhere. payload_length_is_right checks the rest once the job's bfp shape is known. A packet
+// with an owner has slot 0.
 ParseError parse(std::span<const std::byte> bytes, Packet& packet);
 
 // True if the payload is exactly as long as `count` elements of the header's format take; of a partial sum: 4 bytes

@@ -73,6 +73,21 @@ class SwitchGroup:
         the ticket to wait.
         """
 
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
+        """
+        Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
+        them, to out_ptr. The rest as all_reduce.
+        """
+
+    def collect(self, collective: str, in_ptr: int, out_ptr: int, count: int, dtype: str, root: int = 0, algorithm: str = '', awaited: bool = False) -> int:
+        """
+        An all-gather of every rank's `count` elements, or a broadcast of root's, as they lie in memory: the switch
+        multiplies them. dtype, root: as of PeerGroup; algorithm is ignored. The rest as all_reduce.
+        """
+
+    def barrier(self, awaited: bool = False) -> int:
+        """Its ticket is finished once every rank has come to the same barrier."""
+
     def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
         """
         Blocks until the ticket's collective is done, at most timeout_s; says whether it is. Raises NetfoldError if

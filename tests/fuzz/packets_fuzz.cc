@@ -57,19 +57,26 @@ class Stranger {
   std::vector<std::byte> plausible() {
     const wire::Lease& lease = world_.lease();
     wire::Header header;
-    header.kind = static_cast<wire::Kind>(prng_.below(5));
+    header.kind = static_cast<wire::Kind>(prng_.below(12));
+    header.owner = static_cast<std::uint16_t>(prng_.below(kWorld + 1));
     header.job = lease.job;
     header.epoch = lease.epoch;
     header.worker = static_cast<std::uint16_t>(prng_.chance(0.9) ? prng_.below(kWorld) : prng_.next());
     header.chunk = static_cast<std::uint32_t>(prng_.below(4000));
     header.slot = lease.slot_of(header.chunk);
     std::vector<std::byte> payload;
-    if (header.kind == wire::Kind::kContribution || header.kind == wire::Kind::kResult) {
+    if (wire::is_contribution(header.kind) || header.kind == wire::Kind::kResult) {
       header.format = static_cast<numbers::Format>(1 + prng_.below(5));
       header.count = static_cast<std::uint16_t>(1 + prng_.below(64));
       payload = random_bytes(numbers::encoded_bytes(lease.wire_format(header.format), header.count));
       if (prng_.chance(0.2)) header.flags |= wire::kLast;
       if (prng_.chance(0.2)) header.flags |= wire::kAverage;
+    }
+    if (header.kind == wire::Kind::kCopy) {
+      header.format = numbers::Format::kNone;
+      header.flags &= wire::kLast;
+      if (prng_.chance(0.5)) payload.clear();
+      if (!payload.empty()) header.count = static_cast<std::uint16_t>(payload.size());
     }
     const wire::HeaderBytes head = wire::emit(header);
     std::vector<std::byte> bytes(head.begin(), head.end());

@@ -172,8 +172,8 @@ TEST_P(CollectiveRequest, WorkersThatDisagreeOnTheOperationAreToldBoth) {
   world.submit(1, averages);
   EXPECT_FALSE(world.run(kSecond));
   ASSERT_FALSE(world.mismatches().empty());
-  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements:"));
-  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements to average in chunk 0"));
+  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements to all-reduce:"));
+  EXPECT_THAT(world.mismatches()[0], ::testing::HasSubstr("64 fp32 elements to all-reduce and average in chunk 0"));
   for (std::uint16_t rank : {0, 1}) world.worker(rank).abandon();
   EXPECT_EQ(a, std::vector<float>(100, 1.0f));
   EXPECT_EQ(b, std::vector<float>(100, 2.0f));

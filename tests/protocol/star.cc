@@ -97,12 +97,14 @@ void Star::set_switch_rate(double mbit_s) {
 
 void Star::submit(std::uint16_t index, std::size_t count) {
   Job& job = *jobs_[index];
-  for (Worker& worker : job.workers) {
+  for (std::uint16_t rank = 0; rank < job.workers.size(); ++rank) {
+    Worker& worker = job.workers[rank];
     worker.tensors.push_back(std::make_unique<std::vector<float>>(count, 1.0f));
     float* const data = worker.tensors.back()->data();
     const group::CollectiveRequest request{data, data, count, numbers::ElementType::kFp32, numbers::Format::kFp32,
                                            false};
-    worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, job.lease), timeline_.now());
+    worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, job.lease, rank),
+                        timeline_.now());
     pump(job, worker);
   }
 }

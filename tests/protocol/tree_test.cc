@@ -230,6 +230,8 @@ TEST(Tree, TakesPartialSumsFromSwitchesOnly) {
   switching::Aggregator aggregator(lease, 0, switching::Payloads::kCopied, tree);
   struct Nothing final : switching::AggregatorOutput {
     void result_to_all(std::uint32_t, std::span<const std::byte>) override {}
+    void result_to_some(std::uint32_t, std::span<const std::byte>, std::span<const std::byte>,
+                        switching::Receivers) override {}
     void result_to_one(std::uint16_t, std::uint32_t, std::span<const std::byte>) override {}
     void notice(std::uint16_t, std::span<const std::byte>) override {}
     void complete(std::span<const std::byte>) override {}

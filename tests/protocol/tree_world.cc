@@ -158,7 +158,7 @@ void TreeWorld::submit(std::uint16_t rank, const group::CollectiveRequest& reque
   lease.payload_bytes = options_.payload_bytes;
   lease.bfp = options_.bfp;
   lease.is_tree = true;
-  worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, lease), time_);
+  worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, lease, rank), time_);
 }
 
 switching::JobCounters TreeWorld::counters(std::size_t number) const {

@@ -59,7 +59,7 @@ World::World(WorldOptions options) {
 
 void World::submit(std::uint16_t rank, const group::CollectiveRequest& request) {
   Worker& worker = workers_[rank];
-  auto operation = std::make_unique<group::Operation>(++worker.submitted, request, lease_);
+  auto operation = std::make_unique<group::Operation>(++worker.submitted, request, lease_, rank);
   if (host_ && rank == 0) {
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + operation->chunks());
     host_->expect(ends_.size(), operation->chunks(), time_);

@@ -23,6 +23,7 @@ NO_WORKER = 0xFFFF
 TAG = bytes(range(0xA0, 0xB0))
 
 KINDS = {"contribution": 0, "result": 1, "probe": 2, "missing": 3, "waiting": 4, "await": 5, "complete": 6, "echo": 7}
+KINDS |= {"scatter": 8, "copy": 9, "copied": 10, "done": 11}
 FORMATS = {"none": 0, "fp32": 1, "fp16": 2, "bf16": 3, "int32": 4, "bfp": 5}
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make test installs it")
@@ -165,6 +166,13 @@ WELL_FORMED = {
     "waiting-between-switches": Packet("waiting", worker=4, count=6),
     "await": Packet("await", worker=NO_WORKER),
     "complete": Packet("complete", worker=NO_WORKER, tag=TAG),
+    "scatter": Packet("scatter", "fp32", 2, struct.pack("<2f", 1.5, -1.5), slot=777, average=True),
+    "scatter-partial": Packet("scatter", "bf16", 1, struct.pack("<f", 1.5), slot=777, other_flags=8),
+    "copy-of-the-owner": Packet("copy", count=5, payload=b"bytes", slot=3, last=True, tag=TAG),
+    "copy-of-another": Packet("copy", count=5, slot=777),
+    "copy-barrier": Packet("copy", slot=0xFFFF, last=True),
+    "copied": Packet("copied", count=5, payload=b"bytes", worker=NO_WORKER, last=True, tag=TAG),
+    "done": Packet("done", worker=NO_WORKER),
 }
 ELEMENTS = {
     "contribution-fp32": list(VALUES),
@@ -173,6 +181,8 @@ ELEMENTS = {
     "contribution-bfp": [q / 64 for q in range(-8, 8)],  # 2^(127 - 127 - 6)
     "contribution-partial": [1.0, 2.0, -3.5],
     "result-fp32": [1.5, -1.5],
+    "scatter": [1.5, -1.5],
+    "scatter-partial": [1.5],
     "result-fp16": [7.0],
     "result-bf16": [2.0],
     "result-bfp": [127 / 8, -127 / 8] * 8,  # 2^(130 - 127 - 6)
@@ -203,7 +213,7 @@ def test_every_field_of_every_kind_and_format(well_formed: dict[str, dict[str, A
         "job": packet.job,
         "epoch": packet.epoch,
         "worker": packet.worker,
-        "slot": slot,
+        "owner" if packet.kind in ("scatter", "copy") else "slot": slot,
         "count": packet.count,
         "chunk": packet.chunk,
     }
@@ -277,7 +287,7 @@ def test_the_number_of_elements_shown_is_a_preference(tmp_path: Path) -> None:
 
 MALFORMED = {
     "version": Packet("probe", version=2),
-    "kind": Packet(kind=8),
+    "kind": Packet(kind=12),
     "format": Packet(format=6, count=1, payload=bytes(4)),
     "flags": Packet("probe", other_flags=8),
     "length": Packet(format="fp32", count=2, payload=bytes(7)),
@@ -292,6 +302,9 @@ MALFORMED_TOO = {
     "a probe to average": (Packet("probe", average=True), "flags"),
     "no elements": (Packet(format="fp32"), "length"),
     "a notice that counts": (Packet("missing", count=1), "length"),
+    "a copy cut short": (Packet("copy", count=5, payload=b"byte"), "length"),
+    "nothing copied": (Packet("copied", count=5, worker=NO_WORKER), "length"),
+    "a copy to average": (Packet("copy", count=1, payload=b"x", average=True), "flags"),
     "a probe with a payload": (Packet("probe", payload=b"x"), "length"),
     "a length that no bfp shape has": (Packet(format="bfp", count=16, payload=bytes(2)), "length"),
     "no room for the tag it promises": (Packet("probe", other_flags=1), "short"),

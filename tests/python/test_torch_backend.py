@@ -97,7 +97,7 @@ def test_ranks_that_ask_for_different_operations_are_told() -> None:
     for told in values(run_ranks(_operations_body, environment={"NETFOLD_ALGORITHM": "in-network"})):
         assert "rank 0" in told
         assert "rank 1" in told
-        assert "to average" in told
+        assert "and average" in told
 
 
 def _fp32_body(rank: int) -> np.ndarray:

@@ -18,10 +18,14 @@ local VERSION = 1
 local NO_WORKER = 0xffff
 local SLOTS_MAX = 65536
 
-local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete", "echo" }
-local OF_NO_WORKER = { [1] = true, [5] = true, [6] = true }
+local KINDS = { [0] = "contribution", "result", "probe", "missing", "waiting", "await", "complete", "echo",
+    "scatter", "copy", "copied", "done" }
+local OF_NO_WORKER = { [1] = true, [5] = true, [6] = true, [10] = true, [11] = true }
 local MAY_COUNT = { [2] = true, [4] = true, [7] = true } -- a probe: chunks sent after it; the others: between switches
-local CONTRIBUTION = 0
+local CONTRIBUTION, RESULT, SCATTER, COPY, COPIED = 0, 1, 8, 9, 10
+local CARRIES_ELEMENTS = { [CONTRIBUTION] = true, [RESULT] = true, [SCATTER] = true }
+local CARRIES_BYTES = { [COPY] = true, [COPIED] = true } -- of any type, without a format
+local HAS_OWNER = { [SCATTER] = true, [COPY] = true } -- where the others have the slot
 local FORMATS = { [0] = "none", "fp32", "fp16", "bf16", "int32", "bfp" }
 local FP32, FP16, BF16, INT32, BFP = 1, 2, 3, 4, 5
 local ELEMENT_BYTES = { [0] = 0, 4, 2, 2, 4 } -- by format; bfp goes by blocks
@@ -47,6 +51,7 @@ local field = {
     epoch = ProtoField.uint16("netfold.epoch", "Epoch"),
     worker = ProtoField.uint16("netfold.worker", "Worker"),
     slot = ProtoField.uint16("netfold.slot", "Slot"),
+    owner = ProtoField.uint16("netfold.owner", "Owner"),
     count = ProtoField.uint16("netfold.count", "Count"),
     chunk = ProtoField.uint32("netfold.chunk", "Chunk"),
     payload = ProtoField.bytes("netfold.payload", "Payload"),
@@ -123,21 +128,30 @@ local function parse(tvb)
     h.last = math.floor(h.flags / 2) % 2 == 1
     h.average = math.floor(h.flags / 4) % 2 == 1
     h.partial = h.flags >= PARTIAL
-    h.carries_elements = h.kind <= 1
+    h.carries_elements = CARRIES_ELEMENTS[h.kind] or false
+    h.carries_bytes = CARRIES_BYTES[h.kind] or false
     h.payload_bytes = tvb:reported_len() - HEADER_BYTES - (h.tagged and TAG_BYTES or 0)
     if h.version ~= VERSION then return h, "version" end
     if not KINDS[h.kind] then return h, "kind" end
     if not FORMATS[h.format] or h.carries_elements ~= (h.format ~= 0) then return h, "format" end
-    if (h.last or h.average) and not h.carries_elements then return h, "flags" end
-    if h.partial and h.kind ~= CONTRIBUTION then return h, "flags" end
+    if h.last and not (h.carries_elements or h.carries_bytes) then return h, "flags" end
+    if h.average and not h.carries_elements then return h, "flags" end
+    if h.partial and h.kind ~= CONTRIBUTION and h.kind ~= SCATTER then return h, "flags" end
     -- How the elements lie in the payload: a partial sum is fp32, or int32.
     h.payload_format = h.partial and h.format ~= INT32 and FP32 or h.format
     if h.payload_bytes < 0 then return h, "short" end
     if h.payload_format == BFP then h.shape = fitting_shape(h.count, h.payload_bytes) end
+    if h.carries_bytes then
+        local is_empty = h.kind == COPY and h.payload_bytes == 0
+        if h.payload_bytes ~= h.count and not is_empty or h.kind == COPIED and h.count == 0 then return h, "length" end
+        if h.kind == COPIED and not slot_is_right(h.slot, h.chunk) then return h, "slot" end
+        if OF_NO_WORKER[h.kind] and h.worker ~= NO_WORKER then return h, "worker" end
+        return h, nil
+    end
     local may_count = h.carries_elements or (MAY_COUNT[h.kind] or false) and h.count > 0
     if may_count ~= (h.count > 0) or h.payload_format == BFP and not h.shape then return h, "length" end
     if h.payload_bytes ~= payload_bytes(h.payload_format, h.count, h.shape) then return h, "length" end
-    if not slot_is_right(h.slot, h.chunk) then return h, "slot" end
+    if not HAS_OWNER[h.kind] and not slot_is_right(h.slot, h.chunk) then return h, "slot" end
     if OF_NO_WORKER[h.kind] and h.worker ~= NO_WORKER then return h, "worker" end
     return h, nil
 end
@@ -205,7 +219,7 @@ local function add_blocks(tree, payload, count, shape)
     end
 end
 
-local function add_header(tree, tvb)
+local function add_header(tree, tvb, kind)
     tree:add(field.version, tvb(0, 1))
     tree:add(field.kind, tvb(0, 1))
     tree:add(field.format, tvb(1, 1))
@@ -218,7 +232,7 @@ local function add_header(tree, tvb)
     tree:add(field.epoch, tvb(4, 2))
     local worker = tree:add(field.worker, tvb(6, 2))
     if tvb(6, 2):uint() == NO_WORKER then worker:append_text(" (no single one)") end
-    tree:add(field.slot, tvb(8, 2))
+    tree:add(HAS_OWNER[kind] and field.owner or field.slot, tvb(8, 2))
     tree:add(field.count, tvb(10, 2))
     tree:add(field.chunk, tvb(12, 4))
 end
@@ -227,6 +241,8 @@ local function summary(h)
     local text = string.format("%s chunk %d, job %d epoch %d", KINDS[h.kind] or "?", h.chunk, h.job, h.epoch)
     if h.worker ~= NO_WORKER then text = text .. string.format(", worker %d", h.worker) end
     if h.carries_elements then text = text .. string.format(", %d %s", h.count, FORMATS[h.format] or "?") end
+    if h.carries_bytes then text = text .. string.format(", %d bytes", h.count) end
+    if HAS_OWNER[h.kind] and h.slot ~= NO_WORKER then text = text .. string.format(", owner %d", h.slot) end
     return text .. (h.last and ", last" or "") .. (h.average and ", average" or "") ..
         (h.partial and ", partial" or "") .. (h.tagged and ", tagged" or "")
 end
@@ -255,7 +271,7 @@ function netfold.dissector(tvb, pinfo, root)
     local h, wrong = parse(tvb)
     tree:append_text(": " .. summary(h))
     pinfo.cols.info = (wrong and "malformed (" .. wrong .. "): " or "") .. summary(h)
-    add_header(tree, tvb)
+    add_header(tree, tvb, h.kind)
     if wrong then tree:add_proto_expert_info(problem[wrong]) end
 
     local captured_bytes = math.min(h.payload_bytes, tvb:len() - HEADER_BYTES)
@@ -268,7 +284,7 @@ function netfold.dissector(tvb, pinfo, root)
                     "read as block %d, mantissa %d", h.shape.block, h.shape.mantissa))
             end
             add_blocks(branch, payload, h.count, h.shape)
-        elseif ELEMENT_BYTES[h.payload_format] then
+        elseif h.carries_elements and ELEMENT_BYTES[h.payload_format] then
             add_elements(branch, payload, h.payload_format, h.count)
         end
     end

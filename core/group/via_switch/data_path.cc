@@ -96,8 +96,8 @@ std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, con
   }
   if (rank && answers) {
     return Error{ErrorCode::kTimeout,
-                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in an all-reduce: look "
-                             "there for a crash, a hang or fewer all-reduces, or raise the timeout",
+                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in a collective: look "
+                             "there for a crash, a hang or fewer collectives, or raise the timeout",
                              *rank, waited_s, rank_),
                  *rank};
   }
@@ -182,7 +182,9 @@ void DataPath::handle(const link::Incoming& datagram, Nanoseconds now) {
   const auto position = window_.position_of(packet.header.chunk);
   if (!position) return;  // a late duplicate
   switch (packet.header.kind) {
+    case wire::Kind::kCopied:
     case wire::Kind::kResult: return handle_result(packet, *position, now);
+    case wire::Kind::kDone: return handle_done(*position, now);
     case wire::Kind::kMissing: return window_.on_missing(*position, now);
     case wire::Kind::kWaiting: return window_.on_waiting(*position, packet.header.worker, now);
     default: ++dropped_packets_;
@@ -197,6 +199,21 @@ void DataPath::handle_result(const wire::Packet& packet, Window::Position positi
   }
   if (!window_.on_result(position, now)) return;
   operation.store(position, packet.payload);
+  finish_if_whole(operation);
+}
+
+void DataPath::handle_done(Window::Position position, Nanoseconds now) {
+  Operation& operation = operation_at(position);
+  if (!operation.accepts_done(position)) {
+    ++dropped_packets_;
+    return;
+  }
+  if (!window_.on_result(position, now)) return;
+  operation.store_done(position);
+  finish_if_whole(operation);
+}
+
+void DataPath::finish_if_whole(Operation& operation) {
   if (!operation.is_whole()) return;
   finished_.push_back(operation.ticket());
   reduced_elements_ += operation.elements();

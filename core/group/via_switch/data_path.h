@@ -80,6 +80,8 @@ class DataPath {
   void handle(const link::Incoming& datagram, Nanoseconds now);
   bool is_ours(const link::Incoming& datagram, const wire::Packet& packet) const;
   void handle_result(const wire::Packet& packet, Window::Position position, Nanoseconds now);
+  void handle_done(Window::Position position, Nanoseconds now);
+  void finish_if_whole(Operation& operation);
   bool send(Nanoseconds now);
   link::Outgoing prepare(const Window::Transmission& transmission, std::size_t place);
   Operation& operation_at(Window::Position position);

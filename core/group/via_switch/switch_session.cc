@@ -21,12 +21,12 @@ SwitchSession::SwitchSession(SwitchSessionOptions options, std::unique_ptr<link:
 }
 
 Result<std::unique_ptr<Prepared>> SwitchSession::prepare(const CollectiveRequest& request) {
-  if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
+  if (const auto valid = check_in_network(request, lease_.world); !valid) return tl::unexpected(valid.error());
   return nullptr;
 }
 
 void SwitchSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared>) {
-  submitted_.push_back(std::make_unique<Operation>(ticket, request, lease_));
+  submitted_.push_back(std::make_unique<Operation>(ticket, request, lease_, options_.rank));
 }
 
 Result<bool> SwitchSession::pump(Nanoseconds now) {
@@ -60,8 +60,8 @@ std::optional<Error> SwitchSession::check_left_ranks() {
   const auto missing = data_.missing_rank();
   if (!missing || !left.contains(*missing)) return std::nullopt;
   return Error{ErrorCode::kPeerFailed,
-               fmt::format("rank {} has left the job while this rank ({}) still all-reduces: ranks must submit the "
-                           "same all-reduces before they leave",
+               fmt::format("rank {} has left the job while this rank ({}) still waits: ranks must submit the "
+                           "same collectives before they leave",
                            *missing, options_.rank),
                *missing};
 }

@@ -45,12 +45,20 @@ std::size_t elements_max(const wire::Lease& lease) {
 }
 
 bool agree(const Header& a, const Header& b) {
-  return a.format == b.format && a.count == b.count && ((a.flags ^ b.flags) & wire::kTermFlags) == 0;
+  return a.kind == b.kind && a.owner == b.owner && a.format == b.format && a.count == b.count &&
+         ((a.flags ^ b.flags) & wire::kTermFlags) == 0;
 }
 
 std::string describe(const Header& header) {
-  return fmt::format("{} {} elements{}{}", header.count, numbers::name_of(header.format),
-                     (header.flags & wire::kAverage) != 0 ? " to average" : "",
+  if (header.kind == Kind::kCopy && header.count == 0) return "a barrier";
+  if (header.kind == Kind::kCopy) {
+    return fmt::format("{} bytes of rank {} to gather or broadcast{}", header.count, header.owner,
+                       (header.flags & wire::kLast) != 0 ? " (the last of the tensor)" : "");
+  }
+  const std::string to = header.kind == Kind::kScatter ? fmt::format(" for rank {} to reduce-scatter", header.owner)
+                                                       : std::string(" to all-reduce");
+  return fmt::format("{} {} elements{}{}{}", header.count, numbers::name_of(header.format), to,
+                     (header.flags & wire::kAverage) != 0 ? " and average" : "",
                      (header.flags & wire::kLast) != 0 ? " (the last of the tensor)" : "");
 }
 
@@ -70,6 +78,7 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
       inputs_(slots_.size() * lease.world),
       payloads_(payloads == Payloads::kLent ? 0 : inputs_.size() * payload_stride(lease)),
       results_(payloads == Payloads::kLent ? 0 : slots_.size() * result_stride(lease)),
+      dones_(slots_.size()),
       gap_checked_(lease.world, lease.first_chunk_of(shard)),
       folder_(elements_max(lease), lease.world) {
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
@@ -85,7 +94,8 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
 }
 
 std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads) {
-  const std::size_t own = sizeof(Slot) + words_for(lease.world) * sizeof(std::uint64_t) + lease.world * sizeof(void*);
+  const std::size_t own = sizeof(Slot) + sizeof(std::optional<wire::ShortPacket>) +
+                          words_for(lease.world) * sizeof(std::uint64_t) + lease.world * sizeof(void*);
   const std::size_t copies =
       payloads == Payloads::kLent ? 0 : lease.world * payload_stride(lease) + result_stride(lease);
   return slots_of_a_shard(lease) * (own + copies);
@@ -94,8 +104,11 @@ std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads
 Verdict Aggregator::on_packet(const wire::Packet& packet, AggregatorOutput& outbox) {
   const Header& header = packet.header;
   assert(header.worker < lease_.world || header.kind == Kind::kAwait);
-  if (header.slot != lease_.slot_of(header.chunk) || lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
+  const bool is_in_slot = wire::has_owner(header.kind) || header.slot == lease_.slot_of(header.chunk);
+  if (!is_in_slot || lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
   switch (header.kind) {
+    case Kind::kScatter:
+    case Kind::kCopy:
     case Kind::kContribution: return on_contribution(packet, outbox);
     case Kind::kProbe: return on_probe(header, outbox);
     case Kind::kAwait: return on_await(header, outbox);
@@ -109,20 +122,17 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   const Header& header = packet.header;
   const std::uint32_t index = place_of(header.chunk);
   Slot& slot = slots_[index];
-  const bool is_like_first =
-      slot.arrived > 0 && agree(slot.first, header) && packet.payload.size() == slot.payload_bytes && !folds_sums_;
-  // In a tree each chunk's sum must fit, too, before it is rounded.
-  const std::size_t most_bytes = std::max(packet.payload.size(), lease_.is_tree ? header.count * wire::kSumBytes : 0);
-  if (!is_like_first && (most_bytes > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp))) {
-    return Verdict::kBadLength;
-  }
+  const bool is_copy = header.kind == Kind::kCopy;
+  const bool is_like_first = slot.arrived > 0 && !is_copy && agree(slot.first, header) &&
+                             packet.payload.size() == slot.payload_bytes && !folds_sums_;
+  if (!is_like_first && !has_right_length(packet)) return Verdict::kBadLength;
   if (header.chunk != slot.chunk) {
     const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
     return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
   }
   if (has_arrived(index, header.worker)) return Verdict::kDuplicate;
   const bool is_partial = (header.flags & wire::kPartial) != 0;
-  if (is_partial != tree_.is_switch(header.worker)) return Verdict::kBadKind;
+  if (!is_copy && is_partial != tree_.is_switch(header.worker)) return Verdict::kBadKind;
   if (!is_partial && header.format == numbers::Format::kBfp &&
       !numbers::kernels().bfp_is_well_formed(lease_.bfp, packet.payload.data(), header.count)) {
     return Verdict::kMalformedBlock;
@@ -136,7 +146,8 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   }
 
   if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
-    slot.result = outbox.room_for_result(index, result_bytes(slot.first));
+    const std::size_t room = wire::kHeaderBytes + result_payload_bytes(slot.first) + (lease_.keys ? wire::kTagBytes : 0);
+    slot.result = outbox.room_for_result(index, room);
     if (slot.result == nullptr) {
       slot.has_result =
           false;  // the room of the round before is gone; all ranks are in the next, so all have its result
@@ -154,17 +165,25 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
 
 void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {
   const Slot& slot = slots_[index];
-  const numbers::WireFormat format = lease_.wire_format(slot.first.format);
-  folder_.fold(format, std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world), slot.first.count,
-               slot.result + wire::kHeaderBytes, {.in = folds_sums_, .out = tree_.above.has_value()});
+  const auto inputs = std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world);
+  std::byte* const to = slot.result + wire::kHeaderBytes;
+  if (slot.first.kind == Kind::kCopy) {
+    const std::uint16_t owner = place_of_owner(slot.first);
+    if (owner != wire::kSwitchWorker && slot.first.count > 0) std::memcpy(to, inputs[owner], slot.first.count);
+  } else {
+    folder_.fold(lease_.wire_format(slot.first.format), inputs, slot.first.count, to,
+                 {.in = folds_sums_, .out = tree_.above.has_value()});
+  }
   if (tree_.above) return send_up(index, outbox);
-  publish(index, numbers::encoded_bytes(format, slot.first.count), outbox);
+  publish(index, result_payload_bytes(slot.first), outbox);
 }
 
-// The chunk's result lies behind the place of its header: sends it to all, and opens the slot for its next chunk.
+// The chunk's result lies behind the place of its header: sends it to those who get it, and opens the slot for its next
+// chunk.
 void Aggregator::publish(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox) {
   Slot& slot = slots_[index];
-  Header header = lease_.header(Kind::kResult, wire::kSwitchWorker, slot.chunk);
+  const bool is_copy = slot.first.kind == Kind::kCopy;
+  Header header = lease_.header(is_copy ? Kind::kCopied : Kind::kResult, wire::kSwitchWorker, slot.chunk);
   header.format = slot.first.format;
   header.count = slot.first.count;
   header.flags |= slot.first.flags & wire::kTermFlags;
@@ -181,13 +200,27 @@ void Aggregator::publish(std::uint32_t index, std::size_t payload_bytes, Aggrega
   }
 
   slot.has_result = true;
+  slot.receivers = receivers_of(slot.first);
   slot.chunk += lease_.slots;
   slot.arrived = 0;
   slot.is_up = false;
   std::fill_n(arrivals_.begin() + index * arrival_words_, arrival_words_, 0);
-  outbox.result_to_all(index, {packet, slot.result_bytes});
+  if (slot.receivers.who == Receivers::Who::kAll) {
+    outbox.result_to_all(index, {packet, slot.result_bytes});
+  } else {
+    publish_to_some(index, header.chunk, outbox);
+  }
   const bool is_awaited = awaited_left_ > 0 && static_cast<std::int32_t>(awaited_ - header.chunk) > 0;
   if (is_awaited && --awaited_left_ == 0) tell_host(outbox);
+}
+
+void Aggregator::publish_to_some(std::uint32_t index, std::uint32_t chunk, AggregatorOutput& outbox) {
+  const Slot& slot = slots_[index];
+  const auto done = dones_[index].emplace(lease_, Kind::kDone, wire::kSwitchWorker, chunk).bytes();
+  const bool is_nothing = slot.receivers.who == Receivers::Who::kNone;
+  outbox.result_to_some(
+      index, is_nothing ? std::span<const std::byte>{} : std::span<const std::byte>{slot.result, slot.result_bytes},
+      done, slot.receivers);
 }
 
 Verdict Aggregator::on_probe(const Header& header, AggregatorOutput& outbox) {
@@ -195,6 +228,10 @@ Verdict Aggregator::on_probe(const Header& header, AggregatorOutput& outbox) {
   const std::uint32_t index = place_of(header.chunk);
   const Slot& slot = slots_[index];
   if (slot.has_result && header.chunk == slot.chunk - lease_.slots) {
+    if (!slot.receivers.have(header.worker)) {
+      outbox.notice(header.worker, dones_[index]->bytes());
+      return Verdict::kAnswered;
+    }
     outbox.result_to_one(header.worker, index, {slot.result, slot.result_bytes});
     return Verdict::kAnswered;
   }
@@ -268,7 +305,7 @@ void Aggregator::tell_host(AggregatorOutput& outbox) {
 void Aggregator::report_mismatch(const Slot& slot, const Header& header, AggregatorOutput& outbox) {
   outbox.mismatch(tree_.rank_of(header.worker),
                   fmt::format("{} offers {} in chunk {} where {} offers {}: all ranks must submit the same "
-                              "all-reduces, in the same order, with the same counts, formats and operations",
+                              "collectives, in the same order, with the same counts, formats and operations",
                               tree_.name_of(header.worker), describe(header), header.chunk,
                               tree_.name_of(slot.first.worker), describe(slot.first)));
 }
@@ -279,18 +316,44 @@ const std::byte* Aggregator::keep(std::uint32_t index, const wire::Packet& packe
   const Header& header = packet.header;
   std::byte* const copy =
       payloads_.data() + (std::size_t{index} * lease_.world + header.worker) * payload_stride(lease_);
-  if (folds_sums_ && (header.flags & wire::kPartial) == 0) {  // a worker among switches: widened, as their sums are
+  if (folds_sums_ && header.kind != Kind::kCopy &&
+      (header.flags & wire::kPartial) == 0) {  // a worker among switches: widened, as their sums are
     const std::byte* const alone = packet.payload.data();
     folder_.fold(lease_.wire_format(header.format), {&alone, 1}, header.count, copy, {.out = true});
-  } else {
+  } else if (!packet.payload.empty()) {
     std::memcpy(copy, packet.payload.data(), packet.payload.size());
   }
   return copy;
 }
 
-std::size_t Aggregator::result_bytes(const Header& header) const {
-  return wire::kHeaderBytes + numbers::encoded_bytes(lease_.wire_format(header.format), header.count) +
-         (lease_.keys ? wire::kTagBytes : 0);
+// A contribution's. Of a copy only the contributor that the owner is, or is below, has bytes.
+bool Aggregator::has_right_length(const wire::Packet& packet) const {
+  const Header& header = packet.header;
+  if (header.kind == Kind::kCopy) {
+    const std::size_t length = header.worker == place_of_owner(header) ? header.count : 0;
+    return packet.payload.size() == length && header.count <= lease_.payload_bytes;
+  }
+  // In a tree each chunk's sum must fit, too, before it is rounded.
+  const std::size_t most_bytes = std::max(packet.payload.size(), lease_.is_tree ? header.count * wire::kSumBytes : 0);
+  return most_bytes <= lease_.payload_bytes && wire::payload_length_is_right(packet, lease_.bfp);
+}
+
+// kSwitchWorker if it is not below this switch.
+std::uint16_t Aggregator::place_of_owner(const Header& header) const {
+  if (tree_.contributors.empty()) return header.owner < lease_.world ? header.owner : wire::kSwitchWorker;
+  return tree_.place_of(header.owner).value_or(wire::kSwitchWorker);
+}
+
+Receivers Aggregator::receivers_of(const Header& header) const {
+  if (header.kind == Kind::kContribution) return {};
+  const bool is_copy = header.kind == Kind::kCopy;
+  if (is_copy && header.count == 0) return {Receivers::Who::kNone};
+  return {is_copy ? Receivers::Who::kOthers : Receivers::Who::kOwner, place_of_owner(header)};
+}
+
+std::size_t Aggregator::result_payload_bytes(const Header& header) const {
+  if (header.kind == Kind::kCopy) return header.count;
+  return numbers::encoded_bytes(lease_.wire_format(header.format), header.count);
 }
 
 bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {

@@ -7,6 +7,10 @@
 // round before stays beside the round that is being gathered, so a worker that lost it can still have it: a slot needs
 // two places, but only one of them holds contributions.
 //
+// All ranks contribute to every chunk, and the chunk is done when all are in, whatever it is of. Two things differ:
+// whose packets carry bytes, and which ranks get the outcome (`Receivers`). Only the owner gets a scattered sum, all
+// but the owner get its copied bytes, and a barrier has neither. The other ranks are told that the chunk is done.
+//
 // A switch below another one has no result when all contributions to a chunk are in, but a sum that is to go up: the
 // slot is *up* until the result comes down (aggregator_above.cc).
 //
@@ -16,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +50,24 @@ enum class Verdict : std::uint8_t {
   kNoRoom,          // the outbox has no memory for the result; the sender's probe will bring the contribution back
 };
 
+// The places that get the outcome of a chunk; the others hear that it is done. `owner` is a place, or kSwitchWorker:
+// none here.
+struct Receivers {
+  enum class Who : std::uint8_t { kAll, kOwner, kOthers, kNone };
+  Who who = Who::kAll;
+  std::uint16_t owner = wire::kSwitchWorker;
+
+  bool have(std::uint16_t place) const {
+    switch (who) {
+      case Who::kAll: return true;
+      case Who::kOwner: return place == owner;
+      case Who::kOthers: return place != owner;
+      case Who::kNone: break;
+    }
+    return false;
+  }
+};
+
 // Where an Aggregator puts what it wants to send.
 class AggregatorOutput {
  public:
@@ -53,11 +76,14 @@ class AggregatorOutput {
   // as the Aggregator lives; if they are lent it lies in the room that the outbox gave, and the payloads of that place
   // are the lender's again.
   virtual void result_to_all(std::uint32_t place, std::span<const std::byte> packet) = 0;
+  // The same to some, and `done`, which stays valid as long, to the others. `packet` is empty if no place gets one.
+  virtual void result_to_some(std::uint32_t place, std::span<const std::byte> packet, std::span<const std::byte> done,
+                              Receivers receivers) = 0;
   virtual void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) = 0;
   // Where payloads are lent, memory for the next result of `place`, valid until that is asked for again; null if no
   // memory is free at the moment.
   virtual std::byte* room_for_result(std::uint32_t /*place*/, std::size_t /*size_bytes*/) { return nullptr; }
-  // A short packet (missing, waiting), to be copied.
+  // A short packet (missing, waiting, done), to be copied.
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
   // The answer to a host's last question, when it can be given; to be copied.
   virtual void complete(std::span<const std::byte> packet) = 0;
@@ -96,6 +122,7 @@ class Aggregator {
     std::uint32_t chunk = 0;      // the chunk that is being gathered
     std::uint16_t arrived = 0;    // how many ranks are in
     bool has_result = false;      // of chunk - slots
+    Receivers receivers;          // of that result
     wire::Header first;           // the round's first contribution: all must agree with it
     std::byte* result = nullptr;  // header, payload, tag
     std::uint32_t result_bytes = 0;
@@ -113,6 +140,7 @@ class Aggregator {
   void look_for_gaps(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox);
   void complete(std::uint32_t index, AggregatorOutput& outbox);
   void publish(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
+  void publish_to_some(std::uint32_t index, std::uint32_t chunk, AggregatorOutput& outbox);
   std::uint16_t ask_who_is_missing(std::uint32_t index, AggregatorOutput& outbox);
   void send_notice(wire::Kind kind, std::uint16_t to, std::uint16_t about_rank, std::uint32_t chunk,
                    AggregatorOutput& outbox, std::uint16_t count = 0);
@@ -124,6 +152,7 @@ class Aggregator {
   Verdict on_echo(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_waiting_below(const wire::Header& header);
   Verdict on_result_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
+  Verdict on_done_from_above(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_missing_from_above(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_waiting_from_above(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_echo_from_above(const wire::Header& header, AggregatorOutput& outbox);
@@ -131,7 +160,10 @@ class Aggregator {
   void report_mismatch(const Slot& slot, const wire::Header& header, AggregatorOutput& outbox);
 
   const std::byte* keep(std::uint32_t index, const wire::Packet& packet);
-  std::size_t result_bytes(const wire::Header& header) const;
+  bool has_right_length(const wire::Packet& packet) const;
+  std::uint16_t place_of_owner(const wire::Header& header) const;
+  Receivers receivers_of(const wire::Header& header) const;
+  std::size_t result_payload_bytes(const wire::Header& header) const;
   bool has_arrived(std::uint32_t index, std::uint16_t worker) const;
   std::uint16_t lowest_missing(std::uint32_t index) const;
 
@@ -148,13 +180,14 @@ class Aggregator {
   int shard_bits_;
   std::uint32_t arrival_words_;  // 64-bit words of a slot's arrival bitmap
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> arrivals_;     // slots x arrival_words_
-  std::vector<const std::byte*> inputs_;    // slots x world: where each payload lies
-  ZeroedBytes payloads_;                    // slots x world x payload stride; empty if they are lent
-  ZeroedBytes results_;                     // slots x result stride; empty if payloads are lent
-  std::vector<std::uint32_t> gap_checked_;  // by worker: chunks before this one were looked at for gaps
-  std::uint32_t awaited_ = 0;               // the host waits for the chunks before this one
-  std::uint64_t awaited_left_ = 0;          // how many of them are not folded; 0: it waits for nothing
+  std::vector<std::uint64_t> arrivals_;                  // slots x arrival_words_
+  std::vector<const std::byte*> inputs_;                 // slots x world: where each payload lies
+  ZeroedBytes payloads_;                                 // slots x world x payload stride; empty if they are lent
+  ZeroedBytes results_;                                  // slots x result stride; empty if payloads are lent
+  std::vector<std::optional<wire::ShortPacket>> dones_;  // by place: what those hear who get nothing of its result
+  std::vector<std::uint32_t> gap_checked_;               // by worker: chunks before this one were looked at for gaps
+  std::uint32_t awaited_ = 0;                            // the host waits for the chunks before this one
+  std::uint64_t awaited_left_ = 0;                       // how many of them are not folded; 0: it waits for nothing
   numbers::Folder folder_;
 };
 

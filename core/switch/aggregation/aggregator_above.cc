@@ -24,13 +24,17 @@ constexpr std::uint16_t kOtherProbesMost = 16;
 void Aggregator::send_up(std::uint32_t index, AggregatorOutput& outbox) {
   Slot& slot = slots_[index];
   const Above& above = *tree_.above;
-  Header header = above.lease.header(Kind::kContribution, above.rank, slot.chunk);
+  const bool is_copy = slot.first.kind == Kind::kCopy;
+  Header header = above.lease.header(slot.first.kind, above.rank, slot.chunk);
   header.format = slot.first.format;
   header.count = slot.first.count;
-  header.flags |= static_cast<std::uint8_t>((slot.first.flags & wire::kTermFlags) | wire::kPartial);
+  header.owner = slot.first.owner;
+  header.flags |= static_cast<std::uint8_t>((slot.first.flags & wire::kTermFlags) | (is_copy ? 0 : wire::kPartial));
   const wire::HeaderBytes head = wire::emit(header);
   std::memcpy(slot.result, head.data(), head.size());
-  const std::size_t payload_bytes = header.count * wire::kSumBytes;
+  const bool has_owner_below = place_of_owner(slot.first) != wire::kSwitchWorker;
+  const std::size_t copied_bytes = has_owner_below ? header.count : 0;
+  const std::size_t payload_bytes = is_copy ? copied_bytes : header.count * wire::kSumBytes;
   slot.result_bytes = static_cast<std::uint32_t>(wire::kHeaderBytes + payload_bytes);
   if (above.lease.keys) {
     const wire::Tag tag = above.lease.tag(slot.chunk, head, {slot.result + wire::kHeaderBytes, payload_bytes});
@@ -97,7 +101,9 @@ Verdict Aggregator::on_packet_from_above(const wire::Packet& packet, AggregatorO
   assert(tree_.above);
   if (lease_.shard_of(header.chunk) != shard_) return Verdict::kBadSlot;
   switch (header.kind) {
+    case Kind::kCopied:
     case Kind::kResult: return on_result_from_above(packet, outbox);
+    case Kind::kDone: return on_done_from_above(header, outbox);
     case Kind::kMissing: return on_missing_from_above(header, outbox);
     case Kind::kWaiting: return on_waiting_from_above(header, outbox);
     case Kind::kEcho: return on_echo_from_above(header, outbox);
@@ -113,10 +119,14 @@ Verdict Aggregator::on_result_from_above(const wire::Packet& packet, AggregatorO
     const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
     return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
   }
-  if (packet.payload.size() > lease_.payload_bytes || !wire::payload_length_is_right(packet, lease_.bfp)) {
-    return Verdict::kBadLength;
-  }
-  const bool fits = header.format == slot.first.format && header.count == slot.first.count &&
+  const bool is_copy = slot.first.kind == Kind::kCopy;
+  const bool is_long =
+      is_copy ? packet.payload.size() != header.count : !wire::payload_length_is_right(packet, lease_.bfp);
+  if (is_long || packet.payload.size() > lease_.payload_bytes) return Verdict::kBadLength;
+  const bool has_owner_below = place_of_owner(slot.first) != wire::kSwitchWorker;
+  const bool is_for_us = slot.first.kind == Kind::kContribution || is_copy != has_owner_below;
+  const bool fits = header.kind == (is_copy ? Kind::kCopied : Kind::kResult) && is_for_us &&
+                    header.format == slot.first.format && header.count == slot.first.count &&
                     ((header.flags ^ slot.first.flags) & wire::kTermFlags) == 0;
   if (!fits) return Verdict::kBadKind;  // no switch of Netfold sends it
   if (header.format == numbers::Format::kBfp &&
@@ -125,6 +135,23 @@ Verdict Aggregator::on_result_from_above(const wire::Packet& packet, AggregatorO
   }
   std::memcpy(slot.result + wire::kHeaderBytes, packet.payload.data(), packet.payload.size());
   publish(index, packet.payload.size(), outbox);
+  return Verdict::kFromAbove;
+}
+
+// The switch above has nothing for this one. Of a copy the bytes are here already: they went up from below.
+Verdict Aggregator::on_done_from_above(const Header& header, AggregatorOutput& outbox) {
+  const std::uint32_t index = place_of(header.chunk);
+  const Slot& slot = slots_[index];
+  if (!slot.is_up || header.chunk != slot.chunk) {
+    const bool is_kept_result = slot.has_result && header.chunk == slot.chunk - lease_.slots;
+    return is_kept_result ? Verdict::kDuplicate : Verdict::kStaleChunk;
+  }
+  const Receivers receivers = receivers_of(slot.first);
+  const bool has_owner_below = receivers.owner != wire::kSwitchWorker;
+  const bool fits = receivers.who == Receivers::Who::kNone || (slot.first.kind == Kind::kCopy && has_owner_below) ||
+                    (slot.first.kind == Kind::kScatter && !has_owner_below);
+  if (!fits) return Verdict::kBadKind;
+  publish(index, slot.first.kind == Kind::kCopy ? slot.first.count : 0, outbox);
   return Verdict::kFromAbove;
 }
 

@@ -26,7 +26,11 @@ struct ShardJob {
   Admission admission;
   Aggregator aggregator;
   bool has_failed = false;
-  std::vector<std::span<const std::byte>> results;  // folded in this batch, for every worker
+  struct Outcome {
+    std::span<const std::byte> result, done;  // for the receivers, and for the others
+    Receivers receivers;
+  };
+  std::vector<Outcome> results;  // of the chunks that were completed in this batch
   struct {
     Counter contributions, folded_chunks, results_sent, results_resent, missing_sent, probes, received_bytes,
         sent_bytes, duplicates, stale, signals, up_sums, up_resent, up_sent_bytes, up_received_bytes;

@@ -6,7 +6,6 @@
 #include "base/prng.h"
 #include "group/via_peers/buffer_layout.h"
 #include "numbers/codec.h"
-#include "testing/plain_fold.h"
 #include "testing/plain_schedule.h"
 
 namespace netfold::testing {
@@ -60,7 +59,7 @@ const BitsChecker::Results& BitsChecker::expected(std::uint64_t life, int job, s
   Results& results = expected_[{life, index}];
   if (!results.empty()) return results;
   const JobPlan& plan = plan_.jobs[static_cast<std::size_t>(job)];
-  const group::CollectiveRequest& request = plan.tensors[index].request;
+  group::CollectiveRequest request = plan.tensors[index].request;
   Results inputs;
   for (const auto& [rank, seed] : seeds_[life]) {
     const auto layout = group::buffer_layout_of(request.collective, request.count, plan.world, rank);
@@ -69,8 +68,8 @@ const BitsChecker::Results& BitsChecker::expected(std::uint64_t life, int job, s
   if (plan.is_among_peers) {
     results = plain_collective(inputs, request, plan.order);
   } else {
-    const numbers::WireFormat wire{request.format, plan.bfp};
-    results.assign(inputs.size(), plain_all_reduce(inputs, request.type, wire, request.count, request.average));
+    request.bfp = plan.bfp;  // one shape a job
+    results = plain_in_network(inputs, request);
   }
   return results;
 }

@@ -55,7 +55,12 @@ std::span<const std::byte> Tensor::result() const {
 void WholeOrUntouchedChecker::check(Party rank, std::size_t index, const Tensor& tensor) {
   const bool may_have_changed =
       tensor.plan_.is_in_place && tensor.state != Tensor::State::kReady && tensor.state != Tensor::State::kFailed;
-  const bool is_untouched = std::equal(tensor.original_.begin(), tensor.original_.end(), tensor.in_.begin());
+  // Of an all-gather in place the other parts are no input.
+  const bool gathers = tensor.plan_.request.collective == schedule::Collective::kAllGather;
+  const auto at = static_cast<std::ptrdiff_t>(gathers ? tensor.places_.in_at : 0);
+  const auto size = gathers ? static_cast<std::ptrdiff_t>(tensor.places_.in_bytes) : std::ssize(tensor.original_);
+  const auto handed_in = tensor.original_.begin() + at;
+  const bool is_untouched = std::equal(handed_in, handed_in + size, tensor.in_.begin() + at);
   if (!may_have_changed && !is_untouched) {
     history_.violate("whole_or_untouched",
                      fmt::format("what {} handed in as tensor {} has changed", History::to_string(rank), index));

@@ -68,7 +68,7 @@ class Call:
     completing: Callable[[], AbstractContextManager[object]] = nullcontext
     ready: Event | None = None
     devices: list[torch.device] = field(default_factory=list)
-    is_common: bool = False  # every engine among ranks runs it, an agent's and a NIC's too
+    is_common: bool = False  # every engine among ranks runs it, an agent's and a NIC's too, and a switch
     name: str = ""  # in records
 
     @property

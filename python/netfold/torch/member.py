@@ -39,7 +39,8 @@ def settings_of_group(settings: Settings, size: int) -> Settings:
 
 
 class Member:
-    """A rank of a group: `folds` runs its all-reduces, `peers` everything else. Both are one where one engine can.
+    """A rank of a group: `folds` runs its all-reduces and the other collectives that every engine has
+    (`Call.is_common`); `peers` runs everything else. Both are one where one engine can.
 
     Joining blocks until all ranks joined, for a bounded time, and raises what `joining.join` raises. A group of one
     rank joins nothing. `needs_peers`: the group runs more than all-reduces.
@@ -57,12 +58,13 @@ class Member:
                 logger.warning("netfold: the job has one rank, so the switch at %s is not used", settings.switch)
             self.folds: Folds = CallerDriven(LoneEngine())
             self.peers: Folds = self.folds
-            self._folds_among_ranks = True
+            self._folds_common = True
             return
         if settings.trace:
             self._recorder = Recorder(settings.trace, seat.group, seat.rank, seat.size)
         self.joined = joined = join(seat, settings, address, needs_peers)
-        self._folds_among_ranks = isinstance(joined.client, HostClient)
+        # An agent's worker at a switch folds, and no more; all ranks use agents, or none.
+        self._folds_common = isinstance(joined.client, HostClient) or settings.engine != AGENT
         name = seat.group or "group"
         if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
             self.folds = CompletionThread(joined.client, name, self._recorder, joined.peers.failure)
@@ -123,9 +125,9 @@ class Member:
         return self._submit(self.folds, call, self._new_work(self.folds, call, is_async))
 
     def start(self, call: Call, is_async: bool) -> FoldWork:
-        """Submit a call to the engine among the ranks, once its tensors may be read. Not `is_async`: the caller waits
+        """Submit a call to the engine that runs it, once its tensors may be read. Not `is_async`: the caller waits
         next, so its thread does the work."""
-        folds = self.folds if call.is_common and self._folds_among_ranks else self.peers
+        folds = self.folds if call.is_common and self._folds_common else self.peers
         return self._submit(folds, call, self._new_work(folds, call, is_async))
 
     def start_message(self, call: Call) -> FoldWork:

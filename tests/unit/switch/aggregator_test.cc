@@ -22,6 +22,7 @@ using wire::Kind;
 class Recorder : public AggregatorOutput {
  public:
   static constexpr int kHost = -2;
+  static constexpr std::uint16_t kRanks = 2;  // where not all get the same
   struct Sent {
     int to;  // rank, -1 for all, kHost
     Header header;
@@ -29,6 +30,10 @@ class Recorder : public AggregatorOutput {
   };
 
   void result_to_all(std::uint32_t, std::span<const std::byte> packet) override { record(-1, packet); }
+  void result_to_some(std::uint32_t, std::span<const std::byte> packet, std::span<const std::byte> done,
+                      Receivers receivers) override {
+    for (std::uint16_t rank = 0; rank < kRanks; ++rank) record(rank, receivers.have(rank) ? packet : done);
+  }
   void result_to_one(std::uint16_t worker, std::uint32_t, std::span<const std::byte> packet) override {
     record(worker, packet);
   }
@@ -76,6 +81,18 @@ class AggregatorTest : public testing::Test {
     return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, outbox_);
   }
 
+  // Of a chunk with an owner.
+  Verdict offer(Kind kind, std::uint16_t rank, std::uint16_t owner, std::vector<float> elements, std::uint16_t count,
+                std::uint32_t chunk = 0) {
+    const Header header{.kind = kind,
+                        .format = kind == Kind::kScatter ? Format::kFp32 : Format::kNone,
+                        .worker = rank,
+                        .count = count,
+                        .chunk = chunk,
+                        .owner = owner};
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, outbox_);
+  }
+
   // `sent_after`: chunks that the rank has sent after this one.
   Verdict probe(std::uint16_t rank, std::uint32_t chunk, std::uint16_t sent_after = 0, Kind kind = Kind::kProbe) {
     const Header header{
@@ -117,6 +134,68 @@ TEST_F(AggregatorTest, FoldsWhenAllAreIn) {
   EXPECT_EQ(sent[0].header.kind, Kind::kResult);
   EXPECT_EQ(sent[0].header.worker, wire::kSwitchWorker);
   EXPECT_EQ(sent[0].elements, (std::vector<float>{11, 22}));
+}
+
+TEST_F(AggregatorTest, AScatteredSumIsItsOwnersAlone) {
+  EXPECT_EQ(offer(Kind::kScatter, 0, 1, {1, 2}, 2), Verdict::kKept);
+  EXPECT_EQ(offer(Kind::kScatter, 1, 1, {10, 20}, 2), Verdict::kFolded);
+  const auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0].header.kind, Kind::kDone);
+  EXPECT_TRUE(sent[0].elements.empty());
+  EXPECT_EQ(sent[1].header.kind, Kind::kResult);
+  EXPECT_EQ(sent[1].elements, (std::vector<float>{11, 22}));
+  for (std::uint16_t rank = 0; rank < 2; ++rank) {  // and again if it was lost
+    EXPECT_EQ(probe(rank, 0), Verdict::kAnswered);
+    const auto again = outbox_.take();
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_EQ(again[0].to, rank);
+    EXPECT_EQ(again[0].header, sent[rank].header);
+    EXPECT_EQ(again[0].elements, sent[rank].elements);
+  }
+}
+
+TEST_F(AggregatorTest, ACopyWaitsForAllAndGoesToTheOthers) {
+  EXPECT_EQ(offer(Kind::kCopy, 1, 1, {7, 8}, 8), Verdict::kKept);
+  EXPECT_TRUE(outbox_.take().empty());
+  EXPECT_EQ(offer(Kind::kCopy, 0, 1, {}, 8), Verdict::kFolded);
+  const auto sent = outbox_.take();
+  ASSERT_EQ(sent.size(), 2u);
+  EXPECT_EQ(sent[0].header.kind, Kind::kCopied);
+  EXPECT_EQ(sent[0].elements, (std::vector<float>{7, 8}));
+  EXPECT_EQ(sent[1].header.kind, Kind::kDone);
+}
+
+TEST_F(AggregatorTest, OnlyTheOwnerSendsBytesToCopy) {
+  EXPECT_EQ(offer(Kind::kCopy, 0, 1, {7, 8}, 8), Verdict::kBadLength);
+  EXPECT_EQ(offer(Kind::kCopy, 1, 1, {}, 8), Verdict::kBadLength);
+  EXPECT_EQ(offer(Kind::kCopy, 0, 9, {7, 8}, 8), Verdict::kBadLength);
+  EXPECT_EQ(offer(Kind::kCopy, 0, 1, {}, 65), Verdict::kBadLength) << "longer than the lease allows";
+}
+
+TEST_F(AggregatorTest, ABarrierHasNoBytes) {
+  EXPECT_EQ(offer(Kind::kCopy, 0, wire::kNoOwner, {}, 0), Verdict::kKept);
+  EXPECT_EQ(offer(Kind::kCopy, 1, wire::kNoOwner, {}, 0), Verdict::kFolded);
+  for (const auto& sent : outbox_.take()) EXPECT_EQ(sent.header.kind, Kind::kDone);
+  EXPECT_EQ(probe(1, 0), Verdict::kAnswered);
+  EXPECT_EQ(outbox_.take().at(0).header.kind, Kind::kDone);
+}
+
+TEST_F(AggregatorTest, RanksThatCallDifferentCollectivesAreNamed) {
+  offer(Kind::kScatter, 0, 1, {1, 2}, 2);
+  EXPECT_EQ(contribute(1, 0, {1, 2}), Verdict::kMismatch);
+  ASSERT_EQ(outbox_.mismatches.size(), 1u);
+  EXPECT_EQ(outbox_.mismatches[0].first, 1);
+  EXPECT_THAT(outbox_.mismatches[0].second,
+              testing::AllOf(testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce"),
+                             testing::HasSubstr("rank 0 offers 2 fp32 elements for rank 1 to reduce-scatter")));
+  make();
+  offer(Kind::kCopy, 0, 0, {1}, 4);
+  EXPECT_EQ(offer(Kind::kCopy, 1, 1, {1}, 4), Verdict::kMismatch) << "roots differ";
+  make();
+  offer(Kind::kCopy, 0, wire::kNoOwner, {}, 0);
+  EXPECT_EQ(contribute(1, 0, {1, 2}), Verdict::kMismatch);
+  EXPECT_THAT(outbox_.mismatches.back().second, testing::HasSubstr("rank 0 offers a barrier"));
 }
 
 TEST_F(AggregatorTest, AJobOfOneNeedsNoSpecialCase) {
@@ -228,7 +307,8 @@ TEST_F(AggregatorTest, WorkersThatDisagreeAreReportedWithBothRanks) {
   EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 0 offers 2 fp32"));
   EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kLast), Verdict::kMismatch) << "tensors of different lengths";
   EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kAverage), Verdict::kMismatch) << "one divides the sum, the other does not";
-  EXPECT_THAT(outbox_.mismatches.back().second, testing::HasSubstr("rank 1 offers 2 fp32 elements to average"));
+  EXPECT_THAT(outbox_.mismatches.back().second,
+              testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce and average"));
 }
 
 TEST_F(AggregatorTest, RefusesWhatDoesNotFit) {

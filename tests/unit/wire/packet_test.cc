@@ -84,7 +84,7 @@ TEST(Packet, NamesWhatIsWrong) {
     return bytes;
   };
   EXPECT_EQ(error_of(with(0, 0x20)), ParseError::kVersion);
-  EXPECT_EQ(error_of(with(0, 0x18)), ParseError::kKind);
+  EXPECT_EQ(error_of(with(0, 0x1c)), ParseError::kKind);
   EXPECT_EQ(error_of(with(1, 0x60)), ParseError::kFormat);
   EXPECT_EQ(error_of(with(1, 0x00)), ParseError::kFormat) << "elements without a format";
   EXPECT_EQ(error_of(with(1, 0x14)), ParseError::kNone);
@@ -102,8 +102,27 @@ TEST(Packet, NamesWhatIsWrong) {
   EXPECT_EQ(
       error_of(packet_of({.kind = Kind::kResult, .format = numbers::Format::kFp16, .flags = kPartial, .count = 2}, 8)),
       ParseError::kFlags);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopy, .flags = kLast, .count = 8}, 8)), ParseError::kNone);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopy, .count = 8}, 0)), ParseError::kNone) << "another rank's bytes";
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopy, .count = 8}, 7)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopy, .flags = kAverage, .count = 8}, 8)), ParseError::kFlags);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopied, .count = 8}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kCopied}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kDone, .count = 1}, 0)), ParseError::kLength);
+  EXPECT_EQ(error_of(packet_of({.kind = Kind::kScatter, .count = 2}, 8)), ParseError::kFormat);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .format = numbers::Format::kFp32}, 0)), ParseError::kFormat);
   EXPECT_EQ(error_of(packet_of({.kind = Kind::kProbe, .flags = kTagged}, 15)), ParseError::kShort) << "a cut tag";
+}
+
+TEST(Packet, OwnerStandsWhereOthersHaveTheSlot) {
+  const Header scatter{
+      .kind = Kind::kScatter, .format = numbers::Format::kFp32, .worker = 1, .count = 2, .chunk = 5, .owner = 0x123};
+  const auto bytes = packet_of(scatter, 8);
+  EXPECT_EQ(bytes[8], std::byte{0x01});
+  EXPECT_EQ(bytes[9], std::byte{0x23});
+  Packet packet;
+  ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
+  EXPECT_EQ(packet.header, scatter);
 }
 
 TEST(Packet, PayloadLengthFollowsFromFormatAndCount) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace netfold::switching {
 namespace {
 
 // A result's elements begin on a cache line of their own.
 constexpr std::size_t kResultAt = 64 - wire::kHeaderBytes;
+constexpr std::size_t kUdpHeaderBytes = 8;
 
 void release_all(std::span<link::Frame> held, link::BufferPool& pool) {
   for (link::Frame& frame : held) {
@@ -22,6 +24,21 @@ link::Frame head_of(const ParsedFrame& frame) {
   link::Frame head = frame.frame;
   head.size_bytes = frame.payload_at;
   return head;
+}
+
+// Of a head that has become an answer: the lengths of what follows it.
+void resize_answer(const link::Frame& head, std::size_t payload_bytes) {
+  constexpr std::size_t kTypeAt = 2 * MacAddress::kBytes, kTag = 0x8100, kServiceTag = 0x88a8;
+  std::size_t type_at = kTypeAt;
+  for (auto type = read_u16(head.bytes + type_at); type == kTag || type == kServiceTag;
+       type = read_u16(head.bytes + type_at)) {
+    type_at += 4;
+  }
+  ParsedFrame frame;
+  frame.frame = head;
+  frame.content_at = static_cast<std::uint16_t>(type_at + 2);
+  frame.ip.header_bytes = static_cast<std::uint8_t>(head.size_bytes - kUdpHeaderBytes - frame.content_at);
+  set_lengths(frame, payload_bytes);
 }
 
 }  // namespace
@@ -44,6 +61,30 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     }
     job_.counters.results_sent.add(world);
     job_.counters.sent_bytes.add(world * packet.size());
+  }
+
+  // The others' answers lie in the buffers of their contributions, which are folded.
+  void result_to_some(std::uint32_t place, std::span<const std::byte> packet, std::span<const std::byte> done,
+                      Receivers receivers) override {
+    const std::size_t world = job_.admission.lease.world;
+    link::Frame& body = job_.results[place];
+    body.size_bytes = static_cast<std::uint32_t>(packet.size());
+    for (std::uint16_t rank = 0; rank < world; ++rank) {
+      link::Frame head = std::exchange(job_.heads[place * world + rank], {});
+      const bool receives = receivers.have(rank);
+      const auto answer = receives ? packet : done;
+      resize_answer(head, answer.size());
+      if (receives) {
+        outbox_.pool().retain(body.buffer, 1);
+        outbox_.send(head.port, {head, body});
+      } else {
+        std::memcpy(head.bytes + head.size_bytes, done.data(), done.size());
+        head.size_bytes += static_cast<std::uint32_t>(done.size());
+        outbox_.send(head.port, {head, {}});
+      }
+      job_.counters.sent_bytes.add(answer.size());
+    }
+    job_.counters.results_sent.add(world);
   }
 
   // To the sender of this frame, in its own buffer: only a probe is answered so.
@@ -160,7 +201,7 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   JobOutbox out(*this, *job, frame, outbox);
   const wire::Header& header = packet.header;
   link::Frame* head = nullptr;
-  if (header.kind == wire::Kind::kContribution) {
+  if (wire::is_contribution(header.kind)) {
     // Its place is free unless this is a duplicate; the aggregator knows, but wants the payload first.
     head =
         &job->heads[std::size_t{job->aggregator.place_of(header.chunk)} * job->admission.lease.world + header.worker];

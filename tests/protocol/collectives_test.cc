@@ -1,0 +1,245 @@
+// Every collective through a switch, the frame switch and trees of switches, beside each other and however the network
+// misbehaves: each rank ends with what the collective's definition says, and what it handed over is unchanged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "protocol/tree_world.h"
+#include "protocol/world.h"
+#include "support/random_seed.h"
+#include "testing/plain_fold.h"
+
+namespace netfold::tests {
+namespace {
+
+using numbers::ElementType;
+using numbers::Format;
+using schedule::Collective;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr Nanoseconds kDay = 24 * 3600 * kSecond;
+
+using Tensor = std::vector<float>;
+using Fold = std::function<Tensor(const std::vector<Tensor>&)>;
+using Submit = std::function<void(std::uint16_t rank, const group::CollectiveRequest&)>;
+
+Tensor random_tensor(std::size_t count, Prng& prng) {
+  Tensor tensor(count);
+  for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
+  return tensor;
+}
+
+// Where `out` lies: in memory of its own, on this rank's own part, or at the start of the same memory.
+enum class Place { kApart, kOwnPart, kSameStart };
+
+// One collective on all ranks: their memory, and what must be in it at the end.
+struct Step {
+  Collective collective;
+  Place place;
+  int root = 0;
+  std::size_t count = 0;  // as of a request
+  std::vector<Tensor> in, out, expected_in, expected_out;
+
+  Step(Collective collective, std::uint16_t world, std::size_t count, Prng& prng, const Fold& fold);
+  void submit(std::uint16_t rank, const Submit& to);
+  void expect_right(std::uint16_t rank) const;
+};
+
+Tensor part_of(const Tensor& whole, std::size_t rank, std::size_t count) {
+  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(rank * count);
+  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
+void overwrite(Tensor& tensor, std::size_t at, const Tensor& with) {
+  std::ranges::copy(with, tensor.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+Step::Step(Collective what, std::uint16_t world, std::size_t elements, Prng& prng, const Fold& fold)
+    : collective(what),
+      place(static_cast<Place>(prng.below(3))),
+      root(static_cast<int>(prng.below(world))),
+      count(elements) {
+  const bool scatters = what == Collective::kReduceScatter, gathers = what == Collective::kAllGather;
+  const std::size_t in_count = scatters ? count * world : count, out_count = gathers ? count * world : count;
+  for (std::uint16_t rank = 0; rank < world; ++rank) in.push_back(random_tensor(in_count, prng));
+  const Tensor sum = gathers || what == Collective::kBroadcast || count == 0 ? Tensor{} : fold(in);
+  Tensor all;
+  if (gathers) {
+    for (const Tensor& each : in) all.insert(all.end(), each.begin(), each.end());
+  }
+  for (std::uint16_t rank = 0; rank < world; ++rank) {
+    Tensor result = gathers ? all : sum;
+    if (scatters) result = part_of(sum, rank, count);
+    if (what == Collective::kBroadcast) result = in[static_cast<std::size_t>(root)];
+    const std::size_t own = rank * count;
+    Tensor before(out_count, -1.0f);
+    if (place == Place::kApart || count == 0) {
+      expected_in.push_back(in[rank]);
+      out.push_back(before);
+      expected_out.push_back(result);
+    } else if (gathers) {  // `in` lies in `out`
+      overwrite(before, place == Place::kOwnPart ? own : 0, in[rank]);
+      in[rank].clear();
+      expected_in.emplace_back();
+      out.push_back(before);
+      expected_out.push_back(result);
+    } else {  // `out` lies in `in`
+      Tensor after = in[rank];
+      overwrite(after, scatters && place == Place::kOwnPart ? own : 0, result);
+      expected_in.push_back(after);
+      out.emplace_back();
+      expected_out.emplace_back();
+    }
+  }
+}
+
+void Step::submit(std::uint16_t rank, const Submit& to) {
+  const std::size_t own = place == Place::kOwnPart ? rank * count : 0;
+  group::CollectiveRequest request{in[rank].data(), out[rank].data(), count, ElementType::kFp32, Format::kFp32};
+  if (in[rank].empty()) request.in = out[rank].data() + own;
+  if (out[rank].empty()) request.out = in[rank].data() + (collective == Collective::kReduceScatter ? own : 0);
+  request.collective = collective;
+  request.root = root;
+  to(rank, request);
+}
+
+void Step::expect_right(std::uint16_t rank) const {
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  };
+  EXPECT_TRUE(same(out[rank], expected_out[rank])) << schedule::name_of(collective) << " of " << count << " on rank "
+                                                   << rank << ", place " << static_cast<int>(place);
+  EXPECT_TRUE(same(in[rank], expected_in[rank])) << schedule::name_of(collective) << " of " << count << " left rank "
+                                                 << rank << " another input, place " << static_cast<int>(place);
+}
+
+std::vector<Step> random_steps(std::uint16_t world, std::size_t count_max, Prng& prng, const Fold& fold) {
+  std::vector<Step> steps;
+  for (const Collective collective :
+       {Collective::kReduceScatter, Collective::kAllGather, Collective::kBroadcast, Collective::kAllReduce}) {
+    for (int each = 0; each < 2; ++each) steps.emplace_back(collective, world, 1 + prng.below(count_max), prng, fold);
+  }
+  steps.emplace_back(Collective::kBarrier, world, 0, prng, fold);
+  for (std::size_t last = steps.size() - 1; last > 0; --last) std::swap(steps[last], steps[prng.below(last + 1)]);
+  return steps;
+}
+
+template <class AnyWorld>
+void expect_all_right(AnyWorld& world, std::uint16_t ranks, std::size_t count_max, std::uint64_t seed,
+                      const Fold& fold) {
+  Prng prng(seed);
+  auto steps = random_steps(ranks, count_max, prng, fold);
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    for (Step& step : steps) {
+      step.submit(rank, [&](std::uint16_t of, const group::CollectiveRequest& request) { world.submit(of, request); });
+    }
+  }
+  ASSERT_TRUE(world.run(kDay)) << "not done within a day of virtual time";
+  EXPECT_THAT(world.mismatches(), IsEmpty());
+  for (std::uint16_t rank = 0; rank < ranks; ++rank) {
+    for (const Step& step : steps) step.expect_right(rank);
+  }
+}
+
+Tensor plain(const std::vector<Tensor>& tensors) {
+  return netfold::testing::plain_fold(tensors, 0, static_cast<int>(tensors.size()));
+}
+
+// Through the sockets' switch and through the frame switch alike.
+class Collectives : public ::testing::TestWithParam<bool> {
+ protected:
+  static void expect_right(WorldOptions options, std::size_t count_max) {
+    options.frames = GetParam();
+    SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << options.seed << " world " << options.world << " slots "
+                                      << options.slots << " shards " << options.shards);
+    World world(options);
+    expect_all_right(world, options.world, count_max, options.seed, plain);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Switches, Collectives, ::testing::Bool(),
+                         [](const auto& switches) { return switches.param ? "Frames" : "Sockets"; });
+
+TEST_P(Collectives, AreRightOverACleanNetwork) {
+  for (std::uint16_t world = 1; world <= 5; ++world) {
+    expect_right({.world = world, .seed = random_seed() + world}, 2000);
+  }
+}
+
+TEST_P(Collectives, AreRightHoweverTheNetworkMisbehaves) {
+  for (std::uint64_t seed = random_seed(), last = seed + 6; seed < last; ++seed) {
+    Prng prng(seed);
+    WorldOptions options{.seed = seed};
+    options.world = static_cast<std::uint16_t>(2 + prng.below(5));
+    options.slots = 1u << (2 + prng.below(5));
+    options.shards = static_cast<std::uint16_t>(1u << prng.below(2));
+    options.tagged = prng.below(2) == 0;
+    options.first_chunk = static_cast<std::uint32_t>(prng.next());
+    options.faults = {.loss = 0.1, .duplicate = 0.1, .reorder = 0.2};
+    expect_right(options, 1500);
+  }
+}
+
+TEST(CollectivesInTrees, AreRightHoweverTheNetworkMisbehaves) {
+  for (std::uint64_t seed = random_seed(), last = seed + 8; seed < last; ++seed) {
+    Prng prng(seed);
+    const auto ranks = static_cast<std::uint16_t>(2 + prng.below(7));
+    const Shape shape = random_shape(ranks, 3, prng);
+    TreeOptions options{.seed = seed};
+    options.shards_max = 2;
+    options.tagged = prng.below(2) == 0;
+    if (seed % 2 == 0) options.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1};
+    SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed << " " << shape.text());
+    TreeWorld world(shape, options);
+    expect_all_right(world, ranks, 800, seed, [&](const auto& tensors) { return fold_by(shape, tensors); });
+  }
+}
+
+TEST(CollectivesThrough, OwnersReceiveOnlyTheirPart) {
+  constexpr std::uint16_t kWorld = 4;
+  World world({.world = kWorld, .payload_bytes = 1024});
+  Prng prng(1);
+  Step scatter(Collective::kReduceScatter, kWorld, 64 * 1024, prng, plain);
+  for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
+    scatter.submit(rank, [&](std::uint16_t of, const group::CollectiveRequest& request) { world.submit(of, request); });
+  }
+  ASSERT_TRUE(world.run(kDay));
+  const auto& stats = world.link_of(0).stats();
+  EXPECT_GT(stats.sent_bytes, 4u * 64 * 1024 * kWorld);
+  EXPECT_LT(stats.received_bytes, 4u * 64 * 1024 * 5 / 4) << "a quarter of the tensor, and short packets";
+}
+
+TEST(CollectivesThrough, AnUnfinishedOneLeavesWhatWasHandedOver) {
+  constexpr std::uint16_t kWorld = 3;
+  for (std::uint64_t seed = random_seed(), last = seed + 12; seed < last; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed);
+    Prng prng(seed);
+    World world({.world = kWorld, .seed = seed});
+    auto steps = random_steps(kWorld, 3000, prng, plain);
+    std::vector<Step> before = steps;
+    for (std::uint16_t rank = 0; rank < kWorld; ++rank) {
+      // Rank 2 stops half way: it calls only the first of them.
+      for (std::size_t at = 0; at < (rank == 2 ? steps.size() / 2 : steps.size()); ++at) {
+        steps[at].submit(rank,
+                         [&](std::uint16_t of, const group::CollectiveRequest& request) { world.submit(of, request); });
+      }
+    }
+    world.run(2 * kSecond);
+    const auto unfinished = world.worker(0).abandon();
+    EXPECT_FALSE(unfinished.empty());
+    for (const auto ticket : unfinished) {
+      const Step &now = steps[ticket - 1], &then = before[ticket - 1];
+      const bool reads = now.collective != Collective::kBroadcast || now.root == 0;
+      if (!reads) continue;
+      const std::size_t own = 0;  // of rank 0
+      EXPECT_EQ(now.in[0], then.in[0]) << schedule::name_of(now.collective);
+      if (!now.in[0].empty() || now.count == 0) continue;
+      EXPECT_EQ(part_of(now.out[0], own, now.count), part_of(then.out[0], own, now.count));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace netfold::tests
