@@ -146,7 +146,8 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   }
 
   if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
-    const std::size_t room = wire::kHeaderBytes + result_payload_bytes(slot.first) + (lease_.keys ? wire::kTagBytes : 0);
+    const std::size_t room =
+        wire::kHeaderBytes + result_payload_bytes(slot.first) + (lease_.keys ? wire::kTagBytes : 0);
     slot.result = outbox.room_for_result(index, room);
     if (slot.result == nullptr) {
       slot.has_result =
