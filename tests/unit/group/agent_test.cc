@@ -197,11 +197,18 @@ TEST(Agent, ServesASwitchToo) {
   clients.push_back(std::move(*first));
   clients.push_back(std::move(*second));
   const auto tensors = gradients(2, kPartElements + 77);
-  const auto results = sums(clients, tensors, {});
-  for (std::size_t i = 0; i < tensors[0].size(); ++i) ASSERT_EQ(results[1][i], tensors[0][i] + tensors[1][i]) << i;
-  const auto error = finish(*clients[0], *clients[0]->submit({.collective = schedule::Collective::kBarrier}));
-  ASSERT_TRUE(error);
-  EXPECT_NE(error->message.find("all-reduce only"), std::string::npos) << error->message;
+  const auto summed = sums(clients, tensors, {});
+  for (std::size_t i = 0; i < tensors[0].size(); ++i) ASSERT_EQ(summed[1][i], tensors[0][i] + tensors[1][i]) << i;
+  auto groups = open_all(2);
+  CollectiveRequest request;
+  request.count = kSeveralParts;
+  request.collective = schedule::Collective::kReduceScatter;
+  EXPECT_EQ(results(clients, 2 * kSeveralParts, kSeveralParts, request),
+            results(groups, 2 * kSeveralParts, kSeveralParts, request));
+  request.collective = schedule::Collective::kAllGather;
+  EXPECT_EQ(results(clients, kSeveralParts, 2 * kSeveralParts, request),
+            results(groups, kSeveralParts, 2 * kSeveralParts, request));
+  results(clients, 0, 0, {.collective = schedule::Collective::kBarrier});
 }
 
 TEST(Agent, ReadsAndWritesWhereItIsTold) {

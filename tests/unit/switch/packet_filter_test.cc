@@ -11,6 +11,7 @@ namespace {
 class Nothing final : public AggregatorOutput {
  public:
   void result_to_all(std::uint32_t, std::span<const std::byte>) override {}
+  void result_to_some(std::uint32_t, std::span<const std::byte>, std::span<const std::byte>, Receivers) override {}
   void result_to_one(std::uint16_t, std::uint32_t, std::span<const std::byte>) override {}
   void notice(std::uint16_t, std::span<const std::byte>) override {}
   void complete(std::span<const std::byte>) override {}
