@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -131,10 +132,16 @@ Result<void> Driver::run(const CollectiveRequest& request) {
 // False: it is still on its way, or has failed.
 bool Driver::run_quickly(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared) {
   const StandardArithmetic arithmetic;
-  session_->submit(ticket, request, std::move(prepared));
+  Submission submission{ticket, request, std::move(prepared)};
+  const auto begun = hand_to_session(submission);
+  if (!begun) {
+    completions_.reserve(ticket);
+    fail_with(begun.error(), {ticket});
+    return false;
+  }
   const int spins = policy_.is_alone ? kSpins : 0;
   for (int i = 0; i <= spins && !has_submissions_; ++i) {
-    const auto moved = session_->move();
+    const auto moved = guarded([&] { return session_->move(); });
     if (!moved) {
       completions_.reserve(ticket);
       fail_with(moved.error());
@@ -230,13 +237,35 @@ std::optional<Error> Driver::error() const {
 
 // --- What the holder of driving_ does ---
 
+// A system that gives no more memory fails the group, and not the process: what was overwritten is put back, and the
+// other ranks are told.
+template <class Call>
+Result<bool> Driver::guarded(Call call) const {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return netfold::fail(ErrorCode::kSystem,
+                         fmt::format("rank {} got no more memory from its system for a collective: have fewer or "
+                                     "smaller tensors in flight, or raise the limit (ulimit -v, cgroup)",
+                                     options_.rank),
+                         options_.rank);
+  }
+}
+
+Result<bool> Driver::hand_to_session(Submission& submission) {
+  return guarded([&]() -> Result<bool> {
+    session_->submit(submission.ticket, submission.request, std::move(submission.prepared));
+    return true;
+  });
+}
+
 // True if anything moved.
 bool Driver::step() {
   const StandardArithmetic arithmetic;
   if (has_submissions_) take_submissions();
   if (has_failed_) return false;
   time_ = now();
-  const auto moved = session_->pump(time_);
+  const auto moved = guarded([&] { return session_->pump(time_); });
   if (!moved) {
     fail_with(moved.error());
     return false;
@@ -248,7 +277,7 @@ bool Driver::step() {
 
 bool Driver::move() {
   const StandardArithmetic arithmetic;
-  const auto moved = session_->move();
+  const auto moved = guarded([&] { return session_->move(); });
   if (!moved) fail_with(moved.error());
   return moved && *moved;
 }
@@ -260,7 +289,13 @@ void Driver::take_submissions() {
     taken.swap(submitted_);  // nothing once the group has failed
     has_submissions_ = false;
   }
-  for (auto& [ticket, request, prepared] : taken) session_->submit(ticket, request, std::move(prepared));
+  for (auto next = taken.begin(); next != taken.end(); ++next) {
+    const auto handed = hand_to_session(*next);
+    if (handed) continue;
+    std::vector<Ticket> refused;
+    for (; next != taken.end(); ++next) refused.push_back(next->ticket);
+    return fail_with(handed.error(), refused);
+  }
 }
 
 void Driver::take_finished() {
@@ -270,10 +305,14 @@ void Driver::take_finished() {
   completions_.add(finished, std::nullopt);
 }
 
-void Driver::fail_with(const Error& error) {
+// `refused`: tickets that the session may not have taken.
+void Driver::fail_with(const Error& error, const std::vector<Ticket>& refused) {
   if (!has_failed_) {
     take_finished();  // what was done before the failure is done
-    const std::vector<Ticket> tickets = session_->abort(error, now());
+    std::vector<Ticket> tickets = session_->abort(error, now());
+    for (const Ticket ticket : refused) {
+      if (std::find(tickets.begin(), tickets.end(), ticket) == tickets.end()) tickets.push_back(ticket);
+    }
     {
       const std::lock_guard lock(mutex_);
       if (!failure_) failure_ = error;

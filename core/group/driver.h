@@ -91,7 +91,10 @@ class Driver : public Group {
   bool move();
   void take_submissions();
   void take_finished();
-  void fail_with(const Error& error);
+  template <class Call>
+  Result<bool> guarded(Call call) const;
+  Result<bool> hand_to_session(Submission& submission);
+  void fail_with(const Error& error, const std::vector<Ticket>& refused = {});
   void leave();
   void note_counters() const;
 

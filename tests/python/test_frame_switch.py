@@ -201,7 +201,7 @@ def test_what_folds_is_changed_while_it_runs(metrics: str) -> None:
     assert "AGG_PORT_CFG 0x10000005" in table and "nf0" not in table and "ring" in table
     assert netfold("configure", "--metrics", metrics, "--job", "7", "--adds", "int").stdout == "changed\n"
     assert frames_of(metrics)["AGG_MODE"] == 1  # of one job only
-    assert {each["name"] for each in frames_of(metrics)["protocols"]} == {"netfold", "roce_v1", "pcie"}
+    assert {each["name"] for each in frames_of(metrics)["protocols"]} == {"netfold", "roce_v1", "roce_v2", "pcie"}
     for words, sentence in ((("--ports", "0,x"), "ports: all, none, or numbers"), (("--adds", "both"), "float or int")):
         done = netfold("configure", "--metrics", metrics, *words)
         assert done.returncode == 2 and sentence in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -263,6 +264,29 @@ def test_a_device_that_fails_ends_the_job_for_all() -> None:
     assert all("illegal memory access" in error for error in other + own)
     assert all("rank 1" in error for error in other)
     assert time.monotonic() - begun < 20
+
+
+def _no_memory_body(rank: int) -> tuple[str, bool]:
+    tensor = torch.full((2**25,), float(rank))  # 128 MiB, in place: as many bytes are saved before they are overwritten
+    dist.all_reduce(torch.ones(4))
+    if rank == 1:
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**26, resource.RLIM_INFINITY))
+    try:
+        dist.all_reduce(tensor)
+        error = ""
+    except RuntimeError as raised:
+        error = str(raised)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return error, bool((tensor == rank).all())
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring", "direct"])
+def test_refused_memory_is_an_error_of_all_ranks(algorithm: str) -> None:
+    outcomes = values(run_ranks(_no_memory_body, environment={"NETFOLD_ALGORITHM": algorithm}))
+    for error, is_as_before in outcomes:
+        assert "rank 1 got no more memory from its system" in error
+        assert is_as_before
 
 
 def test_a_future_that_cannot_be_completed_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

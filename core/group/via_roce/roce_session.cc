@@ -215,8 +215,8 @@ std::optional<Error> RoceSession::overdue(Nanoseconds now) const {
   const double waited_s = to_seconds(timeout_);
   if (missing_rank_) {
     return Error{ErrorCode::kTimeout,
-                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in an all-reduce: look "
-                             "there for a crash, a hang or fewer all-reduces, or raise the timeout",
+                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in a collective: look "
+                             "there for a crash, a hang or fewer collectives, or raise the timeout of the group",
                              *missing_rank_, waited_s, job_.rank),
                  *missing_rank_};
   }
@@ -225,7 +225,7 @@ std::optional<Error> RoceSession::overdue(Nanoseconds now) const {
     return Error{
         ErrorCode::kTimeout,
         fmt::format("rank {}, which this rank ({}) writes to, acknowledged nothing for {:g} s: look there for a "
-                    "crash or a hang, or raise the timeout",
+                    "crash or a hang, or raise the timeout of the group",
                     right, job_.rank, waited_s),
         right};
   }

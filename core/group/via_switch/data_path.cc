@@ -47,9 +47,9 @@ void DataPath::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
     return;
   }
   if (window_.is_idle()) heard_at_ = now;
-  operation->start(window_.end(), buffers_);
-  window_.extend(operation->chunks(), now);
-  operations_.push_back(std::move(operation));
+  operations_.push_back(std::move(operation));  // first: start() may be refused memory
+  operations_.back()->start(window_.end(), buffers_);
+  window_.extend(operations_.back()->chunks(), now);
 }
 
 bool DataPath::pump(Nanoseconds now) {
@@ -97,7 +97,7 @@ std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, con
   if (rank && answers) {
     return Error{ErrorCode::kTimeout,
                  fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in a collective: look "
-                             "there for a crash, a hang or fewer collectives, or raise the timeout",
+                             "there for a crash, a hang or fewer collectives, or raise the timeout of the group",
                              *rank, waited_s, rank_),
                  *rank};
   }

@@ -30,7 +30,11 @@ void SwitchSession::submit(Ticket ticket, const CollectiveRequest& request, std:
 }
 
 Result<bool> SwitchSession::pump(Nanoseconds now) {
-  for (auto& operation : std::exchange(submitted_, {})) data_.submit(std::move(operation), now);
+  while (!submitted_.empty()) {  // one by one: if memory is refused in between, abort() knows the rest
+    auto operation = std::move(submitted_.front());
+    submitted_.pop_front();
+    data_.submit(std::move(operation), now);
+  }
   link_is_full_ = data_.pump(now);
   if (control_is_ready_ || now >= control_->deadline()) {
     control_is_ready_ = false;

@@ -2,6 +2,7 @@
 // (membership/control_connection.h), and the errors that follow when one of them does not go on.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,7 +58,7 @@ class SwitchSession final : public Session {
   std::unique_ptr<ControlConnection> control_;
   const wire::Lease lease_;
   DataPath data_;
-  std::vector<std::unique_ptr<Operation>> submitted_;  // since the last pump
+  std::deque<std::unique_ptr<Operation>> submitted_;  // since the last pump
   std::size_t left_ranks_ = 0;                         // how many were known to have left when last looked
   bool link_is_full_ = false, control_is_ready_ = true;
   bool is_over_ = false;  // the switch has said so, or has been told

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
@@ -27,6 +28,8 @@ class CountingSession final : public Session {
   struct Shared {
     std::atomic<int> submitted = 0, aborted = 0, left = 0, destroyed = 0;
     std::atomic<bool> fails = false, finishes = true, has_afterwork = false, never_rests = false, is_quick = false;
+    std::atomic<int> submits_before_no_memory = 1000;
+    std::atomic<bool> has_memory = true;  // to pump and to move
     std::atomic<int> afterwork_done = 0;
     std::atomic<int> inside = 0, inside_most = 0;  // threads in the session at once
   };
@@ -38,6 +41,7 @@ class CountingSession final : public Session {
     const Inside inside(shared_);
     if (shared_.never_rests) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     time_ = now;
+    if (!shared_.has_memory) throw std::bad_alloc();
     if (shared_.fails) return fail(ErrorCode::kPeerFailed, "rank 1 died", 1);
     if (now >= afterwork_at_) {
       afterwork_at_ = kNever;
@@ -49,11 +53,13 @@ class CountingSession final : public Session {
   }
   Result<bool> move() override {
     const Inside inside(shared_);
+    if (!shared_.has_memory) throw std::bad_alloc();
     return shared_.is_quick && finish_open();
   }
   bool is_quick(const CollectiveRequest&) const override { return shared_.is_quick; }
   void submit(Ticket ticket, const CollectiveRequest&, std::unique_ptr<Prepared>) override {
     const Inside inside(shared_);
+    if (shared_.submits_before_no_memory-- <= 0) throw std::bad_alloc();
     ++shared_.submitted;
     open_.push_back(ticket);
   }
@@ -166,6 +172,44 @@ TEST_P(DriverWithAndWithoutThread, AFailureFailsWhatIsOpenAndWhatComes) {
   ASSERT_FALSE(later);
   EXPECT_EQ(later.error().message, "rank 1 died");
   EXPECT_EQ(shared.aborted, 1);
+}
+
+// Every request ends, with the error: those that the session has, the one that it could not take, and those behind it.
+TEST_P(DriverWithAndWithoutThread, RefusedMemoryFailsTheGroupAndNotTheProcess) {
+  for (const bool is_quick : {false, true}) {
+    for (const bool is_refused_at_submit : {false, true}) {
+      CountingSession::Shared shared;
+      shared.is_quick = is_quick;
+      shared.finishes = false;
+      shared.submits_before_no_memory = is_refused_at_submit ? 1 : 1000;
+      shared.has_memory = is_refused_at_submit;
+      TestGroup group(shared, GetParam());
+      std::vector<Group::Ticket> tickets;
+      for (int i = 0; i < 3; ++i) tickets.push_back(*group.submit_awaited({}));
+      for (const Group::Ticket ticket : tickets) {
+        const auto completion = group.wait(ticket, 5 * kSecond);
+        ASSERT_TRUE(completion && completion->error) << ticket;
+        EXPECT_EQ(completion->error->rank, 0);
+        EXPECT_THAT(completion->error->message, HasSubstr("rank 0 got no more memory"));
+      }
+      EXPECT_FALSE(group.run({}));
+      EXPECT_EQ(shared.aborted, 1);
+    }
+  }
+}
+
+TEST_P(DriverWithAndWithoutThread, RefusedMemoryFailsAQuickRequest) {
+  for (const bool is_refused_at_submit : {false, true}) {
+    CountingSession::Shared shared;
+    shared.is_quick = true;
+    shared.submits_before_no_memory = is_refused_at_submit ? 0 : 1000;
+    shared.has_memory = is_refused_at_submit;
+    TestGroup group(shared, GetParam());
+    const auto done = group.run({});
+    ASSERT_FALSE(done);
+    EXPECT_THAT(done.error().message, HasSubstr("rank 0 got no more memory"));
+    EXPECT_FALSE(group.next_completion(0));
+  }
 }
 
 TEST_P(DriverWithAndWithoutThread, SaysSoAfterClose) {
