@@ -148,7 +148,7 @@ void declare(CLI::App& app, Words& words, SwitchOptions& options) {
       ->capture_default_str()
       ->check(range(control::kHeartbeatSecondsMin, control::kHeartbeatSecondsMax));
   option("--dscp", server.data.dscp, "DSCP of the packets that the switch sends, for networks that sort by it", "N")
-      ->capture_default_str()
+      ->default_str("0")
       ->check(range(0, link::Road::kDscpMax));
   option("--metrics", words.metrics, "Address of the HTTP page with counters (default: no page)", "HOST:PORT");
   option("--pcap", server.data.pcap_path, "Write all data packets to PATH.0, PATH.1, ... (one file per thread)",

@@ -55,6 +55,12 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_a_page_is_text(path: Path) -> None:
+    others = {sign for sign in path.read_text() if sign != "\n" and not sign.isprintable()}
+    assert not others, f"{name_of(path)} holds control characters: {others}"
+
+
 def test_a_reader_can_reach_every_page() -> None:
     reached, todo = set(STARTS), list(STARTS)
     while todo:

@@ -59,7 +59,7 @@ class SwitchSession final : public Session {
   const wire::Lease lease_;
   DataPath data_;
   std::deque<std::unique_ptr<Operation>> submitted_;  // since the last pump
-  std::size_t left_ranks_ = 0;                         // how many were known to have left when last looked
+  std::size_t left_ranks_ = 0;                        // how many were known to have left when last looked
   bool link_is_full_ = false, control_is_ready_ = true;
   bool is_over_ = false;  // the switch has said so, or has been told
 };
