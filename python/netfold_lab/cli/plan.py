@@ -75,6 +75,16 @@ def step(
             show_default="not counted",
         ),
     ] = "",
+    pipeline: Annotated[
+        int | None,
+        typer.Option(min=1, help="Stages of a pipeline; --accumulate is the micro-batches.", show_default="1"),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(help="Of the pipeline: gpipe, 1f1b or interleaved.", show_default="1f1b")
+    ] = "",
+    virtual_stages: Annotated[
+        int | None, typer.Option(min=1, help="Chunks of the model at a stage, if interleaved.", show_default="2")
+    ] = None,
     nodes: Annotated[str, typer.Option(help="Without a cluster: numbers of nodes, such as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
@@ -110,12 +120,15 @@ def step(
             _refuse({"--nodes": nodes}, f"{cluster} has its own number of workers")
             wanted = [name for name in algorithm.split(",") if name]
             training = {"sharding": sharding or "none", "accumulate": accumulate or 1, "optimizer": optimizer or "adam"}
-            training |= {"tensor": tensor_parallel or 1, "recompute": recompute}
+            training |= {"tensor": tensor_parallel or 1, "recompute": recompute, "pipeline": pipeline or 1}
+            training |= {"schedule": schedule, "virtual": virtual_stages or 0}
             told = _planned(cluster, trained, batch, wanted, seeds or 3, training, measured)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
             refused: dict[str, Any] = {"--sharding": sharding, "--accumulate": accumulate, "--optimizer": optimizer}
             refused |= {"--tensor-parallel": tensor_parallel, "--recompute": recompute}
+            refused |= {"--pipeline": pipeline, "--schedule": schedule}
+            refused |= {"--virtual-stages": virtual_stages}
             refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping, "--measured": measured}
             _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)

@@ -135,16 +135,24 @@ class Graph:
 
     def unreachable(self) -> tuple[str, str] | None:
         """Two hosts without a path between them, or None. Hosts do not forward."""
-        import networkx as nx
-
-        drawn, hosts = self.networkx(), self.hosts
+        hosts = self.hosts
         if len(hosts) < 2:
             return None
-        first, *others = hosts
-        for way in (drawn, drawn.reverse()):
-            seen = nx.descendants(nx.restricted_view(way, others, []), first) | {first}
-            border = {each for at in seen for each in way.successors(at)}
-            for other in others:
-                if other not in border:
+        first, ends = hosts[0], set(hosts)
+        onwards: list[list[int]] = [[] for _ in self.nodes]
+        back: list[list[int]] = [[] for _ in self.nodes]
+        for link in self.links:
+            onwards[link.source].append(link.target)
+            back[link.target].append(link.source)
+        for way in (onwards, back):
+            seen, able = {first}, [first]
+            while able:
+                for each in way[able.pop()]:
+                    if each not in seen:
+                        seen.add(each)
+                        if each not in ends:
+                            able.append(each)
+            for other in hosts:
+                if other not in seen:
                     return self.nodes[first].name, self.nodes[other].name
         return None

@@ -7,6 +7,7 @@ every NIC of a server is used.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 VOLTA, AMPERE, HOPPER, BLACKWELL = GENERATIONS = (2, 3, 4, 5)  # of NVLink
@@ -49,11 +50,22 @@ class Machine:
         """The rate at which a GPU copies over NVLink."""
         return self.nvlink_bytes_s * USABLE[self.generation]
 
-    def divided(self, groups: int) -> Machine:
-        """One of several groups of GPUs in every server. Each has its part of the NICs; NVSwitch does not sum."""
+    def stages_inside(self, tensor: int, pipeline: int) -> int:
+        """How many stages of a pipeline share a server; the servers are divided among the others. 0: these servers
+        cannot be divided evenly. `tensor`: the GPUs that divide every matrix of a stage."""
+        inside = pipeline // math.gcd(self.servers, pipeline)
+        return 0 if self.gpus % (tensor * inside) else inside
+
+    def divided(self, tensor: int, pipeline: int = 1) -> Machine:
+        """The GPUs that hold the same part of the model: one of each tensor-parallel group of a stage. They have their
+        part of the NICs. NVSwitch sums only for all GPUs of a server."""
+        inside = self.stages_inside(tensor, pipeline) if pipeline > 1 else 1
+        groups = tensor * inside
+        servers = self.servers * inside // pipeline
         if groups == 1:
-            return self
-        return replace(self, gpus=self.gpus // groups, nics_bytes_s=self.nics_bytes_s / groups, sums=False)
+            return replace(self, servers=servers)
+        gpus, nics = self.gpus // groups, self.nics_bytes_s / groups
+        return replace(self, servers=servers, gpus=gpus, nics_bytes_s=nics, sums=False)
 
     def one_server(self) -> Machine:
         """The GPUs of one server."""

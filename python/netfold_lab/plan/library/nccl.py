@@ -68,6 +68,15 @@ def pieces(machine: Machine, collective: str = ALL_REDUCE) -> list[Piece]:
     return found
 
 
+def send_s(machine: Machine, size_bytes: float, is_inside: bool) -> float:
+    """Seconds of a message from a GPU to another one, over NVLink, or over the GPU's part of the NICs. The
+    latencies are those of a hop of a ring; NCCL's table has no row of a message."""
+    if is_inside:
+        return (KERNEL_US + INSIDE[RING][SIMPLE]) * US + size_bytes / machine.inside_bytes_s
+    start = KERNEL_US * US + _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE)
+    return start + size_bytes * machine.gpus / (machine.nics_bytes_s * NICS_USABLE)
+
+
 def _fill_s(machine: Machine) -> float:
     """A pipeline is longer by half of a server's for each level of the tree between servers."""
     return FILL_US * US * (1 + math.log2(machine.servers) / 2)

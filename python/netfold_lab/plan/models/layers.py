@@ -17,7 +17,8 @@ BACKWARD_OPERATIONS = 2  # times the forward's
 class Layer:
     """`parameters`: the number of gradients; `operations`: of the forward pass of one sample. `backward_operations`: if
     they are not twice as many. `exchanged`: elements of one sample that a tensor-parallel group exchanges after it.
-    `scored`: elements of one sample that the loss scores."""
+    `scored`: elements of one sample that the loss scores. `shared`: parameters of the first layer that it uses as well;
+    a pipeline has a copy of them at its last stage."""
 
     name: str
     parameters: int
@@ -25,16 +26,18 @@ class Layer:
     backward_operations: float | None = None
     exchanged: float = 0.0
     scored: float = 0.0
+    shared: int = 0
 
 
 @dataclass(frozen=True)
 class Model:
-    """Layers in forward order; their gradients become ready in the opposite one. `tokens`: of a sample, if it is
-    text."""
+    """Layers in forward order; their gradients become ready in the opposite one. Of a model of text: `tokens` of a
+    sample, `heads` of attention."""
 
     name: str
     layers: tuple[Layer, ...]
     tokens: int = 0
+    heads: int = 0
 
     @property
     def parameters(self) -> int:

@@ -27,12 +27,26 @@ class Text:
     is_gated: bool
 
 
+_MEGATRON = {  # Narayanan et al., table 1: blocks, width, heads
+    "39b": (48, 8192, 64),
+    "76b": (60, 10240, 80),
+    "145b": (80, 12288, 96),
+    "310b": (96, 16384, 128),
+    "530b": (105, 20480, 128),
+    "1t": (128, 25600, 160),
+}
 TEXTS = {
     # Radford et al., 2019; parameters as in the released weights
     "gpt2": Text(12, 768, 12, 12, 3072, 50257, 1024, False),
     "gpt2-medium": Text(24, 1024, 16, 16, 4096, 50257, 1024, False),
     "gpt2-large": Text(36, 1280, 20, 20, 5120, 50257, 1024, False),
     "gpt2-xl": Text(48, 1600, 25, 25, 6400, 50257, 1024, False),
+    # Brown et al., 2020, table 2.1
+    "gpt3": Text(96, 12288, 96, 96, 49152, 50257, 2048, False),
+    **{
+        f"megatron-{name}": Text(blocks, width, heads, heads, 4 * width, 51200, 2048, False)
+        for name, (blocks, width, heads) in _MEGATRON.items()
+    },
     # "The Llama 3 Herd of Models", table 3
     "llama3-8b": Text(32, 4096, 32, 8, 14336, 128256, 8192, True),
     "llama3-70b": Text(80, 8192, 64, 8, 28672, 128256, 8192, True),
@@ -67,8 +81,9 @@ def decoder(name: str) -> Model:
         ]
     scored = float(tokens * told.vocabulary)
     output = norm + (words if told.is_gated else 0)
-    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored))
-    return Model(name, tuple(layers), tokens)
+    shared = 0 if told.is_gated else words
+    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored, shared=shared))
+    return Model(name, tuple(layers), tokens, told.heads)
 
 
 def vision(name: str) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from netfold_lab.plan.cluster.spec import Cluster
-from netfold_lab.plan.step import closed, tensor
+from netfold_lab.plan.step import closed, pipeline, stages, tensor
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
 from netfold_lab.plan.step.ranges import errors_of
@@ -77,6 +77,8 @@ def assumptions(told: Answer) -> list[list[str]]:
         found += _servers(cluster)
     if told.job.training.tensor > 1:
         found.append(_tensor(told))
+    if told.job.training.pipeline > 1:
+        found += _pipeline(told)
     if cluster.measured is not None:
         curve = cluster.measured
         fitted = f"{len(curve.lines)} pieces through {curve.points} sizes, at most {curve.off:.0%} off"
@@ -98,10 +100,33 @@ def _tensor(told: Answer) -> list[str]:
     machine = closed.machine_of(cluster.graph(), cluster.layout, cluster.software, cluster.kind)
     exchange = tensor.exchange_of(machine, training.tensor)
     waiting = training.accumulate * tensor.waiting_s(told.model, told.job.batch, training.recompute, exchange)
+    waiting /= training.pipeline
     return [
         "tensor parallelism",
         f"groups of {training.tensor} GPUs exchange activations in bf16 for {1e3 * waiting:,.4g} ms of the passes",
         "NCCL's ring in a server; not hidden",
+    ]
+
+
+def _pipeline(told: Answer) -> list[list[str]]:
+    training, cluster = told.job.training, told.cluster
+    machine = closed.machine_of(cluster.graph(), cluster.layout, cluster.software, cluster.kind)
+    assert machine is not None
+    passed = pipeline.passed_bytes(told.model, told.job.batch)
+    ways, count = pipeline.ways_of(machine, passed, training), training.pipeline
+    chunks = f", {training.virtual} chunks a stage" if training.virtual > 1 else ""
+    return [
+        [
+            "pipeline",
+            f"{count} stages, {training.accumulate} micro-batches, {training.schedule}{chunks}",
+            "the command",
+        ],
+        [
+            "between stages",
+            f"{passed / training.tensor / 2**20:.3g} MiB of a GPU: {1e6 * ways.between_s:,.3g} us over its part of the "
+            f"NICs ({ways.crossings(count)} of {count - 1} boundaries), else {1e6 * ways.inside_s:,.3g} us over NVLink",
+            "NCCL's hop; beside computation; not slowed by collectives",
+        ],
     ]
 
 
@@ -125,6 +150,8 @@ def _servers(cluster: Cluster) -> list[list[str]]:
 
 def _memory(told: Answer) -> str:
     training, device = told.job.training, told.cluster.device
+    if training.pipeline > 1:
+        return _memory_of_stages(told)
     part = tensor.part_of(told.model, told.job.batch, training.tensor, "", 1.0, lambda size: 0.0)
     needed = bytes_of(part, training, told.groups, told.cluster.software.bucket_bytes)
     kept = tensor.activation_bytes(told.model, told.job.batch, training.tensor, training.recompute)
@@ -137,6 +164,20 @@ def _memory(told: Answer) -> str:
     return (
         f"{(needed + kept) / 1e9:,.3g} GB {room}: weights, gradients, {training.optimizer} (sharding: "
         f"{training.sharding}); {activations}"
+    )
+
+
+def _memory_of_stages(told: Answer) -> str:
+    training, device = told.job.training, told.cluster.device
+    bucket_bytes = told.cluster.software.bucket_bytes
+    needed = stages.memory(told.model, told.job.batch, training, told.groups, bucket_bytes)
+    stage = max(range(len(needed)), key=lambda each: sum(needed[each]))
+    state, kept = needed[stage]
+    room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
+    return (
+        f"{(state + kept) / 1e9:,.3g} GB {room} at stage {stage + 1}: weights, gradients, {training.optimizer} "
+        f"(sharding: {training.sharding}); {kept / 1e9:,.3g} GB of them are activations "
+        f"(recomputation: {training.recompute})"
     )
 
 

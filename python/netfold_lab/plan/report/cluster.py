@@ -43,6 +43,12 @@ def summary(told: Answer) -> list[str]:
         f"{milliseconds(line.exposed_s, 2)} ms of it ({line.exposed_s / line.total_s:.0%}) are communication that "
         "computation does not hide."
     ]
+    if line.bubble_s:
+        training = told.job.training
+        found.append(
+            f"About {milliseconds(line.bubble_s, 2)} ms ({line.bubble_s / line.total_s:.0%}) are the bubble of the "
+            f"pipeline: {training.pipeline} stages, {training.accumulate} micro-batches, {training.schedule}."
+        )
     if told.model.tokens:
         tokens = told.groups * told.batch * told.model.tokens / line.total_s
         found.append(f"That is {tokens / told.workers:,.4g} tokens per second and GPU.")
@@ -153,6 +159,7 @@ def entries(told: Answer) -> list[dict[str, Any]]:
             "forward_s": line.forward_s,
             "backward_s": line.backward_s,
             "update_s": line.update_s,
+            "bubble_s": line.bubble_s,
             "exposed_s": line.exposed_s,
             "reduce_s": line.reduce_s,
         }
@@ -217,7 +224,11 @@ def write_csv(path: Path, told: Answer) -> None:
 
 def write_trace(path: Path, told: Answer) -> None:
     """The trace for Perfetto, with the messages of the last all-reduce."""
-    last = [span for span in told.best.timeline.spans if span.lane == "all-reduce"][-1]
+    sent = [span for span in told.best.timeline.spans if span.lane == "all-reduce"]
+    if not sent:  # one worker has each part of the model
+        path.write_text(json.dumps(trace(told.best.timeline)), encoding="utf-8")
+        return
+    last = sent[-1]
     run = net_of(told.cluster).simulate(told.best.contender, max(1, last.size_bytes // 4), transfers=True)
     path.write_text(json.dumps(trace(told.best.timeline, run.get("transfers"), last.start_s)), encoding="utf-8")
 
@@ -237,7 +248,7 @@ def write_mapping(path: Path, told: Answer) -> bool:
 
 def busy_of(net: Net, told: Answer) -> dict[int, float]:
     """The use of each resource in one all-reduce of all gradients by the fastest algorithm."""
-    run = net.simulate(told.best.contender, max(1, told.model.parameters // told.job.training.tensor))
+    run = net.simulate(told.best.contender, max(1, told.model.parameters // told.job.training.parts))
     capacity = net.topology.capacity_bit_s
     return {
         at: bits / (float(capacity[at]) * run["time_s"])
@@ -309,9 +320,11 @@ def write_report(path: Path, told: Answer) -> None:
     parts = {
         "forward": [1e3 * one.timeline.forward_s for one in told.outcomes],
         "backward": [1e3 * one.timeline.backward_s for one in told.outcomes],
+        "bubble": [1e3 * one.timeline.bubble_s for one in told.outcomes],
         "exposed communication": [1e3 * one.timeline.exposed_s for one in told.outcomes],
         "update": [1e3 * one.timeline.update_s for one in told.outcomes],
     }
+    parts = {name: times for name, times in parts.items() if name != "bubble" or any(times)}
     changed = change_rows(told)
     gains = charts.bars(
         {"step": [1e3 * told.best.timeline.total_s, *(1e3 * each.timeline.total_s for each in told.changes)]},
@@ -327,7 +340,10 @@ def write_report(path: Path, told: Answer) -> None:
         ),
         Section(
             "The step",
-            [f"Worker 0 with {told.best.contender.name}. Hover for layers and buckets."],
+            [
+                f"{'The first stage' if line.bubble_s else 'Worker 0'} with {told.best.contender.name}. Hover for "
+                "layers and buckets."
+            ],
             [_gantt(told)],
         ),
         Section("Placement", _ABOUT_PLACEMENT, tables=[Table(PLACEMENT_HEADS, placement_rows(told))]),

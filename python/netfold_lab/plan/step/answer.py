@@ -16,11 +16,11 @@ from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.models.layers import Model
-from netfold_lab.plan.step import changes, tensor
+from netfold_lab.plan.step import changes, pipeline, stages, tensor
 from netfold_lab.plan.step.collectives import AUTO, LARGE_WORLD, LEAST, MEDIAN, MOST, Contender, Net, contenders, net_of
 from netfold_lab.plan.step.ranges import errors_of
 from netfold_lab.plan.step.sharded import DEFAULT, NONE, Training, check_memory, step_line
-from netfold_lab.plan.step.timeline import Timeline
+from netfold_lab.plan.step.timeline import FP32_BYTES, Timeline
 
 LEADING = 2  # algorithms that are tried again on a changed cluster, beside those that a change may favour
 ON_CHANGES = ("hdrm", "hierarchical", AUTO, IN_NETWORK)
@@ -98,18 +98,48 @@ class Job:
 
         bucket_bytes = cluster.software.bucket_bytes
         taken = device or cluster.device
+        if self.training.pipeline > 1:
+            return self._pipeline(net, bucket_bytes, taken, seconds, slower)
         model = self.part(net, taken.flop_s)
         return step_line(model, self.batch, taken, bucket_bytes, self.training, self.workers(net), seconds)
 
-    def part(self, net: Net, flop_s: float) -> Model:
-        """The part of the model that a worker computes."""
+    def _pipeline(
+        self, net: Net, bucket_bytes: int, device: Device, seconds: Callable[[str, float], float], slower: float
+    ) -> Timeline:
+        training, machine = self.training, net.machine
+        assert machine is not None
+        chunks = [self.part(net, device.flop_s, each) for each in stages.chunks_of(self.model, training)]
+        ways = pipeline.ways_of(machine, pipeline.passed_bytes(self.model, self.batch), training, slower)
+        shared_bytes = FP32_BYTES * self.model.layers[-1].shared
+        summing = pipeline.ways_of(machine, shared_bytes, training, slower)
+        shared_s = summing.seconds(0, training.pipeline - 1) if shared_bytes else 0.0
+        return pipeline.line(
+            chunks, self.batch, device, bucket_bytes, training, self.workers(net), seconds, ways, shared_s
+        )
+
+    def part(self, net: Net, flop_s: float, of: Model | None = None) -> Model:
+        """The part of the model, or of a chunk of it, that a worker computes."""
         training = self.training
         exchange = tensor.exchange_of(net.machine, training.tensor)
-        return tensor.part_of(self.model, self.batch, training.tensor, training.recompute, flop_s, exchange)
+        return tensor.part_of(of or self.model, self.batch, training.tensor, training.recompute, flop_s, exchange)
 
     def workers(self, net: Net) -> int:
-        """Workers with different samples: a tensor-parallel group is one."""
-        return net.world // self.training.tensor
+        """Workers with different samples: the GPUs that divide the model are one."""
+        return net.world // self.training.parts
+
+    def check(self, cluster: Cluster, net: Net) -> None:
+        """Raises UsageError for a way to train that this cluster or the model does not allow, or that does not fit the
+        memory of a worker."""
+        training, bucket_bytes = self.training, cluster.software.bucket_bytes
+        tensor.check(cluster, self.model, training.tensor, training.recompute)
+        stages.check(cluster, net.machine, self.model, training)
+        if training.pipeline > 1:
+            assert net.machine is not None
+            stages.check_memory(self.model, self.batch, training, net.machine, bucket_bytes, cluster.device)
+            return
+        kept = tensor.activation_bytes(self.model, self.batch, training.tensor, training.recompute)
+        part = self.part(net, cluster.device.flop_s)
+        check_memory(part, training, self.workers(net), bucket_bytes, cluster.device, kept)
 
 
 @dataclass(frozen=True)
@@ -132,13 +162,13 @@ class Answer:
 
     @property
     def batch(self) -> int:
-        """Samples of each worker, or of each tensor-parallel group, in a step."""
+        """Samples of each worker, or of the GPUs that divide the model, in a step."""
         return self.job.batch * self.job.training.accumulate
 
     @property
     def groups(self) -> int:
-        """Workers with different samples: a tensor-parallel group is one."""
-        return self.workers // self.job.training.tensor
+        """Workers with different samples: the GPUs that divide the model are one."""
+        return self.workers // self.job.training.parts
 
     @property
     def best(self) -> Outcome:
@@ -155,12 +185,10 @@ def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> lis
     """Every algorithm's step, the fastest first; of equal ones, the one with the shorter all-reduces first. Raises
     UsageError if none fits, or if the job does not fit the memory of a worker."""
     training = job.training
-    tensor.check(cluster, training.tensor, training.recompute)
-    kept = tensor.activation_bytes(job.model, job.batch, training.tensor, training.recompute)
-    part = job.part(net, cluster.device.flop_s)
-    check_memory(part, training, job.workers(net), cluster.software.bucket_bytes, cluster.device, kept)
+    job.check(cluster, net)
     found = []
-    for contender in contenders(cluster, net.graph, wanted, training.sharding != NONE, training.tensor):
+    named = contenders(cluster, net.graph, wanted, training.sharding != NONE, training.tensor, training.pipeline)
+    for contender in named:
         try:
             line = job.line(cluster, net, contender)
         except ValueError as error:
@@ -203,21 +231,22 @@ def answer(
     if batch < 1:
         raise UsageError(f"--batch must be at least 1, not {batch}")
     training.check()
-    job = Job(model, batch, training)
+    job = Job(model, batch, stages.completed(training))
     net = net_of(cluster, seeds)
     if net.world < 2:
         raise UsageError(f"{cluster.name} has only one worker, which exchanges nothing")
     tell("comparing algorithms")
     found = outcomes(cluster, net, job, wanted)
     tell("shuffling ranks")
-    placed = [_placed(net, one.contender, 4 * model.parameters // training.tensor) for one in found]
+    placed = [_placed(net, one.contender, FP32_BYTES * model.parameters // training.parts) for one in found]
     tell("looking for the bottleneck")
     limits = _limits(cluster, net, job, found[0])
     changed = []
     leading = [one.contender.algorithm for one in found[:LEADING]]
     for name, other in changes.of(cluster):
         tell(name)
-        named = wanted or (leading if training.sharding != NONE else (*leading, *ON_CHANGES))
+        is_plain = training.sharding == NONE and training.parts == 1
+        named = wanted or ((*leading, *ON_CHANGES) if is_plain else leading)
         best = outcomes(other, net_of(other), job, named)[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))
     changed.sort(key=lambda one: one.timeline.total_s)
@@ -298,6 +327,6 @@ def _faster(graph: Graph, role: str) -> Graph:
 
 def gain(before_s: float, after_s: float) -> str:
     """The gain in words."""
-    if abs(before_s - after_s) < NOTHING * before_s:
+    if abs(before_s - after_s) <= NOTHING * before_s:
         return "nothing"
     return f"{before_s / after_s:.2f}x" if after_s < before_s else f"{after_s / before_s:.2f}x slower"

@@ -107,7 +107,8 @@ class Net:
             capacities = len(self.topology.capacity_bit_s)
             size = FP32_BYTES * count * self.software.element_bits(contender.wire) / self.software.element_bits("fp32")
             options = dict(contender.options)
-            machine, collective = self.machine.divided(options.get("tensor", 1)), options.get("collective", ALL_REDUCE)
+            machine = self.machine.divided(options.get("tensor", 1), options.get("pipeline", 1))
+            collective = options.get("collective", ALL_REDUCE)
             return closed.simulate(self.graph, machine, capacities, contender.algorithm, size, collective)
         if self._is_divided(contender):
             return self._divided(contender, count, seed, transfers)
@@ -242,14 +243,21 @@ def net_of(cluster: Cluster, seeds: int = 1) -> Net:
 
 
 def contenders(
-    cluster: Cluster, graph: Graph, wanted: Sequence[str] = (), is_sharded: bool = False, tensor: int = 1
+    cluster: Cluster,
+    graph: Graph,
+    wanted: Sequence[str] = (),
+    is_sharded: bool = False,
+    tensor: int = 1,
+    pipeline: int = 1,
 ) -> list[Contender]:
     """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
-    reduce-scatter and all-gather. `tensor`: those among one GPU of each group of so many, which are NCCL's. Raises
-    UsageError for a wanted one that does not."""
-    if tensor > 1:
+    reduce-scatter and all-gather. `tensor`, `pipeline`: those among the GPUs that hold the same part of a model which
+    so many divide, which are NCCL's. Raises UsageError for a wanted one that does not."""
+    divided = {"tensor": tensor, "pipeline": pipeline} if tensor * pipeline > 1 else {}
+    if divided:
         if strange := [name for name in wanted if not name.startswith(closed.NCCL)]:
-            raise UsageError(f"{strange[0]} is not planned with tensor parallelism; take {closed.NCCL}")
+            what = "tensor" if tensor > 1 else "pipeline"
+            raise UsageError(f"{strange[0]} is not planned with {what} parallelism; take {closed.NCCL}")
         wanted = wanted or (closed.NCCL,)
     if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):
         raise UsageError(f"{strange[0]} is an all-reduce; for sharded training take {', '.join(SHARDED)}")
@@ -257,7 +265,7 @@ def contenders(
     for name in wanted or (SHARDED if is_sharded else COMPARED):
         options = _options(name, cluster, graph, bool(wanted))
         if options is not None:
-            options |= {"tensor": tensor} if tensor > 1 else {}
+            options |= divided
             found.append(Contender(name, closed.wire_of(name, cluster.software.wire), tuple(options.items())))
     return found
 

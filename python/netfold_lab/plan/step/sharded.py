@@ -32,13 +32,22 @@ Collective = Callable[[str, float], float]  # seconds of a collective of a numbe
 @dataclass(frozen=True)
 class Training:
     """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer, the GPUs of a
-    tensor-parallel group, what is computed again (step/tensor.py)."""
+    tensor-parallel group, what is computed again (step/tensor.py), the stages of a pipeline, its schedule and the
+    chunks of a stage (step/pipeline.py)."""
 
     sharding: str = NONE
     accumulate: int = 1
     optimizer: str = "adam"
     tensor: int = 1
     recompute: str = ""
+    pipeline: int = 1
+    schedule: str = ""
+    virtual: int = 0
+
+    @property
+    def parts(self) -> int:
+        """The GPUs that hold the model once, without sharding."""
+        return self.tensor * self.pipeline
 
     def check(self) -> None:
         """Raises UsageError for a value that does not exist."""

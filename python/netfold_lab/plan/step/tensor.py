@@ -5,7 +5,7 @@ and backwards. (Korthikanti et al., "Reducing Activation Recomputation in Large 
 parallelism.) Nothing hides them: the next layer needs their result.
 
 Recomputation repeats a part of the forward pass in the backward pass: all of it and its exchanges (full), or every
-second matrix product (selective, as TorchTitan does it).
+second matrix product (selective, as TorchTitan does it). The output of a model of text is never computed again.
 
 The groups that hold the same part of the model shard it over data-parallel workers: one GPU of each group.
 """
@@ -32,8 +32,8 @@ SCORED_BYTES = 10.0  # scores in bf16, and in fp32 with their gradient, for the 
 Exchange = Callable[[float], float]
 
 
-def check(cluster: Cluster, group: int, recompute: str) -> None:
-    """Raises UsageError for a group that these servers do not have."""
+def check(cluster: Cluster, model: Model, group: int, recompute: str) -> None:
+    """Raises UsageError for a group that these servers or this model do not have."""
     if recompute not in REPEATED:
         raise UsageError(f"--recompute takes {', '.join(RECOMPUTED)}, not {recompute}")
     if group == 1:
@@ -48,6 +48,12 @@ def check(cluster: Cluster, group: int, recompute: str) -> None:
         raise UsageError(
             f"--tensor-parallel {group}: a group is within a server, and the {layout.gpus} GPUs of a server of "
             f"{cluster.name} cannot be divided evenly by it"
+        )
+    if model.heads % group:
+        fitting = [str(each) for each in range(1, layout.gpus + 1) if not layout.gpus % each and not model.heads % each]
+        raise UsageError(
+            f"--tensor-parallel {group}: the {model.heads} heads of {model.name} cannot be divided evenly by it; "
+            f"{' or '.join(fitting)} can"
         )
 
 
@@ -73,7 +79,7 @@ def part_of(model: Model, batch: int, group: int, recompute: str, flop_s: float,
     def divided(layer: Layer) -> Layer:
         own = layer.operations / group
         waiting = exchange(ELEMENT_BYTES * batch * layer.exchanged) * flop_s / batch
-        again = REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0)
+        again = 0.0 if layer.scored else REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0)
         backward = BACKWARD_OPERATIONS * own + waiting + again
         return replace(
             layer, parameters=-(-layer.parameters // group), operations=own + waiting, backward_operations=backward
@@ -84,16 +90,30 @@ def part_of(model: Model, batch: int, group: int, recompute: str, flop_s: float,
 
 def waiting_s(model: Model, batch: int, recompute: str, exchange: Exchange) -> float:
     """Seconds of a step's exchanges."""
-    once = sum(exchange(ELEMENT_BYTES * batch * layer.exchanged) for layer in model.layers)
-    return once * (3 if recompute == FULL else 2)
+    return sum(
+        exchange(ELEMENT_BYTES * batch * layer.exchanged) * (3 if recompute == FULL and not layer.scored else 2)
+        for layer in model.layers
+    )
 
 
 def activation_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
     """Bytes of activations that a GPU keeps for the backward pass; 0 without --recompute: they are not counted."""
+    return stored_bytes(model, batch, group, recompute) + working_bytes(model, batch, group, recompute)
+
+
+def stored_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
+    """The part that each batch keeps between its forward and its backward pass."""
     if not recompute:
         return 0.0
-    elements = [batch * layer.exchanged / group for layer in model.layers]
+    elements = batch * sum(layer.exchanged for layer in model.layers) / group
     scored = SCORED_BYTES * batch * sum(layer.scored for layer in model.layers) / group
-    if recompute == FULL:  # the input of each block of two layers, and everything of the block that is computed again
-        return scored + ELEMENT_BYTES * sum(elements) / 2 + 2 * KEPT_BYTES * max(elements, default=0.0)
-    return scored + KEPT_BYTES * sum(elements) * (1 - REPEATED[recompute])
+    if recompute == FULL:  # the input of each block of two layers
+        return scored + ELEMENT_BYTES * elements / 2
+    return scored + KEPT_BYTES * elements * (1 - REPEATED[recompute])
+
+
+def working_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
+    """The part that only the pass that runs has: everything of the block that is computed again."""
+    if recompute != FULL:
+        return 0.0
+    return 2 * KEPT_BYTES * batch * max((layer.exchanged for layer in model.layers), default=0.0) / group

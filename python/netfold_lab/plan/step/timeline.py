@@ -29,7 +29,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All intervals of a step, and the exposed communication."""
+    """All intervals of a step, and the exposed communication. `bubble_s`: how long the first stage of a pipeline would
+    wait for the others if transfers took no time."""
 
     spans: tuple[Span, ...]
     forward_s: float
@@ -37,11 +38,12 @@ class Timeline:
     update_s: float
     reduce_s: float
     exposed_s: float
+    bubble_s: float = 0.0
 
     @property
     def total_s(self) -> float:
         """The time of the step."""
-        return self.forward_s + self.backward_s + self.exposed_s + self.update_s
+        return self.forward_s + self.backward_s + self.bubble_s + self.exposed_s + self.update_s
 
     @property
     def compute_s(self) -> float:
