@@ -85,6 +85,12 @@ def step(
     virtual_stages: Annotated[
         int | None, typer.Option(min=1, help="Chunks of the model at a stage, if interleaved.", show_default="2")
     ] = None,
+    expert_parallel: Annotated[
+        int | None, typer.Option(min=1, help="GPUs that share the experts of a layer.", show_default="1")
+    ] = None,
+    expert_load: Annotated[
+        float | None, typer.Option(help="Tokens of the busiest of them over the mean.", show_default="1")
+    ] = None,
     nodes: Annotated[str, typer.Option(help="Without a cluster: numbers of nodes, such as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
@@ -122,6 +128,7 @@ def step(
             training = {"sharding": sharding or "none", "accumulate": accumulate or 1, "optimizer": optimizer or "adam"}
             training |= {"tensor": tensor_parallel or 1, "recompute": recompute, "pipeline": pipeline or 1}
             training |= {"schedule": schedule, "virtual": virtual_stages or 0}
+            training |= {"experts": expert_parallel or 1, "load": expert_load or 0.0}
             told = _planned(cluster, trained, batch, wanted, seeds or 3, training, measured)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
@@ -129,6 +136,7 @@ def step(
             refused |= {"--tensor-parallel": tensor_parallel, "--recompute": recompute}
             refused |= {"--pipeline": pipeline, "--schedule": schedule}
             refused |= {"--virtual-stages": virtual_stages}
+            refused |= {"--expert-parallel": expert_parallel, "--expert-load": expert_load}
             refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping, "--measured": measured}
             _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)

@@ -67,6 +67,18 @@ class Machine:
         gpus, nics = self.gpus // groups, self.nics_bytes_s / groups
         return replace(self, servers=servers, gpus=gpus, nics_bytes_s=nics, sums=False)
 
+    def shares(self, group: int) -> bool:
+        """Whether these GPUs are whole groups of so many, each in one server or in whole ones."""
+        return self.gpus % group == 0 or (group % self.gpus == 0 and self.servers % (group // self.gpus) == 0)
+
+    def one_of_each(self, group: int) -> Machine:
+        """One GPU of each group of so many, with its part of the NICs."""
+        if group == 1:
+            return self
+        inside = min(group, self.gpus)
+        servers, gpus = self.servers * inside // group, self.gpus // inside
+        return replace(self, servers=servers, gpus=gpus, nics_bytes_s=self.nics_bytes_s / inside, sums=False)
+
     def one_server(self) -> Machine:
         """The GPUs of one server."""
         return replace(self, servers=1)

@@ -77,6 +77,17 @@ def send_s(machine: Machine, size_bytes: float, is_inside: bool) -> float:
     return start + size_bytes * machine.gpus / (machine.nics_bytes_s * NICS_USABLE)
 
 
+def all_to_all_s(machine: Machine, size_bytes: float, group: int) -> float:
+    """Seconds in which each GPU of a group sends so many bytes, an equal part to every one. NVLink and the NICs work at
+    the same time. No published time stands beside it."""
+    inside = min(group, machine.gpus)
+    servers, part = group // inside, size_bytes / group
+    over_nvlink = part * (inside - 1) * servers / machine.inside_bytes_s if inside > 1 else 0.0
+    over_nics = part * inside * (servers - 1) * machine.gpus / (machine.nics_bytes_s * NICS_USABLE)
+    hop = INSIDE[RING][SIMPLE] * US if servers == 1 else _hop_s(machine, BETWEEN[RING][SIMPLE], SIMPLE)
+    return KERNEL_US * US + hop + (servers - 1) * LAUNCH[SIMPLE] * US + max(over_nvlink, over_nics)
+
+
 def _fill_s(machine: Machine) -> float:
     """A pipeline is longer by half of a server's for each level of the tree between servers."""
     return FILL_US * US * (1 + math.log2(machine.servers) / 2)

@@ -18,7 +18,8 @@ class Layer:
     """`parameters`: the number of gradients; `operations`: of the forward pass of one sample. `backward_operations`: if
     they are not twice as many. `exchanged`: elements of one sample that a tensor-parallel group exchanges after it.
     `scored`: elements of one sample that the loss scores. `shared`: parameters of the first layer that it uses as well;
-    a pipeline has a copy of them at its last stage."""
+    a pipeline has a copy of them at its last stage. `experts`: how many share its parameters evenly, if it is a mixture
+    of experts."""
 
     name: str
     parameters: int
@@ -27,6 +28,7 @@ class Layer:
     exchanged: float = 0.0
     scored: float = 0.0
     shared: int = 0
+    experts: int = 0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from netfold_lab.plan.models.layers import Layer, Model
 class Text:
     """A decoder: blocks, width, heads, heads of keys and values, width of the feed-forward part, vocabulary, tokens of
     a sample. `is_gated`: the feed-forward part has a third matrix, matrices have no biases, the output has weights of
-    its own (Llama); else positions are learned and the output is the embedding (GPT-2)."""
+    its own (Llama); else positions are learned and the output is the embedding (GPT-2). `experts`: feed-forward parts
+    of a block, of which each token takes `chosen`."""
 
     blocks: int
     width: int
@@ -25,6 +26,8 @@ class Text:
     vocabulary: int
     tokens: int
     is_gated: bool
+    experts: int = 0
+    chosen: int = 0
 
 
 _MEGATRON = {  # Narayanan et al., table 1: blocks, width, heads
@@ -51,6 +54,9 @@ TEXTS = {
     "llama3-8b": Text(32, 4096, 32, 8, 14336, 128256, 8192, True),
     "llama3-70b": Text(80, 8192, 64, 8, 28672, 128256, 8192, True),
     "llama3-405b": Text(126, 16384, 128, 8, 53248, 128256, 8192, True),
+    # Jiang et al., "Mixtral of Experts", table 1, and the released weights; samples of 4096 tokens
+    "mixtral-8x7b": Text(32, 4096, 32, 8, 14336, 32000, 4096, True, 8, 2),
+    "mixtral-8x22b": Text(56, 6144, 48, 8, 16384, 32000, 4096, True, 8, 2),
 }
 # Dosovitskiy et al., table 1: blocks, width, pixels of a patch's side; pictures of 224 pixels
 VISIONS = {"vit-b16": (12, 768, 16), "vit-l16": (24, 1024, 16), "vit-h14": (32, 1280, 14)}
@@ -77,13 +83,28 @@ def decoder(name: str) -> Model:
                 2.0 * tokens * attention + products,
                 exchanged=sent,
             ),
-            Layer(f"{number}-feed-forward", inner + extra + norm, 2.0 * tokens * inner, exchanged=sent),
+            *_feed_forward(f"{number}", told, inner, extra + norm),
         ]
     scored = float(tokens * told.vocabulary)
     output = norm + (words if told.is_gated else 0)
     shared = 0 if told.is_gated else words
     layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored, shared=shared))
     return Model(name, tuple(layers), tokens, told.heads)
+
+
+def _feed_forward(number: str, told: Text, inner: int, extra: int) -> list[Layer]:
+    """The second half of a block. `inner`: weights of one feed-forward part; `extra`: its biases and a
+    normalization."""
+    width, tokens = told.width, told.tokens
+    sent = float(tokens * width)
+    if not told.experts:
+        return [Layer(f"{number}-feed-forward", inner + extra, 2.0 * tokens * inner, exchanged=sent)]
+    router, chosen = width * told.experts, told.chosen
+    weights, operations = told.experts * inner, 2.0 * tokens * chosen * inner
+    return [
+        Layer(f"{number}-router", router + extra, 2.0 * tokens * router),
+        Layer(f"{number}-experts", weights, operations, exchanged=chosen * sent, experts=told.experts),
+    ]
 
 
 def vision(name: str) -> Model:

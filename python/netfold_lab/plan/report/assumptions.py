@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from netfold_lab.plan.cluster.spec import Cluster
-from netfold_lab.plan.step import closed, pipeline, stages, tensor
+from netfold_lab.plan.step import closed, experts, pipeline, stages, tensor
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
+from netfold_lab.plan.step.experts import Routing
 from netfold_lab.plan.step.ranges import errors_of
 from netfold_lab.plan.step.sharded import bytes_of
 
@@ -77,6 +78,8 @@ def assumptions(told: Answer) -> list[list[str]]:
         found += _servers(cluster)
     if told.job.training.tensor > 1:
         found.append(_tensor(told))
+    if told.job.training.experts > 1:
+        found += _experts(told)
     if told.job.training.pipeline > 1:
         found += _pipeline(told)
     if cluster.measured is not None:
@@ -99,12 +102,35 @@ def _tensor(told: Answer) -> list[str]:
     training, cluster = told.job.training, told.cluster
     machine = closed.machine_of(cluster.graph(), cluster.layout, cluster.software, cluster.kind)
     exchange = tensor.exchange_of(machine, training.tensor)
-    waiting = training.accumulate * tensor.waiting_s(told.model, told.job.batch, training.recompute, exchange)
+    waiting = training.accumulate * tensor.waiting_s(
+        told.model, told.job.batch, training.tensor, training.recompute, exchange
+    )
     waiting /= training.pipeline
     return [
         "tensor parallelism",
         f"groups of {training.tensor} GPUs exchange activations in bf16 for {1e3 * waiting:,.4g} ms of the passes",
         "NCCL's ring in a server; not hidden",
+    ]
+
+
+def _experts(told: Answer) -> list[list[str]]:
+    training, cluster = told.job.training, told.cluster
+    machine = closed.machine_of(cluster.graph(), cluster.layout, cluster.software, cluster.kind)
+    routing = experts.routing_of(machine, training)
+    waiting = tensor.waiting_s(
+        told.model, told.job.batch, training.tensor, training.recompute, lambda size: 0.0, routing
+    )
+    waiting *= training.accumulate / training.pipeline
+    count = max(layer.experts for layer in told.model.layers)
+    load = f"the busiest GPU gets {routing.load:g} times the mean of tokens"
+    return [
+        [
+            "expert parallelism",
+            f"{training.experts} GPUs share the {count} experts of a layer, and exchange tokens in bf16 for "
+            f"{1e3 * waiting:,.4g} ms of the passes",
+            "NVLink and NICs at NCCL's rates; not hidden",
+        ],
+        ["load of experts", load, "--expert-load" if training.load else ASSUMED],
     ]
 
 
@@ -152,7 +178,8 @@ def _memory(told: Answer) -> str:
     training, device = told.job.training, told.cluster.device
     if training.pipeline > 1:
         return _memory_of_stages(told)
-    part = tensor.part_of(told.model, told.job.batch, training.tensor, "", 1.0, lambda size: 0.0)
+    routing = Routing(training.experts)
+    part = tensor.part_of(told.model, told.job.batch, training.tensor, "", 1.0, lambda size: 0.0, routing)
     needed = bytes_of(part, training, told.groups, told.cluster.software.bucket_bytes)
     kept = tensor.activation_bytes(told.model, told.job.batch, training.tensor, training.recompute)
     room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"

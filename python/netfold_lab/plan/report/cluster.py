@@ -15,7 +15,7 @@ from netfold_lab.plan.report.assumptions import ASSUMED, ASSUMPTION_HEADS, assum
 from netfold_lab.plan.report.page import Page, Section, Table, write_page
 from netfold_lab.plan.report.trace import trace
 from netfold_lab.plan.step.answer import COMPUTATION, Answer, Limit, Outcome, gain
-from netfold_lab.plan.step.collectives import Net, net_of
+from netfold_lab.plan.step.collectives import FP32_BYTES, Net, net_of
 
 DRAWN_MAX = 300  # NICs or workers in one picture
 
@@ -248,7 +248,7 @@ def write_mapping(path: Path, told: Answer) -> bool:
 
 def busy_of(net: Net, told: Answer) -> dict[int, float]:
     """The use of each resource in one all-reduce of all gradients by the fastest algorithm."""
-    run = net.simulate(told.best.contender, max(1, told.model.parameters // told.job.training.parts))
+    run = net.simulate(told.best.contender, max(1, told.job.gradients_bytes // FP32_BYTES))
     capacity = net.topology.capacity_bit_s
     return {
         at: bits / (float(capacity[at]) * run["time_s"])

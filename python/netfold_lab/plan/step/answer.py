@@ -16,10 +16,10 @@ from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.models.layers import Model
-from netfold_lab.plan.step import changes, pipeline, stages, tensor
+from netfold_lab.plan.step import changes, experts, pipeline, stages, tensor
 from netfold_lab.plan.step.collectives import AUTO, LARGE_WORLD, LEAST, MEDIAN, MOST, Contender, Net, contenders, net_of
 from netfold_lab.plan.step.ranges import errors_of
-from netfold_lab.plan.step.sharded import DEFAULT, NONE, Training, check_memory, step_line
+from netfold_lab.plan.step.sharded import DEFAULT, NONE, Collective, Training, check_memory, step_line
 from netfold_lab.plan.step.timeline import FP32_BYTES, Timeline
 
 LEADING = 2  # algorithms that are tried again on a changed cluster, beside those that a change may favour
@@ -96,15 +96,25 @@ class Job:
         def seconds(collective: str, size: float) -> float:
             return slower * net.seconds(contender.of(collective), size, quantile)
 
+        def experts_seconds(collective: str, size: float) -> float:
+            return slower * net.seconds(contender.of(collective).of_experts(self.training.experts), size, quantile)
+
         bucket_bytes = cluster.software.bucket_bytes
         taken = device or cluster.device
         if self.training.pipeline > 1:
-            return self._pipeline(net, bucket_bytes, taken, seconds, slower)
+            return self._pipeline(net, bucket_bytes, taken, seconds, experts_seconds, slower)
         model = self.part(net, taken.flop_s)
-        return step_line(model, self.batch, taken, bucket_bytes, self.training, self.workers(net), seconds)
+        workers = self.workers(net)
+        return step_line(model, self.batch, taken, bucket_bytes, self.training, workers, seconds, experts_seconds)
 
     def _pipeline(
-        self, net: Net, bucket_bytes: int, device: Device, seconds: Callable[[str, float], float], slower: float
+        self,
+        net: Net,
+        bucket_bytes: int,
+        device: Device,
+        seconds: Collective,
+        experts_seconds: Collective,
+        slower: float,
     ) -> Timeline:
         training, machine = self.training, net.machine
         assert machine is not None
@@ -114,14 +124,33 @@ class Job:
         summing = pipeline.ways_of(machine, shared_bytes, training, slower)
         shared_s = summing.seconds(0, training.pipeline - 1) if shared_bytes else 0.0
         return pipeline.line(
-            chunks, self.batch, device, bucket_bytes, training, self.workers(net), seconds, ways, shared_s
+            chunks,
+            self.batch,
+            device,
+            bucket_bytes,
+            training,
+            self.workers(net),
+            seconds,
+            experts_seconds,
+            ways,
+            shared_s,
         )
 
     def part(self, net: Net, flop_s: float, of: Model | None = None) -> Model:
         """The part of the model, or of a chunk of it, that a worker computes."""
         training = self.training
         exchange = tensor.exchange_of(net.machine, training.tensor)
-        return tensor.part_of(of or self.model, self.batch, training.tensor, training.recompute, flop_s, exchange)
+        routing = experts.routing_of(net.machine, training)
+        return tensor.part_of(
+            of or self.model, self.batch, training.tensor, training.recompute, flop_s, exchange, routing
+        )
+
+    @property
+    def gradients_bytes(self) -> int:
+        """Bytes of the gradients of a GPU; of a pipeline, of a mean stage."""
+        shares = (self.training.tensor, self.training.experts)
+        own = sum(tensor.own_parameters(layer, *shares) for layer in self.model.layers)
+        return FP32_BYTES * own // self.training.pipeline
 
     def workers(self, net: Net) -> int:
         """Workers with different samples: the GPUs that divide the model are one."""
@@ -133,6 +162,7 @@ class Job:
         training, bucket_bytes = self.training, cluster.software.bucket_bytes
         tensor.check(cluster, self.model, training.tensor, training.recompute)
         stages.check(cluster, net.machine, self.model, training)
+        experts.check(cluster, net.machine, self.model, training)
         if training.pipeline > 1:
             assert net.machine is not None
             stages.check_memory(self.model, self.batch, training, net.machine, bucket_bytes, cluster.device)
@@ -187,8 +217,8 @@ def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> lis
     training = job.training
     job.check(cluster, net)
     found = []
-    named = contenders(cluster, net.graph, wanted, training.sharding != NONE, training.tensor, training.pipeline)
-    for contender in named:
+    shape = (training.sharding != NONE, training.tensor, training.pipeline, training.experts > 1)
+    for contender in contenders(cluster, net.graph, wanted, *shape):
         try:
             line = job.line(cluster, net, contender)
         except ValueError as error:
@@ -238,14 +268,14 @@ def answer(
     tell("comparing algorithms")
     found = outcomes(cluster, net, job, wanted)
     tell("shuffling ranks")
-    placed = [_placed(net, one.contender, FP32_BYTES * model.parameters // training.parts) for one in found]
+    placed = [_placed(net, one.contender, job.gradients_bytes) for one in found]
     tell("looking for the bottleneck")
     limits = _limits(cluster, net, job, found[0])
     changed = []
     leading = [one.contender.algorithm for one in found[:LEADING]]
     for name, other in changes.of(cluster):
         tell(name)
-        is_plain = training.sharding == NONE and training.parts == 1
+        is_plain = training.sharding == NONE and training.parts * training.experts == 1
         named = wanted or ((*leading, *ON_CHANGES) if is_plain else leading)
         best = outcomes(other, net_of(other), job, named)[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))

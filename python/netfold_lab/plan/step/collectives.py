@@ -62,6 +62,10 @@ class Contender:
         wire = "fp32" if collective == ALL_GATHER else self.wire
         return replace(self, wire=wire, options=(("collective", collective), *self.options))
 
+    def of_experts(self, group: int) -> Contender:
+        """The same algorithm among one GPU of each group of so many that share experts."""
+        return self if group == 1 else replace(self, options=(*self.options, ("experts", group)))
+
 
 @dataclass
 class Net:
@@ -108,6 +112,7 @@ class Net:
             size = FP32_BYTES * count * self.software.element_bits(contender.wire) / self.software.element_bits("fp32")
             options = dict(contender.options)
             machine = self.machine.divided(options.get("tensor", 1), options.get("pipeline", 1))
+            machine = machine.one_of_each(options.get("experts", 1))
             collective = options.get("collective", ALL_REDUCE)
             return closed.simulate(self.graph, machine, capacities, contender.algorithm, size, collective)
         if self._is_divided(contender):
@@ -249,14 +254,16 @@ def contenders(
     is_sharded: bool = False,
     tensor: int = 1,
     pipeline: int = 1,
+    has_experts: bool = False,
 ) -> list[Contender]:
     """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
     reduce-scatter and all-gather. `tensor`, `pipeline`: those among the GPUs that hold the same part of a model which
-    so many divide, which are NCCL's. Raises UsageError for a wanted one that does not."""
+    so many divide, which are NCCL's. `has_experts`: GPUs share experts. Raises UsageError for a wanted one that does
+    not."""
     divided = {"tensor": tensor, "pipeline": pipeline} if tensor * pipeline > 1 else {}
-    if divided:
+    if divided or has_experts:
         if strange := [name for name in wanted if not name.startswith(closed.NCCL)]:
-            what = "tensor" if tensor > 1 else "pipeline"
+            what = "tensor" if tensor > 1 else "pipeline" if pipeline > 1 else "expert"
             raise UsageError(f"{strange[0]} is not planned with {what} parallelism; take {closed.NCCL}")
         wanted = wanted or (closed.NCCL,)
     if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):

@@ -11,7 +11,6 @@ The time line is that of the first stage, which begins first and ends last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,9 +22,9 @@ from netfold_lab.plan.models.layers import Model
 from netfold_lab.plan.step import schedules
 from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from netfold_lab.plan.step.schedules import Pass, Run
-from netfold_lab.plan.step.sharded import NONE, Collective, Training
+from netfold_lab.plan.step.sharded import NONE, Collective, Training, holders
 from netfold_lab.plan.step.tensor import ELEMENT_BYTES
-from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, name_of
+from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, is_of_experts, name_of
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,13 @@ def line(
     training: Training,
     workers: int,
     seconds: Collective,
+    experts_seconds: Collective,
     ways: Ways,
     shared_s: float,
 ) -> Timeline:
     """The step. `chunks`: what a GPU computes of each (step/tensor.py). `seconds`: of a collective among the `workers`
-    that hold the same part. `shared_s`: of summing the gradients of the embeddings that the last stage has a copy
-    of."""
+    that hold the same part; `experts_seconds`: the same experts. `shared_s`: of summing the gradients of the
+    embeddings that the last stage has a copy of."""
     stages, batches = training.pipeline, training.accumulate
     forward, backward = (
         tuple(sum(of(layer, batch, device.flop_s) for layer in each.layers) for each in chunks)
@@ -94,7 +94,7 @@ def line(
     )
     shape = (training.schedule, stages, batches, training.virtual)
     ran, alone = (_run(*shape, forward, backward, each) for each in (ways, NO_WAY))
-    among = seconds if workers > 1 else None
+    among = (seconds, experts_seconds) if workers > 1 else None
     summed = [_Gradients(stage, chunks, ran, batch, device, bucket_bytes, training, among) for stage in range(stages)]
     ready = max(summed[0].end_s, summed[-1].end_s) + shared_s
     ends = []
@@ -123,8 +123,8 @@ def _passes(ran: Run, stages: int) -> list[Span]:
 
 
 class _Gradients:
-    """The messages of a stage after its last backward passes, and its update. `seconds`: None if no other GPU has the
-    same part."""
+    """The messages of a stage after its last backward passes, and its update. `seconds`: among the GPUs with the same
+    part, and among those with the same experts; None if there is no other GPU."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Gradients:
         device: Device,
         bucket_bytes: int,
         training: Training,
-        seconds: Callable[[str, float], float] | None,
+        seconds: tuple[Collective, Collective] | None,
     ) -> None:
         self.stage, self.device, self.training, self.seconds = stage, device, training, seconds
         self.spans: list[Span] = []
@@ -148,7 +148,8 @@ class _Gradients:
             now = ran.start_s[Pass(False, chunk, last)]
             for group in buckets(chunks[chunk], bucket_bytes):
                 now += sum(iteration.backward_s(layer, batch, device.flop_s) for layer in group)
-                self.groups.append((now, name_of(group), FP32_BYTES * sum(layer.parameters for layer in group)))
+                size = FP32_BYTES * sum(layer.parameters for layer in group)
+                self.groups.append((now, name_of(group), size, is_of_experts(group)))
             self.end_s = max(self.end_s, ran.end_s[Pass(False, chunk, last)])
         self.groups.sort()
         self._send(ALL_REDUCE if training.sharding == NONE else REDUCE_SCATTER, 0.0)
@@ -157,9 +158,9 @@ class _Gradients:
         if self.seconds is None:
             return
         network = not_before_s
-        for ready, name, size in self.groups:
+        for ready, name, size, of_experts in self.groups:
             start = max(network, ready)
-            network = start + self.seconds(collective, size)
+            network = start + self.seconds[of_experts](collective, size)
             self.reduced_s += network - start
             self.spans.append(Span("all-reduce", f"{collective} of {name}", start, network, size))
         self.end_s = max(self.end_s, network)
@@ -167,8 +168,11 @@ class _Gradients:
     def update(self, start_s: float, workers: int) -> float:
         """The end of the stage's step, if its update starts then."""
         is_sharded = self.training.sharding != NONE
-        update = sum(iteration.update_s(layer, self.device.update_bytes_s) for layer in self.layers)
-        self.update_s = update / workers if is_sharded else update
+        self.update_s = sum(
+            iteration.update_s(layer, self.device.update_bytes_s)
+            / (holders(layer, self.training, workers) if is_sharded else 1)
+            for layer in self.layers
+        )
         self.end_s = start_s + self.update_s
         self.spans.append(Span("update", "weights", start_s, self.end_s))
         if is_sharded:

@@ -13,14 +13,14 @@ Weights and gradients take 4 bytes each, Adam's state 8, momentum 4. (Mixed prec
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.analytic import iteration
 from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.models.layers import Layer, Model
 from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, name_of, timeline
+from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, is_of_experts, name_of, timeline
 
 NONE, ZERO1, ZERO2, ZERO3 = SHARDINGS = ("none", "zero1", "zero2", "zero3")
 OPTIMIZERS = {"sgd": 0, "momentum": 4, "adam": 8}  # bytes of state for each weight
@@ -31,9 +31,10 @@ Collective = Callable[[str, float], float]  # seconds of a collective of a numbe
 
 @dataclass(frozen=True)
 class Training:
-    """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer, the GPUs of a
-    tensor-parallel group, what is computed again (step/tensor.py), the stages of a pipeline, its schedule and the
-    chunks of a stage (step/pipeline.py)."""
+    """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer. `tensor`: the GPUs of
+    a tensor-parallel group; `recompute`: what is computed again (step/tensor.py). `pipeline`: stages; `virtual`:
+    chunks of a stage (step/stages.py). `experts`: the GPUs that share experts; `load`: of the busiest
+    (step/experts.py)."""
 
     sharding: str = NONE
     accumulate: int = 1
@@ -43,6 +44,8 @@ class Training:
     pipeline: int = 1
     schedule: str = ""
     virtual: int = 0
+    experts: int = 1
+    load: float = 0.0
 
     @property
     def parts(self) -> int:
@@ -64,16 +67,26 @@ DEFAULT = Training()
 
 def bytes_of(model: Model, training: Training, workers: int, bucket_bytes: int) -> float:
     """Bytes of weights, gradients and optimizer on each worker."""
-    state = OPTIMIZERS[training.optimizer] * model.parameters
-    each = FP32_BYTES * model.parameters
+    found = 0.0
+    for is_expert in (False, True):
+        parameters = sum(layer.parameters for layer in model.layers if (layer.experts > 0) == is_expert)
+        found += _state_bytes(parameters, training, workers / training.experts if is_expert else workers)
+    if training.sharding == ZERO3:
+        sizes = sorted(FP32_BYTES * sum(layer.parameters for layer in one) for one in buckets(model, bucket_bytes))
+        found += sum(sizes[-IN_USE:]) + sizes[-1]  # gathered weights, one bucket's gradients
+    return found
+
+
+def _state_bytes(parameters: int, training: Training, workers: float) -> float:
+    """Without what is gathered. `workers`: those that hold the same parameters."""
+    state, each = OPTIMIZERS[training.optimizer] * parameters, FP32_BYTES * parameters
     if training.sharding == NONE:
         return 2 * each + state
     if training.sharding == ZERO1:
         return 2 * each + state / workers
     if training.sharding == ZERO2:
         return each + (each + state) / workers
-    sizes = sorted(FP32_BYTES * sum(layer.parameters for layer in one) for one in buckets(model, bucket_bytes))
-    return (2 * each + state) / workers + sum(sizes[-IN_USE:]) + sizes[-1]  # gathered weights, one bucket's gradients
+    return (2 * each + state) / workers
 
 
 def check_memory(
@@ -91,7 +104,7 @@ def check_memory(
     fitting = [
         f"{name} ({size / GIGA:,.3g} GB)"
         for name in SHARDINGS
-        if (size := bytes_of(model, Training(name, 1, training.optimizer), workers, bucket_bytes)) <= room
+        if (size := bytes_of(model, replace(training, sharding=name), workers, bucket_bytes)) <= room
     ]
     what = f"--sharding {' or '.join(fitting)} fits" if fitting else _more_workers(model, training, bucket_bytes, room)
     beside = f" beside {activations / GIGA:,.3g} GB of activations" if activations else ""
@@ -103,6 +116,8 @@ def check_memory(
 
 def _more_workers(model: Model, training: Training, bucket_bytes: int, room: float) -> str:
     """The number of workers from which on the state fits when all of it is sharded."""
+    if training.experts > 1:
+        return "more workers, --tensor-parallel or a larger --expert-parallel would be needed"
     everything = Training(ZERO3, 1, training.optimizer)
     alone = bytes_of(model, everything, 1, bucket_bytes)
     shared = 2 * (alone - bytes_of(model, everything, 2, bucket_bytes))  # what n workers divide by n
@@ -113,13 +128,28 @@ def _more_workers(model: Model, training: Training, bucket_bytes: int, room: flo
 
 
 def step_line(
-    model: Model, batch: int, device: Device, bucket_bytes: int, training: Training, workers: int, seconds: Collective
+    model: Model,
+    batch: int,
+    device: Device,
+    bucket_bytes: int,
+    training: Training,
+    workers: int,
+    seconds: Collective,
+    experts_seconds: Collective | None = None,
 ) -> Timeline:
-    """The step's intervals. `seconds`: of ALL_REDUCE, REDUCE_SCATTER and ALL_GATHER."""
+    """The step's intervals. `seconds`: of ALL_REDUCE, REDUCE_SCATTER and ALL_GATHER; `experts_seconds`: among the
+    workers that hold the same experts."""
+    of_experts = experts_seconds or seconds
     if training.sharding == NONE:
-        once = timeline(model, batch, device, bucket_bytes, lambda size: seconds(ALL_REDUCE, size))
+        reduce_s, experts_reduce_s = (lambda size, of=of: of(ALL_REDUCE, size) for of in (seconds, of_experts))
+        once = timeline(model, batch, device, bucket_bytes, reduce_s, experts_reduce_s)
         return once if training.accumulate == 1 else _accumulated(once, training.accumulate)
-    return _Line(model, batch, device, bucket_bytes, training, workers, seconds).run()
+    return _Line(model, batch, device, bucket_bytes, training, workers, seconds, of_experts).run()
+
+
+def holders(layer: Layer, training: Training, workers: int) -> float:
+    """The workers that hold the same parameters of a layer."""
+    return workers / training.experts if layer.experts else workers
 
 
 def _accumulated(once: Timeline, batches: int) -> Timeline:
@@ -143,7 +173,9 @@ class _Line:
         training: Training,
         workers: int,
         seconds: Collective,
+        experts_seconds: Collective,
     ) -> None:
+        self.experts_seconds = experts_seconds
         self.model, self.batch, self.device, self.training = model, batch, device, training
         self.groups, self.workers, self.seconds = buckets(model, bucket_bytes), workers, seconds
         self.now = self.network = self.reduced = 0.0
@@ -157,8 +189,9 @@ class _Line:
             is_last = number == self.training.accumulate - 1
             self._pass("forward", list(reversed(self.groups)), sharding == ZERO3, False)
             self._pass("backward", self.groups, sharding == ZERO3, is_last or sharding != ZERO1)
-        update = (
-            sum(iteration.update_s(layer, self.device.update_bytes_s) for layer in self.model.layers) / self.workers
+        update = sum(
+            iteration.update_s(layer, self.device.update_bytes_s) / holders(layer, self.training, self.workers)
+            for layer in self.model.layers
         )
         end = max(self.now, self.network)
         self.spans.append(Span("update", "weights", end, end + update))
@@ -189,7 +222,7 @@ class _Line:
     def _send(self, collective: str, group: tuple[Layer, ...], ready_s: float) -> float:
         size = FP32_BYTES * sum(layer.parameters for layer in group)
         start = max(ready_s, self.network)
-        self.network = start + self.seconds(collective, size)
+        self.network = start + (self.experts_seconds if is_of_experts(group) else self.seconds)(collective, size)
         self.reduced += self.network - start
         self.spans.append(Span("all-reduce", f"{collective} of {name_of(group)}", start, self.network, size))
         return self.network

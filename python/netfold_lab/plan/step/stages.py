@@ -142,7 +142,9 @@ def memory(model: Model, batch: int, training: Training, workers: int, bucket_by
     for stage in range(training.pipeline):
         own = chunks[stage :: training.pipeline]
         layers = tuple(
-            replace(layer, parameters=-(-layer.parameters // training.tensor)) for each in own for layer in each.layers
+            replace(layer, parameters=tensor.own_parameters(layer, training.tensor, training.experts))
+            for each in own
+            for layer in each.layers
         )
         state = bytes_of(replace(model, layers=layers), training, workers, bucket_bytes)
         working = max(tensor.working_bytes(each, batch, training.tensor, training.recompute) for each in own)

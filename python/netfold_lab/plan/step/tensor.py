@@ -21,6 +21,7 @@ from netfold_lab.plan.library import nccl
 from netfold_lab.plan.library.machine import Machine
 from netfold_lab.plan.library.pieces import fastest
 from netfold_lab.plan.models.layers import BACKWARD_OPERATIONS, Layer, Model
+from netfold_lab.plan.step.experts import NO_ROUTING, Routing
 from netfold_lab.plan.step.names import ALL_GATHER, REDUCE_SCATTER
 
 ELEMENT_BYTES = 2  # activations are exchanged in bf16
@@ -70,28 +71,54 @@ def exchange_of(machine: Machine | None, group: int) -> Exchange:
     return seconds
 
 
-def part_of(model: Model, batch: int, group: int, recompute: str, flop_s: float, exchange: Exchange) -> Model:
+def part_of(
+    model: Model,
+    batch: int,
+    group: int,
+    recompute: str,
+    flop_s: float,
+    exchange: Exchange,
+    routing: Routing = NO_ROUTING,
+) -> Model:
     """The part of a model that a GPU of a group computes. The operations of its layers include the exchanges, as the
     operations that `flop_s` does in that time."""
-    if group == 1 and not REPEATED[recompute]:
+    if group == 1 and routing.group == 1 and not REPEATED[recompute]:
         return model
 
     def divided(layer: Layer) -> Layer:
-        own = layer.operations / group
-        waiting = exchange(ELEMENT_BYTES * batch * layer.exchanged) * flop_s / batch
+        load = routing.load if layer.experts else 1.0
+        own = load * layer.operations / group
+        waiting = exchanged_s(layer, batch, group, exchange, routing) * flop_s / batch
         again = 0.0 if layer.scored else REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0)
         backward = BACKWARD_OPERATIONS * own + waiting + again
         return replace(
-            layer, parameters=-(-layer.parameters // group), operations=own + waiting, backward_operations=backward
+            layer,
+            parameters=own_parameters(layer, group, routing.group),
+            operations=own + waiting,
+            backward_operations=backward,
         )
 
     return replace(model, layers=tuple(map(divided, model.layers)))
 
 
-def waiting_s(model: Model, batch: int, recompute: str, exchange: Exchange) -> float:
+def own_parameters(layer: Layer, group: int, experts: int) -> int:
+    """The parameters of a layer on a GPU, if `group` GPUs divide every matrix and `experts` share the experts."""
+    return -(-layer.parameters // (group * (experts if layer.experts else 1)))
+
+
+def exchanged_s(layer: Layer, batch: int, group: int, exchange: Exchange, routing: Routing) -> float:
+    """Seconds of the exchanges of a layer in a forward pass: within its group, and with the GPUs that share experts."""
+    size = ELEMENT_BYTES * batch * layer.exchanged * (routing.load if layer.experts else 1.0)
+    to_experts = 2 * routing.all_to_all_s(size / group) if layer.experts else 0.0
+    return exchange(size) + to_experts
+
+
+def waiting_s(
+    model: Model, batch: int, group: int, recompute: str, exchange: Exchange, routing: Routing = NO_ROUTING
+) -> float:
     """Seconds of a step's exchanges."""
     return sum(
-        exchange(ELEMENT_BYTES * batch * layer.exchanged) * (3 if recompute == FULL and not layer.scored else 2)
+        exchanged_s(layer, batch, group, exchange, routing) * (3 if recompute == FULL and not layer.scored else 2)
         for layer in model.layers
     )
 

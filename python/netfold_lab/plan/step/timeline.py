@@ -52,15 +52,21 @@ class Timeline:
 
 
 def buckets(model: Model, bucket_bytes: int) -> list[tuple[Layer, ...]]:
-    """Layers whose gradients are sent together, last layer first. A bucket is full when it reaches `bucket_bytes`."""
+    """Layers whose gradients are sent together, last layer first. A bucket is full when it reaches `bucket_bytes`.
+    Experts have buckets of their own: other workers hold them."""
     found: list[tuple[Layer, ...]] = []
-    filling: list[Layer] = []
+    filling: dict[bool, list[Layer]] = {}
     for layer in reversed(model.layers):
-        filling.append(layer)
-        if sum(each.parameters for each in filling) * FP32_BYTES >= bucket_bytes:
-            found.append(tuple(filling))
-            filling = []
-    return [*found, tuple(filling)] if filling else found
+        of = layer.experts > 0
+        filling.setdefault(of, []).append(layer)
+        if sum(each.parameters for each in filling[of]) * FP32_BYTES >= bucket_bytes:
+            found.append(tuple(filling.pop(of)))
+    return found + [tuple(left) for left in filling.values()]
+
+
+def is_of_experts(bucket: tuple[Layer, ...]) -> bool:
+    """Whether it has the gradients of experts."""
+    return bucket[0].experts > 0
 
 
 def name_of(bucket: tuple[Layer, ...]) -> str:
@@ -69,9 +75,15 @@ def name_of(bucket: tuple[Layer, ...]) -> str:
 
 
 def timeline(
-    model: Model, batch: int, device: Device, bucket_bytes: int, reduce_s: Callable[[float], float]
+    model: Model,
+    batch: int,
+    device: Device,
+    bucket_bytes: int,
+    reduce_s: Callable[[float], float],
+    experts_reduce_s: Callable[[float], float] | None = None,
 ) -> Timeline:
-    """The step's intervals. `reduce_s`: seconds of an all-reduce of a number of bytes."""
+    """The step's intervals. `reduce_s`: seconds of an all-reduce of a number of bytes; `experts_reduce_s`: of experts,
+    if other workers sum them."""
     spans: list[Span] = []
     now = 0.0
     for layer in model.layers:
@@ -87,7 +99,7 @@ def timeline(
             now += took
         size = sum(layer.parameters for layer in bucket) * FP32_BYTES
         start = max(now, network)
-        network = start + reduce_s(size)
+        network = start + (experts_reduce_s if experts_reduce_s and is_of_experts(bucket) else reduce_s)(size)
         reduced += network - start
         spans.append(Span("all-reduce", name_of(bucket), start, network, size))
     update = sum(iteration.update_s(layer, device.update_bytes_s) for layer in model.layers)
