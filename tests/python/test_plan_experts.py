@@ -120,10 +120,10 @@ def test_gradients_of_experts_are_summed_by_those_that_hold_them(tmp_path: Path,
     sent = sum(span.size_bytes for span in line.spans if span.lane == "all-reduce")
     if stage_count == 1:
         assert sent == pytest.approx(4 * (MIXTRAL.parameters - OF_EXPERTS + OF_EXPERTS / group), rel=1e-6)
-    held = {dict(contender.options).get("experts", 1) for contender, _ in seen}
+    held = {dict(contender.options).get("one_of", 1) for contender, _ in seen}
     assert held == {1, group}
     largest = {
-        is_expert: max(size for one, size in seen if (dict(one.options).get("experts", 1) > 1) == is_expert)
+        is_expert: max(size for one, size in seen if (dict(one.options).get("one_of", 1) > 1) == is_expert)
         for is_expert in (False, True)
     }
     assert largest[True] == 4 * 8 * 3 * 4096 * 14336 / group
@@ -131,7 +131,7 @@ def test_gradients_of_experts_are_summed_by_those_that_hold_them(tmp_path: Path,
 
 def test_the_fewer_gpus_hold_an_expert_the_shorter_is_the_sum(tmp_path: Path) -> None:
     net = net_of(cluster(tmp_path))
-    times = [net.seconds(Contender("nccl-ring").of_experts(group), 1 << 30) for group in (8, 16, 32, 64)]
+    times = [net.seconds(Contender("nccl-ring").one_of_each(group), 1 << 30) for group in (8, 16, 32, 64)]
     assert times == sorted(times, reverse=True)
     assert times[-1] == 0.0, "one GPU holds each expert"
 
@@ -158,7 +158,7 @@ WRONG = {
     "load": (Training(experts=8, load=0.5), "--expert-load 0.5: the busiest GPU has at least the mean load"),
     "much load": (Training(experts=2, load=2.5), "one of 2 GPUs has at most 2 times the mean load"),
     "load alone": (Training(load=1.2), "--expert-load needs a group of GPUs"),
-    "ring": (Training(experts=8), "ring is not planned with expert parallelism; take nccl"),
+    "ring": (Training(experts=8), "ring is not planned with groups of GPUs; take nccl"),
     "memory": (Training(experts=4, recompute="full"), r"a worker has .*--sharding zero2 \(60.3 GB\) or zero3"),
 }
 

@@ -91,6 +91,10 @@ def step(
     expert_load: Annotated[
         float | None, typer.Option(help="Tokens of the busiest of them over the mean.", show_default="1")
     ] = None,
+    shard_group: Annotated[
+        int | None, typer.Option(min=2, help="Workers that share a copy of the state (HSDP).", show_default="all")
+    ] = None,
+    offload: Annotated[bool, typer.Option("--offload", help="The optimizer is in the host's memory.")] = False,
     nodes: Annotated[str, typer.Option(help="Without a cluster: numbers of nodes, such as 3..32 or 4,8,16.")] = "",
     algorithm: Annotated[
         str, typer.Option(help="Algorithms to compare, with commas; default: those that fit the cluster.")
@@ -129,6 +133,7 @@ def step(
             training |= {"tensor": tensor_parallel or 1, "recompute": recompute, "pipeline": pipeline or 1}
             training |= {"schedule": schedule, "virtual": virtual_stages or 0}
             training |= {"experts": expert_parallel or 1, "load": expert_load or 0.0}
+            training |= {"group": shard_group or 0, "offload": offload}
             told = _planned(cluster, trained, batch, wanted, seeds or 3, training, measured)
             _tell(told, page, picture, csv, trace, mapping, json)
         elif nodes:
@@ -137,6 +142,7 @@ def step(
             refused |= {"--pipeline": pipeline, "--schedule": schedule}
             refused |= {"--virtual-stages": virtual_stages}
             refused |= {"--expert-parallel": expert_parallel, "--expert-load": expert_load}
+            refused |= {"--shard-group": shard_group, "--offload": offload or None}
             refused |= {"--seeds": seeds, "--csv": csv, "--trace": trace, "--mapping": mapping, "--measured": measured}
             _refuse(refused, "the closed forms have no network; name a cluster file")
             _closed_forms(trained, batch, nodes, algorithm or "halving-doubling,in-network", page, picture, json)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+UPDATE_BYTES = 12.0  # of a weight: the gradient and the weight are read, the weight is written
+
 
 @dataclass(frozen=True)
 class Device:

@@ -25,6 +25,7 @@ from netfold_lab.plan.library.curve import Curve
 
 GIGA = 1e9
 RATE_GBIT_S = 100.0
+HOST_BYTES_S = 200e9  # of a server's memory: two sockets with eight channels of DDR4 or DDR5 each, in use
 LATENCY_US = 0.6  # of a cable and the switch or NIC at its end
 HEADERS = 94  # bytes of a frame without its payload: preamble, gap, checksum, Ethernet, IPv4, TCP with timestamps
 LATENCY_OF_STEP_US = 10.0
@@ -71,8 +72,9 @@ class Software:
 class Cluster:
     """`kind` and `sizes` of the fabric (or `graph_read`), servers (None: workers are at the ports), device, software,
     prices. `hosts`: the names of the ports, if the file has them. `ranks`: the port or GPU of each rank. `told`: the
-    values that the file states, such as "fabric.rate_gbit_s"; all others are assumed. `virtual_switches`: switches
-    of the fabric in one box. `measured`: times of all-reduces on it, if the user has them."""
+    values that the file states, such as "fabric.rate_gbit_s"; all others are assumed. `virtual_switches`: switches of
+    the fabric in one box. `host_bytes_s`: of a server's memory. `measured`: times of all-reduces on it, if the user
+    has them."""
 
     name: str
     kind: str
@@ -93,6 +95,7 @@ class Cluster:
     told: frozenset[str] = frozenset()
     virtual_switches: int = 1
     measured: Curve | None = None
+    host_bytes_s: float = HOST_BYTES_S
 
     def graph(self) -> Graph:
         """The graph of the whole cluster. Raises UsageError for an invalid cluster."""
@@ -204,6 +207,7 @@ def _cluster(text: Text) -> Cluster:
         folding=folds.read(text, told["folding"]) if "folding" in told else None,
         layout=servers.read(text, content["servers"]) if "servers" in content else None,
         device=_device(text, content.get("compute", {})),
+        host_bytes_s=content.get("compute", {}).get("host_gbyte_s", HOST_BYTES_S / GIGA) * GIGA,
         software=_software(text, software),
         currency=prices.pop("currency", "USD"),
         prices=prices,

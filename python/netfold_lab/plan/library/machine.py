@@ -79,6 +79,14 @@ class Machine:
         servers, gpus = self.servers * inside // group, self.gpus // inside
         return replace(self, servers=servers, gpus=gpus, nics_bytes_s=self.nics_bytes_s / inside, sums=False)
 
+    def within(self, group: int) -> Machine:
+        """One group of so many GPUs. They have their part of the NICs. NVSwitch sums only for all GPUs of a server."""
+        inside = min(group, self.gpus)
+        if group == self.world:
+            return self
+        nics, sums = self.nics_bytes_s * inside / self.gpus, self.sums and inside == self.gpus
+        return replace(self, servers=group // inside, gpus=inside, nics_bytes_s=nics, sums=sums)
+
     def one_server(self) -> Machine:
         """The GPUs of one server."""
         return replace(self, servers=1)

@@ -7,8 +7,9 @@ from netfold_lab.plan.step import closed, experts, pipeline, stages, tensor
 from netfold_lab.plan.step.answer import Answer
 from netfold_lab.plan.step.collectives import LARGE_WORLD
 from netfold_lab.plan.step.experts import Routing
+from netfold_lab.plan.step.offload import host_bytes, pcie_bytes_s
 from netfold_lab.plan.step.ranges import errors_of
-from netfold_lab.plan.step.sharded import bytes_of
+from netfold_lab.plan.step.sharded import NONE, OPTIMIZERS, bytes_of
 
 ASSUMED, FILE = "assumed", "cluster file"
 ASSUMPTION_HEADS = ("what", "taken", "from")
@@ -43,7 +44,9 @@ def assumptions(told: Answer) -> list[list[str]]:
         ],
         [
             "weight update",
-            f"{cluster.device.update_bytes_s / 1e9:,.4g} GB/s, 12 bytes per weight",
+            "by the host"
+            if told.job.training.offload
+            else f"{cluster.device.update_bytes_s / 1e9:,.4g} GB/s, 12 bytes per weight",
             source("compute.update_gbyte_s"),
         ],
         [
@@ -82,6 +85,12 @@ def assumptions(told: Answer) -> list[list[str]]:
         found += _experts(told)
     if told.job.training.pipeline > 1:
         found += _pipeline(told)
+    if told.job.training.offload:
+        found.append(_offloaded(told, source("compute.host_gbyte_s")))
+    if told.job.training.group:
+        copies = told.groups // told.job.training.group
+        shared = f"{told.job.training.group} workers share a copy of the state; {copies} copies"
+        found.append(["groups of shards", shared, "the command"])
     if cluster.measured is not None:
         curve = cluster.measured
         fitted = f"{len(curve.lines)} pieces through {curve.points} sizes, at most {curve.off:.0%} off"
@@ -156,6 +165,21 @@ def _pipeline(told: Answer) -> list[list[str]]:
     ]
 
 
+def _offloaded(told: Answer, source: str) -> list[str]:
+    cluster, training = told.cluster, told.job.training
+    assert cluster.layout is not None
+    own = told.job.gradients_bytes / 4
+    own /= 1 if training.sharding == NONE else training.group or told.groups
+    each = host_bytes(training)
+    size = own * (OPTIMIZERS[training.optimizer] + 4) * cluster.layout.gpus / 1e9
+    return [
+        "offloaded optimizer",
+        f"{size:,.4g} GB of a server's memory, not checked; {cluster.host_bytes_s / 1e9:g} GB/s of it for {each} bytes "
+        f"a weight; {pcie_bytes_s(cluster.layout) / 1e9:.3g} GB/s of PCIe for each GPU",
+        source,
+    ]
+
+
 def _servers(cluster: Cluster) -> list[list[str]]:
     layout = cluster.layout
     assert layout is not None and layout.nvlink is not None
@@ -180,7 +204,7 @@ def _memory(told: Answer) -> str:
         return _memory_of_stages(told)
     routing = Routing(training.experts)
     part = tensor.part_of(told.model, told.job.batch, training.tensor, "", 1.0, lambda size: 0.0, routing)
-    needed = bytes_of(part, training, told.groups, told.cluster.software.bucket_bytes)
+    needed = bytes_of(part, training, training.group or told.groups, told.cluster.software.bucket_bytes)
     kept = tensor.activation_bytes(told.model, told.job.batch, training.tensor, training.recompute)
     room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
     activations = (

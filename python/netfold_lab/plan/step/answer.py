@@ -16,8 +16,9 @@ from netfold_lab.plan.cluster.devices import Device
 from netfold_lab.plan.cluster.graph import HOST, SWITCH, Graph
 from netfold_lab.plan.cluster.spec import Cluster
 from netfold_lab.plan.models.layers import Model
-from netfold_lab.plan.step import changes, experts, pipeline, stages, tensor
+from netfold_lab.plan.step import changes, experts, offload, pipeline, stages, tensor
 from netfold_lab.plan.step.collectives import AUTO, LARGE_WORLD, LEAST, MEDIAN, MOST, Contender, Net, contenders, net_of
+from netfold_lab.plan.step.names import REDUCE_SCATTER
 from netfold_lab.plan.step.ranges import errors_of
 from netfold_lab.plan.step.sharded import DEFAULT, NONE, Collective, Training, check_memory, step_line
 from netfold_lab.plan.step.timeline import FP32_BYTES, Timeline
@@ -94,18 +95,31 @@ class Job:
         """The step. `device`: in place of the cluster's; `slower`: a factor of communication. Raises ValueError."""
 
         def seconds(collective: str, size: float) -> float:
-            return slower * net.seconds(contender.of(collective), size, quantile)
+            among = contender.of(collective)
+            if not self.training.group:
+                return slower * net.seconds(among, size, quantile)
+            took = net.seconds(among.within(self.training.group), size, quantile)
+            if collective == REDUCE_SCATTER:
+                apart = contender.one_of_each(self.training.group)
+                took += net.seconds(apart, size / self.training.group, quantile)
+            return slower * took
 
         def experts_seconds(collective: str, size: float) -> float:
-            return slower * net.seconds(contender.of(collective).of_experts(self.training.experts), size, quantile)
+            return slower * net.seconds(contender.of(collective).one_of_each(self.training.experts), size, quantile)
 
         bucket_bytes = cluster.software.bucket_bytes
-        taken = device or cluster.device
+        taken = offload.device_of(cluster, device or cluster.device, self.training)
         if self.training.pipeline > 1:
-            return self._pipeline(net, bucket_bytes, taken, seconds, experts_seconds, slower)
+            line = self._pipeline(net, bucket_bytes, taken, seconds, experts_seconds, slower)
+            return offload.with_copies(line, cluster, self.training, self._copied_bytes(net))
         model = self.part(net, taken.flop_s)
-        workers = self.workers(net)
-        return step_line(model, self.batch, taken, bucket_bytes, self.training, workers, seconds, experts_seconds)
+        sharers = self.sharers(net)
+        line = step_line(model, self.batch, taken, bucket_bytes, self.training, sharers, seconds, experts_seconds)
+        return offload.with_copies(line, cluster, self.training, self._copied_bytes(net))
+
+    def _copied_bytes(self, net: Net) -> float:
+        """Bytes of the gradients whose weights a GPU's host updates."""
+        return self.gradients_bytes / (1 if self.training.sharding == NONE else self.sharers(net))
 
     def _pipeline(
         self,
@@ -156,6 +170,10 @@ class Job:
         """Workers with different samples: the GPUs that divide the model are one."""
         return net.world // self.training.parts
 
+    def sharers(self, net: Net) -> int:
+        """Workers that share the state of the optimizer, if it is sharded."""
+        return self.training.group or self.workers(net)
+
     def check(self, cluster: Cluster, net: Net) -> None:
         """Raises UsageError for a way to train that this cluster or the model does not allow, or that does not fit the
         memory of a worker."""
@@ -163,13 +181,14 @@ class Job:
         tensor.check(cluster, self.model, training.tensor, training.recompute)
         stages.check(cluster, net.machine, self.model, training)
         experts.check(cluster, net.machine, self.model, training)
+        offload.check(cluster, net.machine, training)
         if training.pipeline > 1:
             assert net.machine is not None
             stages.check_memory(self.model, self.batch, training, net.machine, bucket_bytes, cluster.device)
             return
         kept = tensor.activation_bytes(self.model, self.batch, training.tensor, training.recompute)
         part = self.part(net, cluster.device.flop_s)
-        check_memory(part, training, self.workers(net), bucket_bytes, cluster.device, kept)
+        check_memory(part, training, self.sharers(net), bucket_bytes, cluster.device, kept)
 
 
 @dataclass(frozen=True)
@@ -217,7 +236,8 @@ def outcomes(cluster: Cluster, net: Net, job: Job, wanted: Sequence[str]) -> lis
     training = job.training
     job.check(cluster, net)
     found = []
-    shape = (training.sharding != NONE, training.tensor, training.pipeline, training.experts > 1)
+    has_groups = training.experts > 1 or training.group > 0
+    shape = (training.sharding != NONE, training.tensor, training.pipeline, has_groups)
     for contender in contenders(cluster, net.graph, wanted, *shape):
         try:
             line = job.line(cluster, net, contender)
@@ -275,7 +295,7 @@ def answer(
     leading = [one.contender.algorithm for one in found[:LEADING]]
     for name, other in changes.of(cluster):
         tell(name)
-        is_plain = training.sharding == NONE and training.parts * training.experts == 1
+        is_plain = training.sharding == NONE and training.parts * training.experts == 1 and not training.group
         named = wanted or ((*leading, *ON_CHANGES) if is_plain else leading)
         best = outcomes(other, net_of(other), job, named)[0]
         changed.append(Change(name, best.contender, best.timeline, price_of(other)))

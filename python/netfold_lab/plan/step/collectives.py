@@ -62,9 +62,13 @@ class Contender:
         wire = "fp32" if collective == ALL_GATHER else self.wire
         return replace(self, wire=wire, options=(("collective", collective), *self.options))
 
-    def of_experts(self, group: int) -> Contender:
-        """The same algorithm among one GPU of each group of so many that share experts."""
-        return self if group == 1 else replace(self, options=(*self.options, ("experts", group)))
+    def one_of_each(self, group: int) -> Contender:
+        """The same algorithm among one GPU of each group of so many."""
+        return self if group == 1 else replace(self, options=(*self.options, ("one_of", group)))
+
+    def within(self, group: int) -> Contender:
+        """The same algorithm within a group of so many GPUs."""
+        return replace(self, options=(*self.options, ("within", group)))
 
 
 @dataclass
@@ -112,7 +116,8 @@ class Net:
             size = FP32_BYTES * count * self.software.element_bits(contender.wire) / self.software.element_bits("fp32")
             options = dict(contender.options)
             machine = self.machine.divided(options.get("tensor", 1), options.get("pipeline", 1))
-            machine = machine.one_of_each(options.get("experts", 1))
+            machine = machine.one_of_each(options.get("one_of", 1))
+            machine = machine.within(options.get("within", machine.world))
             collective = options.get("collective", ALL_REDUCE)
             return closed.simulate(self.graph, machine, capacities, contender.algorithm, size, collective)
         if self._is_divided(contender):
@@ -254,17 +259,18 @@ def contenders(
     is_sharded: bool = False,
     tensor: int = 1,
     pipeline: int = 1,
-    has_experts: bool = False,
+    has_groups: bool = False,
 ) -> list[Contender]:
     """The algorithms of `wanted` (empty: COMPARED) that this cluster supports. `is_sharded`: those that also run
     reduce-scatter and all-gather. `tensor`, `pipeline`: those among the GPUs that hold the same part of a model which
-    so many divide, which are NCCL's. `has_experts`: GPUs share experts. Raises UsageError for a wanted one that does
-    not."""
+    so many divide, which are NCCL's. `has_groups`: groups of GPUs share experts, or shards. Raises UsageError for a
+    wanted one that does not."""
     divided = {"tensor": tensor, "pipeline": pipeline} if tensor * pipeline > 1 else {}
-    if divided or has_experts:
+    if divided or has_groups:
         if strange := [name for name in wanted if not name.startswith(closed.NCCL)]:
-            what = "tensor" if tensor > 1 else "pipeline" if pipeline > 1 else "expert"
-            raise UsageError(f"{strange[0]} is not planned with {what} parallelism; take {closed.NCCL}")
+            what = "tensor" if tensor > 1 else "pipeline"
+            what = f"{what} parallelism" if divided else "groups of GPUs"
+            raise UsageError(f"{strange[0]} is not planned with {what}; take {closed.NCCL}")
         wanted = wanted or (closed.NCCL,)
     if is_sharded and (strange := [name for name in wanted if name not in SHARDED]):
         raise UsageError(f"{strange[0]} is an all-reduce; for sharded training take {', '.join(SHARDED)}")

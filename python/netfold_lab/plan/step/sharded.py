@@ -34,7 +34,8 @@ class Training:
     """How a job trains: what is sharded, batches that are accumulated in a step, the optimizer. `tensor`: the GPUs of
     a tensor-parallel group; `recompute`: what is computed again (step/tensor.py). `pipeline`: stages; `virtual`:
     chunks of a stage (step/stages.py). `experts`: the GPUs that share experts; `load`: of the busiest
-    (step/experts.py)."""
+    (step/experts.py).
+    `group`: workers that share a copy of the state (0: all); `offload`: the host updates (step/offload.py)."""
 
     sharding: str = NONE
     accumulate: int = 1
@@ -46,6 +47,8 @@ class Training:
     virtual: int = 0
     experts: int = 1
     load: float = 0.0
+    group: int = 0
+    offload: bool = False
 
     @property
     def parts(self) -> int:
@@ -79,7 +82,8 @@ def bytes_of(model: Model, training: Training, workers: int, bucket_bytes: int) 
 
 def _state_bytes(parameters: int, training: Training, workers: float) -> float:
     """Without what is gathered. `workers`: those that hold the same parameters."""
-    state, each = OPTIMIZERS[training.optimizer] * parameters, FP32_BYTES * parameters
+    each = FP32_BYTES * parameters
+    state = 0 if training.offload else OPTIMIZERS[training.optimizer] * parameters
     if training.sharding == NONE:
         return 2 * each + state
     if training.sharding == ZERO1:
@@ -116,9 +120,10 @@ def check_memory(
 
 def _more_workers(model: Model, training: Training, bucket_bytes: int, room: float) -> str:
     """The number of workers from which on the state fits when all of it is sharded."""
-    if training.experts > 1:
-        return "more workers, --tensor-parallel or a larger --expert-parallel would be needed"
-    everything = Training(ZERO3, 1, training.optimizer)
+    if training.experts > 1 or training.group:
+        larger = "--shard-group" if training.group else "--expert-parallel"
+        return f"--tensor-parallel, --offload or a larger {larger} would be needed"
+    everything = replace(training, sharding=ZERO3)
     alone = bytes_of(model, everything, 1, bucket_bytes)
     shared = 2 * (alone - bytes_of(model, everything, 2, bucket_bytes))  # what n workers divide by n
     left = room - (alone - shared)
