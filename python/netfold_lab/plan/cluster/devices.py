@@ -2,13 +2,14 @@
 
 `flop_s` follows from published training rates. `update_bytes_s` is the memory bandwidth of an optimizer. `fold_bytes_s`
 is the rate at which received gradients are added to local ones. Of devices that are sold with several sizes of memory,
-`memory_bytes` is the largest.
+`memory_bytes` is the largest; GPUs are sold by powers of two, so 80 GB are 80 GiB, 85.9 GB.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+GIBI = 2.0**30
 UPDATE_BYTES = 12.0  # of a weight: the gradient and the weight are read, the weight is written
 
 
@@ -28,13 +29,13 @@ class Device:
 
 DEVICES = {
     # ResNet-50 on 64 of EFLOPS' V100s: 81,027 images/s (Figure 13), 24.5 GFLOP each
-    "v100": Device(31e12, 750e9, 150e9, 32e9),
+    "v100": Device(31e12, 750e9, 150e9, 32 * GIBI),
     # MLPerf 0.7 to 2.0: about 2,900 images/s of ResNet-50 on one A100
-    "a100": Device(71e12, 1300e9, 250e9, 80e9),
+    "a100": Device(71e12, 1300e9, 250e9, 80 * GIBI),
     # about twice as fast in MLPerf 3.0
-    "h100": Device(140e12, 2000e9, 400e9, 80e9),
+    "h100": Device(140e12, 2000e9, 400e9, 80 * GIBI),
     # ResNet-50 in fp32 on a GeForce RTX 2080: about 230 images/s
-    "rtx2080": Device(5.6e12, 370e9, 80e9, 8e9),
+    "rtx2080": Device(5.6e12, 370e9, 80e9, 8 * GIBI),
     # 28 cores of a Xeon Platinum 8280, see plan/analytic/smart_nic.py
     "xeon8280": Device(2.33e12, 126e9, 10e9),
 }

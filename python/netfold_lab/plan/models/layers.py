@@ -19,7 +19,7 @@ class Layer:
     they are not twice as many. `exchanged`: elements of one sample that a tensor-parallel group exchanges after it.
     `scored`: elements of one sample that the loss scores. `shared`: parameters of the first layer that it uses as well;
     a pipeline has a copy of them at its last stage. `experts`: how many share its parameters evenly, if it is a mixture
-    of experts."""
+    of experts. `kept`: bytes that the backward pass needs, for each exchanged element."""
 
     name: str
     parameters: int
@@ -29,6 +29,7 @@ class Layer:
     scored: float = 0.0
     shared: int = 0
     experts: int = 0
+    kept: float = 17.0  # half of a block, as Korthikanti et al. count it
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,12 @@
 
 Operations are those of one sample: two for each weight and token, and the products of attention. A decoder's attention
 reads half of the tokens on average.
+
+Bytes that are kept for the backward pass, for each of the s b h elements of a block in bf16, with flash attention,
+and divided by a group with sequence parallelism. GPT (Korthikanti et al., section 4.1): attention 11, feed-forward
+part 19, 2 for each normalization. Llama has no dropout, fewer keys and values, and three matrices: inputs of the
+normalization, of the matrices, queries and the result of attention 2 each, keys and values 2 for each head of theirs;
+feed-forward, the inputs of the normalization and of the matrices, the gate, what it multiplies, and the product.
 """
 
 from __future__ import annotations
@@ -73,7 +79,7 @@ def decoder(name: str) -> Model:
     products = 2 * tokens * tokens * width  # query by key and weights by value, half of each
     words = told.vocabulary * width
     sent = float(tokens * width)
-    layers = [Layer("embeddings", words + (0 if told.is_gated else tokens * width), 0.0, exchanged=sent)]
+    layers = [_embeddings(told)]
     for number in range(1, told.blocks + 1):
         extra = 0 if told.is_gated else told.inner + width
         layers += [
@@ -82,14 +88,22 @@ def decoder(name: str) -> Model:
                 attention + biases + norm,
                 2.0 * tokens * attention + products,
                 exchanged=sent,
+                kept=8.0 + 4.0 * told.key_heads / told.heads if told.is_gated else 13.0,
             ),
             *_feed_forward(f"{number}", told, inner, extra + norm),
         ]
     scored = float(tokens * told.vocabulary)
     output = norm + (words if told.is_gated else 0)
     shared = 0 if told.is_gated else words
-    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored, shared=shared))
+    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored, shared=shared, kept=4.0))
     return Model(name, tuple(layers), tokens, told.heads)
+
+
+def _embeddings(told: Text) -> Layer:
+    """Words, and positions that are learned. GPT's dropout keeps a mask of a byte."""
+    rows = told.vocabulary + (0 if told.is_gated else told.tokens)
+    sent = float(told.tokens * told.width)
+    return Layer("embeddings", rows * told.width, 0.0, exchanged=sent, kept=0.0 if told.is_gated else 1.0)
 
 
 def _feed_forward(number: str, told: Text, inner: int, extra: int) -> list[Layer]:
@@ -98,7 +112,8 @@ def _feed_forward(number: str, told: Text, inner: int, extra: int) -> list[Layer
     width, tokens = told.width, told.tokens
     sent = float(tokens * width)
     if not told.experts:
-        return [Layer(f"{number}-feed-forward", inner + extra, 2.0 * tokens * inner, exchanged=sent)]
+        kept = 4.0 + 6.0 * told.inner / width if told.is_gated else 21.0
+        return [Layer(f"{number}-feed-forward", inner + extra, 2.0 * tokens * inner, exchanged=sent, kept=kept)]
     router, chosen = width * told.experts, told.chosen
     weights, operations = told.experts * inner, 2.0 * tokens * chosen * inner
     return [

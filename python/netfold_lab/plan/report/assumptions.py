@@ -220,15 +220,19 @@ def _memory(told: Answer) -> str:
 
 def _memory_of_stages(told: Answer) -> str:
     training, device = told.job.training, told.cluster.device
-    bucket_bytes = told.cluster.software.bucket_bytes
-    needed = stages.memory(told.model, told.job.batch, training, told.groups, bucket_bytes)
+    least, needed = (stages.memory(told.model, told.job.batch, training, told.groups, each) for each in (True, False))
     stage = max(range(len(needed)), key=lambda each: sum(needed[each]))
     state, kept = needed[stage]
     room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
+    tight = (
+        f"; this does not fit: {max(map(sum, least)) / 1e9:,.3g} GB do, if gradients are sharded between micro-batches"
+        if 0 < device.memory_bytes < state + kept
+        else ""
+    )
     return (
         f"{(state + kept) / 1e9:,.3g} GB {room} at stage {stage + 1}: weights, gradients, {training.optimizer} "
         f"(sharding: {training.sharding}); {kept / 1e9:,.3g} GB of them are activations "
-        f"(recomputation: {training.recompute})"
+        f"(recomputation: {training.recompute}){tight}"
     )
 
 

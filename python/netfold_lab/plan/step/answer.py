@@ -184,7 +184,7 @@ class Job:
         offload.check(cluster, net.machine, training)
         if training.pipeline > 1:
             assert net.machine is not None
-            stages.check_memory(self.model, self.batch, training, net.machine, bucket_bytes, cluster.device)
+            stages.check_memory(self.model, self.batch, training, net.machine, cluster.device)
             return
         kept = tensor.activation_bytes(self.model, self.batch, training.tensor, training.recompute)
         part = self.part(net, cluster.device.flop_s)

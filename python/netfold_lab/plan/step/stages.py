@@ -5,6 +5,11 @@ the output in the last one. The first and the last chunk may have a block less e
 section 3.3.2: 126 blocks on 16 stages). If the output uses the weights of the embeddings, the last stage has a copy of
 them.
 
+Weights are in bf16 (2 bytes), gradients in fp32 (4), and the optimizer has a copy of the weights in fp32 beside its
+state: with Adam 18 bytes for each, or 6 + 12 / n with zero1 (docs of Megatron-LM, dist_optimizer). Who shards the sums
+of gradients between micro-batches as well, as "The Llama 3 Herd of Models" says, needs 2 + 16 / n and a layer's
+gradients: the least of zero1.
+
 A stage keeps the activations of every micro-batch between its two passes: the schedule says how many at a time.
 """
 
@@ -21,11 +26,13 @@ from netfold_lab.plan.library.machine import Machine
 from netfold_lab.plan.models.layers import Layer, Model
 from netfold_lab.plan.step import schedules, tensor
 from netfold_lab.plan.step.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from netfold_lab.plan.step.sharded import GIGA, NONE, ZERO1, Training, bytes_of
+from netfold_lab.plan.step.sharded import GIGA, NONE, OPTIMIZERS, ZERO1, Training
+from netfold_lab.plan.step.timeline import FP32_BYTES
 
 SHARDED = (NONE, ZERO1)  # with the others, each micro-batch would exchange gradients
 BLOCK = re.compile(r"(\d+)-")
 STAGES_TRIED = 128
+WEIGHT_BYTES = 2
 
 
 def completed(training: Training) -> Training:
@@ -133,8 +140,11 @@ def chunks_of(model: Model, training: Training) -> list[Model]:
     return [replace(model, layers=each) for each in layers]
 
 
-def memory(model: Model, batch: int, training: Training, workers: int, bucket_bytes: int) -> list[tuple[float, float]]:
-    """For each stage the bytes of weights, gradients and optimizer, and those of activations."""
+def memory(
+    model: Model, batch: int, training: Training, workers: int, is_least: bool = False
+) -> list[tuple[float, float]]:
+    """For each stage the bytes of weights, gradients and optimizer, and those of activations. `is_least`: with zero1,
+    gradients are sharded between micro-batches, too."""
     chunks = chunks_of(model, training)
     order = schedules.orders(training.schedule, training.pipeline, training.accumulate, training.virtual)
     stored = [tensor.stored_bytes(each, batch, training.tensor, training.recompute) for each in chunks]
@@ -146,18 +156,26 @@ def memory(model: Model, batch: int, training: Training, workers: int, bucket_by
             for each in own
             for layer in each.layers
         )
-        state = bytes_of(replace(model, layers=layers), training, workers, bucket_bytes)
+        state = _state_bytes(layers, training, workers, is_least and training.sharding == ZERO1)
         working = max(tensor.working_bytes(each, batch, training.tensor, training.recompute) for each in own)
         found.append((state, schedules.most_kept(order[stage], stored.__getitem__) + working))
     return found
 
 
-def check_memory(
-    model: Model, batch: int, training: Training, machine: Machine, bucket_bytes: int, device: Device
-) -> None:
-    """Raises UsageError if a stage does not fit the memory of a GPU; it says what would fit."""
+def _state_bytes(layers: tuple[Layer, ...], training: Training, workers: int, is_least: bool) -> float:
+    found = 0.0
+    for layer in layers:
+        sharers = workers / training.experts if layer.experts else workers
+        optimizer = 0 if training.offload else FP32_BYTES + OPTIMIZERS[training.optimizer]
+        sharded = (optimizer + (FP32_BYTES if is_least else 0)) / (sharers if training.sharding == ZERO1 else 1)
+        found += layer.parameters * (WEIGHT_BYTES + (0 if is_least else FP32_BYTES) + sharded)
+    return found + (FP32_BYTES * max(layer.parameters for layer in layers) if is_least else 0)
+
+
+def check_memory(model: Model, batch: int, training: Training, machine: Machine, device: Device) -> None:
+    """Raises UsageError if a stage cannot fit the memory of a GPU; it says what would fit."""
     workers = machine.world // training.parts
-    needed = memory(model, batch, training, workers, bucket_bytes)
+    needed = memory(model, batch, training, workers, is_least=True)
     stage = max(range(training.pipeline), key=lambda each: sum(needed[each]))
     state, activations = needed[stage]
     if not device.memory_bytes or state + activations <= device.memory_bytes:
@@ -166,8 +184,7 @@ def check_memory(
         (
             _named(training, other)
             for other in _alternatives(model, training, machine)
-            if max(map(sum, memory(model, batch, other, machine.world // other.parts, bucket_bytes)))
-            <= device.memory_bytes
+            if max(map(sum, memory(model, batch, other, machine.world // other.parts))) <= device.memory_bytes
         ),
         "more stages, a smaller --batch or a larger --tensor-parallel would be needed",
     )

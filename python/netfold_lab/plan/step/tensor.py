@@ -27,8 +27,6 @@ from netfold_lab.plan.step.names import ALL_GATHER, REDUCE_SCATTER
 ELEMENT_BYTES = 2  # activations are exchanged in bf16
 NOTHING, SELECTIVE, FULL = RECOMPUTED = ("none", "selective", "full")
 REPEATED = {"": 0.0, NOTHING: 0.0, SELECTIVE: 0.5, FULL: 1.0}  # parts of the forward pass
-# Bytes of activations for each exchanged element: Korthikanti et al. count 34 s b h in a block, of two layers here.
-KEPT_BYTES = 17.0
 SCORED_BYTES = 10.0  # scores in bf16, and in fp32 with their gradient, for the loss
 Exchange = Callable[[float], float]
 
@@ -136,11 +134,12 @@ def stored_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
     scored = SCORED_BYTES * batch * sum(layer.scored for layer in model.layers) / group
     if recompute == FULL:  # the input of each block of two layers
         return scored + ELEMENT_BYTES * elements / 2
-    return scored + KEPT_BYTES * elements * (1 - REPEATED[recompute])
+    kept = batch * sum(layer.kept * layer.exchanged for layer in model.layers) / group
+    return scored + kept * (1 - REPEATED[recompute])
 
 
 def working_bytes(model: Model, batch: int, group: int, recompute: str) -> float:
     """The part that only the pass that runs has: everything of the block that is computed again."""
     if recompute != FULL:
         return 0.0
-    return 2 * KEPT_BYTES * batch * max((layer.exchanged for layer in model.layers), default=0.0) / group
+    return 2 * batch * max((layer.kept * layer.exchanged for layer in model.layers), default=0.0) / group

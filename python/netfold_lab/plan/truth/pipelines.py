@@ -24,6 +24,7 @@ from netfold_lab.plan.step.collectives import contenders, net_of
 from netfold_lab.plan.step.sharded import Training
 
 GIGA, TERA = 1e9, 1e12
+SAME_GB = 0.1
 CLUSTER = """
 name: {name}
 fabric: {{kind: star, ports: 8, rate_gbit_s: {nic_gbit_s}}}
@@ -34,7 +35,8 @@ compute: {{device: {device}, tflop_s: {tflop_s}}}
 
 @dataclass(frozen=True)
 class Row:
-    """TFLOP/s of a GPU, published and predicted; the part of the step that is bubble, and GB of the fullest stage."""
+    """TFLOP/s of a GPU, published and predicted; the part of the step that is bubble; GB of the fullest stage, from the
+    least (step/stages.py). `kind`: fitted, seen or blind."""
 
     name: str
     setup: str
@@ -42,8 +44,9 @@ class Row:
     published_tflop_s: float
     tflop_s: float
     bubble: float
+    least_gigabytes: float
     gigabytes: float
-    is_fitted: bool
+    kind: str
 
     @property
     def off(self) -> float:
@@ -74,7 +77,7 @@ def _row(told: dict[str, Any]) -> Row:
     stages.check(cluster, net.machine, model, training)
     (contender,) = contenders(cluster, net.graph, ["nccl"], False, training.tensor, training.pipeline)
     line = Job(model, told["batch"], training).line(cluster, net, contender)
-    needed = stages.memory(model, told["batch"], training, workers, cluster.software.bucket_bytes)
+    least, needed = (stages.memory(model, told["batch"], training, workers, is_least) for is_least in (True, False))
     counted = told["samples"] * (_megatron(model) if told["counts"] == "megatron" else _once(model))
     setup = f"{told['gpus']:,} {told['device'].upper()}: TP {told['tensor']}, PP {told['stages']}, DP {workers}"
     setup += f", {training.accumulate} micro-batches of {told['batch']}, {training.schedule}"
@@ -85,8 +88,9 @@ def _row(told: dict[str, Any]) -> Row:
         told["tflop_s_gpu"],
         counted / told["gpus"] / line.total_s / TERA,
         line.bubble_s / line.total_s,
+        max(map(sum, least)) / GIGA,
         max(map(sum, needed)) / GIGA,
-        told.get("fitted", False),
+        told["row"],
     )
 
 
@@ -107,31 +111,45 @@ def lines() -> list[str]:
     found = [
         "## Pipelines",
         "",
-        "TFLOP/s of a GPU, as the sources count them. One row of each device tells how fast it computes; it was chosen "
-        "when all rows had been seen. The other rows are predicted. The number of chunks is that of Megatron-LM's "
-        "scripts for the table (examples/sc21/run_table_1.sh). That of Llama 3 405B is not published: 4 is assumed.",
+        "TFLOP/s of a GPU, as the sources count them. *Fitted* rows tell how fast a device computes: one for A100, one "
+        "for H100. *Seen* rows were known while the model was made, and the fitted rows were chosen among "
+        "them. *Blind* "
+        "rows were opened when the model was final. GB: of the fullest stage, from the least, with gradients sharded "
+        "between micro-batches, to what `--sharding` says. GPUs have 85.9 GB (80 GiB).",
         "",
-        "| training | on | source | published | here | off | bubble | GB here |",
-        "|---|---|---|---|---|---|---|---|",
+        "| training | on | source | row | published | here | off | bubble | GB here |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows():
-        mark = "*" if row.is_fitted else ""
+        least, most = row.least_gigabytes, row.gigabytes
+        size = f"{most:.1f}" if most - least < SAME_GB else f"{least:.1f} to {most:.1f}"
         found.append(
-            f"| {mark}{row.name}{mark} | {row.setup} | {row.source} | {row.published_tflop_s:g} | {row.tflop_s:.1f} | "
-            f"{row.off:+.1%} | {row.bubble:.1%} | {row.gigabytes:.1f} |"
+            f"| {row.name} | {row.setup} | {row.source} | {row.kind} | {row.published_tflop_s:g} | {row.tflop_s:.1f} | "
+            f"{row.off:+.1%} | {row.bubble:.1%} | {size} |"
         )
     return [*found, "", *REMARKS, ""]
 
 
 REMARKS = [
     "The misses: the rate of a GPU is one number here, but larger matrices multiply faster. So small models are "
-    "predicted too fast, large ones too slow. MT-NLG trained with DeepSpeed; its rows were opened when the model "
-    "was final, and all are predicted too fast. The bubble includes the wait for the slowest stage: the last one, "
-    "which has the output as well. With Llama 3 405B the planner counts more activations than its GPUs have memory "
-    "(80 GB); its authors trained without recomputation, freed tensors early, and changed the schedule to keep "
-    "fewer.",
+    "predicted too fast, large ones too slow. MT-NLG is predicted 13 to 17 % too fast, and no documented cause was "
+    "found: the bubble of its schedule (1F1B, 35 stages) is counted. Megatron-LM reached 163 TFLOP/s with the same "
+    "model on the same computer, with three chunks a stage; the bubbles explain a part of the difference to 126. "
+    "MT-NLG used DeepSpeed. The bubble includes the wait for the slowest stage: the last one, which has the output "
+    "as well.",
     "",
-    "What was read again: the configurations of Megatron-LM in its scripts; the rate of 1008.0B, 502 PFLOP/s of "
-    "3,072 GPUs, in the paper's abstract; those of Llama 3 and of MT-NLG in pages that quote their papers. The "
-    "rates of the other five models of Narayanan et al. were not compared with the paper again.",
+    "Llama 3 405B: its first chunk has only the embeddings and its last one only the output (section 3.3.2), so "
+    "that a chunk is one block, and a stage of 16 has 8 chunks. Gradients and optimizer are sharded, weights are "
+    "not gathered again (the same section); that is the least memory here. Time is that of zero1: further reduce- "
+    "scatters between micro-batches are not counted. An earlier version of this page assumed 4 chunks, counted "
+    "weights and gradients in fp32, activations of GPT's blocks, and 80 GB: 99 to 114 GB. The rate of H100 was "
+    "fitted again, to the same row, when the chunks changed (588 before, 560 TFLOP/s now).",
+    "",
+    "Where values are from. Megatron-LM: the six rates, the sizes, batches and numbers of GPUs were compared with "
+    "the table in NVIDIA/Megatron-LM (images/cases_april2021.png, commit 4076ab38ee), and chunks and micro-batches "
+    "with its scripts (examples/sc21/run_table_1.sh). The paper itself (Narayanan et al., 2021, table 1) was not at "
+    "hand. Llama 3: copies of the paper's text, and table 4 as glennklockwood.com/garden/llama-3.1 quotes it. MT- "
+    "NLG: seconds of a step as cli99/llm-analysis quotes them (60.1, 50.2 and 44.4); the rates here are operations "
+    "over these seconds, and the paper rounds them to 126, 121 and 113. Bytes of weights and optimizer: "
+    "NVIDIA/Megatron-LM, dist_optimizer.md.",
 ]
