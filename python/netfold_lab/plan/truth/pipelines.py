@@ -140,7 +140,7 @@ REMARKS = [
     "",
     "Llama 3 405B: its first chunk has only the embeddings and its last one only the output (section 3.3.2), so "
     "that a chunk is one block, and a stage of 16 has 8 chunks. Gradients and optimizer are sharded, weights are "
-    "not gathered again (the same section); that is the least memory here. Time is that of zero1: further reduce- "
+    "not gathered again (the same section); that is the least memory here. Time is that of zero1: further reduce-"
     "scatters between micro-batches are not counted. An earlier version of this page assumed 4 chunks, counted "
     "weights and gradients in fp32, activations of GPT's blocks, and 80 GB: 99 to 114 GB. The rate of H100 was "
     "fitted again, to the same row, when the chunks changed (588 before, 560 TFLOP/s now).",
@@ -148,7 +148,7 @@ REMARKS = [
     "Where values are from. Megatron-LM: the six rates, the sizes, batches and numbers of GPUs were compared with "
     "the table in NVIDIA/Megatron-LM (images/cases_april2021.png, commit 4076ab38ee), and chunks and micro-batches "
     "with its scripts (examples/sc21/run_table_1.sh). The paper itself (Narayanan et al., 2021, table 1) was not at "
-    "hand. Llama 3: copies of the paper's text, and table 4 as glennklockwood.com/garden/llama-3.1 quotes it. MT- "
+    "hand. Llama 3: copies of the paper's text, and table 4 as glennklockwood.com/garden/llama-3.1 quotes it. MT-"
     "NLG: seconds of a step as cli99/llm-analysis quotes them (60.1, 50.2 and 44.4); the rates here are operations "
     "over these seconds, and the paper rounds them to 126, 121 and 113. Bytes of weights and optimizer: "
     "NVIDIA/Megatron-LM, dist_optimizer.md.",
