@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import zlib
 from typing import Any
 
@@ -17,6 +20,7 @@ from torch.distributed.distributed_c10d import SHRINK_ABORT
 import netfold
 from netfold.torch.diloco import DiLoCo
 from netfold.torch.few_bits import Coding, FewBitsMean
+from repository import ROOT
 from torch_ranks import run_ranks, values
 
 AUTO = {"NETFOLD_ALGORITHM": "auto"}
@@ -237,3 +241,20 @@ def test_a_newcomer_takes_over_the_state_and_another_leaves(backend: str) -> Non
     assert first[2] == second[2] == third[1]
     assert second[3] == third[2]
     assert third[2][-2] == 60, "the newcomer counts the steps from the start of the training"
+
+
+EXAMPLE = ROOT / "examples" / "diloco.py"
+
+
+def test_the_example_goes_on_when_one_worker_leaves_and_one_joins() -> None:
+    words = ["--workers", "2", "--steps", "40", "--every", "10", "--fragments", "2", "--leave", "1:12", "--join", "10"]
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), *words, "--compare"], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"worker 1 leaves at step [23]0", done.stdout), done.stdout
+    ends = dict(re.findall(r"DiLoCo, worker (\d): loss [0-9.]+, parameters (\w{8}), \d+ steps", done.stdout))
+    assert sorted(ends) == ["0", "1", "2"], done.stdout
+    assert ends["0"] == ends["2"] != ends["1"], "all that are there at the end have the same bits"
+    losses = re.findall(r"loss ([0-9.]+)", done.stdout)
+    assert max(map(float, losses)) < 4.0, "an untrained model has about 4.6"

@@ -51,7 +51,7 @@ class InFlight:
 
 @dataclass
 class Counters:
-    """What the outer steps cost this rank so far: bytes sent without headers, seconds waited for the network."""
+    """The cost of the outer steps for this rank so far: bytes sent without headers, seconds waited for the network."""
 
     updates: int = 0
     sent_bytes: int = 0
@@ -140,7 +140,7 @@ class DiLoCo:
         """Go on with these ranks: after a death, without one that left, or with newcomers, which make a DiLoCo of the
         same settings with this group meanwhile. Every rank of the group calls it.
 
-        What is on its way is dropped; it is in the next outer gradient again. The newest state (global parameters,
+        Outer gradients on their way are dropped; the next ones contain them again. The newest state (global parameters,
         outer optimizer, number of inner steps) is given to the ranks that do not have it. Their own parameters become
         the global ones. Raises the group's error.
         """
@@ -157,7 +157,7 @@ class DiLoCo:
         self._step = int(last)
 
     def state_dict(self) -> dict[str, Any]:
-        """What all ranks have with the same bits, also for a checkpoint: call `drain` before."""
+        """The state that all ranks have with the same bits, also for a checkpoint: call `drain` before."""
         return {
             "step": self._step,
             "updates": self.counters.updates,

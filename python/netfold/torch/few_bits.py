@@ -3,6 +3,9 @@
 A reduce-scatter and an all-gather of encoded parts. Every rank cuts its tensor into one part a rank, and encodes them
 as block floating point. The owner of a part decodes what comes, adds it up in fp32 in rank order, and encodes the mean
 again. So a value is rounded twice, whatever the number of ranks, and every rank decodes the same bytes.
+
+Both halves are all-to-alls. A ring's all-gather has the same bytes, but n - 1 delays of the links one behind the other
+and one connection a rank at work; here it is one delay, and n - 1 connections.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class Coding:
 class FewBitsMean:
     """One mean on its way, in three steps: the constructor sends the parts, `turn` the means of them, `result` ends.
 
-    All ranks take these steps in the same order, also between several means. Between them the network works alone.
+    All ranks take these steps in the same order, also between several means. Between them the network works by itself.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class FewBitsMean:
         """Bytes that this rank sends to others for the whole mean, without headers."""
         self._received = torch.empty(self._ranks * part_bytes, dtype=torch.uint8)
         self._sent = sent  # it must live until it is sent
-        self._work = dist.all_to_all_single(self._received, sent, group=group, async_op=True)
+        self._exchange()
 
     def turn(self) -> None:
         """Wait for the other ranks' values of this rank's part; begin to send their mean. Raises the group's error."""
@@ -105,14 +108,18 @@ class FewBitsMean:
         mean /= self._ranks
         if self._owner_error is not None and self._owner_error.numel() == self._part:
             mean += self._owner_error
-        self._sent = self._coding.encode(mean, (*self._draw, self._rank, self._ranks))
-        self.owner_error = _finite(mean - self._coding.decode(self._sent, self._part))
-        self._work = dist.all_gather_into_tensor(self._received, self._sent, group=self._group, async_op=True)
+        encoded = self._coding.encode(mean, (*self._draw, self._rank, self._ranks))
+        self.owner_error = _finite(mean - self._coding.decode(encoded, self._part))
+        self._sent = encoded.repeat(self._ranks)
+        self._exchange()
 
     def result(self) -> torch.Tensor:
         """Wait for the mean: a flat fp32 tensor with the same bits on every rank. Raises the group's error."""
         self._wait()
         return self._coding.decode(self._received, self._part * self._ranks)[: self._count]
+
+    def _exchange(self) -> None:
+        self._work = dist.all_to_all_single(self._received, self._sent, group=self._group, async_op=True)
 
     def _wait(self) -> None:
         began = time.monotonic()
