@@ -225,8 +225,9 @@ def train(given: argparse.Namespace, text: Text, members: Members) -> float:
     loss = text.loss(model)
     bits = zlib.crc32(b"".join(shared.numpy().tobytes() for shared in diloco.state_dict()["shared"]))
     print(
-        f"DiLoCo, worker {given.name}: loss {loss:.4f}, parameters {bits:08x}, {diloco.inner_steps - first_step} steps, "
-        f"{diloco.counters.sent_bytes} bytes sent, {computed_s / whole_s:.1%} of {whole_s:.1f} s computing, "
+        f"DiLoCo, worker {given.name}: loss {loss:.4f}, parameters {bits:08x}, "
+        f"{diloco.inner_steps - first_step} steps, {diloco.counters.sent_bytes} bytes sent, "
+        f"{computed_s / whole_s:.1%} of {whole_s:.1f} s computing, "
         f"{diloco.counters.waited_s:.2f} s waiting for the network",
         flush=True,
     )

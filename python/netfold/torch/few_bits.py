@@ -123,6 +123,7 @@ class FewBitsMean:
 
     def _wait(self) -> None:
         began = time.monotonic()
+        assert self._work is not None, "an asynchronous call returns a work"
         self._work.wait()
         self.waited_s += time.monotonic() - began
 

@@ -36,7 +36,8 @@ def hand_over(state: dict[str, Any], age: tuple[int, ...], group: dist.ProcessGr
     dist.recv(size, group=group, group_src=source)
     packed = torch.empty(int(size), dtype=torch.uint8)
     dist.recv(packed, group=group, group_src=source)
-    return torch.load(io.BytesIO(packed.numpy().tobytes()), weights_only=True)
+    newest: dict[str, Any] = torch.load(io.BytesIO(packed.numpy().tobytes()), weights_only=True)
+    return newest
 
 
 def _digest(value: Any, before: int = 0) -> int:
@@ -50,5 +51,5 @@ def _digest(value: Any, before: int = 0) -> int:
             before = _digest(each, before)
         return before
     if isinstance(value, torch.Tensor):
-        return zlib.crc32(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy(), before)
+        return zlib.crc32(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data, before)
     return zlib.crc32(repr(value).encode(), before)
