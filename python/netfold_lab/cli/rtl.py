@@ -9,8 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from netfold_lab.cli import rtl_switch
+from netfold_lab.cli.rtl_constraints import constraints
 from netfold_lab.cli.rtl_mutate import mutate
 from netfold_lab.cli.rtl_screen import errors, finish, finish_lines, progress
+from netfold_lab.cli.rtl_timing import timing
 
 Lanes = Annotated[int, typer.Option(help="FP32 numbers per beat: 8 (40G) or 16 (100G).")]
 Block = Annotated[int, typer.Option(help="Elements that share an exponent.")]
@@ -21,7 +23,21 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def register(app: typer.Typer) -> None:
     """Add the command and its subcommands."""
     rtl = typer.Typer(help="Simulate, measure, prove, lint and synthesise the hardware.")
-    for command in (build, test, bench, train, coverage, report, lint, prove, mutate, registers, drawings):
+    for command in (
+        build,
+        test,
+        bench,
+        train,
+        coverage,
+        report,
+        timing,
+        constraints,
+        lint,
+        prove,
+        mutate,
+        registers,
+        drawings,
+    ):
         rtl.command()(command)
     rtl_switch.register(rtl)
     app.add_typer(rtl, name="rtl", no_args_is_help=True)
@@ -153,13 +169,11 @@ def coverage(
 
 def report(
     gbit_s: Annotated[int, typer.Option(help="40, 100 or 400; 0: all three.")] = 0,
-    fmax: Annotated[bool, typer.Option(help="Also place and route modules for an ECP5.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Synthesise with yosys: LUT, FF, RAM and DSP by module, beside Table I of ai-smart-nic. The first run takes
     minutes."""
     from netfold_lab.rtl import report as area
-    from netfold_lab.rtl import timing_closure
 
     wanted = [gbit_s] if gbit_s else list(area.DEVICES)
     if any(rate not in area.DEVICES for rate in wanted):
@@ -174,10 +188,6 @@ def report(
                 results += [{"gbit_s": rate, "group": group, "module": name, **vars(row)} for name, row in rows]
             fifos = area.fifo_bits(found.lanes) * found.ports
             results.append({"gbit_s": rate, "fifo_bits": fifos, "fifo_m20k": fifos / area.M20K_BITS})
-        if fmax:
-            for module in timing_closure.MODULES:
-                say(f"placing {module}")
-                results.append({"module": module, "ecp5_mhz": timing_closure.fmax_mhz(module)})
     results += [
         {"paper": name, "alms": alms, "m20ks": rams, "dsps": dsps} for name, (alms, rams, dsps) in area.PAPER.items()
     ]

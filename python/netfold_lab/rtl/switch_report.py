@@ -9,23 +9,21 @@ The paper counts after place and route on an XCVU190; this report counts after s
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netfold_lab.rtl.paths import BUILD, RTL, RtlError, call, sources, tool
+from netfold_lab.rtl import hierarchy
+from netfold_lab.rtl.hierarchy import Unit
+from netfold_lab.rtl.paths import BUILD, RTL, call, sources, tool
 from netfold_lab.rtl.report import RAM_BITS, Area, area_of
 
 TOP = "netfold_switch"
 BOXES = (TOP, "aggregation_stage", "frame_analyzer")
-SAME_FOR = ("Port",)  # parameters that number an instance and do not change its logic
 KEPT = BUILD / "rtl-area-switch.json"
 TIMEOUT_S = 1800.0
 AT_ONCE = 2
@@ -37,82 +35,9 @@ PART = {"luts": 1_074_240, "flip_flops": 2_148_480, "bram36": 3780.0}
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Unit:
-    """A module with its parameters; `modules` are the modules in it, itself first."""
-
-    module: str
-    parameters: tuple[tuple[str, int], ...]
-    modules: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """Its key in the cache of results: it changes when a source changes."""
-        names = {Path(name).stem: RTL / name for name in sources()}
-        texts = [names[module].read_text() for module in self.modules if module in names]
-        texts += [path.read_text() for name, path in sorted(names.items()) if name.endswith("_pkg")]
-        content = hashlib.sha256("".join(texts).encode()).hexdigest()[:12]
-        return " ".join([self.module, *(f"{name}={value}" for name, value in self.parameters), content])
-
-
-def _value(text: str) -> int:
-    """The value of a constant in slang's notation: 32'd8, 1'b1, 12."""
-    match = re.fullmatch(r"(?:\d+'s?([dbh]))?([0-9a-fA-F_]+)", text)
-    if match is None:
-        raise RtlError(f"a parameter is not a number: {text}")
-    return int(match[2].replace("_", ""), {"d": 10, "b": 2, "h": 16, None: 10}[match[1]])
-
-
-def _instances(body: Any) -> Iterator[Any]:
-    """Instances within a body, at any depth of its generate blocks, not within other instances."""
-    import pyslang
-
-    found: list[Any] = []
-
-    def visit(symbol: Any) -> Any:
-        if type(symbol).__name__ != "InstanceSymbol":
-            return None
-        found.append(symbol)
-        return pyslang.ast.VisitAction.Skip
-
-    body.visit(visit)
-    return iter(found)
-
-
-def _unit(instance: Any, inside: tuple[str, ...]) -> Unit:
-    parameters = [one for one in instance.body.parameters if not one.isLocalParam and one.name not in SAME_FOR]
-    pairs = tuple((one.name, _value(str(one.value))) for one in parameters)
-    return Unit(instance.body.name, pairs, tuple(dict.fromkeys((instance.body.name, *inside))))
-
-
-def _walk(instance: Any, counts: Counter[Unit]) -> tuple[str, ...]:
-    """Counts the units of an instance; returns the names of the modules in it."""
-    is_box = instance.body.name in BOXES
-    inside: tuple[str, ...] = ()
-    for child in _instances(instance.body):
-        inside += _walk(child, counts if is_box else Counter())
-    unit = _unit(instance, inside)
-    counts[unit] += 1
-    return unit.modules
-
-
 def units(ports: int) -> Counter[Unit]:
     """The modules of a switch with this number of ports. Raises RtlError."""
-    try:
-        from pyslang import driver
-    except ModuleNotFoundError:
-        raise RtlError("pyslang is missing: pip install 'netfold[rtl]'") from None
-    slang = driver.Driver()
-    slang.addStandardArgs()
-    files = " ".join(str(RTL / name) for name in sources())
-    if not slang.parseCommandLine(f"slang --top {TOP} -G Ports={ports} {files}", driver.CommandLineOptions()):
-        raise RtlError("slang rejects its arguments")
-    if not (slang.processOptions() and slang.parseAllSources()):
-        raise RtlError("slang cannot read the sources: run netfold rtl lint")
-    counts: Counter[Unit] = Counter()
-    for top in slang.createCompilation().getRoot().topInstances:
-        _walk(top, counts)
-    return counts
+    return hierarchy.units(TOP, {"Ports": ports}, BOXES)
 
 
 def _synthesise(unit: Unit) -> dict[str, int]:
