@@ -122,6 +122,11 @@ EXAMPLES = {
     "rtl train": ("netfold rtl train --format fp32 --workers 2 --steps 10",),
     "rtl coverage": ("netfold rtl coverage --runs 10",),
     "rtl report": ("netfold rtl report --gbit-s 40",),
+    "rtl timing": (
+        "netfold rtl timing --design switch --no-place",
+        "netfold rtl timing ring_plan --design nic40",
+    ),
+    "rtl constraints": ("netfold rtl constraints --ports 4 --out build/constraints",),
     "rtl lint": ("netfold rtl lint",),
     "rtl prove": ("netfold rtl prove",),
     "rtl mutate": (

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from netfold_lab.cli.rtl_screen import errors, finish_lines
+from netfold_lab.outputs import output_folder
 
 
 def constraints(
-    out: Annotated[Path, typer.Option(help="Folder for the files.")] = Path("constraints"),
+    out: Annotated[Path, output_folder("Folder for the files.")] = Path("constraints"),
     design: Annotated[str, typer.Option(help="A design of rtl/constraints.toml.")] = "switch",
     ports: Annotated[int, typer.Option(min=2, max=16, help="Ethernet ports.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -23,10 +23,10 @@ from typing import Any
 
 from netfold_lab.rtl import hierarchy, levels
 from netfold_lab.rtl.hierarchy import Unit
-from netfold_lab.rtl.paths import BUILD, RTL, RtlError, call, sources, tool
+from netfold_lab.rtl.paths import BUILD, RTL, RtlError, call, locked, sources, tool
 
 LEVEL_NS, REGISTER_NS = 0.44, 0.35
-KEPT = BUILD / "rtl-timing.json"
+KEPT = BUILD / "rtl-timing" / "results.json"
 SYNTHESIS_S, PLACE_S = 3000.0, 900.0
 
 Progress = Callable[[str, int, int], None]  # a module that is done, modules done, modules in all
@@ -130,23 +130,24 @@ def placed(unit: Unit) -> dict[str, Any]:
 
 
 class _Kept:
-    """Results of earlier runs, until a source or the way of counting (levels.VERSION) changes."""
+    """Results of earlier runs, until a source or the way of counting (levels.VERSION) changes. Commands share them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        BUILD.mkdir(exist_ok=True)
-        self._rows: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+    @staticmethod
+    def _rows() -> dict[str, dict[str, Any]]:
+        return json.loads(KEPT.read_text()) if KEPT.exists() else {}
 
     def get(self, what: str, unit: Unit, measure: Callable[[Unit], dict[str, Any]]) -> dict[str, Any]:
         """The result kept under this name, or a new one."""
         key = f"{what} {levels.VERSION} {unit.key}"
-        with self._lock:
-            found = self._rows.get(key)
+        with self._lock, locked(KEPT.parent):
+            found = self._rows().get(key)
         if found is None:
             found = measure(unit)
-            with self._lock:
-                self._rows[key] = found
-                KEPT.write_text(json.dumps(self._rows))
+            with self._lock, locked(KEPT.parent):
+                KEPT.write_text(json.dumps(self._rows() | {key: found}))
         return found
 
 
