@@ -29,11 +29,14 @@ module frame_fifo #(
   logic [PointerWidth:0] trial_q, trial_base, committed_q, read_q;
   logic                  out_valid_q;
   logic [Width-1:0]      out_q;
+  logic [PointerWidth:0] full_at;
   logic                  is_full, push, pull;
 
   // After a rollback the next beat overwrites what was forgotten.
   assign trial_base = rollback_i ? committed_q : trial_q;
-  assign is_full    = trial_base == (read_q ^ (PointerWidth + 1)'(Depth));
+  // Both are compared before the rollback, which is late, chooses.
+  assign full_at    = read_q ^ (PointerWidth + 1)'(Depth);
+  assign is_full    = rollback_i ? committed_q == full_at : trial_q == full_at;
   assign s_ready_o  = !is_full;
   assign push       = s_valid_i && s_ready_o;
   assign pull       = committed_q != read_q && (!out_valid_q || m_ready_i);

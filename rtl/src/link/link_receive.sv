@@ -47,19 +47,22 @@ module link_receive
   covered_t    header_q;
   logic        in_payload_q, ours, is_next, accept_q, overflow_q, crc_beat, push, push_ready, starts;
   logic [7:0]  index_q;
-  logic [31:0] crc_q, crc_next, crc_final, crc_said_q;
-  logic        ended_q, damaged_q;
-  logic [31:0] expected_q, expected_next;
+  logic [31:0] crc_q, crc_next, crc_header, crc_wanted_q;
+  logic [31:0] crc_rest_q, crc_rest_next, crc_rest_first;
+  logic        ended_q, damaged_q, commit;
+  logic [31:0] expected_q, expected_next, after_q;  // after_q: expected_q + 1
 
   assign arriving = s_tdata_i[$bits(header_t)-1:0];
 
-  logic unused_source;
-  assign unused_source = ^arriving.source;
+  logic unused_fields;
+  assign unused_fields = ^{arriving.source, header_q.ether_type, header_q.ring, header_q.epoch};
 
   assign starts   = s_tvalid_i && !in_payload_q;
   assign ours     = arriving.is.ether_type == EtherType && arriving.is.ring == identity_i.ring &&
                     arriving.is.epoch == identity_i.epoch && arriving.destination == identity_i.address;
-  assign is_next  = arriving.is.kind == KindData && arriving.is.sequence_ == expected_next && arriving.is.beats != 8'd0;
+  // Both numbers are compared before `commit`, which is late, chooses.
+  assign is_next  = arriving.is.kind == KindData && arriving.is.beats != 8'd0 &&
+                    (commit ? arriving.is.sequence_ == after_q : arriving.is.sequence_ == expected_q);
   assign crc_beat = s_tvalid_i && in_payload_q && index_q < header_q.beats;
   assign push     = crc_beat && accept_q;
 
@@ -69,6 +72,32 @@ module link_receive
     .crc_i (crc_q),
     .data_i(s_tdata_i),
     .crc_o (crc_next)
+  );
+
+  // A CRC is linear: that over payload and header is the header's, xor the payload's followed by as many zeros. The
+  // first is known as the header arrives, and the second grows with the payload: the end only compares.
+  crc32 #(
+    .Width($bits(covered_t))
+  ) u_crc_header (
+    .crc_i ('0),
+    .data_i(arriving.is),
+    .crc_o (crc_header)
+  );
+
+  crc32 #(
+    .Width(DataWidth + $bits(covered_t))
+  ) u_crc_rest (
+    .crc_i (crc_q),
+    .data_i({{$bits(covered_t){1'b0}}, s_tdata_i}),
+    .crc_o (crc_rest_next)
+  );
+
+  crc32 #(
+    .Width($bits(covered_t))
+  ) u_crc_rest_first (
+    .crc_i ('1),
+    .data_i('0),
+    .crc_o (crc_rest_first)
   );
 
   logic ours_q;
@@ -93,38 +122,32 @@ module link_receive
 
   always_ff @(posedge clk_i) begin
     if (starts) begin
-      header_q   <= arriving.is;
-      crc_said_q <= arriving.crc;
-      ours_q     <= ours;
-      index_q    <= '0;
-      crc_q      <= '1;
+      header_q     <= arriving.is;
+      crc_wanted_q <= ~arriving.crc ^ crc_header;
+      ours_q       <= ours;
+      index_q      <= '0;
+      crc_q        <= '1;
+      crc_rest_q   <= crc_rest_first;
     end else if (crc_beat) begin
-      index_q <= index_q + 8'd1;
-      crc_q   <= crc_next;
+      index_q    <= index_q + 8'd1;
+      crc_q      <= crc_next;
+      crc_rest_q <= crc_rest_next;
     end
     damaged_q <= s_tuser_i;
   end
 
   // --- Its end, a cycle later: what is it worth? ---
-  logic is_whole, is_intact, is_data, is_ack, commit, rollback, is_ahead, is_duplicate;
-
-  crc32 #(
-    .Width(128)
-  ) u_crc_header (
-    .crc_i (crc_q),
-    .data_i(header_q),
-    .crc_o (crc_final)
-  );
+  logic is_whole, is_intact, is_data, is_ack, rollback, is_ahead, is_duplicate;
 
   assign is_whole      = index_q == header_q.beats;
-  assign is_intact     = is_whole && crc_said_q == ~crc_final && !damaged_q;
+  assign is_intact     = is_whole && crc_rest_q == crc_wanted_q && !damaged_q;
   assign is_data       = ended_q && ours_q && is_intact && header_q.kind == KindData;
   assign is_ack        = ended_q && ours_q && is_intact && header_q.kind == KindAck;
   assign commit        = is_data && accept_q && !overflow_q;
   assign rollback      = ended_q && accept_q && !commit;
   assign is_ahead      = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) > 0;
   assign is_duplicate  = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) < 0;
-  assign expected_next = expected_q + 32'(commit);
+  assign expected_next = commit ? after_q : expected_q;
 
   assign heard_valid_o    = is_ack;
   assign heard_o.gap      = header_q.flags[0];
@@ -173,12 +196,14 @@ module link_receive
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       expected_q <= '0;
+      after_q    <= 32'd1;
       unsaid_q   <= '0;
       silence_q  <= '0;
       say_q      <= 1'b0;
       gap_q      <= 1'b0;
     end else begin
       expected_q <= expected_next;
+      if (commit) after_q <= after_q + 32'd1;
       if (say_valid_o && say_ready_i) begin
         unsaid_q  <= CountWidth'(commit);
         silence_q <= '0;
