@@ -107,8 +107,8 @@ def _register(cell: str) -> str:
 
 def placed(unit: Unit) -> dict[str, Any]:
     """`ecp5_mhz` of a module after place and route on an LFE5U-85F of speed grade 8, with `ecp5_start` and `ecp5_end`
-    of the limiting path. `ecp5_mhz` is None, and `ecp5_remark` says why, if the module does not fit or has no path
-    between registers. The module is placed out of context: its ports are not pins. Raises RtlError."""
+    of the limiting path. `ecp5_mhz` is None, and `ecp5_remark` says why, if the module does not fit or nextpnr
+    reports no rate. The module is placed out of context: its ports are not pins. Raises RtlError."""
     with tempfile.TemporaryDirectory(prefix=".netfold-fmax-", dir=RTL) as folder:
         name = Path(folder).name
         _yosys(f"{_read(unit)}; synth_ecp5 -top {unit.module} -json {name}/net.json")
@@ -122,7 +122,7 @@ def placed(unit: Unit) -> dict[str, Any]:
             return {"ecp5_mhz": None, "ecp5_remark": full[1] if full else str(error).splitlines()[0]}
         report = json.loads((Path(folder) / "report.json").read_text())
     if not report["fmax"]:
-        return {"ecp5_mhz": None, "ecp5_remark": "no path between registers"}
+        return {"ecp5_mhz": None, "ecp5_remark": "nextpnr gives no rate"}
     clock, slowest = min(report["fmax"].items(), key=lambda item: item[1]["achieved"])
     path = next(p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == f"posedge {clock}")
     ends = {"ecp5_start": _register(path[0]["from"]["cell"]), "ecp5_end": _register(path[-1]["to"]["cell"])}
