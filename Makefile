@@ -2,7 +2,7 @@
 # need first (system packages through apt, Python packages into .venv), and are quick when it is there.
 VENV := .venv
 
-.PHONY: demo test check conformance test-gpu setup build dist site bench lint stubs format sanitize tidy
+.PHONY: demo test check conformance test-gpu setup build dist deb site bench lint stubs format sanitize tidy
 demo: setup
 	$(VENV)/bin/netfold demo
 
@@ -35,10 +35,16 @@ build:
 	@echo "build: the C++ core and the Python extension (the first time takes a minute or more)" >&2
 	@flock .build.lock $(VENV)/bin/pip install -q --no-build-isolation --no-deps -e . -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo
 
-# A wheel in dist/ to copy to other machines: no compiler and no packages of the distribution are needed there.
+# What to copy to other machines, in dist/. A wheel: no compiler and no packages of the distribution are needed there. A
+# Debian package of the switch, for machines with this distribution: no Python is needed there.
 dist:
 	@tools/setup.sh $(VENV) dist
 	@flock .build.lock tools/dist.sh $(VENV) dist
+	@tools/deb.sh dist
+
+deb:
+	@tools/setup.sh $(VENV) dist
+	@tools/deb.sh dist
 
 # The documents as a site, in build/site: static files for any web server, or to open in a browser.
 site:

@@ -17,7 +17,7 @@ die() { say "$@"; exit 1; }
 
 # What it is for | how to see that it is there | its package in apt | dnf | pacman. Every purpose needs the rows of
 # demo; test needs those of check and dist too. A name of another maker's program counts as well, e.g. a Chrome that was
-# there.
+# there. (lintian is only for Debian: a machine with another package manager passes without it.)
 requirements() {
   cat <<'TABLE'
 demo|command g++|g++|gcc-c++|gcc
@@ -38,10 +38,11 @@ demo|python_venv|python3-venv|python3|python
 demo|python_header|python3-dev|python3-devel|python
 dist|command nasm|nasm|nasm|nasm
 dist|command dpkg-source|dpkg-dev|dpkg-dev|dpkg
+dist|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
 dist|command mpicc|libopenmpi-dev|openmpi-devel|openmpi
 check|header gtest/gtest.h|libgtest-dev|gtest-devel|gtest
 check|header gmock/gmock.h|libgmock-dev|gmock-devel|gtest
-test|pkg_config libdpdk|libdpdk-dev|dpdk-devel|dpdk
+test|command lintian dnf pacman|lintian|lintian|lintian
 test|command mpirun|openmpi-bin|openmpi|openmpi
 test|header simgrid/s4u.hpp|libsimgrid-dev|simgrid-devel|simgrid
 test|command ip|iproute2|iproute|iproute2

@@ -37,11 +37,16 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def of_package(file: str) -> tuple[str, str]:
-    """The version of the package that a file belongs to, and its licence."""
+def of_debian(file: str) -> tuple[str, str]:
+    """The version of Debian's package that a file belongs to, and its file on copyright."""
     package = output("dpkg-query", "--search", str(Path(file).resolve())).partition(": ")[0]
     version = output("dpkg-query", "--show", "--showformat", "${Version}", package)
-    text = (DOCUMENTS / package.partition(":")[0] / "copyright").read_text(encoding="utf-8")
+    return version, (DOCUMENTS / package.partition(":")[0] / "copyright").read_text(encoding="utf-8")
+
+
+def of_package(file: str) -> tuple[str, str]:
+    """The same, and the licences that the file names."""
+    version, text = of_debian(file)
     for name in sorted(set(NAMED.findall(text))):
         text += f"\n\n=== {name}\n\n{(COMMON / name).read_text(encoding='utf-8')}"
     return version, text
@@ -75,4 +80,5 @@ def main() -> None:
     (folder / "README").write_text(f"{head}\n\n{listed}\n", encoding="utf-8")
 
 
-main()
+if __name__ == "__main__":
+    main()
