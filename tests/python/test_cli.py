@@ -51,6 +51,34 @@ def test_exit_statuses_are_0_1_and_2(monkeypatch: pytest.MonkeyPatch, status: ob
     assert ended.value.code == told
 
 
+HEAVY = {"torch", "numpy", "matplotlib", "rich", "typer", "yaml"}
+LOADED = "import sys; from netfold.cli import run; exec({!r}); print(len(sys.modules), *sys.modules)"
+ANSWER = "try: run({!r})\nexcept SystemExit: pass"
+
+
+def test_help_loads_few_modules() -> None:
+    """Each takes a part of a millisecond from a disk that is warm, and much more from one that is not."""
+    bare = subprocess.run(
+        [sys.executable, "-c", "import sys; print(len(sys.modules))"], capture_output=True, check=True
+    )
+    code = LOADED.format(ANSWER.format(["--help"]))
+    words = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    count, *names = words.splitlines()[-1].split()
+    assert HEAVY & set(names) == set()
+    assert int(count) < int(bare.stdout) + 80
+
+
+@pytest.mark.parametrize("command", [name for name, command in cli.COMMANDS.items() if name not in PROGRAMS])
+def test_no_command_loads_torch_or_plots_before_it_works(command: str) -> None:
+    words = subprocess.run(
+        [sys.executable, "-c", LOADED.format(ANSWER.format([command, "--help"]))],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert {"torch", "matplotlib", "sklearn", "dask"} & set(words.splitlines()[-1].split()) == set()
+
+
 lab_program = cache(program)
 
 

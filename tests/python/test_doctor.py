@@ -67,6 +67,29 @@ def test_only_what_is_required_and_missing_fails(
     assert ("->" in output) == (check.status != OK)
 
 
+LONG = Check(
+    "eth0", SLOW, f"it takes {'/folder' * 12} and more", "ip link set dev eth0 mtu 9000   # if " + 8 * "ports "
+)
+
+
+def test_lines_fit_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend(monkeypatch, Check("a-long-name-of-a-check", OK, "fine"), LONG)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_doctor(capsys)[1].splitlines()
+    assert len(lines) > 5
+    assert max(map(len, lines)) <= 80
+    assert "-> ip link set dev eth0 mtu 9000 " in "\n".join(lines), "a command stays whole"
+    assert "".join("".join(lines).split()).count("/folder") == 12
+
+
+def test_lines_stay_whole_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretend(monkeypatch, LONG)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    first, second, _ = run_doctor(capsys)[1].splitlines()
+    assert first.endswith("and more")
+    assert second.rstrip().endswith("ports")
+
+
 def test_small_socket_buffers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "BUFFER_BYTES", 1 << 30)
     assert [check.status for check in sockets.buffers()] == [SLOW, SLOW]

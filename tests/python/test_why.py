@@ -211,6 +211,19 @@ def test_a_failure_is_in_the_records(tmp_path: Path) -> None:
     assert "rank 2" in said.partition("failed after")[2]
 
 
+@pytest.mark.parametrize(
+    ("world", "advice"), [(3, "copy the files *.netfold.json of the other ranks"), (1, "one rank")]
+)
+def test_records_of_one_rank_are_an_error(tmp_path: Path, world: int, advice: str) -> None:
+    recorder = collective_record.Recorder(str(tmp_path), "g", 0, world)
+    recorder.end(recorder.begin("all-reduce", 8))
+    recorder.close({})
+    said = run("why", str(tmp_path), "--timeline", str(tmp_path / "all.json"))
+    assert (said.returncode, said.stdout) == (1, "")
+    assert advice in said.stderr
+    assert (tmp_path / "all.json").is_file(), "a timeline needs no comparison"
+
+
 def test_clocks_of_two_machines_are_aligned() -> None:
     def record(rank: int, host: str, starts: list[float], ends: list[float]) -> collective_record.RankRecord:
         made = collective_record.RankRecord(rank, 2, "g", host)

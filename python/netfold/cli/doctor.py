@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 from dataclasses import asdict
 
 from rich.console import Console
@@ -13,6 +15,8 @@ from netfold.cli import arguments as cli_arguments
 from netfold.cli.checks import MISSING, OK, SLOW, Check, gpu, machine, package, sockets, switch
 
 COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
+STATUS_WIDTH = 8
+WHOLE = 10_000  # columns of a line that is not broken
 CHECKS = (
     package.extension,
     package.own_programs,
@@ -88,15 +92,28 @@ def run(arguments: list[str]) -> None:
 
 
 def show(checks: list[Check]) -> None:
-    """Print one line for each check, and below it the fix."""
+    """Print one line for each check, and below it the fix. On a terminal, or with COLUMNS, lines fit its width; in a
+    file or a pipe each stays whole."""
     console = Console(highlight=False, soft_wrap=True)
-    width = max(len(check.name) for check in checks)
+    name_width = max(len(check.name) for check in checks)
+    columns = max(shutil.get_terminal_size((WHOLE, 0)).columns, name_width + 40)
     for check in checks:
-        color = COLORS[check.status]
-        line = f"[{color}]{check.status:8}[/] {escape(check.name):{width}}  {escape(check.found)}"
-        console.print(line)
+        indent = STATUS_WIDTH + name_width + 3
+        first, *others = _lines(check.found, columns - indent)
+        status = f"[{COLORS[check.status]}]{check.status:{STATUS_WIDTH}}[/]"
+        console.print(f"{status} {escape(check.name):{name_width}}  {escape(first)}")
+        for line in others:
+            console.print(" " * indent + escape(line))
         if check.fix and check.status != OK:
-            console.print(f"{'':8} {'':{width}}  -> {escape(check.fix)}", style="dim")
+            if indent + 3 + len(check.fix) > columns:
+                indent = STATUS_WIDTH + 1  # a command is best whole, to be copied
+            for number, line in enumerate(_lines(check.fix, columns - indent - 3)):
+                console.print(" " * indent + ("   " if number else "-> ") + escape(line), style="dim")
+
+
+def _lines(text: str, columns: int) -> list[str]:
+    """The text in lines of at most so many columns, broken between words; too long a word, as a path, within."""
+    return textwrap.wrap(text, columns, break_on_hyphens=False, replace_whitespace=False) or [""]
 
 
 def count(checks: list[Check]) -> None:

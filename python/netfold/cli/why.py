@@ -11,7 +11,7 @@ from rich.console import Console
 
 from netfold.cli import arguments as cli_arguments
 from netfold.cli.top import fetch
-from netfold.collective_record import read_folder
+from netfold.collective_record import SUFFIX, read_folder
 from netfold.json_output import envelope, print_json
 from netfold.why import records, switch, timeline
 from netfold.why.verdict import Finding, screen
@@ -54,9 +54,9 @@ def run(arguments: list[str]) -> None:
     if given.timeline is not None and not folder.is_dir():
         reader.error(f"--timeline needs records, and {given.job} is not a folder: run the job with NETFOLD_TRACE")
     try:
-        found = _of_folder(folder) if folder.is_dir() else _of_switch(given.job, given.metrics, given.seconds)
-        if given.timeline is not None:
+        if given.timeline is not None:  # also of one rank
             timeline.write(folder, given.timeline)
+        found = _of_folder(folder) if folder.is_dir() else _of_switch(given.job, given.metrics, given.seconds)
     except http.client.HTTPException as error:
         cli_arguments.end(reader.prog, f"cannot read the counters at {given.metrics}: {error!r}", 1)
     except (OSError, ValueError) as error:
@@ -88,4 +88,15 @@ def _of_switch(job: str, metrics: str, seconds: float) -> list[Finding]:
 
 
 def _of_folder(folder: Path) -> list[Finding]:
-    return [records.find(group, of_ranks) for group, of_ranks in read_folder(folder).items() if len(of_ranks) > 1]
+    """What the records say. A group of which only one rank is there says nothing. Raises ValueError if all are so."""
+    groups = read_folder(folder)
+    found = [records.find(group, of_ranks) for group, of_ranks in groups.items() if len(of_ranks) > 1]
+    if not found:
+        record = next(iter(groups.values()))[0]
+        raise ValueError(
+            f"{folder} holds the record of only one rank (rank {record.rank} of {record.world}, on {record.host}), and "
+            f"this command compares ranks: copy the files *{SUFFIX} of the other ranks into the folder"
+            if record.world > 1
+            else f"the job in {folder} has one rank, which waits for no other: there is nothing to compare"
+        )
+    return found
