@@ -3,7 +3,7 @@
 # DPDK, its service and its manual page. It uses the distribution's libraries, and no Python. The same commit makes the
 # same bytes.
 #
-#   tools/deb.sh [FOLDER [PROGRAM]]      FOLDER: dist; PROGRAM: a netfold-switch that was built before (default: builds it)
+#   tools/deb.sh [FOLDER [PROGRAM]]      FOLDER: dist; PROGRAM: a netfold-switch that is built (default: builds it)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

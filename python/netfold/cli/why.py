@@ -88,7 +88,7 @@ def _of_switch(job: str, metrics: str, seconds: float) -> list[Finding]:
 
 
 def _of_folder(folder: Path) -> list[Finding]:
-    """What the records say. A group of which only one rank is there says nothing. Raises ValueError if all are so."""
+    """A finding for each group with records of several ranks. Raises ValueError if there is no such group."""
     groups = read_folder(folder)
     found = [records.find(group, of_ranks) for group, of_ranks in groups.items() if len(of_ranks) > 1]
     if not found:
