@@ -18,7 +18,8 @@ if [ -z "$program" ]; then
   cmake --build $build --target netfold-switch >/dev/null
   program=$build/apps/netfold-switch
 fi
-ldd "$program" | grep -q librte_eal || die "$program is built without DPDK: install libdpdk-dev and build it again"
+[[ $(ldd "$program") == *librte_eal* ]] ||
+  die "$program is built without DPDK: install libdpdk-dev and build it again"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 architecture=$(dpkg --print-architecture)

@@ -21,7 +21,7 @@ from switch_programs import Running
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-shlibdeps") is None, reason="Debian's tools make the package")
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 # Two ranks of one job at the switch of this network.
 JOB = """
 import switch_programs
@@ -56,7 +56,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("the switch was built without DPDK")
     folder = tmp_path_factory.mktemp("deb")
     made = subprocess.run(
-        [ROOT / "tools" / "deb.sh", folder, program], capture_output=True, text=True, timeout=60, check=False
+        [ROOT / "tools" / "deb.sh", folder, program], capture_output=True, text=True, timeout=120, check=False
     )
     assert (made.returncode, made.stderr) == (0, "")
     [file] = folder.iterdir()
