@@ -122,6 +122,10 @@ def test_it_installs_folds_a_job_and_leaves_nothing(copy: Copy, package: Path, t
     assert installed.returncode == 0, installed.stdout + installed.stderr
     assert copy.run("id", "--user", "--name", "netfold").stdout == "netfold\n"
     assert "/etc/netfold/switch.toml" in copy.run("dpkg-query", "--show", "-f", "${Conffiles}", "netfold-switch").stdout
+    options = re.findall(r"^  (?:-\w,)?(--[\w-]+)", copy.run("netfold-switch", "--help").stdout, re.MULTILINE)
+    page = copy.run("zcat", "/usr/share/man/man1/netfold-switch.1.gz").stdout.replace("\\-", "-")
+    described = re.findall(r"^\.B (?:-\w,)?(--[\w-]+)", page, re.MULTILINE)
+    assert (described, len(options) > 20) == (options, True)
     verified = copy.run("systemd-analyze", "verify", "--man=yes", "/lib/systemd/system/netfold-switch.service")
     assert "netfold" not in verified.stdout + verified.stderr
     unit = copy.run("cat", "/lib/systemd/system/netfold-switch.service").stdout
