@@ -28,7 +28,7 @@ def mapped(text: str, command: str = "synth_xilinx -family xcup -noiopad -top to
 
 def test_levels_of_circuits_with_known_depths() -> None:
     """Between registers of one clock: six inputs are a LUT, a sum is a LUT and a carry chain, a distributed RAM is read
-    within a level. What another clock drives does not count, and ports count apart."""
+    within a level. Paths of another clock do not count, and ports count apart."""
     netlist = mapped(
         "module top(input a, input b, input [31:0] x, input w, output reg [31:0] s, output reg [7:0] o, output y);"
         "reg [31:0] x_q, y_q; reg [7:0] m [32];"

@@ -1,7 +1,7 @@
 """Constraints of the clock crossings for Vivado, Quartus and nextpnr, from rtl/constraints.toml.
 
 Each instance of a module with a crossing gets a constraint by its path. Vivado and Quartus bound the delay of a Gray
-code and the skew of its bits. nextpnr knows clocks only: it places and routes the crossings without a bound, and the
+code and the skew of its bits. nextpnr knows clocks only, and places and routes the crossings without a bound. The
 LPF names each of them with its limit in a comment.
 """
 

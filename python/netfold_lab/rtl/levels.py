@@ -1,12 +1,10 @@
 """The longest paths of a netlist that yosys mapped to UltraScale+, counted in LUT levels.
 
-A path begins at a flip-flop, a memory or an input port, and ends at a flip-flop, a memory or an output port. Levels:
-
-- a LUT: 1. The multiplexers that join LUTs of one CLB (MUXF7 to MUXF9) belong to them: 0.
-- a carry chain: 1 where a path enters it, and 0 from block to block (64 bits take some 0.2 ns).
-- a distributed RAM or a shift register: 1 from its address to its output, and 1 where a path begins in it.
-- a block RAM: 2 where a path begins in it (about 0.9 ns), and 1 if it registers its output.
-- an inverter or a clock buffer: 0.
+A path begins at a flip-flop, a memory or an input port, and ends at a flip-flop, a memory or an output port. A LUT
+counts 1. The multiplexers that join LUTs of one CLB (MUXF7 to MUXF9) count 0. A carry chain counts 1 where a path
+enters it, and 0 from block to block, since 64 bits take some 0.2 ns. A distributed RAM or a shift register counts 1
+from its address to its output, and 1 where a path begins in it. A block RAM counts 2 where a path begins in it (about
+0.9 ns), and 1 if it registers its output. An inverter or a clock buffer counts 0.
 
 Only paths that begin and end with the same clock count. Between clocks, constraints.toml says what holds.
 """

@@ -6,9 +6,9 @@ section 3.3.2: 126 blocks on 16 stages). If the output uses the weights of the e
 them.
 
 Weights are in bf16 (2 bytes), gradients in fp32 (4), and the optimizer has a copy of the weights in fp32 beside its
-state: with Adam 18 bytes for each, or 6 + 12 / n with zero1 (docs of Megatron-LM, dist_optimizer). Who shards the sums
-of gradients between micro-batches as well, as "The Llama 3 Herd of Models" says, needs 2 + 16 / n and a layer's
-gradients: the least of zero1.
+state: with Adam 18 bytes for each, or 6 + 12 / n with zero1 (docs of Megatron-LM, dist_optimizer). The least of zero1
+is 2 + 16 / n and a layer's gradients: a program that shards the sums of gradients between micro-batches as well needs
+no more ("The Llama 3 Herd of Models").
 
 A stage keeps the activations of every micro-batch between its two passes: the schedule says how many at a time.
 """
