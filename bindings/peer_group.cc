@@ -53,6 +53,24 @@ void bind_peer_group(nb::module_& module) {
       "dscp: of this rank's packets, 0 to 63.");
   netfold::bind_listener(bound);
   netfold::bind_all_types(bound);
+  bound
+      .def(
+          "keep", [](PyPeerGroup& self, std::vector<int> ranks) { self.engine().keep(std::move(ranks)); }, "ranks"_a,
+          "Before close: the connections to these ranks outlive this group, for another's adopt.")
+      .def_prop_ro(
+          "kept", [](const PyPeerGroup& self) { return self.engine().kept(); },
+          "After keep and close: the ranks whose connections have not ended; none once another group has them.")
+      .def(
+          "drop_kept", [](PyPeerGroup& self) { self.engine().drop_kept(); }, "Closes the connections that it keeps.")
+      .def(
+          "adopt",
+          [](PyPeerGroup& self, PyPeerGroup& old, const std::vector<int>& old_ranks, const std::string& group) {
+            netfold::without_lock([&] { return self.engine().adopt(old.engine(), old_ranks, group); });
+          },
+          "old"_a, "old_ranks"_a, "group"_a,
+          "Before connect: goes on over connections that `old` keeps, and closes its others. old_ranks: for each rank\n"
+          "of this group its rank in `old`, -1 where the two connect anew; both ranks of a pair must mean the same.\n"
+          "group: a name of this group, alike on all ranks, that no earlier group of these ranks had.");
   bound.def_prop_ro(
       "failure",
       [](const PyPeerGroup& self) -> nb::object {

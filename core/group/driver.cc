@@ -205,9 +205,11 @@ void Driver::close(std::optional<Error> error) {
   }
   const std::lock_guard driving(driving_);
   if (session_) {
+    before_leave(*session_);
     leave();
     fail_with({ErrorCode::kInvalidArgument, options_.closed});
     note_counters();
+    after_leave(*session_);
     const std::lock_guard lock(mutex_);
     preparing_ = nullptr;
     session_.reset();

@@ -65,6 +65,9 @@ class Driver : public Group {
   void start(std::unique_ptr<Session> session, WaitPolicy policy = {});
   bool is_started() const { return is_started_; }
   bool is_closing() const { return is_closing_; }
+  // In close(): before the session leaves, and when it has left.
+  virtual void before_leave(Session&) {}
+  virtual void after_leave(Session&) {}
   Result<void> finish(Ticket ticket);  // waits until what was submitted is over
 
  private:

@@ -48,6 +48,10 @@ class StreamLink {
   // A descriptor to poll as well; nothing if waking works in another way.
   virtual void add_polls(std::vector<pollfd>&) const {}
 
+  // Bytes committed, and consumed, since the link was made: a byte has the same position at both ends.
+  virtual std::uint64_t committed() const = 0;
+  virtual std::uint64_t consumed() const = 0;
+
   // The reason why no more bytes will arrive. Bytes that have arrived can still be read.
   virtual const std::optional<std::string>& ended() const = 0;
 

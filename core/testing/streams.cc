@@ -56,6 +56,7 @@ class SimulatedStream final : public link::StreamLink {
   }
   void commit(std::size_t bytes) override {
     out_end_ += bytes;
+    committed_ += bytes;
     if (is_memory()) flush();
   }
   void flush() override {
@@ -75,6 +76,7 @@ class SimulatedStream final : public link::StreamLink {
   }
   void consume(std::size_t bytes) override {
     in_used_ -= bytes;
+    consumed_ += bytes;
     std::memmove(in_.data(), in_.data() + bytes, in_used_);
   }
 
@@ -85,6 +87,8 @@ class SimulatedStream final : public link::StreamLink {
     return (is_armed_ && has_news) || (for_room && (is_memory() ? has_good_room() : unsent() == 0));
   }
 
+  std::uint64_t committed() const override { return committed_; }
+  std::uint64_t consumed() const override { return consumed_; }
   const std::optional<std::string>& ended() const override { return ended_; }
   const char* kind() const override { return is_memory() ? "shm" : "tcp"; }
   const link::StreamStats& stats() const override { return stats_; }
@@ -131,6 +135,7 @@ class SimulatedStream final : public link::StreamLink {
   int end_;
   std::vector<std::byte> out_, in_;
   std::size_t out_begin_ = 0, out_end_ = 0, in_used_ = 0;  // of out_: what was committed and not taken
+  std::uint64_t committed_ = 0, consumed_ = 0;
   bool is_armed_ = false, is_armed_for_room_ = false, is_broken_ = false;
   std::optional<std::string> ended_;
   link::StreamStats stats_;

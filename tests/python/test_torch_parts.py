@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -17,6 +18,14 @@ from torch_ranks import run_ranks, values
 LARGE = 1 << 20
 
 
+def _sockets() -> set[str]:
+    found = set()
+    for each in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the directory's own descriptor is closed by now
+            found.add(os.readlink(f"/proc/self/fd/{each}"))
+    return {each for each in found if each.startswith("socket:")}
+
+
 def _dies_body(rank: int) -> list[float]:
     """Rank 1 dies under an all-reduce; later rank 3, the last of those left, leaves as planned."""
     tensor = torch.ones(LARGE)
@@ -26,7 +35,10 @@ def _dies_body(rank: int) -> list[float]:
     with pytest.raises(RuntimeError, match="rank 1"):
         for _ in range(100):
             dist.all_reduce(torch.ones(LARGE))
+    before = _sockets()
     dist.shrink_group([1], shrink_flags=SHRINK_ABORT)
+    if os.environ["NETFOLD_ALGORITHM"] == "ring":
+        assert len(_sockets() - before) <= 1, "the survivors keep their connections; only the listener is new"
     assert (dist.get_world_size(), dist.get_rank()) == (3, {0: 0, 2: 1, 3: 2}[rank])
     sums = [float(tensor[-1])]
     tensor = torch.full((LARGE,), float(rank))

@@ -28,12 +28,55 @@ void LifeLines::add(int rank, std::unique_ptr<link::ControlLink> line) {
   peer(rank).line = std::move(line);
 }
 
+void LifeLines::add(int rank, Line line, const std::string& group) {
+  Peer& peer = this->peer(rank);
+  if (line.move && line.move->group == group) {
+    peer.arrival = std::move(line.move);
+    peer.later = std::move(line.later);
+    has_later_ = has_later_ || !peer.later.empty();
+  } else {
+    peer.awaited_move = group;
+  }
+  add(rank, std::move(line.link));
+}
+
+void LifeLines::keep(const std::vector<int>& ranks) {
+  for (const int rank : ranks) peer(rank).is_kept = true;
+}
+
+std::optional<LifeLines::Line> LifeLines::take(int rank) {
+  Peer& peer = this->peer(rank);
+  if (!peer.line || !peer.is_kept || peer.has_left || peer.has_closed) return std::nullopt;
+  polls_->remove(rank, peer.line->descriptor());
+  return Line{std::move(peer.line), std::exchange(peer.departure, {}), std::exchange(peer.later, {})};
+}
+
+void LifeLines::say_move(int to, const Move& move) {
+  tell(to, line_of({{"kind", "move"}, {"group", move.group}, {"data", move.data}, {"messages", move.messages}, {"proof", move.proof}}));
+}
+
+// What a line of an earlier group brought before this group was there.
+Result<void> LifeLines::hear_later(Nanoseconds now) {
+  has_later_ = false;
+  Result<void> heard;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (peer(rank).departure) continue;
+    for (const std::string& line : std::exchange(peer(rank).later, {})) {
+      if (auto said = hear(rank, line, now); heard) heard = said;
+    }
+  }
+  return heard;
+}
+
 Result<void> LifeLines::listen(Nanoseconds now) {
+  if (has_later_) {
+    if (auto heard = hear_later(now); !heard) return heard;
+  }
   for (const int rank : polls_->ready()) {
     Peer& peer = this->peer(rank);
     Result<void> heard;
     const auto outcome = peer.line->read([&](std::string_view line) {
-      if (heard) heard = hear(rank, line, now);
+      if (auto said = hear(rank, line, now); heard) heard = said;  // a move may follow an error
     });
     // It closes when it sees this. If it closed at once, a word that comes later would make its kernel reset the
     // connection, and "leave" could be lost.
@@ -52,6 +95,8 @@ Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
   Peer& peer = this->peer(rank);
   const json message = parse_json(line);
   const auto kind = message.is_object() ? message.value("kind", json()) : json();
+  if (kind != "move" && !peer.awaited_move.empty()) return {};  // said in the group before
+  if (kind != "move" && peer.departure) return peer.later.emplace_back(line), Result<void>();
   const auto number = [&](const char* name) {
     const auto found = message.find(name);
     return found != message.end() && found->is_number_integer() ? found->get<int>() : kNoRank;
@@ -60,7 +105,19 @@ Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
     const auto found = message.find(name);
     return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  if (kind == "shares") {
+  if (kind == "move") {
+    const auto position = [&](const char* name) {
+      const auto found = message.find(name);
+      return found != message.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+    };
+    Move move{text("group"), position("data"), position("messages"), text("proof")};
+    if (peer.awaited_move.empty()) {
+      peer.departure = std::move(move);
+    } else if (move.group == peer.awaited_move) {
+      peer.awaited_move.clear();
+      peer.arrival = std::move(move);
+    }
+  } else if (kind == "shares") {
     peer.sharing = Sharing{message.value("all", json()) == json(true), text("door"), text("token")};
   } else if (kind == "leave") {
     peer.has_left = true;
@@ -136,7 +193,7 @@ void LifeLines::leave() {
   const std::string line = line_of({{"kind", "leave"}});
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     Peer& peer = this->peer(rank);
-    if (!peer.line) continue;
+    if (!peer.line || peer.is_kept) continue;
     tell(rank, line);
     peer.line->shut_down_writing();
   }
@@ -145,7 +202,7 @@ void LifeLines::leave() {
 bool LifeLines::have_all_closed(Nanoseconds now) {
   while (!listen(now)) {  // what else they say, or how they end, no longer matters
   }
-  return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.line || peer.has_closed; });
+  return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.line || peer.is_kept || peer.has_closed; });
 }
 
 }  // namespace netfold::group

@@ -25,15 +25,36 @@ class LifeLines {
   LifeLines(int rank, int world, std::unique_ptr<link::PollSet> polls);
 
   void add(int rank, std::unique_ptr<link::ControlLink> line);
+
+  // A rank goes on in another group over the connections that it has: where in its streams that group's bytes begin.
+  struct Move {
+    std::string group;
+    std::uint64_t data = 0, messages = 0;
+    std::string proof = {};  // of that group's secret; "" without one
+  };
+  // A line that outlives its group.
+  struct Line {
+    std::unique_ptr<link::ControlLink> link;
+    std::optional<Move> move = {};       // that the other rank has announced,
+    std::vector<std::string> later = {};  // and what it has said since
+  };
+  // These ranks' lines outlive this group: leave() neither tells them nor closes them.
+  void keep(const std::vector<int>& ranks);
+  // Null if it has ended, or was not kept.
+  std::optional<Line> take(int rank);
+  // Of an earlier group: what is said over it before the rank moves to `group` means nothing here.
+  void add(int rank, Line line, const std::string& group);
+  void say_move(int to, const Move& move);
+  const std::optional<Move>& arrival_of(int rank) const { return peer(rank).arrival; }  // in this group
   bool has(int rank) const { return peer(rank).line != nullptr; }
 
   // Reads what the others say. An error if one of them is gone or has failed.
   Result<void> listen(Nanoseconds now);
-  bool has_left(int rank) const { return peer(rank).has_left; }
+  bool has_left(int rank) const { return peer(rank).is_gone(); }
   // By rank; this rank's own are the caller's.
   const std::vector<Standing>& standings() const { return standings_; }
   bool somebody_waits() const;
-  bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::has_left); }
+  bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::is_gone); }
 
   void say_waiting(const std::vector<int>& for_ranks);  // none: no more
   void say_moving();
@@ -65,10 +86,15 @@ class LifeLines {
   struct Peer {
     std::unique_ptr<link::ControlLink> line;
     std::optional<Sharing> sharing;
-    bool has_left = false, has_closed = false;
+    bool has_left = false, has_closed = false, is_kept = false;
+    std::string awaited_move;                    // to this group; "": the rank is here
+    std::optional<Move> arrival, departure = {};  // its moves to this group and from it
+    std::vector<std::string> later;              // said since it has moved, or before this group read it
+    bool is_gone() const { return has_left || departure; }
   };
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  Result<void> hear_later(Nanoseconds now);
   Result<void> hear(int rank, std::string_view line, Nanoseconds now);
   void tell(int rank, const std::string& line);
   void tell_all(const std::string& line);
@@ -78,6 +104,7 @@ class LifeLines {
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;
   std::vector<Note> notes_;
+  bool has_later_ = false;   // lines are here that came before this group
   int failed_by_ = kNoRank;  // the rank that said first that the group has failed
 };
 

@@ -29,6 +29,8 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
   return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
 }
 
+constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
+
 // Not known yet: all higher ranks at once, and some strangers.
 std::size_t visitors_max(int world) {
   return 256 + 4 * static_cast<std::size_t>(world);
@@ -58,19 +60,58 @@ Mesh::~Mesh() {
   close(listener_);
 }
 
+void Mesh::carry_over(KeptPeers kept, const std::string& group) {
+  bell_ = std::move(kept.bell);  // which the others know
+  carry_over_ = std::make_unique<CarryOver>(rank_, world_, group, secret_, *life_lines_);
+  for (int rank = 0; rank < world_; ++rank) {
+    auto& other = kept.peers[static_cast<std::size_t>(rank)];
+    if (!other) continue;
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    life_lines_->add(rank, std::move(other->line), group);
+    peer.data = std::move(other->data);
+    peer.messages = std::move(other->messages);
+    peer.bell = std::move(other->bell);
+    carry_over_->add(rank, *peer.data, *peer.messages);
+  }
+}
+
+Result<void> Mesh::end_carry_over(const HandshakeOptions& options) {
+  for (;;) {
+    const auto done = carry_over_->pump(now());
+    if (!done) {
+      life_lines_->say_failed(done.error());  // the others must not take this rank for the one that died
+      return tl::unexpected(done.error());
+    }
+    if (*done) return {};
+    if (!carry_over_->arm()) continue;
+    std::vector<pollfd> polls{{life_lines_->descriptor(), POLLIN, 0}};
+    if (bell_) polls.push_back({bell_->descriptor(), POLLIN, 0});
+    carry_over_->add_polls(polls);
+    if (const auto ready = wait_until_ready(polls, now() + kLookAgain, options); !ready) {
+      const int missing = carry_over_->missing_rank();
+      return fail(ready.error().code,
+                  fmt::format("rank {} has not taken its connection to rank {} over: {}", missing, rank_,
+                              ready.error().message),
+                  missing);
+    }
+    if (bell_ && polls[1].revents != 0) bell_->clear();
+  }
+}
+
 Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
-  if (wants_shm_) bell_ = link::Doorbell::create();
+  if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
   const HandshakeOptions options{rank_,        world_, bell_,    secret_,   ring_bytes_for(world_),
                                  tcp_streams_, dscp_,  deadline, keep_going};
   // Downwards first: rank 0 answers at once, so nobody waits in a circle.
   for (int lower = 0; lower < rank_; ++lower) {
+    if (life_lines_->has(lower)) continue;  // carried over
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
     if (!links) return tl::unexpected(links.error());
     if (auto taken = take(std::move(*links)); !taken) return taken;
   }
   if (auto accepted = accept_higher_ranks(options); !accepted) return accepted;
-  return {};
+  return carry_over_ ? end_carry_over(options) : Result<void>();
 }
 
 Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {

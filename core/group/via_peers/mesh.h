@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "group/via_peers/carry_over.h"
 #include "group/via_peers/handshake.h"
 #include "group/via_peers/peer_session.h"
 #include "link/shm/arena.h"
@@ -26,6 +27,9 @@ class Mesh {
   link::Address address() const { return link::local_address_of(listener_); }
   // TCP connections to each lower rank on another machine, 1 to link::kTcpStreamsMax; before connect().
   void set_tcp_streams(int streams) { tcp_streams_ = streams; }
+  // Goes on over connections of an earlier group, by rank of this one (null: connects anew). Before connect(), by both
+  // ranks of each. `group`: see CarryOver.
+  void carry_over(KeptPeers kept, const std::string& group);
   // To all others, whose addresses are given by rank.
   Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
                        const std::function<bool()>& keep_going);
@@ -46,6 +50,7 @@ class Mesh {
   };
 
   Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret);
+  Result<void> end_carry_over(const HandshakeOptions& options);
   Result<void> accept_higher_ranks(const HandshakeOptions& options);
   Result<bool> serve(std::list<Visitor>& visitors, const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
@@ -64,6 +69,7 @@ class Mesh {
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
   std::unique_ptr<LifeLines> life_lines_;
+  std::unique_ptr<CarryOver> carry_over_;  // null: all connect anew
   std::unique_ptr<link::Arena> arena_;  // null where not all ranks are on one machine
 };
 

@@ -84,4 +84,62 @@ Result<void> PeerGroup::connect(const std::vector<std::string>& addresses, const
   return {};
 }
 
+// --- From one group to the next ---
+
+void PeerGroup::keep(std::vector<int> ranks) {
+  const std::lock_guard keeping(keeping_);
+  std::erase_if(ranks, [&](int rank) { return rank < 0 || rank >= options_.world || rank == options_.rank; });
+  keeps_ = std::move(ranks);
+}
+
+std::vector<int> PeerGroup::kept() const {
+  const std::lock_guard keeping(keeping_);
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < kept_.peers.size(); ++rank) {
+    if (kept_.peers[rank]) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+void PeerGroup::drop_kept() {
+  const std::lock_guard keeping(keeping_);
+  kept_ = {};
+}
+
+void PeerGroup::before_leave(Session& session) {
+  const std::lock_guard keeping(keeping_);
+  if (!keeps_.empty()) static_cast<PeerSession&>(session).keep(keeps_);
+}
+
+void PeerGroup::after_leave(Session& session) {
+  const std::lock_guard keeping(keeping_);
+  if (!keeps_.empty()) kept_ = static_cast<PeerSession&>(session).take_kept();
+}
+
+Result<void> PeerGroup::adopt(PeerGroup& old, const std::vector<int>& old_ranks, const std::string& group) {
+  const std::lock_guard connecting(connecting_);
+  const auto world = static_cast<std::size_t>(options_.world);
+  if (&old == this || old_ranks.size() != world || is_started()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "adopt connections before connect, from another group, with its rank for each rank of this one");
+  }
+  KeptPeers left;
+  {
+    const std::lock_guard keeping(old.keeping_);
+    left = std::exchange(old.kept_, {});
+  }
+  KeptPeers kept{std::vector<std::unique_ptr<KeptPeer>>(world), std::move(left.bell)};
+  for (std::size_t rank = 0; rank < world; ++rank) {
+    if (old_ranks[rank] == kNoRank) continue;
+    const auto place = static_cast<std::size_t>(old_ranks[rank]);
+    if (place >= left.peers.size() || !left.peers[place]) {
+      return fail(ErrorCode::kInvalidArgument, fmt::format("the group has no connection to its rank {}",
+                                                           old_ranks[rank]));
+    }
+    kept.peers[rank] = std::move(left.peers[place]);
+  }
+  mesh_->carry_over(std::move(kept), group);
+  return {};
+}
+
 }  // namespace netfold::group

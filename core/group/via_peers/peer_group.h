@@ -39,12 +39,28 @@ class PeerGroup final : public Driver {
   // false gives up.
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
+  // Before close(): the connections to these ranks outlive this group. After it: those that have not ended; none once
+  // another group has them, or they were dropped.
+  void keep(std::vector<int> ranks);
+  std::vector<int> kept() const;
+  void drop_kept();
+  // Before connect(): goes on over connections that `old` has kept, and drops its others. `old_ranks`: by rank of this
+  // group its rank in the old one, kNoRank where the two connect anew; both ranks of each pair must mean the same.
+  // `group`: see CarryOver.
+  Result<void> adopt(PeerGroup& old, const std::vector<int>& old_ranks, const std::string& group);
+
   bool shares_memory() const { return shares_memory_; }  // all ranks do; known once connected
 
  private:
   PeerGroup(PeerGroupOptions options, std::unique_ptr<Mesh> mesh);
 
+  void before_leave(Session& session) override;
+  void after_leave(Session& session) override;
+
   const PeerGroupOptions options_;
+  mutable std::mutex keeping_;
+  std::vector<int> keeps_;
+  KeptPeers kept_;
   std::mutex connecting_;
   std::unique_ptr<Mesh> mesh_;  // until connected
   std::string address_;

@@ -366,6 +366,19 @@ bool PeerSession::leave(const std::optional<Error>& error, Nanoseconds now) {
   return false;
 }
 
+KeptPeers PeerSession::take_kept() {
+  KeptPeers kept{std::vector<std::unique_ptr<KeptPeer>>(connections_.data.size()), connections_.bell};
+  for (std::size_t rank = 0; rank < kept.peers.size(); ++rank) {
+    auto& data = connections_.data[rank];
+    if (!data || data->ended() || connections_.messages.empty() || connections_.messages[rank]->ended()) continue;
+    auto line = connections_.life_lines->take(static_cast<int>(rank));
+    if (!line) continue;
+    kept.peers[rank] = std::make_unique<KeptPeer>(std::move(data), std::move(connections_.messages[rank]),
+                                                  std::move(*line), connections_.bells[rank]);
+  }
+  return kept;
+}
+
 // --- Waiting ---
 
 Nanoseconds PeerSession::deadline() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "group/session.h"
+#include "group/via_peers/carry_over.h"
 #include "group/via_peers/direct.h"
 #include "group/via_peers/executor.h"
 #include "group/via_peers/life_lines.h"
@@ -63,6 +64,11 @@ class PeerSession final : public Session {
   bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
   // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
   void pace(double bytes_s);
+
+  // Before it leaves: the connections to these ranks outlive it, for another group. Once it has left: those that have
+  // not ended. Nothing but counters() is called afterwards.
+  void keep(const std::vector<int>& ranks) { connections_.life_lines->keep(ranks); }
+  KeptPeers take_kept();
 
   bool shares_memory() const { return direct_ != nullptr; }  // all ranks do
 

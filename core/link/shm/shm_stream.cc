@@ -100,6 +100,8 @@ class ShmStream final : public StreamLink {
     return for_room && room(out_control_.tail.load(std::memory_order_acquire)) >= out_->size_bytes() / 4;
   }
 
+  std::uint64_t committed() const override { return head_; }
+  std::uint64_t consumed() const override { return tail_; }
   const std::optional<std::string>& ended() const override { return ended_; }
   const char* kind() const override { return "shm"; }
   const StreamStats& stats() const override { return stats_; }

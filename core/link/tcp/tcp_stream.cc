@@ -131,6 +131,8 @@ class TcpStream final : public StreamLink {
     }
   }
 
+  std::uint64_t committed() const override { return out_.head; }
+  std::uint64_t consumed() const override { return in_.tail; }
   const std::optional<std::string>& ended() const override { return ended_; }
   const char* kind() const override { return "tcp"; }
   const StreamStats& stats() const override { return stats_; }

@@ -16,6 +16,7 @@ from torch.distributed.distributed_c10d import SHRINK_ABORT
 
 from netfold.torch import lifetime, parts
 from netfold.torch.collective_calls import CollectiveCalls
+from netfold.torch.earlier import Earlier
 from netfold.torch.joining import Seat
 from netfold.torch.lifetime import FORKED
 from netfold.torch.member import Member, settings_of_group
@@ -30,13 +31,16 @@ def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
     return next((one for one in backends if one.options.group_name == group.group_name), None)
 
 
-def create(opts: _DistributedBackendOptions, options: Options | None) -> NetfoldBackend:
+def create(
+    opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None
+) -> NetfoldBackend:
     """Torch calls this for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
+    `earlier` is the group that this one is shrunk from.
 
     Raises NetfoldError (a RuntimeError) that names the switch if the switch is unreachable or refuses the worker, and
     ValueError for a wrong setting.
     """
-    backend = NetfoldBackend(opts, options)
+    backend = NetfoldBackend(opts, options, earlier)
     # In DETAIL mode torch keeps only a C++ reference to a backend. Without this reference Python would free the Python
     # half, and its methods would be lost.
     lifetime.alive.add(backend)
@@ -46,7 +50,9 @@ def create(opts: _DistributedBackendOptions, options: Options | None) -> Netfold
 class NetfoldBackend(CollectiveCalls):
     """One worker's end of one process group."""
 
-    def __init__(self, opts: _DistributedBackendOptions, options: Options | None) -> None:
+    def __init__(
+        self, opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None
+    ) -> None:
         self.settings = settings_of_group(load(options), opts.group_size)
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
@@ -58,7 +64,8 @@ class NetfoldBackend(CollectiveCalls):
         address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
         super().__init__(rank, size, opts.timeout, MonitoredBarrier(opts.store, rank, size))
         self._shut_down = False
-        self._member = Member(Seat(opts.store, rank, size, opts.group_id, timeout_s), self.settings, address)
+        seat = Seat(opts.store, rank, size, opts.group_id, timeout_s, earlier)
+        self._member = Member(seat, self.settings, address)
 
     def getBackendName(self) -> str:
         """This backend's name in torch."""
@@ -89,17 +96,25 @@ class NetfoldBackend(CollectiveCalls):
 
     def shrink(self, ranks_to_exclude: list[int], shrink_flags: int = 0, opts_override: Any = None) -> NetfoldBackend:
         """A group of the other ranks, which all call this; `torch.distributed.shrink_group` takes it. This group ends
-        here: at once with SHRINK_ABORT, else after its collectives.
+        here: at once with SHRINK_ABORT, else after its collectives. Ranks that reach each other without a switch keep
+        their connections.
 
         Raises RuntimeError that names a rank which leaves out others or does not call, within the group's timeout.
         """
         timeout_s = self._given.timeout.total_seconds()
         survivors = parts.agree(self._given.store, self.rank(), self.size(), ranks_to_exclude, timeout_s)
+        keeper = self._member.keep(survivors)
         if shrink_flags & SHRINK_ABORT:
             self.abort()
         else:
             self.shutdown()
-        return create(parts.smaller(self._given, survivors), opts_override or self._options.clone())
+        smaller = parts.smaller(self._given, survivors)
+        earlier = Earlier(keeper, survivors, smaller.group_id) if keeper is not None else None
+        try:
+            return create(smaller, opts_override or self._options.clone(), earlier)
+        finally:
+            if keeper is not None:
+                keeper.drop_kept()
 
     supports_splitting = property(lambda self: True)
 

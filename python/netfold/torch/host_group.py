@@ -20,6 +20,7 @@ from netfold.topology.file import Topology
 from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
 from netfold.torch.calls import RAW_DTYPES
+from netfold.torch.earlier import Earlier
 from netfold.torch.share_log import ShareLog, log_news
 
 KEY = "netfold/host/"
@@ -104,6 +105,14 @@ class HostClient:
     def barrier(self, awaited: bool = False) -> int:
         """The ticket is finished when every rank has called it."""
         return self._group.barrier(awaited)
+
+    def keep(self, ranks: list[int]) -> _core.PeerGroup | None:
+        """Before close(): the connections to these ranks are to outlive this group. Returns the engine that keeps them;
+        None if this engine cannot."""
+        if not isinstance(self._group, _core.PeerGroup):
+            return None
+        self._group.keep(ranks)
+        return self._group
 
     def failure(self) -> Exception | None:
         """Why the group has failed, such as a rank that died; also while nothing is submitted."""
@@ -200,8 +209,10 @@ def join(
     look_up: Callable[[int, str], Choices | None],
     timeout_s: float,
     topology: Topology | None = None,
+    earlier: Earlier | None = None,
 ) -> HostClient:
-    """Find the other ranks and connect to them; each of the two takes at most `timeout_s` (seconds).
+    """Find the other ranks and connect to them; each of the two takes at most `timeout_s` (seconds). A PeerGroup goes
+    on over the connections that are left of `earlier`.
 
     float32 tensors travel in format `wire`. `topology` gives the places of the ranks' hosts on a BiGraph. Raises
     ValueError on all ranks if it does not fit them.
@@ -216,13 +227,18 @@ def join(
         publish(store, rank, error=str(error))
         raise
     try:
-        publish(store, rank, address=address, host=socket.gethostname())
+        if not isinstance(group, _core.PeerGroup):
+            earlier = None
+        kept = earlier.said() if earlier is not None else {}
+        publish(store, rank, address=address, host=socket.gethostname(), **kept)
         said = said_by_all(store, world, timeout_s)
         addresses = [each["address"] for each in said]
         if topology is not None:
             group.set_physical_order(_order(topology, said))
         plan = _settled(plan, addresses, wire)
         choose = _chooser(store, rank, plan, wire, addresses, look_up, timeout_s)
+        if earlier is not None:
+            earlier.hand_over(group, rank, said)
         group.connect(addresses)
     except BaseException as error:
         group.close(f"rank {rank} could not join: {error}")

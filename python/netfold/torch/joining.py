@@ -16,6 +16,7 @@ from netfold.log import logger
 from netfold.placement import AGENT, CALLER, ROCE, THREAD, Placement
 from netfold.topology import file as topology_file
 from netfold.torch import host_group, roce
+from netfold.torch.earlier import Earlier
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.host_group import HostClient
 from netfold.torch.own_address import in_address
@@ -27,13 +28,15 @@ ROCE_WINDOW = 128  # packets
 
 @dataclass(frozen=True)
 class Seat:
-    """A rank's place in a process group: torch's store and name of the group, and the group's timeout in seconds."""
+    """A rank's place in a process group: torch's store and name of the group, the group's timeout in seconds, and the
+    group that it was shrunk from."""
 
     store: Store
     rank: int
     size: int
     group: str
     timeout_s: float
+    earlier: Earlier | None = None
 
 
 @dataclass
@@ -205,7 +208,7 @@ def _host_client(
         return choices_for(ranks, link, agreement.format, settings.tuning, agreement.order)
 
     return host_group.join(
-        seat.store, rank, size, plan, agreement.format, agreement.bfp, listen, look_up, bound_s, topology
+        seat.store, rank, size, plan, agreement.format, agreement.bfp, listen, look_up, bound_s, topology, seat.earlier
     )
 
 

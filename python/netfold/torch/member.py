@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp, Work
 
+from netfold import _core
 from netfold.algorithms import AUTO
 from netfold.collective_record import Recorder
 from netfold.engines import Reducer
@@ -148,6 +149,12 @@ class Member:
         if self.is_lone:
             work.get_future()  # it is over, and this completes it
         return work
+
+    def keep(self, ranks: list[int]) -> _core.PeerGroup | None:
+        """Before leave(): the connections to these ranks are to outlive the group. Returns the engine that keeps them;
+        None if none can."""
+        peers = self.joined.peers if self.joined is not None else None
+        return peers.keep(ranks) if peers is not None else None
 
     def works_in_flight(self) -> list[Work]:
         """Works of the collectives that have not ended, oldest first."""
