@@ -21,6 +21,7 @@ constexpr int kCallerYields = 1000;
 // waits.
 constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
+constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at what is overdue and what the others say, while it yields
 constexpr Nanoseconds kNotePeriod = 10 * kMillisecond;
 constexpr Nanoseconds kSettleTime = 2 * kMillisecond;  // between two moves to another core
 
@@ -50,8 +51,11 @@ std::optional<Driver::Sleep> Driver::look_around(Nanoseconds until) {
     for (int i = 0, in_vain = 0; i < yields && in_vain < policy_.vain_yields; ++i) {
       const Nanoseconds before = now();
       sched_yield();
-      if (now() - before < kSwitchTime) ++in_vain;
-      const bool has_news = has_submissions_ || move() || has_failed_ || (callers_ > 0 && is_thread());
+      const Nanoseconds after = now();
+      if (after - before < kSwitchTime) ++in_vain;
+      // Where many ranks share a core, so many yields take long, and a death must not wait for them.
+      const bool looks = after - time_ >= kLookPeriod;
+      const bool has_news = has_submissions_ || (looks ? step() : move()) || has_failed_ || (callers_ > 0 && is_thread());
       if (has_news) return std::nullopt;
     }
     if (!session_->arm()) return std::nullopt;

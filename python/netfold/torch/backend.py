@@ -61,11 +61,14 @@ class NetfoldBackend(CollectiveCalls):
         # A copy: torch's own holds the process group, which holds this backend.
         self._given = parts.part_of(opts, list(range(size)), opts.store, opts.group_id)
         timeout_s = opts.timeout.total_seconds()
-        address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
+        if earlier is not None and not self.settings.bind:
+            self._address = earlier.address
+        else:
+            self._address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
         super().__init__(rank, size, opts.timeout, MonitoredBarrier(opts.store, rank, size))
         self._shut_down = False
         seat = Seat(opts.store, rank, size, opts.group_id, timeout_s, earlier)
-        self._member = Member(seat, self.settings, address)
+        self._member = Member(seat, self.settings, self._address)
 
     def getBackendName(self) -> str:
         """This backend's name in torch."""
@@ -109,7 +112,7 @@ class NetfoldBackend(CollectiveCalls):
         else:
             self.shutdown()
         smaller = parts.smaller(self._given, survivors)
-        earlier = Earlier(keeper, survivors, smaller.group_id) if keeper is not None else None
+        earlier = Earlier(keeper, survivors, smaller.group_id, self._address) if keeper is not None else None
         try:
             return create(smaller, opts_override or self._options.clone(), earlier)
         finally:

@@ -18,11 +18,12 @@ KEPT = "kept"  # in what a rank publishes: the ranks of the new group to which i
 @dataclass(frozen=True)
 class Earlier:
     """What is left of a closed group: its engine holds the connections. `ranks` are the survivors' ranks in it, by their
-    ranks in the new group, whose name is `name`."""
+    ranks in the new group, whose name is `name`. `address` is this rank's."""
 
     group: _core.PeerGroup
     ranks: list[int]
     name: str
+    address: str
 
     def said(self) -> dict[str, str]:
         """What this rank publishes for the others."""
