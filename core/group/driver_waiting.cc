@@ -55,7 +55,8 @@ std::optional<Driver::Sleep> Driver::look_around(Nanoseconds until) {
       if (after - before < kSwitchTime) ++in_vain;
       // Where many ranks share a core, so many yields take long, and a death must not wait for them.
       const bool looks = after - time_ >= kLookPeriod;
-      const bool has_news = has_submissions_ || (looks ? step() : move()) || has_failed_ || (callers_ > 0 && is_thread());
+      const bool has_news =
+          has_submissions_ || (looks ? step() : move()) || has_failed_ || (callers_ > 0 && is_thread());
       if (has_news) return std::nullopt;
     }
     if (!session_->arm()) return std::nullopt;

@@ -256,6 +256,27 @@ class PeerGroup:
         int32 at sender_ptr, unless that is 0.
         """
 
+    def keep(self, ranks: Sequence[int]) -> None:
+        """
+        Before close: the connections to these ranks outlive this group, for another's adopt.
+        """
+
+    @property
+    def kept(self) -> list[int]:
+        """
+        After keep and close: the ranks whose connections have not ended; none once another group has them.
+        """
+
+    def drop_kept(self) -> None:
+        """Closes the connections that it keeps."""
+
+    def adopt(self, old: PeerGroup, old_ranks: Sequence[int], group: str) -> None:
+        """
+        Before connect: goes on over connections that `old` keeps, and closes its others. old_ranks: for each rank
+        of this group its rank in `old`, -1 where the two connect anew; both ranks of a pair must mean the same.
+        group: a name of this group, alike on all ranks, that no earlier group of these ranks had.
+        """
+
     @property
     def failure(self) -> NetfoldError | None:
         """Why the group has failed, also while nothing is submitted."""

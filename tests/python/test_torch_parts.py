@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,9 +21,9 @@ LARGE = 1 << 20
 
 def _sockets() -> set[str]:
     found = set()
-    for each in os.listdir("/proc/self/fd"):
+    for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the directory's own descriptor is closed by now
-            found.add(os.readlink(f"/proc/self/fd/{each}"))
+            found.add(str(each.readlink()))
     return {each for each in found if each.startswith("socket:")}
 
 

@@ -52,7 +52,11 @@ std::optional<LifeLines::Line> LifeLines::take(int rank) {
 }
 
 void LifeLines::say_move(int to, const Move& move) {
-  tell(to, line_of({{"kind", "move"}, {"group", move.group}, {"data", move.data}, {"messages", move.messages}, {"proof", move.proof}}));
+  tell(to, line_of({{"kind", "move"},
+                    {"group", move.group},
+                    {"data", move.data},
+                    {"messages", move.messages},
+                    {"proof", move.proof}}));
 }
 
 // What a line of an earlier group brought before this group was there.

@@ -35,7 +35,7 @@ class LifeLines {
   // A line that outlives its group.
   struct Line {
     std::unique_ptr<link::ControlLink> link;
-    std::optional<Move> move = {};       // that the other rank has announced,
+    std::optional<Move> move = {};        // that the other rank has announced,
     std::vector<std::string> later = {};  // and what it has said since
   };
   // These ranks' lines outlive this group: leave() neither tells them nor closes them.
@@ -87,9 +87,9 @@ class LifeLines {
     std::unique_ptr<link::ControlLink> line;
     std::optional<Sharing> sharing;
     bool has_left = false, has_closed = false, is_kept = false;
-    std::string awaited_move;                    // to this group; "": the rank is here
+    std::string awaited_move;                     // to this group; "": the rank is here
     std::optional<Move> arrival, departure = {};  // its moves to this group and from it
-    std::vector<std::string> later;              // said since it has moved, or before this group read it
+    std::vector<std::string> later;               // said since it has moved, or before this group read it
     bool is_gone() const { return has_left || departure; }
   };
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }

@@ -70,7 +70,7 @@ class Mesh {
   std::vector<Peer> peers_;
   std::unique_ptr<LifeLines> life_lines_;
   std::unique_ptr<CarryOver> carry_over_;  // null: all connect anew
-  std::unique_ptr<link::Arena> arena_;  // null where not all ranks are on one machine
+  std::unique_ptr<link::Arena> arena_;     // null where not all ranks are on one machine
 };
 
 }  // namespace netfold::group

@@ -133,8 +133,8 @@ Result<void> PeerGroup::adopt(PeerGroup& old, const std::vector<int>& old_ranks,
     if (old_ranks[rank] == kNoRank) continue;
     const auto place = static_cast<std::size_t>(old_ranks[rank]);
     if (place >= left.peers.size() || !left.peers[place]) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("the group has no connection to its rank {}",
-                                                           old_ranks[rank]));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the group has no connection to its rank {}", old_ranks[rank]));
     }
     kept.peers[rank] = std::move(left.peers[place]);
   }

@@ -31,9 +31,7 @@ def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
     return next((one for one in backends if one.options.group_name == group.group_name), None)
 
 
-def create(
-    opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None
-) -> NetfoldBackend:
+def create(opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None) -> NetfoldBackend:
     """Torch calls this for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
     `earlier` is the group that this one is shrunk from.
 

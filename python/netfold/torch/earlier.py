@@ -17,7 +17,7 @@ KEPT = "kept"  # in what a rank publishes: the ranks of the new group to which i
 
 @dataclass(frozen=True)
 class Earlier:
-    """What is left of a closed group: its engine holds the connections. `ranks` are the survivors' ranks in it, by their
+    """A closed group whose engine holds its connections. `ranks` are the survivors' ranks in it, by their
     ranks in the new group, whose name is `name`. `address` is this rank's."""
 
     group: _core.PeerGroup
@@ -26,7 +26,7 @@ class Earlier:
     address: str
 
     def said(self) -> dict[str, str]:
-        """What this rank publishes for the others."""
+        """The words of this rank for the others, to be published."""
         kept = set(self.group.kept)
         return {KEPT: ",".join(str(new) for new, old in enumerate(self.ranks) if old in kept)}
 

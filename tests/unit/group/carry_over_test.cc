@@ -91,7 +91,9 @@ class Survivors {
       begin(rank, std::move(all[at(rank)]), rank, world, count, format);
       // A message that is never received.
       Process& own = processes_[at(rank)];
-      CollectiveRequest send{.in = own.tensor.data(), .count = prng_.below(4000), .format = numbers::Format::kNone,
+      CollectiveRequest send{.in = own.tensor.data(),
+                             .count = prng_.below(4000),
+                             .format = numbers::Format::kNone,
                              .collective = schedule::Collective::kSend};
       send.peer = (rank + 1) % world;
       own.session->submit(2, send, nullptr);
@@ -141,7 +143,10 @@ class Survivors {
     own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kTimeout}, std::move(connections),
                                                 Plans(world, rank), now());
     own.tensor.assign(count, static_cast<float>(1 << number));
-    CollectiveRequest request{.in = own.tensor.data(), .out = own.tensor.data(), .count = count, .format = format,
+    CollectiveRequest request{.in = own.tensor.data(),
+                              .out = own.tensor.data(),
+                              .count = count,
+                              .format = format,
                               .algorithm = {.name = "ring"}};
     auto prepared = own.session->prepare(request);
     ASSERT_TRUE(prepared) << prepared.error().message;
@@ -195,8 +200,8 @@ class Survivors {
     next.messages.resize(at(world));
     next.bells.resize(at(world));
     next.life_lines = lines_of(rank, world);
-    own.carry_over = std::make_unique<CarryOver>(rank, world, "second", number == odd_ ? odd_secret_ : secret_,
-                                                 *next.life_lines);
+    own.carry_over =
+        std::make_unique<CarryOver>(rank, world, "second", number == odd_ ? odd_secret_ : secret_, *next.life_lines);
     for (int other = 0; other < world; ++other) {
       auto& kept = own.kept.peers[at(survivors_[at(other)])];
       if (other == rank) continue;
@@ -286,7 +291,7 @@ TEST(CarryOver, SurvivorsSumRightOverTheStreamsThatTheyHave) {
   }
 }
 
-// Whatever it had done by then, the others hear of it soon, and none blames another than the dead.
+// The others hear of it soon, at every moment, and none blames another than the dead.
 TEST(CarryOver, ADeathMeanwhileIsAnErrorAtEveryOtherThatNamesTheDead) {
   for (const std::uint64_t seed : tests::random_seeds(150)) {
     SCOPED_TRACE(seed);

@@ -71,9 +71,8 @@ class PeerGroupKeeps : public testing::TestWithParam<bool> {
  protected:
   PeerGroupOptions options() const { return {.timeout_s = 20, .shm = GetParam(), .secret = "secret"}; }
 };
-INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, testing::Bool(), [](const auto& links) {
-  return links.param ? "shm" : "tcp";
-});
+INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, testing::Bool(),
+                         [](const auto& links) { return links.param ? "shm" : "tcp"; });
 
 TEST_P(PeerGroupKeeps, ConnectionsOfTheSurvivorsOfAFailure) {
   Groups olds = survivors_of_a_failure(options());
