@@ -1,7 +1,7 @@
 """The group that a shrunk group goes on from: its survivors keep the connections that they have to each other.
 
-Two survivors keep theirs if both say so. They say it with their addresses, so a pair whose connection has ended connects
-anew, like ranks that meet for the first time.
+Two survivors keep theirs if both say so. They say it with their addresses, so a pair whose connection has ended
+connects anew, like ranks that meet for the first time.
 """
 
 from __future__ import annotations
