@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -55,6 +57,44 @@ def test_each_link_carries_a_part_one_way_and_the_whole_the_other() -> None:
         up, down = ("sent_bytes", "received_bytes") if rank == 1 else ("received_bytes", "sent_bytes")
         assert WORLD * size < broadcast[up] < 1.3 * WORLD * size
         assert broadcast[down] < 0.1 * WORLD * size
+
+
+def _at_once_body(rank: int) -> list[str]:
+    """Rank 0 starts the all-gather only when its reduce-scatter is done; the others' were started before it."""
+    part, whole = torch.empty(PART), torch.full((3 * PART,), float(rank))
+    gathered = torch.empty(3 * PART)
+    works = []
+    if rank != 0:
+        works.append(dist.all_gather_into_tensor(gathered, whole[:PART], async_op=True))
+    dist.reduce_scatter_tensor(part, whole)
+    assert torch.equal(part, torch.full((PART,), 3.0))
+    if rank == 0:
+        works.append(dist.all_gather_into_tensor(gathered, whole[:PART], async_op=True))
+    for work in works:
+        assert work is not None
+        work.wait()
+    assert torch.equal(gathered, torch.arange(3.0).repeat_interleave(PART))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told = []
+    for start in (
+        lambda: dist.all_gather_into_tensor(gathered, whole[:PART], async_op=True),
+        lambda: dist.reduce_scatter_tensor(part, whole, async_op=True),
+    ):
+        works.append(start())
+    for work in works[1:]:
+        assert work is not None
+        with pytest.raises(RuntimeError) as error:
+            work.wait()
+        told.append(str(error.value))
+    return told
+
+
+def test_a_reduce_scatter_and_an_all_gather_do_not_wait_for_each_other_and_fail_together() -> None:
+    outcomes = run_ranks(_at_once_body, world=3, environment=IN_NETWORK)
+    for told in values([outcomes[0], outcomes[2]]):
+        assert len(told) == 2
+        assert all("rank 1" in each for each in told), told
 
 
 def _other_body(rank: int) -> str:

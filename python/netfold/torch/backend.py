@@ -89,7 +89,7 @@ class NetfoldBackend(CollectiveCalls):
 
     def stats(self) -> dict[str, Any]:
         """Counters of this rank's engine (packets, retransmissions, ...); empty in a group of one rank."""
-        return self._member.folds.stats()
+        return self._member.stats()
 
     # The group's life.
 

@@ -69,6 +69,7 @@ class Call:
     ready: Event | None = None
     devices: list[torch.device] = field(default_factory=list)
     is_common: bool = False  # every engine among ranks runs it, an agent's and a NIC's too, and a switch
+    is_scatter: bool = False  # through a switch it is a reduce-scatter: its bytes go up, and a part comes down
     name: str = ""  # in records
 
     @property

@@ -158,7 +158,8 @@ def reduce_scatter(
             return client.reduce_scatter(source, target, count, dtype, travels_as, average, awaited)
         return client.collect("reduce-scatter", source, target, count, dtype, name, average, awaited=awaited)
 
-    return replace(staging.call(read, written, start, [output]), is_common=is_summable(output.dtype, op))
+    is_common = is_summable(output.dtype, op)
+    return replace(staging.call(read, written, start, [output]), is_common=is_common, is_scatter=is_common)
 
 
 def exchange(

@@ -42,14 +42,27 @@ class Folds(ABC):
     """Owns a rank's engine: submits folds to it and completes their works. Subclasses differ in the thread that listens
     for completions."""
 
-    def __init__(self, client: Reducer, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        client: Reducer,
+        recorder: Recorder | None = None,
+        beside: Callable[[], BaseException | None] | None = None,
+    ) -> None:
+        """`beside` says whether the engine beside this one has failed: then all folds fail too, within POLL_S."""
         self._client: Reducer | None = client
+        self.beside = beside
         self._recorder = recorder
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
         self._last_stats: dict[str, Any] = {}
         self._closing = False
         self.error: BaseException | None = None
+
+    def _fail_with_beside(self) -> None:
+        failure = self.beside() if self.beside is not None else None
+        if failure is None:
+            return
+        self.fail(failure, str(failure)[:500])
 
     @abstractmethod
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
@@ -98,11 +111,19 @@ class Folds(ABC):
     def abandon(self, fold: Fold, error: Exception, reason: str) -> None:
         """End the job because a fold cannot be submitted: later folds would match other folds of the other ranks. The
         other ranks get `reason`."""
+        self._note(error)
+        fold.work.complete([], error)
+        self.close(reason)
+
+    def fail(self, error: BaseException, reason: str) -> None:
+        """End the job because of an error beside it. The other ranks get `reason`."""
+        self._note(error)
+        self.close(reason)
+
+    def _note(self, error: BaseException) -> None:
         with self._lock:
             if self.error is None:
                 self.error = error
-        fold.work.complete([], error)
-        self.close(reason)
 
     def works_in_flight(self) -> list[FoldWork]:
         """Works of the collectives that have not ended, oldest first."""
@@ -188,13 +209,10 @@ class CompletionThread(Folds):
         client: Reducer,
         name: str,
         recorder: Recorder | None = None,
-        beside: Callable[[], Exception | None] | None = None,
+        beside: Callable[[], BaseException | None] | None = None,
     ) -> None:
-        """`beside` says whether the engine beside this one has failed, which hears of a dead rank at once: then all
-        folds fail too, within POLL_S."""
-        super().__init__(client, recorder)
+        super().__init__(client, recorder, beside)
         self._name = f"netfold-{name}"
-        self._beside = beside
         self._start_thread()
 
     def new_work(self, devices: list[torch.device], awaited: bool = False) -> FoldWork:
@@ -252,11 +270,8 @@ class CompletionThread(Folds):
                 return
             if report is not None:
                 self._complete(*report)
-            elif self._beside is not None and (failure := self._beside()) is not None:
-                with self._lock:
-                    if self.error is None:
-                        self.error = failure
-                self.close(str(failure)[:500])
+            else:
+                self._fail_with_beside()
 
 
 class CallerDriven(Folds):
@@ -280,6 +295,8 @@ class CallerDriven(Folds):
             report = client.next_completion(min(left_s, TURN_S))
             if report is not None:
                 self._complete(*report)
+            else:
+                self._fail_with_beside()
 
     def _end(self) -> None:
         """There is no thread to end."""

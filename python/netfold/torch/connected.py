@@ -58,7 +58,7 @@ class FoldingGroup:
 
     def stats(self) -> dict[str, Any]:
         """Counters of this rank's engine (packets, retransmissions, ...); empty in a group of one rank."""
-        return self._member.folds.stats() if self._member is not None else {}
+        return self._member.stats() if self._member is not None else {}
 
     def all_reduce(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +49,7 @@ class Joined:
     embedded: EmbeddedSwitch | None
     peers: HostClient | None  # runs what `client` cannot, among the ranks; `client` itself where that can
     roce_job: int | None = None
+    join_scatters: Callable[[], Reducer] | None = None  # joins the switch's job for reduce-scatters; blocks as `join`
 
     def release(self, linger: bool) -> None:
         """Release the placement and the embedded switch. With `linger` the switch waits until the other ranks have
@@ -96,7 +98,10 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
             placement.release()
         raise
     _say(agreement, seat)
-    return Joined(client, placement, embedded, peers, int(agreement.job) if settings.roce else None)
+    joined = Joined(client, placement, embedded, peers, int(agreement.job) if settings.roce else None)
+    if agreement.algorithm == IN_NETWORK and not settings.roce and settings.engine != AGENT:
+        joined.join_scatters = lambda: _scatters(placement, seat, agreement, settings, timeout_s)
+    return joined
 
 
 def _peers(seat: Seat, agreement: Agreement, settings: Settings, host: str, timeout_s: float) -> HostClient:
@@ -132,6 +137,15 @@ def _client(
         interface="".join(settings.interface),
         **_at_switch(agreement, settings, seat.rank),
     )
+
+
+def _scatters(
+    placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float
+) -> Reducer:
+    """Join the job for reduce-scatters: the same ranks at the same switch. It has a stream of its own, so that a
+    reduce-scatter, whose bytes go up, and an all-gather, whose bytes come down, travel at the same time."""
+    own = replace(settings, pcap=_renamed(settings.pcap, "scatters"))
+    return _client(placement, seat, replace(agreement, job=f"{agreement.job}/scatters"), own, "", timeout_s)
 
 
 def _roce_client(
@@ -214,7 +228,12 @@ def _host_client(
 
 def _of_rank(path: str, rank: int) -> str:
     """This rank's file name: its number replaces `{rank}`, or comes before the suffix."""
-    if not path or "{rank}" in path:
-        return path.replace("{rank}", str(rank))
+    return path.replace("{rank}", str(rank)) if "{rank}" in path else _renamed(path, f"rank{rank}")
+
+
+def _renamed(path: str, what: str) -> str:
+    """The file name with `what` before its suffix; "" stays."""
     stem, dot, ending = path.rpartition(".")
-    return f"{stem}.rank{rank}.{ending}" if dot else f"{path}.rank{rank}"
+    if not path:
+        return path
+    return f"{stem}.{what}.{ending}" if dot else f"{path}.{what}"

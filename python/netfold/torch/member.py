@@ -41,7 +41,8 @@ def settings_of_group(settings: Settings, size: int) -> Settings:
 
 class Member:
     """A rank of a group: `folds` runs its all-reduces and the other collectives that every engine has
-    (`Call.is_common`); `peers` runs everything else. Both are one where one engine can.
+    (`Call.is_common`); `peers` runs everything else. Both are one where one engine can. At a switch, reduce-scatters
+    have a job of their own, which all ranks join at the first one: the ways up and down are then busy at the same time.
 
     Joining blocks until all ranks joined, for a bounded time, and raises what `joining.join` raises. A group of one
     rank joins nothing. `needs_peers`: the group runs more than all-reduces.
@@ -54,6 +55,8 @@ class Member:
         self._in_order = InOrder()
         self.joined: Joined | None = None
         self._recorder: Recorder | None = None
+        self._scatters: Folds | None = None
+        self._name = seat.group or "group"
         if seat.size == 1:
             if settings.switch and not dist.is_initialized():
                 logger.warning("netfold: the job has one rank, so the switch at %s is not used", settings.switch)
@@ -66,7 +69,7 @@ class Member:
         self.joined = joined = join(seat, settings, address, needs_peers)
         # An agent's worker at a switch folds, and no more; all ranks use agents, or none.
         self._folds_common = isinstance(joined.client, HostClient) or settings.engine != AGENT
-        name = seat.group or "group"
+        name = self._name
         if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
             self.folds = CompletionThread(joined.client, name, self._recorder, joined.peers.failure)
         else:
@@ -91,7 +94,12 @@ class Member:
     @property
     def error(self) -> BaseException | None:
         """Why the group has failed, if it has."""
-        return self.folds.error if self.folds.error is not None else self.peers.error
+        return next((folds.error for folds in self._all_folds() if folds.error is not None), None)
+
+    def _all_folds(self) -> list[Folds]:
+        """Each engine's, once."""
+        every = (self.folds, self._scatters, self.peers)
+        return list(dict.fromkeys(folds for folds in every if folds is not None))
 
     def can_fold(self, tensors: list[torch.Tensor], op: Operation) -> bool:
         """Whether Netfold folds these: SUM or AVG of strided tensors of one of the core's types, on one device."""
@@ -129,7 +137,27 @@ class Member:
         """Submit a call to the engine that runs it, once its tensors may be read. Not `is_async`: the caller waits
         next, so its thread does the work."""
         folds = self.folds if call.is_common and self._folds_common else self.peers
+        if call.is_scatter and folds is self.folds:
+            folds = self._folds_of_scatters()
         return self._submit(folds, call, self._new_work(folds, call, is_async))
+
+    def _folds_of_scatters(self) -> Folds:
+        """Those of the job for reduce-scatters, where the group has one. The first call blocks until all ranks have
+        joined it, for a bounded time; if one does not, the group fails."""
+        if self._scatters is not None:
+            return self._scatters
+        if self.joined is None or self.joined.join_scatters is None or self.folds.error is not None:
+            return self.folds
+        self.folds.step_aside()
+        try:
+            client = self.joined.join_scatters()
+        except Exception as error:
+            self.folds.fail(error, f"rank {self._rank} could not join the job for reduce-scatters: {error}"[:500])
+            return self.folds
+        self._scatters = scatters = self._folds_of(client, f"{self._name}-scatters")
+        scatters.beside = lambda: self.folds.error
+        self.folds.beside = lambda: scatters.error
+        return scatters
 
     def start_message(self, call: Call) -> FoldWork:
         """The same for a send or receive."""
@@ -157,8 +185,19 @@ class Member:
         return peers.keep(ranks) if peers is not None else None
 
     def works_in_flight(self) -> list[Work]:
-        """Works of the collectives that have not ended, oldest first."""
-        return list(self.folds.works_in_flight())
+        """Works of the collectives that have not ended, the oldest of each job first."""
+        works = self.folds.works_in_flight()
+        return [*works, *(self._scatters.works_in_flight() if self._scatters is not None else [])]
+
+    def stats(self) -> dict[str, Any]:
+        """The counters of the engine that folds. Those of two jobs are added; the window and the round trip, which
+        cannot be, are the first one's."""
+        stats = self.folds.stats()
+        if self._scatters is None:
+            return stats
+        scatters = self._scatters.stats()
+        counts = [key for key, value in stats.items() if type(value) is int and key != "window_chunks"]
+        return {**stats, **{key: stats[key] + scatters[key] for key in counts}}
 
     def leave(self, reason: str = "") -> None:
         """Leave the job and join the threads; call it once. With a reason, the other ranks' folds fail with it, and an
@@ -167,9 +206,10 @@ class Member:
         linger = not reason and self.error is None
         if linger:
             self._finish()
-        self.folds.close(reason)
-        if self.peers is not self.folds:
-            self.peers.close(reason)
+        for folds in self._all_folds():
+            folds.beside = None  # the jobs end one after the other, and that is no failure
+        for folds in self._all_folds():
+            folds.close(reason)
         self._in_order.close()
         self._end_record()
         if self.joined is not None:
@@ -177,7 +217,7 @@ class Member:
 
     def _finish(self) -> None:
         deadline = time.monotonic() + FINISH_S
-        for folds in dict.fromkeys((self.folds, self.peers)):
+        for folds in self._all_folds():
             for work in folds.works_in_flight():
                 if not work.finish(deadline - time.monotonic()):
                     return
@@ -185,14 +225,13 @@ class Member:
     def _end_record(self) -> None:
         if self._recorder is None:
             return
-        self._recorder.close(self.folds.stats(), str(self.error or ""))
+        self._recorder.close(self.stats(), str(self.error or ""))
         if self._recorder.error:
             logger.warning("netfold: %s", self._recorder.error)
 
     def leave_to_parent(self, error: BaseException) -> None:
         """In a child of fork(): the job, its sockets and its threads are the parent's. Collectives fail with
         `error`."""
-        self.folds.leave_to_parent(error)
-        if self.peers is not self.folds:
-            self.peers.leave_to_parent(error)
+        for folds in self._all_folds():
+            folds.leave_to_parent(error)
         self._in_order = InOrder()
