@@ -95,14 +95,18 @@ void Star::set_switch_rate(double mbit_s) {
     wire->bytes_a_second = mbit_s / 8e-6;
 }
 
-void Star::submit(std::uint16_t index, std::size_t count) {
+void Star::submit(std::uint16_t index, std::size_t count, schedule::Collective collective) {
   Job& job = *jobs_[index];
+  const std::size_t part = count / options_.world;
   for (std::uint16_t rank = 0; rank < job.workers.size(); ++rank) {
     Worker& worker = job.workers[rank];
     worker.tensors.push_back(std::make_unique<std::vector<float>>(count, 1.0f));
     float* const data = worker.tensors.back()->data();
-    const group::CollectiveRequest request{data, data, count, numbers::ElementType::kFp32, numbers::Format::kFp32,
-                                           false};
+    group::CollectiveRequest request{data, data, count, numbers::ElementType::kFp32, numbers::Format::kFp32, false};
+    request.collective = collective;
+    if (collective != schedule::Collective::kAllReduce) request.count = part;
+    if (collective == schedule::Collective::kReduceScatter) request.out = data + rank * part;
+    if (collective == schedule::Collective::kAllGather) request.in = data + rank * part;
     worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, job.lease, rank),
                         timeline_.now());
     pump(job, worker);
@@ -145,12 +149,17 @@ std::optional<Nanoseconds> Star::pass(Wire& wire, std::size_t bytes) {
   return wire.busy_until + options_.latency;
 }
 
+Star::Node& Star::links_of(std::uint16_t port) {
+  if (!options_.shares_links || port == kSwitchPort) return nodes_[port];
+  return nodes_[1u + (port - 1u) % options_.world];
+}
+
 void Star::transmit(link::Address from, link::Address to, std::vector<std::byte> bytes) {
   const std::size_t size = bytes.size() + kEthernetBytes;
-  const auto at_middle = pass(nodes_[from.port].to_middle, size);
+  const auto at_middle = pass(links_of(from.port).to_middle, size);
   if (!at_middle) return;
   timeline_.at(*at_middle, [this, from, to, size, bytes = std::move(bytes)]() mutable {
-    const auto there = pass(nodes_[to.port].from_middle, size);
+    const auto there = pass(links_of(to.port).from_middle, size);
     if (!there) return;
     timeline_.at(*there, [this, from, to, bytes = std::move(bytes)]() mutable {
       arrive(to.port, {from, std::move(bytes)});

@@ -16,6 +16,7 @@ namespace netfold::tests {
 
 struct StarOptions {
   std::uint16_t jobs = 1, world = 8;
+  bool shares_links = false;  // the jobs have the same workers: a rank's links carry the packets of all its jobs
   double worker_mbit_s = 200, switch_mbit_s = 200;
   std::size_t queue_bytes = 128 << 10;
   Nanoseconds latency = 30 * kMicrosecond;  // of a link, one way
@@ -28,8 +29,8 @@ class Star {
   explicit Star(StarOptions options);
   ~Star();
 
-  // Every rank of the job all-reduces a tensor of its own; `done` of them are finished when run_until_done() returns.
-  void submit(std::uint16_t job, std::size_t count);
+  // Every rank of the job all-reduces a tensor of its own, or scatters or gathers one of `count` elements, in place.
+  void submit(std::uint16_t job, std::size_t count, schedule::Collective collective = schedule::Collective::kAllReduce);
   // False if not all are done at `limit`.
   bool run_until_done(Nanoseconds limit);
   void set_switch_rate(double mbit_s);
@@ -72,6 +73,7 @@ class Star {
     Nanoseconds done_at = 0;
   };
 
+  Node& links_of(std::uint16_t port);
   void transmit(link::Address from, link::Address to, std::vector<std::byte> bytes);
   std::optional<Nanoseconds> pass(Wire& wire, std::size_t bytes);
   void arrive(std::uint16_t port, Datagram datagram);

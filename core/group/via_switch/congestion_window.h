@@ -15,6 +15,11 @@
 // so that far below 2% of all chunks are sent twice. After a while without loss the steps get longer, so that a link
 // that has become faster is found again.
 //
+// A reduce-scatter fills the queue on the way up, an all-gather that on the way down, and a worker may run both, each
+// in a stream of its own. The packets that one of them sends the other way wait there behind the other's many. So
+// of such a chunk (`is_one_way`) a long round trip does not say that the window is large enough: it starts until a
+// loss.
+//
 // Source: slow start and multiplicative decrease, RFC 5681; the queue as window times the queueing part of the round
 // trip, TCP Vegas (Brakmo and Peterson 1994).
 #pragma once
@@ -37,12 +42,12 @@ class CongestionWindow {
   std::uint64_t shrinks() const { return shrinks_; }
 
   // One more chunk is done. `is_limited`: a larger window would have sent more, and sooner.
-  void on_result(bool is_limited, Queue queue) {
+  void on_result(bool is_limited, Queue queue, bool is_one_way = false) {
     if (++results_in_round_ >= std::max(window_, kRoundLeast)) results_in_round_ = missing_in_round_ = 0;
     if (!queue.is_long) own_loss_ -= own_loss_ / kLossMemory;
     tolerated_ = std::min(kToleratedMost, tolerated_ + 2 * own_loss_);
     if (!is_limited || window_ >= most_) return;
-    if (queue.is_built) is_starting_ = false;
+    if (queue.is_built && !is_one_way) is_starting_ = false;
     if (is_starting_) {
       ++window_;
       return;

@@ -197,7 +197,7 @@ void DataPath::handle_result(const wire::Packet& packet, Window::Position positi
     ++dropped_packets_;
     return;
   }
-  if (!window_.on_result(position, now)) return;
+  if (!window_.on_result(position, now, operation.is_one_way())) return;
   operation.store(position, packet.payload);
   finish_if_whole(operation);
 }
@@ -208,7 +208,7 @@ void DataPath::handle_done(Window::Position position, Nanoseconds now) {
     ++dropped_packets_;
     return;
   }
-  if (!window_.on_result(position, now)) return;
+  if (!window_.on_result(position, now, operation.is_one_way())) return;
   operation.store_done(position);
   finish_if_whole(operation);
 }

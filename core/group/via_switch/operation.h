@@ -41,6 +41,7 @@ class Operation {
   Ticket ticket() const { return ticket_; }
   std::uint64_t chunks() const { return plan_.chunks * parts_; }
   std::size_t elements() const { return request_.count; }
+  bool is_one_way() const { return kind_ != wire::Kind::kContribution; }  // the bytes go mostly up, or mostly down
   bool is_whole() const { return stored_ == chunks(); }
 
   // Before the first chunk is sent: where in the stream it starts. `pool`: for what results overwrite in place.

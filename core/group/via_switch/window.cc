@@ -104,7 +104,7 @@ std::optional<Window::Position> Window::position_of(std::uint32_t chunk) const {
   return base_ + static_cast<std::uint32_t>(offset);
 }
 
-bool Window::on_result(Position position, Nanoseconds now) {
+bool Window::on_result(Position position, Nanoseconds now, bool is_one_way) {
   Chunk& chunk = at(position);
   if (chunk.is_done) {
     ++stats_.duplicate_results;
@@ -115,7 +115,8 @@ bool Window::on_result(Position position, Nanoseconds now) {
   // Where chunks are away for much longer than an echo, they wait for other ranks: a larger window would not help.
   const Queue queue = delay_.queue(now);
   const Nanoseconds skew = queue.is_long ? 0 : kSkew;
-  const bool waits_for_others = delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
+  // The queue of another stream may grow faster than echoes tell.
+  const bool waits_for_others = !is_one_way && delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
   const bool is_limited = outstanding_ >= congestion_.chunks() && !waits_for_others;
   --outstanding_;
   if (chunk.tries == 0) measure(now - chunk.sent);  // Karn: an ambiguous round trip is not a measurement
@@ -124,7 +125,7 @@ bool Window::on_result(Position position, Nanoseconds now) {
   timer_ = now + timeout();
   queue_overtaken(position, now);
   if (position == base_) advance_base();
-  congestion_.on_result(is_limited, queue);
+  congestion_.on_result(is_limited, queue, is_one_way);
   return true;
 }
 

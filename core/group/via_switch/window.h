@@ -64,8 +64,8 @@ class Window {
 
   // Where a chunk number of a received packet lies, if it is one of the outstanding window.
   std::optional<Position> position_of(std::uint32_t chunk) const;
-  // True if the result is news: the caller then stores it. False: a duplicate.
-  bool on_result(Position position, Nanoseconds now);
+  // True if the result is news: the caller then stores it. False: a duplicate. `is_one_way`: congestion_window.h.
+  bool on_result(Position position, Nanoseconds now, bool is_one_way = false);
   void on_missing(Position position, Nanoseconds now);
   void on_echo(std::uint32_t chunk, Nanoseconds now);
   void on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now);

@@ -139,9 +139,7 @@ def _client(
     )
 
 
-def _scatters(
-    placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float
-) -> Reducer:
+def _scatters(placement: Placement, seat: Seat, agreement: Agreement, settings: Settings, timeout_s: float) -> Reducer:
     """Join the job for reduce-scatters: the same ranks at the same switch. It has a stream of its own, so that a
     reduce-scatter, whose bytes go up, and an all-gather, whose bytes come down, travel at the same time."""
     own = replace(settings, pcap=_renamed(settings.pcap, "scatters"))
