@@ -1,5 +1,5 @@
-// A reduce-scatter loads the ways up to the switch, an all-gather those down. Each takes what the links allow, alone
-// and, each in a job of its own, both at the same time.
+// A reduce-scatter loads the ways up to the switch, an all-gather those down. Each takes what the links allow, by
+// itself and, each in a job of its own, both at the same time.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 

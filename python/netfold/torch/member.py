@@ -207,7 +207,7 @@ class Member:
         if linger:
             self._finish()
         for folds in self._all_folds():
-            folds.beside = None  # the jobs end one after the other, and that is no failure
+            folds.beside = None  # the jobs end one after the other, which is not a failure
         for folds in self._all_folds():
             folds.close(reason)
         self._in_order.close()
