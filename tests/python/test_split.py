@@ -81,6 +81,17 @@ def _list_body(rank: int, meeting: str, lists: list[str]) -> None:
     dist.init_process_group("netfold", store=dist.FileStore(meeting, 2), rank=rank, world_size=2)
 
 
+def _ring_body(rank: int) -> float:
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return tensor[0].item()
+
+
+def test_a_group_that_uses_no_switch_may_have_one_named() -> None:
+    environment = {"NETFOLD_ALGORITHM": "ring", "NETFOLD_SWITCH": "127.0.0.1:7171"}
+    assert values(run_ranks(_ring_body, environment=environment)) == [2.0, 2.0]
+
+
 @pytest.mark.parametrize("other", ["127.0.0.1:7171", "127.0.0.1:7172,127.0.0.1:7171"])
 def test_ranks_with_different_lists_of_switches_are_told(other: str) -> None:
     lists = ["127.0.0.1:7171,127.0.0.1:7172", other]

@@ -81,7 +81,7 @@ def agree(
     pairs = {name: tuple(published[name]) for name in ("bfp", "bigraph")}
     agreement = Agreement(**{**published, **pairs})
     _compare(agreement, settings, rank)
-    if settings.switch and settings.switch != agreement.switch:
+    if agreement.switch and settings.switch and settings.switch != agreement.switch:
         agreement = Agreement(**{**agreement.__dict__, "switch": settings.switch})  # the same switches by other names
     return agreement, None
 
@@ -152,7 +152,11 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
                 f"{getattr(agreement, name)!r}; set the same NETFOLD_{name.upper()} on all ranks"
             )
     named, agreed = settings.switches(), agreement.switches()
-    if named and (len(named) != len(agreed) or (named != agreed and set(named) == set(agreed))):
+    if (
+        settings.algorithm in WITH_SWITCH
+        and named
+        and (len(named) != len(agreed) or (named != agreed and set(named) == set(agreed)))
+    ):
         raise ValueError(
             f"netfold: rank {rank} names the switches {settings.switch}, rank 0 names {agreement.switch}; set "
             "NETFOLD_SWITCH to the same switches in the same order on all ranks"
