@@ -67,8 +67,9 @@ class Member:
         if settings.trace:
             self._recorder = Recorder(settings.trace, seat.group, seat.rank, seat.size)
         self.joined = joined = join(seat, settings, address, needs_peers)
-        # An agent's worker at a switch folds, and no more; all ranks use agents, or none.
-        self._folds_common = isinstance(joined.client, HostClient) or settings.engine != AGENT
+        # Over RoCE, and by an agent's worker at a switch, only all-reduces run; all ranks use agents, or none.
+        folds_only = bool(settings.roce) or settings.engine == AGENT
+        self._folds_common = isinstance(joined.client, HostClient) or not folds_only
         name = self._name
         if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
             self.folds = CompletionThread(joined.client, name, self._recorder, joined.peers.failure)
