@@ -6,8 +6,8 @@
 namespace netfold::mpi {
 
 std::string host_name();
-// An address that is not loopback, IPv4 if there is one: what the host's name stands for, or the first interface's;
-// loopback if there is no other. An IPv6 address is in brackets.
+// An address that other machines can reach: what the host's name stands for, or the first interface's. IPv4 comes
+// before IPv6, which is in brackets. A machine that has only loopback gives that.
 std::string own_address();
 
 }  // namespace netfold::mpi

@@ -1,6 +1,7 @@
 // The address of a machine: IPv4 or IPv6. A value, so that what decides by addresses needs no sockets.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +19,7 @@ class IpAddress {
   constexpr IpAddress(std::uint32_t v4) : low_(kMapped | v4) {}  // NOLINT(google-explicit-constructor)
   // Of 16 bytes in network order. `scope`: the interface of a link-local address, 0 for others.
   static IpAddress from_v6(std::span<const std::byte, kBytes> bytes, std::uint32_t scope = 0);
-  void copy_v6_to(std::span<std::byte, kBytes> bytes) const;
+  std::array<std::byte, kBytes> v6() const;  // the same bytes
 
   constexpr bool is_v4() const { return high_ == 0 && low_ >> 32 == kMapped >> 32; }
   constexpr std::uint32_t v4() const { return static_cast<std::uint32_t>(low_); }  // of an IPv4 address

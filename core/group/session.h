@@ -29,6 +29,9 @@ struct Prepared {
   virtual ~Prepared() = default;
 };
 
+// The error of a rank that waited in vain for another one.
+Error silent_rank(int silent, int rank, Nanoseconds waited);
+
 class Session {
  public:
   virtual ~Session() = default;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -11,6 +12,12 @@
 #include "group/scratch_pool.h"
 
 namespace netfold::group {
+
+// Whether two pieces of memory, whatever they are of, have bytes in common.
+inline bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto a_at = reinterpret_cast<std::uintptr_t>(a), b_at = reinterpret_cast<std::uintptr_t>(b);
+  return a_at < b_at + b_bytes && b_at < a_at + a_bytes;
+}
 
 class Undo {
  public:

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -65,8 +66,8 @@ IpUdpHeader v6_header(Address from, Address to, std::size_t payload_bytes) {
   put16(bytes, 4, kUdpBytes + payload_bytes);
   bytes[6] = std::byte{17};
   bytes[7] = std::byte{64};
-  from.ip.copy_v6_to(bytes.subspan<8, IpAddress::kBytes>());
-  to.ip.copy_v6_to(bytes.subspan<24, IpAddress::kBytes>());
+  std::ranges::copy(from.ip.v6(), bytes.begin() + 8);
+  std::ranges::copy(to.ip.v6(), bytes.begin() + 24);
   put_udp(bytes.subspan(40), from, to, payload_bytes);
   return header;
 }

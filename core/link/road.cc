@@ -9,7 +9,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "link/descriptor.h"
+#include "link/socket_address.h"
+
 namespace netfold::link {
+
+namespace {
 
 Result<void> take_road(int descriptor, int family, const Road& road) {
   if (road.dscp != 0) {
@@ -32,6 +37,20 @@ Result<void> take_road(int descriptor, int family, const Road& road) {
   return fail(ErrorCode::kSystem,
               fmt::format("cannot send by interface {}: {}; before Linux 5.7 that needs CAP_NET_RAW", road.interface,
                           std::strerror(errno)));
+}
+
+}  // namespace
+
+Result<int> open_socket(const IpAddress& ip, int type, const Road& road) {
+  const int family = family_of(ip);
+  Descriptor opened(socket(family, type, 0));
+  if (!opened.is_open()) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", std::strerror(errno)));
+  }
+  const int off = 0;
+  if (family == AF_INET6) setsockopt(opened.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (const auto taken = take_road(opened.get(), family, road); !taken) return tl::unexpected(taken.error());
+  return opened.release();
 }
 
 }  // namespace netfold::link

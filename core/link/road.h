@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/ip_address.h"
 #include "base/result.h"
 
 namespace netfold::link {
@@ -15,8 +16,9 @@ struct Road {
   static constexpr int kDscpMax = 63;
 };
 
-// For a socket of `family` (AF_INET or AF_INET6) that is not connected yet. Errors: kInvalidArgument for an interface
-// that this machine does not have, kSystem where the kernel does not let this user choose it.
-Result<void> take_road(int descriptor, int family, const Road& road);
+// A socket of this type (SOCK_STREAM or SOCK_DGRAM, with flags), for addresses of the family of `ip`. Errors:
+// kInvalidArgument for an interface that this machine does not have, kSystem where the kernel gives this user no socket
+// or no choice of the interface.
+Result<int> open_socket(const IpAddress& ip, int type, const Road& road);
 
 }  // namespace netfold::link

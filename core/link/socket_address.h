@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "base/result.h"
 #include "link/link.h"
 
 namespace netfold::link {
@@ -38,8 +37,6 @@ IpAddress all_addresses();
 // Every address of this machine in the family of `ip`.
 IpAddress any_like(const IpAddress& ip);
 
-// A socket of this type (SOCK_STREAM or SOCK_DGRAM, with flags), for addresses of the family of `ip`; -1 and errno.
-int open_socket(const IpAddress& ip, int type);
 Address local_address_of(int descriptor);
 
 }  // namespace netfold::link

@@ -221,12 +221,9 @@ void Udp::split(const ReceiveMessage& message, const msghdr& header, std::size_t
 }  // namespace
 
 Result<std::unique_ptr<Link>> open_udp(const UdpOptions& options) {
-  const int descriptor = open_socket(options.bind.ip, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (descriptor < 0) return tl::unexpected(system_error("cannot open a UDP socket"));
-  if (auto taken = take_road(descriptor, family_of(options.bind.ip), options.road); !taken) {
-    close(descriptor);
-    return tl::unexpected(taken.error());
-  }
+  const auto opened = open_socket(options.bind.ip, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, options.road);
+  if (!opened) return tl::unexpected(opened.error());
+  const int descriptor = *opened;
   const SocketAddress wanted(options.bind, family_of(options.bind.ip));
   if (bind(descriptor, wanted.get(), wanted.size()) != 0) {
     Error error = system_error(fmt::format("cannot bind UDP {}", to_string(options.bind)));

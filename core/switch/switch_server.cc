@@ -227,8 +227,8 @@ class SwitchServer::Control {
   }
 
  private:
-  // At the control port's number if that is free; returns its number. 0: data packets take another way than this
-  // machine's own, or there is no socket for it, and workers do without.
+  // Opens a socket at the control port's number if that is free, and returns the number. 0: workers do without, since
+  // data packets do not pass this machine's sockets, or the socket did not open.
   std::uint16_t open_path_link() {
     if (data_plane_->folds_on_the_way()) return 0;
     link::UdpOptions udp;

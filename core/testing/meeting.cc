@@ -3,23 +3,12 @@
 #include <utility>
 #include <vector>
 
-#include "link/poll_set.h"
+#include "testing/all_of_them.h"
 
 namespace netfold::testing {
 namespace {
 
 constexpr Nanoseconds kLookPeriod = 100 * kMillisecond;  // while a way is blocked
-
-class AllOfThem final : public link::PollSet {
- public:
-  std::vector<int> ready() override { return names_; }
-  void add(int name, int) override { names_.push_back(name); }
-  void remove(int name, int) override { std::erase(names_, name); }
-  int descriptor() const override { return -1; }
-
- private:
-  std::vector<int> names_;
-};
 
 }  // namespace
 

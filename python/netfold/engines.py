@@ -58,31 +58,6 @@ class RoceEngine(Reducer, Protocol):
         """Connect to the neighbours; `cards` is in rank order. Raises NetfoldError."""
 
 
-class SwitchEngine(Reducer, Protocol):
-    """A worker at a switch: the switch sums, and multiplies what is copied."""
-
-    def reduce_scatter(
-        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = ..., awaited: bool = ...
-    ) -> int:
-        """This rank's part of the sum, `count` elements."""
-
-    def collect(
-        self,
-        collective: str,
-        in_ptr: int,
-        out_ptr: int,
-        count: int,
-        dtype: str,
-        root: int = ...,
-        algorithm: str = ...,
-        awaited: bool = ...,
-    ) -> int:
-        """An all-gather or a broadcast of elements as they lie in memory. `algorithm` is ignored."""
-
-    def barrier(self, awaited: bool = ...) -> int:
-        """The ticket is finished when every rank has called it."""
-
-
 class PeerEngine(Engine, Protocol):
     """A rank of a group that reduces without a switch. It listens at `address`."""
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,15 +25,12 @@ NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
 
 # Sums by each algorithm.
 RANK = """
-import os
 import torch, torch.distributed as dist
 from netfold.torch import Options
 
 dist.init_process_group("netfold")
 rank, world = dist.get_rank(), dist.get_world_size()
 for algorithm in ("in-network", "split", "ring"):
-    if algorithm == "ring":
-        del os.environ["NETFOLD_SWITCH"]
     group = dist.new_group(range(world), pg_options=Options(algorithm=algorithm))
     total = torch.arange(300_001, dtype=torch.float32) * (rank + 1)
     dist.all_reduce(total, group=group)
@@ -203,18 +201,21 @@ group.close()
 """
 
 
+def begin_divided(script: str, workers: Sequence[Machine], at_switch: str) -> list[subprocess.Popen[str]]:
+    """Two ranks that divide tensors between the switch and themselves; returns once both fold."""
+    own = [f"{each.v4}:7300" for each in workers]
+    runs = [each.python(script, at_switch, str(rank), own[rank], own[1 - rank]) for rank, each in enumerate(workers)]
+    for run in runs:
+        assert run.stdout is not None and run.stdout.readline() == "running\n"
+    return runs
+
+
 def test_an_mtu_that_shrinks_costs_a_divided_job_the_switch_for_a_while() -> None:
     with machines(3, ["4"] * 3, JUMBO) as (router, (first, second, box)):
         if shutil.which("nft"):
             router.shell(SILENCE)
         _, port = start_switch(box)
-        own = [f"{each.v4}:7300" for each in (first, second)]
-        runs = [
-            each.python(BOTH, f"{box.v4}:{port}", str(rank), own[rank], own[1 - rank])
-            for rank, each in enumerate((first, second))
-        ]
-        for run in runs:
-            assert run.stdout is not None and run.stdout.readline() == "running\n"
+        runs = begin_divided(BOTH, (first, second), f"{box.v4}:{port}")
         router.shell(f"ip link set eth{box.number} mtu 1500")
         said = finish(runs)
         assert all(re.search(r"has shrunk|does not reach it any more", each) for each in said), said
@@ -296,13 +297,7 @@ def test_an_interface_that_fails_is_left_out_until_it_is_back() -> None:
         for worker in (first, second):
             connect(router, worker, f"more{worker.number}", "eth1", 10 + worker.number, "4")
         script = BOTH.replace("job=", "interfaces=['eth0', 'eth1'], job=")
-        own = [f"{each.v4}:7300" for each in (first, second)]
-        runs = [
-            each.python(script, f"{box.v4}:{port}", str(rank), own[rank], own[1 - rank])
-            for rank, each in enumerate((first, second))
-        ]
-        for run in runs:
-            assert run.stdout is not None and run.stdout.readline() == "running\n"
+        runs = begin_divided(script, (first, second), f"{box.v4}:{port}")
         router.shell(f"ip link set more{second.number} down")
         time.sleep(2)
         router.shell(f"ip link set more{second.number} up")

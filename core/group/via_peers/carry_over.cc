@@ -1,11 +1,11 @@
 #include "group/via_peers/carry_over.h"
 
 #include <fmt/core.h>
-#include <sodium.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/hex.h"
 #include "group/via_peers/message.h"
 
 namespace netfold::group {
@@ -29,11 +29,7 @@ std::string CarryOver::proof_of(int from, int to, const LifeLines::Move& move) c
   std::memcpy(pair.asked.data(), move.group.data(), std::min(pair.asked.size(), move.group.size()));
   std::memcpy(pair.answered.data(), &move.data, sizeof move.data);
   std::memcpy(pair.answered.data() + sizeof move.data, &move.messages, sizeof move.messages);
-  const control::Proof proof = secret_->rank_proof("move", pair);
-  std::string text(2 * proof.size() + 1, '\0');
-  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(proof.data()), proof.size());
-  text.pop_back();
-  return text;
+  return to_hex(secret_->rank_proof("move", pair));
 }
 
 Result<bool> CarryOver::pump(Nanoseconds now) {
@@ -47,8 +43,7 @@ Result<bool> CarryOver::pump(Nanoseconds now) {
     if (peer.is_done()) continue;
     const auto& arrival = lines_.arrival_of(peer.rank);
     if (arrival && !std::exchange(peer.is_proven, true)) {
-      const std::string proof = proof_of(peer.rank, rank_, *arrival);
-      if (proof.size() != arrival->proof.size() || sodium_memcmp(proof.data(), arrival->proof.data(), proof.size())) {
+      if (!control::equal_in_constant_time(arrival->proof, proof_of(peer.rank, rank_, *arrival))) {
         return fail(ErrorCode::kAuth,
                     fmt::format("rank {} and rank {} do not know the same secret: give all ranks the same, or none",
                                 peer.rank, rank_),

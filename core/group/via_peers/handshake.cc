@@ -14,6 +14,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "base/wakeup.h"
 #include "link/shm/handover.h"
@@ -78,14 +79,6 @@ T field(const json& message, const char* name, T otherwise) {
   }
 }
 
-template <class Bytes>
-std::string to_hex(const Bytes& bytes) {
-  std::string text(2 * bytes.size() + 1, '\0');
-  sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  text.pop_back();
-  return text;
-}
-
 control::Nonce draw_nonce() {
   control::Nonce nonce;
   randombytes_buf(nonce.data(), nonce.size());
@@ -106,8 +99,7 @@ std::string proof_for(const char* part, const control::RankPair& pair, const Han
 }
 
 bool is_proven(const json& message, const std::string& proof) {
-  const std::string said = field(message, "proof", std::string());
-  return said.size() == proof.size() && sodium_memcmp(said.data(), proof.data(), proof.size()) == 0;
+  return control::equal_in_constant_time(field(message, "proof", std::string()), proof);
 }
 
 json hello(const HandshakeOptions& options, const char* kind) {

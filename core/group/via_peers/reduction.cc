@@ -90,9 +90,7 @@ void Reduction::copy_own_part() {
 
 // An all-gather in place has its part within the result.
 bool Reduction::overwrites_input() const {
-  const auto* const out = static_cast<const std::byte*>(result_);
-  const std::less<> before;  // whatever they point into
-  return before(in_, out + layout_.out.count * element_bytes_) && before(out, in_ + layout_.in.count * element_bytes_);
+  return overlap(in_, layout_.in.count * element_bytes_, result_, layout_.out.count * element_bytes_);
 }
 
 numbers::WireFormat Reduction::narrow() const {

@@ -213,13 +213,7 @@ void RoceSession::listen_to_switch() {
 std::optional<Error> RoceSession::overdue(Nanoseconds now) const {
   if (is_idle() || now - last_progress_ < timeout_) return std::nullopt;
   const double waited_s = to_seconds(timeout_);
-  if (missing_rank_) {
-    return Error{ErrorCode::kTimeout,
-                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in a collective: look "
-                             "there for a crash, a hang or fewer collectives, or raise the timeout of the group",
-                             *missing_rank_, waited_s, job_.rank),
-                 *missing_rank_};
-  }
+  if (missing_rank_) return silent_rank(*missing_rank_, job_.rank, timeout_);
   if (arrived_ > channel_.acknowledged()) {
     const auto right = static_cast<std::uint16_t>((job_.rank + 1) % job_.world);
     return Error{

@@ -6,6 +6,8 @@
 #include <array>
 #include <cassert>
 
+#include "group/session.h"
+
 namespace netfold::group {
 namespace {
 
@@ -94,13 +96,7 @@ std::optional<Error> DataPath::overdue(Nanoseconds now, Nanoseconds timeout, con
                              "runs and that UDP passes both ways between the two",
                              switch_name, above, waited_s)};
   }
-  if (rank && answers) {
-    return Error{ErrorCode::kTimeout,
-                 fmt::format("rank {} sent nothing for {:g} s while this rank ({}) waits for it in a collective: look "
-                             "there for a crash, a hang or fewer collectives, or raise the timeout of the group",
-                             *rank, waited_s, rank_),
-                 *rank};
-  }
+  if (rank && answers) return silent_rank(*rank, rank_, timeout);
   if (answers) {
     return Error{ErrorCode::kTimeout,
                  fmt::format("the switch {} answers, but contributions of this rank ({}) did not reach it for {:g} s: "

@@ -30,11 +30,6 @@ ChunkPlan chunks_of_bytes(std::size_t size_bytes, const wire::Lease& lease) {
   return {each, (size_bytes + each - 1) / each};
 }
 
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto a_at = reinterpret_cast<std::uintptr_t>(a), b_at = reinterpret_cast<std::uintptr_t>(b);
-  return a_at < b_at + b_bytes && b_at < a_at + a_bytes;
-}
-
 }  // namespace
 
 Operation::Operation(Ticket ticket, const CollectiveRequest& request, const wire::Lease& lease, std::uint16_t rank)

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <fmt/core.h>
 
@@ -19,6 +18,9 @@
 #include <optional>
 #include <sstream>
 
+#include "base/ip_address.h"
+#include "link/socket_address.h"
+
 namespace netfold::link {
 namespace {
 
@@ -27,23 +29,12 @@ constexpr std::uint16_t kDiscardPort = 9;
 // Of the thread's network namespace, not of the process's first thread.
 constexpr const char* kRoutes = "/proc/thread-self/net/route";
 
-class Socket {
- public:
-  Socket() : descriptor_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
-  ~Socket() { close(descriptor_); }
-  Socket(const Socket&) = delete;
-  int descriptor() const { return descriptor_; }
+Descriptor any_socket() {
+  return Descriptor(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
 
- private:
-  int descriptor_;
-};
-
-sockaddr_in address_of(std::uint32_t address, std::uint16_t port) {
-  sockaddr_in made{};
-  made.sin_family = AF_INET;
-  made.sin_port = htons(port);
-  made.sin_addr.s_addr = htonl(address);
-  return made;
+SocketAddress address_of(std::uint32_t ip, std::uint16_t port) {
+  return SocketAddress({ip, port}, AF_INET);
 }
 
 template <std::size_t kRoom>
@@ -76,8 +67,8 @@ std::optional<std::uint32_t> gateway_to(const std::string& interface, std::uint3
 
 std::optional<std::uint64_t> neighbour(int socket, const std::string& interface, std::uint32_t address) {
   arpreq request{};
-  const sockaddr_in asked = address_of(address, 0);
-  std::memcpy(&request.arp_pa, &asked, sizeof asked);
+  const SocketAddress asked = address_of(address, 0);
+  std::memcpy(&request.arp_pa, asked.get(), asked.size());
   put_name(interface, request.arp_dev);
   if (ioctl(socket, SIOCGARP, &request) != 0 || (request.arp_flags & ATF_COM) == 0) return std::nullopt;
   std::uint64_t mac = 0;
@@ -87,15 +78,11 @@ std::optional<std::uint64_t> neighbour(int socket, const std::string& interface,
 
 }  // namespace
 
-std::string ipv4_text(std::uint32_t address) {
-  return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 0xff, address >> 8 & 0xff, address & 0xff);
-}
-
 Result<std::uint32_t> ipv4_address(const std::string& interface) {
-  const Socket socket;
+  const Descriptor socket = any_socket();
   ifreq request{};
   put_name(interface, request.ifr_name);
-  if (ioctl(socket.descriptor(), SIOCGIFADDR, &request) != 0) {
+  if (ioctl(socket.get(), SIOCGIFADDR, &request) != 0) {
     return fail(ErrorCode::kSystem,
                 fmt::format("interface {} has no IPv4 address, which RoCE v2 needs: give it one (ip address add), or "
                             "use version 1",
@@ -109,39 +96,35 @@ Result<std::uint32_t> ipv4_address(const std::string& interface) {
 Result<std::uint64_t> next_hop(const std::string& interface, std::uint32_t to, std::uint64_t direct) {
   const auto gateway = gateway_to(interface, to);
   if (!gateway) {
-    return fail(ErrorCode::kSystem, fmt::format("there is no route to {} over {}: add one (ip route add {} via GATEWAY "
-                                                "dev {})",
-                                                ipv4_text(to), interface, ipv4_text(to), interface));
+    const std::string there = to_string(IpAddress(to));
+    return fail(ErrorCode::kSystem, fmt::format("the kernel has no route to {} over {}: add one (ip route add {} via "
+                                                "GATEWAY dev {})",
+                                                there, interface, there, interface));
   }
   if (*gateway == 0) return direct;
-  const Socket socket;
+  const Descriptor socket = any_socket();
   for (int i = 0; i < kAsks; ++i) {
-    if (const auto mac = neighbour(socket.descriptor(), interface, *gateway)) return *mac;
+    if (const auto mac = neighbour(socket.get(), interface, *gateway)) return *mac;
     // The kernel asks for the gateway's address before it sends this.
-    const sockaddr_in discarded = address_of(*gateway, kDiscardPort);
+    const SocketAddress discarded = address_of(*gateway, kDiscardPort);
     const char nothing = 0;
-    sendto(socket.descriptor(), &nothing, sizeof nothing, 0, reinterpret_cast<const sockaddr*>(&discarded),
-           sizeof discarded);
+    sendto(socket.get(), &nothing, sizeof nothing, 0, discarded.get(), discarded.size());
     poll(nullptr, 0, kAskPeriodMs);
   }
   return fail(ErrorCode::kSystem,
               fmt::format("the gateway {} to {} does not answer at {}: see whether it is up (ip neighbour show)",
-                          ipv4_text(*gateway), ipv4_text(to), interface));
+                          to_string(IpAddress(*gateway)), to_string(IpAddress(to)), interface));
 }
 
 SilencedPort::SilencedPort(std::uint32_t address, std::uint16_t port)
     : descriptor_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
   const int on = 1;
-  setsockopt(descriptor_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // several jobs of a machine
+  setsockopt(descriptor_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // several jobs of a machine
   sock_filter nothing_passes = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog code{1, &nothing_passes};
-  setsockopt(descriptor_, SOL_SOCKET, SO_ATTACH_FILTER, &code, sizeof code);
-  const sockaddr_in own = address_of(address, port);
-  [[maybe_unused]] const int bound = bind(descriptor_, reinterpret_cast<const sockaddr*>(&own), sizeof own);
-}
-
-SilencedPort::~SilencedPort() {
-  close(descriptor_);
+  setsockopt(descriptor_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &code, sizeof code);
+  const SocketAddress own = address_of(address, port);
+  [[maybe_unused]] const int bound = bind(descriptor_.get(), own.get(), own.size());
 }
 
 }  // namespace netfold::link

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "link/descriptor.h"
 
 namespace netfold::link {
 
@@ -14,7 +15,7 @@ Result<std::uint32_t> ipv4_address(const std::string& interface);
 
 // The Ethernet address for frames from `interface` to the IPv4 address `to`. If the kernel's routes say that `to` is in
 // the interface's own network, it is `direct`. Otherwise it is the gateway's, for which the kernel is made to ask
-// (ARP). Waits at most a second for the answer; kSystem if there is no route or no answer.
+// (ARP). It waits at most a second for the answer. kSystem if the kernel has no route, or the gateway is silent.
 Result<std::uint64_t> next_hop(const std::string& interface, std::uint32_t to, std::uint64_t direct);
 
 // While it lives, the kernel throws datagrams to this UDP port away, where it would answer "port unreachable": an
@@ -22,13 +23,9 @@ Result<std::uint64_t> next_hop(const std::string& interface, std::uint32_t to, s
 class SilencedPort {
  public:
   SilencedPort(std::uint32_t address, std::uint16_t port);
-  ~SilencedPort();
-  SilencedPort(const SilencedPort&) = delete;
 
  private:
-  int descriptor_;
+  Descriptor descriptor_;
 };
-
-std::string ipv4_text(std::uint32_t address);
 
 }  // namespace netfold::link

@@ -83,13 +83,11 @@ void ControlSocket::shut_down_writing() {
 }
 
 Result<int> listen_at(link::Address address, std::uint8_t dscp) {
-  const int descriptor = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
+  const Road road{.dscp = dscp, .interface = {}};
+  const auto opened = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, road);
+  if (!opened) return opened;
+  const int descriptor = *opened;
   set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);  // a switch started anew takes its port at once
-  if (auto taken = take_road(descriptor, family_of(address.ip), {.dscp = dscp, .interface = {}}); !taken) {
-    close(descriptor);
-    return tl::unexpected(taken.error());
-  }
   const SocketAddress at(address, family_of(address.ip));
   if (bind(descriptor, at.get(), at.size()) == 0 && listen(descriptor, 1024) == 0) {
     return descriptor;
@@ -107,12 +105,9 @@ Result<int> listen_at(link::Address address, std::uint8_t dscp) {
 
 Result<int> begin_connect(link::Address address, const IpAddress& from_ip, const Road& road) {
   const int family = family_of(address.ip);
-  const int descriptor = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
-  if (auto taken = take_road(descriptor, family, road); !taken) {
-    close(descriptor);
-    return tl::unexpected(taken.error());
-  }
+  const auto opened = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, road);
+  if (!opened) return opened;
+  const int descriptor = *opened;
   const SocketAddress from({from_ip, 0}, family), to(address, family);
   const bool binds = !from_ip.is_any() && from_ip.is_v4() == address.ip.is_v4();
   if ((!binds || bind(descriptor, from.get(), from.size()) == 0) &&
@@ -132,12 +127,9 @@ int connect_result(int descriptor) {
 }
 
 Result<Route> route_to(link::Address address, const Road& road) {
-  const int descriptor = open_socket(address.ip, SOCK_DGRAM | SOCK_CLOEXEC);
-  if (descriptor < 0) return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", text_of(errno)));
-  if (auto taken = take_road(descriptor, family_of(address.ip), road); !taken) {
-    close(descriptor);
-    return tl::unexpected(taken.error());
-  }
+  const auto opened = open_socket(address.ip, SOCK_DGRAM | SOCK_CLOEXEC, road);
+  if (!opened) return tl::unexpected(opened.error());
+  const int descriptor = *opened;
   const SocketAddress to(address, family_of(address.ip));
   if (connect(descriptor, to.get(), to.size()) != 0) {  // sends nothing
     const int error = errno;

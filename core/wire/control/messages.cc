@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "wire/control/fields.h"
 
@@ -12,19 +13,6 @@ namespace netfold::control {
 namespace {
 
 using Json = nlohmann::ordered_json;  // keeps `type` first
-
-std::array<std::byte, IpAddress::kBytes> v6_of(const IpAddress& ip) {
-  std::array<std::byte, IpAddress::kBytes> bytes{};
-  ip.copy_v6_to(bytes);
-  return bytes;
-}
-
-template <class Bytes>
-std::string to_hex(const Bytes& bytes) {
-  std::string text;
-  for (const std::byte b : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(b));
-  return text;
-}
 
 ErrorCode read_code(Fields& fields) {
   const std::string name = fields.text("code", 64);
@@ -230,7 +218,7 @@ struct Writer {
     json["tagged"] = m.tagged;
     json["salt"] = to_hex(m.salt);
     if (m.data_ip && m.data_ip->is_v4()) json["data_ip"] = m.data_ip->v4();
-    if (m.data_ip && !m.data_ip->is_v4()) json["data_ip6"] = to_hex(v6_of(*m.data_ip));
+    if (m.data_ip && !m.data_ip->is_v4()) json["data_ip6"] = to_hex(m.data_ip->v6());
     if (m.proof) json["proof"] = to_hex(*m.proof);
     if (m.in_tree) json["in_tree"] = true;
     if (!m.above.empty()) json["above"] = printable(m.above, kAddressBytesMax);

@@ -102,11 +102,7 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
   }
   for (const std::uint16_t port : admitted.udp_ports) hash.add(std::uint32_t{port});
   if (admitted.data_ip && admitted.data_ip->is_v4()) hash.add(admitted.data_ip->v4());
-  if (admitted.data_ip && !admitted.data_ip->is_v4()) {
-    std::array<std::byte, IpAddress::kBytes> bytes{};
-    admitted.data_ip->copy_v6_to(bytes);
-    hash.add(text_of(bytes));
-  }
+  if (admitted.data_ip && !admitted.data_ip->is_v4()) hash.add(text_of(admitted.data_ip->v6()));
   if (admitted.in_tree) hash.add(admitted.above);
   return hash.finish();
 }
@@ -134,6 +130,10 @@ wire::TagKey Secret::tag_key(const Nonce& salt, std::uint16_t job_id, std::uint1
 
 bool equal_in_constant_time(const Proof& a, const Proof& b) {
   return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace netfold::control

@@ -46,5 +46,6 @@ class Secret {
 };
 
 bool equal_in_constant_time(const Proof& a, const Proof& b);
+bool equal_in_constant_time(std::string_view a, std::string_view b);  // proofs as text
 
 }  // namespace netfold::control

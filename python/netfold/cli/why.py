@@ -88,7 +88,7 @@ def _of_switch(job: str, metrics: str, seconds: float) -> list[Finding]:
 
 
 def _of_folder(folder: Path) -> list[Finding]:
-    """A finding for each group with records of several ranks. Raises ValueError if there is no such group."""
+    """A finding for each group with records of several ranks. Raises ValueError if every group has one rank's only."""
     groups = read_folder(folder)
     found = [records.find(group, of_ranks) for group, of_ranks in groups.items() if len(of_ranks) > 1]
     if not found:

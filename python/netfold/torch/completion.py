@@ -42,15 +42,10 @@ class Folds(ABC):
     """Owns a rank's engine: submits folds to it and completes their works. Subclasses differ in the thread that listens
     for completions."""
 
-    def __init__(
-        self,
-        client: Reducer,
-        recorder: Recorder | None = None,
-        beside: Callable[[], BaseException | None] | None = None,
-    ) -> None:
-        """`beside` says whether the engine beside this one has failed: then all folds fail too, within POLL_S."""
+    def __init__(self, client: Reducer, recorder: Recorder | None = None) -> None:
         self._client: Reducer | None = client
-        self.beside = beside
+        self.beside: Callable[[], BaseException | None] | None = None
+        """Says whether the engine beside this one has failed: then all folds fail too, within POLL_S."""
         self._recorder = recorder
         self._lock = threading.Lock()
         self._in_flight: dict[int, Fold] = {}
@@ -204,14 +199,8 @@ class CompletionThread(Folds):
     """A thread listens for all folds except those that their callers wait for at once. To wake the thread, and to be
     woken by it, takes longer than a small all-reduce."""
 
-    def __init__(
-        self,
-        client: Reducer,
-        name: str,
-        recorder: Recorder | None = None,
-        beside: Callable[[], BaseException | None] | None = None,
-    ) -> None:
-        super().__init__(client, recorder, beside)
+    def __init__(self, client: Reducer, name: str, recorder: Recorder | None = None) -> None:
+        super().__init__(client, recorder)
         self._name = f"netfold-{name}"
         self._start_thread()
 

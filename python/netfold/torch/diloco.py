@@ -9,7 +9,7 @@ its way for `overlap` inner steps, in which the worker goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,7 +55,7 @@ class Counters:
 
     updates: int = 0
     sent_bytes: int = 0
-    waited_s: float = field(default=0.0)
+    waited_s: float = 0.0
 
 
 class DiLoCo:

@@ -71,10 +71,9 @@ class Member:
         folds_only = bool(settings.roce) or settings.engine == AGENT
         self._folds_common = isinstance(joined.client, HostClient) or not folds_only
         name = self._name
+        self.folds = self._folds_of(joined.client, name)
         if settings.roce and joined.peers is not None:  # RoCE itself does not notice that a rank has died
-            self.folds = CompletionThread(joined.client, name, self._recorder, joined.peers.failure)
-        else:
-            self.folds = self._folds_of(joined.client, name)
+            self.folds.beside = joined.peers.failure
         if joined.peers is None or joined.peers is joined.client:
             self.peers = self.folds
         elif settings.engine == AGENT:  # the worker's process has no thread of Netfold's

@@ -92,13 +92,18 @@ def read(design: str, ports: int) -> Constraints:
     return Constraints(given[design]["top"], tuple(_clocks(given[design]["clocks"], ports)), tuple(crossings))
 
 
-def vivado(constraints: Constraints) -> str:
-    """An XDC file."""
-    limit = f"{constraints.limit_ns:.3f}"
-    lines = [
+def _created(constraints: Constraints) -> list[str]:
+    """The clocks, in the words of Vivado and of Quartus."""
+    return [
         f"create_clock -name {clock.name} -period {clock.period_ns:.3f} [get_ports {{{clock.pin}}}]"
         for clock in constraints.clocks
     ]
+
+
+def vivado(constraints: Constraints) -> str:
+    """An XDC file."""
+    limit = f"{constraints.limit_ns:.3f}"
+    lines = _created(constraints)
     for crossing in constraints.crossings:
         base = "/".join(crossing.path)
         end = f"[get_cells {{{base}/{crossing.end}_reg*}}]"
@@ -120,11 +125,7 @@ def quartus(constraints: Constraints) -> str:
     """An SDC file with Quartus's commands for nets and skew. Between the two clocks of a crossing setup and hold do not
     count; the bounds do."""
     limit = f"{constraints.limit_ns:.3f}"
-    lines = [
-        f"create_clock -name {clock.name} -period {clock.period_ns:.3f} [get_ports {{{clock.pin}}}]"
-        for clock in constraints.clocks
-    ]
-    lines.append("derive_clock_uncertainty")
+    lines = [*_created(constraints), "derive_clock_uncertainty"]
     for crossing in constraints.crossings:
         base = "|".join(crossing.path)
         end = f"[get_registers {{{base}|{crossing.end}*}}]"

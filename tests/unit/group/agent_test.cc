@@ -54,14 +54,7 @@ Clients open_clients(const Agent& agent, int world, double timeout_s = 30, const
     (*client)->set_physical_order(order);
     clients.push_back(std::move(*client));
   }
-  std::vector<std::future<Result<void>>> connecting;
-  for (auto& client : clients) {
-    connecting.push_back(std::async(std::launch::async, [&client, addresses] { return client->connect(addresses); }));
-  }
-  for (auto& each : connecting) {
-    const auto connected = each.get();
-    EXPECT_TRUE(connected) << connected.error().message;
-  }
+  connect_all(clients, addresses);
   return clients;
 }
 

@@ -13,6 +13,7 @@
 #include "base/prng.h"
 #include "group/via_peers/peer_session.h"
 #include "support/random_seed.h"
+#include "testing/all_of_them.h"
 #include "testing/network.h"
 
 namespace netfold::group {
@@ -22,19 +23,8 @@ constexpr Nanoseconds kStep = 50 * kMicrosecond;
 constexpr Nanoseconds kTimeout = 4 * kSecond;
 constexpr Nanoseconds kSoon = kSecond;  // nothing here waits for a timeout but what a test cuts
 
-class AllOfThem final : public link::PollSet {
- public:
-  std::vector<int> ready() override { return names_; }
-  void add(int name, int) override { names_.push_back(name); }
-  void remove(int name, int) override { std::erase(names_, name); }
-  int descriptor() const override { return -1; }
-
- private:
-  std::vector<int> names_;
-};
-
 std::unique_ptr<LifeLines> lines_of(int rank, int world) {
-  return std::make_unique<LifeLines>(rank, world, std::make_unique<AllOfThem>());
+  return std::make_unique<LifeLines>(rank, world, std::make_unique<testing::AllOfThem>());
 }
 
 // A process: a rank of the first group, then of the second.

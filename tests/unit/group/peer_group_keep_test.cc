@@ -43,14 +43,7 @@ Groups shrink(Groups& olds, PeerGroupOptions options, std::pair<int, int> anew =
     addresses.push_back((*group)->address());
     groups.push_back(std::move(*group));
   }
-  std::vector<std::future<Result<void>>> connecting;
-  for (auto& group : groups) {
-    connecting.push_back(std::async(std::launch::async, [&group, addresses] { return group->connect(addresses); }));
-  }
-  for (auto& each : connecting) {
-    const auto connected = each.get();
-    EXPECT_TRUE(connected) << connected.error().message;
-  }
+  connect_all(groups, addresses);
   return groups;
 }
 

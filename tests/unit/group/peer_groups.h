@@ -16,6 +16,19 @@ namespace netfold::group {
 
 using Groups = std::vector<std::unique_ptr<PeerGroup>>;
 
+// Each group in a thread of its own, since each waits for the others.
+template <class SomeGroups>
+void connect_all(SomeGroups& groups, const std::vector<std::string>& addresses) {
+  std::vector<std::future<Result<void>>> connecting;
+  for (auto& group : groups) {
+    connecting.push_back(std::async(std::launch::async, [&group, addresses] { return group->connect(addresses); }));
+  }
+  for (auto& each : connecting) {
+    const auto connected = each.get();
+    EXPECT_TRUE(connected) << connected.error().message;
+  }
+}
+
 inline Groups open_all(int world, PeerGroupOptions options = {}) {
   Groups groups;
   std::vector<std::string> addresses;
@@ -26,14 +39,7 @@ inline Groups open_all(int world, PeerGroupOptions options = {}) {
     addresses.push_back((*group)->address());
     groups.push_back(std::move(*group));
   }
-  std::vector<std::future<Result<void>>> connecting;
-  for (auto& group : groups) {
-    connecting.push_back(std::async(std::launch::async, [&group, addresses] { return group->connect(addresses); }));
-  }
-  for (auto& each : connecting) {
-    const auto connected = each.get();
-    EXPECT_TRUE(connected) << connected.error().message;
-  }
+  connect_all(groups, addresses);
   return groups;
 }
 
