@@ -94,6 +94,12 @@ def _why(*arguments: str, before: list[str] | None = None) -> dict:
     return json.loads(done.stdout)["results"][0]
 
 
+def _knows(job: str, before: list[str]) -> bool:
+    look = [*before, *NETFOLD, "why", job, "--seconds", "0.5", "--json"]
+    done = subprocess.run(look, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode == 0 and json.loads(done.stdout)["results"][0]["chunks"] > 0
+
+
 def _begun(switch: Running) -> Callable[[], bool]:
     return lambda: any(job["folded_chunks"] > 200 for job in switch.stats()["jobs"])
 
@@ -136,10 +142,11 @@ def test_a_slow_link_is_told_from_slow_computation() -> None:
             assert b"metrics" in program.stdout.readline() + program.stdout.readline()
             inside = [enter(lab.worker(rank)) for rank in range(WORLD)]
             slow = lab._sockets[lab.worker(2)]
-            shaping.shape(slow, names.INTERFACE, 25.0, 4 * 1514, lab.spec.latency_ms)
+            # So slow that a step is the link's time, also where busy cores delay each rank by tens of milliseconds.
+            shaping.shape(slow, names.INTERFACE, 10.0, 4 * 1514, lab.spec.latency_ms)
             with Ranks(address, [0.01] * WORLD, inside=inside):
-                time.sleep(1.5)
-                found = _why("digits", "--seconds", "2", before=box)
+                wait_for(lambda: _knows("digits", box), "the first sums")
+                found = _why("digits", "--seconds", "4", before=box)
             assert found["late"][0] == {"rank": "rank 2", "reason": "network"}, found
         finally:
             program.terminate()

@@ -65,10 +65,11 @@ def draw(rng: random.Random) -> Given:
     """Any."""
     kind, has_tag = rng.randrange(3), rng.random() < 0.4
     words = rng.choice([1, 2, 3, 251, 256, rng.randrange(1, 257)])
-    header = rng.randbytes(HEADER_BYTES[kind] + TAG * has_tag)
+    header = bytearray(rng.randbytes(HEADER_BYTES[kind] + TAG * has_tag))
+    header[ETHERNET + TAG * has_tag] = 0x60 | header[ETHERNET + TAG * has_tag] & 15  # a GRH's version: RoCE v1
     to = rng.choice([0, *[1 << port for port in range(PORTS)] * 3])
     return Given(
-        kind, has_tag, words, header, rng.randbytes(1024), rng.getrandbits(10), rng.getrandbits(32),
+        kind, has_tag, words, bytes(header), rng.randbytes(1024), rng.getrandbits(10), rng.getrandbits(32),
         rng.random() < 0.3, rng.random() < 0.1, to,
     )  # fmt: skip
 
