@@ -20,6 +20,7 @@ from lab_commands import wait_for
 TIMEOUT_S = 120.0
 WORKERS = ("first", "second")
 ADDRESSES = {"first": "10.0.0.1", "second": "10.0.0.2", "switch": "10.0.0.5"}
+IPV6_ADDRESSES = {"first": "fd00::1", "second": "fd00::2", "switch": "fd00::5"}
 NAMESPACES = ("--net", "--uts", "--mount", "--pid")
 
 
@@ -38,9 +39,9 @@ class Run:
 class Machine:
     """Namespaces of its own, with a host name that resolves to 127.0.1.1 here and to its address elsewhere."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, addresses: dict[str, str]) -> None:
         hosts = folder / f"hosts-{name}"
-        others = "".join(f"{address}\t{other}\n" for other, address in ADDRESSES.items() if other != name)
+        others = "".join(f"{address}\t{other}\n" for other, address in addresses.items() if other != name)
         hosts.write_text(f"127.0.0.1\tlocalhost\n127.0.1.1\t{name}\n{others}")
         begin = f"echo {name} > /proc/sys/kernel/hostname; mount --bind {hosts} /etc/hosts; ip link set lo up"
         words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
@@ -93,17 +94,18 @@ def connect(switch: Machine, worker: Machine) -> None:
 
 
 @contextmanager
-def three_machines(folder: Path) -> Iterator[dict[str, Machine]]:
+def three_machines(folder: Path, addresses: dict[str, str] = ADDRESSES) -> Iterator[dict[str, Machine]]:
     """Two machines, each with a cable to the machine that the README calls the switch."""
     made: dict[str, Machine] = {}
     try:
-        for name in ADDRESSES:
-            made[name] = Machine(name, folder)
+        for name in addresses:
+            made[name] = Machine(name, folder, addresses)
         made["switch"].run("ip link add eth0 type bridge")
         for name in WORKERS:
             connect(made["switch"], made[name])
-        for name, address in ADDRESSES.items():
-            made[name].run(f"ip address add {address}/24 dev eth0 && ip link set eth0 up")
+        for name, address in addresses.items():
+            how = "/64 nodad" if ":" in address else "/24"
+            made[name].run(f"ip link set eth0 up && ip address add {address}{how} dev eth0")
         yield made
     finally:
         for machine in made.values():

@@ -17,7 +17,7 @@ import pytest
 
 from lab_commands import wait_for
 from netfold.cli.launch import commands, placement, verdicts
-from own_machines import ADDRESSES, WORKERS, Machine, Run, three_machines
+from own_machines import ADDRESSES, IPV6_ADDRESSES, WORKERS, Machine, Run, three_machines
 from switch_programs import run
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i key -q"
@@ -38,15 +38,16 @@ in_namespaces = [
 ]
 
 
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[dict[str, Machine]]:
+@pytest.fixture(params=["IPv4"])
+def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Machine]]:
     """Three machines with an ssh server each, which know one key; the folder is on all of them."""
+    addresses = {"IPv4": ADDRESSES, "IPv6": IPV6_ADDRESSES}[request.param]
     (tmp_path / "train.py").write_text(TRAIN)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True, timeout=20)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     shutil.copy(tmp_path / "key.pub", home / "authorized_keys")
-    with three_machines(tmp_path) as made:
+    with three_machines(tmp_path, addresses) as made:
         for name, machine in made.items():
             begin = f"mount --bind {home} $HOME/.ssh && dropbearkey -t ed25519 -f host-{name}"
             machine.run(f"mkdir -p $HOME/.ssh && {begin}")
@@ -77,13 +78,15 @@ def processes(machine: Machine) -> list[str]:
 class TestOverSsh:
     pytestmark = in_namespaces
 
+    @pytest.mark.parametrize("machines", ["IPv4", "IPv6"], indirect=True)
     def test_a_job_trains_through_a_switch_that_ends_with_it(self, machines: dict[str, Machine]) -> None:
+        at = r"10\.0\.0\.5" if "10.0.0." in machines["first"].run("cat /etc/hosts") else r"\[fd00::5\]"
         launcher = machines["switch"]
         job = up(launcher, "--hosts first,second --switch localhost --env COLOR=red -- torchrun train.py")
         assert ended(job) == 0
         for name in WORKERS:
-            assert re.search(rf"^\[{name}\] sums right at 10\.0\.0\.5:\d+ for red$", job.said(), re.M)
-        assert "the switch is at 10.0.0.5:" in job.said()
+            assert re.search(rf"^\[{name}\] sums right at {at}:\d+ for red$", job.said(), re.M)
+        assert re.search(rf"the switch is at {at}:\d+;", job.said())
         assert {name: processes(machine) for name, machine in machines.items()} == {name: [] for name in ADDRESSES}
 
     def test_ctrl_c_ends_everything_everywhere(self, machines: dict[str, Machine]) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from netfold.torch.own_address import in_address
+from netfold.interfaces import in_address
 
 if TYPE_CHECKING:
     from netfold._core import Switch

@@ -13,6 +13,7 @@ from netfold.algorithms import AUTO, IN_NETWORK, SPLIT, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.chooser.lookup import choices_for
 from netfold.engines import PeerEngine, Reducer, RoceEngine
+from netfold.interfaces import in_address
 from netfold.log import logger
 from netfold.placement import AGENT, CALLER, ROCE, THREAD, Placement
 from netfold.topology import file as topology_file
@@ -20,7 +21,6 @@ from netfold.torch import host_group, roce
 from netfold.torch.earlier import Earlier
 from netfold.torch.embedded_switch import EmbeddedSwitch, advertised
 from netfold.torch.host_group import HostClient
-from netfold.torch.own_address import in_address
 from netfold.torch.settings import Settings
 from netfold.torch.switch_discovery import Agreement, agree
 

@@ -49,11 +49,6 @@ def own_address(store: Store, rank: int, size: int, bind: str, timeout_s: float)
     return LOOPBACK
 
 
-def in_address(host: str) -> str:
-    """A host as it stands before a port: an IPv6 address in brackets."""
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
 def _is_ipv4(address: str) -> bool:
     return ":" not in address
 

@@ -17,11 +17,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from netfold.algorithms import IN_NETWORK, WITH_SWITCH
+from netfold.interfaces import in_address
 from netfold.topology import file as topology_file
 from netfold.topology.file import Topology
 from netfold.torch import roce
 from netfold.torch.embedded_switch import EmbeddedSwitch
-from netfold.torch.own_address import in_address
 from netfold.torch.settings import Settings
 
 KEY = "netfold/agreement"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from netfold.cli.checks import Check
 from netfold.cli.launch import commands, placement, verdicts
 from netfold.cli.launch.machines import Machine, MachineError, all_answers
+from netfold.interfaces import in_address
 
 SEND_S = 0.3
 ALL_PAIRS = 16  # machines; with more of them, each tries the first one and the next one
@@ -100,8 +101,8 @@ class Job:
     def start_switch(self, keeper: Machine) -> dict[str, str]:
         """Start a switch through a keeper of its machine; returns the workers' variables. Raises MachineError."""
         secret = secrets.token_hex(16)
-        command = ["netfold", "switch", "--bind", "0.0.0.0", "--port", "0", "--secret-file", "{secret-file}"]
-        command += ["--metrics", f"{keeper.address}:0"]
+        command = ["netfold", "switch", "--port", "0", "--secret-file", "{secret-file}"]
+        command += ["--metrics", f"{in_address(keeper.address)}:0"]
         keeper.ask("run", command=command, environment={}, folder="", secret=secret)
         deadline = time.monotonic() + SWITCH_S
         said: list[str] = []
@@ -118,7 +119,7 @@ class Job:
             if found := re.match(r"metrics on http://(\S+)/metrics", line):
                 metrics = found[1]
             if found := re.match(r"listening on \S+:(\d+)", line):
-                address = f"{keeper.address}:{found[1]}"
+                address = f"{in_address(keeper.address)}:{found[1]}"
                 self.say(f"the switch is at {address}; `netfold top --metrics {metrics}` shows it")
                 return {"NETFOLD_SWITCH": address, "NETFOLD_SECRET": secret}
         raise MachineError(f"{keeper.name}: the switch has not started within {SWITCH_S:.0f} s: {' '.join(said)}")

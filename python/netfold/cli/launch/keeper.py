@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from netfold.cli.launch import reach, survey
+from netfold.interfaces import family_of
 
 PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = 10.0  # from SIGTERM to SIGKILL
@@ -71,7 +72,8 @@ class Keeper:
 
     def on_route(self, address: str) -> None:
         """The address of this machine from which it reaches another one, and a TCP port that is free."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route, socket.socket() as free:
+        family = family_of(address)
+        with socket.socket(family, socket.SOCK_DGRAM) as route, socket.socket(family) as free:
             route.connect((address, 9))
             free.bind(("", 0))
             self.say({"address": route.getsockname()[0], "port": free.getsockname()[1]})

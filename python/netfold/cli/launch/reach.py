@@ -8,6 +8,8 @@ import struct
 import threading
 import time
 
+from netfold.interfaces import family_of, in_address
+
 TIMEOUT_S = 3.0
 UDP_TRIES = 3
 BLOCK = bytes(1 << 18)
@@ -19,12 +21,17 @@ class Listener:
     they end."""
 
     def __init__(self) -> None:
+        # All interfaces, IPv4 and IPv6: which one serves is not known yet.
+        both = socket.has_dualstack_ipv6()
+        family, everywhere = (socket.AF_INET6, "::") if both else (socket.AF_INET, "0.0.0.0")
         while True:
-            self._tcp = socket.create_server(("0.0.0.0", 0))  # all interfaces: which one serves is not known yet
+            self._tcp = socket.create_server((everywhere, 0), family=family, dualstack_ipv6=both)
             self.port: int = self._tcp.getsockname()[1]
-            self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self._udp = socket.socket(family, socket.SOCK_DGRAM)
+            if both:
+                self._udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             try:
-                self._udp.bind(("0.0.0.0", self.port))
+                self._udp.bind((everywhere, self.port))
                 break
             except OSError:
                 self._tcp.close()
@@ -63,18 +70,19 @@ def _count(connection: socket.socket) -> None:
 
 def failure(address: str, port: int) -> str:
     """Why a listener at another machine cannot be reached; "" if it can."""
+    where = f"{in_address(address)}:{port}"
     try:
         socket.create_connection((address, port), TIMEOUT_S).close()
     except OSError as error:
-        return f"TCP to {address}:{port}: {error.strerror or error}"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return f"TCP to {where}: {error.strerror or error}"
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
         probe.settimeout(TIMEOUT_S / UDP_TRIES)
         for _ in range(UDP_TRIES):
             with contextlib.suppress(OSError):
                 probe.sendto(b"netfold", (address, port))
                 if probe.recv(64) == b"netfold":
                     return ""
-    return f"UDP to {address}:{port}: no answer"
+    return f"UDP to {where}: no answer"
 
 
 def rate(address: str, port: int, seconds: float) -> float:

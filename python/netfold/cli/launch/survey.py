@@ -13,7 +13,7 @@ from typing import Any
 
 import netfold
 from netfold.cli.checks import package, sockets
-from netfold.interfaces import with_ipv4
+from netfold.interfaces import addresses, reaches_far
 
 CHECKS = (package.extension, package.own_programs, sockets.buffers)
 
@@ -29,17 +29,18 @@ def facts() -> dict[str, Any]:
         "torch": _version("torch"),
         "cores": len(os.sched_getaffinity(0)),
         "time_s": time.time(),
-        "reached_at": ssh if ":" not in ssh and not ssh.startswith("127.") else "",
+        "reached_at": ssh if ssh and reaches_far(ssh) else "",
         "interfaces": interfaces(),
         "checks": [asdict(check) for look in CHECKS for check in look()],
     }
 
 
 def interfaces() -> list[dict[str, Any]]:
-    """Interfaces with an IPv4 address, without loopback: name, address, MTU in bytes, rate in Mbit/s."""
+    """One entry for each address that other machines can reach, IPv4 first: the interface's name, the address, the MTU
+    in bytes, the rate in Mbit/s."""
     found = []
-    for name, address in with_ipv4().items():
-        if address.startswith("127."):
+    for name, address in addresses():
+        if not reaches_far(address):
             continue
         folder = Path("/sys/class/net", name)
         found.append(
