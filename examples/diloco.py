@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -38,24 +39,30 @@ TIMEOUT = timedelta(seconds=120)
 
 
 class Text:
-    """The text as numbers, one a character; its last tenth is for measuring."""
+    """The text as numbers, one a character, in three parts. Topics of the reference repeat paragraphs of others. Each
+    paragraph is taken once, so that no paragraph is in two parts."""
 
     def __init__(self) -> None:
-        text = "\n".join(topics[name] for name in sorted(topics))
-        characters = sorted(set(text))
+        paragraphs = dict.fromkeys(paragraph for name in sorted(topics) for paragraph in topics[name].split("\n\n"))
+        characters = sorted(set("".join(paragraphs)) | {"\n"})
         number = {character: place for place, character in enumerate(characters)}
-        data = torch.tensor([number[character] for character in text])
+
+        def numbers(turns: range) -> torch.Tensor:
+            text = "\n\n".join(each for place, each in enumerate(paragraphs) if place % 10 in turns)
+            return torch.tensor([number[character] for character in text])
+
         self.characters = len(characters)
-        self._train, self._held_out = data[: len(data) * 9 // 10], data[len(data) * 9 // 10 :]
+        self._train = numbers(range(8))
+        self._held_out = {"validation": numbers(range(8, 9)), "test": numbers(range(9, 10))}
 
     def samples(self, seed: int, count: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
         """A batch: contexts, and the characters that come next."""
         return self._batch(self._train, seed, count)
 
-    def loss(self, model: nn.Module) -> float:
-        """Mean loss on text that was not trained on."""
+    def loss(self, model: nn.Module, part: str) -> float:
+        """Mean loss on text that was not trained on: on "validation" to choose settings, on "test" to report."""
         with torch.no_grad():
-            contexts, following = self._batch(self._held_out, 0, 2048)
+            contexts, following = self._batch(self._held_out[part], 0, 2048)
             return cross_entropy(model(contexts).flatten(0, 1), following.flatten()).item()
 
     @staticmethod
@@ -152,7 +159,7 @@ def train_ddp(given: argparse.Namespace, text: Text) -> float:
         optimizer.zero_grad()
         cross_entropy(managed(contexts).flatten(0, 1), following.flatten()).backward()
         optimizer.step()
-    loss = text.loss(model)
+    loss = text.loss(model, given.measure)
     if given.name == 0:
         count = sum(parameter.numel() for parameter in model.parameters())
         sent = given.steps * 8 * count * (given.workers - 1) // given.workers
@@ -172,8 +179,8 @@ def inner(given: argparse.Namespace, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def set_rate(given: argparse.Namespace, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Warm up, then fall in a straight line to a tenth."""
-    share = min((step + 1) / 50, 1.0 - 0.9 * step / given.steps)
+    """Warm up, and fall in a straight line to zero."""
+    share = min((step + 1) / 50, 1.0) * (1.0 - step / given.steps)
     for group in optimizer.param_groups:
         group["lr"] = given.rate * share
 
@@ -219,10 +226,10 @@ def train(given: argparse.Namespace, text: Text, members: Members) -> float:
         optimizer.step()
         computed_s += time.monotonic() - started
         diloco.step()
-    diloco.drain()
+    if diloco.inner_steps == given.steps:
+        diloco.finish()
     whole_s = time.monotonic() - began
-    diloco.load_state_dict(diloco.state_dict())  # measured is the global model, not what this worker has of its own
-    loss = text.loss(model)
+    loss = text.loss(model, given.measure)
     bits = zlib.crc32(b"".join(shared.numpy().tobytes() for shared in diloco.state_dict()["shared"]))
     print(
         f"DiLoCo, worker {given.name}: loss {loss:.4f}, parameters {bits:08x}, "
@@ -254,7 +261,7 @@ def work(given: argparse.Namespace) -> None:
 
 
 def start_all(given: argparse.Namespace) -> int:
-    """Start all workers on this machine; returns the first exit status that is not 0."""
+    """Start all workers on this machine. Returns the exit status of the first that fails, or 0."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = [sys.executable, __file__, *sys.argv[1:], "--store", f"127.0.0.1:{port}"]
@@ -266,12 +273,30 @@ def start_all(given: argparse.Namespace) -> int:
         runs.append([*words, "--name", str(name), *(["--leave-at", step] if str(name) == leaver else [])])
     if given.join is not None:
         runs.append([*words, "--name", str(given.workers), "--joins", str(given.join)])
-    processes = [subprocess.Popen(run) for run in runs]
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # through `finally`, which ends the workers
+    processes: list[subprocess.Popen[bytes]] = []
     try:
-        return next((status for status in [process.wait() for process in processes] if status != 0), 0)
+        for run in runs:
+            processes.append(subprocess.Popen(run))
+        return wait_for_all(processes)
     finally:
         for process in processes:
             process.kill()
+        for process in processes:
+            process.wait()
+
+
+def wait_for_all(processes: list[subprocess.Popen[bytes]]) -> int:
+    """Wait until all workers have ended well (returns 0), or one has failed (returns its exit status)."""
+    while True:
+        statuses = [process.poll() for process in processes]
+        for name, status in enumerate(statuses):
+            if status:
+                print(f"worker {name} ended with status {status}; the others are ended too", file=sys.stderr)
+                return status
+        if None not in statuses:
+            return 0
+        time.sleep(0.1)
 
 
 def main() -> int:
@@ -279,15 +304,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=4, help="at the start")
     parser.add_argument("--backend", default="netfold")
-    parser.add_argument("--steps", type=int, default=500, help="inner steps")
+    parser.add_argument("--steps", type=int, default=3200, help="inner steps")
     parser.add_argument("--every", type=int, default=50, help="inner steps from one outer step to the next")
     parser.add_argument("--fragments", type=int, default=4)
     parser.add_argument("--overlap", type=int, default=5, help="inner steps that a fragment may be on its way")
     parser.add_argument("--bits", type=int, default=4)
     parser.add_argument("--rounding", default="nearest")
-    parser.add_argument("--rate", type=float, default=3e-3, help="learning rate of the workers")
-    parser.add_argument("--outer-rate", type=float, default=0.7)
-    parser.add_argument("--outer-momentum", type=float, default=0.9)
+    parser.add_argument("--rate", type=float, default=1e-2, help="largest learning rate of the workers, and of DDP")
+    parser.add_argument("--outer-rate", type=float, default=0.9)
+    parser.add_argument("--outer-momentum", type=float, default=0.5)
+    parser.add_argument("--measure", choices=["validation", "test"], default="test", help="text that gives the loss")
     parser.add_argument("--compare", action="store_true", help="train with DDP on the same samples first")
     parser.add_argument("--leave", default="", help="WORKER:STEP, a worker that leaves; not worker 0")
     parser.add_argument("--join", type=int, help="the step from which on one more worker joins")

@@ -7,7 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import zlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -158,11 +161,10 @@ def _one_mean_body(rank: int) -> float:
     """With an outer optimizer that takes the whole mean, no overlap and 8 bits: the average of the workers."""
     worker = _Worker(rank, steps=4, fragments=1, overlap=0, bits=8, outer_optimizer=_whole)
     worker.train(3)
-    own = torch.cat([parameter.detach().flatten() for parameter in worker.model.parameters()])
+    own = _flat(worker.model.parameters())
     dist.all_reduce(own, dist.ReduceOp.AVG)
     worker.diloco.step()  # the fourth inner step, which changes nothing
-    now = torch.cat([parameter.detach().flatten() for parameter in worker.model.parameters()])
-    return float((now - own).abs().max())
+    return float((_flat(worker.model.parameters()) - own).abs().max())
 
 
 def _whole(parameters: Any) -> torch.optim.Optimizer:
@@ -171,6 +173,34 @@ def _whole(parameters: Any) -> torch.optim.Optimizer:
 
 def test_an_outer_step_averages_the_workers() -> None:
     assert max(values(run_ranks(_one_mean_body, environment=AUTO))) < 1e-3
+
+
+def _finish_body(rank: int) -> tuple[float, float, list[Any], bool]:
+    """How far the global parameters are from the mean of the workers: before the end of the training, and after."""
+    worker = _Worker(rank, bits=8)
+    worker.train(17)  # since its last turn, one fragment learned for 5 steps and the other for 2
+    worker.diloco.drain()
+    mean = _flat(worker.model.parameters())
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    before = _flat(worker.diloco.state_dict()["shared"])
+    worker.diloco.finish()
+    after = _flat(worker.diloco.state_dict()["shared"])
+    ends_as_shared = torch.equal(_flat(worker.model.parameters()), after)
+    return float((before - mean).norm()), float((after - mean).norm()), worker.bits(), ends_as_shared
+
+
+def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().flatten() for tensor in tensors])
+
+
+@pytest.mark.parametrize("backend", ["netfold", "gloo"])
+def test_finish_makes_the_model_the_mean_of_all_workers(backend: str) -> None:
+    outcomes = values(run_ranks(_finish_body, world=3, backend=backend, environment=AUTO))
+    for before, after, bits, ends_as_shared in outcomes:
+        assert before > 0.03, "the last steps of the workers are not in the global parameters yet"
+        assert after < before / 20
+        assert bits == outcomes[0][2]
+        assert ends_as_shared
 
 
 def _death_body(rank: int) -> tuple[Any, ...]:
@@ -258,3 +288,37 @@ def test_the_example_goes_on_when_one_worker_leaves_and_one_joins() -> None:
     assert ends["0"] == ends["2"] != ends["1"], "all that are there at the end have the same bits"
     losses = re.findall(r"loss ([0-9.]+)", done.stdout)
     assert max(map(float, losses)) < 4.0, "an untrained model has about 4.6"
+
+
+def _started_example() -> tuple[subprocess.Popen[str], list[int]]:
+    """The example with two workers that train for long, and the process ids of the workers."""
+    words = ["--workers", "2", "--steps", "1000000"]
+    example = subprocess.Popen([sys.executable, str(EXAMPLE), *words], stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{example.pid}/task/{example.pid}/children")
+    deadline = time.monotonic() + 60
+    while len(workers := [int(word) for word in children.read_text().split()]) < 2:
+        assert example.poll() is None and time.monotonic() < deadline, "no workers were started"
+        time.sleep(0.05)
+    return example, workers
+
+
+@pytest.mark.parametrize(
+    ("receiver", "number", "status", "says"),
+    [
+        ("example", signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        ("worker 1", signal.SIGKILL, 256 - signal.SIGKILL, "worker 1 ended with status -9"),
+    ],
+)
+def test_the_example_ends_all_its_workers(receiver: str, number: int, status: int, says: str) -> None:
+    example, workers = _started_example()
+    try:
+        os.kill(example.pid if receiver == "example" else workers[1], number)
+        _, error = example.communicate(timeout=20)
+        assert example.returncode == status
+        assert says in error
+        assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    finally:
+        example.kill()
+        for worker in workers:
+            if Path(f"/proc/{worker}").exists():
+                os.kill(worker, signal.SIGKILL)

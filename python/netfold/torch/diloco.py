@@ -49,6 +49,17 @@ class InFlight:
     mean: FewBitsMean
 
 
+def _outer_step(fragment: Fragment, gradient: torch.Tensor) -> None:
+    """Move the global parameters by the mean of the outer gradients, as the outer optimizer does."""
+    fragment.shared.grad = gradient
+    fragment.optimizer.step()
+
+
+def _whole_mean(fragment: Fragment, gradient: torch.Tensor) -> None:
+    """Move them to the mean of the workers' parameters."""
+    fragment.shared.data -= gradient
+
+
 @dataclass
 class Counters:
     """The cost of the outer steps for this rank so far: bytes sent without headers, seconds waited for the network."""
@@ -136,6 +147,22 @@ class DiLoCo:
         for fragment, flight in flights:
             self._apply(fragment, flight)
 
+    def finish(self) -> None:
+        """End the training: the model and the global parameters become the mean of all workers' parameters. All ranks
+        call it after the same inner step.
+
+        Without it the global parameters lack what the workers learned since each fragment was sent: up to `steps` inner
+        steps. The outer optimizer takes no part, since its momentum would go beyond the mean. Raises the group's error.
+        """
+        self.drain()
+        for number, fragment in enumerate(self.fragments):
+            self._send(number, fragment)
+        flights = [(fragment, fragment.in_flight) for fragment in self.fragments if fragment.in_flight is not None]
+        for _, flight in flights:
+            flight.mean.turn()
+        for fragment, flight in flights:
+            self._apply(fragment, flight, _whole_mean)
+
     def use(self, group: dist.ProcessGroup | None) -> None:
         """Go on with these ranks: after a death, without one that left, or with newcomers, which make a DiLoCo of the
         same settings with this group meanwhile. Every rank of the group calls it.
@@ -188,9 +215,10 @@ class DiLoCo:
         self.counters.sent_bytes += mean.sent_bytes
         fragment.in_flight = InFlight(self._step, sent, mean)
 
-    def _apply(self, fragment: Fragment, flight: InFlight) -> None:
-        fragment.shared.grad = flight.mean.result()
-        fragment.optimizer.step()
+    def _apply(
+        self, fragment: Fragment, flight: InFlight, update: Callable[[Fragment, torch.Tensor], None] = _outer_step
+    ) -> None:
+        update(fragment, flight.mean.result())
         fragment.in_flight = None
         if self._feeds_back:  # not before: a mean that fails has lost nothing
             fragment.error, fragment.owner_error = flight.mean.error, flight.mean.owner_error
