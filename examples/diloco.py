@@ -52,17 +52,16 @@ class Text:
             return torch.tensor([number[character] for character in text])
 
         self.characters = len(characters)
-        self._train = numbers(range(8))
-        self._held_out = {"validation": numbers(range(8, 9)), "test": numbers(range(9, 10))}
+        self.parts = {"training": numbers(range(8)), "validation": numbers(range(8, 9)), "test": numbers(range(9, 10))}
 
     def samples(self, seed: int, count: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
         """A batch: contexts, and the characters that come next."""
-        return self._batch(self._train, seed, count)
+        return self._batch(self.parts["training"], seed, count)
 
     def loss(self, model: nn.Module, part: str) -> float:
         """Mean loss on text that was not trained on: on "validation" to choose settings, on "test" to report."""
         with torch.no_grad():
-            contexts, following = self._batch(self._held_out[part], 0, 2048)
+            contexts, following = self._batch(self.parts[part], 0, 2048)
             return cross_entropy(model(contexts).flatten(0, 1), following.flatten()).item()
 
     @staticmethod

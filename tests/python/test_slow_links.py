@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from repository import ROOT
+from repository import ROOT, module_of
 
 TOOL = ROOT / "tools" / "slow_links.py"
 RANK = """
@@ -36,12 +35,7 @@ else:
 
 @pytest.fixture
 def slow_links() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("slow_links", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+    return module_of(TOOL)
 
 
 def test_a_line_has_a_rate_a_delay_and_a_queue(slow_links: ModuleType) -> None:

@@ -23,7 +23,7 @@ from torch.distributed.distributed_c10d import SHRINK_ABORT
 import netfold
 from netfold.torch.diloco import DiLoCo
 from netfold.torch.few_bits import Coding, FewBitsMean
-from repository import ROOT
+from repository import ROOT, module_of
 from torch_ranks import run_ranks, values
 
 AUTO = {"NETFOLD_ALGORITHM": "auto"}
@@ -274,6 +274,19 @@ def test_a_newcomer_takes_over_the_state_and_another_leaves(backend: str) -> Non
 
 
 EXAMPLE = ROOT / "examples" / "diloco.py"
+
+
+def test_the_example_measures_losses_on_text_that_is_new_to_the_model() -> None:
+    parts = {name: bytes(part.tolist()) for name, part in module_of(EXAMPLE).Text().parts.items()}
+
+    def stretches(text: bytes) -> list[bytes]:
+        return [text[at : at + 64] for at in range(len(text) - 63)]
+
+    for here, there in (("training", "validation"), ("training", "test"), ("validation", "test")):
+        known = set(stretches(parts[here]))
+        seen = [stretch in known for stretch in stretches(parts[there])]
+        assert len(seen) > 20_000
+        assert sum(seen) < 0.04 * len(seen)
 
 
 def test_the_example_goes_on_when_one_worker_leaves_and_one_joins() -> None:
