@@ -60,7 +60,7 @@ module mac_table #(
   end
 
   // --- The table: a copy for each pipeline, written together ---
-  bucket_t           find_bucket, learn_bucket, write_bucket_q;
+  bucket_t           find_bucket, bucket1_q, write_bucket_q;
   logic [Ways-1:0]   write_q;
   entry_t            entry_q;
   entry_t [Ways-1:0] found_q, known_q;
@@ -74,7 +74,7 @@ module mac_table #(
     end
     always_ff @(posedge clk_i) begin
       if (write_q[way]) learn_memory[write_bucket_q] <= entry_q;
-      known_q[way] <= learn_memory[learn_bucket];
+      known_q[way] <= learn_memory[bucket1_q];
     end
   end
 
@@ -133,8 +133,7 @@ module mac_table #(
 
   lesson_t              lesson_d, lesson1_q, lesson2_q;
   logic                 valid_d, valid1_q, valid2_q;
-  bucket_t              bucket2_q;
-  bucket_t              learn_hash;
+  bucket_t              learn_hash, bucket2_q;
   logic [31:BucketWidth] unused_learn_hash;
   logic [Ports-1:0]     learn_grant;
   logic [BucketWidth:0] sweep_q;  // the next bucket to sweep; the highest bit: all are
@@ -144,37 +143,38 @@ module mac_table #(
   round_robin #(.Requests(Ports)) u_learn (
     .clk_i, .rst_ni, .request_i(learn_valid_i), .take_i(|learn_ready_o), .grant_o(learn_grant)
   );
-  crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson1_q.address), .crc_o({unused_learn_hash, learn_hash}));
+  crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson_d.address), .crc_o({unused_learn_hash, learn_hash}));
 
   assign learns_o      = is_clear_q;
   assign is_sweeping   = !sweep_q[BucketWidth];
   assign learn_ready_o = waits || !is_clear_q ? '0 : learn_grant;
-  assign learn_bucket  = lesson1_q.is_sweep ? lesson1_q.address[BucketWidth-1:0] : learn_hash;
-  assign waits         = valid1_q && ((valid2_q && bucket2_q == learn_bucket) ||
-                                                (|write_q && write_bucket_q == learn_bucket));
+  assign waits         = valid1_q && ((valid2_q && bucket2_q == bucket1_q) ||
+                                                (|write_q && write_bucket_q == bucket1_q));
 
   always_comb begin
-    lesson_d.is_sweep = learn_ready_o == '0;
+    // Not whether one is ready, but whether one would be: it is known earlier, and else nothing is taken.
+    lesson_d.is_sweep = learn_grant == '0 || !is_clear_q;
     valid_d           = !lesson_d.is_sweep || is_sweeping;
     lesson_d.port     = number_of(learn_grant);
     lesson_d.address  = '0;
-    for (int unsigned i = 0; i < Ports; i++) if (learn_ready_o[i]) lesson_d.address |= learn_address_i[i];
-    if (lesson_d.is_sweep) lesson_d.address[BucketWidth-1:0] = sweep_q[BucketWidth-1:0];
+    for (int unsigned i = 0; i < Ports; i++) if (learn_grant[i]) lesson_d.address |= learn_address_i[i];
   end
 
-  // The address's own entry, else a free one, else the oldest.
+  // The address's own entry, else a free one, else the oldest. All pairs of ways are compared at once: one after the
+  // other would be the longest path of the switch.
   always_comb begin
-    logic [$clog2(Ways)-1:0] victim;
-    logic [8:0]              age, age_most;
-    victim   = '0;
-    age_most = '0;
+    logic [Ways-1:0]      is_oldest;
+    logic [Ways-1:0][8:0] age;
     for (int unsigned way = 0; way < Ways; way++) begin
-      is_its[way] = known_q[way].is_used && known_q[way].address == lesson2_q.address;
-      is_old[way]  = !is_clear_q || 8'(tick_q - known_q[way].seen) > age_limit_i;
-      age          = known_q[way].is_used ? {1'b0, 8'(tick_q - known_q[way].seen)} : '1;
-      if (age > age_most) begin
-        age_most = age;
-        victim   = ($clog2(Ways))'(way);
+      is_its[way]    = known_q[way].is_used && known_q[way].address == lesson2_q.address;
+      is_old[way]    = !is_clear_q || 8'(tick_q - known_q[way].seen) > age_limit_i;
+      age[way]       = known_q[way].is_used ? {1'b0, 8'(tick_q - known_q[way].seen)} : '1;
+      is_oldest[way] = 1'b1;
+    end
+    for (int unsigned way = 0; way < Ways; way++) begin
+      for (int unsigned later = way + 1; later < Ways; later++) begin
+        if (age[later] > age[way]) is_oldest[way] = 1'b0;
+        else                       is_oldest[later] = 1'b0;
       end
     end
     if (!valid2_q) begin
@@ -182,7 +182,7 @@ module mac_table #(
     end else if (lesson2_q.is_sweep) begin
       write_d = is_old;
     end else begin
-      write_d = |is_its ? is_its : Ways'(1) << victim;
+      write_d = |is_its ? is_its : is_oldest;
     end
   end
 
@@ -212,9 +212,12 @@ module mac_table #(
   end
 
   always_ff @(posedge clk_i) begin
-    if (!waits) lesson1_q <= lesson_d;
+    if (!waits) begin
+      lesson1_q <= lesson_d;
+      bucket1_q <= lesson_d.is_sweep ? sweep_q[BucketWidth-1:0] : learn_hash;
+    end
     lesson2_q      <= lesson1_q;
-    bucket2_q      <= learn_bucket;
+    bucket2_q      <= bucket1_q;
     write_bucket_q <= bucket2_q;
     entry_q        <= lesson2_q.is_sweep ? '0 : {1'b1, tick_q, lesson2_q.port, lesson2_q.address};
   end
