@@ -20,12 +20,12 @@ module aggregation_output_arbiter_formal
   input logic            follow_i        // port
 );
 
-  localparam int unsigned SumsMax = 2, LaterMax = 2;
+  localparam int unsigned SumsMax = 2, LaterMax = 2, Repeats = 2;
   localparam logic [1:0] Check = 2'd0, Look = 2'd1, Match = 2'd2, TxOut = 2'd3, Fresh = 2'd0, Repeat = 2'd1,
                          Later = 2'd2;
 
   logic                           first = 1'b1;
-  logic                           was_follow, taken, is_repeat, chooses, fresh_waits, is_late_turn;
+  logic                           was_follow, taken, is_repeat, chooses, fresh_waits, is_late_turn, sends_q;
   logic [1:0]                     state, from, from_next, targets, checks, lost, repeat_asks, later_asks, chosen;
   packet_t                        taken_packet, sent;
   logic [7:0]                     ended_at, step, began_q;
@@ -33,6 +33,8 @@ module aggregation_output_arbiter_formal
   packet_t [SumsMax-1:0]          sums;                             // the oldest first
   logic [1:0][1:0]                later_level;
   packet_t [1:0][LaterMax-1:0]    laters;
+  logic [1:0][1:0]                repeat_level;
+  packet_t [1:0][Repeats-1:0]     repeats;
   logic [3:0]                     on_lists, fresh_waited, repeat_waited, later_waited;  // turns of others
   logic                           repeat_is_second, later_is_second;  // the other port is in turn before it
   // State of the two followed sums at the followed port.
@@ -41,7 +43,7 @@ module aggregation_output_arbiter_formal
   logic [1:0][LaterMax-1:0]       is_listed_at;
 
   aggregation_output_arbiter #(
-    .Ports(2), .Jobs(2), .SumsMax(SumsMax), .LaterMax(LaterMax), .Repeats(2), .Filling(2)
+    .Ports(2), .Jobs(2), .SumsMax(SumsMax), .LaterMax(LaterMax), .Repeats(Repeats), .Filling(2)
   ) u_arbiter (
     .clk_i, .rst_ni(!first), .ports_i, .sum_valid_i, .sum_i, .sum_taken_o(taken), .sum_taken_packet_o(taken_packet),
     .made_busy_i, .repeat_valid_i, .repeat_ready_o(), .repeat_i, .repeat_slot_o(), .is_filling_o(), .is_empty_o(),
@@ -53,23 +55,38 @@ module aggregation_output_arbiter_formal
   assign state       = u_arbiter.state_q;
   assign from        = u_arbiter.from_q;
   assign from_next   = u_arbiter.from_d;
-  assign targets     = u_arbiter.targets_q;
+  // In Look, those that wait for the chosen frame's sum remain.
+  assign targets     = state == Look ? u_arbiter.targets_d : u_arbiter.targets_q;
   assign chooses     = u_arbiter.chooses;
-  assign ended_at    = u_arbiter.last_step;
+  assign ended_at    = sends_q ? u_arbiter.step_before_last + 8'd1 : began_q;
   assign sums_level  = u_arbiter.u_sums.write_q - u_arbiter.u_sums.read_q;
   for (genvar i = 0; i < SumsMax; i++) begin : gen_sum
     assign sums[i] = u_arbiter.u_sums.memory[1'(u_arbiter.u_sums.read_q[0] + 1'(i))];
   end
   for (genvar p = 0; p < 2; p++) begin : gen_list
     assign later_level[p] = u_arbiter.gen_port[p].u_later.write_q - u_arbiter.gen_port[p].u_later.read_q;
+    assign repeat_level[p] = u_arbiter.gen_port[p].u_repeats.write_q - u_arbiter.gen_port[p].u_repeats.read_q;
     for (genvar i = 0; i < LaterMax; i++) begin : gen_later
       assign laters[p][i] =
           u_arbiter.gen_port[p].u_later.memory[1'(u_arbiter.gen_port[p].u_later.read_q[0] + 1'(i))];
+    end
+    for (genvar i = 0; i < Repeats; i++) begin : gen_repeat
+      assign repeats[p][i] =
+          u_arbiter.gen_port[p].u_repeats.memory[1'(u_arbiter.gen_port[p].u_repeats.read_q[0] + 1'(i))];
     end
   end
 
   function automatic logic is_followed(packet_t packet, logic which);
     return packet.message[1:0] == (which ? 2'd2 : 2'd1);
+  endfunction
+
+  // A turn has steps for 256 words at most.
+  function automatic logic is_packet(packet_t packet);
+    return packet.words != '0 && packet.words <= 9'(PacketWords);
+  endfunction
+
+  function automatic logic [27:0] name_of(packet_t packet);
+    return {packet.job[0], packet.generation, packet.place, packet.message[7:0]};
   endfunction
 
   // --- Places of the followed sums ---
@@ -102,9 +119,15 @@ module aggregation_output_arbiter_formal
   assign is_late_turn = state != Check && from == Later;
   assign on_lists     = 4'(later_level[0]) + 4'(later_level[1]) -
                         (is_late_turn ? 4'(targets[0]) + 4'(targets[1]) : 4'd0);
-  assign repeat_asks  = u_arbiter.repeat_valid & has_room_i & ~u_arbiter.later_valid;
-  assign later_asks   = u_arbiter.later_valid & has_room_i;
-  assign chosen       = chooses ? u_arbiter.targets_d : '0;
+  assign repeat_asks  = u_arbiter.repeat_asks;
+  assign later_asks   = u_arbiter.later_asks;
+  always_comb begin
+    for (int p = 0; p < 2; p++) begin
+      chosen[p] = chooses && u_arbiter.targets_d[p] &&
+                  (from_next == Fresh || name_of(from_next == Later ? laters[p][0] : repeats[p][0]) ==
+                                         name_of(u_arbiter.packet_d));
+    end
+  end
   assign repeat_is_second = follow_i ^ u_arbiter.u_repeat_turns.later_q[1];
   assign later_is_second  = follow_i ^ u_arbiter.u_later_turns.later_q[1];
   assign fresh_waits  = u_arbiter.sum_valid && !made_busy_i;
@@ -112,7 +135,10 @@ module aggregation_output_arbiter_formal
   always_ff @(posedge clk_i) begin
     first      <= 1'b0;
     was_follow <= follow_i;
-    if (state == Match) began_q <= {7'd0, (u_arbiter.goes & ~is_late_i) == '0};
+    if (state == Match) begin
+      began_q <= {7'd0, (u_arbiter.goes & ~is_late_i) == '0};
+      sends_q <= checks != '0;
+    end
     if (first) begin
       {fresh_waited, repeat_waited, later_waited} <= '0;
     end else begin
@@ -131,6 +157,7 @@ module aggregation_output_arbiter_formal
     if (!first) begin
       assume (follow_i == was_follow);
       if (sums_level == 2'(SumsMax)) assume (!sum_valid_i);
+      assume (is_packet(sum_i) && is_packet(repeat_i[0]) && is_packet(repeat_i[1]));
       for (int s = 0; s < 2; s++) if (offered_q[s] && sum_valid_i) assume (!is_followed(sum_i, 1'(s)));
       if (!offered_q[0] && sum_valid_i) assume (!is_followed(sum_i, 1'b1));
 
@@ -148,15 +175,23 @@ module aggregation_output_arbiter_formal
       assert (later_waited <= 4'd3);
 
       // Induction starts in any state.
+      assert (u_arbiter.ends_q == (state == TxOut && step == ended_at));
+      if (state == TxOut && from != Fresh) assert (u_arbiter.is_kept_q == sends_q);
       assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
-      if (state != Check) assert (from != 2'd3);
+      if (state != Check) assert (from != 2'd3 && is_packet(sent));
+      for (int i = 0; i < SumsMax; i++) if (2'(i) < sums_level) assert (is_packet(sums[i]));
+      for (int p = 0; p < 2; p++) begin
+        assert (repeat_level[p] <= 2'(Repeats));
+        for (int i = 0; i < LaterMax; i++) if (2'(i) < later_level[p]) assert (is_packet(laters[p][i]));
+        for (int i = 0; i < Repeats; i++) if (2'(i) < repeat_level[p]) assert (is_packet(repeats[p][i]));
+      end
       if (offered_q[1]) assert (offered_q[0]);
       for (int s = 0; s < 2; s++) begin
         // The sum is in one of these places, or has left.
         assert (3'(waits_at[s][0]) + 3'(waits_at[s][1]) + 3'(flies[s]) + 3'(is_listed_at[s][0]) +
                 3'(is_listed_at[s][1]) + 3'(gone_q[s]) == 3'(offered_q[s]));
         if (left_q[s] && !gone_q[s]) assert (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]);
-        if (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]) assert (left_q[s]);
+        if (state == TxOut && is_late_turn && targets[follow_i] && is_listed_at[s][0]) assert (left_q[s] == sends_q);
       end
       if (waits[0] && offered_q[1]) assert (waits_at == 4'b1001);
       if (flies[0] && offered_q[1]) assert (waits[1]);

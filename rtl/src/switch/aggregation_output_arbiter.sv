@@ -7,9 +7,11 @@
 // and a port that is slow for a while costs the others one turn.
 //
 //   Check   the next
-//   Look    the headers' buffers say what lies there, the Aggregation Status Buffer which sum is kept
+//   Look    the headers' buffers say what lies there, the Aggregation Status Buffer which sum is kept; which ports
+//           wait for the same one?
 //   Match   is it still that one? Ports without room are listed
-//   TxOut   builders put their frames together, in step
+//   TxOut   builders put their frames together, in step. Frames leave their lists in its last cycle; it has no other if
+//           nothing is sent
 module aggregation_output_arbiter
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -70,7 +72,6 @@ module aggregation_output_arbiter
   output logic [PayloadAddressWidth-1:0]  result_address_o
 );
 
-  localparam int unsigned PortBits = $clog2(Ports);
   localparam int unsigned JobBits  = Jobs > 1 ? $clog2(Jobs) : 1;
   localparam int unsigned LevelWidth = $clog2(Repeats + LaterMax + 1);
   localparam int unsigned NameBits   = JobBits + GenerationWidth + PlaceWidth + 8;
@@ -83,14 +84,13 @@ module aggregation_output_arbiter
   from_e                           from_q, from_d;
   packet_t                         packet_q, packet_d, sum;
   logic [Ports-1:0]                targets_q, targets_d;
-  logic [7:0]                      step_q, joint, last_step;
-  logic                            sum_valid, was_new_q, chooses, ends, is_same_sum, is_kept;
+  logic [7:0]                      step_q, joint, step_before_last;
+  logic                            sum_valid, was_new_q, chooses, ends_q, is_same_sum, is_kept, is_kept_q;
   logic                            sum_ready_unused;
   // Of a sum. Frames that wait for one place are never 256 messages apart, and builders compare all of the number.
-  logic [Ports-1:0][NameBits-1:0]  repeat_name, later_name;
-  logic [NameBits-1:0]             name_d;
-  logic [Ports-1:0]                repeat_asks, repeat_turn, later_turn, goes;
-  logic [PortBits-1:0]             port;
+  logic [Ports-1:0][NameBits-1:0]  first_name;  // of the first frame on the list at work
+  logic [NameBits-1:0]             sent_name;
+  logic [Ports-1:0]                repeat_asks, later_asks, repeat_turn, later_turn, goes;
   logic [Ports-1:0]                repeat_valid, later_valid, later_ready, repeat_pop, later_pop, later_push;
   packet_t [Ports-1:0]             repeats, laters;
 
@@ -140,6 +140,7 @@ module aggregation_output_arbiter
 
     // Headers lie in the list's order; a place is free again when its frame has been sent.
     logic [SlotBits-1:0] slot_write_q, slot_read_q;
+    logic [NameBits-1:0] repeat_name, later_name;
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
         slot_write_q <= '0;
@@ -151,10 +152,12 @@ module aggregation_output_arbiter
     end
     assign repeat_slot_o[p] = slot_write_q;
     assign slot_o[p]        = slot_read_q;
-    assign repeat_name[p]   = {repeats[p].job[JobBits-1:0], repeats[p].generation, repeats[p].place,
-                               repeats[p].message[7:0]};
-    assign later_name[p]    = {laters[p].job[JobBits-1:0], laters[p].generation, laters[p].place,
-                               laters[p].message[7:0]};
+
+    assign repeat_name   = {repeats[p].job[JobBits-1:0], repeats[p].generation, repeats[p].place,
+                            repeats[p].message[7:0]};
+    assign later_name    = {laters[p].job[JobBits-1:0], laters[p].generation, laters[p].place,
+                            laters[p].message[7:0]};
+    assign first_name[p] = from_q == Later ? later_name : repeat_name;
 
     logic [LevelWidth-1:0] level_q;
     always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -171,6 +174,7 @@ module aggregation_output_arbiter
 
   // --- Check: whose turn is it? ---
   assign repeat_asks = repeat_valid & has_room_i & ~later_valid;
+  assign later_asks  = later_valid & has_room_i;
 
   round_robin #(
     .Requests(Ports)
@@ -187,7 +191,7 @@ module aggregation_output_arbiter
   ) u_later_turns (
     .clk_i,
     .rst_ni,
-    .request_i(later_valid & has_room_i),
+    .request_i(later_asks),
     .take_i   (chooses && from_d == Later),
     .grant_o  (later_turn)
   );
@@ -203,35 +207,38 @@ module aggregation_output_arbiter
     end
   end
 
-  assign port               = PortBits'(index_of(32'(from_d == Later ? later_turn : repeat_turn)));
   assign chooses            = state_q == Check && (from_d != Repeat || repeat_turn != '0);
   assign sum_taken_o        = chooses && from_d == Fresh;
   assign sum_taken_packet_o = sum;
 
   always_comb begin
-    unique case (from_d)
-      Fresh:   packet_d = sum;
-      Later:   packet_d = laters[port];
-      default: packet_d = repeats[port];
-    endcase
+    packet_d = from_d == Fresh ? sum : '0;
+    for (int unsigned p = 0; p < Ports; p++) begin
+      if (from_d == Later && later_turn[p]) packet_d |= laters[p];
+      if (from_d == Repeat && repeat_turn[p]) packet_d |= repeats[p];
+    end
   end
-  assign name_d = {packet_d.job[JobBits-1:0], packet_d.generation, packet_d.place, packet_d.message[7:0]};
 
+  // All that ask, and then those that ask for this one.
   always_comb begin
     for (int unsigned p = 0; p < Ports; p++) begin
-      unique case (from_d)
-        Fresh:   targets_d[p] = ports_i[sum.job[JobBits-1:0]][p];
-        Later:   targets_d[p] = later_valid[p] && has_room_i[p] && later_name[p] == name_d;
-        default: targets_d[p] = repeat_asks[p] && repeat_name[p] == name_d;
-      endcase
+      if (state_q == Check) begin
+        unique case (from_d)
+          Fresh:   targets_d[p] = ports_i[sum.job[JobBits-1:0]][p];
+          Later:   targets_d[p] = later_asks[p];
+          default: targets_d[p] = repeat_asks[p];
+        endcase
+      end else begin
+        targets_d[p] = targets_q[p] && (state_q != Look || from_q == Fresh || first_name[p] == sent_name);
+      end
     end
   end
 
   always_ff @(posedge clk_i) begin
+    targets_q <= targets_d;
     if (chooses) begin
-      targets_q <= targets_d;
-      from_q    <= from_d;
-      packet_q  <= packet_d;
+      from_q   <= from_d;
+      packet_q <= packet_d;
     end
   end
 
@@ -246,6 +253,7 @@ module aggregation_output_arbiter
   // --- Look, Match ---
   assign tag_address_o   = PlaceAddressWidth'({packet_q.job, packet_q.place});
   assign sending_place_o = tag_address_o;
+  assign sent_name       = {packet_q.job[JobBits-1:0], packet_q.generation, packet_q.place, packet_q.message[7:0]};
   assign is_sending_o    = state_q != Check;
   assign looks_o         = state_q == Look;
   assign is_same_sum     = tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
@@ -255,23 +263,23 @@ module aggregation_output_arbiter
   assign later_push      = state_q == Match && from_q == Fresh ? targets_q & ~goes & later_ready : '0;
   always_comb begin
     is_lost_o = '0;
-    if (state_q == Match) is_lost_o = from_q == Fresh ? targets_q & ~goes & ~later_ready : is_kept ? '0 : targets_q;
+    if (state_q == Match && from_q == Fresh) is_lost_o = targets_q & ~goes & ~later_ready;
+    if (ends_q && !is_kept_q) is_lost_o = targets_q;
   end
   assign packet_o        = packet_q;
   assign is_repeat_o     = from_q == Repeat;
 
   // --- TxOut: at step `joint` the header's partial beat is read, so the sum's first one step before ---
-  assign joint         = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;
-  assign last_step     = joint + 8'((packet_q.words - 9'd1) >> 1) + Tail;
-  assign steps_o       = state_q == TxOut;
-  assign step_o        = step_q;
-  assign result_read_o = steps_o;
+  assign joint            = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;
+  assign step_before_last = joint + 8'((packet_q.words - 9'd1) >> 1) + Tail - 8'd1;
+  assign steps_o          = state_q == TxOut;
+  assign step_o           = step_q;
+  assign result_read_o    = steps_o;
   assign result_address_o = {tag_address_o, 7'(step_q - joint + 8'd1)};
-  assign ends          = (state_q == TxOut && step_q == last_step) || (state_q == Match && (!is_kept || goes == '0));
 
   always_comb begin
-    repeat_pop = ends && from_q == Repeat ? targets_q : '0;
-    later_pop  = ends && from_q == Later ? targets_q : '0;
+    repeat_pop = ends_q && from_q == Repeat ? targets_q : '0;
+    later_pop  = ends_q && from_q == Later ? targets_q : '0;
   end
 
   always_comb begin
@@ -280,18 +288,25 @@ module aggregation_output_arbiter
       Check:   if (chooses) state_d = Look;
       Look:    state_d = Match;
       Match:   state_d = TxOut;
-      TxOut:   state_d = TxOut;
+      TxOut:   if (ends_q) state_d = Check;
       default: state_d = Check;
     endcase
-    if (ends) state_d = Check;
   end
 
+  // That a turn ends is known a cycle before: all that follows from it would else come after long comparisons.
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       state_q <= Check;
+      ends_q  <= 1'b0;
     end else begin
       state_q <= state_d;
+      ends_q  <= (state_q == Match && (!is_kept || goes == '0)) ||
+                 (state_q == TxOut && !ends_q && step_q == step_before_last);
     end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == Match) is_kept_q <= is_kept;
   end
 
   always_ff @(posedge clk_i) begin
