@@ -81,6 +81,7 @@ module aggregation_status
   logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
   place_t                  there, now, then_;
   logic                    writes, is_bad_q, is_current, is_former, is_old, completes;
+  logic                    is_answered, is_passed, is_other, is_here, is_all, enters;
   logic [31:0]             ticks_q;
   verdict_e                verdict;
   tag_t                    tag;
@@ -150,26 +151,38 @@ module aggregation_status
   // --- B: the answer ---
   assign is_current = packet_q.generation == generation_i[packet_q.job[JobBits-1:0]];
   assign is_former  = there.generation != generation_i[packet_q.job[JobBits-1:0]];
-  assign now        = is_former ? '0 : there;
+  always_comb begin
+    // A place of a former generation is empty. Only its two flags say so: what they stand for is compared meanwhile.
+    now         = there;
+    now.arrived = is_former ? '0 : there.arrived;
+    now.has_sum = there.has_sum && !is_former;
+  end
   assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
                       ticks_q - now.since > age_limit_i;
 
+  // Each reason against a contribution is found by itself, and not one after the other: whether the place is complete is
+  // the longest path here.
+  assign is_answered = now.has_sum && there.sum_of == packet_q.message;
+  assign is_passed   = now.has_sum && is_older(packet_q.message, there.sum_of);
+  assign is_other    = now.arrived != '0 && there.gathers != packet_q.message;
+  assign is_here     = |(now.arrived & port_q);
+  assign is_all      = (now.arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]];
+  assign enters      = is_current && !is_answered && !is_passed && !is_other && !is_here && !is_bad_q;
+
   always_comb begin
-    verdict = VerdictKept;
+    verdict = is_all ? VerdictFolded : VerdictKept;
     if (!is_current) begin
       verdict = VerdictEpoch;
-    end else if (now.has_sum && now.sum_of == packet_q.message) begin
+    end else if (is_answered) begin
       verdict = VerdictAnswered;
-    end else if (now.has_sum && is_older(packet_q.message, now.sum_of)) begin
+    end else if (is_passed) begin
       verdict = VerdictStale;
-    end else if (now.arrived != '0 && now.gathers != packet_q.message) begin
-      verdict = is_older(packet_q.message, now.gathers) ? VerdictStale : VerdictBusy;
-    end else if (|(now.arrived & port_q)) begin
+    end else if (is_other) begin
+      verdict = is_older(packet_q.message, there.gathers) ? VerdictStale : VerdictBusy;
+    end else if (is_here) begin
       verdict = VerdictWaiting;
     end else if (is_bad_q) begin
       verdict = VerdictBlock;
-    end else if ((now.arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]]) begin
-      verdict = VerdictFolded;
     end
   end
 
@@ -180,8 +193,8 @@ module aggregation_status
     completes        = 1'b0;
     unique case (ask_q)
       AskJudge: begin
-        writes        = is_b_q && (verdict == VerdictKept || verdict == VerdictFolded);
-        completes     = is_b_q && verdict == VerdictFolded;
+        writes        = is_b_q && enters;
+        completes     = is_b_q && enters && is_all;
         then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
