@@ -5,7 +5,7 @@ module memory_reader
 #(
   parameter int unsigned Lanes      = 8,
   parameter int unsigned FifoDepth  = 256,  // beats, a power of two
-  parameter int unsigned BurstBeats = 16
+  parameter int unsigned BurstBeats = 16   // a power of two
 ) (
   input  logic                clk_i,
   input  logic                rst_ni,
@@ -34,16 +34,18 @@ module memory_reader
 
   localparam int unsigned LaneBits   = $clog2(Lanes);
   localparam int unsigned FreeWidth  = $clog2(FifoDepth + 1);
+  localparam int unsigned BurstWidth = $clog2(BurstBeats + 1);
   localparam logic [15:0] BurstElements = 16'(BurstBeats * Lanes);
   localparam logic [15:0] BeatElements  = 16'(Lanes);
 
   // --- Asking: one burst after the other ---
   logic [63:0]          address_q;
   logic [15:0]          elements_q;
-  logic                 asking_q, data_ready, asked, is_last_burst, fifo_valid, fifo_ready;
-  logic [FreeWidth-1:0] free_q, due_q, burst_beats;  // due: beats asked for that have not come
+  logic                 asking_q, data_ready, asked, is_last_burst_q, fifo_valid, fifo_ready;
+  logic [FreeWidth-1:0] free_q, due_q, asked_beats;  // due: beats asked for that have not come
+  logic [BurstWidth-1:0] burst_beats_q;
   logic [15:0]          burst_elements;
-  logic                 ask_space, next_valid, next_taken;
+  logic                 ask_space, next_valid, next_taken, is_last_next, is_last_after;
   logic [63:0]          next_address;
   logic [15:0]          next_elements;
 
@@ -61,13 +63,12 @@ module memory_reader
     .m_data_o ({next_address, next_elements})
   );
 
-  assign is_last_burst  = elements_q <= BurstElements;
-  assign burst_elements = is_last_burst ? elements_q : BurstElements;
-  assign burst_beats    = FreeWidth'((burst_elements + BeatElements - 16'd1) >> LaneBits);
+  assign burst_elements = is_last_burst_q ? elements_q : BurstElements;
+  assign asked_beats    = asked ? FreeWidth'(burst_beats_q) : '0;
 
   assign chunk_ready_o     = ask_space && data_ready;
-  assign next_taken        = !asking_q || (asked && is_last_burst);
-  assign command_valid_o   = asking_q && !drain_i && free_q >= burst_beats;
+  assign next_taken        = !asking_q || (asked && is_last_burst_q);
+  assign command_valid_o   = asking_q && !drain_i && free_q >= FreeWidth'(burst_beats_q);
   assign command_address_o = address_q;
   assign command_bytes_o   = burst_elements << 2;
   assign asked             = command_valid_o && command_ready_i;
@@ -80,20 +81,33 @@ module memory_reader
       due_q    <= '0;
     end else begin
       if (next_taken) asking_q <= next_valid;
-      free_q <= free_q - (asked ? burst_beats : '0) + FreeWidth'(fifo_valid && fifo_ready);
-      due_q  <= due_q + (asked ? burst_beats : '0) - FreeWidth'(s_tvalid_i && s_tready_o);
+      free_q <= free_q - asked_beats + FreeWidth'(fifo_valid && fifo_ready);
+      due_q  <= due_q + asked_beats - FreeWidth'(s_tvalid_i && s_tready_o);
     end
   end
 
+  assign is_last_next  = next_elements <= BurstElements;
+  assign is_last_after = elements_q <= {BurstElements[14:0], 1'b0};
+
+  // Whether a burst is the chunk's last, and how long it is, is known when it can be asked for.
   always_ff @(posedge clk_i) begin
     if (next_taken) begin
-      address_q  <= next_address;
-      elements_q <= next_elements;
+      address_q       <= next_address;
+      elements_q      <= next_elements;
+      is_last_burst_q <= is_last_next;
+      burst_beats_q   <= beats_of(next_elements, is_last_next);
     end else if (asked) begin
-      address_q  <= address_q + 64'(4 * BurstBeats * Lanes);
-      elements_q <= elements_q - burst_elements;
+      address_q       <= address_q + 64'(4 * BurstBeats * Lanes);
+      elements_q      <= elements_q - BurstElements;
+      is_last_burst_q <= is_last_after;
+      burst_beats_q   <= beats_of(elements_q, is_last_after);
     end
   end
+
+  // Beats of a burst. The last one is what a division of the chunk by full bursts leaves, so a burst more does not count.
+  function automatic logic [BurstWidth-1:0] beats_of(logic [15:0] elements, logic ends_chunk);
+    return ends_chunk ? BurstWidth'((BurstWidth-1)'((elements - 16'd1) >> LaneBits)) + 1'b1 : BurstWidth'(BurstBeats);
+  endfunction
 
   // --- What comes ---
   logic                fifo_space;
@@ -120,7 +134,7 @@ module memory_reader
   // --- Beats of a chunk ---
   typedef struct packed {
     logic [15:0] elements;
-    logic [15:0] beats;
+    logic [15:0] last;      // beat
     logic        folds;
   } part_t;
 
@@ -128,7 +142,7 @@ module memory_reader
   logic        part_valid, part_ends;
   logic [15:0] index_q;
   logic [15:0] elements_left_q, left;
-  logic        is_padding, is_last, out_ready, moves;
+  logic        starts_q, is_padding_q, is_last, out_ready, moves;
 
   stream_queue #(
     .Width($bits(part_t)),
@@ -138,30 +152,33 @@ module memory_reader
     .rst_ni,
     .s_valid_i(chunk_valid_i && chunk_ready_o),
     .s_ready_o(data_ready),
-    .s_data_i ({chunk_i.elements, chunk_i.beats, chunk_i.flag}),
+    .s_data_i ({chunk_i.elements, chunk_i.beats - 16'd1, chunk_i.flag}),
     .m_valid_o(part_valid),
     .m_ready_i(part_ends),
     .m_data_o (part)
   );
 
-  assign left       = index_q == '0 ? part.elements : elements_left_q;
-  assign is_padding = left == '0;
-  assign is_last    = index_q == part.beats - 16'd1;
+  assign left       = starts_q ? part.elements : elements_left_q;
+  assign is_last    = index_q == part.last;
   assign out_ready  = m_tready_i || !m_tvalid_o;
-  assign moves      = part_valid && (fifo_valid || is_padding) && out_ready;
-  assign fifo_ready = part_valid && !is_padding && out_ready;
+  assign moves      = part_valid && (fifo_valid || is_padding_q) && out_ready;
+  assign fifo_ready = part_valid && !is_padding_q && out_ready;
   assign part_ends  = moves && is_last;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       index_q         <= '0;
       elements_left_q <= '0;
+      starts_q        <= 1'b1;
+      is_padding_q    <= 1'b0;  // a chunk begins with an element
       m_tvalid_o      <= 1'b0;
     end else begin
       if (out_ready) m_tvalid_o <= moves;
       if (moves) begin
         index_q         <= is_last ? '0 : index_q + 16'd1;
         elements_left_q <= left > BeatElements ? left - BeatElements : '0;
+        starts_q        <= is_last;
+        is_padding_q    <= !is_last && left <= BeatElements;
       end
     end
   end
