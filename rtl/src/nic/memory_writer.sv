@@ -80,8 +80,10 @@ module memory_writer
     end
   end
 
-  logic [LevelWidth-1:0] level;
-  logic                  fifo_valid, fifo_ready;
+  logic [LevelWidth-1:0] unused_level;
+  logic                  fifo_push, fifo_valid, fifo_ready;
+
+  assign fifo_push = s_tvalid_i && in_valid && !is_padding;
 
   stream_fifo #(
     .Width(32 * Lanes),
@@ -89,13 +91,13 @@ module memory_writer
   ) u_fifo (
     .clk_i,
     .rst_ni,
-    .s_valid_i(s_tvalid_i && in_valid && !is_padding),
+    .s_valid_i(fifo_push),
     .s_ready_o(fifo_space),
     .s_data_i (s_tdata_i),
     .m_valid_o(fifo_valid),
     .m_ready_i(fifo_ready),
     .m_data_o (m_tdata_o),
-    .level_o  (level)
+    .level_o  (unused_level)
   );
 
   // --- Out: bursts ---
@@ -108,7 +110,7 @@ module memory_writer
   logic [15:0]             burst_elements;
   logic [BurstWidth-1:0]   burst_beats, sending_beats, index_q;
   logic [LaneBits-1:0]     tail;        // elements in the last beat of the burst, 0: all
-  logic [LevelWidth-1:0]   reserved_q;  // beats in the FIFO that belong to bursts that have begun
+  logic [LevelWidth-1:0]   spare_q;  // beats in the FIFO that belong to no burst that has begun
   logic                    sending, burst_space, burst_ends;
   logic [ConfirmWidth-1:0] begun_q, confirmed_q, mark, since_mark;
   logic                    mark_valid, mark_taken;
@@ -119,7 +121,7 @@ module memory_writer
   assign beat           = m_tvalid_o && m_tready_i;
   assign begin_burst    = out_valid_q && elements_q != '0 && !drain_i && command_space &&
                           begun_q - confirmed_q < (1 << (ConfirmWidth - 1)) &&
-                          burst_space && level - reserved_q >= LevelWidth'(burst_beats);
+                          burst_space && spare_q >= LevelWidth'(burst_beats);
   assign ends           = out_valid_q && elements_q == '0 && (!ends_q || end_space);
   assign out_taken      = ends;
   assign next_taken     = !out_valid_q || out_taken;
@@ -201,14 +203,14 @@ module memory_writer
     if (!rst_ni) begin
       out_valid_q  <= 1'b0;
       index_q      <= '0;
-      reserved_q   <= '0;
+      spare_q      <= '0;
       begun_q      <= '0;
       confirmed_q  <= '0;
     end else begin
       if (next_taken) out_valid_q <= next_valid;
       if (begin_burst) begun_q <= begun_q + 1'b1;
       if (beat) index_q <= m_tlast_o ? '0 : index_q + 1'b1;
-      reserved_q <= reserved_q + (begin_burst ? LevelWidth'(burst_beats) : '0) - LevelWidth'(beat);
+      spare_q <= spare_q + LevelWidth'(fifo_push && fifo_space) - (begin_burst ? LevelWidth'(burst_beats) : '0);
       if (written_i) confirmed_q <= confirmed_q + 1'b1;
     end
   end
