@@ -47,8 +47,9 @@ module link_receive
   covered_t    header_q;
   logic        in_payload_q, ours, is_next, accept_q, overflow_q, crc_beat, push, push_ready, starts;
   logic [7:0]  index_q;
-  logic [31:0] crc_q, crc_next, crc_header, crc_wanted_q;
-  logic [31:0] crc_rest_q, crc_rest_next, crc_rest_first;
+  logic [31:0] crc_q, crc_next, crc_header, crc_wanted, crc_wanted_q;
+  logic [31:0] crc_rest, crc_rest_first;
+  logic        crc_is_right_q;
   logic        ended_q, damaged_q, commit;
   logic [31:0] expected_q, expected_next, after_q;  // after_q: expected_q + 1
 
@@ -75,7 +76,8 @@ module link_receive
   );
 
   // A CRC is linear: that over payload and header is the header's, xor the payload's followed by as many zeros. The
-  // first is known as the header arrives, and the second grows with the payload: the end only compares.
+  // first is known as the header arrives, and the second with every beat of the payload. They are compared at every beat,
+  // and the end has only to look.
   crc32 #(
     .Width($bits(covered_t))
   ) u_crc_header (
@@ -89,7 +91,7 @@ module link_receive
   ) u_crc_rest (
     .crc_i (crc_q),
     .data_i({{$bits(covered_t){1'b0}}, s_tdata_i}),
-    .crc_o (crc_rest_next)
+    .crc_o (crc_rest)
   );
 
   crc32 #(
@@ -101,6 +103,8 @@ module link_receive
   );
 
   logic ours_q;
+
+  assign crc_wanted = ~arriving.crc ^ crc_header;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -123,15 +127,15 @@ module link_receive
   always_ff @(posedge clk_i) begin
     if (starts) begin
       header_q     <= arriving.is;
-      crc_wanted_q <= ~arriving.crc ^ crc_header;
+      crc_wanted_q <= crc_wanted;
       ours_q       <= ours;
       index_q      <= '0;
       crc_q        <= '1;
-      crc_rest_q   <= crc_rest_first;
+      crc_is_right_q <= crc_wanted == crc_rest_first;
     end else if (crc_beat) begin
       index_q    <= index_q + 8'd1;
       crc_q      <= crc_next;
-      crc_rest_q <= crc_rest_next;
+      crc_is_right_q <= crc_rest == crc_wanted_q;
     end
     damaged_q <= s_tuser_i;
   end
@@ -140,7 +144,7 @@ module link_receive
   logic is_whole, is_intact, is_data, is_ack, rollback, is_ahead, is_duplicate;
 
   assign is_whole      = index_q == header_q.beats;
-  assign is_intact     = is_whole && crc_rest_q == crc_wanted_q && !damaged_q;
+  assign is_intact     = is_whole && crc_is_right_q && !damaged_q;
   assign is_data       = ended_q && ours_q && is_intact && header_q.kind == KindData;
   assign is_ack        = ended_q && ours_q && is_intact && header_q.kind == KindAck;
   assign commit        = is_data && accept_q && !overflow_q;
