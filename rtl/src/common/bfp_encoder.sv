@@ -156,7 +156,8 @@ module bfp_encoder #(
   end
 
   // --- 3: shifted to a fixed point below the block's exponent; 4: rounded, clamped and given its sign ---
-  localparam logic [Mantissa-1:0] Largest = '1;
+  localparam logic [Mantissa-1:0] Largest    = '1;
+  localparam int unsigned         WindowBits = $clog2(Mantissa + 1);
 
   logic                       valid3_q, valid4_q, last3_q, last4_q, first3_q, first4_q;
   logic [8*BlocksPerBeat-1:0] exponent3_q, exponent4_q;
@@ -168,29 +169,30 @@ module bfp_encoder #(
     localparam int unsigned InBlock = lane / LanesPerBlock;
 
     logic [31:0]         x;
-    logic [7:0]          own, distance, block_max;
+    logic [7:0]          distance, block_max;
+    logic                is_normal;
     logic [23:0]         significand;
     logic [Mantissa:0]   window, window3_q;  // the whole part and one bit for rounding
     logic                sticky, sticky3_q, sign3_q;
-    logic [23:0]         kept;
     logic [Mantissa-1:0] whole, magnitude;
     logic                round_up;
 
     assign x           = whole_data[32*lane +: 32];
     assign block_max   = whole_max[8*InBlock +: 8];
-    assign own         = x[30:23] == 8'd0 ? 8'd1 : x[30:23];
-    assign significand = {x[30:23] != 8'd0, x[22:0]};
-    assign distance    = block_max - own;
-    assign kept        = significand >> distance;
+    assign is_normal   = x[30:23] != 8'd0;
+    assign significand = {is_normal, x[22:0]};
+    // The exponent of a subnormal number is 1. Both distances are computed before it is known.
+    assign distance    = is_normal ? block_max - x[30:23] : block_max - 8'd1;
 
-    // A number so small that it shifts out of the window is less than a half of the last place.
+    // A number so small that it shifts out of the window is less than a half of the last place: all that counts of
+    // other distances is the bits that the window can lose.
     always_comb begin
-      window = kept[23 -: Mantissa+1];
-      sticky = |kept[22-Mantissa:0];
-      for (int unsigned bit_ = 0; bit_ < 23; bit_++) begin
-        if (bit_ < 32'(distance) && significand[bit_]) sticky = 1'b1;
+      window = significand[23 -: Mantissa+1] >> distance[WindowBits-1:0];
+      sticky = |significand[22-Mantissa:0];
+      for (int unsigned bit_ = 0; bit_ < Mantissa; bit_++) begin
+        if (bit_ < 32'(distance[WindowBits-1:0]) && significand[23-Mantissa+bit_]) sticky = 1'b1;
       end
-      if (block_max == 8'hff || block_max < 8'(Mantissa)) begin
+      if (distance > 8'(Mantissa) || block_max == 8'hff || block_max < 8'(Mantissa)) begin
         window = '0;
         sticky = 1'b0;
       end
