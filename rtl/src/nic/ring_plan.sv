@@ -35,8 +35,13 @@ module ring_plan
   localparam int unsigned LaneBits     = $clog2(Lanes);
   localparam int unsigned UnitsWidth   = 32 - UnitFp32Bits + 1;
 
+  localparam int unsigned ChunkUnitsMax = ChunkBeats * Lanes / UnitFp32;
+  localparam int unsigned PieceWidth    = $clog2(ChunkUnitsMax + 1);
+
   typedef logic [UnitsWidth-1:0] units_t;
-  typedef enum logic [2:0] {StateIdle, StateDivide, StateLocate, StateMeasure, StateOffer, StateEnd} state_e;
+  typedef logic [PieceWidth-1:0] piece_t;  // units of a chunk
+  typedef enum logic [2:0] {StateIdle, StateDivide, StateLocate, StatePiece, StateCut, StateMeasure, StateOffer,
+                            StateEnd} state_e;
 
   // A number of units as elements, elements as units.
   function automatic logic [32:0] elements_of(units_t amount, logic bfp);
@@ -50,57 +55,65 @@ module ring_plan
 
   state_e     state_q;
   span_t      request_q;
-  units_t     units_q, each_q;            // of the tensor, of the shorter segments
+  units_t     units_q, each_q;            // of the tensor (turned while it is divided), of the shorter segments
   logic [5:0] longer_q;                   // how many segments have a unit more
   logic [5:0] divide_left_q;
   logic [6:0] step_q;
   logic [5:0] segment_q;                  // at work
+  logic       is_longer_q;                // it has a unit more
   units_t     segment_start_q, first_start_q;
   units_t     offset_q;                   // of the pieces, from the starts of the segments
-  units_t     piece_q;
+  units_t     left_q;                     // of the longest segment, from there on
+  piece_t     piece_q, chunk_q;           // of the segments, of the segment at work
+  logic       is_last_piece_q, ends_tensor_q;  // the chunk does
   operation_t operation_q;
 
   // --- Segments ---
-  units_t     chunk_units, length, longest, left, beyond, piece_next, chunk_start, taken;
-  logic [5:0] first_segment, segment_before;
+  piece_t     chunk_units;
+  logic [5:0] first_segment, segment_before, segment_next;
   logic [6:0] last_step;
-  logic       is_last_step, is_last_piece;
+  logic       is_last_step, is_last_segment, is_rest, is_halved, moves;
   logic [6:0] remainder;
   logic [5:0] remainder_next;
   logic       quotient_bit;
 
-  assign chunk_units   = ring_i.bfp ? units_t'(ChunkBeats * Lanes / UnitBfp) : units_t'(ChunkBeats * Lanes / UnitFp32);
-  assign first_segment = ring_i.position == '0 ? ring_i.size - 6'd1 : ring_i.position - 6'd1;
-  assign segment_before = segment_q == '0 ? ring_i.size - 6'd1 : segment_q - 6'd1;
-  assign last_step     = {ring_i.size, 1'b0} - 7'd2;
-  assign is_last_step  = step_q == last_step;
-  assign length        = each_q + units_t'(segment_q < longer_q);
-  assign longest       = each_q + units_t'(longer_q != '0);
+  assign chunk_units     = ring_i.bfp ? piece_t'(ChunkBeats * Lanes / UnitBfp) : piece_t'(ChunkUnitsMax);
+  assign first_segment   = ring_i.position == '0 ? ring_i.size - 6'd1 : ring_i.position - 6'd1;
+  assign segment_before  = segment_q == '0 ? ring_i.size - 6'd1 : segment_q - 6'd1;
+  assign is_last_segment = segment_q == ring_i.size - 6'd1;
+  assign last_step       = {ring_i.size, 1'b0} - 7'd2;
+  assign is_last_step    = step_q == last_step;
+  assign moves           = state_q == StateOffer && (operation_q.beats == '0 || operation_ready_i);
 
-  // The next piece of all segments.
-  assign taken         = state_q == StateOffer ? offset_q + piece_q : '0;
-  assign left          = longest - taken;
-  assign is_last_piece = left == '0;
-  assign piece_next    = left <= chunk_units ? left : left < chunk_units << 1 ? (left + 1'b1) >> 1 : chunk_units;
+  always_comb begin
+    segment_next = segment_q;
+    if (state_q == StateLocate && segment_q != first_segment) segment_next = segment_q + 6'd1;
+    if (moves) segment_next = is_last_step ? first_segment : segment_before;
+  end
 
-  // This segment's part of it.
-  assign beyond      = length > offset_q ? length - offset_q : '0;
-  assign chunk_start = segment_start_q + offset_q;
+  // The piece of all segments: a chunk, the rest, or a half of it.
+  assign is_rest   = left_q <= units_t'(chunk_units);
+  assign is_halved = left_q < units_t'({chunk_units, 1'b0});
 
   // --- Division of units by places, a bit a cycle ---
-  assign remainder      = {longer_q, units_q[divide_left_q[4:0]]};
+  assign remainder      = {longer_q, units_q[UnitsWidth-1]};
   assign quotient_bit   = remainder >= 7'(ring_i.size);
   assign remainder_next = 6'(quotient_bit ? remainder - 7'(ring_i.size) : remainder);
 
-  // --- The chunk of this step ---
-  units_t      chunk;
-  logic [32:0] start_element, chunk_elements, rest;
+  // --- The chunk of this step, in two cycles: how much of the piece the segment has, and where that lies ---
+  units_t      length, beyond;
+  logic        reaches, fits;  // the segment goes on where the piece begins, and ends in it
+  units_t      chunk_start;
+  logic [32:0] start_element, chunk_elements;
   step_e       step;
 
-  assign chunk          = beyond < piece_q ? beyond : piece_q;
+  assign length         = each_q + units_t'(is_longer_q);
+  assign reaches        = length > offset_q;
+  assign beyond         = length - offset_q;
+  assign fits           = beyond <= units_t'(piece_q);
+  assign chunk_start    = segment_start_q + offset_q;
   assign start_element  = elements_of(chunk_start, ring_i.bfp);
-  assign chunk_elements = elements_of(chunk, ring_i.bfp);
-  assign rest           = 33'(request_q.count) - start_element;
+  assign chunk_elements = elements_of(units_t'(chunk_q), ring_i.bfp);
 
   always_comb begin
     if (step_q == '0) step = StepSend;
@@ -128,19 +141,19 @@ module ring_plan
       unique case (state_q)
         StateIdle:    if (request_valid_i) state_q <= request_i.count == '0 ? StateEnd : StateDivide;
         StateDivide:  if (divide_left_q == '0) state_q <= StateLocate;
-        StateLocate:  if (segment_q == first_segment) state_q <= StateMeasure;
+        StateLocate:  if (segment_q == first_segment) state_q <= StatePiece;
+        StatePiece:   state_q <= StateCut;
+        StateCut:     state_q <= StateMeasure;
         StateMeasure: state_q <= StateOffer;
-        StateOffer: begin
-          if (operation_q.beats == '0 || operation_ready_i) begin
-            state_q <= is_last_step && is_last_piece ? StateEnd : StateMeasure;
-          end
-        end
+        StateOffer:   if (moves) state_q <= !is_last_step ? StateCut : is_last_piece_q ? StateEnd : StatePiece;
         default:      if (operation_ready_i) state_q <= StateIdle;
       endcase
     end
   end
 
   always_ff @(posedge clk_i) begin
+    segment_q   <= state_q == StateIdle ? '0 : segment_next;
+    is_longer_q <= state_q == StateDivide ? remainder_next != '0 : segment_next < longer_q;
     unique case (state_q)
       StateIdle: begin
         request_q       <= request_i;
@@ -148,45 +161,47 @@ module ring_plan
         divide_left_q   <= 6'(UnitsWidth - 1);
         each_q          <= '0;
         longer_q        <= '0;
-        segment_q       <= '0;
         segment_start_q <= '0;
         offset_q        <= '0;
         step_q          <= '0;
       end
       StateDivide: begin
         divide_left_q <= divide_left_q - 6'd1;
+        units_q       <= {units_q[UnitsWidth-2:0], units_q[UnitsWidth-1]};
         each_q        <= {each_q[UnitsWidth-2:0], quotient_bit};
         longer_q      <= remainder_next;
       end
       StateLocate: begin
         first_start_q <= segment_start_q;
-        piece_q       <= piece_next;
-        if (segment_q != first_segment) begin
-          segment_q       <= segment_q + 6'd1;
-          segment_start_q <= segment_start_q + length;
+        left_q        <= each_q + units_t'(longer_q != '0);
+        if (segment_q != first_segment) segment_start_q <= segment_start_q + length;
+      end
+      StatePiece: begin
+        piece_q         <= is_rest ? piece_t'(left_q) : is_halved ? piece_t'((left_q + 1'b1) >> 1) : chunk_units;
+        is_last_piece_q <= is_rest;
+      end
+      StateCut: begin
+        chunk_q       <= !reaches ? '0 : fits ? piece_t'(beyond) : piece_q;
+        ends_tensor_q <= fits && segment_q + 6'd1 == (each_q == '0 ? longer_q : ring_i.size);
+        // It ends where the segment of the step before starts. Before the first lies the last, one of the shorter ones.
+        if (step_q != '0) begin
+          segment_start_q <= is_last_segment ? units_q - each_q : segment_start_q - length;
         end
       end
       StateMeasure: begin
         operation_q.step        <= step;
         operation_q.source      <= request_q.source + {29'd0, start_element, 2'b00};
         operation_q.destination <= request_q.destination + {29'd0, start_element, 2'b00};
-        operation_q.elements    <= chunk_elements < rest ? chunk_elements[15:0] : rest[15:0];
+        operation_q.elements    <= ends_tensor_q ? 16'(request_q.count) - 16'(start_element) : 16'(chunk_elements);
         operation_q.beats       <= 16'(chunk_elements >> LaneBits);
       end
       StateOffer: begin
-        if (operation_q.beats == '0 || operation_ready_i) begin
+        if (moves) begin
+          step_q <= is_last_step ? '0 : step_q + 7'd1;
           if (is_last_step) begin
-            step_q          <= '0;
-            segment_q       <= first_segment;
             segment_start_q <= first_start_q;
-            offset_q        <= offset_q + piece_q;
-            piece_q         <= piece_next;
-          end else begin
-            step_q          <= step_q + 7'd1;
-            segment_q       <= segment_before;
-            // The segment before ends where this one starts; before the first lies the last, one of the shorter ones.
-            segment_start_q <= segment_q == '0 ? units_q - each_q
-                                               : segment_start_q - each_q - units_t'(segment_before < longer_q);
+            offset_q        <= offset_q + units_t'(piece_q);
+            left_q          <= left_q - units_t'(piece_q);
           end
         end
       end
