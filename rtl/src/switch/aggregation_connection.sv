@@ -42,7 +42,7 @@ module aggregation_connection
   logic [1:0]       column;     // of the Write First
   logic [31:0]      behind;
   shape_t           shape;
-  logic             has_moved, is_rebound, forgets, sets;
+  logic             matches_q, has_base_q, has_moved_q, is_rebound, forgets, sets;
 
   logic unused_info;
   assign unused_info = ^info_i;
@@ -74,10 +74,16 @@ module aggregation_connection
   end
 
   // A message that goes on under new sequence numbers has begun its connection anew: no other number means anything.
-  assign is_rebound = bind_i && is_bound_q && !matches_o;
-  assign has_moved  = bases[column] != {1'b0, info_i.psn};
-  assign sets       = reopen_i && (has_moved || is_rebound);
-  assign forgets    = is_rebound || (reopen_i && has_moved && !bases[column][24]);
+  // These three are compared a cycle before the Job Table answers. It asks for the facts in the cycle before that, and
+  // what is compared is the same from then on.
+  always_ff @(posedge clk_i) begin
+    matches_q   <= matches_o;
+    has_base_q  <= !bases[column][24];
+    has_moved_q <= bases[column] != {1'b0, info_i.psn};
+  end
+  assign is_rebound = bind_i && is_bound_q && !matches_q;
+  assign sets       = reopen_i && (has_moved_q || is_rebound);
+  assign forgets    = is_rebound || (reopen_i && has_moved_q && has_base_q);
 
   psn_window u_window (
     .clk_i,
@@ -88,7 +94,7 @@ module aggregation_connection
     .reopen_i  (sets),
     .column_i  (column),
     .base_i    (info_i.psn),
-    .packets_i (packets_of(shape.words)),
+    .packets_i (packets_of(shape.last_word)),
     .psn_i     (info_i.psn),
     .is_found_o,
     .place_o,

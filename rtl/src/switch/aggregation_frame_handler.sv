@@ -218,7 +218,7 @@ module aggregation_frame_handler
       packet_d.generation = generation_q;
       packet_d.place   = place_q;
       packet_d.message = message[job_q[JobBits-1:0]];
-      packet_d.words   = words_of(shape_here.words, packet_of_message);
+      packet_d.words   = words_of(shape_here.last_word, packet_of_message);
       packet_d.how     = fold_of(shape_here.format, is_float_i[job_q[JobBits-1:0]]);
     end
   end
@@ -251,8 +251,8 @@ module aggregation_frame_handler
           verdict = VerdictSpoofed;
         end else if (!is_found_q) begin
           verdict = VerdictPsn;
-        end else if (!is_opcode_of(info_i.opcode, shape_here.words, packet_of_message) ||
-                     info_i.payload_bytes != {packet_d.words, 2'b00}) begin
+        end else if (!is_opcode_of(info_i.opcode, shape_here.last_word, packet_of_message) ||
+                     !is_length_of(info_i.payload_bytes, shape_here.last_word, packet_of_message)) begin
           verdict = VerdictShape;
         end else begin
           ends    = 1'b0;
@@ -275,8 +275,10 @@ module aggregation_frame_handler
     endcase
   end
 
-  assign folds         = ends && state_q == Ask && (verdict == VerdictKept || verdict == VerdictFolded);
-  assign repeats       = ends && state_q == Ask && verdict == VerdictAnswered;
+  // From the processor's answer alone: `verdict` is known later in a cycle.
+  assign folds         = judge_done_i && state_q == Ask &&
+                         (judge_verdict_i == VerdictKept || judge_verdict_i == VerdictFolded);
+  assign repeats       = judge_done_i && state_q == Ask && judge_verdict_i == VerdictAnswered && repeat_ready_i;
   assign state_d       = !ends ? next : folds || repeats ? Copy : Idle;
   assign route_valid_o = ends;
   assign verdict_o     = verdict;

@@ -20,8 +20,8 @@ package aggregation_pkg;
 
   // The properties of a message that workers must agree on.
   typedef struct packed {
-    logic [15:0] words;   // the aggregation header's included
-    logic [2:0]  format;  // as in the aggregation header
+    logic [15:0] last_word;  // its number from 0, the aggregation header's words included
+    logic [2:0]  format;     // as in the aggregation header
     logic        ends_tensor;
   } shape_t;
 
@@ -96,28 +96,37 @@ package aggregation_pkg;
   endfunction
 
   function automatic shape_t shape_of(logic [31:0] length_bytes, logic [2:0] format, logic ends_tensor);
-    return '{words: 16'(length_bytes >> 2) + 16'(OwnWords), format: format, ends_tensor: ends_tensor};
+    return '{last_word: 16'(length_bytes >> 2) + 16'(OwnWords - 1), format: format, ends_tensor: ends_tensor};
   endfunction
 
-  // Of a message of so many words.
-  function automatic logic [7:0] packets_of(logic [15:0] words);
-    return 8'((17'(words) + 17'(PacketWords - 1)) >> 8);
+  // The last packet of a message with this last word.
+  function automatic logic [6:0] last_of(logic [15:0] last_word);
+    return 7'(last_word >> 8);
   endfunction
 
-  function automatic logic [6:0] last_of(logic [15:0] words);
-    return 7'((words - 16'd1) >> 8);
+  function automatic logic [7:0] packets_of(logic [15:0] last_word);
+    return 8'(last_of(last_word)) + 8'd1;
   endfunction
 
   // Words of gradients in a packet of it.
-  function automatic logic [8:0] words_of(logic [15:0] words, logic [6:0] packet);
+  function automatic logic [8:0] words_of(logic [15:0] last_word, logic [6:0] packet);
     if (packet == '0) return 9'(PacketWords - OwnWords);
-    if (packet == last_of(words)) return 9'(8'(words - 16'd1)) + 9'd1;
+    if (packet == last_of(last_word)) return 9'(8'(last_word)) + 9'd1;
     return 9'(PacketWords);
   endfunction
 
-  function automatic logic is_opcode_of(logic [7:0] opcode, logic [15:0] words, logic [6:0] packet);
+  // Whether it has that many bytes. All lengths are compared at once, and not after the packet's own has been chosen.
+  function automatic logic is_length_of(logic [10:0] bytes, logic [15:0] last_word, logic [6:0] packet);
+    logic is_of_last;
+    is_of_last = bytes == {9'(8'(last_word)) + 9'd1, 2'b00};
+    if (packet == '0) return bytes == 11'(4 * (PacketWords - OwnWords));
+    if (packet == last_of(last_word)) return is_of_last;
+    return bytes == 11'(4 * PacketWords);
+  endfunction
+
+  function automatic logic is_opcode_of(logic [7:0] opcode, logic [15:0] last_word, logic [6:0] packet);
     if (packet == '0) return opcode == WriteFirst;
-    if (packet == last_of(words)) return opcode == WriteLast || opcode == WriteLastImmediate;
+    if (packet == last_of(last_word)) return opcode == WriteLast || opcode == WriteLastImmediate;
     return opcode == WriteMiddle;
   endfunction
 

@@ -95,9 +95,9 @@ module job_table
   logic [CountWidth-1:0] workers_found;
   column_t               column;
   shape_t                shape;
-  logic                  asks, begins, refuses, is_newer, forgets, judges, agrees, is_wrong_rank;
+  logic                  asks, begins, refuses, is_newer, forgets, judges, is_new, is_new_q, is_wrong_rank_q;
   logic [PortBits-1:0]   rank;
-  verdict_e              refusal, agreement;
+  verdict_e              refusal, agreement, agreement_q;
 
   assign is_float_o     = is_float();
   assign generation_o   = generation_q;
@@ -189,29 +189,32 @@ module job_table
     for (int unsigned port = 0; port < Ports; port++) workers_found += CountWidth'(folding_found_q.ports[port]);
   end
 
-  // --- Judge: the handler's own verdicts and what others say, in the software's order ---
-  assign rank          = header.rank[PortBits-1:0];
-  assign is_wrong_rank = header.rank >= 16'(workers_q[job_q]) ||
-                         (has_rank_q[job_q][rank] && port_of_rank_q[job_q][rank] != port_q) ||
-                         facts_i[port_q].has_other_rank;
-  assign column        = columns_q[job_q][header.message[1:0]];
+  // --- Facts: while the handler notes its own, what others say of the next message ---
+  assign rank   = header.rank[PortBits-1:0];
+  assign column = columns_q[job_q][header.message[1:0]];
 
   always_comb begin
     agreement = VerdictKept;
-    agrees    = 1'b0;
-    if (!facts_i[port_q].is_next) begin
-      agreement = facts_i[port_q].verdict;
-    end else if (column.is_used && column.message == header.message) begin
+    is_new    = 1'b0;
+    if (column.is_used && column.message == header.message) begin
       if (column.shape != shape) agreement = VerdictMismatch;
     end else if (column.is_used && is_older(header.message, column.message)) begin
       agreement = VerdictStale;
-    end else if (column.is_used && column.folded < packets_of(column.shape.words)) begin
+    end else if (column.is_used && column.folded <= 8'(last_of(column.shape.last_word))) begin
       agreement = VerdictBusy;
     end else begin
-      agrees = 1'b1;
+      is_new = 1'b1;
     end
   end
 
+  always_ff @(posedge clk_i) begin
+    agreement_q     <= agreement;
+    is_new_q        <= is_new;
+    is_wrong_rank_q <= header.rank >= 16'(workers_q[job_q]) ||
+                       (has_rank_q[job_q][rank] && port_of_rank_q[job_q][rank] != port_q);
+  end
+
+  // --- Judge: the handler's own verdicts and what others say, in the software's order ---
   assign judges         = state_q == Judge;
   assign differs_o      = facts_i[port_q].is_next;
   assign differs_from_o = column.rank;
@@ -223,13 +226,13 @@ module job_table
         verdict_o = VerdictSpoofed;
       end else if (facts_i[port_q].is_bad) begin
         verdict_o = VerdictHeader;
-      end else if (is_wrong_rank) begin
+      end else if (is_wrong_rank_q || facts_i[port_q].has_other_rank) begin
         verdict_o = VerdictRank;
       end else if (facts_i[port_q].is_spoofed) begin
         verdict_o = VerdictSpoofed;
       end else begin
         binds_o   = 1'b1;
-        verdict_o = agreement;
+        verdict_o = facts_i[port_q].is_next ? agreement_q : facts_i[port_q].verdict;
       end
     end
   end
@@ -309,7 +312,7 @@ module job_table
       end
       if (judges && binds_o) begin
         has_rank_q[job_q][rank] <= 1'b1;
-        if (agrees) begin
+        if (is_new_q && facts_i[port_q].is_next) begin
           columns_q[job_q][header.message[1:0]] <=
               '{is_used: 1'b1, message: header.message, shape: shape, rank: rank, folded: '0};
         end

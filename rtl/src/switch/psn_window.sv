@@ -38,7 +38,7 @@ module psn_window (
   always_comb begin
     for (int unsigned c = 0; c < 4; c++) begin
       distance[c] = psn_i - bases_q[c][23:0];
-      covers[c]   = !bases_q[c][24] && distance[c] < 24'(packets_q[c]);
+      covers[c]   = !bases_q[c][24] && distance[c][23:7] == '0 && 8'(distance[c][6:0]) < packets_q[c];
     end
   end
 
