@@ -18,7 +18,7 @@ module decoder_information
   localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
 
   logic [IndexWidth-1:0] index_q, index, end_q;  // of the beat; as if there were no tag; where the ICRC ends
-  logic                  ends_at_six_q, ends, ended_q, is_whole, is_contradictory_q, is_right;
+  logic                  ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
   logic                  has_bad_block;
   logic [31:0]           high_q;
   logic [63:0]           data;
@@ -33,8 +33,7 @@ module decoder_information
   assign index  = index_q - IndexWidth'(has_tag_i);
   assign length = number_of_2(data[31:16]);
 
-  assign ends       = index_q == end_q && index_q > IndexWidth'(3);
-  assign is_whole   = ended_q || (ends && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
+  assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
   assign payload    = length_q - Least - extensions - 12'(pad_q);
   assign extensions = info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0;
 
@@ -45,7 +44,7 @@ module decoder_information
     .first_i      (index_q == '0),
     .has_tag_i,
     .data_i       (beat_i.data),
-    .ends_i       (ends),
+    .ends_i       (ends_q),
     .ends_at_six_i(ends_at_six_q),
     .icrc_o       (unused_icrc),
     .is_right_o   (is_right)
@@ -54,10 +53,13 @@ module decoder_information
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       index_q <= '0;
+      ends_q  <= 1'b0;
       ended_q <= 1'b0;
     end else if (valid_i) begin
       index_q <= beat_i.last ? '0 : index_q + 1'b1;
-      ended_q <= !beat_i.last && (ended_q || ends);
+      // Of the next beat. Where the ICRC ends is known from the fourth beat on, and it ends behind the fifth.
+      ends_q  <= !beat_i.last && index_q + 1'b1 == end_q && index_q > IndexWidth'(3);
+      ended_q <= !beat_i.last && (ended_q || ends_q);
     end
   end
 

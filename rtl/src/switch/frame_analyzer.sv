@@ -52,7 +52,7 @@ module frame_analyzer
 
   // --- DEC_FSM ---
   logic        take, decoder_ready, header_ready, head_valid, head_pop, decides, decision_ready, decision_valid;
-  logic        first_waits, unused_ready;
+  logic        first_waits, first_comes_q, unused_ready;
   logic [3:0]  firsts_q;  // Write Firsts that are not judged
   beat_t       head;
   fate_t       fate;
@@ -132,6 +132,7 @@ module frame_analyzer
       gives_way_q <= 1'b0;
       is_taken_q  <= 1'b0;
       is_whole_q  <= 1'b0;
+      first_comes_q <= 1'b0;
       firsts_q    <= '0;
     end else begin
       if (head_pop) begin
@@ -140,7 +141,9 @@ module frame_analyzer
       end
       is_taken_q <= push || (is_taken_q && !route_valid_i);
       is_whole_q <= (push && head.last) || (is_whole_q && !route_valid_i);
-      firsts_q   <= firsts_q + 4'(decides && fate.is_candidate && fate.is_first) -
+      // Counted a cycle late: another frame is decided about after some beats, and this one is judged later still.
+      first_comes_q <= decides && fate.is_candidate && fate.is_first;
+      firsts_q   <= firsts_q + 4'(first_comes_q) -
                     4'(route_valid_i && info_o.is_first) -
                     4'(head_pop && begins_q && !is_cut && gives_way && decision.fate.is_first);
     end

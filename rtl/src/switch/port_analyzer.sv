@@ -120,12 +120,10 @@ module port_analyzer
 
   // --- The Port FIFO, and a destination for each frame in it ---
   always_comb begin
-    destination_d    = '{is_known: |found_ports_i, ports: |found_ports_i ? found_ports_i : '1};
-    destination_push = found_valid_i;
-    if (takes && is_analyzed && !needs_find) begin
-      destination_d    = '{is_known: 1'b0, ports: is_good && !is_reserved ? '1 : '0};
-      destination_push = 1'b1;
-    end
+    // One that is found comes while no other frame is analyzed.
+    destination_d    = '{is_known: 1'b0, ports: is_good && !is_reserved ? '1 : '0};
+    destination_push = found_valid_i || (takes && is_analyzed && !needs_find);
+    if (found_valid_i) destination_d = '{is_known: |found_ports_i, ports: |found_ports_i ? found_ports_i : '1};
     beat = s_beat_i;
     if (is_too_long) begin
       beat.last  = 1'b1;
