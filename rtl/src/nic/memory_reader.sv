@@ -32,20 +32,16 @@ module memory_reader
   output logic                m_tlast_o
 );
 
-  localparam int unsigned LaneBits   = $clog2(Lanes);
   localparam int unsigned FreeWidth  = $clog2(FifoDepth + 1);
   localparam int unsigned BurstWidth = $clog2(BurstBeats + 1);
-  localparam logic [15:0] BurstElements = 16'(BurstBeats * Lanes);
   localparam logic [15:0] BeatElements  = 16'(Lanes);
 
   // --- Asking: one burst after the other ---
-  logic [63:0]          address_q;
-  logic [15:0]          elements_q;
-  logic                 asking_q, data_ready, asked, is_last_burst_q, fifo_valid, fifo_ready;
+  logic                 asking_q, data_ready, asked, is_last_burst, no_burst_unused, fifo_valid, fifo_ready;
   logic [FreeWidth-1:0] free_q, due_q, asked_beats;  // due: beats asked for that have not come
-  logic [BurstWidth-1:0] burst_beats_q;
+  logic [BurstWidth-1:0] burst_beats;
   logic [15:0]          burst_elements;
-  logic                 ask_space, next_valid, next_taken, is_last_next, is_last_after;
+  logic                 ask_space, next_valid, next_taken;
   logic [63:0]          next_address;
   logic [15:0]          next_elements;
 
@@ -63,15 +59,28 @@ module memory_reader
     .m_data_o ({next_address, next_elements})
   );
 
-  assign burst_elements = is_last_burst_q ? elements_q : BurstElements;
-  assign asked_beats    = asked ? FreeWidth'(burst_beats_q) : '0;
+  chunk_bursts #(
+    .Lanes     (Lanes),
+    .BurstBeats(BurstBeats)
+  ) u_bursts (
+    .clk_i,
+    .load_i    (next_taken),
+    .address_i (next_address),
+    .elements_i(next_elements),
+    .next_i    (asked),
+    .address_o (command_address_o),
+    .elements_o(burst_elements),
+    .beats_o   (burst_beats),
+    .is_last_o (is_last_burst),
+    .is_none_o (no_burst_unused)
+  );
 
   assign chunk_ready_o     = ask_space && data_ready;
-  assign next_taken        = !asking_q || (asked && is_last_burst_q);
-  assign command_valid_o   = asking_q && !drain_i && free_q >= FreeWidth'(burst_beats_q);
-  assign command_address_o = address_q;
+  assign next_taken        = !asking_q || (asked && is_last_burst);
+  assign command_valid_o   = asking_q && !drain_i && free_q >= FreeWidth'(burst_beats);
   assign command_bytes_o   = burst_elements << 2;
   assign asked             = command_valid_o && command_ready_i;
+  assign asked_beats       = asked ? FreeWidth'(burst_beats) : '0;
   assign idle_o            = due_q == '0;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -85,29 +94,6 @@ module memory_reader
       due_q  <= due_q + asked_beats - FreeWidth'(s_tvalid_i && s_tready_o);
     end
   end
-
-  assign is_last_next  = next_elements <= BurstElements;
-  assign is_last_after = elements_q <= {BurstElements[14:0], 1'b0};
-
-  // Whether a burst is the chunk's last, and how long it is, is known when it can be asked for.
-  always_ff @(posedge clk_i) begin
-    if (next_taken) begin
-      address_q       <= next_address;
-      elements_q      <= next_elements;
-      is_last_burst_q <= is_last_next;
-      burst_beats_q   <= beats_of(next_elements, is_last_next);
-    end else if (asked) begin
-      address_q       <= address_q + 64'(4 * BurstBeats * Lanes);
-      elements_q      <= elements_q - BurstElements;
-      is_last_burst_q <= is_last_after;
-      burst_beats_q   <= beats_of(elements_q, is_last_after);
-    end
-  end
-
-  // Beats of a burst. The last one is what a division of the chunk by full bursts leaves, so a burst more does not count.
-  function automatic logic [BurstWidth-1:0] beats_of(logic [15:0] elements, logic ends_chunk);
-    return ends_chunk ? BurstWidth'((BurstWidth-1)'((elements - 16'd1) >> LaneBits)) + 1'b1 : BurstWidth'(BurstBeats);
-  endfunction
 
   // --- What comes ---
   logic                fifo_space;

@@ -6,7 +6,7 @@ module memory_writer
 #(
   parameter int unsigned Lanes      = 8,
   parameter int unsigned FifoDepth  = 256,  // beats, a power of two
-  parameter int unsigned BurstBeats = 16
+  parameter int unsigned BurstBeats = 16   // a power of two
 ) (
   input  logic                clk_i,
   input  logic                rst_ni,
@@ -38,7 +38,6 @@ module memory_writer
 
   localparam int unsigned LaneBits      = $clog2(Lanes);
   localparam int unsigned LevelWidth    = $clog2(FifoDepth + 2);
-  localparam logic [15:0] BurstElements = 16'(BurstBeats * Lanes);
   localparam logic [15:0] BeatElements  = 16'(Lanes);
   localparam int unsigned BurstWidth    = $clog2(BurstBeats + 1);
   localparam int unsigned ConfirmWidth  = 8;  // bursts on their way are fewer than half of what this counts
@@ -101,12 +100,11 @@ module memory_writer
   );
 
   // --- Out: bursts ---
-  logic [63:0]             address_q;
-  logic [15:0]             elements_q;
   logic                    ends_q, next_valid, next_taken, next_ends;
-  logic [63:0]             next_address;
+  logic [63:0]             next_address, burst_address;
   logic [15:0]             next_elements;
-  logic                    out_valid_q, out_taken, beat, is_last_burst, begin_burst, command_space, end_space, ends;
+  logic                    out_valid_q, out_taken, beat, no_burst, begin_burst, command_space, end_space, ends;
+  logic                    last_burst_unused;
   logic [15:0]             burst_elements;
   logic [BurstWidth-1:0]   burst_beats, sending_beats, index_q;
   logic [LaneBits-1:0]     tail;        // elements in the last beat of the burst, 0: all
@@ -115,14 +113,27 @@ module memory_writer
   logic [ConfirmWidth-1:0] begun_q, confirmed_q, mark, since_mark;
   logic                    mark_valid, mark_taken;
 
-  assign is_last_burst  = elements_q <= BurstElements;
-  assign burst_elements = is_last_burst ? elements_q : BurstElements;
-  assign burst_beats    = BurstWidth'((burst_elements + BeatElements - 16'd1) >> LaneBits);
+  chunk_bursts #(
+    .Lanes     (Lanes),
+    .BurstBeats(BurstBeats)
+  ) u_next_bursts (
+    .clk_i,
+    .load_i    (next_taken),
+    .address_i (next_address),
+    .elements_i(next_elements),
+    .next_i    (begin_burst),
+    .address_o (burst_address),
+    .elements_o(burst_elements),
+    .beats_o   (burst_beats),
+    .is_last_o (last_burst_unused),
+    .is_none_o (no_burst)
+  );
+
   assign beat           = m_tvalid_o && m_tready_i;
-  assign begin_burst    = out_valid_q && elements_q != '0 && !drain_i && command_space &&
+  assign begin_burst    = out_valid_q && !no_burst && !drain_i && command_space &&
                           begun_q - confirmed_q < (1 << (ConfirmWidth - 1)) &&
                           burst_space && spare_q >= LevelWidth'(burst_beats);
-  assign ends           = out_valid_q && elements_q == '0 && (!ends_q || end_space);
+  assign ends           = out_valid_q && no_burst && (!ends_q || end_space);
   assign out_taken      = ends;
   assign next_taken     = !out_valid_q || out_taken;
 
@@ -148,7 +159,7 @@ module memory_writer
     .rst_ni,
     .s_valid_i(begin_burst),
     .s_ready_o(command_space),
-    .s_data_i ({address_q, 16'(burst_elements << 2)}),
+    .s_data_i ({burst_address, 16'(burst_elements << 2)}),
     .m_valid_o(command_valid_o),
     .m_ready_i(command_ready_i),
     .m_data_o ({command_address_o, command_bytes_o})
@@ -216,14 +227,7 @@ module memory_writer
   end
 
   always_ff @(posedge clk_i) begin
-    if (next_taken) begin
-      address_q  <= next_address;
-      elements_q <= next_elements;
-      ends_q     <= next_ends;
-    end else if (begin_burst) begin
-      address_q  <= address_q + 64'(4 * BurstBeats * Lanes);
-      elements_q <= elements_q - burst_elements;
-    end
+    if (next_taken) ends_q <= next_ends;
   end
 
 endmodule
