@@ -21,13 +21,13 @@ module replay_buffer_formal (
   logic        s_tready, gathers_none, ends_chunk, push, written_q, was_read_q, kept;
   logic [31:0] head, base, crc, data_q, read_data, was_frame, distance, made;
   logic [1:0]  was_index;
-  logic [7:0]  last, last_q;
+  logic [7:0]  beats, beats_q;
   logic        ends_chunk_q;
 
   replay_buffer #(.DataWidth(32), .PayloadBeats(PayloadBeats), .Slots(Slots)) u_replay (
     .clk_i, .rst_ni(!first), .s_tvalid_i, .s_tready_o(s_tready), .s_tdata_i, .s_tlast_i,
     .gathers_none_o(gathers_none), .head_o(head), .base_o(base), .release_i, .release_to_i, .slot_i,
-    .last_o(last), .ends_chunk_o(ends_chunk), .crc_o(crc), .read_i, .read_index_i, .read_data_o(read_data)
+    .beats_o(beats), .ends_chunk_o(ends_chunk), .crc_o(crc), .read_i, .read_index_i, .read_data_o(read_data)
   );
 
   assign push     = s_tvalid_i && s_tready;
@@ -51,7 +51,7 @@ module replay_buffer_formal (
         written_q <= 1'b0;
       end
       if (push && head == follow_frame_i && (s_tlast_i || u_replay.index_q == 2'(PayloadBeats - 1))) begin
-        last_q       <= 8'(u_replay.index_q);
+        beats_q      <= 8'(u_replay.index_q) + 8'd1;
         ends_chunk_q <= s_tlast_i;
       end
       was_read_q <= read_i && slot_i == follow_frame_i[1:0] && read_index_i == follow_index_i && kept &&
@@ -71,11 +71,11 @@ module replay_buffer_formal (
       if (kept) assert (u_replay.memory[{follow_frame_i[1:0], follow_index_i}] == data_q);
       if (was_read_q) assert (read_data == data_q || !kept);
       if (distance < made && written_q) begin
-        assert (u_replay.frames[follow_frame_i[1:0]].last == last_q);
+        assert (u_replay.frames[follow_frame_i[1:0]].beats == beats_q);
         assert (u_replay.frames[follow_frame_i[1:0]].ends_chunk == ends_chunk_q);
       end
       if (distance < made && written_q && slot_i == follow_frame_i[1:0]) begin
-        assert (last == last_q && ends_chunk == ends_chunk_q);
+        assert (beats == beats_q && ends_chunk == ends_chunk_q);
       end
     end
   end

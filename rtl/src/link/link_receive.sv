@@ -49,7 +49,7 @@ module link_receive
   logic [7:0]  index_q;
   logic [31:0] crc_q, crc_next, crc_header, crc_wanted, crc_wanted_q;
   logic [31:0] crc_rest, crc_rest_first;
-  logic        crc_is_right_q;
+  logic [3:0]  crc_is_right_q;  // each byte of it
   logic        ended_q, damaged_q, commit;
   logic [31:0] expected_q, expected_next, after_q;  // after_q: expected_q + 1
 
@@ -77,7 +77,7 @@ module link_receive
 
   // A CRC is linear: that over payload and header is the header's, xor the payload's followed by as many zeros. The
   // first is known as the header arrives, and the second with every beat of the payload. They are compared at every beat,
-  // and the end has only to look.
+  // byte by byte, and the end has only to look.
   crc32 #(
     .Width($bits(covered_t))
   ) u_crc_header (
@@ -106,6 +106,10 @@ module link_receive
 
   assign crc_wanted = ~arriving.crc ^ crc_header;
 
+  function automatic logic [3:0] same_bytes(logic [31:0] a, logic [31:0] b);
+    for (int unsigned i = 0; i < 4; i++) same_bytes[i] = a[8*i +: 8] == b[8*i +: 8];
+  endfunction
+
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       in_payload_q <= 1'b0;
@@ -131,11 +135,11 @@ module link_receive
       ours_q       <= ours;
       index_q      <= '0;
       crc_q        <= '1;
-      crc_is_right_q <= crc_wanted == crc_rest_first;
+      crc_is_right_q <= same_bytes(crc_wanted, crc_rest_first);
     end else if (crc_beat) begin
       index_q    <= index_q + 8'd1;
       crc_q      <= crc_next;
-      crc_is_right_q <= crc_rest == crc_wanted_q;
+      crc_is_right_q <= same_bytes(crc_rest, crc_wanted_q);
     end
     damaged_q <= s_tuser_i;
   end
@@ -144,7 +148,7 @@ module link_receive
   logic is_whole, is_intact, is_data, is_ack, rollback, is_ahead, is_duplicate;
 
   assign is_whole      = index_q == header_q.beats;
-  assign is_intact     = is_whole && crc_is_right_q && !damaged_q;
+  assign is_intact     = is_whole && crc_is_right_q == '1 && !damaged_q;
   assign is_data       = ended_q && ours_q && is_intact && header_q.kind == KindData;
   assign is_ack        = ended_q && ours_q && is_intact && header_q.kind == KindAck;
   assign commit        = is_data && accept_q && !overflow_q;

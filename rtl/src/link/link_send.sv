@@ -43,7 +43,7 @@ module link_send
   localparam int unsigned SlotWidth  = $clog2(Slots);
 
   logic [31:0]           head, base, crc, release_to, crc_final;
-  logic [7:0]            last;          // beat of the frame
+  logic [7:0]            beats;
   logic                  ends_chunk, release_frames, gathers_none;
   logic [DataWidth-1:0]  payload;
 
@@ -79,7 +79,7 @@ module link_send
     .release_i     (release_frames),
     .release_to_i  (release_to),
     .slot_i        (next_q[SlotWidth-1:0]),
-    .last_o        (last),
+    .beats_o       (beats),
     .ends_chunk_o  (ends_chunk),
     .crc_o         (crc),
     .read_i        (read),
@@ -97,7 +97,7 @@ module link_send
     data_header.is.flags      = {7'd0, ends_chunk};
     data_header.is.ring       = identity_i.ring;
     data_header.is.epoch      = identity_i.epoch;
-    data_header.is.beats      = last + 8'd1;
+    data_header.is.beats      = beats;
     data_header.is.sequence_  = next_q;
 
     ack_header                = data_header;
@@ -123,7 +123,7 @@ module link_send
   assign may_send    = $signed(limit_q - next_q) > 0;
   assign start_ack   = !sending_q && say_valid_i;
   assign start_data  = !sending_q && !say_valid_i && !heard_valid_q && !go_back_timeout && has_frame && may_send;
-  assign last_beat   = 8'(index_q) == last;
+  assign last_beat   = 8'(index_q) + 8'd1 == beats;  // the sum is there before the memory's answer
   assign read        = en && sending_q;
   assign say_ready_o = en && !sending_q;
 

@@ -23,7 +23,7 @@ module replay_buffer #(
   input  logic [31:0]           release_to_i,
 
   input  logic [SlotWidth-1:0]  slot_i,      // of the frame that is looked at
-  output logic [7:0]            last_o,      // its last beat, from 0
+  output logic [7:0]            beats_o,
   output logic                  ends_chunk_o,
   output logic [31:0]           crc_o,       // over its beats, not inverted
 
@@ -33,7 +33,7 @@ module replay_buffer #(
 );
 
   typedef struct packed {
-    logic [7:0]  last;  // beat
+    logic [7:0]  beats;
     logic        ends_chunk;
     logic [31:0] crc;
   } frame_t;
@@ -77,14 +77,14 @@ module replay_buffer #(
 
   always_ff @(posedge clk_i) begin
     if (push) memory[{head_q[SlotWidth-1:0], index_q}] <= s_tdata_i;
-    if (ends_frame) frames[head_q[SlotWidth-1:0]] <= '{8'(index_q), s_tlast_i, crc_next};
+    if (ends_frame) frames[head_q[SlotWidth-1:0]] <= '{8'(index_q) + 8'd1, s_tlast_i, crc_next};
     if (read_i) read_data_o <= memory[{slot_i, read_index_i}];
   end
 
   assign gathers_none_o = index_q == '0;
   assign head_o       = head_q;
   assign base_o       = base_q;
-  assign last_o       = frames[slot_i].last;
+  assign beats_o      = frames[slot_i].beats;
   assign ends_chunk_o = frames[slot_i].ends_chunk;
   assign crc_o        = frames[slot_i].crc;
 
