@@ -69,6 +69,12 @@ module aggregation_status
   } place_t;
 
   typedef struct packed {
+    logic     enters;
+    logic     completes;  // the place
+    verdict_e verdict;
+  } judged_t;
+
+  typedef struct packed {
     logic        is_there;
     generation_t generation;
     logic [31:0] message;
@@ -81,7 +87,7 @@ module aggregation_status
   logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
   place_t                  there, now, then_;
   logic                    writes, is_bad_q, is_current, is_former, is_old, completes;
-  logic                    is_answered, is_passed, is_other, is_here, is_all, enters;
+  judged_t                 judged;
   logic [31:0]             ticks_q;
   verdict_e                verdict;
   tag_t                    tag;
@@ -152,7 +158,7 @@ module aggregation_status
   assign is_current = packet_q.generation == generation_i[packet_q.job[JobBits-1:0]];
   assign is_former  = there.generation != generation_i[packet_q.job[JobBits-1:0]];
   always_comb begin
-    // A place of a former generation is empty. Only its two flags say so: what they stand for is compared meanwhile.
+    // A place of a former generation is empty. Only its two flags say so.
     now         = there;
     now.arrived = is_former ? '0 : there.arrived;
     now.has_sum = there.has_sum && !is_former;
@@ -160,31 +166,30 @@ module aggregation_status
   assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
                       ticks_q - now.since > age_limit_i;
 
-  // Each reason against a contribution is found by itself, and not one after the other: whether the place is complete is
-  // the longest path here.
-  assign is_answered = now.has_sum && there.sum_of == packet_q.message;
-  assign is_passed   = now.has_sum && is_older(packet_q.message, there.sum_of);
-  assign is_other    = now.arrived != '0 && there.gathers != packet_q.message;
-  assign is_here     = |(now.arrived & port_q);
-  assign is_all      = (now.arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]];
-  assign enters      = is_current && !is_answered && !is_passed && !is_other && !is_here && !is_bad_q;
+  // What a contribution comes to in this place. Each reason against it is found by itself, and not one after the other.
+  function automatic judged_t judged_in(logic [Ports-1:0] arrived, logic [31:0] gathers, logic has_sum,
+                                        logic [31:0] sum_of);
+    logic is_answered, is_passed, is_other, is_here, is_all;
+    is_answered = has_sum && sum_of == packet_q.message;
+    is_passed   = has_sum && is_older(packet_q.message, sum_of);
+    is_other    = arrived != '0 && gathers != packet_q.message;
+    is_here     = |(arrived & port_q);
+    is_all      = (arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]];
 
-  always_comb begin
-    verdict = is_all ? VerdictFolded : VerdictKept;
-    if (!is_current) begin
-      verdict = VerdictEpoch;
-    end else if (is_answered) begin
-      verdict = VerdictAnswered;
-    end else if (is_passed) begin
-      verdict = VerdictStale;
-    end else if (is_other) begin
-      verdict = is_older(packet_q.message, there.gathers) ? VerdictStale : VerdictBusy;
-    end else if (is_here) begin
-      verdict = VerdictWaiting;
-    end else if (is_bad_q) begin
-      verdict = VerdictBlock;
-    end
-  end
+    judged_in.enters    = !is_answered && !is_passed && !is_other && !is_here && !is_bad_q;
+    judged_in.completes = judged_in.enters && is_all;
+    judged_in.verdict   = is_all ? VerdictFolded : VerdictKept;
+    if (is_answered) judged_in.verdict = VerdictAnswered;
+    else if (is_passed) judged_in.verdict = VerdictStale;
+    else if (is_other) judged_in.verdict = is_older(packet_q.message, gathers) ? VerdictStale : VerdictBusy;
+    else if (is_here) judged_in.verdict = VerdictWaiting;
+    else if (is_bad_q) judged_in.verdict = VerdictBlock;
+  endfunction
+
+  // Both answers are there when it is known whether the place is of a former generation, and so empty.
+  assign judged  = is_former ? judged_in('0, '0, 1'b0, '0)
+                             : judged_in(there.arrived, there.gathers, there.has_sum, there.sum_of);
+  assign verdict = is_current ? judged.verdict : VerdictEpoch;
 
   always_comb begin
     then_            = now;
@@ -193,8 +198,8 @@ module aggregation_status
     completes        = 1'b0;
     unique case (ask_q)
       AskJudge: begin
-        writes        = is_b_q && enters;
-        completes     = is_b_q && enters && is_all;
+        writes        = is_b_q && is_current && judged.enters;
+        completes     = is_b_q && is_current && judged.completes;
         then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
