@@ -397,24 +397,41 @@ module netfold_switch
   for (genvar i = 0; i < Ports; i++) begin : gen_count
     logic [Counters-1:0] events;
     logic [4:0]          copies;  // that were dropped
+    parsed_t             parsed_q;
+    verdict_e            verdict_q;
+    logic                verdict_valid_q, sum_lost_q;
+
+    // What long comparisons decide is counted a cycle later.
+    always_ff @(posedge clk_i or negedge rst_ni) begin
+      if (!rst_ni) begin
+        parsed_q        <= '0;
+        verdict_valid_q <= 1'b0;
+        sum_lost_q      <= 1'b0;
+      end else begin
+        parsed_q        <= parsed[i];
+        verdict_valid_q <= verdict_valid[i];
+        sum_lost_q      <= sum_lost[i];
+      end
+    end
+    always_ff @(posedge clk_i) verdict_q <= verdict[i];
 
     always_comb begin
       copies = '0;
       for (int unsigned out = 0; out < Ports; out++) copies += 5'(queue_dropped[out][i]);
-      events                    = Counters'(verdict_valid[i]) << verdict[i];
-      events[CountDropRoom]    |= parsed[i].gave_way || arrival[i].no_room;
+      events                    = Counters'(verdict_valid_q) << verdict_q;
+      events[CountDropRoom]    |= parsed_q.gave_way || arrival[i].no_room;
       events[CountFramesIn]     = arrival[i].ended;
       events[CountBytesIn]      = arrival[i].ended;
-      events[CountForwarded]    = parsed[i].forwarded;
-      events[CountFlooded]      = parsed[i].flooded;
-      events[CountFiltered]     = parsed[i].filtered || arrival[i].filtered;
-      events[CountDropRunt]     = parsed[i].runt || arrival[i].runt;
+      events[CountForwarded]    = parsed_q.forwarded;
+      events[CountFlooded]      = parsed_q.flooded;
+      events[CountFiltered]     = parsed_q.filtered || arrival[i].filtered;
+      events[CountDropRunt]     = parsed_q.runt || arrival[i].runt;
       events[CountDropBadSource] = arrival[i].bad_source;
-      events[CountDropTooManyTags] = parsed[i].overtagged;
+      events[CountDropTooManyTags] = parsed_q.overtagged;
       events[CountOversize]     = arrival[i].oversize;
       events[CountDamaged]      = arrival[i].damaged;
       events[CountDropQueueFull] = copies != '0;
-      events[CountDropSum]      = sum_lost[i];
+      events[CountDropSum]      = sum_lost_q;
       events[CountFramesOut]    = departure[i].ended;
       events[CountBytesOut]     = departure[i].ended;
       events[CountSumsOut]      = departure[i].ended && departure[i].sum;

@@ -68,7 +68,7 @@ module switch_registers
   assign rdata_o    = rdata_q;
   assign rresp_o    = Okay;
   assign spi_done_o = master_q == MasterSpi && step_q == 2'd3;
-  assign writes     = master_q != MasterNone && is_write_q && step_q == 2'd0;
+  assign writes     = is_write_q && step_q == 2'd1 && !refused_q;
   assign is_counter = address_q[12];
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -99,7 +99,7 @@ module switch_registers
       address_q  <= spi_valid_i ? spi_address_i : awvalid_i && wvalid_i && !bvalid_q ? awaddr_i : araddr_i;
       wdata_q    <= spi_valid_i ? spi_wdata_i : wdata_i;
     end
-    if (writes) refused_q <= refuses;
+    if (master_q != MasterNone && is_write_q && step_q == 2'd0) refused_q <= refuses;  // a cycle before it is written
   end
 
   // --- Settings ---
@@ -112,13 +112,25 @@ module switch_registers
   logic        is_exception;
   logic [1:0]  exception;
   logic [4:0]  enabled;     // ports in what is written
+  logic [2:0]  six;
+  logic [2:0][4:0] weighs;
+
+  function automatic logic [2:0] ones_of(logic [5:0] bits);
+    ones_of = '0;
+    for (int unsigned i = 0; i < 6; i++) ones_of += 3'(bits[i]);
+  endfunction
 
   assign is_exception = address_q >= OffsetException0Job && address_q <= OffsetException3Ports;
   assign exception    = address_q[4:3];
 
   always_comb begin
     enabled = '0;
-    for (int unsigned i = 0; i < 26; i++) enabled += 5'(wdata_q[i]);
+    // Sixes are counted at once, then the bits of equal weight of their counts.
+    for (int unsigned i = 0; i < 5; i++) begin
+      six = ones_of(6'({4'd0, wdata_q[25:0]} >> (6 * i)));
+      for (int unsigned weight = 0; weight < 3; weight++) weighs[weight][i] = six[weight];
+    end
+    for (int unsigned weight = 0; weight < 3; weight++) enabled += 5'(ones_of({1'b0, weighs[weight]})) << weight;
     unique case (address_q)
       OffsetControl, OffsetAgeLimit, OffsetAddressAgeLimit, OffsetPause: refuses = 1'b0;
       OffsetAggMode:    refuses = wdata_q[31:1] != '0;
@@ -139,7 +151,7 @@ module switch_registers
     end else begin
       aged_q <= aged_q + 32'(aged_i);
       if (reset_q != '0) reset_q <= reset_q - 1'b1;
-      if (writes && !refuses) begin
+      if (writes) begin
         unique case (address_q)
           OffsetControl:         if (wdata_q[0]) reset_q <= '1;
           OffsetAggMode:         config_q.is_float <= wdata_q[0];
