@@ -48,7 +48,7 @@ module frame_builder
   output logic [Ports-1:0] m_ports_o  // one, through a frame
 );
 
-  localparam int unsigned FrameBeats = 144;  // at most, and those on their way into the FIFO
+  localparam int unsigned FrameBeats = 145;  // at most, and those on their way into the FIFO
 
   typedef struct packed {
     logic        last;
@@ -232,7 +232,7 @@ module frame_builder
   localparam int unsigned LevelWidth = $clog2(Depth + 2);
 
   logic [LevelWidth-1:0] level;
-  logic                  is_room_unused, frame_valid, frame_ready;
+  logic                  is_room_unused, frame_valid, frame_ready, is_roomy_q;
 
   stream_fifo #(
     .Width($bits(word_t)),
@@ -249,11 +249,20 @@ module frame_builder
     .level_o  (level)
   );
 
+  // A cycle old when it is used.
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      is_roomy_q <= 1'b1;
+    end else begin
+      is_roomy_q <= level <= LevelWidth'(Depth - FrameBeats);
+    end
+  end
+
   // A frame without a port is discarded.
   assign m_valid_o   = frame_valid && destination_valid && destination != '0;
   assign frame_ready = destination_valid && (m_ready_i || destination == '0);
   assign frame_ends  = frame_valid && frame_ready && out.last;
-  assign has_room_o  = level <= LevelWidth'(Depth - FrameBeats) && destination_ready && !waits_q;
+  assign has_room_o  = is_roomy_q && destination_ready && !waits_q;
   assign m_beat_o    = '{error: 1'b0, last: out.last, extra: out.extra, data: out.data};
   assign m_ports_o   = destination;
 
