@@ -170,11 +170,14 @@ void bind_roce_group(nb::module_& module) {
           [](PyRoceGroup* self, const std::string& device, std::uint16_t rank, std::uint16_t world, std::uint16_t job,
              std::uint16_t epoch, bool verbs, double timeout_s, std::uint32_t window,
              std::optional<std::uint32_t> first_psn, int block, int mantissa, const std::string& faults,
-             const std::string& pcap, int core, int version) {
+             const std::string& pcap, int core, int version, std::uint32_t message_packets) {
             group::RoceGroupOptions options;
             if (version != 1 && version != 2) throw nb::value_error("RoCE has version 1 and version 2");
             options.version = static_cast<wire::roce::Version>(version);
-            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa)};
+            if (message_packets < group::kMessagePacketsMin || message_packets > wire::roce::kMessagePackets) {
+              throw nb::value_error("a message has 2 to 128 packets");
+            }
+            options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa), message_packets};
             options.device = device;
             options.uses_verbs = verbs;
             options.first_psn = first_psn;
@@ -190,8 +193,11 @@ void bind_roce_group(nb::module_& module) {
           "device"_a, "rank"_a, "world"_a, nb::kw_only(), "job"_a = 1, "epoch"_a = 1, "verbs"_a = false,
           "timeout_s"_a = 30.0, "window"_a = 128, "first_psn"_a = nb::none(), "block"_a = 16, "mantissa"_a = 7,
           "faults"_a = "", "pcap"_a = "", "core"_a = -1, "version"_a = 1,
+          "message_packets"_a = wire::roce::kMessagePackets,
           "device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, "
-          "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).\n"
+          "at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: "
+          "of the "
+          "longest message, 2 to 128, the same at all ranks; a small switch needs short ones.\n"
           "epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.")
       .def_prop_ro(
           "card", [](const PyRoceGroup& self) { return self.engine().card(); },
@@ -209,10 +215,11 @@ void bind_roce_group(nb::module_& module) {
       [](const std::string& text, int rank) {
         const auto place = group::parse_roce_place(text, rank);
         if (!place) raise(place.error());
-        return std::tuple(place->device, place->uses_verbs, static_cast<int>(place->version), place->job);
+        return std::tuple(place->device, place->uses_verbs, static_cast<int>(place->version), place->job,
+                          place->message_packets);
       },
       "text"_a, "rank"_a = 0,
-      "(device, verbs, version, job) of text such as eth1,version=1,job=9. Raises NetfoldError.");
+      "(device, verbs, version, job, packets of a message) of text such as eth1,version=1,job=9. Raises NetfoldError.");
 }
 
 }  // namespace

@@ -184,7 +184,12 @@ nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error*
   if (!place) return failed(error, place.error());
   RoceGroupOptions wanted;
   const auto job = static_cast<std::uint16_t>(place->job + options.roce_group);
-  wanted.job = {job, 0, static_cast<std::uint16_t>(options.rank), static_cast<std::uint16_t>(options.world), {}};
+  wanted.job = {job,
+                0,
+                static_cast<std::uint16_t>(options.rank),
+                static_cast<std::uint16_t>(options.world),
+                {},
+                place->message_packets};
   wanted.device = place->device;
   wanted.uses_verbs = place->uses_verbs;
   wanted.version = place->version;

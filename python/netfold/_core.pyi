@@ -570,9 +570,9 @@ class FrameSwitch:
 class RoceGroup:
     """A worker that all-reduces over RoCE through a folding switch."""
 
-    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int | None = None, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1) -> None:
+    def __init__(self, device: str, rank: int, world: int, *, job: int = 1, epoch: int = 1, verbs: bool = False, timeout_s: float = 30.0, window: int = 128, first_psn: int | None = None, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', core: int = -1, version: int = 1, message_packets: int = 128) -> None:
         """
-        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address).
+        device: a network interface, or with verbs=True an RDMA device ('': the first). window: packets in flight, at most 512. version: of RoCE, 1 or 2 (which routers forward, and needs an IPv4 address). message_packets: of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones.
         epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.
         """
 
@@ -611,9 +611,9 @@ class RoceGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
-def parse_roce_place(text: str, rank: int = 0) -> tuple[str, bool, int, int]:
+def parse_roce_place(text: str, rank: int = 0) -> tuple[str, bool, int, int, int]:
     """
-    (device, verbs, version, job) of text such as eth1,version=1,job=9. Raises NetfoldError.
+    (device, verbs, version, job, packets of a message) of text such as eth1,version=1,job=9. Raises NetfoldError.
     """
 
 class Topology:

@@ -45,10 +45,9 @@ class Placement:
         `netfold._core.RoceGroup`."""
         from netfold import _core
 
-        device, verbs, version, _ = _core.parse_roce_place(place, rank)
-        return _core.RoceGroup(
-            device, rank, world, job=job, epoch=0, verbs=verbs, version=version, core=self._core, **settings
-        )
+        device, verbs, version, _, packets = _core.parse_roce_place(place, rank)
+        settings |= {"verbs": verbs, "version": version, "message_packets": packets}
+        return _core.RoceGroup(device, rank, world, job=job, epoch=0, core=self._core, **settings)
 
     def split_group(self, rank: int, world: int, **settings: Any) -> PeerEngine:
         """A rank that folds through switches and among the ranks, with the settings of `netfold._core.SplitGroup`."""

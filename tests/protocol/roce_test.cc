@@ -80,6 +80,22 @@ TEST(Roce, FoldsOnACleanNetworkAndSendsEachFrameOnce) {
   }
 }
 
+// A switch on a small FPGA holds short messages only. Eight packets hold 251 elements and seven times 256.
+TEST(Roce, CutsTensorsIntoMessagesAsShortAsAsked) {
+  constexpr std::size_t kElements = 251 + 7 * 256;
+  const RoceWorldOptions options{.world = 2, .message_packets = 8};
+  RoceWorld network(options);
+  Prng prng(1);
+  auto tensors = random_tensors(2, 3 * kElements, prng);
+  const auto expected = netfold::testing::plain_fold(tensors, 0, 2);
+  for (std::size_t rank = 0; rank < 2; ++rank) network.submit(rank, in_place(tensors[rank]));
+  ASSERT_TRUE(network.run(kHour));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(tensors[rank], expected);
+    EXPECT_EQ(network.endpoint(rank).sender().posted(), 3u);
+  }
+}
+
 TEST(Roce, IsRightWhateverTheNetworkDoes) {
   for (const std::uint64_t seed : random_seeds(120)) {
     Prng prng(seed);
@@ -96,6 +112,7 @@ TEST(Roce, IsRightWhateverTheNetworkDoes) {
                            .reorder = prng.unit() * 0.2,
                            .hold_max = static_cast<Nanoseconds>(prng.below(20)) * kMillisecond};
     test.options.version = prng.chance(0.5) ? Version::kV2 : Version::kV1;
+    if (prng.chance(0.3)) test.options.message_packets = static_cast<std::uint32_t>(2 + prng.below(127));
     expect_right_sums(test);
     if (::testing::Test::HasFatalFailure()) return;
   }

@@ -45,7 +45,8 @@ void RoceWorld::open_job(std::uint16_t job, std::uint16_t epoch) {
     worker.session.reset();
     worker.channel = std::make_unique<group::PacketChannel>(std::move(cable), channel);
     worker.session = std::make_unique<group::RoceSession>(
-        group::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp}, *worker.channel, options_.timeout);
+        group::RoceJobOptions{job, epoch, rank, options_.world, options_.bfp, options_.message_packets},
+        *worker.channel, options_.timeout);
     worker.error.reset();
   }
   for (std::uint16_t rank = 0; rank < options_.world; ++rank) {

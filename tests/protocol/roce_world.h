@@ -21,6 +21,7 @@ struct RoceWorldOptions {
   numbers::BfpShape bfp = {};
   std::uint32_t first_psn = 0;  // of rank 0; the others' are elsewhere
   std::uint32_t window_packets = 512;
+  std::uint32_t message_packets = wire::roce::kMessagePackets;
   Nanoseconds timeout = 30 * kSecond;  // of a worker
   link::Faults faults = {};
   switching::RoceOptions roce = {};

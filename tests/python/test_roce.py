@@ -401,11 +401,21 @@ def test_wrong_usage_says_so(words: list[str]) -> None:
     assert CliRunner().invoke(program(), ["roce", *words]).exit_code == 2
 
 
+def test_a_place_names_device_version_job_and_the_longest_message() -> None:
+    assert _core.parse_roce_place("eth{rank}", 3) == ("eth3", False, 2, 1, 128)
+    assert _core.parse_roce_place("mlx5_0,verbs,version=1,packets=8,job=9") == ("mlx5_0", True, 1, 9, 8)
+    for wrong in ("packets=1", "packets=129", "packets=8x", "packets=", "packet=8", "job=x"):
+        with pytest.raises(NetfoldError, match="packets=NUMBER \\(of a message, 2 to 128\\)"):
+            _core.parse_roce_place(f"eth1,{wrong}")
+
+
 def test_errors_of_a_worker_say_what_to_do() -> None:
     with pytest.raises(NetfoldError, match="nosuch0"):
         _core.RoceGroup("nosuch0", 0, 2)
     with pytest.raises(NetfoldError, match="two at least"):
         _core.RoceGroup("lo", 0, 1)
+    with pytest.raises(ValueError, match="2 to 128 packets"):
+        _core.RoceGroup("lo", 0, 2, message_packets=1)
 
 
 def test_a_machine_without_an_rdma_device_says_so() -> None:

@@ -11,11 +11,12 @@ namespace roce = wire::roce;
 
 }  // namespace
 
-MessageLayout::MessageLayout(numbers::WireFormat wire)
+MessageLayout::MessageLayout(numbers::WireFormat wire, std::uint32_t packets)
     : wire_(wire),
+      packets_(packets),
       first_(numbers::elements_that_fit(wire, roce::kFirstRoom)),
       next_(numbers::elements_that_fit(wire, roce::kPathMtu)) {
-  assert(first_ > 0);
+  assert(first_ > 0 && packets >= kMessagePacketsMin && packets <= roce::kMessagePackets);
 }
 
 std::uint32_t MessageLayout::length_bytes(std::size_t elements) const {

@@ -12,11 +12,15 @@
 
 namespace netfold::group {
 
+// A message has a Write First and a Write Last at least.
+constexpr std::uint32_t kMessagePacketsMin = 2;
+
 class MessageLayout {
  public:
-  explicit MessageLayout(numbers::WireFormat wire);
+  // `packets`: of the longest message, from 2 to kMessagePackets.
+  explicit MessageLayout(numbers::WireFormat wire, std::uint32_t packets = wire::roce::kMessagePackets);
 
-  std::size_t elements_a_message() const { return first_ + (wire::roce::kMessagePackets - 1) * next_; }
+  std::size_t elements_a_message() const { return first_ + (packets_ - 1) * next_; }
   std::uint64_t messages(std::size_t elements) const {
     return (elements + elements_a_message() - 1) / elements_a_message();
   }
@@ -37,6 +41,7 @@ class MessageLayout {
   void for_packets(std::size_t elements, Visit visit) const;
 
   numbers::WireFormat wire_;
+  std::size_t packets_;
   std::size_t first_, next_;  // elements of a message's first packet, and of each other
 };
 

@@ -5,13 +5,22 @@
 #include <charconv>
 #include <sstream>
 
+#include "group/via_roce/message_layout.h"
+
 namespace netfold::group {
 namespace {
 
-bool read_job(const std::string& text, std::uint16_t& job) {
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, job);
+// The number behind `word` in a part such as job=9. False if the part is another, or no number follows.
+template <class Number>
+bool read_number(std::string_view part, std::string_view word, Number& number) {
+  if (!part.starts_with(word)) return false;
+  const char* const end = part.data() + part.size();
+  const auto [stopped, error] = std::from_chars(part.data() + word.size(), end, number);
   return error == std::errc{} && stopped == end;
+}
+
+bool is_message(std::uint32_t packets) {
+  return packets >= kMessagePacketsMin && packets <= wire::roce::kMessagePackets;
 }
 
 }  // namespace
@@ -33,14 +42,16 @@ Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
     } else if (part == "version=2") {
       place.version = wire::roce::Version::kV2;
     } else {
-      is_right = part.starts_with("job=") && read_job(part.substr(4), place.job);
+      is_right = read_number(part, "job=", place.job) ||
+                 (read_number(part, "packets=", place.message_packets) && is_message(place.message_packets));
     }
   }
   if (is_right) return place;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("'{}' does not name a RoCE endpoint: write INTERFACE or DEVICE,verbs, and after it perhaps "
-                          "version=1 or version=2 and job=NUMBER, for example eth1,version=1,job=9",
-                          text));
+                          "version=1 or version=2, job=NUMBER and packets=NUMBER (of a message, {} to {}), for example "
+                          "eth1,version=1,job=9",
+                          text, kMessagePacketsMin, wire::roce::kMessagePackets));
 }
 
 }  // namespace netfold::group

@@ -1,10 +1,12 @@
-// How a user names the RoCE endpoint of a rank, in one line of text: "eth1", "eth1,version=1", "mlx5_0,verbs,job=9".
+// How a user names the RoCE endpoint of a rank, in one line of text: "eth1", "eth1,version=1,packets=8",
+// "mlx5_0,verbs,job=9".
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "base/result.h"
+#include "wire/aggregation_header.h"
 #include "wire/roce.h"
 
 namespace netfold::group {
@@ -14,6 +16,7 @@ struct RocePlace {
   bool uses_verbs = false;
   wire::roce::Version version = wire::roce::Version::kV2;
   std::uint16_t job = 1;
+  std::uint32_t message_packets = wire::roce::kMessagePackets;  // of the longest message
 
   bool operator==(const RocePlace&) const = default;
 };

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Prepared>> RoceSession::prepare(const CollectiveRequest& 
 }
 
 void RoceSession::submit(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared>) {
-  const MessageLayout layout({request.format, job_.bfp});
+  const MessageLayout layout({request.format, job_.bfp}, job_.message_packets);
   const std::uint64_t messages = layout.messages(request.count);
   if (messages == 0) {
     finished_.push_back(ticket);

@@ -23,6 +23,7 @@ struct RoceJobOptions {
   std::uint16_t job = 1, epoch = 1;
   std::uint16_t rank = 0, world = 1;
   numbers::BfpShape bfp = {};
+  std::uint32_t message_packets = wire::roce::kMessagePackets;  // of the longest message; the same at all ranks
 };
 
 class RoceSession final : public Session {

@@ -24,7 +24,7 @@ def take_job(place: str) -> int:
     """The number of a new group's job, decided by rank 0: the one that NETFOLD_ROCE names, or the next one that no
     group of this process has. A number that was given back is taken again, in a later epoch: a switch keeps few
     jobs."""
-    *_, first = _core.parse_roce_place(place)
+    *_, first, _ = _core.parse_roce_place(place)
     job = next(number % JOBS for number in range(first, first + JOBS) if number % JOBS not in _held)
     _held.add(job)
     return job

@@ -289,7 +289,7 @@ TABLE = (
         "NETFOLD_ROCE",
         "",
         _roce,
-        "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1 and job=9",
+        "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1, job=9, packets=8",
     ),
     Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
