@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from netfold_lab.rtl.paths import NIC, RTL, SWITCH, RtlError, call, sources, tool, verilator_folder
+from netfold_lab.rtl.paths import BOARD, NIC, RTL, SWITCH, RtlError, call, sources, tool, verilator_folder
 
 TIMEOUT_S = 120.0
 # Top modules for -Wall, with their folders and parameters; and for slang.
@@ -14,8 +14,9 @@ TOPS = (
     ("netfold_nic", NIC, ("-GHasBfp=0",)),
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM",)),  # counters are also addressed by number
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=3", "-GJobs=2", "-GHasBfp=0")),
+    ("gigabit_switch", BOARD, ("-Wno-UNUSEDPARAM",)),
 )
-ELABORATED = (("netfold_nic", NIC), ("netfold_nic_quad", NIC), ("netfold_switch", SWITCH))
+ELABORATED = (("netfold_nic", NIC), ("netfold_nic_quad", NIC), ("netfold_switch", SWITCH), ("versa_ecp5", BOARD))
 
 
 def _verilator() -> None:

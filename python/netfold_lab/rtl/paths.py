@@ -18,6 +18,7 @@ RTL = ROOT / "rtl"
 SOURCES = RTL / "src"
 BUILD = ROOT / "build"
 NIC, SWITCH = ("common", "link", "nic"), ("common", "switch")  # folders of sources
+BOARD = (*SWITCH, "board", "ecp5")
 
 
 class RtlError(RuntimeError):

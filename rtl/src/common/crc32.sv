@@ -1,7 +1,7 @@
 // One step of CRC-32 (the one of Ethernet and zlib, reflected) over a beat: combinational, an exclusive-or of the
 // register and the data. Byte 0 is the lowest. Start with all ones, invert at the end.
 module crc32 #(
-  parameter int unsigned Width = 256  // bits of data, at least 32
+  parameter int unsigned Width = 256  // bits of data
 ) (
   input  logic [31:0]      crc_i,
   input  logic [Width-1:0] data_i,
@@ -27,11 +27,13 @@ module crc32 #(
   localparam masks_t Masks = masks_of_data();
 
   logic [Width-1:0] mixed;  // the register acts like the first bits of the data
+  logic [31:0]      rest;   // ... and what is longer than the data moves up
 
   assign mixed = data_i ^ Width'(crc_i);
+  assign rest  = Width < 32 ? crc_i >> Width : '0;
 
   always_comb begin
-    for (int unsigned place = 0; place < 32; place++) crc_o[place] = ^(mixed & Masks[place]);
+    for (int unsigned place = 0; place < 32; place++) crc_o[place] = ^(mixed & Masks[place]) ^ rest[place];
   end
 
 endmodule

@@ -14,6 +14,7 @@ module aggregation_frame_handler
 #(
   parameter int unsigned Jobs   = 1,
   parameter bit          HasBfp = 1'b0,
+  parameter int unsigned MessagePackets = MessagePacketsMax,  // of the longest message
   localparam int unsigned PlaceAddressWidth  = PlaceWidth + $clog2(Jobs),
   localparam int unsigned HeaderAddressWidth = PlaceAddressWidth + $clog2(HeaderBeats)
 ) (
@@ -79,7 +80,8 @@ module aggregation_frame_handler
 );
 
   localparam int unsigned JobBits   = Jobs > 1 ? $clog2(Jobs) : 1;
-  localparam logic [31:0] LengthMin = 32'd1004, LengthMax = 32'd131052;
+  localparam logic [31:0] LengthMin = 32'd1004;
+  localparam logic [31:0] LengthMax = 32'(4 * (MessagePackets * PacketWords - OwnWords));
 
   typedef enum logic [2:0] {Idle, Look, Table, Ask, Copy} state_e;
 

@@ -9,7 +9,8 @@ module aggregation_stage
   parameter bit          HasBfp        = 1'b0,
   parameter int unsigned TickCycles    = 1024,
   parameter logic [31:0] HandoverTicks = 32'd195_313,     // of 1024 cycles: a second
-  parameter logic [31:0] IdleTicks     = 32'd23_437_500   // two minutes
+  parameter logic [31:0] IdleTicks     = 32'd23_437_500,  // two minutes
+  parameter int unsigned MessagePackets = MessagePacketsMax  // of the longest message that is folded
 ) (
   input  logic                          clk_i,
   input  logic                          rst_ni,
@@ -203,9 +204,10 @@ module aggregation_stage
     end
   end
 
-  simple_dual_port_ram #(
-    .Width  (64),
-    .Depth  (Jobs * Places * PayloadBeats),
+  packet_buffer #(
+    .Jobs   (Jobs),
+    .Packets(MessagePackets),
+    .Beats  (PayloadBeats),
     .Latency(2)
   ) u_results (
     .clk_i,
@@ -297,8 +299,9 @@ module aggregation_stage
     assign sum_lost_o[port]      = is_missed[port] || is_unsent[port];
 
     aggregation_frame_handler #(
-      .Jobs  (Jobs),
-      .HasBfp(HasBfp)
+      .Jobs          (Jobs),
+      .HasBfp        (HasBfp),
+      .MessagePackets(MessagePackets)
     ) u_handler (
       .clk_i,
       .rst_ni,
@@ -351,9 +354,10 @@ module aggregation_stage
       .repeat_o         (repeats[port])
     );
 
-    simple_dual_port_ram #(
-      .Width(64),
-      .Depth(Jobs * Places * HeaderBeats)
+    packet_buffer #(
+      .Jobs   (Jobs),
+      .Packets(MessagePackets),
+      .Beats  (HeaderBeats)
     ) u_headers (
       .clk_i,
       .write_i        (header_write),
@@ -377,9 +381,10 @@ module aggregation_stage
       .read_data_o    (repeat_data)
     );
 
-    simple_dual_port_ram #(
-      .Width  (64),
-      .Depth  (Jobs * Places * PayloadBeats),
+    packet_buffer #(
+      .Jobs   (Jobs),
+      .Packets(MessagePackets),
+      .Beats  (PayloadBeats),
       .Latency(2)
     ) u_payloads (
       .clk_i,

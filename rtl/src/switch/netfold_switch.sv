@@ -9,8 +9,11 @@ module netfold_switch
   parameter bit          HasBfp         = 1'b1,
   parameter bit          Crossings      = 1'b1,  // 0: all ports run with clk_i, for simulations
   parameter int unsigned AddressEntries = 4096,
-  parameter int unsigned AddressTickBits = 28,
-  parameter int unsigned QueueBeats     = 1024   // of each in x out queue
+  parameter int unsigned AddressTickBits = 28,   // cycles of ADDRESS_AGE_LIMIT
+  parameter int unsigned TickCycles     = 1024,  // of AGE_LIMIT, and of the job table's own limits
+  parameter int unsigned QueueBeats     = 1024,  // of each in x out queue
+  parameter int unsigned PortBeats      = 4096,  // of each Port FIFO
+  parameter int unsigned MessagePackets = MessagePacketsMax  // of the longest message that is folded; a power of two
 ) (
   input  logic                   clk_i,
   input  logic                   rst_ni,
@@ -115,7 +118,10 @@ module netfold_switch
       .m_beat_o  (in_beat)
     );
 
-    port_analyzer #(.Ports(Ports)) u_analyzer (
+    port_analyzer #(
+      .Ports    (Ports),
+      .FifoBeats(PortBeats)
+    ) u_analyzer (
       .clk_i,
       .rst_ni,
       .s_valid_i      (in_valid),
@@ -189,9 +195,11 @@ module netfold_switch
   verdict_e [Ports-1:0]         verdict;
 
   aggregation_stage #(
-    .Ports (Ports),
-    .Jobs  (Jobs),
-    .HasBfp(HasBfp)
+    .Ports         (Ports),
+    .Jobs          (Jobs),
+    .HasBfp        (HasBfp),
+    .TickCycles    (TickCycles),
+    .MessagePackets(MessagePackets)
   ) u_aggregation (
     .clk_i,
     .rst_ni         (stage_rst_nq),
