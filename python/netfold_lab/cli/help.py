@@ -127,6 +127,7 @@ EXAMPLES = {
         "netfold rtl timing ring_plan --design nic40",
     ),
     "rtl constraints": ("netfold rtl constraints --ports 4 --out build/constraints",),
+    "rtl board": ("netfold rtl board --out build/board", "netfold rtl board --device LFE5UM-45F --seed 3"),
     "rtl lint": ("netfold rtl lint",),
     "rtl prove": ("netfold rtl prove",),
     "rtl mutate": (

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netfold_lab.cli import rtl_switch
+from netfold_lab.cli.rtl_board import board
 from netfold_lab.cli.rtl_constraints import constraints
 from netfold_lab.cli.rtl_mutate import mutate
 from netfold_lab.cli.rtl_screen import errors, finish, finish_lines, progress
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
         report,
         timing,
         constraints,
+        board,
         lint,
         prove,
         mutate,

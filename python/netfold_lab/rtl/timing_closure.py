@@ -100,7 +100,7 @@ def lut_levels(unit: Unit) -> dict[str, Any]:
     return row | {"port_levels": port.levels, "port_start": port.start, "port_end": port.end}
 
 
-def _register(cell: str) -> str:
+def register_of(cell: str) -> str:
     """The signal of a register's cell: nextpnr's cells bear it, followed by the kind of the cell."""
     return re.sub(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|DP16KD)_.*", "", cell)
 
@@ -125,7 +125,7 @@ def placed(unit: Unit) -> dict[str, Any]:
         return {"ecp5_mhz": None, "ecp5_remark": "nextpnr gives no rate"}
     clock, slowest = min(report["fmax"].items(), key=lambda item: item[1]["achieved"])
     path = next(p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == f"posedge {clock}")
-    ends = {"ecp5_start": _register(path[0]["from"]["cell"]), "ecp5_end": _register(path[-1]["to"]["cell"])}
+    ends = {"ecp5_start": register_of(path[0]["from"]["cell"]), "ecp5_end": register_of(path[-1]["to"]["cell"])}
     return {"ecp5_mhz": round(slowest["achieved"], 1), "ecp5_remark": "", **ends}
 
 

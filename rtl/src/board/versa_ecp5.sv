@@ -23,6 +23,8 @@ module versa_ecp5 (
   // 100 MHz x 5 / 4 = 125 MHz for the PHYs; the PLL runs at four times that, and a tenth of it is the switch's 50 MHz.
   logic clk125, clk50, locked;
 
+  // The attributes are the loop's, as ecppll of Project Trellis writes them.
+  (* ICP_CURRENT = "12", LPF_RESISTOR = "8", MFG_ENABLE_FILTEROPAMP = "1", MFG_GMCREF_SEL = "2" *)
   EHXPLLL #(
     .CLKI_DIV     (4),
     .CLKFB_DIV    (5),
@@ -45,7 +47,7 @@ module versa_ecp5 (
     .LOCK   (locked)
   );
 
-  // The PHYs need 10 ms of reset behind their clock, and time before they can be used.
+  // The PHYs need 10 ms of reset behind their clock.
   localparam int unsigned StartBits = 21;  // 42 ms at 50 MHz
 
   logic                 pll_rst_n, switch_rst_n;
