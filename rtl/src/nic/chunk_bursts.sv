@@ -1,5 +1,5 @@
-// The bursts of a chunk of host memory, one after the other: full ones, and what is left. What is compared about a burst
-// is in registers when the burst is the next: both the reader and the writer decide by it in one cycle.
+// The bursts of a chunk of host memory, one after the other: full ones, and the rest. The length of the next burst, and
+// whether it is the last, are in registers: the reader and the writer decide by them in one cycle.
 module chunk_bursts #(
   parameter int unsigned Lanes      = 8,
   parameter int unsigned BurstBeats = 16,  // a power of two

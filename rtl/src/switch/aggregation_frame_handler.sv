@@ -277,7 +277,7 @@ module aggregation_frame_handler
     endcase
   end
 
-  // From the processor's answer alone: `verdict` is known later in a cycle.
+  // Only from the processor's answer: `verdict` is known later in a cycle.
   assign folds         = judge_done_i && state_q == Ask &&
                          (judge_verdict_i == VerdictKept || judge_verdict_i == VerdictFolded);
   assign repeats       = judge_done_i && state_q == Ask && judge_verdict_i == VerdictAnswered && repeat_ready_i;

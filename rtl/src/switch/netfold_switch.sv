@@ -409,7 +409,7 @@ module netfold_switch
     verdict_e            verdict_q;
     logic                verdict_valid_q, sum_lost_q;
 
-    // What long comparisons decide is counted a cycle later.
+    // Results of long comparisons are counted a cycle later.
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
         parsed_q        <= '0;
