@@ -166,7 +166,7 @@ module aggregation_status
   assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
                       ticks_q - now.since > age_limit_i;
 
-  // The answer to a contribution in such a place. Each reason against it is found by itself, and not one after the other.
+  // The answer to a contribution in such a place. Each reason against it is found by itself, not one after the other.
   function automatic judged_t judged_in(logic [Ports-1:0] arrived, logic [31:0] gathers, logic has_sum,
                                         logic [31:0] sum_of);
     logic is_answered, is_passed, is_other, is_here, is_all;
