@@ -65,8 +65,7 @@ module ring_plan
   units_t     offset_q;                   // of the pieces, from the starts of the segments
   units_t     left_q;                     // of the longest segment, from there on
   piece_t     piece_q, chunk_q;           // of the segments, of the segment at work
-  logic       is_last_piece_q;
-  logic       fits_q, is_last_used_q;     // the segment ends in the piece; it is the last that is not empty
+  logic       is_last_piece_q, ends_tensor_q;  // the chunk does
   operation_t operation_q;
 
   // --- Segments ---
@@ -182,9 +181,8 @@ module ring_plan
         is_last_piece_q <= is_rest;
       end
       StateCut: begin
-        chunk_q        <= !reaches ? '0 : fits ? piece_t'(beyond) : piece_q;
-        fits_q         <= fits;
-        is_last_used_q <= segment_q + 6'd1 == (each_q == '0 ? longer_q : ring_i.size);
+        chunk_q       <= !reaches ? '0 : fits ? piece_t'(beyond) : piece_q;
+        ends_tensor_q <= fits && segment_q + 6'd1 == (each_q == '0 ? longer_q : ring_i.size);
         // It ends where the segment of the step before starts. Before the first lies the last, one of the shorter ones.
         if (step_q != '0) begin
           segment_start_q <= is_last_segment ? units_q - each_q : segment_start_q - length;
@@ -194,8 +192,7 @@ module ring_plan
         operation_q.step        <= step;
         operation_q.source      <= request_q.source + {29'd0, start_element, 2'b00};
         operation_q.destination <= request_q.destination + {29'd0, start_element, 2'b00};
-        operation_q.elements    <= fits_q && is_last_used_q ? 16'(request_q.count) - 16'(start_element)
-                                                            : 16'(chunk_elements);
+        operation_q.elements    <= ends_tensor_q ? 16'(request_q.count) - 16'(start_element) : 16'(chunk_elements);
         operation_q.beats       <= 16'(chunk_elements >> LaneBits);
       end
       StateOffer: begin
