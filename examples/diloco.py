@@ -156,14 +156,22 @@ def train_ddp(given: argparse.Namespace, text: Text) -> float:
         set_rate(given, optimizer, step)
         contexts, following = text.samples(step * 1000 + given.name)
         optimizer.zero_grad()
-        cross_entropy(managed(contexts).flatten(0, 1), following.flatten()).backward()
+        batch_loss = cross_entropy(managed(contexts).flatten(0, 1), following.flatten())
+        batch_loss.backward()
         optimizer.step()
+        tell(given, "DDP", step, batch_loss)
     loss = text.loss(model, given.measure)
     if given.name == 0:
         count = sum(parameter.numel() for parameter in model.parameters())
         sent = given.steps * 8 * count * (given.workers - 1) // given.workers
         print(f"DDP: loss {loss:.4f}, {sent} bytes sent, {time.monotonic() - began:.1f} s", flush=True)
     return loss
+
+
+def tell(given: argparse.Namespace, method: str, step: int, batch_loss: torch.Tensor) -> None:
+    """Print how far the training is, ten times: minutes pass."""
+    if given.name == 0 and step % max(given.steps // 10, 1) == 0:
+        print(f"{method}: step {step} of {given.steps}, loss of the batch {batch_loss.item():.3f}", flush=True)
 
 
 def fresh(text: Text) -> Model:
@@ -221,10 +229,12 @@ def train(given: argparse.Namespace, text: Text, members: Members) -> float:
         set_rate(given, optimizer, step)
         contexts, following = text.samples(step * 1000 + given.name)
         optimizer.zero_grad()
-        cross_entropy(model(contexts).flatten(0, 1), following.flatten()).backward()
+        batch_loss = cross_entropy(model(contexts).flatten(0, 1), following.flatten())
+        batch_loss.backward()
         optimizer.step()
         computed_s += time.monotonic() - started
         diloco.step()
+        tell(given, "DiLoCo", step, batch_loss)
     if diloco.inner_steps == given.steps:
         diloco.finish()
     whole_s = time.monotonic() - began
