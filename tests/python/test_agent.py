@@ -30,7 +30,7 @@ from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("no_rank_left", "no_agent_left")]
 TIMEOUT_S = 5.0
-SLACK_S = 3.0
+SLACK_S = 6.0  # of busy cores: each rank is waited for, and writes when it has the error
 SEVERAL_PARTS = (1 << 20) + 12_345  # elements: an agent folds 2^19 at a time
 
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from netfold import _core
 from netfold.errors import NetfoldError
+from netfold.interfaces import in_address
 from netfold.torch import own_address
 from netfold.torch.options import load
 from netfold.torch.switch_discovery import agree
@@ -91,7 +92,7 @@ def test_a_rank_without_an_address_names_the_ranks_that_are_missing(resolve: Cal
 
 
 def test_an_ipv6_address_stands_in_brackets_before_a_port() -> None:
-    assert [own_address.in_address(host) for host in ("2001:db8::1", "[::1]", "10.0.0.1", "name")] == [
+    assert [in_address(host) for host in ("2001:db8::1", "[::1]", "10.0.0.1", "name")] == [
         "[2001:db8::1]", "[::1]", "10.0.0.1", "name"
     ]  # fmt: skip
 
