@@ -30,7 +30,7 @@ LINE = re.compile(r"^step (\d+): (not )?committed by (\d) replicas, .* parameter
 LIGHTHOUSE = """
 import sys
 from torchft.coordination import LighthouseServer
-server = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=100, heartbeat_timeout_ms=1000)
+server = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=1000, heartbeat_timeout_ms=1000)
 print(server.address(), flush=True)
 sys.stdin.read()
 """
@@ -42,6 +42,8 @@ class Replica:
     def __init__(self, number: int, lighthouse: str, folder: Path, environment: dict[str, str]) -> None:
         self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self.log = folder / f"replica{number}-{time.monotonic_ns()}.log"
+        self._read_to = 0  # in the log, which becomes long
+        self._steps: list[tuple[int, bool, int, str]] = []
         own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port), "RANK": "0", "WORLD_SIZE": "1"}
         command = [sys.executable, str(ROOT / "examples" / "survive_deaths.py"), "--replica", str(number)]
         with self.log.open("w") as log:
@@ -54,8 +56,14 @@ class Replica:
 
     def steps(self) -> list[tuple[int, bool, int, str]]:
         """Of each step: its number, whether it was committed, by how many replicas, and the parameters' checksum."""
-        found = LINE.findall(self.log.read_text())
-        return [(int(step), not missed, int(replicas), bits) for step, missed, replicas, bits in found]
+        with self.log.open() as log:
+            log.seek(self._read_to)
+            whole = log.read().rpartition("\n")[0]  # what follows may be half a line
+        self._read_to += len(whole.encode())
+        self._steps += [
+            (int(step), not missed, int(replicas), bits) for step, missed, replicas, bits in LINE.findall(whole)
+        ]
+        return self._steps
 
     def wait_for(self, steps: int, replicas: int) -> None:
         """Until it has made so many steps by so many replicas since the last step with another number."""
