@@ -174,9 +174,7 @@ void bind_roce_group(nb::module_& module) {
             group::RoceGroupOptions options;
             if (version != 1 && version != 2) throw nb::value_error("RoCE has version 1 and version 2");
             options.version = static_cast<wire::roce::Version>(version);
-            if (message_packets < group::kMessagePacketsMin || message_packets > wire::roce::kMessagePackets) {
-              throw nb::value_error("a message has 2 to 128 packets");
-            }
+            if (!group::is_message_length(message_packets)) throw nb::value_error("a message has 2 to 128 packets");
             options.job = {job, epoch, rank, world, bfp_shape_of(block, mantissa), message_packets};
             options.device = device;
             options.uses_verbs = verbs;

@@ -23,6 +23,11 @@ SUMMED_LABEL, SUMMED_FLAG, SUMMED_IMMEDIATE = 0x04E46, 2, 0x80000000
 SUMMED_RESERVED = 0x4E  # v2: the seven bits before the PSN
 
 
+def mac(rank: int) -> str:
+    """The MAC address of a worker."""
+    return f"02:00:00:00:00:{rank + 1:02x}"
+
+
 def network_bytes(packet: bytes) -> int:
     """The length of a packet's GRH, or of its IPv4 and UDP headers."""
     return GRH_BYTES if packet[0] >> 4 == 6 else IP_UDP_BYTES

@@ -40,6 +40,7 @@ from roce_frames import (
     fields_by_tshark,
     frames_marked_by_tshark,
     icrc,
+    mac,
     read,
 )
 
@@ -60,10 +61,6 @@ GOLDEN_V2 = (
 )
 FP32, INT32 = 1, 4
 FIRST_ROOM = 1004
-
-
-def mac(rank: int) -> str:
-    return f"02:00:00:00:00:{rank + 1:02x}"
 
 
 class Ring:

@@ -16,7 +16,7 @@ MessageLayout::MessageLayout(numbers::WireFormat wire, std::uint32_t packets)
       packets_(packets),
       first_(numbers::elements_that_fit(wire, roce::kFirstRoom)),
       next_(numbers::elements_that_fit(wire, roce::kPathMtu)) {
-  assert(first_ > 0 && packets >= kMessagePacketsMin && packets <= roce::kMessagePackets);
+  assert(first_ > 0 && is_message_length(packets));
 }
 
 std::uint32_t MessageLayout::length_bytes(std::size_t elements) const {

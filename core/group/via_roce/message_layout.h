@@ -15,6 +15,11 @@ namespace netfold::group {
 // A message has a Write First and a Write Last at least.
 constexpr std::uint32_t kMessagePacketsMin = 2;
 
+// Whether the longest message of a job may have so many packets.
+constexpr bool is_message_length(std::uint32_t packets) {
+  return packets >= kMessagePacketsMin && packets <= wire::roce::kMessagePackets;
+}
+
 class MessageLayout {
  public:
   // `packets`: of the longest message, from 2 to kMessagePackets.

@@ -19,10 +19,6 @@ bool read_number(std::string_view part, std::string_view word, Number& number) {
   return error == std::errc{} && stopped == end;
 }
 
-bool is_message(std::uint32_t packets) {
-  return packets >= kMessagePacketsMin && packets <= wire::roce::kMessagePackets;
-}
-
 }  // namespace
 
 Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
@@ -43,7 +39,7 @@ Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
       place.version = wire::roce::Version::kV2;
     } else {
       is_right = read_number(part, "job=", place.job) ||
-                 (read_number(part, "packets=", place.message_packets) && is_message(place.message_packets));
+                 (read_number(part, "packets=", place.message_packets) && is_message_length(place.message_packets));
     }
   }
   if (is_right) return place;

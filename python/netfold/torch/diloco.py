@@ -130,11 +130,10 @@ class DiLoCo:
                 if self._step - flight.began == self._overlap:
                     self._apply(fragment, flight)
             if self._step % self._steps == fragment.due:
-                self._send(number, fragment)
+                flight = self._send(number, fragment)
                 if self._overlap == 0:
-                    assert fragment.in_flight is not None, "it was sent just now"
-                    fragment.in_flight.mean.turn()
-                    self._apply(fragment, fragment.in_flight)
+                    flight.mean.turn()
+                    self._apply(fragment, flight)
 
     def drain(self) -> None:
         """Wait for what is on its way, and apply it. All ranks call it after the same inner step, before one of them
@@ -155,12 +154,10 @@ class DiLoCo:
         steps. The outer optimizer takes no part, since its momentum would go beyond the mean. Raises the group's error.
         """
         self.drain()
-        for number, fragment in enumerate(self.fragments):
-            self._send(number, fragment)
-        flights = [(fragment, fragment.in_flight) for fragment in self.fragments if fragment.in_flight is not None]
-        for _, flight in flights:
+        flights = [self._send(number, fragment) for number, fragment in enumerate(self.fragments)]
+        for flight in flights:
             flight.mean.turn()
-        for fragment, flight in flights:
+        for fragment, flight in zip(self.fragments, flights, strict=True):
             self._apply(fragment, flight, _whole_mean)
 
     def use(self, group: dist.ProcessGroup | None) -> None:
@@ -205,7 +202,7 @@ class DiLoCo:
             fragment.error.zero_()
             _set(fragment.local, fragment.shared.detach())
 
-    def _send(self, number: int, fragment: Fragment) -> None:
+    def _send(self, number: int, fragment: Fragment) -> InFlight:
         sent = _flat(fragment.local)
         gradient = fragment.shared.detach() - sent
         if self._feeds_back:
@@ -214,6 +211,7 @@ class DiLoCo:
         mean = FewBitsMean(gradient, fragment.owner_error, self._coding, self._group, draw)
         self.counters.sent_bytes += mean.sent_bytes
         fragment.in_flight = InFlight(self._step, sent, mean)
+        return fragment.in_flight
 
     def _apply(
         self, fragment: Fragment, flight: InFlight, update: Callable[[Fragment, torch.Tensor], None] = _outer_step

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
+from netfold.interfaces import family_of
 from netfold.torch import store_values
 
 KEY = "netfold/address/"
@@ -59,7 +60,7 @@ def _bound(bind: str) -> str:
     if not host:
         return ""
     host = host.removeprefix("[").removesuffix("]")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(family_of(host), socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((host, 0))
         except OSError:
@@ -91,7 +92,7 @@ def _towards(host: str) -> list[str]:
 def _source_address(destination: str) -> str:
     """This machine's address on the way to `destination`; nothing is sent. It is empty if the way is loopback, or if
     there is no way."""
-    with socket.socket(socket.AF_INET if _is_ipv4(destination) else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+    with socket.socket(family_of(destination), socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((destination, 9))
         except OSError:

@@ -21,6 +21,7 @@ from roce_frames import (
     Connection,
     aggregation_header,
     icrc,
+    mac,
 )
 
 MESSAGES_BACK = 4
@@ -38,11 +39,6 @@ HEADER_EDITS = [
 ]
 FP32, INT32, BFP = 1, 4, 5
 PSN_MASK = 0xFFFFFF
-
-
-def mac(rank: int) -> str:
-    """The MAC address of a worker."""
-    return f"02:00:00:00:00:{rank + 1:02x}"
 
 
 def places(ports: int) -> dict[bytes, int]:

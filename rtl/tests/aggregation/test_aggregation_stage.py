@@ -9,13 +9,13 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import BFP, FP32, INT32, Job, Jobs, mac, places, software
+from campaign import BFP, FP32, INT32, Job, Jobs, places, software
 from cocotb.triggers import ClockCycles
 from stage_bench import VERDICTS, StageBench, configuration
 
 import netfold
 from benches import chance, simulate
-from roce_frames import Connection, aggregation_header, elements_of, read
+from roce_frames import Connection, aggregation_header, elements_of, mac, read
 
 JOBS = int(os.environ.get("JOBS", "1"))
 # Times of the stage with several jobs: long enough that only the chosen ranks are silent.

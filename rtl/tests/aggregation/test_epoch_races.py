@@ -16,11 +16,11 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from campaign import PSN_MASK, mac, places, software
+from campaign import PSN_MASK, places, software
 from stage_bench import StageBench
 
 from benches import chance, number, simulate
-from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, read
+from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, mac, read
 
 PORTS, JOBS, PACKETS, WINDOW = 4, 2, 3, 4
 CYCLES = int(os.environ.get("CYCLES", "16000"))

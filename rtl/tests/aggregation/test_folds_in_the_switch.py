@@ -17,16 +17,11 @@ import netfold
 from benches import chance, simulate
 from ethernet import Bench
 from registers import OKAY, write
-from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, read
+from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
 
 PORTS = int(os.environ.get("PORTS", "4"))
 FOLD_NS_MAX, REPEAT_NS_MAX = 1700, 1000
 CLEAR_CYCLES = 1100  # the address table and the Aggregation Status Buffer
-
-
-def mac(rank: int) -> str:
-    """The MAC address of a worker."""
-    return f"02:00:00:00:00:{rank + 1:02x}"
 
 
 async def begin(dut: Any, rng: random.Random) -> Bench:

@@ -14,17 +14,12 @@ from scapy.packet import Raw
 import netfold
 import registers
 from benches import chance, simulate
-from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, read
+from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
 
 PACKETS = 8  # of the longest message
 WORLD = 2
 COUNT = (PACKETS * 1024 - 20) // 4
 registers.SPI_HALF_NS = 100  # SCLK is at most an eighth of 50 MHz
-
-
-def mac(rank: int) -> str:
-    """The MAC address of a worker."""
-    return f"02:00:00:00:00:{rank + 1:02x}"
 
 
 def plain(source: int, size: int, seed: int = 0) -> bytes:

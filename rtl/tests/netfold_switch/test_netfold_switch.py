@@ -13,10 +13,10 @@ from scapy.packet import Raw
 
 from benches import chance, simulate
 from ethernet import Bench
-from roce_frames import ACKNOWLEDGE, FIRST, LAST, MIDDLE, Connection
+from roce_frames import ACKNOWLEDGE, FIRST, LAST, MIDDLE, Connection, mac
 
 PORTS = 4
-ADDRESSES = [f"02:00:00:00:00:{port + 1:02x}" for port in range(PORTS)]
+ADDRESSES = [mac(port) for port in range(PORTS)]
 TABLE_CYCLES = 64 // 4 + 20  # until it is clear
 FORWARD_NS_MAX = 250
 

@@ -13,10 +13,10 @@ from scapy.packet import Raw
 from benches import chance, simulate
 from ethernet import Bench
 from registers import MAP, OKAY, SLAVE_ERROR, offset, read_at, spi, value_of, write
-from roce_frames import Connection, aggregation_header, read
+from roce_frames import Connection, aggregation_header, mac, read
 
 PORTS = 4
-ADDRESSES = [f"02:00:00:00:00:{port + 1:02x}" for port in range(PORTS)]
+ADDRESSES = [mac(port) for port in range(PORTS)]
 
 
 async def begin(dut: Any) -> Bench:
