@@ -153,6 +153,8 @@ def test_threads_and_late_ranks_are_counted(start: Callable[..., Running]) -> No
     switch = start()
     with workers(switch.address, 2) as clients:
         fold(clients)
+        # A shard writes its counters when all answers of a round are on their way: the workers may be ahead of them.
+        wait_for(lambda: switch.stats()["threads"][0].get("received_bytes", 0) > 0, "a shard's counters", WAIT_S)
         stats = switch.stats()
         assert sum(stats["jobs"][0]["came_last"]) == stats["jobs"][0]["folded_chunks"] > 0
         threads = {thread["name"]: thread for thread in stats["threads"]}
