@@ -28,6 +28,9 @@ class ControlLink {
   virtual Outcome write(std::string_view bytes) = 0;
   virtual Outcome flush() = 0;
   virtual bool wants_to_write() const = 0;
+  // Whether the peer's machine has not confirmed all that was written. It confirms also for a process that does not
+  // read.
+  virtual bool has_unconfirmed() const = 0;
   // After this the peer sees the end; reading (and throwing away) goes on until it closes too. Closing at once would
   // make the kernel forget what it has not delivered yet.
   virtual void shut_down_writing() = 0;

@@ -85,6 +85,10 @@ class SimulatedControlLink final : public link::ControlLink {
   }
   Outcome flush() override { return state(); }
   bool wants_to_write() const override { return false; }
+  bool has_unconfirmed() const override {
+    const Network::End& peer = connection_->ends[1 - end_];
+    return !peer.on_the_way.empty() || (own().is_unconfirmed && !network_.is_open(peer.ip, own().ip));
+  }
   void shut_down_writing() override {
     if (std::exchange(own().has_shut, true)) return;
     network_.send(connection_, 1 - end_, {}, true);
@@ -241,6 +245,7 @@ void Network::arrive(const std::shared_ptr<Connection>& connection, int to) {
     timeline_.after(kRetransmission, [this, connection, to] { arrive(connection, to); });
     return;
   }
+  connection->ends[1 - to].is_unconfirmed = !is_open(end.ip, from);
   if (end.is_dead && is_off(end.ip)) return end.on_the_way.clear();
   bool has_news = false;
   while (!end.on_the_way.empty() && end.on_the_way.front().due <= timeline_.now()) {

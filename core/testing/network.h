@@ -80,6 +80,7 @@ class Network {
                                                                    const StreamShape& shape,
                                                                    const std::array<OnNews, 2>& on_news);
 
+  bool is_open(IpAddress from, IpAddress to) const { return !is_blocked(from, to) && !is_off(from); }
   bool is_blocked(IpAddress from, IpAddress to) const { return blocked_.contains({from, to}); }
   std::size_t connections_of(IpAddress ip) const;  // ends that a process there holds
 
@@ -103,8 +104,9 @@ class Network {
   // One end of a connection, and what is on its way to it.
   struct End {
     IpAddress ip;
-    bool is_held = true;   // by a process
-    bool is_dead = false;  // its machine was switched off: it neither sends nor hears
+    bool is_held = true;          // by a process
+    bool is_dead = false;         // its machine was switched off: it neither sends nor hears
+    bool is_unconfirmed = false;  // what it sent last found no way back for the confirmation
     bool has_ended = false, is_reset = false, has_shut = false;
     std::vector<std::string> arrived;
     std::vector<Segment> on_the_way;

@@ -37,7 +37,7 @@ Result<void> SplitSession::look_at_losses() {
                 fmt::format("a switch is lost, and rank {} left before all parts that were at it were summed", *silent),
                 *silent);
   }
-  if (time_ - lost_at_ <= options_.timeout) return {};
+  if (time_ - stalled_since_ <= options_.timeout) return {};
   return fail(ErrorCode::kTimeout,
               fmt::format("a switch is lost, and rank {} has not said within the timeout of {:g} s which of its parts "
                           "it needs: look there for a hang",
@@ -51,7 +51,12 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   Switch& lost = switches_[of.at];
   Life& life = lost.lives[of.life];
   const Losses::Word word{begun_, life.kept.first_not_over()};
+  stalled_since_ = time_;
   if (life.session) {
+    // The timeout counts from when nothing moved any more. But what follows has some time, too.
+    if (!life.session->is_idle()) {
+      stalled_since_ = std::max(life.session->last_progress(), time_ - options_.timeout / 2);
+    }
     life.session->abort(why, time_);
     add_counters(past_counters_, life.session->counters());
     life.session.reset();
@@ -59,7 +64,6 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   }
   losses_.lose(number(of), word);
   among_ranks_->say_note({kLost, of.at, of.life, word.begun, word.first});
-  lost_at_ = time_;
   estimate_.lose(of.at);
   report({lost.name, why.message});
   if (measurement_ && measurement_->at_switch() == of.at && lost.now == of.life) end_of_measured();
@@ -86,7 +90,7 @@ void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
     request.out = again.unread.data();
   }
   again_.push_back(std::move(again));
-  among_ranks_->submit_unprepared(again_.back().ticket, request);
+  among_ranks_->submit_again(again_.back().ticket, request, stalled_since_);
 }
 
 // --- Switches that are back ---

@@ -306,6 +306,7 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
       SwitchSession* const session = switches_[at].lives[life].session.get();
       if (session == nullptr) continue;
       const auto moved = session->pump(now);
+      if (!moved && knows_better(*session, moved.error())) continue;
       if (!moved && !is_of_switch(moved.error())) return moved;
       if (!moved) lose({at, life}, moved.error());
       has_moved = has_moved || !moved || *moved;
@@ -318,6 +319,14 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
   has_moved = collect() || has_moved;
   while (start_next()) has_moved = true;  // a word may have come
   return has_moved;
+}
+
+// A switch names the rank whose part is missing. That rank may only wait for another, among the ranks: it is given some
+// time to say for which.
+bool SplitSession::knows_better(const SwitchSession& session, const Error& error) const {
+  return error.code == ErrorCode::kTimeout && error.rank != kNoRank && error.rank != options_.rank &&
+         among_ranks_->says_it_waits(error.rank) &&
+         time_ - session.last_progress() <= options_.timeout + PeerSession::kCourtesy;
 }
 
 SplitSession::Piece& SplitSession::running(Ticket ticket) {
@@ -452,7 +461,7 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
 
 Nanoseconds SplitSession::deadline() const {
   const Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
-  if (losses_.awaits_words()) return std::min(next, lost_at_ + options_.timeout);
+  if (losses_.awaits_words()) return std::min(next, stalled_since_ + options_.timeout);
   const bool awaits_return =
       std::ranges::any_of(switches_, [](const Switch& each) { return !each.lives.back().session; });
   return awaits_return ? std::min(next, time_ + kLookForReturns) : next;

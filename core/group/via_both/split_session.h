@@ -138,6 +138,7 @@ class SplitSession final : public Session {
   void end_in_switch(std::size_t at, Ticket piece);
   void end_part(Part& part, Nanoseconds& way_free_at);
   void finish(const Piece& piece);
+  bool knows_better(const SwitchSession& session, const Error& error) const;
   Piece& running(Ticket ticket);
 
   const PeerSessionOptions options_;
@@ -162,9 +163,9 @@ class SplitSession final : public Session {
   Ticket next_ticket_ = 1;
   std::uint64_t begun_ = 0;  // tensors, pieces, measurements and beginnings again: alike on all ranks
   Losses losses_;
-  Nanoseconds lost_at_ = 0;  // the last one
-  struct Again {             // a part of a lost switch, among the ranks
-    Ticket ticket, piece;    // kOver: only others need it
+  Nanoseconds stalled_since_ = 0;  // what was at the switch that was lost last
+  struct Again {                   // a part of a lost switch, among the ranks
+    Ticket ticket, piece;          // kOver: only others need it
     std::size_t at;
     std::shared_ptr<const Undo> input;
     std::vector<std::byte> unread = {};  // the sum that only others need

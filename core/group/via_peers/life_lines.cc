@@ -11,6 +11,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;
+
 std::string line_of(const json& message) {
   return json_text(message) + "\n";
 }
@@ -72,7 +74,29 @@ Result<void> LifeLines::hear_later(Nanoseconds now) {
   return heard;
 }
 
+void LifeLines::look_for_confirmations(Nanoseconds now) {
+  if (now < next_look_) return;
+  next_look_ = now + kLookPeriod;
+  for (Peer& peer : peers_) {
+    if (!peer.line || peer.is_gone() || !peer.line->has_unconfirmed()) {
+      peer.unconfirmed_since.reset();
+    } else if (!peer.unconfirmed_since) {
+      peer.unconfirmed_since = now;
+    }
+  }
+}
+
+std::vector<int> LifeLines::unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const auto& since = peer(rank).unconfirmed_since;
+    if (since && now - *since >= for_at_least) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 Result<void> LifeLines::listen(Nanoseconds now) {
+  look_for_confirmations(now);
   if (has_later_) {
     if (auto heard = hear_later(now); !heard) return heard;
   }

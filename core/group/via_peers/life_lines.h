@@ -54,6 +54,9 @@ class LifeLines {
   // By rank; this rank's own are the caller's.
   const std::vector<Standing>& standings() const { return standings_; }
   bool somebody_waits() const;
+  bool says_it_waits(int rank) const { return !standings_[static_cast<std::size_t>(rank)].waits_for.empty(); }
+  // Ranks whose machines have confirmed nothing of what was said to them for so long.
+  std::vector<int> unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const;
   bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::is_gone); }
 
   void say_waiting(const std::vector<int>& for_ranks);  // none: no more
@@ -87,13 +90,15 @@ class LifeLines {
     std::unique_ptr<link::ControlLink> line;
     std::optional<Sharing> sharing;
     bool has_left = false, has_closed = false, is_kept = false;
-    std::string awaited_move;                     // to this group; "": the rank is here
-    std::optional<Move> arrival, departure = {};  // its moves to this group and from it
-    std::vector<std::string> later;               // said since it has moved, or before this group read it
+    std::string awaited_move;                      // to this group; "": the rank is here
+    std::optional<Move> arrival, departure = {};   // its moves to this group and from it
+    std::vector<std::string> later;                // said since it has moved, or before this group read it
+    std::optional<Nanoseconds> unconfirmed_since;  // as far as was looked
     bool is_gone() const { return has_left || departure; }
   };
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
+  void look_for_confirmations(Nanoseconds now);
   Result<void> hear_later(Nanoseconds now);
   Result<void> hear(int rank, std::string_view line, Nanoseconds now);
   void tell(int rank, const std::string& line);
@@ -104,8 +109,9 @@ class LifeLines {
   std::vector<Peer> peers_;
   std::vector<Standing> standings_;
   std::vector<Note> notes_;
-  bool has_later_ = false;   // lines are here that came before this group
-  int failed_by_ = kNoRank;  // the rank that said first that the group has failed
+  bool has_later_ = false;     // lines are here that came before this group
+  Nanoseconds next_look_ = 0;  // for confirmations
+  int failed_by_ = kNoRank;    // the rank that said first that the group has failed
 };
 
 }  // namespace netfold::group

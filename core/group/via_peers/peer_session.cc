@@ -16,7 +16,6 @@ constexpr std::string_view kDirect = "direct";          // has an executor of it
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
-constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
 constexpr Nanoseconds kGoodbyeMax = 30 * kSecond;  // without a byte that reaches the kernel, however long the timeout
 constexpr Nanoseconds kHeardMax = 100 * kMillisecond;  // for the others to hear that this rank leaves: they may compute
 
@@ -146,6 +145,12 @@ void PeerSession::submit_unprepared(Ticket ticket, const CollectiveRequest& requ
   assert(slices);  // both algorithms serve every number of ranks and elements
   planned->slices = std::move(*slices);
   submit(ticket, request, std::move(planned));
+}
+
+void PeerSession::submit_again(Ticket ticket, const CollectiveRequest& request, Nanoseconds stalled_since) {
+  const bool is_first = is_idle() && !has_moved_;
+  submit_unprepared(ticket, request);
+  if (is_first) has_moved_ = false, last_progress_ = stalled_since;
 }
 
 void PeerSession::pace(double bytes_s) {
@@ -288,6 +293,7 @@ Result<void> PeerSession::check_progress() {
   standings[static_cast<std::size_t>(options_.rank)].waits_for = std::move(waits_for);
   const Stall stall = find_stall(standings, options_.rank);
   if (time_ - stall.moved_at <= options_.timeout) return {};
+  if (auto cut = cut_off()) return tl::unexpected(std::move(*cut));
   // The ranks of the circle speak first: each of them can name the other.
   const auto& circle = stall.circle;
   const bool is_outside = std::find(circle.begin(), circle.end(), options_.rank) == circle.end();
@@ -305,6 +311,25 @@ Result<void> PeerSession::check_messages_progress() {
                           ranks.size() == 1 ? fmt::format("rank {}", ranks.front()) : "any other",
                           to_seconds(options_.timeout)),
               ranks.size() == 1 ? ranks.front() : kNoRank);
+}
+
+// A machine that is cut off in one direction still says for whom it waits, or hears it: no standing tells it from the
+// others. But who sends to it waits in vain for the confirmations of its kernel.
+std::optional<Error> PeerSession::cut_off() const {
+  const std::vector<int> silent = connections_.life_lines->unconfirmed(options_.timeout / 2, time_);
+  const std::string so = fmt::format("so rank {} cannot finish its collective within the timeout of {:g} s",
+                                     options_.rank, to_seconds(options_.timeout));
+  if (silent.size() == 1) {
+    const int rank = silent.front();
+    return Error{
+        ErrorCode::kTimeout,
+        fmt::format("the machine of rank {} does not confirm what is sent to it, {}: is it cut off?", rank, so), rank};
+  }
+  if (silent.size() + 1 < static_cast<std::size_t>(options_.world)) return std::nullopt;
+  return Error{
+      ErrorCode::kTimeout,
+      fmt::format("no other machine confirms what rank {} sends, {}: is its machine cut off?", options_.rank, so),
+      options_.rank};
 }
 
 Error PeerSession::timed_out(const Stall& stall) const {

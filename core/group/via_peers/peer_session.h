@@ -34,6 +34,9 @@ struct PeerConnections {
 
 class PeerSession final : public Session {
  public:
+  // Beyond the timeout: for a rank that knows better who stalls the others to say so first.
+  static constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
+
   // `plans`: of this rank, with the order of ranks that hdrm goes by.
   PeerSession(PeerSessionOptions options, PeerConnections connections, Plans plans, Nanoseconds now);
   ~PeerSession() override;
@@ -58,10 +61,13 @@ class PeerSession final : public Session {
 
   // A request that prepare() has not seen, of an all-reduce by direct, or of a broadcast.
   void submit_unprepared(Ticket ticket, const CollectiveRequest& request);
+  // The same for what was tried in another way, where nothing has moved since then.
+  void submit_again(Ticket ticket, const CollectiveRequest& request, Nanoseconds stalled_since);
   // Beside the collectives: a few numbers for the sessions of all other ranks.
   void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
   std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
   bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
+  bool says_it_waits(int rank) const { return connections_.life_lines->says_it_waits(rank); }
   // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
   void pace(double bytes_s);
 
@@ -88,6 +94,7 @@ class PeerSession final : public Session {
   Result<void> check_messages_progress();
   Result<void> check_progress();
   Nanoseconds patience() const;
+  std::optional<Error> cut_off() const;
   Error timed_out(const Stall& stall) const;
 
   const PeerSessionOptions options_;

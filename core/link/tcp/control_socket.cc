@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,6 +78,11 @@ ControlSocket::Outcome ControlSocket::flush() {
   if (output_.size() <= kOutputBytesMax) return {};
   output_.clear();
   return {State::kClosed, "does not read what it is sent"};
+}
+
+bool ControlSocket::has_unconfirmed() const {
+  int bytes = 0;
+  return !output_.empty() || (ioctl(descriptor_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0);
 }
 
 void ControlSocket::shut_down_writing() {

@@ -26,6 +26,7 @@ class ControlSocket final : public ControlLink {
   Outcome write(std::string_view bytes) override;
   Outcome flush() override;
   bool wants_to_write() const override { return !output_.empty(); }
+  bool has_unconfirmed() const override;
   void shut_down_writing() override;
   int descriptor() const override { return descriptor_.get(); }
 

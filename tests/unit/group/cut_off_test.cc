@@ -1,0 +1,139 @@
+// A machine is cut off, in one direction or in both, in virtual time: its connections stay, and its kernel confirms
+// nothing. Every other rank must name it.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/prng.h"
+#include "group/via_peers/peer_session.h"
+#include "support/random_seed.h"
+#include "testing/all_of_them.h"
+#include "testing/network.h"
+
+namespace netfold::group {
+namespace {
+
+constexpr Nanoseconds kStep = 200 * kMicrosecond;
+constexpr Nanoseconds kTimeout = 2 * kSecond;
+constexpr const char* kAlgorithms[] = {"ring", "halving-doubling", "direct"};
+
+struct Rank {
+  std::unique_ptr<PeerSession> session;
+  std::vector<float> tensor;
+  CollectiveRequest request = {};
+  std::optional<Error> error;
+};
+
+class Ranks {
+ public:
+  Ranks(std::uint64_t seed, int world) : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)) {
+    const testing::StreamShape shape{.buffer_bytes = 8192, .window_bytes = 8192, .bytes_per_s = 1e6};
+    std::vector<PeerConnections> all(at(world));
+    for (int rank = 0; rank < world; ++rank) {
+      all[at(rank)].data.resize(at(world));
+      all[at(rank)].bells.resize(at(world));
+      all[at(rank)].life_lines = std::make_unique<LifeLines>(rank, world, std::make_unique<testing::AllOfThem>());
+    }
+    for (int low = 0; low < world; ++low) {
+      for (int high = low + 1; high < world; ++high) {
+        auto lines = network_.connect_lines(ip_of(low), ip_of(high));
+        auto data = network_.connect_streams(ip_of(low), ip_of(high), shape, {[] {}, [] {}});
+        for (const auto& [own, other, end] : {std::array{low, high, 0}, std::array{high, low, 1}}) {
+          all[at(own)].life_lines->add(other, std::move(lines[at(end)]));
+          all[at(own)].data[at(other)] = std::move(data[at(end)]);
+        }
+      }
+    }
+    const char* const algorithm = kAlgorithms[prng_.below(std::size(kAlgorithms))];
+    for (int rank = 0; rank < world; ++rank) {
+      Rank& own = ranks_[at(rank)];
+      own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kTimeout}, std::move(all[at(rank)]),
+                                                  Plans(world, rank), 0);
+      own.tensor.assign(20'000, 1.0F);
+      own.request = {.in = own.tensor.data(),
+                     .out = own.tensor.data(),
+                     .count = own.tensor.size(),
+                     .format = numbers::Format::kFp32,
+                     .algorithm = {.name = algorithm}};
+      submit(own);
+    }
+  }
+
+  Prng& prng() { return prng_; }
+  const Rank& rank(int number) const { return ranks_[at(number)]; }
+
+  // Nothing reaches the machine any more, or nothing comes from it.
+  void cut(int victim, bool to_it, bool from_it) {
+    for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
+      if (other != victim) cut_pair(victim, other, to_it, from_it);
+    }
+  }
+  void cut_pair(int victim, int other, bool to_it, bool from_it) {
+    if (to_it) network_.block(ip_of(other), ip_of(victim), true);
+    if (from_it) network_.block(ip_of(victim), ip_of(other), true);
+  }
+
+  void run_for(Nanoseconds time) {
+    for (const Nanoseconds end = timeline_.now() + time; timeline_.now() < end;) {
+      for (const Nanoseconds until = timeline_.now() + kStep; timeline_.step(until);) {
+      }
+      for (Rank& each : ranks_) {
+        if (each.error) continue;
+        if (!each.session->take_finished().empty()) submit(each);
+        if (const auto moved = each.session->pump(timeline_.now()); !moved) {
+          each.error = moved.error();
+          each.session->abort(moved.error(), timeline_.now());
+        }
+      }
+    }
+  }
+
+ private:
+  // One all-reduce after another, without end.
+  static void submit(Rank& rank) {
+    auto prepared = rank.session->prepare(rank.request);
+    ASSERT_TRUE(prepared) << prepared.error().message;
+    rank.session->submit(1, rank.request, std::move(*prepared));
+  }
+
+  static std::size_t at(int number) { return static_cast<std::size_t>(number); }
+  static IpAddress ip_of(int number) { return static_cast<std::uint32_t>(0x0a000001 + number); }
+
+  Prng prng_;
+  testing::Timeline timeline_;
+  testing::Network network_;
+  std::vector<Rank> ranks_;
+};
+
+// Steps that do not need that machine go on for a moment.
+constexpr Nanoseconds kKnowAfter = 300 * kMillisecond + kTimeout + PeerSession::kCourtesy;
+
+TEST(CutOff, TheOthersNameTheMachineThatIs) {
+  for (const std::uint64_t seed : tests::random_seeds(12)) {
+    SCOPED_TRACE(seed);
+    const int world = 3 + static_cast<int>(seed % 4),
+              victim = static_cast<int>(seed / 4 % static_cast<std::uint64_t>(world));
+    const std::uint64_t way = seed / 64 % 3;
+    SCOPED_TRACE(fmt::format("{} ranks, {} does not {}", world, victim,
+                             way == 0   ? "hear"
+                             : way == 1 ? "speak"
+                                        : "do either"));
+    Ranks ranks(seed, world);
+    ranks.run_for(static_cast<Nanoseconds>(ranks.prng().below(150 * kMillisecond)));
+    ranks.cut(victim, way != 1, way != 0);
+    ranks.run_for(kKnowAfter);
+    for (int rank = 0; rank < world; ++rank) {
+      const auto& error = ranks.rank(rank).error;
+      ASSERT_TRUE(error) << "rank " << rank << " still waits";
+      if (rank == victim) continue;
+      EXPECT_EQ(error->rank, victim) << "rank " << rank << ": " << error->message;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace netfold::group
