@@ -13,7 +13,7 @@ namespace {
 
 // The job goes on without a switch, and takes it back. So it does not wait for one that hangs as long as a job that
 // needs its switch. A machine with too much to do is slower than this only now and then.
-constexpr Nanoseconds kSilenceMax = 1500 * kMillisecond;
+constexpr Nanoseconds kSilenceMax = 900 * kMillisecond;
 
 // The file for the packets to one of several switches: its number comes before the suffix.
 std::string of_switch(const std::string& path, std::size_t at) {
@@ -42,7 +42,7 @@ Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_rank
     each.world = static_cast<std::uint16_t>(among_ranks.world);
     each.timeout_s = among_ranks.timeout_s;
     each.road.dscp = among_ranks.dscp;
-    each.silence_max = kSilenceMax;
+    each.silence_max = std::min(kSilenceMax, from_seconds(among_ranks.timeout_s) / 2);
     if (at_switches.size() == 1) continue;
     each.job += fmt::format("#{}", at);
     if (!each.pcap_path.empty()) each.pcap_path = of_switch(each.pcap_path, at);

@@ -38,6 +38,7 @@ Result<void> SplitSession::look_at_losses() {
                 *silent);
   }
   if (time_ - stalled_since_ <= options_.timeout) return {};
+  if (auto cut = among_ranks_->cut_off()) return tl::unexpected(std::move(*cut));
   return fail(ErrorCode::kTimeout,
               fmt::format("a switch is lost, and rank {} has not said within the timeout of {:g} s which of its parts "
                           "it needs: look there for a hang",

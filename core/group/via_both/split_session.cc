@@ -306,12 +306,13 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
       SwitchSession* const session = switches_[at].lives[life].session.get();
       if (session == nullptr) continue;
       const auto moved = session->pump(now);
-      if (!moved && knows_better(*session, moved.error())) continue;
+      if (!moved && is_for_the_ranks(*session, moved.error())) continue;
       if (!moved && !is_of_switch(moved.error())) return moved;
       if (!moved) lose({at, life}, moved.error());
       has_moved = has_moved || !moved || *moved;
     }
   }
+  say_who_is_missing();
   const auto moved = among_ranks_->pump(now);
   if (!moved) return moved;
   has_moved = has_moved || *moved;
@@ -321,12 +322,22 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
   return has_moved;
 }
 
-// A switch names the rank whose part is missing. That rank may only wait for another, among the ranks: it is given some
-// time to say for which.
-bool SplitSession::knows_better(const SwitchSession& session, const Error& error) const {
+// A switch names the rank whose part is missing, which may itself wait for another one. The ranks know more.
+bool SplitSession::is_for_the_ranks(const SwitchSession& session, const Error& error) const {
   return error.code == ErrorCode::kTimeout && error.rank != kNoRank && error.rank != options_.rank &&
-         among_ranks_->says_it_waits(error.rank) &&
-         time_ - session.last_progress() <= options_.timeout + PeerSession::kCourtesy;
+         time_ - session.last_progress() <= options_.timeout + 2 * PeerSession::kCourtesy;
+}
+
+void SplitSession::say_who_is_missing() {
+  std::optional<PeerSession::Elsewhere> missing;
+  for (const Switch& each : switches_) {
+    for (const Life& life : each.lives) {
+      if (const auto rank = life.session ? life.session->missing_rank() : std::nullopt) {
+        missing = {*rank, life.session->last_progress()};
+      }
+    }
+  }
+  among_ranks_->waits_elsewhere(missing);
 }
 
 SplitSession::Piece& SplitSession::running(Ticket ticket) {
@@ -442,6 +453,7 @@ std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
   pieces_.clear();
   running_.clear();
   waiting_.clear();
+  awaits_word_ = false;  // else leave() would wait for it
   return tickets;
 }
 

@@ -138,7 +138,8 @@ class SplitSession final : public Session {
   void end_in_switch(std::size_t at, Ticket piece);
   void end_part(Part& part, Nanoseconds& way_free_at);
   void finish(const Piece& piece);
-  bool knows_better(const SwitchSession& session, const Error& error) const;
+  bool is_for_the_ranks(const SwitchSession& session, const Error& error) const;
+  void say_who_is_missing();
   Piece& running(Ticket ticket);
 
   const PeerSessionOptions options_;

@@ -54,7 +54,6 @@ class LifeLines {
   // By rank; this rank's own are the caller's.
   const std::vector<Standing>& standings() const { return standings_; }
   bool somebody_waits() const;
-  bool says_it_waits(int rank) const { return !standings_[static_cast<std::size_t>(rank)].waits_for.empty(); }
   // Ranks whose machines have confirmed nothing of what was said to them for so long.
   std::vector<int> unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const;
   bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::is_gone); }

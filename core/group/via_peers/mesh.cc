@@ -29,6 +29,8 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
   return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
 }
 
+// Beyond the deadline: a rank that cannot reach a lower one has the first time to tell the others. They wait for both.
+constexpr Nanoseconds kLastWords = 250 * kMillisecond, kCourtesy = 2 * kLastWords;
 constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
 
 // Not known yet: all higher ranks at once, and some strangers.
@@ -78,10 +80,7 @@ void Mesh::carry_over(KeptPeers kept, const std::string& group) {
 Result<void> Mesh::end_carry_over(const HandshakeOptions& options) {
   for (;;) {
     const auto done = carry_over_->pump(now());
-    if (!done) {
-      life_lines_->say_failed(done.error());  // the others must not take this rank for the one that died
-      return tl::unexpected(done.error());
-    }
+    if (!done) return tl::unexpected(done.error());
     if (*done) return {};
     if (!carry_over_->arm()) continue;
     std::vector<pollfd> polls{{life_lines_->descriptor(), POLLIN, 0}};
@@ -103,21 +102,30 @@ Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseco
   if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
   const HandshakeOptions options{rank_,        world_, bell_,    secret_,   ring_bytes_for(world_),
                                  tcp_streams_, dscp_,  deadline, keep_going};
-  // Downwards first: rank 0 answers at once, so nobody waits in a circle.
+  auto connected = connect_to_lower_ranks(addresses, options);
+  if (connected) connected = accept_higher_ranks(options);
+  return connected && carry_over_ ? end_carry_over(options) : connected;
+}
+
+// Downwards first: rank 0 answers at once, so nobody waits in a circle.
+Result<void> Mesh::connect_to_lower_ranks(const std::vector<link::Address>& addresses, HandshakeOptions options) {
+  Result<void> connected;
   for (int lower = 0; lower < rank_; ++lower) {
     if (life_lines_->has(lower)) continue;  // carried over
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
-    if (!links) return tl::unexpected(links.error());
-    if (auto taken = take(std::move(*links)); !taken) return taken;
+    auto taken = links ? take(std::move(*links)) : tl::unexpected(links.error());
+    if (taken || !connected) continue;
+    connected = std::move(taken);
+    options.deadline = now() + kLastWords;
   }
-  if (auto accepted = accept_higher_ranks(options); !accepted) return accepted;
-  return carry_over_ ? end_carry_over(options) : Result<void>();
+  return connected;
 }
 
-Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
+Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
+  options.deadline += kCourtesy;
   std::list<Visitor> visitors;
   for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
-    std::vector<pollfd> polls{{listener_, POLLIN, 0}};
+    std::vector<pollfd> polls{{listener_, POLLIN, 0}, {life_lines_->descriptor(), POLLIN, 0}};
     Nanoseconds until = kNever;
     for (const Visitor& visitor : visitors) {
       polls.push_back({visitor.descriptor(), POLLIN, 0});
@@ -128,6 +136,7 @@ Result<void> Mesh::accept_higher_ranks(const HandshakeOptions& options) {
                   fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
                   missing);
     }
+    if (auto heard = life_lines_->listen(now()); !heard) return heard;
     const auto served = serve(visitors, options);
     if (!served) return tl::unexpected(served.error());
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -243,7 +252,8 @@ Result<void> Mesh::share_memory(link::Arena::Shape shape, Nanoseconds deadline,
   if (receiver) offer.receiver = receiver->name(), offer.token = receiver->token();
   life_lines_->say_sharing(0, offer);
   const auto& sharing = life_lines_->sharing_of(0);
-  auto heard = wait_for_words([&] { return sharing.has_value(); }, 0, deadline, keep_going);
+  // If rank 0 waits in vain for another rank, it says so first.
+  auto heard = wait_for_words([&] { return sharing.has_value(); }, 0, deadline + kCourtesy, keep_going);
   if (!heard || !sharing->all) return heard;
   arena_ = receiver ? link::Arena::map(receiver->take(), world_) : nullptr;
   if (arena_) return {};

@@ -37,6 +37,9 @@ class Mesh {
   // Once connected: ranks agree on memory that all of them map, if all are on one machine. Blocks as connect() does.
   Result<void> share_memory(link::Arena::Shape shape, Nanoseconds deadline, const std::function<bool()>& keep_going);
 
+  // So that the others do not take this rank for the one that fails.
+  void say_failed(const Error& why) { life_lines_->say_failed(why); }
+
   int local_peers() const;  // that are reached over shared memory
   // All of it, once.
   PeerConnections take_connections();
@@ -51,7 +54,8 @@ class Mesh {
 
   Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret);
   Result<void> end_carry_over(const HandshakeOptions& options);
-  Result<void> accept_higher_ranks(const HandshakeOptions& options);
+  Result<void> connect_to_lower_ranks(const std::vector<link::Address>& addresses, HandshakeOptions options);
+  Result<void> accept_higher_ranks(HandshakeOptions options);
   Result<bool> serve(std::list<Visitor>& visitors, const HandshakeOptions& options);
   Result<void> take(PeerLinks links);
   Result<void> take_connection(Peer& peer, PeerLinks links);

@@ -35,9 +35,12 @@ Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options
     parsed.push_back(*address);
   }
   const Nanoseconds deadline = now() + from_seconds(options.timeout_s);
-  if (auto connected = mesh.connect(parsed, deadline, keep_going); !connected) return tl::unexpected(connected.error());
-  auto shared = mesh.share_memory(DirectExecutor::shape_for(options.world), deadline, keep_going);
-  if (!shared) return tl::unexpected(shared.error());
+  auto connected = mesh.connect(parsed, deadline, keep_going);
+  if (connected) connected = mesh.share_memory(DirectExecutor::shape_for(options.world), deadline, keep_going);
+  if (!connected) {
+    if (!keep_going || keep_going()) mesh.say_failed(connected.error());
+    return tl::unexpected(connected.error());
+  }
   const int local = mesh.local_peers();
   Plans plans(options.world, options.rank);
   plans.set_order(order);

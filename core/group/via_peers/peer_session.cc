@@ -270,12 +270,14 @@ Nanoseconds PeerSession::patience() const {
 // (waits.h). A rank that moves on says that too, and no rank gives up as long as those it waits for do.
 Result<void> PeerSession::check_progress() {
   LifeLines& life_lines = *connections_.life_lines;
-  const Nanoseconds idle = is_idle() ? 0 : time_ - last_progress_;
+  Nanoseconds idle = is_idle() ? 0 : time_ - last_progress_;
+  if (is_idle() && elsewhere_) idle = time_ - elsewhere_->since;
   if (direct_ && idle > kStallTime) {
     if (auto agreed = direct_->check_agreement(); !agreed) return agreed;
   }
   const bool is_stuck = idle > patience();
   std::vector<int> waits_for = is_stuck ? blocking_ranks() : std::vector<int>{};
+  if (is_stuck && elsewhere_) waits_for.push_back(elsewhere_->rank);
   if (waits_for != announced_) {
     life_lines.say_waiting(waits_for);
     announced_ = waits_for;
@@ -288,7 +290,7 @@ Result<void> PeerSession::check_progress() {
     }
     return {};
   }
-  if (time_ - last_progress_ <= options_.timeout) return check_messages_progress();
+  if (idle <= options_.timeout) return check_messages_progress();
   std::vector<Standing> standings = life_lines.standings();
   standings[static_cast<std::size_t>(options_.rank)].waits_for = std::move(waits_for);
   const Stall stall = find_stall(standings, options_.rank);
@@ -297,7 +299,7 @@ Result<void> PeerSession::check_progress() {
   // The ranks of the circle speak first: each of them can name the other.
   const auto& circle = stall.circle;
   const bool is_outside = std::find(circle.begin(), circle.end(), options_.rank) == circle.end();
-  if (stall.rank == kNoRank && is_outside && time_ - last_progress_ <= options_.timeout + kCourtesy) return {};
+  if (stall.rank == kNoRank && is_outside && idle <= options_.timeout + kCourtesy) return {};
   return tl::unexpected(timed_out(stall));
 }
 

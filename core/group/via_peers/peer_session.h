@@ -67,7 +67,14 @@ class PeerSession final : public Session {
   void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
   std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
   bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
-  bool says_it_waits(int rank) const { return connections_.life_lines->says_it_waits(rank); }
+  // For a caller that gives up: an error that names the rank whose machine is cut off, if there is evidence.
+  std::optional<Error> cut_off() const;
+  // Beside the collectives this rank waits for another one at a switch: the others hear of that, too.
+  struct Elsewhere {
+    int rank;
+    Nanoseconds since;
+  };
+  void waits_elsewhere(std::optional<Elsewhere> elsewhere) { elsewhere_ = elsewhere; }
   // What this rank sends to all others leaves at so many bytes/s at most; 0: no limit.
   void pace(double bytes_s);
 
@@ -94,7 +101,6 @@ class PeerSession final : public Session {
   Result<void> check_messages_progress();
   Result<void> check_progress();
   Nanoseconds patience() const;
-  std::optional<Error> cut_off() const;
   Error timed_out(const Stall& stall) const;
 
   const PeerSessionOptions options_;
@@ -109,7 +115,8 @@ class PeerSession final : public Session {
   Nanoseconds messages_progress_ = 0;  // when a message moved last, or none waited
   bool have_messages_moved_ = false;   // since the last pump
   bool has_moved_ = false;             // since the last pump
-  std::vector<int> announced_;         // the ranks that this one has said it waits for
+  std::optional<Elsewhere> elsewhere_;
+  std::vector<int> announced_;  // the ranks that this one has said it waits for
   Nanoseconds said_moving_ = 0;
   bool has_failed_ = false, has_left_ = false;
   Nanoseconds gives_up_at_ = kNever;       // of leaving, once that has begun

@@ -70,6 +70,12 @@ std::optional<Error> SwitchSession::check_left_ranks() {
                *missing};
 }
 
+std::optional<int> SwitchSession::missing_rank() const {
+  const auto missing = data_.missing_rank();
+  if (!missing || *missing == wire::kSwitchWorker || data_.is_idle()) return std::nullopt;
+  return *missing;
+}
+
 std::vector<Ticket> SwitchSession::abort(const Error& error, Nanoseconds now) {
   std::vector<Ticket> tickets = data_.abandon();
   for (const auto& operation : submitted_) tickets.push_back(operation->ticket());

@@ -46,6 +46,8 @@ class SwitchSession final : public Session {
 
   const wire::Lease& lease() const { return lease_; }
   const std::string& name() const { return options_.switch_name; }
+  // Whose part the switch lacks, as it has said.
+  std::optional<int> missing_rank() const;
   Nanoseconds last_progress() const { return data_.last_progress(); }
   std::uint64_t finished_chunks() const { return data_.finished_chunks(); }
   // For people who look at the switch: how it and the ranks share tensors.
