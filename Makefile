@@ -36,11 +36,12 @@ build:
 	@flock .build.lock $(VENV)/bin/pip install -q --no-build-isolation --no-deps -e . -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo
 
 # What to copy to other machines, in dist/. A wheel: no compiler and no packages of the distribution are needed there. A
-# Debian package of the switch, for machines with this distribution: no Python is needed there.
+# Debian package of the switch, for machines with this distribution: no Python is needed there. With PROCESSOR=aarch64:
+# only a wheel, for 64-bit ARM.
 dist:
 	@tools/setup.sh $(VENV) dist
-	@flock .build.lock tools/dist.sh $(VENV) dist
-	@tools/deb.sh dist
+	@flock .build.lock tools/dist.sh $(VENV) dist $(PROCESSOR)
+	@[ -n "$(PROCESSOR)" ] || tools/deb.sh dist
 
 deb:
 	@tools/setup.sh $(VENV) dist

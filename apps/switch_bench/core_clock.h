@@ -6,7 +6,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#if defined(__x86_64__)
 #include <x86intrin.h>
+#endif
 
 #include <chrono>
 #include <cstdint>
@@ -16,7 +19,18 @@ namespace netfold::apps {
 
 class CoreClock {
  public:
-  static std::uint64_t ticks() { return __rdtsc(); }
+  // Of the processor's counter, which has a steady rate: on ARM a lower one, 1 GHz or some tens of MHz.
+  static std::uint64_t ticks() {
+#if defined(__x86_64__)
+    return __rdtsc();
+#elif defined(__aarch64__)
+    std::uint64_t count;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+    return count;
+#else
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+  }
 
   // Ticks a second; measured once, over 20 ms.
   static double ticks_a_second() {
@@ -49,8 +63,9 @@ class Stretch {
   // Whether the kernel gave the core to others meanwhile, as far as one can tell: it took so much longer than
   // `expected_ticks`, by a factor and what a moment of anything takes.
   bool is_disturbed(double expected_ticks, double factor) const {
-    constexpr double kMoment = 20'000;
-    return CoreClock::preemptions() != preemptions_ || static_cast<double>(took_) > factor * expected_ticks + kMoment;
+    constexpr double kMomentS = 7e-6;
+    const double longest_ticks = factor * expected_ticks + kMomentS * CoreClock::ticks_a_second();
+    return CoreClock::preemptions() != preemptions_ || static_cast<double>(took_) > longest_ticks;
   }
 
  private:

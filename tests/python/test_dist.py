@@ -1,9 +1,12 @@
-"""The wheel of `make dist` in environments without anything else of this project: what it needs, and that it folds."""
+"""The wheels of `make dist` in environments without anything else of this project: what they need, and that they fold.
+The one for 64-bit ARM runs in qemu, with a Python of Debian's."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
+import platform
 import re
 import shutil
 import subprocess
@@ -14,15 +17,21 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from netfold import _core
 from netfold.cli import COMMANDS
 from netfold.torch_versions import requirement
 from repository import ROOT
+from switch_programs import Running
 
 pytestmark = pytest.mark.skipif(shutil.which("apt-get") is None, reason="the sources of the libraries come through apt")
+NATIVE = platform.machine()
+PROCESSORS = {NATIVE: f"EM_{NATIVE.upper()}", "aarch64": "EM_AARCH64"}
 LARGEST_BYTES = 15e6
+NEWEST_GLIBC = (2, 28)
 # What every Linux machine has: glibc, and the part of GCC that unwinds the stack.
 OF_THE_MACHINE = {
     *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libgcc_s.so.1"),
@@ -41,16 +50,46 @@ dist.destroy_process_group()
 assert torch.equal(tensor, 3 * torch.arange(1000, dtype=torch.float32))
 print(netfold.__file__)
 """
+# A rank without torch: sums the row `rank` of an array in each format, and writes the sums.
+RANK_OF_CORE = """
+import sys, numpy, netfold._core as core
+switch, rank, inputs, outputs, *formats = sys.argv[1:]
+rows = numpy.load(inputs)
+sums = numpy.stack([rows[int(rank)]] * len(formats))
+group = core.SwitchGroup(switch, "dist", len(rows), int(rank), timeout_s=60)
+for row, wire in zip(sums, formats):
+    group.wait(group.all_reduce(row.ctypes.data, row.ctypes.data, row.size, "fp32", wire, awaited=True))
+group.close()
+numpy.save(outputs, sums)
+print(*core.kernel_names())
+"""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [ROOT / "tools" / "dist.sh", sys.prefix, folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    [made] = folder.iterdir()
-    return made
+def wheel_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the wheel for a processor."""
+
+    @functools.cache
+    def make(processor: str) -> Path:
+        folder = tmp_path_factory.mktemp("dist")
+        command = [ROOT / "tools" / "dist.sh", sys.prefix, folder, processor]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=290, check=False)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        [made] = folder.iterdir()
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_for: Callable[[str], Path]) -> Path:
+    """The one for this machine."""
+    return wheel_for(NATIVE)
+
+
+@pytest.fixture(scope="module", params=PROCESSORS)
+def each_wheel(wheel_for: Callable[[str], Path], request: pytest.FixtureRequest) -> Path:
+    return wheel_for(request.param)
 
 
 def environment(folder: Path, wheel: Path, packages: Path) -> Path:
@@ -80,8 +119,8 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def elf_files(wheel: Path) -> dict[str, ELFFile]:
-    with zipfile.ZipFile(wheel) as archive:
+def elf_files(each_wheel: Path) -> dict[str, ELFFile]:
+    with zipfile.ZipFile(each_wheel) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     return {name: ELFFile(BytesIO(data)) for name, data in contents.items() if data.startswith(b"\x7fELF")}
 
@@ -91,17 +130,19 @@ def run(program: Path, *words: str, **options: object) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd="/", **options)
 
 
-def test_the_wheel_is_small_and_holds_everything(wheel: Path, elf_files: dict[str, ELFFile]) -> None:
-    assert re.fullmatch(r"netfold-[\d.]+-cp3\d+-(cp311|abi3)-manylinux_2_28_\w+\.whl", wheel.name)
-    assert wheel.stat().st_size < LARGEST_BYTES
+def test_the_wheel_is_small_and_holds_everything(each_wheel: Path, elf_files: dict[str, ELFFile]) -> None:
+    named = re.fullmatch(r"netfold-[\d.]+-cp3\d+-(?:cp311|abi3)-manylinux_2_28_(\w+)\.whl", each_wheel.name)
+    assert named is not None
+    assert {file["e_machine"] for file in elf_files.values()} == {PROCESSORS[named[1]]}
+    assert each_wheel.stat().st_size < LARGEST_BYTES
     [extension] = [name for name in elf_files if name.startswith("netfold/_core.")]
     assert set(elf_files) == {extension, *PROGRAMS, *LIBRARIES}
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(each_wheel) as archive:
         assert {"netfold/include/netfold.h", "netfold/lib/pkgconfig/netfold.pc"} <= set(archive.namelist())
 
 
-def test_it_holds_the_licence_of_all_that_is_linked_into_it(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
+def test_it_holds_the_licence_of_all_that_is_linked_into_it(each_wheel: Path) -> None:
+    with zipfile.ZipFile(each_wheel) as archive:
         texts = {Path(name).name: archive.read(name).decode() for name in archive.namelist() if "/licenses/" in name}
     linked = ("fmt", "spdlog", "CLI11", "libsodium", "nlohmann-json", "cpp-httplib", "expected", "highway", "isa-l")
     for name in (*linked, "libstdc++", "nanobind", "zig"):
@@ -120,6 +161,12 @@ def test_it_needs_nothing_that_a_machine_may_lack(elf_files: dict[str, ELFFile])
         assert needed - OF_THE_MACHINE == ({"libmpi.so.40"} if name == "netfold/lib/libnetfold-mpi.so" else set()), name
         assert [tag.entry.d_tag for tag in dynamic.iter_tags() if tag.entry.d_tag in ("DT_RPATH", "DT_RUNPATH")] == []
         assert file.get_section_by_name(".debug_info") is None, name
+        versions = {
+            entry.name for _, entries in file.get_section_by_name(".gnu.version_r").iter_versions() for entry in entries
+        }
+        of_glibc = [re.fullmatch(r"GLIBC_(\d+)\.(\d+)[.\d]*", version) for version in versions]
+        needs = [(int(found[1]), int(found[2])) for found in of_glibc if found]
+        assert needs and max(needs) <= NEWEST_GLIBC, name
 
 
 def test_the_extension_shows_its_entry_only(elf_files: dict[str, ELFFile]) -> None:
@@ -179,3 +226,84 @@ def test_two_processes_fold_through_its_switch(switch: str, wheel: Path, tmp_pat
         output, errors = rank.communicate(timeout=120)
         assert rank.returncode == 0, errors
         assert output.startswith(str(tmp_path / "venv"))
+
+
+@pytest.fixture(scope="module")
+def in_qemu(wheel_for: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """The command line of a program of the wheel for ARM, or of "python", which finds that wheel's packages."""
+    if NATIVE == "aarch64":
+        pytest.skip("the wheel for ARM is this machine's own")
+    root, packages = tmp_path_factory.mktemp("arm"), tmp_path_factory.mktemp("packages")
+    fetch = [ROOT / "tools" / "dist" / "packages.sh", "aarch64", root, "python3", "libstdc++6"]
+    subprocess.run(fetch, check=True, timeout=200)
+    [python] = root.glob("usr/bin/python3.[0-9]*[0-9]")
+    platforms = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", packages]
+    pip += ["--only-binary=:all:", "--constraint", ROOT / "tools" / "requirements.lock"]
+    pip += [f"--python-version={python.name.removeprefix('python')}"]
+    pip += [f"--platform={name}" for name in platforms]
+    subprocess.run([*pip, wheel_for("aarch64")], check=True, timeout=200)
+    qemu = ["qemu-aarch64-static", "-L", str(root), "-E", f"PYTHONPATH={packages}"]
+
+    def command(program: str, *words: object) -> list[str]:
+        path = python if program == "python" else packages / "netfold" / program
+        return [*qemu, str(path), *map(str, words)]
+
+    return command
+
+
+@pytest.fixture
+def arm_switch(in_qemu: Callable[..., list[str]], tmp_path: Path) -> Iterator[Running]:
+    """The switch of the wheel for ARM."""
+    errors = tmp_path / "switch.log"
+    command = in_qemu("bin/netfold-switch", *["--bind", "127.0.0.1", "--port", "0", "--metrics", "127.0.0.1:0"])
+    with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process:
+        yield Running(process, errors)
+        process.terminate()
+
+
+def test_the_wheel_for_arm_runs(in_qemu: Callable[..., list[str]], tmp_path: Path) -> None:
+    for program in PROGRAMS:
+        done = run(*in_qemu(program.removeprefix("netfold/"), "--help"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Usage: " in done.stdout
+    load = "import ctypes, sys; [ctypes.CDLL(name) for name in sys.argv[1:]]"
+    libraries = [in_qemu(name.removeprefix("netfold/"))[-1] for name in LIBRARIES if "mpi" not in name]
+    done = run(*in_qemu("python", "-c", load, *libraries))
+    assert done.returncode == 0, done.stderr
+    command = in_qemu("bin/netfold-agent", "--socket", tmp_path / "agent")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == f"listening at {tmp_path}/agent\n"
+        agent.terminate()
+
+
+@pytest.mark.parametrize("processors", [("aarch64", "aarch64"), ("aarch64", NATIVE, NATIVE, "aarch64")])
+def test_arm_folds_the_same_bits(
+    arm_switch: Running,
+    in_qemu: Callable[..., list[str]],
+    bare: Path,
+    processors: tuple[str, ...],
+    rng: np.random.Generator,
+    tmp_path: Path,
+) -> None:
+    """Among its own and with ranks on this machine's processor: those of the specification."""
+    formats = ("fp32", "fp16", "bf16", "bfp")
+    inputs = rng.standard_normal((len(processors), 10007), np.float32)
+    inputs *= np.exp2(rng.integers(-8, 8, inputs.shape)).astype(np.float32)
+    np.save(tmp_path / "inputs.npy", inputs)
+    ranks = []
+    for rank, processor in enumerate(processors):
+        output = tmp_path / f"{rank}.npy"
+        words = ("-c", RANK_OF_CORE, arm_switch.address, rank, tmp_path / "inputs.npy", output, *formats)
+        native = [str(word) for word in (bare / "python", *words)]
+        command = native if processor == NATIVE else in_qemu("python", *words)
+        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    for rank, (process, processor) in enumerate(zip(ranks, processors, strict=True)):
+        kernels, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert ("neon" in kernels) == (processor == "aarch64")
+        sums = np.load(tmp_path / f"{rank}.npy")
+        for one, wire in zip(sums, formats, strict=True):
+            expected = _core.fold(list(inputs), wire)
+            assert np.array_equal(one.view(np.uint32), expected.view(np.uint32)), (rank, wire)
