@@ -29,7 +29,7 @@ stage build make --no-print-directory build VENV="$venv"
 stage lint tools/lint.sh "$venv"
 stage cpp tools/cpp_tests.sh "$jobs"
 stage aarch64 tools/aarch64_tests.sh "$jobs"
-stage wheel tools/dist.sh "$venv" build/dist/aarch64/made aarch64  # compiles for minutes; test_dist.py makes it again
+stage wheel tools/dist.sh "$venv" build/dist/aarch64/made aarch64  # test_dist.py need not compile it then
 stage tidy "$venv/bin/python" tools/tidy.py "$venv/bin/clang-tidy" "$jobs"
 stage addresses tools/sanitize.sh address "$jobs"
 stage threads tools/sanitize.sh thread "$jobs"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import os
 import platform
 import re
 import shutil
@@ -234,7 +235,7 @@ def in_qemu(wheel_for: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     if NATIVE == "aarch64":
         pytest.skip("the wheel for ARM is this machine's own")
     root, packages = tmp_path_factory.mktemp("arm"), tmp_path_factory.mktemp("packages")
-    fetch = [ROOT / "tools" / "dist" / "packages.sh", "aarch64", root, "python3", "libstdc++6"]
+    fetch = [ROOT / "tools" / "dist" / "packages.sh", "aarch64", root, "python3", "~n^libopenmpi[0-9]"]
     subprocess.run(fetch, check=True, timeout=200)
     [python] = root.glob("usr/bin/python3.[0-9]*[0-9]")
     platforms = ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
@@ -242,12 +243,13 @@ def in_qemu(wheel_for: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     pip += ["--only-binary=:all:", "--constraint", ROOT / "tools" / "requirements.lock"]
     pip += [f"--python-version={python.name.removeprefix('python')}"]
     pip += [f"--platform={name}" for name in platforms]
-    subprocess.run([*pip, wheel_for("aarch64")], check=True, timeout=200)
+    subprocess.run([*pip, wheel_for("aarch64"), "mpi4py"], check=True, timeout=200)
     qemu = ["qemu-aarch64-static", "-L", str(root), "-E", f"PYTHONPATH={packages}"]
 
-    def command(program: str, *words: object) -> list[str]:
+    def command(program: str, *words: object, **settings: object) -> list[str]:
         path = python if program == "python" else packages / "netfold" / program
-        return [*qemu, str(path), *map(str, words)]
+        given = [word for name, value in settings.items() for word in ("-E", f"{name}={value}")]
+        return [*qemu, *given, str(path), *map(str, words)]
 
     return command
 
@@ -307,3 +309,15 @@ def test_arm_folds_the_same_bits(
         for one, wire in zip(sums, formats, strict=True):
             expected = _core.fold(list(inputs), wire)
             assert np.array_equal(one.view(np.uint32), expected.view(np.uint32)), (rank, wire)
+
+
+def test_it_takes_the_all_reduces_of_mpi_programs_over(in_qemu: Callable[..., list[str]]) -> None:
+    library = in_qemu("lib/libnetfold-mpi.so")[-1]
+    settings = {"LD_PRELOAD": library, "NETFOLD_LOG": "info", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+    ranks = in_qemu("python", ROOT / "tests" / "python" / "mpi_ranks.py", "sums", **settings)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # where the test runs as root
+    mpirun = [Path("mpirun"), "--oversubscribe", "--bind-to", "none", "-n", "2"]
+    done = run(*mpirun, *ranks, env=os.environ | as_root | {"OMPI_MCA_mpi_yield_when_idle": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is content") == 2
+    assert re.search(r"^netfold: rank 0: took over [1-9]\d* all-reduces", done.stderr, re.M), done.stderr
