@@ -24,6 +24,7 @@ die() { printf 'dist: %s\n' "$*" >&2; exit 1; }
 
 # Sets what a build for another processor than this machine's needs (tools/dist/cross.cmake).
 cross_compile() {
+  [[ $processor == x86_64 || $processor == aarch64 ]] || die "wheels are for x86_64 or aarch64, not for $processor"
   compiler=$processor-linux-gnu-g++
   command -v "$compiler" >/dev/null || die "install g++-${processor//_/-}-linux-gnu, which compiles for $processor"
   if [ ! -e "$root.complete" ]; then

@@ -64,8 +64,8 @@ class Stretch {
   // `expected_ticks`, by a factor and what a moment of anything takes.
   bool is_disturbed(double expected_ticks, double factor) const {
     constexpr double kMomentS = 7e-6;
-    const double longest_ticks = factor * expected_ticks + kMomentS * CoreClock::ticks_a_second();
-    return CoreClock::preemptions() != preemptions_ || static_cast<double>(took_) > longest_ticks;
+    return CoreClock::preemptions() != preemptions_ ||
+           static_cast<double>(took_) > factor * expected_ticks + kMomentS * CoreClock::ticks_a_second();
   }
 
  private:

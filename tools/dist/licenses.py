@@ -3,7 +3,8 @@
     licenses.py FOLDER COMPILER
 
 The texts are those of Debian's packages, whose sources and headers the wheel is made of, and of the Python packages
-that take part. Where a package's text only names a licence of Debian's collection, that licence follows. README lists
+that take part. (A wheel for another processor holds code of that processor's packages; this machine's have the same
+texts.) Where a package's text only names a licence of Debian's collection, that licence follows. README lists
 them all. Fails if one is missing."""
 
 from __future__ import annotations
