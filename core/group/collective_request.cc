@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "group/undo.h"
+
 namespace netfold::group {
 
 namespace {
@@ -23,6 +25,20 @@ Result<void> check_as_it_lies(const CollectiveRequest& request) {
 }
 
 }  // namespace
+
+std::size_t in_bytes(const CollectiveRequest& request, int world) {
+  const bool scatters = request.collective == schedule::Collective::kReduceScatter;
+  return request.count * numbers::size_bytes(request.type) * static_cast<std::size_t>(scatters ? world : 1);
+}
+
+std::size_t out_bytes(const CollectiveRequest& request, int world) {
+  const bool gathers = request.collective == schedule::Collective::kAllGather;
+  return request.count * numbers::size_bytes(request.type) * static_cast<std::size_t>(gathers ? world : 1);
+}
+
+bool overwrites_input(const CollectiveRequest& request, int world) {
+  return overlap(request.in, in_bytes(request, world), request.out, out_bytes(request, world));
+}
 
 Result<void> check(const CollectiveRequest& request) {
   if (request.format == numbers::Format::kNone) {

@@ -48,6 +48,13 @@ struct CollectiveRequest {
   bool is_in_place() const { return in == out; }
 };
 
+// Of an all-reduce, reduce-scatter, all-gather or broadcast among so many ranks: the bytes that a rank reads, and
+// writes.
+std::size_t in_bytes(const CollectiveRequest& request, int world);
+std::size_t out_bytes(const CollectiveRequest& request, int world);
+// Whether the result is written over some of what is read.
+bool overwrites_input(const CollectiveRequest& request, int world);
+
 // kInvalidArgument if it makes no sense.
 Result<void> check(const CollectiveRequest& request);
 // The same for a switch, which folds what has a format, and copies elements as they lie in memory: all-reduce,

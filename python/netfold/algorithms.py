@@ -142,6 +142,8 @@ class HostPlan:
 
     def for_reduce_scatter(self, world: int, wire: str) -> str:
         """The algorithm of a reduce-scatter of a tensor that travels in format `wire`."""
+        if self.algorithm == SPLIT:
+            return SPLIT
         return in_rank_order(lambda *_: "ring", wire)(0, world) if self.order == RANK else "ring"
 
     def parties(self, world: int) -> int:

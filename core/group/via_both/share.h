@@ -35,6 +35,8 @@ struct Share {
   // Small tensors: where bit k is set, those of 2^(k-1) to 2^k - 1 bytes go through a switch, else among the ranks.
   std::uint32_t small_to_switch = 0;
   std::size_t small_switch = 0;  // which
+  // Large reduce-scatters and all-gathers: the ranks join a job for reduce-scatters; they go through the first switch.
+  bool joins_scatters = false, one_way_to_switch = false;
 
   double of_all_switches() const { return std::accumulate(of_switches.begin(), of_switches.end(), 0.0); }
 };
@@ -74,6 +76,10 @@ class ShareEstimate {
     Nanoseconds among_ranks = 0;
   };
   void note(std::uint64_t tensor, const Share& share, const Outcome& outcome);
+
+  bool is_measured() const { return is_measured_; }  // else both ways are to be measured next
+  // Whether this switch may take as much as a link carries. A short measurement finds less, so the bound is low.
+  bool is_fast(std::size_t at) const;
 
   // What the estimates are; nothing and 0: not known yet.
   const Ways& ways() const { return ways_; }

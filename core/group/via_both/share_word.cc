@@ -7,9 +7,9 @@ namespace netfold::group {
 namespace {
 
 constexpr std::int32_t kShareUnits = 1 << 20;
-constexpr std::int32_t kIsMeasured = 1, kGivesRoom = 2;  // flags
-constexpr double kPieceUnit = 1024;                      // bytes
-constexpr double kPaceUnit = 1024;                       // bytes/s
+constexpr std::int32_t kIsMeasured = 1, kGivesRoom = 2, kJoinsScatters = 4, kOneWayToSwitch = 8;  // flags
+constexpr double kPieceUnit = 1024;                                                               // bytes
+constexpr double kPaceUnit = 1024;                                                                // bytes/s
 
 std::int32_t units_of(double value, double unit) {
   return static_cast<std::int32_t>(std::clamp(value / unit, 0.0, static_cast<double>(INT32_MAX)));
@@ -24,7 +24,8 @@ std::int32_t share_units(double part) {
 void ShareWord::write(const Share& share, const std::vector<std::size_t>& lives) {
   numbers_ = {units_of(share.pace_bytes_s, kPaceUnit),
               units_of(share.link_bytes_s, kPaceUnit),
-              (share.is_measured ? kIsMeasured : 0) | (share.gives_room ? kGivesRoom : 0),
+              (share.is_measured ? kIsMeasured : 0) | (share.gives_room ? kGivesRoom : 0) |
+                  (share.joins_scatters ? kJoinsScatters : 0) | (share.one_way_to_switch ? kOneWayToSwitch : 0),
               static_cast<std::int32_t>(share.small_to_switch),
               static_cast<std::int32_t>(share.small_switch),
               units_of(share.piece_bytes, kPieceUnit)};
@@ -43,6 +44,8 @@ Share ShareWord::share() const {
   share.link_bytes_s = std::max(numbers_[1], 0) * kPaceUnit;
   share.is_measured = (numbers_[2] & kIsMeasured) != 0;
   share.gives_room = (numbers_[2] & kGivesRoom) != 0;
+  share.joins_scatters = (numbers_[2] & kJoinsScatters) != 0;
+  share.one_way_to_switch = (numbers_[2] & kOneWayToSwitch) != 0;
   share.small_to_switch = static_cast<std::uint32_t>(numbers_[3]);
   share.small_switch = std::min(static_cast<std::size_t>(std::max(numbers_[4], 0)), switches_ - 1);
   share.piece_bytes = std::max(numbers_[5], 1) * kPieceUnit;
@@ -57,7 +60,7 @@ Share ShareWord::share() const {
 
 std::vector<std::size_t> ShareWord::lives() const {
   std::vector<std::size_t> lives;
-  for (std::size_t at = 0; at < switches_; ++at) {
+  for (std::size_t at = 0; at < lives_; ++at) {
     lives.push_back(static_cast<std::size_t>(std::max(numbers_[kFixed + switches_ + at], 0)));
   }
   return lives;

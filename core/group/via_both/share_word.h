@@ -12,11 +12,13 @@ namespace netfold::group {
 
 class ShareWord {
  public:
-  explicit ShareWord(std::size_t switches) : switches_(switches), numbers_(kFixed + 2 * switches) {}
+  // Shares are of so many switches. There are as many lives, or more: those of other jobs at switches.
+  ShareWord(std::size_t switches, std::size_t lives)
+      : switches_(switches), lives_(lives), numbers_(kFixed + switches + lives) {}
 
   void write(const Share& share, const std::vector<std::size_t>& lives);
   Share share() const;
-  // Of each switch: how often it was lost before (losses.h).
+  // Of each switch and other job: how often it was lost before (losses.h).
   std::vector<std::size_t> lives() const;
 
   std::vector<std::int32_t>& numbers() { return numbers_; }  // as they travel
@@ -24,7 +26,7 @@ class ShareWord {
  private:
   static constexpr std::size_t kFixed = 6;  // numbers before those of the switches
 
-  std::size_t switches_;
+  std::size_t switches_, lives_;
   std::vector<std::int32_t> numbers_;
 };
 

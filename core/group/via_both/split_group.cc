@@ -15,11 +15,20 @@ namespace {
 // needs its switch. A machine with too much to do is slower than this only now and then.
 constexpr Nanoseconds kSilenceMax = 900 * kMillisecond;
 
-// The file for the packets to one of several switches: its number comes before the suffix.
-std::string of_switch(const std::string& path, std::size_t at) {
+// A file for the packets of one of several jobs: `what` comes before the suffix.
+std::string renamed(const std::string& path, const std::string& what) {
   const std::filesystem::path whole(path);
-  return (whole.parent_path() / fmt::format("{}.switch{}{}", whole.stem().string(), at, whole.extension().string()))
+  return (whole.parent_path() / fmt::format("{}.{}{}", whole.stem().string(), what, whole.extension().string()))
       .string();
+}
+
+// The job for reduce-scatters comes last (split_session.h).
+std::vector<SwitchGroupOptions> with_scatters(std::vector<SwitchGroupOptions> at_switches) {
+  SwitchGroupOptions scatters = at_switches.front();
+  scatters.job += "/scatters";
+  if (!scatters.pcap_path.empty()) scatters.pcap_path = renamed(scatters.pcap_path, "scatters");
+  at_switches.push_back(std::move(scatters));
+  return at_switches;
 }
 
 int roads_of(const std::vector<SwitchGroupOptions>& at_switches) {
@@ -45,7 +54,7 @@ Result<std::unique_ptr<SplitGroup>> SplitGroup::open(PeerGroupOptions among_rank
     each.silence_max = std::min(kSilenceMax, from_seconds(among_ranks.timeout_s) / 2);
     if (at_switches.size() == 1) continue;
     each.job += fmt::format("#{}", at);
-    if (!each.pcap_path.empty()) each.pcap_path = of_switch(each.pcap_path, at);
+    if (!each.pcap_path.empty()) each.pcap_path = renamed(each.pcap_path, fmt::format("switch{}", at));
   }
   auto mesh = listen_for_peers(among_ranks);
   if (!mesh) return tl::unexpected(mesh.error());
@@ -86,8 +95,8 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
   // The ranks' wait policy would look at their memory and not at the switch's packets: this driver sleeps at once.
   start(std::make_unique<SplitSession>(
       PeerSessionOptions{among_ranks_.rank, among_ranks_.world, from_seconds(among_ranks_.timeout_s)},
-      std::move(in_switches), std::move(peers->session), share_, std::make_unique<Rejoining>(at_switches_),
-      roads_of(at_switches_)));
+      std::move(in_switches), std::move(peers->session), share_,
+      std::make_unique<Rejoining>(with_scatters(at_switches_)), roads_of(at_switches_)));
   return {};
 }
 

@@ -65,8 +65,10 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   }
   losses_.lose(number(of), word);
   among_ranks_->say_note({kLost, of.at, of.life, word.begun, word.first});
-  estimate_.lose(of.at);
-  report({lost.name, why.message});
+  if (of.at != scatters_at_) {
+    estimate_.lose(of.at);
+    report({lost.name, why.message});
+  }
   if (measurement_ && measurement_->at_switch() == of.at && lost.now == of.life) end_of_measured();
   lost.lives.emplace_back();
   if (returns_) returns_->ask({of.at, of.life + 1});
@@ -87,7 +89,7 @@ void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
   CollectiveRequest request = part.request;
   request.algorithm.name = kDirect;
   if (part.piece == KeptPart::kOver) {
-    again.unread.resize(size_bytes(request));
+    again.unread.resize(out_bytes(request, options_.world));
     request.out = again.unread.data();
   }
   again_.push_back(std::move(again));
@@ -115,10 +117,10 @@ bool SplitSession::take_returned() {
 void SplitSession::hear_joined(SwitchLife of) {
   Switch& back = switches_[of.at];
   if (++back.lives[of.life].joined_ranks < options_.world || losses_.is_lost(number(of))) return;
-  report({back.name, ""});
+  if (of.at != scatters_at_) report({back.name, ""});
   if (options_.rank != 0) return;
   back.next = of.life;
-  estimate_.regain(of.at);
+  if (of.at != scatters_at_) estimate_.regain(of.at);
 }
 
 // With what begins now, the lives of the switches that rank 0 named for it begin too.

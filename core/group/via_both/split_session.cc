@@ -13,7 +13,8 @@ namespace netfold::group {
 namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
-constexpr const char* kDirect = "direct";
+constexpr const char *kDirect = "direct", *kRing = "ring";
+constexpr double kWithHeaders = 1.05;                               // bytes of a packet of TCP, for each byte in it
 constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
 constexpr std::size_t kPartUnit = 128;                              // elements: whole blocks of every bfp shape
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
@@ -23,6 +24,14 @@ constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
 // is lost the other ranks know themselves.
 bool is_of_switch(const Error& error) {
   return error.code == ErrorCode::kSwitchFailed || error.code == ErrorCode::kPeerFailed;
+}
+
+bool is_scatter(const CollectiveRequest& request) {
+  return request.collective == schedule::Collective::kReduceScatter;
+}
+
+bool is_all_reduce(const CollectiveRequest& request) {
+  return request.collective == schedule::Collective::kAllReduce;
 }
 
 // How many elements from `begin` on the next piece has. A short rest belongs to it.
@@ -40,10 +49,12 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
                            std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
                            std::unique_ptr<SwitchReturns> returns, int roads)
     : options_(options),
+      scatters_at_(in_switches.size()),
       among_ranks_(std::move(among_ranks)),
       returns_(std::move(returns)),
       estimate_(options.world, roads),
-      word_(in_switches.size()),
+      one_way_(options.world),
+      word_(in_switches.size(), in_switches.size() + 1),
       losses_(options.rank, options.world),
       report_(std::move(report)) {
   for (auto& each : in_switches) {
@@ -51,6 +62,9 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
     added.name = each->name();
     added.lives.emplace_back().session = std::move(each);
   }
+  // It is joined only where it is needed, as a switch that is back: its first life is over.
+  switches_.push_back({.name = switches_.front().name, .is_wanted = false});
+  switches_.back().lives.resize(2);
   list_sessions();
 }
 
@@ -67,15 +81,16 @@ void SplitSession::list_sessions() {
 // --- Requests ---
 
 bool SplitSession::is_split(const CollectiveRequest& request) {
-  return request.collective == schedule::Collective::kAllReduce && request.algorithm.name == kSplit;
+  return request.algorithm.name == kSplit;
 }
 
 std::size_t SplitSession::encoded_bytes(const CollectiveRequest& request) {
   return numbers::encoded_bytes({request.format, request.bfp}, request.count);
 }
 
-std::size_t SplitSession::size_bytes(const CollectiveRequest& request) {
-  return request.count * numbers::size_bytes(request.type);
+// Of all ranks' parts, on the wire.
+std::size_t SplitSession::whole_bytes(const CollectiveRequest& request) const {
+  return encoded_bytes(request) * static_cast<std::size_t>(is_all_reduce(request) ? 1 : options_.world);
 }
 
 // Room for a copy of what was handed over. It goes back to the pool with its last user.
@@ -84,13 +99,17 @@ std::shared_ptr<Undo> SplitSession::new_input(const CollectiveRequest& request) 
     undo->finish(buffers_);
     delete undo;
   });
-  input->start(const_cast<void*>(request.in), size_bytes(request), buffers_);  // only in place is it put back
+  // It is put back only where the result is written over it.
+  input->start(const_cast<void*>(request.in), in_bytes(request, options_.world), buffers_);
   return input;
 }
 
 Result<std::unique_ptr<Prepared>> SplitSession::prepare(const CollectiveRequest& request) {
   if (!is_split(request) && request.algorithm.name != kInNetwork) return among_ranks_->prepare(request);
-  if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
+  const bool has_ways = is_split(request) && (request.collective == schedule::Collective::kReduceScatter ||
+                                              request.collective == schedule::Collective::kAllGather);
+  const auto valid = has_ways ? check_in_network(request, options_.world) : check_all_reduce(request);
+  if (!valid) return tl::unexpected(valid.error());
   return nullptr;
 }
 
@@ -111,14 +130,17 @@ bool SplitSession::start_next() {
   const bool goes_on = !running_.empty() && running_.back()->begun < running_.back()->request.count;
   if (!goes_on && waiting_.empty()) return false;
   const CollectiveRequest& request = goes_on ? running_.back()->request : waiting_.front()->request;
-  const bool is_large = is_split(request) && encoded_bytes(request) >= kSplitBytesMin;
+  const bool is_large = is_split(request) && whole_bytes(request) >= kSplitBytesMin;
+  const bool is_divided = is_large && is_all_reduce(request);
   if (is_large && awaits_word_) return false;
-  if (is_large && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
-  if (is_split(request) && (!has_measured_ || (is_large && !share_.is_measured))) {
+  if (is_divided && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
+  if (is_large && !is_divided && !is_behind && share_.is_measured && waits_for_other_way(request)) return false;
+  const bool needs_rates = is_split(request) && is_all_reduce(request) && !has_measured_;
+  if (needs_rates || (is_large && !share_.is_measured)) {
     if (!pieces_.empty() && !is_behind) return false;
     ++begun_;
     begin_lives();
-    measurement_.emplace(options_.world, switches_.size(), among_ranks_->shares_memory(), encoded_bytes(request));
+    measurement_.emplace(options_.world, scatters_at_, among_ranks_->shares_memory(), whole_bytes(request));
     measure_next();
     return true;
   }
@@ -127,8 +149,10 @@ bool SplitSession::start_next() {
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
-  if (is_large) {
+  if (is_divided) {
     start_piece(*running_.back());
+  } else if (is_large) {
+    start_one_way(*running_.back());
   } else {
     start_whole(*running_.back());
   }
@@ -149,6 +173,7 @@ void SplitSession::measure_next() {
   }
   if (measurement_->is_over()) {
     if (options_.rank == 0) estimate_.measured(measurement_->ways());
+    decided_.reset();
     return send_word();
   }
   among_ranks_->pace(0);
@@ -162,36 +187,95 @@ void SplitSession::start_whole(Tensor& tensor) {
   tensor.begun = request.count;
   Piece& piece = new_piece(tensor, false);
   const int size_class = std::bit_width(encoded_bytes(request));
-  const bool is_faster_by_switch = ((std::uint64_t{small_to_switch_} >> size_class) & 1) != 0;
+  const bool is_faster_by_switch = is_all_reduce(request) && ((std::uint64_t{small_to_switch_} >> size_class) & 1) != 0;
   if (request.algorithm.name == kInNetwork || (is_split(request) && is_faster_by_switch)) {
-    tensor.input = new_input(request);
-    tensor.input->save(0, size_bytes(request));
-    piece.in_switches[small_switch_] = {request, false};
-    piece.in_switches[small_switch_].request.in = tensor.input->saved();
-    return start_in_switch(small_switch_, piece);
+    return start_whole_in_switch(small_switch_, piece);
   }
-  piece.among_ranks.is_over = false;
-  const bool is_prepared = !is_split(request);
-  if (!is_prepared) {
-    request.algorithm.name = schedule::usual_in_rank_order(
-        size_bytes(request), options_.world, among_ranks_->shares_memory(), numbers::is_narrow(request.format));
+  piece.among_ranks = {request, false};
+  if (!is_split(request)) {
+    set_pace();
+    return among_ranks_->submit(piece.ticket, request, std::move(tensor.prepared));
   }
-  set_pace();
-  if (is_prepared) return among_ranks_->submit(piece.ticket, request, std::move(tensor.prepared));
-  among_ranks_->submit_unprepared(piece.ticket, request);
+  piece.among_ranks.request.algorithm.name =
+      is_all_reduce(request)
+          ? schedule::usual_in_rank_order(in_bytes(request, options_.world), options_.world,
+                                          among_ranks_->shares_memory(), numbers::is_narrow(request.format))
+          : kDirect;
+  start_among_ranks(piece);
+}
+
+// It may have to be done again: so the input is kept.
+void SplitSession::start_whole_in_switch(std::size_t at, Piece& piece) {
+  Tensor& tensor = *piece.tensor;
+  tensor.input = new_input(tensor.request);
+  tensor.input->save(0, in_bytes(tensor.request, options_.world));
+  piece.in_switches[at] = {tensor.request, false};
+  piece.in_switches[at].request.in = tensor.input->saved();
+  start_in_switch(at, piece);
+}
+
+bool SplitSession::is_large_one_way(const CollectiveRequest& request) const {
+  return is_split(request) && !is_all_reduce(request) && whole_bytes(request) >= kSplitBytesMin;
+}
+
+// Rank 0 looks at how long callers wait for large reduce-scatters and all-gathers.
+void SplitSession::note_handed_over() {
+  if (options_.rank != 0) return;
+  for (const auto& tensor : waiting_ | std::views::reverse) {
+    if (std::exchange(tensor->is_noted, true)) break;
+    if (!is_large_one_way(tensor->request)) continue;
+    one_way_.hand_over(tensor->ticket, is_scatter(tensor->request), whole_bytes(tensor->request), time_);
+  }
+}
+
+// Among the ranks a large reduce-scatter and a large all-gather run one after the other: streams of direct, which start
+// all at once, and those of a ring disturb each other.
+bool SplitSession::waits_for_other_way(const CollectiveRequest& request) const {
+  return !share_.one_way_to_switch && std::ranges::any_of(pieces_, [&](const Piece& each) {
+    return !each.among_ranks.is_over && is_large_one_way(each.tensor->request) &&
+           each.tensor->request.collective != request.collective;
+  });
+}
+
+// A large reduce-scatter or all-gather. Among the ranks, direct gives a reduce-scatter the bits of the switch.
+void SplitSession::start_one_way(Tensor& tensor) {
+  const CollectiveRequest& request = tensor.request;
+  tensor.begun = request.count;
+  Piece& piece = new_piece(tensor, false);
+  piece.share = take_share();
+  if (options_.rank == 0) one_way_.begin(tensor.ticket, piece.share.one_way_to_switch);
+  if (piece.share.one_way_to_switch) {
+    ++one_way_in_switch_;
+    return start_whole_in_switch(is_scatter(request) ? scatters_at_ : 0, piece);
+  }
+  piece.among_ranks = {request, false};
+  piece.among_ranks.request.algorithm.name = is_scatter(request) ? kDirect : kRing;
+  start_among_ranks(piece);
+}
+
+// What rank 0 has said about what begins now. Its word about what comes next leaves.
+Share SplitSession::take_share() {
+  begin_lives();
+  const Share share = share_;
+  small_to_switch_ = share.small_to_switch;
+  small_switch_ = share.small_switch;
+  Switch& scatters = switches_[scatters_at_];
+  if (share.joins_scatters && !scatters.is_wanted && returns_) {
+    scatters.is_wanted = true;
+    returns_->ask({scatters_at_, scatters.lives.size() - 1});
+  }
+  send_word();
+  return share;
 }
 
 // All parts write straight to where the sum belongs, and read a copy of what was handed over: one part may have ended
 // when another fails, or is begun again.
 void SplitSession::start_piece(Tensor& tensor) {
   Piece& piece = new_piece(tensor, true);
-  begin_lives();
-  piece.share = share_;
+  decided_.reset();
+  piece.share = take_share();
   piece.number = divided_++;
-  report_->of_switch = share_.of_all_switches();
-  small_to_switch_ = share_.small_to_switch;
-  small_switch_ = share_.small_switch;
-  send_word();
+  report_->of_switch = piece.share.of_all_switches();
 
   const CollectiveRequest& request = tensor.request;
   const std::size_t begin = tensor.begun, count = elements_of_piece(request, begin, piece.share.piece_bytes);
@@ -206,7 +290,7 @@ void SplitSession::start_piece(Tensor& tensor) {
   }
   cuts.push_back(count);
   const std::size_t element_bytes = numbers::size_bytes(request.type);
-  const bool is_only_among_ranks = count == request.count && cuts[switches_.size()] == 0;
+  const bool is_only_among_ranks = count == request.count && cuts[scatters_at_] == 0;
   if (!is_only_among_ranks) {
     if (begin == 0) tensor.input = new_input(request);
     tensor.input->save(begin * element_bytes, count * element_bytes);
@@ -226,19 +310,22 @@ void SplitSession::start_piece(Tensor& tensor) {
     if (from != to) piece.size_bytes += encoded_bytes(part_of(begin + from, to - from));
     return Part{part_of(begin + from, to - from), from == to};
   };
-  for (std::size_t at = 0; at < switches_.size(); ++at) piece.in_switches[at] = part_between(cuts[at], cuts[at + 1]);
-  piece.among_ranks = part_between(cuts[switches_.size()], count);
-  for (std::size_t at = 0; at < switches_.size(); ++at) start_in_switch(at, piece);
+  for (std::size_t at = 0; at < scatters_at_; ++at) piece.in_switches[at] = part_between(cuts[at], cuts[at + 1]);
+  piece.among_ranks = part_between(cuts[scatters_at_], count);
+  for (std::size_t at = 0; at < scatters_at_; ++at) start_in_switch(at, piece);
   start_among_ranks(piece);
 }
 
-// About the piece after this one, or the first after a measurement.
+// About the large collective after this one, or the first after a measurement. Only a piece uses a share up.
 void SplitSession::send_word() {
   assert(!awaits_word_);
   if (options_.rank == 0) {
     std::vector<std::size_t> lives;
     for (const Switch& each : switches_) lives.push_back(each.next);
-    word_.write(estimate_.next(), lives);
+    if (!decided_ || !estimate_.is_measured()) decided_ = estimate_.next();
+    decided_->joins_scatters = one_way_.wants_switch() && estimate_.is_fast(0);
+    decided_->one_way_to_switch = decided_->joins_scatters && is_joined(0) && is_joined(scatters_at_);
+    word_.write(*decided_, lives);
   }
   awaits_word_ = true;
   CollectiveRequest request;
@@ -249,6 +336,12 @@ void SplitSession::send_word() {
   request.collective = schedule::Collective::kBroadcast;
   request.algorithm.name = "binomial";
   among_ranks_->submit_unprepared(kWordTicket, request);
+}
+
+// On rank 0: by all ranks, in the life that the next word names.
+bool SplitSession::is_joined(std::size_t at) const {
+  const Switch& each = switches_[at];
+  return each.lives[each.next].session && !losses_.is_lost(number({at, each.next}));
 }
 
 void SplitSession::start_in_switch(std::size_t at, Piece& piece) {
@@ -265,8 +358,7 @@ void SplitSession::start_in_switch(std::size_t at, Piece& piece) {
 void SplitSession::hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request) {
   Life& life = switches_[at].current();
   if (!life.session) return;  // it is lost, which is not yet settled
-  const wire::Lease& lease = life.session->lease();
-  life.handed_chunks += chunks_of(request.count, lease.wire_format(request.format), lease).chunks;
+  life.handed_chunks += chunks_of(request, life.session->lease());
   life.session->submit(ticket, request, nullptr);
 }
 
@@ -282,13 +374,16 @@ void SplitSession::start_among_ranks(Piece& piece) {
 // Nothing changes before it must: a connection that was slowed down takes a round trip to become fast again.
 void SplitSession::set_pace() {
   const auto is_of_one = [](const Piece& each) {
-    return !each.is_divided && !each.among_ranks.is_over && each.tensor->request.algorithm.name != kDirect;
+    return !each.is_divided && !each.among_ranks.is_over && each.among_ranks.request.algorithm.name != kDirect;
   };
   if (std::ranges::any_of(pieces_, is_of_one)) return among_ranks_->pace(0);
-  const auto divided = std::ranges::find_if(pieces_, &Piece::is_divided);
-  if (divided == pieces_.end()) return;
+  const auto large = std::ranges::find_if(pieces_, [](const Piece& each) { return each.share.is_measured; });
+  if (large == pieces_.end()) return;
   const bool is_shared = std::ranges::any_of(pieces_, [](const Piece& each) { return !each.is_over_in_switches(); });
-  among_ranks_->pace(is_shared ? divided->share.pace_bytes_s : divided->share.link_bytes_s);
+  // The kernel paces packets; the rate of the link was measured without headers. A part of a divided tensor leaves that
+  // much to the switch.
+  const double of_link = large->share.link_bytes_s * (large->is_divided ? 1 : kWithHeaders);
+  among_ranks_->pace(is_shared ? large->share.pace_bytes_s : of_link);
 }
 
 // --- Progress ---
@@ -299,6 +394,7 @@ Result<bool> SplitSession::move() {
 
 Result<bool> SplitSession::pump(Nanoseconds now) {
   time_ = now;
+  note_handed_over();
   bool has_moved = take_returned();
   while (start_next()) has_moved = true;
   for (std::size_t at = 0; at < switches_.size(); ++at) {
@@ -380,7 +476,9 @@ bool SplitSession::collect() {
   }
   std::erase_if(pieces_, [](const Piece& piece) { return piece.is_over(); });
   for (const auto& tensor : running_) {
-    if (tensor->is_over()) finished_.push_back(tensor->ticket);
+    if (!tensor->is_over()) continue;
+    if (options_.rank == 0) one_way_.end(tensor->ticket, time_);
+    finished_.push_back(tensor->ticket);
   }
   std::erase_if(running_, [](const auto& tensor) { return tensor->is_over(); });
   return true;
@@ -419,12 +517,12 @@ void SplitSession::finish(const Piece& piece) {
   if (!piece.is_divided || options_.rank != 0) return;
   ShareEstimate::Outcome outcome{
       .size_bytes = static_cast<double>(piece.size_bytes), .in_switches = {}, .among_ranks = piece.among_ranks.took};
-  for (const Part& each : piece.in_switches) outcome.in_switches.push_back(each.took);
+  for (std::size_t at = 0; at < scatters_at_; ++at) outcome.in_switches.push_back(piece.in_switches[at].took);
   estimate_.note(piece.number, piece.share, outcome);
   const Ways& ways = estimate_.ways();
   report_->switch_bytes_s = ways.switches_bytes_s();
   report_->link_bytes_s = ways.link_bytes_s;
-  for (std::size_t at = 0; at < switches_.size(); ++at) {
+  for (std::size_t at = 0; at < scatters_at_; ++at) {
     SwitchSession* const session = switches_[at].current().session.get();
     if (session == nullptr) continue;
     session->say_shared({piece.share.of_switches[at], ways.switches[at].bytes_s, ways.link_bytes_s});
@@ -447,7 +545,7 @@ std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
   std::vector<Ticket> tickets;
   for (const auto& tensor : running_) {
     tickets.push_back(tensor->ticket);
-    if (tensor->input && tensor->request.is_in_place()) tensor->input->put_back();
+    if (tensor->input && overwrites_input(tensor->request, options_.world)) tensor->input->put_back();
   }
   for (const auto& tensor : waiting_) tickets.push_back(tensor->ticket);
   pieces_.clear();
@@ -475,7 +573,7 @@ Nanoseconds SplitSession::deadline() const {
   const Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
   if (losses_.awaits_words()) return std::min(next, stalled_since_ + options_.timeout);
   const bool awaits_return =
-      std::ranges::any_of(switches_, [](const Switch& each) { return !each.lives.back().session; });
+      std::ranges::any_of(switches_, [](const Switch& each) { return each.is_wanted && !each.lives.back().session; });
   return awaits_return ? std::min(next, time_ + kLookForReturns) : next;
 }
 
@@ -504,8 +602,9 @@ nlohmann::json SplitSession::counters() const {
   nlohmann::json counters = past_counters_;
   for (const Session* const each : sessions_) add_counters(counters, each->counters());
   counters["divided_tensors"] = divided_;
-  counters["lost_switches"] =
-      std::ranges::count_if(switches_, [](const Switch& each) { return !each.current().session; });
+  counters["one_way_in_switch"] = one_way_in_switch_;
+  counters["lost_switches"] = std::ranges::count_if(switches_ | std::views::take(scatters_at_),
+                                                    [](const Switch& each) { return !each.current().session; });
   counters["share_of_switch"] = report_->of_switch.load();
   counters["switch_bytes_s"] = report_->switch_bytes_s.load();
   counters["link_bytes_s"] = report_->link_bytes_s.load();

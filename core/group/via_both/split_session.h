@@ -6,7 +6,11 @@
 //
 // A very large tensor runs in pieces, at most two at a time, so that its later pieces follow what the first ones found.
 // Rank 0 decides the share of each (share.h). Its word for a piece leaves while the piece before it begins: then the
-// others never wait for it. Small tensors go the faster way, and collectives other than all-reduce among the ranks.
+// others never wait for it. Small tensors go the faster way.
+//
+// Large reduce-scatters and all-gathers are not divided: each takes one way, which rank 0's words say, too
+// (one_way_choice.h). Through the first switch, where reduce-scatters have a job of their own; or among the ranks, as
+// small ones and all other collectives do.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +26,7 @@
 #include "group/via_both/kept_parts.h"
 #include "group/via_both/losses.h"
 #include "group/via_both/measurement.h"
+#include "group/via_both/one_way_choice.h"
 #include "group/via_both/share.h"
 #include "group/via_both/share_report.h"
 #include "group/via_both/share_word.h"
@@ -35,7 +40,8 @@ class SplitSession final : public Session {
  public:
   static constexpr std::size_t kSplitBytesMin = std::size_t{1} << 20;  // on the wire; a smaller tensor is not divided
 
-  // All connected, of the same rank of the same world. `report` is kept up to date.
+  // All connected, of the same rank of the same world. `report` is kept up to date. What `returns` calls the switch
+  // behind the last one is the job for reduce-scatters at the first.
   SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
                std::unique_ptr<SwitchReturns> returns, int roads = 1);
@@ -70,6 +76,8 @@ class SplitSession final : public Session {
     std::size_t begun = 0;               // elements: those before are in pieces
     int pieces = 0;                      // that run
 
+    bool is_noted = false;  // by one_way_
+
     bool is_over() const { return begun == request.count && pieces == 0; }
   };
   // Of a large tensor: elements that follow each other, divided by a share of their own. Another tensor is one piece.
@@ -77,7 +85,7 @@ class SplitSession final : public Session {
     Ticket ticket;  // at both sessions
     Tensor* tensor;
     bool is_divided;
-    Share share = {};
+    Share share = {};          // of a large one
     std::uint64_t number = 0;  // among the divided
     std::size_t size_bytes = 0;
     std::vector<Part> in_switches = {};
@@ -93,8 +101,10 @@ class SplitSession final : public Session {
     std::uint64_t handed_chunks = 0;
     int joined_ranks = 0;  // those that have said so
   };
+  // A job at a switch: all-reduces and all-gathers have one at each switch, reduce-scatters one at the first.
   struct Switch {
     std::string name = {};
+    bool is_wanted = true;         // it is joined, or is to be
     std::vector<Life> lives = {};  // the last one is joined, or is to be
     std::size_t now = 0;           // the life that pieces belong to: alike on all ranks
     std::size_t next = 0;          // on rank 0: all ranks have joined
@@ -106,14 +116,21 @@ class SplitSession final : public Session {
 
   static std::size_t encoded_bytes(const CollectiveRequest& request);
   static bool is_split(const CollectiveRequest& request);
-  static std::size_t size_bytes(const CollectiveRequest& request);
+  std::size_t whole_bytes(const CollectiveRequest& request) const;
   std::shared_ptr<Undo> new_input(const CollectiveRequest& request);
   bool start_next();
   void measure_next();
   void start_whole(Tensor& tensor);
   void start_piece(Tensor& tensor);
+  void start_one_way(Tensor& tensor);
+  void start_whole_in_switch(std::size_t at, Piece& piece);
+  Share take_share();
   Piece& new_piece(Tensor& tensor, bool is_divided);
   void send_word();
+  void note_handed_over();
+  bool is_large_one_way(const CollectiveRequest& request) const;
+  bool waits_for_other_way(const CollectiveRequest& request) const;
+  bool is_joined(std::size_t at) const;
   void start_in_switch(std::size_t at, Piece& piece);
   void hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request);
   void start_among_ranks(Piece& piece);
@@ -143,12 +160,15 @@ class SplitSession final : public Session {
   Piece& running(Ticket ticket);
 
   const PeerSessionOptions options_;
-  ScratchPool buffers_;  // first: the copies of tensors go back to it, from wherever they are kept
-  std::vector<Switch> switches_;
+  ScratchPool buffers_;           // first: the copies of tensors go back to it, from wherever they are kept
+  std::vector<Switch> switches_;  // and behind them the job for reduce-scatters
+  const std::size_t scatters_at_;
   const std::unique_ptr<PeerSession> among_ranks_;
   const std::unique_ptr<SwitchReturns> returns_;  // null: what is lost stays lost
   std::vector<Session*> sessions_;                // those that are not lost, that among the ranks last
   ShareEstimate estimate_;
+  std::optional<Share> decided_;              // of the next piece, on rank 0: it may go with several words
+  OneWayChoice one_way_;                      // looked at on rank 0 only
   Share share_ = {};                          // of the next piece
   std::vector<std::size_t> next_lives_ = {};  // the lives of the switches that it uses
   ShareWord word_;                            // about the one after it, on its way
@@ -175,6 +195,7 @@ class SplitSession final : public Session {
   std::vector<Ticket> finished_;
   Nanoseconds time_ = 0;                                     // of the last pump
   std::uint64_t divided_ = 0;                                // pieces
+  std::uint64_t one_way_in_switch_ = 0;                      // reduce-scatters and all-gathers
   nlohmann::json past_counters_ = nlohmann::json::object();  // of lost sessions
   std::shared_ptr<ShareReport> report_;
 };

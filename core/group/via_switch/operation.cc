@@ -30,7 +30,24 @@ ChunkPlan chunks_of_bytes(std::size_t size_bytes, const wire::Lease& lease) {
   return {each, (size_bytes + each - 1) / each};
 }
 
+// Of one part.
+ChunkPlan plan_of(const CollectiveRequest& request, const wire::Lease& lease) {
+  if (request.collective == Collective::kBarrier) return {0, 1};
+  if (kind_of(request.collective) == wire::Kind::kCopy) {
+    return chunks_of_bytes(request.count * numbers::size_bytes(request.type), lease);
+  }
+  return chunks_of(request.count, lease.wire_format(request.format), lease);
+}
+
+std::uint16_t parts_of(Collective collective, std::uint16_t world) {
+  return collective == Collective::kReduceScatter || collective == Collective::kAllGather ? world : 1;
+}
+
 }  // namespace
+
+std::uint64_t chunks_of(const CollectiveRequest& request, const wire::Lease& lease) {
+  return plan_of(request, lease).chunks * parts_of(request.collective, lease.world);
+}
 
 Operation::Operation(Ticket ticket, const CollectiveRequest& request, const wire::Lease& lease, std::uint16_t rank)
     : ticket_(ticket),
@@ -38,23 +55,19 @@ Operation::Operation(Ticket ticket, const CollectiveRequest& request, const wire
       wire_(lease.wire_format(request.format)),
       world_(lease.world),
       rank_(rank),
-      kind_(kind_of(request.collective)) {
-  const bool has_parts =
-      request.collective == Collective::kReduceScatter || request.collective == Collective::kAllGather;
-  if (has_parts) parts_ = world_;
+      kind_(kind_of(request.collective)),
+      parts_(parts_of(request.collective, lease.world)),
+      plan_(plan_of(request, lease)) {
   const std::size_t element_bytes = numbers::size_bytes(request.type);
   if (kind_ == wire::Kind::kCopy) {
     wire_.format = numbers::Format::kNone;
     unit_bytes_ = 1;
     part_units_ = request.count * element_bytes;
-    plan_ = chunks_of_bytes(part_units_, lease);
-    if (request.collective == Collective::kBarrier) plan_ = {0, 1};
     return;
   }
   assert(numbers::can_travel_as(request.type, request.format));
   unit_bytes_ = element_bytes;
   part_units_ = request.count;
-  plan_ = chunks_of(request.count, wire_, lease);
 }
 
 void Operation::start(Position first, ScratchPool& pool) {
@@ -74,15 +87,13 @@ void Operation::keep_input(ScratchPool& pool) {
     return;
   }
   const bool scatters = kind_ == wire::Kind::kScatter;
-  const std::size_t in_bytes = scatters ? part_bytes * parts_ : part_bytes;
-  const std::size_t out_bytes = scatters ? part_bytes : part_bytes * parts_;
-  if (!overlap(request_.in, in_bytes, request_.out, out_bytes)) return;
+  if (!overwrites_input(request_, world_)) return;
   const auto* const in = static_cast<const std::byte*>(request_.in);
   auto* const out = static_cast<std::byte*>(request_.out);
   if (scatters && out == in + rank_ * part_bytes) return undo_.start(out, part_bytes, pool);
   if (!scatters && in == out + rank_ * part_bytes) return;  // the own part stays
-  input_ = pool.take(in_bytes);
-  std::memcpy(input_.bytes.get(), in, in_bytes);
+  input_ = pool.take(in_bytes(request_, world_));
+  std::memcpy(input_.bytes.get(), in, in_bytes(request_, world_));
 }
 
 void Operation::finish(ScratchPool& pool) {
@@ -192,9 +203,7 @@ void Operation::count_stored(Position position) {
 void Operation::put_back() {
   undo_.put_back();
   if (input_.bytes) {
-    const bool scatters = kind_ == wire::Kind::kScatter;
-    const std::size_t in_bytes = part_units_ * unit_bytes_ * (scatters ? parts_ : 1u);
-    std::memcpy(const_cast<void*>(request_.in), input_.bytes.get(), in_bytes);  // `out` overlaps it
+    std::memcpy(const_cast<void*>(request_.in), input_.bytes.get(), in_bytes(request_, world_));  // `out` overlaps it
   }
   is_stored_.assign(is_stored_.size(), false);
   stored_ = 0;

@@ -29,6 +29,8 @@ struct ChunkPlan {
   std::uint64_t chunks;
 };
 ChunkPlan chunks_of(std::size_t elements, numbers::WireFormat format, const wire::Lease& lease);
+// How many chunks the whole collective has.
+std::uint64_t chunks_of(const CollectiveRequest& request, const wire::Lease& lease);
 
 class Operation {
  public:
@@ -81,8 +83,8 @@ class Operation {
   CollectiveRequest request_;
   numbers::WireFormat wire_;
   std::uint16_t world_, rank_;
-  wire::Kind kind_;          // of its contributions
-  std::uint16_t parts_ = 1;  // each with an owner, or one
+  wire::Kind kind_;      // of its contributions
+  std::uint16_t parts_;  // each with an owner, or one
   std::size_t unit_bytes_;
   std::size_t part_units_;  // of one part
   ChunkPlan plan_;          // of one part

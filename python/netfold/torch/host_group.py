@@ -13,7 +13,7 @@ from collections.abc import Callable
 from torch._C._distributed_c10d import Store
 
 from netfold import _core, algorithms
-from netfold.algorithms import AUTO, Choose, HostPlan
+from netfold.algorithms import AUTO, SPLIT, Choose, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
@@ -99,7 +99,8 @@ class HostClient:
         """An all-gather or broadcast of whole words of four bytes, which travel as they are."""
         words = count * RAW_BYTES[dtype] // 4
         if collective == "all-gather":
-            return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited)
+            how = SPLIT if self._plan.algorithm == SPLIT else algorithm
+            return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", how, awaited=awaited)
         return self._group.broadcast(out_ptr, words, root, "int32", "int32", algorithm, awaited=awaited)
 
     def barrier(self, awaited: bool = False) -> int:
