@@ -1,0 +1,313 @@
+#include "protocol/both_world.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "group/via_both/split_session.h"
+#include "membership/join_attempts.h"
+#include "testing/actor.h"
+#include "testing/plain_fold.h"
+
+namespace netfold::tests {
+namespace {
+
+using group::CollectiveRequest;
+using group::SwitchLife;
+using Kind = schedule::Collective;
+using testing::Actor;
+
+constexpr std::uint32_t kFirstIp = 0x0a000100;
+constexpr std::uint16_t kFirstPort = 30000;
+constexpr double kTimeoutS = 20;
+constexpr std::size_t kScattersAt = 1;  // behind the only switch
+constexpr Nanoseconds kSubmitsWithin = kMillisecond;
+
+testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed) {
+  testing::Plan plan;
+  plan.seed = seed;
+  testing::JobPlan job;
+  job.name = "job";
+  job.world = world;
+  job.is_among_peers = true;
+  job.stream.bytes_per_s = stream_bytes_s;
+  plan.jobs.push_back(std::move(job));
+  return plan;
+}
+
+}  // namespace
+
+// It joins the switch, meets the others, and then runs what it is given, as the driver does.
+class BothWorld::Rank final : public Actor {
+ public:
+  Rank(BothWorld& world, int rank)
+      : Actor(world.around_.timeline), world_(world), rank_(rank), ip_(kFirstIp + static_cast<std::uint32_t>(rank)) {
+    joining_.emplace(SwitchLife{0, 0}, std::make_unique<Joining>(*this, "job"));
+    world_.meeting_.come(rank_, {ip_, static_cast<std::uint64_t>(rank_), [this] { on_news(); },
+                                 [this](testing::AdmissionsChecker::Life, group::PeerConnections connections) {
+                                   connections_ = std::move(connections);
+                                   wake();
+                                 }});
+    wake();
+  }
+  ~Rank() override { world_.meeting_.go(rank_); }
+
+  void submit(group::Ticket ticket, const CollectiveRequest& request) {
+    waiting_.emplace_back(ticket, request);
+    ++unfinished_;
+    wake();
+  }
+  bool is_done() const { return unfinished_ == 0; }
+  std::uint64_t counter(const char* name) const {
+    return session_ ? session_->counters()[name].get<std::uint64_t>() : 0;
+  }
+
+ private:
+  // Attempts to join one job at the switch, without end.
+  class Joining {
+   public:
+    Joining(Rank& rank, std::string job) : rank_(rank), port_(rank.next_port_++) {
+      options_.switch_address = "switch:7171";
+      options_.job = std::move(job);
+      options_.world = rank.world_.plan_.jobs[0].world;
+      options_.rank = static_cast<std::uint16_t>(rank.rank_);
+      options_.udp_port = port_;
+      options_.mtu = 9000;
+      options_.timeout_s = options_.connect_timeout_s = kTimeoutS;
+      link_ = rank.world_.around_.network.open({rank.ip_, port_}, [&rank] { rank.wake(); });
+      start();
+    }
+
+    std::unique_ptr<group::SwitchSession> pump(Nanoseconds now) {
+      if (attempts_->begin_attempt(now)) connect();
+      auto joined = attempts_->pump(now);
+      if (!joined) {
+        start();
+        return nullptr;
+      }
+      if (*joined) {
+        group::SwitchSessionOptions options;
+        options.rank = options_.rank;
+        options.timeout = from_seconds(kTimeoutS);
+        options.silence_max = 1500 * kMillisecond;
+        options.switch_name = "switch:7171";
+        return std::make_unique<group::SwitchSession>(std::move(options), std::move(link_), std::move(*joined));
+      }
+      rank_.wake_at(attempts_->deadline());
+      return nullptr;
+    }
+
+   private:
+    void start() {
+      attempts_ = std::make_unique<membership::JoinAttempts>(
+          options_, testing::kSwitchAddress,
+          [this] {
+            control::Nonce nonce;
+            for (std::byte& b : nonce) b = static_cast<std::byte>(rank_.world_.around_.prng.next());
+            return nonce;
+          },
+          rank_.timeline_.now());
+      rank_.wake();
+    }
+    void connect() {
+      const std::uint64_t attempt = ++attempt_;
+      rank_.world_.around_.network.connect(
+          rank_.ip_, testing::kSwitchAddress,
+          [this, attempt, lives = std::weak_ptr<int>(lives_)](std::unique_ptr<link::ControlLink> link) {
+            if (lives.expired() || attempt != attempt_ || !attempts_->is_connecting()) return;
+            if (link) {
+              testing::on_news_of(*link, [rank = &rank_] { rank->on_news(); });
+              attempts_->on_connected(std::move(link), rank_.timeline_.now());
+            } else {
+              attempts_->on_unreachable("Connection refused", rank_.timeline_.now());
+            }
+            rank_.wake();
+          });
+    }
+
+    Rank& rank_;
+    std::uint16_t port_;
+    membership::JoinOptions options_;
+    std::unique_ptr<link::Link> link_;
+    std::unique_ptr<membership::JoinAttempts> attempts_;
+    std::uint64_t attempt_ = 0;
+    std::shared_ptr<int> lives_ = std::make_shared<int>();
+  };
+
+  class Returns final : public group::SwitchReturns {
+   public:
+    explicit Returns(Rank& rank) : rank_(rank) {}
+    void ask(SwitchLife life) override {
+      std::erase_if(rank_.joining_, [&](const auto& each) { return each.first.at == life.at; });
+      const char* const what = life.at == kScattersAt ? "/scatters" : "";
+      rank_.joining_.emplace(life, std::make_unique<Joining>(rank_, fmt::format("job{}~{}", what, life.life)));
+    }
+    std::optional<Joined> take() override {
+      for (auto& [life, joining] : rank_.joining_) {
+        auto session = joining->pump(rank_.timeline_.now());
+        if (!session) continue;
+        Joined joined{life, std::move(session)};
+        rank_.joining_.erase(joined.of);
+        return joined;
+      }
+      return std::nullopt;
+    }
+
+   private:
+    Rank& rank_;
+  };
+  struct ByPlace {
+    bool operator()(const SwitchLife& a, const SwitchLife& b) const {
+      return std::pair(a.at, a.life) < std::pair(b.at, b.life);
+    }
+  };
+
+  void on_news() {
+    has_news_ = true;
+    wake();
+  }
+
+  void run() override {
+    if (world_.failure_) return;
+    if (!session_ && !join()) return;
+    const Nanoseconds now = timeline_.now();
+    for (const auto& [ticket, request] : std::exchange(waiting_, {})) {
+      auto prepared = session_->prepare(request);
+      if (!prepared) return fail(prepared.error());
+      session_->submit(ticket, request, std::move(*prepared));
+    }
+    if (std::exchange(has_news_, false)) session_->on_wake(std::array<pollfd, 1>{{{-1, POLLIN, POLLIN}}});
+    const auto moved = session_->pump(now);
+    if (!moved) return fail(moved.error());
+    unfinished_ -= session_->take_finished().size();
+    if (*moved || (!session_->is_idle() && !session_->arm())) wake();
+    wake_at(session_->deadline());
+  }
+
+  bool join() {
+    if (const auto first = joining_.find({0, 0}); first != joining_.end()) {
+      in_switch_ = first->second->pump(timeline_.now());
+      if (!in_switch_) return false;
+      joining_.erase(first);
+    }
+    if (!connections_) return false;
+    const int world = world_.plan_.jobs[0].world;
+    const group::PeerSessionOptions options{rank_, world, from_seconds(kTimeoutS)};
+    auto among_ranks = std::make_unique<group::PeerSession>(options, std::move(*connections_),
+                                                            group::Plans(world, rank_), timeline_.now());
+    std::vector<std::unique_ptr<group::SwitchSession>> in_switches;
+    in_switches.push_back(std::move(in_switch_));
+    session_ =
+        std::make_unique<group::SplitSession>(options, std::move(in_switches), std::move(among_ranks),
+                                              std::make_shared<group::ShareReport>(), std::make_unique<Returns>(*this));
+    return true;
+  }
+
+  void fail(const Error& error) { world_.failure_ = error; }
+
+  BothWorld& world_;
+  int rank_;
+  std::uint32_t ip_;
+  std::uint16_t next_port_ = kFirstPort;
+  std::map<SwitchLife, std::unique_ptr<Joining>, ByPlace> joining_;
+  std::unique_ptr<group::SwitchSession> in_switch_;  // until the others are met
+  std::optional<group::PeerConnections> connections_;
+  std::unique_ptr<group::SplitSession> session_;
+  std::vector<std::pair<group::Ticket, CollectiveRequest>> waiting_;
+  std::size_t unfinished_ = 0;
+  bool has_news_ = true;
+};
+
+BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed)
+    : plan_(plan_of(world, stream_bytes_s, seed)), around_(plan_, {}), meeting_(around_, 0) {
+  start_switch();
+  for (int rank = 0; rank < world; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
+}
+
+BothWorld::~BothWorld() = default;
+
+void BothWorld::start_switch() {
+  switch_ = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++);
+}
+
+void BothWorld::submit(const CollectiveRequest& request) {
+  auto collective = std::make_unique<Collective>(request);
+  collective->request.algorithm.name = "split";
+  const int world = plan_.jobs[0].world;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    auto& in = collective->in.emplace_back(group::in_bytes(request, world) / sizeof(float));
+    for (float& each : in) each = static_cast<float>(around_.prng.unit() - 0.5);
+    collective->out.emplace_back(group::out_bytes(request, world) / sizeof(float));
+  }
+  const auto ticket = static_cast<group::Ticket>(collectives_.size() + 1);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    CollectiveRequest own = collective->request;
+    own.in = collective->in[rank].data();
+    own.out = collective->out[rank].data();
+    ranks_[rank]->submit(ticket, own);
+    ranks_[rank]->pause_until(now() + around_.draw_time(kSubmitsWithin));
+  }
+  collectives_.push_back(std::move(collective));
+}
+
+bool BothWorld::are_all_done() const {
+  return std::ranges::all_of(ranks_, [](const auto& rank) { return rank->is_done(); });
+}
+
+bool BothWorld::run_until_done(Nanoseconds limit) {
+  const Nanoseconds until = now() + limit;
+  while (!failure_ && !are_all_done() && around_.timeline.step(until)) continue;
+  return !failure_ && are_all_done();
+}
+
+bool BothWorld::run_for(Nanoseconds time) {
+  const Nanoseconds until = now() + time;
+  while (!failure_ && around_.timeline.step(until)) continue;
+  return !failure_;
+}
+
+std::vector<std::byte> BothWorld::expected(const Collective& collective, std::size_t rank) const {
+  const CollectiveRequest& request = collective.request;
+  std::vector<std::vector<std::byte>> inputs;
+  for (const auto& each : collective.in) {
+    const auto bytes = std::as_bytes(std::span(each));
+    inputs.emplace_back(bytes.begin(), bytes.end());
+  }
+  if (request.collective == Kind::kAllGather) {
+    std::vector<std::byte> all;
+    for (const auto& each : inputs) all.insert(all.end(), each.begin(), each.end());
+    return all;
+  }
+  if (request.collective == Kind::kReduceScatter) {  // of this rank's part only: blocks begin where a part does
+    const std::size_t part_bytes = request.count * sizeof(float);
+    for (auto& each : inputs)
+      each = {each.begin() + static_cast<std::ptrdiff_t>(rank * part_bytes),
+              each.begin() + static_cast<std::ptrdiff_t>((rank + 1) * part_bytes)};
+  }
+  return testing::plain_all_reduce(inputs, request.type, {request.format, request.bfp}, request.count, request.average);
+}
+
+int BothWorld::wrong_results() {
+  int wrong = 0;
+  for (; looked_at_ < collectives_.size(); ++looked_at_) {
+    const Collective& collective = *collectives_[looked_at_];
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      wrong += std::ranges::equal(std::as_bytes(std::span(collective.out[rank])), expected(collective, rank)) ? 0 : 1;
+    }
+  }
+  return wrong;
+}
+
+std::vector<std::uint64_t> BothWorld::counters(const char* name) const {
+  std::vector<std::uint64_t> values;
+  for (const auto& rank : ranks_) values.push_back(rank->counter(name));
+  return values;
+}
+
+}  // namespace netfold::tests

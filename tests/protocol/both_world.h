@@ -1,0 +1,61 @@
+// Ranks that sum through a switch and among themselves at once, in virtual time: real sessions, a real switch that may
+// die and come back, and a simulated network.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "group/collective_request.h"
+#include "testing/meeting.h"
+#include "testing/surroundings.h"
+#include "testing/switch_process.h"
+
+namespace netfold::tests {
+
+class BothWorld {
+ public:
+  // One stream between ranks carries `stream_bytes_s`.
+  BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed);
+  ~BothWorld();
+
+  // Every rank hands over an all-reduce, reduce-scatter or all-gather by `split` of random elements, each a little
+  // later than the others. `request` is without memory.
+  void submit(const group::CollectiveRequest& request);
+  // Until all are over on every rank; false after `limit`, or if a rank has failed.
+  bool run_until_done(Nanoseconds limit);
+  // False if a rank has failed.
+  bool run_for(Nanoseconds time);
+  void kill_switch() { switch_.reset(); }
+  void start_switch();
+
+  // Of what is over, and was not looked at before: how many results have a wrong bit.
+  int wrong_results();
+  // A counter of each rank.
+  std::vector<std::uint64_t> counters(const char* name) const;
+  Nanoseconds now() const { return around_.timeline.now(); }
+  const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  class Rank;
+  struct Collective {
+    group::CollectiveRequest request;
+    std::vector<std::vector<float>> in, out;  // by rank
+  };
+
+  bool are_all_done() const;
+  std::vector<std::byte> expected(const Collective& collective, std::size_t rank) const;
+
+  const testing::Plan plan_;
+  testing::Surroundings around_;
+  testing::Meeting meeting_;
+  std::unique_ptr<testing::SwitchProcess> switch_;
+  std::uint64_t switch_lives_ = 0;
+  std::vector<std::unique_ptr<Collective>> collectives_;  // in the order of submission
+  std::size_t looked_at_ = 0;
+  std::optional<Error> failure_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace netfold::tests

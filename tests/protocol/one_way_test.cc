@@ -1,0 +1,126 @@
+// Reduce-scatters and all-gathers by `split`: which way they take, and what a lost switch does to them.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/prng.h"
+#include "protocol/both_world.h"
+#include "support/random_seed.h"
+
+namespace netfold::tests {
+namespace {
+
+using numbers::Format;
+using schedule::Collective;
+
+constexpr std::uint16_t kWorld = 8;
+constexpr std::size_t kPart = 33'001;  // elements of a rank: together more than a mebibyte
+constexpr double kStreamBytesS = 12.5e6;
+constexpr Nanoseconds kLimit = 60 * kSecond;
+
+group::CollectiveRequest request_of(Collective collective, Format format = Format::kFp32) {
+  group::CollectiveRequest request;
+  request.collective = collective;
+  request.count = format == Format::kBfp ? 4 * kPart : kPart;
+  request.format = format;
+  return request;
+}
+
+class OneWay : public ::testing::Test {
+ protected:
+  OneWay() : seed_(random_seed()), trace_(__FILE__, __LINE__, fmt::format("NETFOLD_SEED={}", seed_)) {}
+
+  void run(std::initializer_list<Collective> together, Format format = Format::kFp32) {
+    for (const Collective each : together) {
+      world_.submit(request_of(each, each == Collective::kReduceScatter ? format : Format::kFp32));
+    }
+    ASSERT_TRUE(world_.run_until_done(kLimit)) << (world_.failure() ? world_.failure()->message : "it takes too long");
+    ASSERT_EQ(world_.wrong_results(), 0);
+  }
+  void run_both(Format format = Format::kFp32) { run({Collective::kAllGather, Collective::kReduceScatter}, format); }
+
+  // How many went through the switch so far: all ranks agree.
+  std::uint64_t in_switch() {
+    const auto counts = world_.counters("one_way_in_switch");
+    EXPECT_EQ(std::ranges::count(counts, counts[0]), kWorld);
+    return counts[0];
+  }
+  // Until both go through the switch.
+  void run_until_in_switch() {
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t before = in_switch();
+      run_both();
+      if (HasFatalFailure() || in_switch() == before + 2) return;
+    }
+    FAIL() << "the switch is not taken";
+  }
+
+  std::uint64_t seed_;
+  ::testing::ScopedTrace trace_;
+  BothWorld world_{kWorld, kStreamBytesS, seed_};
+};
+
+TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
+  for (int i = 0; i < 6; ++i) {
+    run({Collective::kReduceScatter});
+    run({Collective::kAllGather});
+  }
+  EXPECT_EQ(in_switch(), 0U);
+  run_until_in_switch();
+  for (int i = 0; i < 16; ++i) run({Collective::kReduceScatter});
+  const std::uint64_t before = in_switch();
+  run({Collective::kReduceScatter});
+  EXPECT_EQ(in_switch(), before) << "by itself it is faster among the ranks";
+}
+
+TEST_F(OneWay, TheWayChangesNoBit) {
+  for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
+    SCOPED_TRACE(numbers::name_of(format));
+    for (int i = 0; i < 12; ++i) run({Collective::kReduceScatter});  // until the switch is left
+    const std::uint64_t before = in_switch();
+    run({Collective::kReduceScatter}, format);
+    EXPECT_EQ(in_switch(), before);
+    run_until_in_switch();
+    const std::uint64_t later = in_switch();
+    run_both(format);
+    EXPECT_GT(in_switch(), later);
+  }
+}
+
+// All-reduces are divided beside them: one word says both.
+TEST_F(OneWay, RunBesideAllReduces) {
+  Prng prng(seed_);
+  for (int i = 0; i < 60; ++i) {
+    run({prng.below(4) == 0 ? Collective::kAllReduce : Collective::kAllGather, Collective::kReduceScatter});
+  }
+  EXPECT_GT(in_switch(), 0U);
+}
+
+class OneWayLoses : public OneWay, public ::testing::WithParamInterface<int> {};
+
+// The switch dies while both are on their way through it: nothing is lost, and no bit changes. It comes back, and both
+// take it again.
+TEST_P(OneWayLoses, TheSwitchAndNothingElse) {
+  run_until_in_switch();
+  for (int times = 0; times < 3 && !HasFatalFailure(); ++times) {
+    for (int i = 0; i < 3; ++i) {
+      world_.submit(request_of(Collective::kAllGather));
+      world_.submit(request_of(Collective::kReduceScatter));
+    }
+    Prng prng(seed_ + static_cast<std::uint64_t>(100 * GetParam() + times));
+    ASSERT_TRUE(world_.run_for(static_cast<Nanoseconds>(prng.below(20 * kMillisecond))));
+    world_.kill_switch();
+    run_both();
+    EXPECT_EQ(world_.counters("lost_switches"), std::vector<std::uint64_t>(kWorld, 1));
+    world_.start_switch();
+    ASSERT_TRUE(world_.run_for(5 * kSecond));
+    run_until_in_switch();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Times, OneWayLoses, ::testing::Range(0, 4));
+
+}  // namespace
+}  // namespace netfold::tests
