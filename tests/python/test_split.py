@@ -243,6 +243,52 @@ def test_a_switch_that_is_killed_or_hangs_ends_nothing_and_changes_no_bit(hangs:
         )
 
 
+def _both_ways_body(rank: int, meeting: str, port: int) -> tuple[list[bool], list[int]]:
+    """Reduce-scatters beside all-gathers. Rank 0 kills the switch under them, and starts it again later."""
+    world, part = 4, 100_000
+    switch = _start_switch(port) if rank == 0 else None
+    dist.init_process_group("netfold", store=dist.FileStore(meeting, world), rank=rank, world_size=world)
+    inputs = [_gradients(each, world * part) for each in range(world)]
+    mine = slice(rank * part, (rank + 1) * part)
+    summed = torch.from_numpy(_core.fold([each.numpy() for each in inputs]))[mine]
+    gathered = torch.cat([each[:part] for each in inputs])
+    same, in_switch = [], []
+    try:
+        for step in range(40):
+            everything, own = torch.empty(world * part), torch.empty(part)
+            works = [
+                dist.all_gather_into_tensor(everything, inputs[rank][:part].clone(), async_op=True),
+                dist.reduce_scatter_tensor(own, inputs[rank].clone(), async_op=True),
+            ]
+            if switch is not None and step == 20:
+                switch.kill()
+                switch.wait()
+            for work in works:
+                assert work is not None
+                work.wait()
+            same.append(torch.equal(everything, gathered) and torch.equal(own, summed))
+            in_switch.append(_stats()["one_way_in_switch"])
+            if switch is not None and step == 30:
+                switch = _start_switch(port)
+        dist.barrier()
+    finally:
+        if switch is not None:
+            switch.kill()
+            switch.wait()
+    return same, in_switch
+
+
+def test_reduce_scatters_and_all_gathers_outlive_the_switch_and_ranks_agree_on_their_way() -> None:
+    reserved = _core.Switch("127.0.0.1:0")
+    port = int(reserved.address.rpartition(":")[2])
+    reserved.close()
+    environment = {**SPLIT, "NETFOLD_SWITCH": f"127.0.0.1:{port}"}
+    outcomes = values(run_ranks(_both_ways_body, port, world=4, environment=environment, joins=False))
+    for same, in_switch in outcomes:
+        assert len(same) == 40 and all(same)
+        assert in_switch == outcomes[0][1]
+
+
 def test_the_core_refuses_a_group_of_one() -> None:
     with pytest.raises(_core.NetfoldError, match="at least two"):
         _core.SplitGroup(0, 1, switches=["127.0.0.1:1"], job="alone")
