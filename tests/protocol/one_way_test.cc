@@ -69,7 +69,7 @@ TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
   }
   EXPECT_EQ(in_switch(), 0U);
   run_until_in_switch();
-  for (int i = 0; i < 16; ++i) run({Collective::kReduceScatter});
+  for (int i = 0; i < 24; ++i) run({Collective::kReduceScatter});
   const std::uint64_t before = in_switch();
   run({Collective::kReduceScatter});
   EXPECT_EQ(in_switch(), before) << "by itself it is faster among the ranks";
@@ -78,7 +78,7 @@ TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
 TEST_F(OneWay, TheWayChangesNoBit) {
   for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
     SCOPED_TRACE(numbers::name_of(format));
-    for (int i = 0; i < 12; ++i) run({Collective::kReduceScatter});  // until the switch is left
+    for (int i = 0; i < 24; ++i) run({Collective::kReduceScatter});  // until the switch is left
     const std::uint64_t before = in_switch();
     run({Collective::kReduceScatter}, format);
     EXPECT_EQ(in_switch(), before);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
 constexpr const char *kDirect = "direct", *kRing = "ring";
-constexpr double kWithHeaders = 1.05;                               // bytes of a packet of TCP, for each byte in it
+constexpr std::uint64_t kOneWaysOfWord = 4;  // reduce-scatters and all-gathers for which a word counts
+constexpr double kWithHeaders = 1.05;        // bytes of a packet of TCP, for each byte in it
 constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
 constexpr std::size_t kPartUnit = 128;                              // elements: whole blocks of every bfp shape
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
@@ -132,11 +133,14 @@ bool SplitSession::start_next() {
   const CollectiveRequest& request = goes_on ? running_.back()->request : waiting_.front()->request;
   const bool is_large = is_split(request) && whole_bytes(request) >= kSplitBytesMin;
   const bool is_divided = is_large && is_all_reduce(request);
-  if (is_large && awaits_word_) return false;
+  // A word for a few of the others: it has time to come through the queues that they fill.
+  const bool needs_word = is_divided || (is_large && one_way_begun_ % kOneWaysOfWord == 0);
+  if (needs_word && awaits_word_) return false;
   if (is_divided && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
-  if (is_large && !is_divided && !is_behind && share_.is_measured && waits_for_other_way(request)) return false;
+  const Share& share = needs_word ? share_ : one_way_share_;
+  if (is_large && !is_divided && !is_behind && share.is_measured && waits_for_other_way(request, share)) return false;
   const bool needs_rates = is_split(request) && is_all_reduce(request) && !has_measured_;
-  if (needs_rates || (is_large && !share_.is_measured)) {
+  if (needs_rates || (needs_word && !share_.is_measured)) {
     if (!pieces_.empty() && !is_behind) return false;
     ++begun_;
     begin_lives();
@@ -230,8 +234,8 @@ void SplitSession::note_handed_over() {
 
 // Among the ranks a large reduce-scatter and a large all-gather run one after the other: streams of direct, which start
 // all at once, and those of a ring disturb each other.
-bool SplitSession::waits_for_other_way(const CollectiveRequest& request) const {
-  return !share_.one_way_to_switch && std::ranges::any_of(pieces_, [&](const Piece& each) {
+bool SplitSession::waits_for_other_way(const CollectiveRequest& request, const Share& share) const {
+  return !share.one_way_to_switch && std::ranges::any_of(pieces_, [&](const Piece& each) {
     return !each.among_ranks.is_over && is_large_one_way(each.tensor->request) &&
            each.tensor->request.collective != request.collective;
   });
@@ -242,7 +246,8 @@ void SplitSession::start_one_way(Tensor& tensor) {
   const CollectiveRequest& request = tensor.request;
   tensor.begun = request.count;
   Piece& piece = new_piece(tensor, false);
-  piece.share = take_share();
+  if (one_way_begun_++ % kOneWaysOfWord == 0) one_way_share_ = take_share();
+  piece.share = one_way_share_;
   if (options_.rank == 0) one_way_.begin(tensor.ticket, piece.share.one_way_to_switch);
   if (piece.share.one_way_to_switch) {
     ++one_way_in_switch_;

@@ -129,7 +129,7 @@ class SplitSession final : public Session {
   void send_word();
   void note_handed_over();
   bool is_large_one_way(const CollectiveRequest& request) const;
-  bool waits_for_other_way(const CollectiveRequest& request) const;
+  bool waits_for_other_way(const CollectiveRequest& request, const Share& share) const;
   bool is_joined(std::size_t at) const;
   void start_in_switch(std::size_t at, Piece& piece);
   void hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request);
@@ -195,6 +195,8 @@ class SplitSession final : public Session {
   std::vector<Ticket> finished_;
   Nanoseconds time_ = 0;                                     // of the last pump
   std::uint64_t divided_ = 0;                                // pieces
+  std::uint64_t one_way_begun_ = 0;                          // large ones
+  Share one_way_share_ = {};                                 // of those since the last word about them
   std::uint64_t one_way_in_switch_ = 0;                      // reduce-scatters and all-gathers
   nlohmann::json past_counters_ = nlohmann::json::object();  // of lost sessions
   std::shared_ptr<ShareReport> report_;
