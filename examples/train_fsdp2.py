@@ -71,7 +71,8 @@ def main() -> None:
         optimizer.zero_grad()
         slowest = torch.tensor([forward - start, end - forward, end - start])
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        dist.all_reduce(loss, dist.ReduceOp.AVG if arguments.backend == "netfold" else dist.ReduceOp.SUM)
+        mean_loss = loss.detach() / dist.get_world_size()
+        dist.all_reduce(mean_loss)
         now_sent, now_received = bytes_of(arguments.interface)
         names = ("forward_s", "backward_s", "step_s")
         steps.append({name: round(seconds, 4) for name, seconds in zip(names, slowest.tolist(), strict=True)})
@@ -79,7 +80,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         later = steps[len(steps) // 2 :]
         medians = {name: statistics.median(each[name] for each in later) for name in steps[0]}
-        print(json.dumps({"steps": steps, "median_of_later_half": medians, "loss": loss.item()}), flush=True)
+        print(json.dumps({"steps": steps, "median_of_later_half": medians, "loss": mean_loss.item()}), flush=True)
     dist.destroy_process_group()
 
 
