@@ -18,7 +18,7 @@ from netfold_lab.lab.frame_star import FrameStar
 from netfold_lab.lab.netns import enter
 from netfold_lab.lab.routed import Routed
 from netfold_lab.lab.spec import DPDK, Faults, LabSpec
-from netfold_lab.lab.star import Star
+from netfold_lab.lab.star import Star, switch_port
 
 if TYPE_CHECKING:
     from pyroute2 import IPRoute
@@ -126,6 +126,16 @@ class Lab:
         for namespace, interface in ends:
             ipr = self._sockets[namespace]
             shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
+
+    def set_switch_rate(self, rate_mbit_s: float) -> None:
+        """Set another rate above 0 for the links of a star's switches. They need a rate from the start."""
+        assert isinstance(self.fabric, Star), "only the switches of a star have links of their own (LabSpec)"
+        assert self.spec.switch_rate_mbit_s and rate_mbit_s, "a link without a token bucket has no rate"
+        self.spec = replace(self.spec, switch_rate_mbit_s=rate_mbit_s)
+        for number, switch in enumerate(self.fabric.switches):
+            for namespace, interface in ((switch, names.INTERFACE), (self.fabric.fabric, switch_port(number))):
+                ipr = self._sockets[namespace]
+                shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
 
     def set_faults(self, wanted: Faults) -> None:
         """Switch faults on or off on every link of a star. They are fair only while offloads are off."""
