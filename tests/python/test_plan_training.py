@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from netfold_lab.bench import bounds
+from netfold_lab.bench.train.profile import Series, Step
+from netfold_lab.bench.train.step_timer import PARTS
+from netfold_lab.bench.train.variants import COMPUTE_ALONE
+from netfold_lab.cli import plan_train
+from netfold_lab.errors import UsageError
 from netfold_lab.lab.spec import LabSpec
+from netfold_lab.plan.report import train_check as report
+from netfold_lab.plan.truth import train_check, train_model
 from netfold_lab.plan.truth.model import LabModel
 from netfold_lab.plan.truth.step_model import (
     BACKWARD,
@@ -16,10 +32,16 @@ from netfold_lab.plan.truth.step_model import (
     UPDATE,
     Computation,
     Exchange,
+    PredictedStep,
     fair_level,
     predict,
 )
+from netfold_lab.plan.truth.train_cases import CheckSettings, Job, Way
+from netfold_lab.plan.truth.train_check import Case, Findings, Tell
 
+CHECK = [sys.executable, "-c", "from netfold.cli import main; main()", "plan", "--check-train"]
+TINY = ["--workers", "3", "--batch", "16", "--layers", "3", "--width", "64", "--repeat", "2"]
+TIMEOUT_S = 240
 THREE = Computation(forward_s=2.0, bucket_s=(1.0, 1.0, 1.0), update_s=(0.5, 0.5, 0.5))
 MANY_CORES = 64
 
@@ -117,3 +139,183 @@ def test_a_ring_does_not_pass_the_switchs_link(wire: str, part: float) -> None:
     model = LabModel(LabSpec(4, 100.0, switch_rate_mbit_s=1.0))
     bound_s = bounds.seconds(bounds.ring_wire_bytes(4 << 20, 1500, 4), 100.0)
     assert model.busy_seconds("ring", 1 << 20, wire) == pytest.approx(part * bound_s, rel=0.01)
+
+
+def step(cpu_s: float = 0.0, switch_cpu_s: float = 0.0, engine_cpu_s: float = 0.0, **parts: float) -> Step:
+    cpu = {"compute": {"user_s": cpu_s, "system_s": 0.0}, "communication": {"user_s": engine_cpu_s, "system_s": 0.0}}
+    return Step(dict.fromkeys(PARTS, 0.0) | parts, cpu, switch_cpu_s)
+
+
+def series(*steps: Step) -> Series:
+    return Series(COMPUTE_ALONE, list(steps))
+
+
+def test_buckets_have_the_parts_of_backward_that_fill_them() -> None:
+    alone = series(step(forward=1.0, backward=2.0, update=0.3))
+    found = train_model.computation_of(alone, [[0.5, 1.5, 1.9], [0.7, 1.5, 2.1]], cores=2)
+    assert found.bucket_s == pytest.approx((0.6, 0.9, 0.5))
+    assert (found.forward_s, sum(found.update_s)) == pytest.approx((1.0, 0.3))
+    # On one core, two workers that compute at once take twice their CPU time.
+    assert train_model.computation_of(alone, [[1.0, 2.0]], cores=1).total_s == pytest.approx(found.total_s / 2)
+
+
+def test_links_cost_what_two_workers_measured() -> None:
+    settings, way = CheckSettings((3,), (448,)), Way("in-network", "fp32", True)
+    counts = (1 << 18, 1 << 18)
+    spec = settings.lab(2)
+    ideal_s = sum(train_model.bucket_seconds(spec, way, counts))
+    waited_s = ideal_s / 0.9 - train_model.burst_s(spec, way)  # a link that carries 90% of its rate
+    found = train_model.link_costs(
+        settings,
+        way,
+        counts,
+        alone=series(step(cpu_s=1.0)),
+        overlapped=series(step(cpu_s=1.1, engine_cpu_s=0.2, switch_cpu_s=0.4)),
+        after=series(step(cpu_s=1.0, engine_cpu_s=0.1, switch_cpu_s=0.2, exposed=waited_s - 0.1, update=0.2)),
+    )
+    assert found.efficiency == pytest.approx(0.9)
+    assert (found.engine_cpu_s, found.switch_cpu_s) == pytest.approx((0.15, 0.15))
+    assert found.submit_cpu_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("workers", [3, 6])
+def test_a_network_bound_step_follows_its_bound(workers: int) -> None:
+    settings = CheckSettings((workers,), (448,))
+    counts = (1 << 18,) * 20
+    computation = Computation(0.05, (0.005,) * 20, (0.0,) * 20)
+    costs = train_model.LinkCosts(1.0, 0.0, 0.0, 0.0)
+    ways = [Way("ring", "fp32", False), Way("in-network", "fp32", False), Way("in-network", "bfp", False, True)]
+    calibration = train_model.Calibration(
+        64, counts, {448: computation}, {train_model.link_of(way): costs for way in ways}
+    )
+    size = sum(counts)
+    narrow_bytes = workers * bounds.in_network_wire_bytes(size, 1500, "bfp")
+    wires = [
+        (bounds.ring_wire_bytes(4 * size, 1500, workers), 200.0),
+        (bounds.in_network_wire_bytes(size, 1500, "fp32"), 200.0),
+        (narrow_bytes, 400.0),
+    ]
+    for way, (wire_bytes, rate) in zip(ways, wires, strict=True):
+        found = calibration.predicted(settings, workers, 448, way)
+        bound_s = bounds.seconds(wire_bytes - 131072, rate)
+        assert found.time_s == pytest.approx(0.15 + bound_s, rel=0.01)
+
+
+def case(predicted_s: float, measured_s: float, way: Way) -> Case:
+    predicted = PredictedStep({FORWARD: predicted_s, BACKWARD: 0.0, EXPOSED: 0.0, UPDATE: 0.0})
+    return Case(3, 448, way, predicted, series(step(forward=measured_s)))
+
+
+def test_errors_are_judged_without_their_signs(tmp_path: Path) -> None:
+    ways = [Way("ring", "fp32", True), Way("in-network", "bfp", False, True)]
+    findings = Findings(0.0, None, [case(1.04, 1.0, ways[0]), case(0.98, 1.0, ways[1])])
+    assert (findings.off_mean, findings.off_worst) == pytest.approx((0.03, 0.04))
+    assert report.is_within(findings, (0.031, 0.041))
+    assert not report.is_within(findings, (0.029, 0.041))
+    assert not report.is_within(findings, (0.031, 0.039))
+    assert not report.is_within(Findings(0.0), (0.5, 0.5)), "nothing measured is not within a limit"
+    report.draw(tmp_path / "steps.svg", findings)
+    assert (tmp_path / "steps.svg").read_text().count("predicted = measured") >= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"workers": (2, 3)}, "--workers must be above 2"),
+        ({"algorithms": ("hdrm",)}, "--algorithm takes"),
+        ({"formats": ("fp16",)}, "--format takes"),
+        ({"rate_mbit_s": 0.0}, "--rate-mbit-s"),
+        ({"switch_rate_mbit_s": 600.0}, "--switch-rate-mbit-s"),
+        ({"timeout_s": 0.0}, "--timeout-s"),
+    ],
+)
+def test_cases_that_cannot_be_are_refused(words: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        CheckSettings(**({"workers": (3,), "batches": (448,)} | words))
+
+
+@pytest.mark.parametrize("words", [["--within", "3"], ["--within", "8,3"], ["--workers", "2"], ["--out", "a.gif"]])
+def test_wrong_options_are_said_before_anything_is_built(words: list[str]) -> None:
+    ended = subprocess.run([*CHECK, *words], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert ended.returncode == 2
+    assert words[0] in ended.stderr
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "NETFOLD_RUNTIME_DIR": str(tmp_path)}
+
+
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_steps_are_predicted_and_measured(tmp_path: Path) -> None:
+    words = ["--within", "0.0001,0.0001", "--out", str(tmp_path / "steps.png"), "--json"]
+    ended = subprocess.run(
+        [*CHECK, *TINY, *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=environment(tmp_path),
+    )
+    assert ended.returncode == 1, ended.stderr  # nothing is predicted that exactly
+    told = json.loads(ended.stdout)
+    cases = told["results"]
+    # Ring and in-network, both formats, both times to start; in-network also with a narrow link of the switch.
+    assert len(cases) == told["parameters"]["cases"] == 2 * 2 * 2 + 2 * 2
+    assert {one["workers"] for one in cases} == {3}, "the steps of the two workers that calibrate are not cases"
+    for one in cases:
+        assert len(one["time_s"]) == 2
+        assert one["time_s_predicted"] == pytest.approx(sum(one["parts_s_predicted"].values()))
+        assert one["off"] == pytest.approx(one["time_s_predicted"] / one["time_s_median"] - 1)
+    assert {one["switch_rate_mbit_s"] for one in cases} == {None, 600.0, 400.0}
+    offs = [abs(one["off"]) for one in cases]
+    assert told["parameters"]["off_mean"] == pytest.approx(sum(offs) / len(offs))
+    assert told["parameters"]["off_worst"] == max(offs)
+    calibrated = told["parameters"]["calibrated"]
+    assert calibrated["workers"] == 2
+    assert [one["batch"] for one in calibrated["computation"]] == [16]
+    assert len(calibrated["computation"][0]["backward_s_of_buckets"]) == 3
+    assert len(calibrated["links"]) == 2 * 2 + 2
+    for one in calibrated["links"]:
+        assert 0 < one["efficiency"] <= 1
+    assert (tmp_path / "steps.png").stat().st_size > 5000
+
+
+class FakeCrew:
+    """In place of workers: every step takes a second. The third ring of four workers is interrupted."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    @classmethod
+    @contextmanager
+    def at_work(cls, settings: CheckSettings, job: Job) -> Iterator[FakeCrew]:
+        yield cls(job.profile.workers)
+
+    def compute(self, repeat: int, tell: Tell) -> tuple[Series, list[list[float]], tuple[int, ...]]:
+        return series(step(forward=0.5, backward=0.4, update=0.1)), [[0.2, 0.4]], (1 << 16, 1 << 16)
+
+    def take_turns(self, measured: Mapping[Way, Series], repeat: int, tell: Tell) -> None:
+        for repetition in range(repeat):
+            for way in measured:
+                if self.workers == 4 and repetition == 2:
+                    raise KeyboardInterrupt
+                measured[way].steps.append(step(forward=0.5, backward=0.4, exposed=0.1))
+
+
+def test_an_interruption_shows_the_cases_that_were_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(train_check, "Crew", FakeCrew)
+    monkeypatch.setattr("netfold_lab.lab.kept.prepare", lambda: None)
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    plan_train.register(app)
+    words = ["--workers", "3,4,5", "--batch", "448", "--algorithm", "ring", "--format", "fp32", "--repeat", "5"]
+    with pytest.raises(SystemExit) as ended:
+        app(["check-train", *words, "--json"], standalone_mode=False)
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert "interrupted" in printed.err
+    cases = json.loads(printed.out)["results"]
+    assert [(one["workers"], len(one["time_s"])) for one in cases] == [(3, 5), (3, 5), (4, 2), (4, 2)]

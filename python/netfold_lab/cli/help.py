@@ -94,6 +94,10 @@ EXAMPLES = {
     "plan check-deadlock": ("netfold plan check-deadlock examples/clusters/eflops.yaml",),
     "plan papers": ("netfold plan papers --out papers",),
     "plan check-lab": ("netfold plan check-lab --fabric star --shape 1x2 --repeat 1",),
+    "plan check-train": (
+        "netfold plan check-train --within 3,8 --out steps.png",
+        "netfold plan check-train --workers 4 --batch 448 --algorithm ring --repeat 3",
+    ),
     "plan calibrate": ("netfold plan calibrate --ranks 4 --link tcp --out here.json",),
     "plan export": (
         "netfold plan export examples/clusters/eflops.yaml --algorithm hdrm",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from netfold_lab.cli import plan_train
 from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.outputs import output, output_folder
@@ -516,3 +517,6 @@ def _run_sweep(read: Any, notebook: Any, scheduler: str, workers: int) -> None:
         kept = len(notebook.kept)
         typer.echo(f"netfold: {kept} of {total} designs are saved; the same command continues from there", err=True)
         raise
+
+
+plan_train.register(plan_app)

@@ -6,6 +6,7 @@ gradient is a view into its bucket, as in DDP with `gradient_as_bucket_view`: no
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import torch
@@ -21,6 +22,7 @@ class Bucket:
     def __init__(self, parameters: list[nn.Parameter], averaged_over: int) -> None:
         self.gradients = torch.zeros(sum(parameter.numel() for parameter in parameters))
         self.missing = self.size = len(parameters)
+        self.filled_at = 0.0  # when the last backward filled it, in seconds of the monotonic clock
         self.work: dist.Work | None = None
         self._rate = LEARNING_RATE / averaged_over
         self._optimizer = torch.optim.SGD(parameters, lr=self._rate)
@@ -68,8 +70,10 @@ class Buckets:
 
     def _ready(self, bucket: Bucket) -> None:
         bucket.missing -= 1
-        if bucket.missing == 0 and self._in_backward:
-            self._start(bucket)
+        if bucket.missing == 0:
+            bucket.filled_at = time.monotonic()
+            if self._in_backward:
+                self._start(bucket)
 
     def _start(self, bucket: Bucket) -> None:
         if self._group is not None:

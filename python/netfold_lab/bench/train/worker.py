@@ -7,6 +7,8 @@ It joins one process group for each way to communicate, then runs commands:
     <- `done {"parts": ..., "computed": ..., "cpu": ...}`    seconds, the time when backward ended, CPU seconds
     -> `digest`
     <- `done "9f86d081"`           of the weights: equal on all workers if all folds were equal
+    -> `buckets`                   not with the face classifier
+    <- `done [[262144, 0.012], ...]`     elements, and seconds from the start of the last backward until it was full
 """
 
 from __future__ import annotations
@@ -80,11 +82,15 @@ class Worker:
         """The digest of the parameters."""
         return digest(self._workload.parameters)
 
+    def buckets(self) -> list[tuple[int, float]]:
+        """The buckets, and when the last backward filled them."""
+        return self._workload.buckets()
+
     def _step(self, variant: dict[str, Any], start_ns: int) -> dict[str, Any]:
         group = self._groups[variant["group"]]
         with only_on(variant["compute_cores"]):
+            before = threads.by_role(self._workload.loaders)  # before the start, so that all workers start at once
             sleep_until(start_ns)
-            before = threads.by_role(self._workload.loaders)
             timer = self._workload.step(group, variant["overlaps"], variant["prefetches"])
             after = threads.by_role(self._workload.loaders)
         spent = {role: asdict(after[role] - before[role]) for role in after}
@@ -102,7 +108,8 @@ def main() -> None:
     torch.set_num_threads(1)
     worker = Worker(json.loads(Path(setup_path).read_text()), int(rank))
     try:
-        answer(control, int(rank), in_json({"step": worker.step, "size": worker.size, "digest": worker.digest}))
+        replies = (worker.step, worker.size, worker.digest, worker.buckets)
+        answer(control, int(rank), in_json({each.__name__: each for each in replies}))
     finally:
         worker.close()
 

@@ -18,7 +18,7 @@ from netfold_lab.bench.train.profiles import Profile
 from netfold_lab.bench.train.variants import Group, Variant
 from netfold_lab.lab import processes
 
-START_DELAY_S = 0.02  # between command and start, so that every worker has read the command
+START_DELAY_S = 0.05  # between command and start, so that every worker has read the command and its CPU times
 # The C library keeps the memory of large tensors instead of returning it to the kernel after each step. Otherwise page
 # faults would count as system time of the threads that compute.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(16 << 20)}

@@ -23,6 +23,7 @@ class DataParallel:
         self.parameters = list(self._task.model.parameters())
         self.gradient_bytes = self._buckets.size_bytes
         self.loaders: frozenset[int] = frozenset()
+        self._backward_began = 0.0
 
     def step(self, group: dist.ProcessGroup | None, overlaps: bool, prefetches: bool) -> StepTimer:
         """One step, its gradients all-reduced through `group`. Group None: only computation. All of it runs, but the
@@ -31,10 +32,16 @@ class DataParallel:
         timer = StepTimer()
         loss = self._task.loss()
         timer.end(FORWARD)
+        self._backward_began = timer.ended[FORWARD]
         loss.backward()
         timer.end(BACKWARD)
         finish(self._buckets, timer, in_earnest=group is not None)
         return timer
+
+    def buckets(self) -> list[tuple[int, float]]:
+        """Of each bucket, in the order of all-reduces: its elements, and the seconds from the start of the last
+        backward until it was full."""
+        return [(each.gradients.numel(), each.filled_at - self._backward_began) for each in self._buckets.all]
 
     def close(self) -> None:
         """Does nothing: no thread runs beside the step."""

@@ -104,6 +104,34 @@ def draw_points(named: Mapping[str, Line], x: str, y: str, path: Path, line: str
     _write(figure, path)
 
 
+def draw_agreement(named: Mapping[str, Line], unit: str, title: str, path: Path) -> None:
+    """A file with two panels: points (measured, predicted) beside the line where both are equal, and the error of each
+    point. Raises OSError."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import PercentFormatter
+
+    width, height = SIZE_INCHES
+    figure, (both, errors) = pyplot.subplots(1, 2, figsize=(2 * width, height))
+    for colour, (name, points) in zip(COLOURS * len(named), named.items(), strict=False):
+        xs, ys = zip(*points, strict=True)
+        both.scatter(xs, ys, s=18, color=colour, label=name, alpha=0.8)
+        errors.scatter(xs, [y / x - 1 for x, y in points], s=18, color=colour, label=name, alpha=0.8)
+    largest = max(max(point) for points in named.values() for point in points)
+    both.plot([0, largest], [0, largest], "k--", linewidth=1, label="predicted = measured")
+    both.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}", title=title)
+    both.legend(fontsize=8)
+    errors.axhline(0, color="k", linestyle="--", linewidth=1)
+    errors.set(xlabel=f"measured, {unit}", ylabel="predicted / measured - 1", title="error of each")
+    errors.yaxis.set_major_formatter(PercentFormatter(1.0))
+    for axis in (both, errors):
+        axis.set_xlim(left=0)
+        axis.grid(alpha=0.3)
+    _write(figure, path)
+
+
 def _write(figure: Any, path: Path) -> None:
     from matplotlib import pyplot
 

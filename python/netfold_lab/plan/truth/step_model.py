@@ -111,8 +111,8 @@ class _Network:
 
 @dataclass
 class _Work:
-    """A piece of the computing thread: it waits until `after` all-reduces have ended, takes `cpu_s` on a core, and starts
-    the all-reduces `starts`."""
+    """A piece of the computing thread. It waits until `after` all-reduces have ended, takes `cpu_s` on a core, and then
+    starts the all-reduces `starts`."""
 
     part: str
     cpu_s: float

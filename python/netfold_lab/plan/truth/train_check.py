@@ -1,0 +1,153 @@
+"""Predicts training steps, then measures them: `netfold plan check-train`.
+
+Two workers calibrate (train_model.py). Then each lab of more workers is predicted before it is measured, and nothing is
+fitted to it. Its ways to exchange take turns, so that a drift of the machine affects all alike.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from netfold.algorithms import WITH_SWITCH
+from netfold_lab.bench.sites import LabSite
+from netfold_lab.bench.train.profile import WORKER, Series, take_step
+from netfold_lab.bench.train.variants import COMPUTE_ALONE, Variant
+from netfold_lab.bench.train.workers import Workers, setup_of
+from netfold_lab.lab.cluster import Lab
+from netfold_lab.plan.truth.step_model import PredictedStep
+from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Job, Way
+from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training step, predicted and measured."""
+
+    workers: int
+    batch: int
+    way: Way
+    predicted: PredictedStep
+    measured: Series
+
+    @property
+    def measured_s(self) -> float:
+        """The median of the measured steps."""
+        return statistics.median(step.time_s for step in self.measured.steps)
+
+    @property
+    def off(self) -> float:
+        """Predicted divided by measured, less 1."""
+        return self.predicted.time_s / self.measured_s - 1
+
+
+@dataclass
+class Findings:
+    """The results so far; they grow while the check runs. `load`: the machine's load average before the start."""
+
+    load: float
+    calibration: Calibration | None = None
+    cases: list[Case] = field(default_factory=list)
+
+    @property
+    def off_mean(self) -> float:
+        """The mean of the errors, without signs."""
+        return statistics.fmean(abs(case.off) for case in self.cases)
+
+    @property
+    def off_worst(self) -> float:
+        """The largest error, without its sign."""
+        return max(abs(case.off) for case in self.cases)
+
+
+def check(settings: CheckSettings, findings: Findings, tell: Tell) -> None:
+    """Calibrate, predict and measure. `findings` gets each result at once, so that it has them after an interruption.
+    Raises LabError, MeasurementError."""
+    findings.calibration = calibration = calibrate(settings, tell)
+    for job in settings.jobs():
+        count, batch = job.profile.workers, job.profile.batch
+        predicted = {way: calibration.predicted(settings, count, batch, way) for way in job.ways}
+        measured = {way: Series(way.variant) for way in job.ways}
+        try:
+            tell(f"starting {count} workers, batch {batch}")
+            with Crew.at_work(settings, job) as crew:
+                crew.take_turns(measured, settings.repeat, tell)
+        finally:
+            findings.cases += [
+                Case(count, batch, way, predicted[way], measured[way]) for way in job.ways if measured[way].steps
+            ]
+
+
+def calibrate(settings: CheckSettings, tell: Tell) -> Calibration:
+    """Measure two workers: computation with each batch, and every way to exchange with the first batch."""
+    cores = len(os.sched_getaffinity(0))
+    computation, links = {}, {}
+    counts: tuple[int, ...] = ()
+    for batch in settings.batches:
+        ways = settings.ways() if batch == settings.batches[0] else ()
+        measured = {way: Series(way.variant) for way in ways}
+        tell(f"starting {CALIBRATION_WORKERS} workers that calibrate, batch {batch}")
+        with Crew.at_work(settings, Job(settings.profile(CALIBRATION_WORKERS, batch), ways)) as crew:
+            alone, filled_s, counts = crew.compute(settings.calibration_repeat, tell)
+            crew.take_turns(measured, settings.calibration_repeat, tell)
+        computation[batch] = computation_of(alone, filled_s, cores)
+        for way in (way for way in ways if way.overlaps):
+            after = next(each for each in ways if link_of(each) == link_of(way) and not each.overlaps)
+            links[link_of(way)] = link_costs(settings, way, counts, alone, measured[way], measured[after])
+    return Calibration(cores, counts, computation, links)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The workers of a lab. They know `variants` by number."""
+
+    settings: CheckSettings
+    lab: Lab
+    workers: Workers
+    variants: tuple[Variant, ...]
+
+    @classmethod
+    @contextmanager
+    def at_work(cls, settings: CheckSettings, job: Job) -> Iterator[Crew]:
+        """Build the lab and start the workers of a job; end both afterwards."""
+        variants = (COMPUTE_ALONE, *dict.fromkeys(way.variant for way in job.ways))
+        is_switched = any(way.algorithm in WITH_SWITCH for way in job.ways)
+        with (
+            Lab(settings.lab(job.profile.workers)) as lab,
+            Workers(LabSite(lab), WORKER, setup_of(job.profile, variants), settings.timeout_s, is_switched) as workers,
+        ):
+            yield cls(settings, lab, workers, variants)
+
+    def compute(self, repeat: int, tell: Tell) -> tuple[Series, list[list[float]], tuple[int, ...]]:
+        """Steps without communication: the steps, when each bucket was full in each of them (seconds from the start of
+        backward), and the elements of each bucket."""
+        alone, filled_s, counts = Series(COMPUTE_ALONE), list[list[float]](), ()
+        for repetition in range(repeat + 1):
+            step = take_step(self.workers, self.variants.index(COMPUTE_ALONE))
+            buckets = self.workers.ask("buckets")
+            counts = tuple(count for count, _ in buckets[0])
+            if repetition:
+                alone.steps.append(step)
+                filled_s += [[at_s for _, at_s in of_worker] for of_worker in buckets]
+            tell("calibration: computation")
+        return alone, filled_s, counts
+
+    def take_turns(self, measured: Mapping[Way, Series], repeat: int, tell: Tell) -> None:
+        """Add `repeat` steps of every way, in turn, after one that is not counted."""
+        count = self.lab.spec.workers
+        what = "calibration" if count == CALIBRATION_WORKERS else f"{count} workers"
+        for repetition in range(repeat + 1):
+            for is_narrow in (False, True):
+                if not (ways := [way for way in measured if way.is_narrow == is_narrow]):
+                    continue
+                self.lab.set_switch_rate(self.settings.lab(count, is_narrow).switch_rate_mbit_s)
+                for way in ways:
+                    step = take_step(self.workers, self.variants.index(way.variant))
+                    if repetition:
+                        measured[way].steps.append(step)
+                    tell(f"{what}: {way.name}")

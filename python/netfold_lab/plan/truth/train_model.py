@@ -1,0 +1,119 @@
+"""The values that two workers calibrate, and the steps that follow from them.
+
+Steps without communication give the computation of each batch: forward, backward until each bucket is full, update.
+Steps that exchange after backward give the part of a link's rate that arrives. The CPU times of all steps that exchange
+give the CPU time of the engine and the switch, and the CPU time that starts an all-reduce.
+
+All else follows from these values: the bytes of more workers, the time of the network (simulated), the computation that
+hides it, and how workers, engines and the switch share the cores (step_model.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from netfold.algorithms import IN_NETWORK
+from netfold_lab.bench.train.profile import Series
+from netfold_lab.bench.train.rates import ring_share
+from netfold_lab.bench.train.step_timer import BACKWARD, EXPOSED, FORWARD, UPDATE
+from netfold_lab.lab.spec import LabSpec
+from netfold_lab.plan.truth.model import LabModel, Machine
+from netfold_lab.plan.truth.step_model import Computation, Exchange, PredictedStep, predict
+from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Way
+
+Link = tuple[str, str, bool]
+"""What a link carries: algorithm, format, and whether the link of the switch is narrow."""
+
+
+@dataclass(frozen=True)
+class LinkCosts:
+    """Of all gradients, with two workers. `efficiency`: the part of a link's rate that arrives. CPU seconds: of one
+    worker's engine, of the switch for one worker, and of the computing thread to start all all-reduces in backward."""
+
+    efficiency: float
+    engine_cpu_s: float
+    switch_cpu_s: float
+    submit_cpu_s: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """`counts`: the elements of each bucket; computation by batch; costs by link; `cores` that the workers share."""
+
+    cores: int
+    counts: tuple[int, ...]
+    computation: dict[int, Computation]
+    links: dict[Link, LinkCosts]
+
+    def predicted(self, settings: CheckSettings, workers: int, batch: int, way: Way) -> PredictedStep:
+        """The step of one case."""
+        costs = self.links[link_of(way)]
+        spec = settings.lab(workers, way.is_narrow)
+        seconds = bucket_seconds(spec, way, self.counts, costs.efficiency)
+        busy_s = sum(seconds)
+        more_bytes = 1.0 if way.algorithm == IN_NETWORK else ring_share(workers) / ring_share(CALIBRATION_WORKERS)
+        exchange = Exchange(
+            seconds,
+            burst_s(spec, way),
+            costs.submit_cpu_s / len(self.counts),
+            costs.engine_cpu_s * more_bytes / busy_s,
+            costs.switch_cpu_s * workers / busy_s,
+        )
+        return predict(self.computation[batch], exchange, workers, self.cores, way.overlaps)
+
+
+def link_of(way: Way) -> Link:
+    """The calibrated link of a way."""
+    return way.algorithm, way.format, way.is_narrow
+
+
+def burst_s(spec: LabSpec, way: Way) -> float:
+    """The time that a full token bucket saves at the slowest link."""
+    saved_s = LabModel(spec).burst_s
+    return saved_s * spec.rate_mbit_s / spec.switch_rate_mbit_s if way.is_narrow else saved_s
+
+
+def bucket_seconds(spec: LabSpec, way: Way, counts: Sequence[int], efficiency: float = 1.0) -> tuple[float, ...]:
+    """The time of each bucket's all-reduce on busy links."""
+    model = LabModel(spec, Machine(efficiency=efficiency, switch_efficiency=efficiency))
+    seconds = cache(lambda count: model.busy_seconds(way.algorithm, count, way.format))
+    return tuple(seconds(count) for count in counts)
+
+
+def computation_of(alone: Series, filled_s: Sequence[Sequence[float]], cores: int) -> Computation:
+    """Computation, from the steps of two workers that compute at once. `filled_s`: of each of some backwards, the
+    seconds until each bucket was full."""
+    parts = alone.median.parts
+    share = min(1.0, cores / CALIBRATION_WORKERS)
+    means = [sum(each) / len(each) for each in zip(*filled_s, strict=True)]
+    ends = [max(means[: at + 1]) for at in range(len(means))]
+    last = ends[-1] or 1.0  # backward ends with its last bucket
+    fractions = [(end - begin) / last for begin, end in zip([0.0, *ends], ends, strict=False)]
+    return Computation(
+        share * parts[FORWARD],
+        tuple(share * parts[BACKWARD] * fraction for fraction in fractions),
+        (share * parts[UPDATE] / len(ends),) * len(ends),
+    )
+
+
+def link_costs(
+    settings: CheckSettings, way: Way, counts: Sequence[int], alone: Series, overlapped: Series, after: Series
+) -> LinkCosts:
+    """The costs of one link. `overlapped` and `after`: its steps that exchange within backward and after it."""
+    spec = settings.lab(CALIBRATION_WORKERS, way.is_narrow)
+    ideal_s = sum(bucket_seconds(spec, way, counts))
+    parts = after.median.parts
+    took_s = parts[EXPOSED] + parts[UPDATE] * (len(counts) - 1) / len(counts)  # the last update comes after it
+    both = [*overlapped.steps, *after.steps]
+    return LinkCosts(
+        min(1.0, ideal_s / (took_s + burst_s(spec, way))),
+        sum(sum(step.cpu["communication"].values()) for step in both) / len(both),
+        sum(step.switch_cpu_s for step in both) / len(both) / CALIBRATION_WORKERS,
+        max(0.0, _computing_cpu_s(overlapped) - _computing_cpu_s(alone)),
+    )
+
+
+def _computing_cpu_s(series: Series) -> float:
+    return sum(sum(step.cpu["compute"].values()) for step in series.steps) / len(series.steps)
