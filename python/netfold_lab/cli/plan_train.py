@@ -33,7 +33,7 @@ def check_train(
     ] = 400.0,
     layers: Annotated[int, typer.Option(min=1, max=1000, help="Layers of the perceptron.")] = 20,
     width: Annotated[int, typer.Option(min=1, max=16384, help="Rows and columns of a layer's matrix.")] = 512,
-    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Timed steps of each case; their median counts.")] = 5,
+    repeat: Annotated[int, typer.Option(min=1, max=1000, help="Timed steps of each case; their median counts.")] = 3,
     timeout_s: Annotated[float, typer.Option(help="Longest time for a step or the start, in seconds.")] = 120.0,
     within: Annotated[
         str,

@@ -66,7 +66,7 @@ class CheckSettings:
     switch_rate_mbit_s: float = 400.0
     layers: int = 20
     width: int = 512
-    repeat: int = 5
+    repeat: int = 3
     timeout_s: float = 120.0
     network: Network = field(default=Network())
 
