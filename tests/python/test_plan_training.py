@@ -18,7 +18,7 @@ import typer
 from netfold_lab.bench import bounds
 from netfold_lab.bench.train.profile import Series, Step
 from netfold_lab.bench.train.step_timer import PARTS
-from netfold_lab.bench.train.variants import COMPUTE_ALONE
+from netfold_lab.bench.train.variants import COMPUTE_ALONE, Variant
 from netfold_lab.cli import plan_train
 from netfold_lab.errors import UsageError
 from netfold_lab.lab.spec import LabSpec
@@ -55,6 +55,20 @@ def test_a_step_without_a_network_is_its_computation() -> None:
 def test_workers_share_the_cores() -> None:
     found = predict(THREE, Exchange((0.0, 0.0, 0.0)), workers=6, cores=2)
     assert found.time_s == pytest.approx(3 * THREE.total_s)
+
+
+def test_the_core_with_the_most_workers_is_the_slowest() -> None:
+    # The computing threads are pinned: two cores have three and two of five workers.
+    found = predict(THREE, Exchange((0.0, 0.0, 0.0)), workers=5, cores=2)
+    assert found.time_s == pytest.approx(3 * THREE.total_s)
+
+
+def test_engines_run_first_on_the_core_with_fewer_workers() -> None:
+    # Of three workers on two cores, two share one. Half of the other core is free until others want more than that.
+    two = Computation(1.0, (1.0, 1.0), (0.0, 0.0))
+    for engine_cores, rate in ((0.1, 0.5), (0.2, (2 - 3 * 0.2) / 3)):
+        found = predict(two, Exchange((20.0, 0.0), engine_cores=engine_cores), workers=3, cores=2)
+        assert found.parts_s[BACKWARD] == pytest.approx(2.0 + 1 / rate)
 
 
 def test_the_network_starts_with_the_first_bucket_and_hides_behind_the_rest() -> None:
@@ -152,11 +166,19 @@ def series(*steps: Step) -> Series:
 
 def test_buckets_have_the_parts_of_backward_that_fill_them() -> None:
     alone = series(step(forward=1.0, backward=2.0, update=0.3))
-    found = train_model.computation_of(alone, [[0.5, 1.5, 1.9], [0.7, 1.5, 2.1]], cores=2)
+    found = train_model.computation_of(alone, [[0.5, 1.5, 1.9], [0.7, 1.5, 2.1]], share=1.0)
     assert found.bucket_s == pytest.approx((0.6, 0.9, 0.5))
     assert (found.forward_s, sum(found.update_s)) == pytest.approx((1.0, 0.3))
-    # On one core, two workers that compute at once take twice their CPU time.
-    assert train_model.computation_of(alone, [[1.0, 2.0]], cores=1).total_s == pytest.approx(found.total_s / 2)
+    assert train_model.computation_of(alone, [[1.0, 2.0]], share=0.5).total_s == pytest.approx(found.total_s / 2)
+
+
+def test_more_workers_than_cores_compute_as_two_on_one_core() -> None:
+    settings, way = CheckSettings((3,), (448,)), Way("in-network", "fp32", False)
+    own, shared = Computation(1.0, (1.0,), (0.0,)), Computation(1.1, (1.1,), (0.0,))
+    links = {train_model.link_of(way): train_model.LinkCosts(1.0, 0.0, 0.0, 0.0)}
+    for cores, forward_s in ((3, 1.0), (2, 2.2)):
+        calibration = train_model.Calibration(cores, (4,), {448: own}, {448: shared}, links)
+        assert calibration.predicted(settings, 3, 448, way).parts_s[FORWARD] == pytest.approx(forward_s)
 
 
 def test_links_cost_what_two_workers_measured() -> None:
@@ -186,7 +208,7 @@ def test_a_network_bound_step_follows_its_bound(workers: int) -> None:
     costs = train_model.LinkCosts(1.0, 0.0, 0.0, 0.0)
     ways = [Way("ring", "fp32", False), Way("in-network", "fp32", False), Way("in-network", "bfp", False, True)]
     calibration = train_model.Calibration(
-        64, counts, {448: computation}, {train_model.link_of(way): costs for way in ways}
+        64, counts, {448: computation}, {}, {train_model.link_of(way): costs for way in ways}
     )
     size = sum(counts)
     narrow_bytes = workers * bounds.in_network_wire_bytes(size, 1500, "bfp")
@@ -273,7 +295,10 @@ def test_steps_are_predicted_and_measured(tmp_path: Path) -> None:
     assert told["parameters"]["off_worst"] == max(offs)
     calibrated = told["parameters"]["calibrated"]
     assert calibrated["workers"] == 2
-    assert [one["batch"] for one in calibrated["computation"]] == [16]
+    assert [(one["batch"], one["cores"]) for one in calibrated["computation"]] == [
+        (16, "one each"),
+        (16, "one for both"),
+    ]
     assert len(calibrated["computation"][0]["backward_s_of_buckets"]) == 3
     assert len(calibrated["links"]) == 2 * 2 + 2
     for one in calibrated["links"]:
@@ -292,8 +317,11 @@ class FakeCrew:
     def at_work(cls, settings: CheckSettings, job: Job) -> Iterator[FakeCrew]:
         yield cls(job.profile.workers)
 
-    def compute(self, repeat: int, tell: Tell) -> tuple[Series, list[list[float]], tuple[int, ...]]:
-        return series(step(forward=0.5, backward=0.4, update=0.1)), [[0.2, 0.4]], (1 << 16, 1 << 16)
+    def counts(self) -> tuple[int, ...]:
+        return 1 << 16, 1 << 16
+
+    def compute(self, variant: Variant, repeat: int, tell: Tell) -> tuple[Series, list[list[float]]]:
+        return series(step(forward=0.5, backward=0.4, update=0.1)), [[0.2, 0.4]]
 
     def take_turns(self, measured: Mapping[Way, Series], repeat: int, tell: Tell) -> None:
         for repetition in range(repeat):

@@ -36,7 +36,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run a step. `group` None: only computation; `compute_cores` (): any cores."""
+    """One way to run a step. `group` None: only computation; `compute_cores` (): any cores; `spreads`: the thread of
+    each worker that computes has one core, and workers take the cores in turn."""
 
     kind: str
     group: Group | None = None
@@ -44,6 +45,7 @@ class Variant:
     prefetches: bool = False
     compute_cores: tuple[int, ...] = ()
     placement: str = ""
+    spreads: bool = False
 
     @property
     def name(self) -> str:

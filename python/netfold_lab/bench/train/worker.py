@@ -66,6 +66,7 @@ class Worker:
     """Answers the coordinator's commands."""
 
     def __init__(self, setup: dict[str, Any], rank: int) -> None:
+        self._rank = rank
         self._variants = setup["variants"]
         self._groups = join_all(setup, rank)
         self._workload = make_workload(Profile(**setup["profile"]), rank)
@@ -86,9 +87,13 @@ class Worker:
         """The buckets, and when the last backward filled them."""
         return self._workload.buckets()
 
+    def _cores(self, variant: dict[str, Any]) -> list[int]:
+        usable = sorted(os.sched_getaffinity(0))
+        return [usable[self._rank % len(usable)]] if variant["spreads"] else variant["compute_cores"]
+
     def _step(self, variant: dict[str, Any], start_ns: int) -> dict[str, Any]:
         group = self._groups[variant["group"]]
-        with only_on(variant["compute_cores"]):
+        with only_on(self._cores(variant)):
             before = threads.by_role(self._workload.loaders)  # before the start, so that all workers start at once
             sleep_until(start_ns)
             timer = self._workload.step(group, variant["overlaps"], variant["prefetches"])

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from netfold.algorithms import IN_NETWORK
 from netfold_lab.plan.report import charts
+from netfold_lab.plan.truth.step_model import Computation
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings
 from netfold_lab.plan.truth.train_check import Case, Findings
+from netfold_lab.plan.truth.train_model import Calibration
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 HEADS = ("workers", "batch", "algorithm", "format", "all-reduces", "switch's link", "predicted", "measured", "error")
-TEXTS = ("algorithm", "format", "all-reduces")
+TEXTS = ("algorithm", "format", "all-reduces", "cores")
 BUSY_LOAD = 0.5  # load average before the start from which a report says that the machine was busy
 MILLI = 1e3
 
@@ -50,12 +52,13 @@ def calibrated(findings: Findings) -> dict[str, Any] | None:
         "computation": [
             {
                 "batch": batch,
+                "cores": where,
                 "forward_s": one.forward_s,
                 "backward_s": sum(one.bucket_s),
                 "backward_s_of_buckets": list(one.bucket_s),
                 "update_s": sum(one.update_s),
             }
-            for batch, one in found.computation.items()
+            for where, batch, one in _computations(found)
         ],
         "links": [
             {
@@ -70,6 +73,12 @@ def calibrated(findings: Findings) -> dict[str, Any] | None:
             for (algorithm, wire, is_narrow), costs in found.links.items()
         ],
     }
+
+
+def _computations(found: Calibration) -> list[tuple[str, int, Computation]]:
+    """Which cores the two workers had, the batch, and their computation."""
+    both = (("one each", found.computation), ("one for both", found.crowded))
+    return [(where, batch, one) for where, by_batch in both for batch, one in by_batch.items()]
 
 
 def entries(settings: CheckSettings, cases: Sequence[Case]) -> list[dict[str, Any]]:
@@ -145,11 +154,11 @@ def _cases(settings: CheckSettings, findings: Findings) -> Table:
 
 def _computation(findings: Findings) -> Table:
     assert findings.calibration is not None
-    title = f"Calibrated: computation of one of {CALIBRATION_WORKERS} workers, milliseconds"
-    table = _table(title, ("batch", "forward", "backward", "update"))
-    for batch, one in findings.calibration.computation.items():
+    title = f"Calibrated: computation of one of {CALIBRATION_WORKERS} workers, milliseconds of a core"
+    table = _table(title, ("cores", "batch", "forward", "backward", "update"))
+    for where, batch, one in _computations(findings.calibration):
         parts = (one.forward_s, sum(one.bucket_s), sum(one.update_s))
-        table.add_row(str(batch), *(f"{seconds * MILLI:.1f}" for seconds in parts))
+        table.add_row(where, str(batch), *(f"{seconds * MILLI:.1f}" for seconds in parts))
     return table
 
 

@@ -1,6 +1,6 @@
 """The time of a training step whose workers share a machine's cores: computation, all-reduces beside it, the update.
 
-All workers do the same at the same time, so one of them stands for all. Two things advance:
+All workers do the same at the same time, so one of the slowest stands for all. Two things advance:
 
 - the thread that computes: forward, backward bucket by bucket, then for each bucket the wait for its sum, and its
   update;
@@ -10,6 +10,9 @@ Both need the cores. A thread that computes wants a core of its own. While the n
 worker wants a part of a core, and so does the switch. The cores are shared by max-min fairness, as the kernel's
 scheduler shares them: a thread that wants little gets it, and the others share what is left. Where an engine or the
 switch does not get what it wants, the network is slower in proportion.
+
+The threads that compute are pinned to the cores in turn, all others run anywhere. So the workers of the core that has
+the most of them are the slowest, and the others wait for them.
 
 Links are token buckets. At rest a bucket fills up, and then passes as much at once.
 """
@@ -121,7 +124,7 @@ class _Work:
 
 
 def predict(
-    computation: Computation, exchange: Exchange, workers: int, cores: float, overlaps: bool = True
+    computation: Computation, exchange: Exchange, workers: int, cores: int, overlaps: bool = True
 ) -> PredictedStep:
     """The step. `overlaps`: all-reduces start within backward, not after it."""
     network = _Network(exchange, exchange.burst_s)
@@ -157,14 +160,14 @@ def _pieces(computation: Computation, exchange: Exchange, overlaps: bool) -> lis
     return found + [_Work(UPDATE, update_s, after=at + 1) for at, update_s in enumerate(computation.update_s)]
 
 
-def _rates(exchange: Exchange, workers: int, cores: float, is_computing: bool, is_sending: bool) -> tuple[float, float]:
+def _rates(exchange: Exchange, workers: int, cores: int, is_computing: bool, is_sending: bool) -> tuple[float, float]:
     """The part of its full speed that a computing thread and the network have."""
-    wanted = [1.0] * workers if is_computing else []
+    of_pinned = 1 / math.ceil(workers / cores)
     if not is_sending:
-        return min(1.0, fair_level(cores, wanted)), 1.0
-    level = fair_level(cores, [*wanted, *[exchange.engine_cores] * workers, exchange.switch_cores])
-    slowest = max(exchange.engine_cores, exchange.switch_cores)
-    return min(1.0, level), min(1.0, level / slowest) if slowest else 1.0
+        return of_pinned, 1.0
+    others = [*[exchange.engine_cores] * workers, exchange.switch_cores]
+    level = fair_level(cores, [*[1.0] * (workers if is_computing else 0), *others])
+    return min(of_pinned, level), min(1.0, level / max(others)) if max(others) else 1.0
 
 
 def fair_level(cores: float, wanted: Sequence[float]) -> float:

@@ -3,6 +3,9 @@
 The default cases mean something on a machine with two cores: computation and communication take about as long as each
 other. At 448 samples most steps wait for gradients in fp32, and compute longer than they send in bfp; at 1792 samples
 most steps compute.
+
+The threads that compute are pinned to the cores in turn. Otherwise the kernel moves them at times of its own, and with
+an odd number of workers each step has another time.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Way:
     @property
     def variant(self) -> Variant:
         """The variant of `netfold bench train`."""
-        return replace(offloaded(self.algorithm, self.format), overlaps=self.overlaps)
+        return replace(offloaded(self.algorithm, self.format), overlaps=self.overlaps, spreads=True)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class CheckSettings:
     def steps(self) -> int:
         """The number of steps, for a progress bar."""
         ways, jobs = len(self.ways()), len(self.workers) * len(self.batches)
-        alone = len(self.batches) * (self.calibration_repeat + 1)
+        alone = 2 * len(self.batches) * (self.calibration_repeat + 1)
         return alone + ways * (self.calibration_repeat + 1) + jobs * ways * (self.repeat + 1)
 
 

@@ -10,7 +10,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench.sites import LabSite
@@ -23,6 +23,8 @@ from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSetting
 from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of
 
 Tell = Callable[[str], None]
+APART = replace(COMPUTE_ALONE, spreads=True)  # with a core for each of the workers that calibrate
+TOGETHER = replace(COMPUTE_ALONE, compute_cores=(min(os.sched_getaffinity(0)),))  # with one core for both
 
 
 @dataclass(frozen=True)
@@ -86,20 +88,23 @@ def check(settings: CheckSettings, findings: Findings, tell: Tell) -> None:
 def calibrate(settings: CheckSettings, tell: Tell) -> Calibration:
     """Measure two workers: computation with each batch, and every way to exchange with the first batch."""
     cores = len(os.sched_getaffinity(0))
-    computation, links = {}, {}
+    computation, crowded, links = {}, {}, {}
     counts: tuple[int, ...] = ()
     for batch in settings.batches:
         ways = settings.ways() if batch == settings.batches[0] else ()
         measured = {way: Series(way.variant) for way in ways}
         tell(f"starting {CALIBRATION_WORKERS} workers that calibrate, batch {batch}")
         with Crew.at_work(settings, Job(settings.profile(CALIBRATION_WORKERS, batch), ways)) as crew:
-            alone, filled_s, counts = crew.compute(settings.calibration_repeat, tell)
+            alone, own_filled_s = crew.compute(APART, settings.calibration_repeat, tell)
+            together, shared_filled_s = crew.compute(TOGETHER, settings.calibration_repeat, tell)
+            counts = crew.counts()
             crew.take_turns(measured, settings.calibration_repeat, tell)
-        computation[batch] = computation_of(alone, filled_s, cores)
+        computation[batch] = computation_of(alone, own_filled_s, min(1.0, cores / CALIBRATION_WORKERS))
+        crowded[batch] = computation_of(together, shared_filled_s, 1 / CALIBRATION_WORKERS)
         for way in (way for way in ways if way.overlaps):
             after = next(each for each in ways if link_of(each) == link_of(way) and not each.overlaps)
             links[link_of(way)] = link_costs(settings, way, counts, alone, measured[way], measured[after])
-    return Calibration(cores, counts, computation, links)
+    return Calibration(cores, counts, computation, crowded, links)
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class Crew:
     @contextmanager
     def at_work(cls, settings: CheckSettings, job: Job) -> Iterator[Crew]:
         """Build the lab and start the workers of a job; end both afterwards."""
-        variants = (COMPUTE_ALONE, *dict.fromkeys(way.variant for way in job.ways))
+        variants = (APART, TOGETHER, *dict.fromkeys(way.variant for way in job.ways))
         is_switched = any(way.algorithm in WITH_SWITCH for way in job.ways)
         with (
             Lab(settings.lab(job.profile.workers)) as lab,
@@ -123,19 +128,21 @@ class Crew:
         ):
             yield cls(settings, lab, workers, variants)
 
-    def compute(self, repeat: int, tell: Tell) -> tuple[Series, list[list[float]], tuple[int, ...]]:
-        """Steps without communication: the steps, when each bucket was full in each of them (seconds from the start of
-        backward), and the elements of each bucket."""
-        alone, filled_s, counts = Series(COMPUTE_ALONE), list[list[float]](), ()
+    def counts(self) -> tuple[int, ...]:
+        """The elements of each bucket."""
+        return tuple(count for count, _ in self.workers.ask("buckets")[0])
+
+    def compute(self, variant: Variant, repeat: int, tell: Tell) -> tuple[Series, list[list[float]]]:
+        """Steps without communication, and for each of them and each worker the seconds from the start of backward
+        until each bucket was full."""
+        alone, filled_s = Series(variant), list[list[float]]()
         for repetition in range(repeat + 1):
-            step = take_step(self.workers, self.variants.index(COMPUTE_ALONE))
-            buckets = self.workers.ask("buckets")
-            counts = tuple(count for count, _ in buckets[0])
+            step = take_step(self.workers, self.variants.index(variant))
             if repetition:
                 alone.steps.append(step)
-                filled_s += [[at_s for _, at_s in of_worker] for of_worker in buckets]
+                filled_s += [[at_s for _, at_s in of_worker] for of_worker in self.workers.ask("buckets")]
             tell("calibration: computation")
-        return alone, filled_s, counts
+        return alone, filled_s
 
     def take_turns(self, measured: Mapping[Way, Series], repeat: int, tell: Tell) -> None:
         """Add `repeat` steps of every way, in turn, after one that is not counted."""

@@ -1,6 +1,8 @@
 """The values that two workers calibrate, and the steps that follow from them.
 
 Steps without communication give the computation of each batch: forward, backward until each bucket is full, update.
+They are measured twice: with a core for each worker, and with both workers on one core, where they take the caches from
+each other. The second one is for more workers than cores.
 Steps that exchange after backward give the part of a link's rate that arrives. The CPU times of all steps that exchange
 give the CPU time of the engine and the switch, and the CPU time that starts an all-reduce.
 
@@ -40,11 +42,13 @@ class LinkCosts:
 
 @dataclass(frozen=True)
 class Calibration:
-    """`counts`: the elements of each bucket; computation by batch; costs by link; `cores` that the workers share."""
+    """`counts`: the elements of each bucket; computation by batch, with a core for each worker and with a shared one;
+    costs by link; `cores` that the workers share."""
 
     cores: int
     counts: tuple[int, ...]
     computation: dict[int, Computation]
+    crowded: dict[int, Computation]
     links: dict[Link, LinkCosts]
 
     def predicted(self, settings: CheckSettings, workers: int, batch: int, way: Way) -> PredictedStep:
@@ -61,7 +65,8 @@ class Calibration:
             costs.engine_cpu_s * more_bytes / busy_s,
             costs.switch_cpu_s * workers / busy_s,
         )
-        return predict(self.computation[batch], exchange, workers, self.cores, way.overlaps)
+        computation = self.crowded if workers > self.cores else self.computation
+        return predict(computation[batch], exchange, workers, self.cores, way.overlaps)
 
 
 def link_of(way: Way) -> Link:
@@ -82,11 +87,10 @@ def bucket_seconds(spec: LabSpec, way: Way, counts: Sequence[int], efficiency: f
     return tuple(seconds(count) for count in counts)
 
 
-def computation_of(alone: Series, filled_s: Sequence[Sequence[float]], cores: int) -> Computation:
-    """Computation, from the steps of two workers that compute at once. `filled_s`: of each of some backwards, the
+def computation_of(alone: Series, filled_s: Sequence[Sequence[float]], share: float) -> Computation:
+    """Computation, from steps of workers that have a `share` of a core each. `filled_s`: of each of some backwards, the
     seconds until each bucket was full."""
     parts = alone.median.parts
-    share = min(1.0, cores / CALIBRATION_WORKERS)
     means = [sum(each) / len(each) for each in zip(*filled_s, strict=True)]
     ends = [max(means[: at + 1]) for at in range(len(means))]
     last = ends[-1] or 1.0  # backward ends with its last bucket
