@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +33,9 @@ def check_train(
     layers: Annotated[int, typer.Option(min=1, max=1000, help="Layers of the perceptron.")] = 20,
     width: Annotated[int, typer.Option(min=1, max=16384, help="Rows and columns of a layer's matrix.")] = 512,
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Timed steps of each case; their median counts.")] = 3,
+    attempts: Annotated[
+        int, typer.Option(min=1, max=100, help="Attempts to measure a step that other programs disturb.")
+    ] = 3,
     timeout_s: Annotated[float, typer.Option(help="Longest time for a step or the start, in seconds.")] = 120.0,
     within: Annotated[
         str,
@@ -69,9 +71,10 @@ def check_train(
             layers,
             width,
             repeat,
+            attempts,
             timeout_s,
         )
-        findings = Findings(os.getloadavg()[0])
+        findings = Findings()
         kept.prepare()
         try:
             with progress_bar(settings.steps()) as tell:
@@ -117,6 +120,7 @@ def _show(settings: Any, findings: Any, limits: tuple[float, float] | None, out:
             "layers": settings.layers,
             "width": settings.width,
             "repeat": settings.repeat,
+            "attempts": settings.attempts,
         }
         told |= report.summary(findings, limits)
         print_json(envelope("plan check-train", told, report.entries(settings, findings.cases)))

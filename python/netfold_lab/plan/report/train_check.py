@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netfold.algorithms import IN_NETWORK
 from netfold_lab.plan.report import charts
+from netfold_lab.plan.truth.other_load import DISTURBED
 from netfold_lab.plan.truth.step_model import Computation
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings
 from netfold_lab.plan.truth.train_check import Case, Findings
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 HEADS = ("workers", "batch", "algorithm", "format", "all-reduces", "switch's link", "predicted", "measured", "error")
 TEXTS = ("algorithm", "format", "all-reduces", "cores")
-BUSY_LOAD = 0.5  # load average before the start from which a report says that the machine was busy
 MILLI = 1e3
 
 
@@ -28,13 +29,20 @@ def summary(findings: Findings, within: tuple[float, float] | None) -> dict[str,
     error that the user allows."""
     cases = findings.cases
     told: dict[str, Any] = {
-        "load_before": findings.load,
+        "others_mean": statistics.fmean(findings.others) if findings.others else None,
+        "steps_disturbed": disturbed(findings),
+        "steps": len(findings.others),
         "cases": len(cases),
         "off_mean": findings.off_mean if cases else None,
         "off_worst": findings.off_worst if cases else None,
         "calibrated": calibrated(findings),
     }
     return told | ({"within": list(within), "is_within": is_within(findings, within)} if within else {})
+
+
+def disturbed(findings: Findings) -> int:
+    """The number of steps that other programs disturbed in all attempts."""
+    return sum(share > DISTURBED for share in findings.others)
 
 
 def is_within(findings: Findings, within: tuple[float, float]) -> bool:
@@ -125,12 +133,11 @@ def show(
         verdict = "within" if is_within(findings, within) else "NOT within"
         words += f"; {verdict} the limits of --within ({within[0]:.1%} and {within[1]:.1%})"
     console.print(words, highlight=False, soft_wrap=True)
-    if findings.load > BUSY_LOAD:
-        console.print(
-            f"the machine was busy before the start (load average {findings.load:.1f}): the errors include that",
-            highlight=False,
-            soft_wrap=True,
-        )
+    others = statistics.fmean(findings.others) if findings.others else 0.0
+    words = f"other programs used {others:.1%} of the cores"
+    if count := disturbed(findings):
+        words += f", and more than {DISTURBED:.0%} in {count} of {len(findings.others)} steps: the errors include that"
+    console.print(words, highlight=False, soft_wrap=True)
 
 
 def _cases(settings: CheckSettings, findings: Findings) -> Table:

@@ -59,7 +59,8 @@ class Job:
 @dataclass(frozen=True)
 class CheckSettings:
     """The cases and their network. `rate_mbit_s`: of workers' links. `switch_rate_mbit_s`: of the switch's link where
-    it is narrow; 0: it never is. Two workers calibrate, so steps of two workers are not cases."""
+    it is narrow; 0: it never is. `attempts`: to measure a step that other programs disturb. Two workers calibrate, so
+    steps of two workers are not cases."""
 
     workers: tuple[int, ...]
     batches: tuple[int, ...]
@@ -70,6 +71,7 @@ class CheckSettings:
     layers: int = 20
     width: int = 512
     repeat: int = 3
+    attempts: int = 3
     timeout_s: float = 120.0
     network: Network = field(default=Network())
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 
 from netfold.algorithms import WITH_SWITCH
 from netfold_lab.bench.sites import LabSite
-from netfold_lab.bench.train.profile import WORKER, Series, take_step
+from netfold_lab.bench.train.profile import WORKER, Series, Step, take_step
 from netfold_lab.bench.train.variants import COMPUTE_ALONE, Variant
 from netfold_lab.bench.train.workers import Workers, setup_of
 from netfold_lab.lab.cluster import Lab
+from netfold_lab.plan.truth.other_load import least_disturbed
 from netfold_lab.plan.truth.step_model import PredictedStep
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Job, Way
 from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of
@@ -50,11 +51,12 @@ class Case:
 
 @dataclass
 class Findings:
-    """The results so far; they grow while the check runs. `load`: the machine's load average before the start."""
+    """The results so far; they grow while the check runs. `others`: of each step that counts, the fraction of the cores
+    that other programs used."""
 
-    load: float
     calibration: Calibration | None = None
     cases: list[Case] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
 
     @property
     def off_mean(self) -> float:
@@ -70,14 +72,14 @@ class Findings:
 def check(settings: CheckSettings, findings: Findings, tell: Tell) -> None:
     """Calibrate, predict and measure. `findings` gets each result at once, so that it has them after an interruption.
     Raises LabError, MeasurementError."""
-    findings.calibration = calibration = calibrate(settings, tell)
+    findings.calibration = calibration = calibrate(settings, findings.others, tell)
     for job in settings.jobs():
         count, batch = job.profile.workers, job.profile.batch
         predicted = {way: calibration.predicted(settings, count, batch, way) for way in job.ways}
         measured = {way: Series(way.variant) for way in job.ways}
         try:
             tell(f"starting {count} workers, batch {batch}")
-            with Crew.at_work(settings, job) as crew:
+            with Crew.at_work(settings, job, findings.others) as crew:
                 crew.take_turns(measured, settings.repeat, tell)
         finally:
             findings.cases += [
@@ -85,7 +87,7 @@ def check(settings: CheckSettings, findings: Findings, tell: Tell) -> None:
             ]
 
 
-def calibrate(settings: CheckSettings, tell: Tell) -> Calibration:
+def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calibration:
     """Measure two workers: computation with each batch, and every way to exchange with the first batch."""
     cores = len(os.sched_getaffinity(0))
     computation, crowded, links = {}, {}, {}
@@ -94,7 +96,7 @@ def calibrate(settings: CheckSettings, tell: Tell) -> Calibration:
         ways = settings.ways() if batch == settings.batches[0] else ()
         measured = {way: Series(way.variant) for way in ways}
         tell(f"starting {CALIBRATION_WORKERS} workers that calibrate, batch {batch}")
-        with Crew.at_work(settings, Job(settings.profile(CALIBRATION_WORKERS, batch), ways)) as crew:
+        with Crew.at_work(settings, Job(settings.profile(CALIBRATION_WORKERS, batch), ways), others) as crew:
             alone, own_filled_s = crew.compute(APART, settings.calibration_repeat, tell)
             together, shared_filled_s = crew.compute(TOGETHER, settings.calibration_repeat, tell)
             counts = crew.counts()
@@ -109,16 +111,17 @@ def calibrate(settings: CheckSettings, tell: Tell) -> Calibration:
 
 @dataclass(frozen=True)
 class Crew:
-    """The workers of a lab. They know `variants` by number."""
+    """The workers of a lab. They know `variants` by number. `others` is of Findings."""
 
     settings: CheckSettings
     lab: Lab
     workers: Workers
     variants: tuple[Variant, ...]
+    others: list[float]
 
     @classmethod
     @contextmanager
-    def at_work(cls, settings: CheckSettings, job: Job) -> Iterator[Crew]:
+    def at_work(cls, settings: CheckSettings, job: Job, others: list[float]) -> Iterator[Crew]:
         """Build the lab and start the workers of a job; end both afterwards."""
         variants = (APART, TOGETHER, *dict.fromkeys(way.variant for way in job.ways))
         is_switched = any(way.algorithm in WITH_SWITCH for way in job.ways)
@@ -126,7 +129,16 @@ class Crew:
             Lab(settings.lab(job.profile.workers)) as lab,
             Workers(LabSite(lab), WORKER, setup_of(job.profile, variants), settings.timeout_s, is_switched) as workers,
         ):
-            yield cls(settings, lab, workers, variants)
+            yield cls(settings, lab, workers, variants, others)
+
+    def step(self, variant: Variant, counts: bool) -> Step:
+        """A step. If it counts, it is measured again while other programs disturb it."""
+        number, workers = self.variants.index(variant), self.lab.spec.workers
+        attempts = self.settings.attempts if counts else 1
+        step, others = least_disturbed(lambda: take_step(self.workers, number), workers, attempts)
+        if counts:
+            self.others.append(others)
+        return step
 
     def counts(self) -> tuple[int, ...]:
         """The elements of each bucket."""
@@ -137,7 +149,7 @@ class Crew:
         until each bucket was full."""
         alone, filled_s = Series(variant), list[list[float]]()
         for repetition in range(repeat + 1):
-            step = take_step(self.workers, self.variants.index(variant))
+            step = self.step(variant, counts=repetition > 0)
             if repetition:
                 alone.steps.append(step)
                 filled_s += [[at_s for _, at_s in of_worker] for of_worker in self.workers.ask("buckets")]
@@ -154,7 +166,7 @@ class Crew:
                     continue
                 self.lab.set_switch_rate(self.settings.lab(count, is_narrow).switch_rate_mbit_s)
                 for way in ways:
-                    step = take_step(self.workers, self.variants.index(way.variant))
+                    step = self.step(way.variant, counts=repetition > 0)
                     if repetition:
                         measured[way].steps.append(step)
                     tell(f"{what}: {way.name}")
