@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,13 @@ def test_engines_and_the_switch_take_cores_from_computation() -> None:
     assert found.time_s == pytest.approx(2.0 + 10.0)  # the network got what it wanted
 
 
+def test_a_network_keeps_a_part_of_its_speed_beside_computation() -> None:
+    # The network works from 1 to 2 s at half its speed, then at its speed: of 4 s, half a second is done at 2 s.
+    two = Computation(0.0, (1.0, 1.0), (0.0, 0.0))
+    found = predict(two, Exchange((4.0, 0.0), beside=0.5), workers=1, cores=2)
+    assert found.time_s == pytest.approx(2.0 + 3.5)
+
+
 def test_a_switch_that_wants_more_than_its_share_slows_the_network() -> None:
     # One core for two computing threads and a switch that wants 0.5: each gets a third, so the network runs at 2/3.
     one = Computation(0.0, (0.0, 1.0), (0.0, 0.0))
@@ -198,6 +206,17 @@ def test_links_cost_what_two_workers_measured() -> None:
     assert found.efficiency == pytest.approx(0.9)
     assert (found.engine_cpu_s, found.switch_cpu_s) == pytest.approx((0.15, 0.15))
     assert found.submit_cpu_s == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("beside", [0.5, 0.9, 1.0])
+def test_steps_within_backward_tell_how_the_network_is_delayed(beside: float) -> None:
+    settings, way, counts = CheckSettings((3,), (448,)), Way("ring", "fp32", True), (1 << 18,) * 4
+    computation = Computation(0.05, (0.05,) * 4, (0.001,) * 4)
+    costs = train_model.LinkCosts(1.0, 0.01, 0.0, 0.001)
+    exchange = train_model.exchange_of(settings, 2, way, counts, replace(costs, beside=beside))
+    overlapped = series(step(forward=predict(computation, exchange, 2, 2).time_s))
+    found = train_model.with_beside(costs, settings, way, counts, computation, 2, overlapped)
+    assert found.beside == pytest.approx(beside, abs=0.001)
 
 
 @pytest.mark.parametrize("workers", [3, 6])
@@ -326,6 +345,7 @@ def test_steps_are_predicted_and_measured(tmp_path: Path) -> None:
     assert len(calibrated["links"]) == 2 * 2 + 2
     for one in calibrated["links"]:
         assert 0 < one["efficiency"] <= 1
+        assert 0 < one["speed_beside_computation"] <= 1
     assert (tmp_path / "steps.png").stat().st_size > 5000
 
 

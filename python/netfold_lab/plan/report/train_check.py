@@ -77,6 +77,7 @@ def calibrated(findings: Findings) -> dict[str, Any] | None:
                 "engine_cpu_s": costs.engine_cpu_s,
                 "switch_cpu_s_per_worker": costs.switch_cpu_s,
                 "submit_cpu_s": costs.submit_cpu_s,
+                "speed_beside_computation": costs.beside,
             }
             for (algorithm, wire, is_narrow), costs in found.links.items()
         ],
@@ -172,7 +173,8 @@ def _computation(findings: Findings) -> Table:
 def _links(findings: Findings) -> Table:
     assert findings.calibration is not None
     title = f"Calibrated: links of {CALIBRATION_WORKERS} workers, CPU milliseconds a step"
-    heads = ("algorithm", "format", "switch's link", "rate that arrives", "engine", "switch, a worker", "to start")
+    rates = ("rate that arrives", "speed beside computation")
+    heads = ("algorithm", "format", "switch's link", *rates, "engine", "switch, a worker", "to start")
     table = _table(title, heads)
     for (algorithm, wire, is_narrow), costs in findings.calibration.links.items():
         table.add_row(
@@ -180,6 +182,7 @@ def _links(findings: Findings) -> Table:
             wire,
             ("narrow" if is_narrow else "wide") if algorithm == IN_NETWORK else "",
             f"{costs.efficiency:.1%}",
+            f"{costs.beside:.0%}",
             *(f"{each * MILLI:.0f}" for each in (costs.engine_cpu_s, costs.switch_cpu_s, costs.submit_cpu_s)),
         )
     return table

@@ -9,7 +9,8 @@ All workers do the same at the same time, so one of the slowest stands for all. 
 Both need the cores. A thread that computes wants a core of its own. While the network is busy, the engine of each
 worker wants a part of a core, and so does the switch. The cores are shared by max-min fairness, as the kernel's
 scheduler shares them: a thread that wants little gets it, and the others share what is left. Where an engine or the
-switch does not get what it wants, the network is slower in proportion.
+switch does not get what it wants, the network is slower in proportion. It is also slower because an engine gets its
+core some milliseconds late: beside computation the network keeps a constant part of its speed.
 
 The threads that compute are pinned to the cores in turn, all others run anywhere. So the workers of the core that has
 the most of them are the slowest, and the others wait for them.
@@ -49,13 +50,15 @@ class Exchange:
     """The all-reduces of a step. `bucket_s`: seconds of each bucket on the network if it never waits for a core;
     `burst_s`: seconds that a link saves after rest. `submit_s`: CPU seconds that the computing thread takes to start
     the all-reduce of a bucket within backward. `engine_cores` and `switch_cores`: the cores that one worker's engine
-    and the switch use while the network is busy."""
+    and the switch use while the network is busy. `beside`: the part of its speed that the network keeps beside
+    computation."""
 
     bucket_s: tuple[float, ...]
     burst_s: float = 0.0
     submit_s: float = 0.0
     engine_cores: float = 0.0
     switch_cores: float = 0.0
+    beside: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,8 @@ def _rates(exchange: Exchange, workers: int, cores: int, is_computing: bool, is_
         return of_pinned, 1.0
     others = [*[exchange.engine_cores] * workers, exchange.switch_cores]
     level = fair_level(cores, [*[1.0] * (workers if is_computing else 0), *others])
-    return min(of_pinned, level), min(1.0, level / max(others)) if max(others) else 1.0
+    delayed = exchange.beside if is_computing else 1.0
+    return min(of_pinned, level), delayed * (min(1.0, level / max(others)) if max(others) else 1.0)
 
 
 def fair_level(cores: float, wanted: Sequence[float]) -> float:

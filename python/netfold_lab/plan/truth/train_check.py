@@ -21,7 +21,7 @@ from netfold_lab.lab.cluster import Lab
 from netfold_lab.plan.truth.other_load import least_disturbed
 from netfold_lab.plan.truth.step_model import PredictedStep
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Job, Way
-from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of
+from netfold_lab.plan.truth.train_model import Calibration, computation_of, link_costs, link_of, with_beside
 
 Tell = Callable[[str], None]
 APART = replace(COMPUTE_ALONE, spreads=True)  # with a core for each of the workers that calibrate
@@ -105,7 +105,9 @@ def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calib
         crowded[batch] = computation_of(together, shared_filled_s, 1 / CALIBRATION_WORKERS)
         for way in (way for way in ways if way.overlaps):
             after = next(each for each in ways if link_of(each) == link_of(way) and not each.overlaps)
-            links[link_of(way)] = link_costs(settings, way, counts, alone, measured[way], measured[after])
+            costs = link_costs(settings, way, counts, alone, measured[way], measured[after])
+            own = computation[batch]
+            links[link_of(way)] = with_beside(costs, settings, way, counts, own, cores, measured[way])
     return Calibration(cores, counts, computation, crowded, links)
 
 

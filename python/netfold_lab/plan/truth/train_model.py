@@ -4,7 +4,9 @@ Steps without communication give the computation of each batch: forward, backwar
 They are measured twice: with a core for each worker, and with both workers on one core, where they take the caches from
 each other. The second one is for more workers than cores.
 Steps that exchange after backward give the part of a link's rate that arrives. The CPU times of all steps that exchange
-give the CPU time of the engine and the switch, and the CPU time that starts an all-reduce.
+give the CPU time of the engine and the switch, and the CPU time that starts an all-reduce. Steps that exchange within
+backward give the part of its speed that the network keeps beside computation: the part with which the model has their
+time.
 
 All else follows from these values: the bytes of more workers, the time of the network (simulated), the computation that
 hides it, and how workers, engines and the switch share the cores (step_model.py).
@@ -12,8 +14,9 @@ hides it, and how workers, engines and the switch share the cores (step_model.py
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from netfold.algorithms import IN_NETWORK
@@ -25,6 +28,8 @@ from netfold_lab.plan.truth.model import LabModel, Machine
 from netfold_lab.plan.truth.step_model import Computation, Exchange, PredictedStep, predict
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Way
 
+BESIDE_LEAST = 0.3  # a network that keeps less is not believed: other programs disturbed the calibration
+HALVINGS = 20
 Link = tuple[str, str, bool]
 """What a link carries: algorithm, format, and whether the link of the switch is narrow."""
 
@@ -32,12 +37,14 @@ Link = tuple[str, str, bool]
 @dataclass(frozen=True)
 class LinkCosts:
     """Of all gradients, with two workers. `efficiency`: the part of a link's rate that arrives. CPU seconds: of one
-    worker's engine, of the switch for one worker, and of the computing thread to start all all-reduces in backward."""
+    worker's engine, of the switch for one worker, and of the computing thread to start all all-reduces in backward.
+    `beside`: the part of its speed that the network keeps beside computation."""
 
     efficiency: float
     engine_cpu_s: float
     switch_cpu_s: float
     submit_cpu_s: float
+    beside: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,20 +60,25 @@ class Calibration:
 
     def predicted(self, settings: CheckSettings, workers: int, batch: int, way: Way) -> PredictedStep:
         """The step of one case."""
-        costs = self.links[link_of(way)]
-        spec = settings.lab(workers, way.is_narrow)
-        seconds = bucket_seconds(spec, way, self.counts, costs.efficiency)
-        busy_s = sum(seconds)
-        more_bytes = 1.0 if way.algorithm == IN_NETWORK else ring_share(workers) / ring_share(CALIBRATION_WORKERS)
-        exchange = Exchange(
-            seconds,
-            burst_s(spec, way),
-            costs.submit_cpu_s / len(self.counts),
-            costs.engine_cpu_s * more_bytes / busy_s,
-            costs.switch_cpu_s * workers / busy_s,
-        )
+        exchange = exchange_of(settings, workers, way, self.counts, self.links[link_of(way)])
         computation = self.crowded if workers > self.cores else self.computation
         return predict(computation[batch], exchange, workers, self.cores, way.overlaps)
+
+
+def exchange_of(settings: CheckSettings, workers: int, way: Way, counts: Sequence[int], costs: LinkCosts) -> Exchange:
+    """The all-reduces of one case."""
+    spec = settings.lab(workers, way.is_narrow)
+    seconds = bucket_seconds(spec, way, counts, costs.efficiency)
+    busy_s = sum(seconds)
+    more_bytes = 1.0 if way.algorithm == IN_NETWORK else ring_share(workers) / ring_share(CALIBRATION_WORKERS)
+    return Exchange(
+        seconds,
+        burst_s(spec, way),
+        costs.submit_cpu_s / len(counts),
+        costs.engine_cpu_s * more_bytes / busy_s,
+        costs.switch_cpu_s * workers / busy_s,
+        costs.beside,
+    )
 
 
 def link_of(way: Way) -> Link:
@@ -117,6 +129,27 @@ def link_costs(
         sum(step.switch_cpu_s for step in both) / len(both) / CALIBRATION_WORKERS,
         max(0.0, _computing_cpu_s(overlapped) - _computing_cpu_s(alone)),
     )
+
+
+def with_beside(
+    costs: LinkCosts,
+    settings: CheckSettings,
+    way: Way,
+    counts: Sequence[int],
+    computation: Computation,
+    cores: int,
+    overlapped: Series,
+) -> LinkCosts:
+    """The costs with the part of its speed that the network keeps beside computation. `computation`: of the two workers
+    whose steps that exchange within backward are `overlapped`."""
+    exchange = exchange_of(settings, CALIBRATION_WORKERS, way, counts, costs)
+    measured_s = statistics.median(step.time_s for step in overlapped.steps)
+    slow, fast = BESIDE_LEAST, 1.0
+    for _ in range(HALVINGS):
+        middle = (slow + fast) / 2
+        found = predict(computation, replace(exchange, beside=middle), CALIBRATION_WORKERS, cores)
+        slow, fast = (middle, fast) if found.time_s > measured_s else (slow, middle)
+    return replace(costs, beside=fast)
 
 
 def _computing_cpu_s(series: Series) -> float:
