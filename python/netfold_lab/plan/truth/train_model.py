@@ -28,7 +28,7 @@ from netfold_lab.plan.truth.model import LabModel, Machine
 from netfold_lab.plan.truth.step_model import Computation, Exchange, PredictedStep, predict
 from netfold_lab.plan.truth.train_cases import CALIBRATION_WORKERS, CheckSettings, Way
 
-BESIDE_LEAST = 0.3  # a network that keeps less is not believed: other programs disturbed the calibration
+BESIDE_LEAST = 0.5  # a network that keeps less is not believed: other programs disturbed the calibration
 HALVINGS = 20
 Link = tuple[str, str, bool]
 """What a link carries: algorithm, format, and whether the link of the switch is narrow."""
