@@ -106,8 +106,7 @@ def calibrate(settings: CheckSettings, others: list[float], tell: Tell) -> Calib
         for way in (way for way in ways if way.overlaps):
             after = next(each for each in ways if link_of(each) == link_of(way) and not each.overlaps)
             costs = link_costs(settings, way, counts, alone, measured[way], measured[after])
-            own = computation[batch]
-            links[link_of(way)] = with_beside(costs, settings, way, counts, own, cores, measured[way])
+            links[link_of(way)] = with_beside(costs, settings, way, counts, computation[batch], measured[way])
     return Calibration(cores, counts, computation, crowded, links)
 
 

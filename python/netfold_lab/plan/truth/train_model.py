@@ -14,7 +14,6 @@ hides it, and how workers, engines and the switch share the cores (step_model.py
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +21,7 @@ from functools import cache
 from netfold.algorithms import IN_NETWORK
 from netfold_lab.bench.train.profile import Series
 from netfold_lab.bench.train.rates import ring_share
-from netfold_lab.bench.train.step_timer import BACKWARD, EXPOSED, FORWARD, UPDATE
+from netfold_lab.bench.train.step_timer import BACKWARD, EXPOSED, FORWARD, SKEW, UPDATE
 from netfold_lab.lab.spec import LabSpec
 from netfold_lab.plan.truth.model import LabModel, Machine
 from netfold_lab.plan.truth.step_model import Computation, Exchange, PredictedStep, predict
@@ -137,18 +136,26 @@ def with_beside(
     way: Way,
     counts: Sequence[int],
     computation: Computation,
-    cores: int,
     overlapped: Series,
 ) -> LinkCosts:
     """The costs with the part of its speed that the network keeps beside computation. `computation`: of the two workers
-    whose steps that exchange within backward are `overlapped`."""
-    exchange = exchange_of(settings, CALIBRATION_WORKERS, way, counts, costs)
-    measured_s = statistics.median(step.time_s for step in overlapped.steps)
+    whose steps that exchange within backward are `overlapped`.
+
+    The model gets forward, backward and update as they were in the median step. So neither other programs nor what the
+    engines take of the cores count as a delay of the network."""
+    step = overlapped.median
+    stretch = (step.parts[BACKWARD] + step.parts[SKEW]) / sum(computation.bucket_s)
+    measured = Computation(
+        step.parts[FORWARD],
+        tuple(stretch * seconds for seconds in computation.bucket_s),
+        (step.parts[UPDATE] / len(counts),) * len(counts),
+    )
+    exchange = exchange_of(settings, CALIBRATION_WORKERS, way, counts, LinkCosts(costs.efficiency, 0.0, 0.0, 0.0))
     slow, fast = BESIDE_LEAST, 1.0
     for _ in range(HALVINGS):
         middle = (slow + fast) / 2
-        found = predict(computation, replace(exchange, beside=middle), CALIBRATION_WORKERS, cores)
-        slow, fast = (middle, fast) if found.time_s > measured_s else (slow, middle)
+        is_later = predict(measured, replace(exchange, beside=middle), 1, 1).time_s > step.time_s
+        slow, fast = (middle, fast) if is_later else (slow, middle)
     return replace(costs, beside=fast)
 
 
