@@ -123,6 +123,7 @@ Result<void> Mesh::connect_to_lower_ranks(const std::vector<link::Address>& addr
 
 Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
   options.deadline += kCourtesy;
+  std::optional<Error> failure;
   std::list<Visitor> visitors;
   for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
     std::vector<pollfd> polls{{listener_, POLLIN, 0}, {life_lines_->descriptor(), POLLIN, 0}};
@@ -132,11 +133,17 @@ Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
       until = std::min(until, visitor.known_by());
     }
     if (const auto ready = wait_until_ready(polls, until, options); !ready) {
+      if (failure) break;
       return fail(ready.error().code,
                   fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
                   missing);
     }
-    if (auto heard = life_lines_->listen(now()); !heard) return heard;
+    // Those that come soon hear of it, too: they must not take this rank for the one that failed.
+    if (const auto heard = life_lines_->listen(now()); !heard && !failure) {
+      failure = heard.error();
+      life_lines_->say_failed(*failure);
+      options.deadline = now() + kLastWords;
+    }
     const auto served = serve(visitors, options);
     if (!served) return tl::unexpected(served.error());
     const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -147,6 +154,7 @@ Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
       std::this_thread::sleep_for(kPartialLine);
     }
   }
+  if (failure) return tl::unexpected(std::move(*failure));
   return {};
 }
 
