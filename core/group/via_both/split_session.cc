@@ -13,9 +13,8 @@ namespace netfold::group {
 namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
-constexpr const char *kDirect = "direct", *kRing = "ring";
-constexpr std::uint64_t kOneWaysOfWord = 4;  // reduce-scatters and all-gathers for which a word counts
-constexpr double kWithHeaders = 1.05;        // bytes of a packet of TCP, for each byte in it
+constexpr const char* kDirect = "direct";
+constexpr double kWithHeaders = 1.05;                               // bytes of a packet of TCP, for each byte in it
 constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
 constexpr std::size_t kPartUnit = 128;                              // elements: whole blocks of every bfp shape
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
@@ -25,10 +24,6 @@ constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
 // is lost the other ranks know themselves.
 bool is_of_switch(const Error& error) {
   return error.code == ErrorCode::kSwitchFailed || error.code == ErrorCode::kPeerFailed;
-}
-
-bool is_scatter(const CollectiveRequest& request) {
-  return request.collective == schedule::Collective::kReduceScatter;
 }
 
 bool is_all_reduce(const CollectiveRequest& request) {
@@ -134,7 +129,7 @@ bool SplitSession::start_next() {
   const bool is_large = is_split(request) && whole_bytes(request) >= kSplitBytesMin;
   const bool is_divided = is_large && is_all_reduce(request);
   // A word for a few of the others: it has time to come through the queues that they fill.
-  const bool needs_word = is_divided || (is_large && one_way_begun_ % kOneWaysOfWord == 0);
+  const bool needs_word = is_divided || (is_large && one_way_needs_word());
   if (needs_word && awaits_word_) return false;
   if (is_divided && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
   const Share& share = needs_word ? share_ : one_way_share_;
@@ -216,46 +211,6 @@ void SplitSession::start_whole_in_switch(std::size_t at, Piece& piece) {
   piece.in_switches[at] = {tensor.request, false};
   piece.in_switches[at].request.in = tensor.input->saved();
   start_in_switch(at, piece);
-}
-
-bool SplitSession::is_large_one_way(const CollectiveRequest& request) const {
-  return is_split(request) && !is_all_reduce(request) && whole_bytes(request) >= kSplitBytesMin;
-}
-
-// Rank 0 looks at how long callers wait for large reduce-scatters and all-gathers.
-void SplitSession::note_handed_over() {
-  if (options_.rank != 0) return;
-  for (const auto& tensor : waiting_ | std::views::reverse) {
-    if (std::exchange(tensor->is_noted, true)) break;
-    if (!is_large_one_way(tensor->request)) continue;
-    one_way_.hand_over(tensor->ticket, is_scatter(tensor->request), whole_bytes(tensor->request), time_);
-  }
-}
-
-// Among the ranks a large reduce-scatter and a large all-gather run one after the other: streams of direct, which start
-// all at once, and those of a ring disturb each other.
-bool SplitSession::waits_for_other_way(const CollectiveRequest& request, const Share& share) const {
-  return !share.one_way_to_switch && std::ranges::any_of(pieces_, [&](const Piece& each) {
-    return !each.among_ranks.is_over && is_large_one_way(each.tensor->request) &&
-           each.tensor->request.collective != request.collective;
-  });
-}
-
-// A large reduce-scatter or all-gather. Among the ranks, direct gives a reduce-scatter the bits of the switch.
-void SplitSession::start_one_way(Tensor& tensor) {
-  const CollectiveRequest& request = tensor.request;
-  tensor.begun = request.count;
-  Piece& piece = new_piece(tensor, false);
-  if (one_way_begun_++ % kOneWaysOfWord == 0) one_way_share_ = take_share();
-  piece.share = one_way_share_;
-  if (options_.rank == 0) one_way_.begin(tensor.ticket, piece.share.one_way_to_switch);
-  if (piece.share.one_way_to_switch) {
-    ++one_way_in_switch_;
-    return start_whole_in_switch(is_scatter(request) ? scatters_at_ : 0, piece);
-  }
-  piece.among_ranks = {request, false};
-  piece.among_ranks.request.algorithm.name = is_scatter(request) ? kDirect : kRing;
-  start_among_ranks(piece);
 }
 
 // What rank 0 has said about what begins now. Its word about what comes next leaves.

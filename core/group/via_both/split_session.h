@@ -123,6 +123,7 @@ class SplitSession final : public Session {
   void start_whole(Tensor& tensor);
   void start_piece(Tensor& tensor);
   void start_one_way(Tensor& tensor);
+  bool one_way_needs_word() const;
   void start_whole_in_switch(std::size_t at, Piece& piece);
   Share take_share();
   Piece& new_piece(Tensor& tensor, bool is_divided);
