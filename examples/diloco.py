@@ -282,12 +282,14 @@ def start_all(given: argparse.Namespace) -> int:
         runs.append([*words, "--name", str(name), *(["--leave-at", step] if str(name) == leaver else [])])
     if given.join is not None:
         runs.append([*words, "--name", str(given.workers), "--joins", str(given.join)])
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # through `finally`, which ends the workers
+    # Only noted: an exception while a worker is started would leave that worker behind.
+    told_to_end: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: told_to_end.append(number))
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for run in runs:
             processes.append(subprocess.Popen(run))
-        return wait_for_all(processes)
+        return wait_for_all(processes, told_to_end)
     finally:
         for process in processes:
             process.kill()
@@ -295,9 +297,10 @@ def start_all(given: argparse.Namespace) -> int:
             process.wait()
 
 
-def wait_for_all(processes: list[subprocess.Popen[bytes]]) -> int:
-    """Wait until all workers have ended well (returns 0), or one has failed (returns its exit status)."""
-    while True:
+def wait_for_all(processes: list[subprocess.Popen[bytes]], told_to_end: list[int]) -> int:
+    """Wait until all workers have ended well (returns 0), one has failed (returns its exit status), or a signal has
+    come (returns 128 and its number)."""
+    while not told_to_end:
         statuses = [process.poll() for process in processes]
         for name, status in enumerate(statuses):
             if status:
@@ -306,6 +309,7 @@ def wait_for_all(processes: list[subprocess.Popen[bytes]]) -> int:
         if None not in statuses:
             return 0
         time.sleep(0.1)
+    return 128 + told_to_end[0]
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from failing_rank import KINDS, SWITCH
+from lab_commands import wait_for
 from netfold import native
 from netfold_lab.lab import names
 from netfold_lab.lab.cluster import Lab
@@ -254,7 +255,7 @@ def test_errors_name_the_rank_that_failed_and_the_next_job_works(
             for one, other in zip(before[0], after, strict=True):
                 assert other["threads"] <= one["threads"]
                 assert other["files"] <= one["files"]
-            assert files_of(switch) <= before[1]
+            wait_for(lambda: files_of(switch) <= before[1], "the end of the last connection", SLACK_S)
         finally:
             for rank in ranks:
                 rank.end()
