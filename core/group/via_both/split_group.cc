@@ -13,7 +13,7 @@ namespace {
 
 // The job goes on without a switch, and takes it back. So it does not wait for one that hangs as long as a job that
 // needs its switch. A machine with too much to do is slower than this only now and then.
-constexpr Nanoseconds kSilenceMax = 900 * kMillisecond;
+constexpr Nanoseconds kSilenceMax = 1500 * kMillisecond;
 
 // A file for the packets of one of several jobs: `what` comes before the suffix.
 std::string renamed(const std::string& path, const std::string& what) {
