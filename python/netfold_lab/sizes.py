@@ -1,4 +1,5 @@
-"""Sizes of tensors as a person types and reads them: `4096`, `16MiB`; and lists of numbers."""
+"""Sizes of tensors as a person types and reads them: `4096`, `16MiB`; and lists of numbers and of
+words."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterable
 from netfold.sizes import size_name, size_of
 from netfold_lab.errors import UsageError
 
-__all__ = ["by_name", "numbers_in", "size_name", "sizes_of"]
+__all__ = ["by_name", "numbers_in", "size_name", "sizes_of", "words_in"]
 
 
 def sizes_of(text: str) -> list[int]:
@@ -33,6 +34,11 @@ def numbers_in(text: str, option: str, most: int) -> list[int]:
         if not 1 <= value <= most:
             raise UsageError(f"{option} must be from 1 to {most}, not {value}")
     return values
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """A comma-separated list of words, without repetitions and empty words."""
+    return tuple(dict.fromkeys(filter(None, text.split(","))))
 
 
 def by_name(sizes: Iterable[int]) -> dict[str, int]:

@@ -11,14 +11,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
 
-from netfold import _core
+from netfold import _core, native
 
 WAIT_S = 20.0
 NETFOLD = [sys.executable, "-c", "from netfold.cli import main; main()"]
@@ -81,6 +82,18 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*NETFOLD, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def listening(
+    bind: str, port: int, within: Sequence[str] = (), errors: IO[bytes] | None = None
+) -> subprocess.Popen[bytes]:
+    """The switch's program by itself, once it listens. `within`: the words before its command."""
+    program = native.find(native.SWITCH)
+    assert program is not None, "run `make build`"
+    command = [*within, str(program), "--bind", bind, "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdout is not None and process.stdout.readline().startswith(b"listening on")
+    return process
 
 
 @contextmanager

@@ -23,12 +23,12 @@ import pytest
 
 from failing_rank import KINDS, SWITCH
 from lab_commands import wait_for
-from netfold import native
 from netfold_lab.lab import names
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.faults import run_tool
 from netfold_lab.lab.netns import enter
 from netfold_lab.lab.spec import LabSpec
+from switch_programs import listening
 
 NUMBER = int(os.environ.get("NETFOLD_FAILURES", "1"))
 pytestmark = [
@@ -201,15 +201,10 @@ class Jobs:
 @contextmanager
 def switch_in(lab: Lab, log: Path) -> Iterator[tuple[str, int]]:
     """A switch in the lab: its address, and its process."""
-    program = native.find(native.SWITCH)
-    assert program is not None, "run `make build`"
     address = names.switch_address(0)
-    command = [*enter(names.switch(lab.lab_id, 0)), str(program), "--bind", address, "--port", str(PORT)]
     with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        process = listening(address, PORT, enter(names.switch(lab.lab_id, 0)), errors)
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"listening on")
         yield f"{address}:{PORT}", process.pid
     finally:
         process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import time
 import zlib
 from typing import Any
@@ -15,12 +14,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from netfold import _core, native
+from netfold import _core
 from netfold.log import logger
 from netfold.torch import Options
 from netfold.torch.backend import backend_of
 from netfold.torch.options import load
 from netfold.torch.share_log import ShareLog
+from switch_programs import listening
 from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_rank_left")]
@@ -175,18 +175,10 @@ def test_a_rank_that_is_killed_is_named_and_the_tensor_is_as_it_was() -> None:
     assert outcomes[2].exit_status == -signal.SIGKILL
 
 
-def _start_switch(port: int) -> subprocess.Popen[bytes]:
-    """A switch program that listens."""
-    command = [native.find(native.SWITCH), "--bind", "127.0.0.1", "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.readline()
-    return process
-
-
 def _restarted_body(rank: int, meeting: str, port: int, times: int, hangs: bool) -> tuple[list[bool], list[str]]:
     """Rank 0 kills or stops the switch under an all-reduce, and lets it run again. The others see nothing of it."""
     said: list[str] = []
-    switch = _start_switch(port) if rank == 0 else None
+    switch = listening("127.0.0.1", port) if rank == 0 else None
     dist.init_process_group("netfold", store=dist.FileStore(meeting, 3), rank=rank, world_size=3)
     logger.handlers[0].emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     expected = torch.from_numpy(_core.fold([_gradients(each, LARGE).numpy() for each in range(3)]))
@@ -212,7 +204,7 @@ def _restarted_body(rank: int, meeting: str, port: int, times: int, hangs: bool)
             if switch is not None and hangs:
                 switch.send_signal(signal.SIGCONT)
             elif switch is not None:
-                switch = _start_switch(port)
+                switch = listening("127.0.0.1", port)
             for _ in range(300):
                 sum_once()
                 lost = torch.tensor([float(_stats()["lost_switches"])])
@@ -246,7 +238,7 @@ def test_a_switch_that_is_killed_or_hangs_ends_nothing_and_changes_no_bit(hangs:
 def _both_ways_body(rank: int, meeting: str, port: int) -> tuple[list[bool], list[int]]:
     """Reduce-scatters beside all-gathers. Rank 0 kills the switch under them, and starts it again later."""
     world, part = 4, 100_000
-    switch = _start_switch(port) if rank == 0 else None
+    switch = listening("127.0.0.1", port) if rank == 0 else None
     dist.init_process_group("netfold", store=dist.FileStore(meeting, world), rank=rank, world_size=world)
     inputs = [_gradients(each, world * part) for each in range(world)]
     mine = slice(rank * part, (rank + 1) * part)
@@ -269,7 +261,7 @@ def _both_ways_body(rank: int, meeting: str, port: int) -> tuple[list[bool], lis
             same.append(torch.equal(everything, gathered) and torch.equal(own, summed))
             in_switch.append(_stats()["one_way_in_switch"])
             if switch is not None and step == 30:
-                switch = _start_switch(port)
+                switch = listening("127.0.0.1", port)
         dist.barrier()
     finally:
         if switch is not None:

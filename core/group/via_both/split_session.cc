@@ -126,14 +126,14 @@ bool SplitSession::start_next() {
   const bool goes_on = !running_.empty() && running_.back()->begun < running_.back()->request.count;
   if (!goes_on && waiting_.empty()) return false;
   const CollectiveRequest& request = goes_on ? running_.back()->request : waiting_.front()->request;
-  const bool is_large = is_split(request) && whole_bytes(request) >= kSplitBytesMin;
-  const bool is_divided = is_large && is_all_reduce(request);
+  const bool is_one_way = is_large_one_way(request);
+  const bool is_divided = is_split(request) && is_all_reduce(request) && whole_bytes(request) >= kSplitBytesMin;
   // A word for a few of the others: it has time to come through the queues that they fill.
-  const bool needs_word = is_divided || (is_large && one_way_needs_word());
+  const bool needs_word = is_divided || (is_one_way && one_way_needs_word());
   if (needs_word && awaits_word_) return false;
   if (is_divided && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
   const Share& share = needs_word ? share_ : one_way_share_;
-  if (is_large && !is_divided && !is_behind && share.is_measured && waits_for_other_way(request, share)) return false;
+  if (is_one_way && !is_behind && share.is_measured && waits_for_other_way(request, share)) return false;
   const bool needs_rates = is_split(request) && is_all_reduce(request) && !has_measured_;
   if (needs_rates || (needs_word && !share_.is_measured)) {
     if (!pieces_.empty() && !is_behind) return false;
@@ -150,7 +150,7 @@ bool SplitSession::start_next() {
   }
   if (is_divided) {
     start_piece(*running_.back());
-  } else if (is_large) {
+  } else if (is_one_way) {
     start_one_way(*running_.back());
   } else {
     start_whole(*running_.back());

@@ -29,8 +29,8 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
   return fail(ErrorCode::kMismatch, fmt::format("two processes say that they are rank {}", rank), rank);
 }
 
-// Beyond the deadline: a rank that cannot reach a lower one has the first time to tell the others. They wait for both.
-constexpr Nanoseconds kLastWords = 250 * kMillisecond, kCourtesy = 2 * kLastWords;
+// After the deadline, a rank that cannot reach a lower one has so long to tell the others. They wait twice as long.
+constexpr Nanoseconds kLastWords = PeerSession::kCourtesy / 2;
 constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
 
 // Not known yet: all higher ranks at once, and some strangers.
@@ -122,7 +122,7 @@ Result<void> Mesh::connect_to_lower_ranks(const std::vector<link::Address>& addr
 }
 
 Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
-  options.deadline += kCourtesy;
+  options.deadline += PeerSession::kCourtesy;
   std::optional<Error> failure;
   std::list<Visitor> visitors;
   for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
@@ -261,7 +261,7 @@ Result<void> Mesh::share_memory(link::Arena::Shape shape, Nanoseconds deadline,
   life_lines_->say_sharing(0, offer);
   const auto& sharing = life_lines_->sharing_of(0);
   // If rank 0 waits in vain for another rank, it says so first.
-  auto heard = wait_for_words([&] { return sharing.has_value(); }, 0, deadline + kCourtesy, keep_going);
+  auto heard = wait_for_words([&] { return sharing.has_value(); }, 0, deadline + PeerSession::kCourtesy, keep_going);
   if (!heard || !sharing->all) return heard;
   arena_ = receiver ? link::Arena::map(receiver->take(), world_) : nullptr;
   if (arena_) return {};

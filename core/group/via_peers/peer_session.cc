@@ -270,8 +270,8 @@ Nanoseconds PeerSession::patience() const {
 // (waits.h). A rank that moves on says that too, and no rank gives up as long as those it waits for do.
 Result<void> PeerSession::check_progress() {
   LifeLines& life_lines = *connections_.life_lines;
-  Nanoseconds idle = is_idle() ? 0 : time_ - last_progress_;
-  if (is_idle() && elsewhere_) idle = time_ - elsewhere_->since;
+  const Nanoseconds waited_elsewhere = elsewhere_ ? time_ - elsewhere_->since : 0;
+  const Nanoseconds idle = is_idle() ? waited_elsewhere : time_ - last_progress_;
   if (direct_ && idle > kStallTime) {
     if (auto agreed = direct_->check_agreement(); !agreed) return agreed;
   }
@@ -315,8 +315,8 @@ Result<void> PeerSession::check_messages_progress() {
               ranks.size() == 1 ? ranks.front() : kNoRank);
 }
 
-// A machine that is cut off in one direction still says for whom it waits, or hears it: no standing tells it from the
-// others. But who sends to it waits in vain for the confirmations of its kernel.
+// A machine that is cut off in one direction still says for whom it waits, or still hears the others: no standing tells
+// it from them. But its kernel does not confirm what the other ranks send.
 std::optional<Error> PeerSession::cut_off() const {
   const std::vector<int> silent = connections_.life_lines->unconfirmed(options_.timeout / 2, time_);
   const std::string so = fmt::format("so rank {} cannot finish its collective within the timeout of {:g} s",

@@ -34,7 +34,8 @@ struct PeerConnections {
 
 class PeerSession final : public Session {
  public:
-  // Beyond the timeout: for a rank that knows better who stalls the others to say so first.
+  // A rank that cannot be sure which rank stalls the others waits so much longer than the timeout. Another rank may be
+  // sure, and says so first.
   static constexpr Nanoseconds kCourtesy = 500 * kMillisecond;
 
   // `plans`: of this rank, with the order of ranks that hdrm goes by.

@@ -12,7 +12,7 @@ from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.lab.spec import WORKERS_MAX
 from netfold_lab.outputs import output
-from netfold_lab.sizes import by_name, sizes_of
+from netfold_lab.sizes import by_name, sizes_of, words_in
 
 ALGORITHM_HELP = (
     "Netfold's algorithms: in-network, ring, ... or auto; several with commas. `none` measures only the peers."
@@ -97,7 +97,7 @@ def register(app: typer.Typer) -> None:
             )
             if tune:
                 chosen = tuple(sizes.values()) if size_bytes else ()
-                names = tuple(dict.fromkeys(filter(None, algorithm.split(","))))
+                names = words_in(algorithm)
                 _tune(settings, ranks, chosen, names, link, show, again, picture, json)
                 return
             if show or again or picture or link != "shm":

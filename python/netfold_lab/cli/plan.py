@@ -371,14 +371,14 @@ def check_lab(
     from netfold_lab.lab import kept
     from netfold_lab.plan.report import truth as report
     from netfold_lab.plan.truth import check
-    from netfold_lab.sizes import sizes_of
+    from netfold_lab.sizes import sizes_of, words_in
 
     with sentences():
         try:
             parsed = bigraph_of(shape)
         except ValueError as error:
             raise UsageError(f"--shape: {error}") from None
-        fabrics = tuple(dict.fromkeys(filter(None, fabric.split(","))))
+        fabrics = words_in(fabric)
         sizes = sizes_of(size_bytes)
         kept.prepare()
         with progress_bar(check.steps(fabrics, sizes, repeat)) as tell:

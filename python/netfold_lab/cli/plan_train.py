@@ -54,9 +54,9 @@ def check_train(
     from netfold_lab.bench.screen import progress_bar
     from netfold_lab.bench.train import pictures
     from netfold_lab.lab import kept
-    from netfold_lab.plan.truth.train_cases import CheckSettings, unique
+    from netfold_lab.plan.truth.train_cases import CheckSettings
     from netfold_lab.plan.truth.train_check import Findings, check
-    from netfold_lab.sizes import numbers_in
+    from netfold_lab.sizes import numbers_in, words_in
 
     with sentences():
         pictures.check(out)
@@ -64,8 +64,8 @@ def check_train(
         settings = CheckSettings(
             tuple(dict.fromkeys(numbers_in(workers, "--workers", WORKERS_MAX))),
             tuple(dict.fromkeys(numbers_in(batch, "--batch", BATCH_MAX))),
-            unique(algorithm.split(",")),
-            unique(formats.split(",")),
+            words_in(algorithm),
+            words_in(formats),
             rate_mbit_s,
             switch_rate_mbit_s,
             layers,

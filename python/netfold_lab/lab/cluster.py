@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from netfold_lab.lab.frame_star import FrameStar
 from netfold_lab.lab.netns import enter
 from netfold_lab.lab.routed import Routed
 from netfold_lab.lab.spec import DPDK, Faults, LabSpec
-from netfold_lab.lab.star import Star, switch_port
+from netfold_lab.lab.star import Star
 
 if TYPE_CHECKING:
     from pyroute2 import IPRoute
@@ -123,19 +123,20 @@ class Lab:
         ends += [self.fabric.downlink(rank) for rank in range(self.spec.workers)]
         if isinstance(self.fabric, Routed):
             ends += self.fabric.cable_ends()
-        for namespace, interface in ends:
-            ipr = self._sockets[namespace]
-            shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
+        self._shape(ends, rate_mbit_s)
 
     def set_switch_rate(self, rate_mbit_s: float) -> None:
         """Set another rate above 0 for the links of a star's switches. They need a rate from the start."""
         assert isinstance(self.fabric, Star), "only the switches of a star have links of their own (LabSpec)"
         assert self.spec.switch_rate_mbit_s and rate_mbit_s, "a link without a token bucket has no rate"
         self.spec = replace(self.spec, switch_rate_mbit_s=rate_mbit_s)
-        for number, switch in enumerate(self.fabric.switches):
-            for namespace, interface in ((switch, names.INTERFACE), (self.fabric.fabric, switch_port(number))):
-                ipr = self._sockets[namespace]
-                shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
+        self._shape(self.fabric.switch_ends(), rate_mbit_s)
+
+    def _shape(self, ends: Iterable[tuple[str, str]], rate_mbit_s: float) -> None:
+        """Set the rate at these ends of links: namespaces and interfaces."""
+        for namespace, interface in ends:
+            ipr = self._sockets[namespace]
+            shaping.shape(ipr, interface, rate_mbit_s, self.spec.burst_bytes, self.spec.latency_ms)
 
     def set_faults(self, wanted: Faults) -> None:
         """Switch faults on or off on every link of a star. They are fair only while offloads are off."""

@@ -51,6 +51,11 @@ class Star:
         """The bridge's end of a worker's link: namespace and interface."""
         return self.fabric, f"p{rank}"
 
+    def switch_ends(self) -> list[tuple[str, str]]:
+        """Both ends of every link of a switch: namespace and interface."""
+        ends = [(switch, names.INTERFACE) for switch in self.switches]
+        return ends + [(self.fabric, switch_port(number)) for number in range(self._spec.boxes)]
+
     def build(self, sockets: dict[str, IPRoute]) -> None:
         """Create the links in the existing namespaces."""
         ipr = sockets[self.fabric]

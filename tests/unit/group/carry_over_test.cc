@@ -14,6 +14,7 @@
 #include "group/via_peers/peer_session.h"
 #include "support/random_seed.h"
 #include "testing/all_of_them.h"
+#include "testing/connected_ranks.h"
 #include "testing/network.h"
 
 namespace netfold::group {
@@ -50,27 +51,9 @@ class Survivors {
     shape.piece_max = 1 + prng_.below(20000);
     shape.bytes_per_s = prng_.chance(0.5) ? 0 : 1e8;
     processes_.resize(static_cast<std::size_t>(world));
-    std::vector<PeerConnections> all(static_cast<std::size_t>(world));
-    for (int rank = 0; rank < world; ++rank) {
-      auto& own = all[at(rank)];
-      own.data.resize(at(world));
-      own.messages.resize(at(world));
-      own.bells.resize(at(world));
-      own.life_lines = lines_of(rank, world);
-    }
-    for (int low = 0; low < world; ++low) {
-      for (int high = low + 1; high < world; ++high) {
-        auto lines = network_.connect_lines(ip_of(low), ip_of(high));
-        auto data = network_.connect_streams(ip_of(low), ip_of(high), shape, {[] {}, [] {}});
-        auto messages = network_.connect_streams(ip_of(low), ip_of(high), shape, {[] {}, [] {}});
-        for (const auto& [own, other, end] : {std::array{low, high, 0}, std::array{high, low, 1}}) {
-          auto& mine = all[at(own)];
-          mine.life_lines->add(other, std::move(lines[at(end)]));
-          mine.data[at(other)] = std::move(data[at(end)]);
-          mine.messages[at(other)] = std::move(messages[at(end)]);
-        }
-      }
-    }
+    std::vector<testing::RankPlace> places;
+    for (int rank = 0; rank < world; ++rank) places.push_back({ip_of(rank)});
+    auto all = testing::connect_ranks(network_, places, shape, true);
     // A word over a life line may come later than bytes over a stream that were sent after it.
     testing::Weather weather;
     weather.delay_max = prng_.chance(0.5) ? 40 * kMicrosecond : 3 * kMillisecond;

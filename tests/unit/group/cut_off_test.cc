@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,8 +10,7 @@
 #include "base/prng.h"
 #include "group/via_peers/peer_session.h"
 #include "support/random_seed.h"
-#include "testing/all_of_them.h"
-#include "testing/network.h"
+#include "testing/connected_ranks.h"
 
 namespace netfold::group {
 namespace {
@@ -32,22 +30,9 @@ class Ranks {
  public:
   Ranks(std::uint64_t seed, int world) : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)) {
     const testing::StreamShape shape{.buffer_bytes = 8192, .window_bytes = 8192, .bytes_per_s = 1e6};
-    std::vector<PeerConnections> all(at(world));
-    for (int rank = 0; rank < world; ++rank) {
-      all[at(rank)].data.resize(at(world));
-      all[at(rank)].bells.resize(at(world));
-      all[at(rank)].life_lines = std::make_unique<LifeLines>(rank, world, std::make_unique<testing::AllOfThem>());
-    }
-    for (int low = 0; low < world; ++low) {
-      for (int high = low + 1; high < world; ++high) {
-        auto lines = network_.connect_lines(ip_of(low), ip_of(high));
-        auto data = network_.connect_streams(ip_of(low), ip_of(high), shape, {[] {}, [] {}});
-        for (const auto& [own, other, end] : {std::array{low, high, 0}, std::array{high, low, 1}}) {
-          all[at(own)].life_lines->add(other, std::move(lines[at(end)]));
-          all[at(own)].data[at(other)] = std::move(data[at(end)]);
-        }
-      }
-    }
+    std::vector<testing::RankPlace> places;
+    for (int rank = 0; rank < world; ++rank) places.push_back({ip_of(rank)});
+    auto all = testing::connect_ranks(network_, places, shape, false);
     const char* const algorithm = kAlgorithms[prng_.below(std::size(kAlgorithms))];
     for (int rank = 0; rank < world; ++rank) {
       Rank& own = ranks_[at(rank)];

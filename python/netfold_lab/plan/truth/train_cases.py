@@ -11,7 +11,6 @@ an odd number of workers each step has another time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from netfold.algorithms import IN_NETWORK
@@ -64,7 +63,7 @@ class CheckSettings:
 
     workers: tuple[int, ...]
     batches: tuple[int, ...]
-    algorithms: tuple[str, ...] = ("ring", IN_NETWORK)
+    algorithms: tuple[str, ...] = ALGORITHMS
     formats: tuple[str, ...] = FORMATS
     rate_mbit_s: float = 200.0
     switch_rate_mbit_s: float = 400.0
@@ -141,8 +140,3 @@ class CheckSettings:
         ways, jobs = len(self.ways()), len(self.workers) * len(self.batches)
         alone = 2 * len(self.batches) * (self.calibration_repeat + 1)
         return alone + ways * (self.calibration_repeat + 1) + jobs * ways * (self.repeat + 1)
-
-
-def unique(items: Sequence[str]) -> tuple[str, ...]:
-    """Without repetitions and empty words."""
-    return tuple(dict.fromkeys(filter(None, items)))
