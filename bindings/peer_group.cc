@@ -48,7 +48,10 @@ void bind_peer_group(nb::module_& module) {
       "Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.\n"
       "core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.\n"
       "inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.\n"
-      "tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.\n"
+      "tcp_streams: connections to each lower rank of another machine, so that paths share the bytes; 1 to 16, all\n"
+      "interfaces together. interfaces: of this machine, that share the bytes to ranks of other machines by their\n"
+      "rates; the routing table's if none. All ranks name as many, and the first reaches the others' first, and so "
+      "on.\n"
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.\n"
       "dscp: of this rank's packets, 0 to 63.");
   netfold::bind_listener(bound);
@@ -86,13 +89,13 @@ void bind_split_group(nb::module_& module) {
   auto bound = nb::class_<PySplitGroup>(
       module, "SplitGroup", "A rank that sums through switches and among the ranks at once (algorithm \"split\").");
   netfold::bind_open<const std::vector<std::string>&, const std::string&, int, bool, double, std::uint32_t, int, int,
-                     const std::string&, const std::string&, const std::string&, const std::vector<std::string>&>(
+                     const std::string&, const std::string&, const std::string&>(
       bound,
       [](netfold::group::PeerGroupOptions options, const std::vector<std::string>& switches, const std::string& job,
          int core, bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
-         const std::string& faults, const std::string& pcap, const std::string& place,
-         const std::vector<std::string>& interfaces) {
+         const std::string& faults, const std::string& pcap, const std::string& place) {
         options.core = core;
+        const std::vector<std::string> interfaces = std::exchange(options.interfaces, {});  // ranks take the route's
         std::vector<netfold::group::SwitchGroupOptions> at_switches;
         const std::size_t roads = std::max<std::size_t>(interfaces.size(), 1);
         for (std::size_t way = 0; way < switches.size() * roads; ++way) {
@@ -111,7 +114,6 @@ void bind_split_group(nb::module_& module) {
       },
       "switches"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
       "block"_a = 16, "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
-      "interfaces"_a = std::vector<std::string>{},
       "Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. "
       "All\n"
       "ranks name the switches in the same order.\n"

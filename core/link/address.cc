@@ -71,4 +71,22 @@ Result<Address> parse_address(const std::string& host_and_port) {
   return result;
 }
 
+std::string to_string(std::span<const Address> addresses) {
+  std::string text;
+  for (const Address& each : addresses) text += (text.empty() ? "" : ",") + to_string(each);
+  return text;
+}
+
+Result<std::vector<Address>> parse_addresses(const std::string& text) {
+  std::vector<Address> addresses;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t to = std::min(text.find(',', from), text.size());
+    const auto address = parse_address(text.substr(from, to - from));
+    if (!address) return tl::unexpected(address.error());
+    addresses.push_back(*address);
+    from = to + 1;
+  }
+  return addresses;
+}
+
 }  // namespace netfold::link

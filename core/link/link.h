@@ -26,6 +26,9 @@ std::string to_string(Address address);  // "10.0.0.1:7171", "[fd00::1]:7171"
 // "host:port"; the host is looked up. An IPv6 address stands in brackets. Of a host with both kinds of address the IPv4
 // one is taken if this machine has a way to it, else the IPv6 one.
 Result<Address> parse_address(const std::string& host_and_port);
+// Several with commas between them, of a machine that is reached by several NICs.
+std::string to_string(std::span<const Address> addresses);
+Result<std::vector<Address>> parse_addresses(const std::string& text);
 
 // A datagram to send, in up to three pieces that follow each other on the wire (header, payload, tag). The pieces must
 // live until send() returns.

@@ -1,6 +1,7 @@
 #include "link/road.h"
 
 #include <fmt/core.h>
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
@@ -8,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "link/descriptor.h"
 #include "link/socket_address.h"
@@ -15,6 +17,11 @@
 namespace netfold::link {
 
 namespace {
+
+tl::unexpected<Error> no_such_interface(const std::string& name) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("this machine has no interface '{}': `ip -br link` lists them", name));
+}
 
 Result<void> take_road(int descriptor, int family, const Road& road) {
   if (road.dscp != 0) {
@@ -28,10 +35,7 @@ Result<void> take_road(int descriptor, int family, const Road& road) {
     setsockopt(descriptor, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
   }
   if (road.interface.empty()) return {};
-  if (if_nametoindex(road.interface.c_str()) == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("this machine has no interface '{}': `ip -br link` lists them", road.interface));
-  }
+  if (if_nametoindex(road.interface.c_str()) == 0) return no_such_interface(road.interface);
   const auto length = static_cast<socklen_t>(road.interface.size());
   if (setsockopt(descriptor, SOL_SOCKET, SO_BINDTODEVICE, road.interface.c_str(), length) == 0) return {};
   return fail(ErrorCode::kSystem,
@@ -51,6 +55,27 @@ Result<int> open_socket(const IpAddress& ip, int type, const Road& road) {
   if (family == AF_INET6) setsockopt(opened.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (const auto taken = take_road(opened.get(), family, road); !taken) return tl::unexpected(taken.error());
   return opened.release();
+}
+
+Result<IpAddress> address_of_interface(const std::string& interface, const IpAddress& like) {
+  if (if_nametoindex(interface.c_str()) == 0) return no_such_interface(interface);
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot read this machine's addresses: {}", std::strerror(errno)));
+  }
+  std::optional<IpAddress> found;
+  for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family_of(like) || interface != each->ifa_name)
+      continue;
+    SocketAddress address;
+    std::memcpy(address.get(), each->ifa_addr, like.is_v4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    const IpAddress ip = address.address().ip;
+    if (ip.scope() == 0) found = ip;  // others cannot use an address that needs the name of our interface
+  }
+  freeifaddrs(all);
+  if (found) return *found;
+  return fail(ErrorCode::kInvalidArgument, fmt::format("interface {} has no {} address: `ip -br address` lists them",
+                                                       interface, like.is_v4() ? "IPv4" : "IPv6"));
 }
 
 }  // namespace netfold::link

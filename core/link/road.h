@@ -21,4 +21,8 @@ struct Road {
 // or no choice of the interface.
 Result<int> open_socket(const IpAddress& ip, int type, const Road& road);
 
+// An address of the interface in the family of `like`, that other machines can reach. kInvalidArgument if it has no
+// such address.
+Result<IpAddress> address_of_interface(const std::string& interface, const IpAddress& like);
+
 }  // namespace netfold::link

@@ -409,7 +409,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(SwitchServerOptions op
   options.data.bind.ip = options.bind.ip;
   options.data.jobs_max = options.jobs_max;
   options.connections_max = connections_for(options.connections_max);
-  auto listener = link::listen_at(options.bind, options.data.dscp);
+  auto listener = link::listen_at(options.bind, {.dscp = options.data.dscp, .interface = {}});
   if (!listener) return tl::unexpected(listener.error());
   auto control = std::make_unique<Control>(std::move(options), *listener);
   if (auto begun = control->begin(factory); !begun) return tl::unexpected(begun.error());

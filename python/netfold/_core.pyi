@@ -157,12 +157,14 @@ class Switch:
 class PeerGroup:
     """A rank among others that fold without a switch."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, core: int = -1, inline_progress: bool = False) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], core: int = -1, inline_progress: bool = False) -> None:
         """
         Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.
         core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.
         inline_progress: no thread; wait and next_completion drive the all-reduces, for the lowest latency.
-        tcp_streams: connections to each lower rank of another machine, 1 to 16, so that paths share the bytes.
+        tcp_streams: connections to each lower rank of another machine, so that paths share the bytes; 1 to 16, all
+        interfaces together. interfaces: of this machine, that share the bytes to ranks of other machines by their
+        rates; the routing table's if none. All ranks name as many, and the first reaches the others' first, and so on.
         secret: what all ranks must prove to know before any of them takes data from another; none if empty.
         dscp: of this rank's packets, 0 to 63.
         """
@@ -286,7 +288,7 @@ class SplitGroup:
     A rank that sums through switches and among the ranks at once (algorithm "split").
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '', interfaces: Sequence[str] = []) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
         """
         Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
         ranks name the switches in the same order.
@@ -380,7 +382,7 @@ class AgentPeerGroup:
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, agent: str) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as PeerGroup's.
         """

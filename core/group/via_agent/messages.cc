@@ -25,7 +25,7 @@ tl::unexpected<Error> wrong(const std::string& problem) {
 json to_json(const PeerGroupOptions& options) {
   return {{"rank", options.rank},           {"world", options.world}, {"listen", options.listen},
           {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"tcp_streams", options.tcp_streams},
-          {"secret", options.secret},       {"dscp", options.dscp}};
+          {"secret", options.secret},       {"dscp", options.dscp},   {"interfaces", options.interfaces}};
 }
 
 Result<PeerGroupOptions> host_group_options(const json& message) {
@@ -39,6 +39,7 @@ Result<PeerGroupOptions> host_group_options(const json& message) {
   options.tcp_streams = fields.integer<int>("tcp_streams", 1, link::kTcpStreamsMax);
   options.secret = fields.text("secret", kTextMax);
   options.dscp = fields.integer<std::uint8_t>("dscp", 0, link::Road::kDscpMax);
+  options.interfaces = fields.texts("interfaces", link::kTcpStreamsMax, kTextMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;
 }

@@ -71,7 +71,7 @@ SplitGroup::SplitGroup(PeerGroupOptions among_ranks, std::vector<SwitchGroupOpti
       among_ranks_(std::move(among_ranks)),
       at_switches_(std::move(at_switches)),
       mesh_(std::move(mesh)),
-      address_(link::to_string(mesh_->address())) {}
+      address_(link::to_string(mesh_->addresses())) {}
 
 Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
   const std::lock_guard connecting(connecting_);

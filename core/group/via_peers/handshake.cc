@@ -27,7 +27,7 @@ namespace {
 using link::Descriptor;
 using nlohmann::json;
 
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
@@ -56,9 +56,22 @@ Result<std::optional<json>> take_line(int descriptor) {
   return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
 }
 
+// Until this descriptor is ready or it is `until`. Goes on with what else there is to do.
+Result<void> wait_for_one(int descriptor, short events, Nanoseconds until, const HandshakeOptions& options) {
+  for (;;) {
+    std::vector<pollfd> polls{{descriptor, events, 0}};
+    const Nanoseconds next = options.meanwhile != nullptr ? options.meanwhile->add_polls(polls) : kNever;
+    const auto ready = wait_until_ready(polls, std::min(until, next), options);
+    if (!ready || polls.front().revents != 0 || now() >= until) return ready;
+    if (options.meanwhile == nullptr) continue;
+    if (const auto gone_on = options.meanwhile->go_on(); !gone_on) return gone_on;
+  }
+}
+
 Result<json> receive_line(int descriptor, const HandshakeOptions& options) {
   for (;;) {
-    if (const auto ready = wait_until_ready(descriptor, POLLIN, options); !ready) return tl::unexpected(ready.error());
+    if (const auto ready = wait_for_one(descriptor, POLLIN, kNever, options); !ready)
+      return tl::unexpected(ready.error());
     auto line = take_line(descriptor);
     if (!line) return tl::unexpected(line.error());
     if (*line) return std::move(**line);
@@ -120,29 +133,34 @@ Result<void> check_world(int rank, const json& message, const HandshakeOptions& 
               rank);
 }
 
-Result<Descriptor> open_connection(link::Address address, const HandshakeOptions& options) {
+Result<Descriptor> open_connection(link::Address address, const link::Road& road, const HandshakeOptions& options) {
   for (;;) {
     int error = 0;
-    if (const auto begun = link::begin_connect(address, {}, {.dscp = options.dscp, .interface = {}})) {
+    if (const auto begun = link::begin_connect(address, {}, road)) {
       Descriptor socket(*begun);
-      if (const auto ready = wait_until_ready(*begun, POLLOUT, options); !ready) return tl::unexpected(ready.error());
+      if (const auto ready = wait_for_one(*begun, POLLOUT, kNever, options); !ready) {
+        return tl::unexpected(ready.error());
+      }
       error = link::connect_result(*begun);
       if (error == 0) return socket;
     }
     if (now() + kRetry >= options.deadline || (options.keep_going && !options.keep_going())) {
-      return fail(ErrorCode::kTimeout, fmt::format("nobody answers at {}: {}", link::to_string(address),
+      const std::string by = road.interface.empty() ? "" : fmt::format(" by interface {}", road.interface);
+      return fail(ErrorCode::kTimeout, fmt::format("nobody answers at {}{}: {}", link::to_string(address), by,
                                                    error != 0 ? std::strerror(error) : "no way there"));
     }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(kRetry));
+    if (const auto slept = wait_for_one(-1, 0, now() + kRetry, options); !slept) return tl::unexpected(slept.error());
   }
 }
 
-// `kind`: "data" or "messages".
-Result<std::unique_ptr<link::StreamLink>> open_stream(link::Address address, const char* kind, int connections,
-                                                      const std::string& proof, const HandshakeOptions& options) {
+// `kind`: "data" or "messages". The connections take the roads to these addresses in turn.
+Result<std::unique_ptr<link::StreamLink>> open_stream(std::span<const link::Address> addresses, const char* kind,
+                                                      int connections, const std::string& proof,
+                                                      const HandshakeOptions& options) {
   std::vector<Descriptor> sockets;
   for (int index = 0; index < connections; ++index) {
-    auto opened = open_connection(address, options);
+    const std::size_t way = static_cast<std::size_t>(index) % addresses.size();
+    auto opened = open_connection(addresses[way], options.roads[way], options);
     if (!opened) return tl::unexpected(opened.error());
     json first = hello(options, kind);
     first["proof"] = proof;
@@ -154,8 +172,9 @@ Result<std::unique_ptr<link::StreamLink>> open_stream(link::Address address, con
   return link::tcp_stream(std::move(sockets));
 }
 
-Result<PeerLinks> connect_links(int rank, link::Address address, const HandshakeOptions& options) {
-  auto opened = open_connection(address, options);
+Result<PeerLinks> connect_links(int rank, std::span<const link::Address> addresses, const HandshakeOptions& options) {
+  const link::Address address = addresses.front();
+  auto opened = open_connection(address, options.roads.front(), options);
   if (!opened) return tl::unexpected(opened.error());
   Descriptor control = std::move(*opened);
   const auto door = options.bell ? link::FdReceiver::open() : nullptr;
@@ -210,9 +229,10 @@ Result<PeerLinks> connect_links(int rank, link::Address address, const Handshake
   if (!links.data) {
     links.messages.reset();
     const std::string proof = proof_for("data", pair, options);
-    auto data = open_stream(address, "data", options.tcp_streams, proof, options);
+    const int connections = options.tcp_streams * static_cast<int>(addresses.size());
+    auto data = open_stream(addresses, "data", connections, proof, options);
     if (!data) return tl::unexpected(data.error());
-    auto messages = open_stream(address, "messages", 1, proof, options);
+    auto messages = open_stream(addresses.first(1), "messages", 1, proof, options);
     if (!messages) return tl::unexpected(messages.error());
     links.data = std::move(*data);
     links.messages = std::move(*messages);
@@ -247,13 +267,8 @@ Result<void> wait_until_ready(std::span<pollfd> polls, Nanoseconds until, const 
   }
 }
 
-Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options) {
-  std::array<pollfd, 1> polled{{{descriptor, events, 0}}};
-  return wait_until_ready(polled, kNever, options);
-}
-
-Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options) {
-  auto links = connect_links(rank, address, options);
+Result<PeerLinks> connect_to(int rank, std::span<const link::Address> addresses, const HandshakeOptions& options) {
+  auto links = connect_links(rank, addresses, options);
   if (!links && links.error().rank == kNoRank) return about(rank, options, links.error());
   return links;
 }

@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -24,6 +25,7 @@
 #include "base/result.h"
 #include "link/descriptor.h"
 #include "link/link.h"
+#include "link/road.h"
 #include "link/shm/shm_stream.h"
 #include "link/stream_link.h"
 #include "wire/control/proofs.h"
@@ -35,15 +37,26 @@ constexpr std::size_t kMessageRingBytes = std::size_t{256} << 10;
 // How long to sleep where part of a line has come: its descriptor would be ready again at once.
 constexpr auto kPartialLine = std::chrono::milliseconds(1);
 
+// What a rank goes on with while it waits for one of the others: a third one may wait for it.
+class Meanwhile {
+ public:
+  virtual ~Meanwhile() = default;
+  // Adds what becomes ready when there is something to do; there is also at the time that it returns.
+  virtual Nanoseconds add_polls(std::vector<pollfd>& polls) = 0;
+  // Does it. An error ends the waiting.
+  virtual Result<void> go_on() = 0;
+};
+
 struct HandshakeOptions {
   int rank = 0, world = 1;
   std::shared_ptr<link::Doorbell> bell;  // ours; null: no shared memory
   std::optional<control::Secret> secret;
   std::size_t ring_bytes = std::size_t{1} << 20;
-  int tcp_streams = 1;    // connections that carry data to a lower rank; to a higher one it is that one's affair
-  std::uint8_t dscp = 0;  // of this rank's packets (link/road.h)
+  int tcp_streams = 1;  // connections by each road that carry data to a lower rank; to a higher one that one decides
+  std::vector<link::Road> roads = {{}};  // of this rank's packets; everything but data takes the first
   Nanoseconds deadline = kNever;
   std::function<bool()> keep_going;  // asked at least every 100 ms; false gives up
+  Meanwhile* meanwhile = nullptr;
 };
 
 // One of those that carry data.
@@ -63,8 +76,8 @@ struct PeerLinks {
   std::string proof = {};  // that a data connection is to bring, or has brought; "" without a secret
 };
 
-// With a lower rank, that listens at `address`.
-Result<PeerLinks> connect_to(int rank, link::Address address, const HandshakeOptions& options);
+// With a lower rank, that listens at these addresses. There are as many as roads, and each road leads to one of them.
+Result<PeerLinks> connect_to(int rank, std::span<const link::Address> addresses, const HandshakeOptions& options);
 
 // A connection that somebody has made to this rank, until it is known what it is. Many may come at once, and strangers
 // among them that say nothing: none of them is waited for.
@@ -105,6 +118,5 @@ class Visitor {
 
 // Sleeps until a descriptor is ready or it is `until`. An error when the deadline has passed or the caller gives up.
 Result<void> wait_until_ready(std::span<pollfd> polls, Nanoseconds until, const HandshakeOptions& options);
-Result<void> wait_until_ready(int descriptor, short events, const HandshakeOptions& options);
 
 }  // namespace netfold::group

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <thread>
 
@@ -33,6 +34,24 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
 constexpr Nanoseconds kLastWords = PeerSession::kCourtesy / 2;
 constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
 
+std::string interfaces_in_words(std::size_t count) {
+  return count == 1 ? "one interface" : fmt::format("{} interfaces", count);
+}
+
+// The first of one rank leads to the first of another, and so on.
+Result<void> check_interfaces(const std::vector<std::vector<link::Address>>& addresses) {
+  const std::size_t first = addresses.front().size();
+  for (std::size_t rank = 1; rank < addresses.size(); ++rank) {
+    const std::size_t own = addresses[rank].size();
+    if (own == first) continue;
+    return fail(ErrorCode::kMismatch,
+                fmt::format("rank 0 has {} and rank {} has {}: name the same number of interfaces on all ranks",
+                            interfaces_in_words(first), rank, interfaces_in_words(own)),
+                static_cast<int>(rank));
+  }
+  return {};
+}
+
 // Not known yet: all higher ranks at once, and some strangers.
 std::size_t visitors_max(int world) {
   return 256 + 4 * static_cast<std::size_t>(world);
@@ -41,25 +60,37 @@ std::size_t visitors_max(int world) {
 }  // namespace
 
 Result<std::unique_ptr<Mesh>> Mesh::listen(int rank, int world, link::Address address, bool shm,
-                                           std::optional<control::Secret> secret, std::uint8_t dscp) {
-  const auto listener = link::listen_at(address, dscp);
-  if (!listener) return tl::unexpected(listener.error());
-  std::unique_ptr<Mesh> mesh(new Mesh(rank, world, *listener, shm && world > 1, std::move(secret)));
-  mesh->dscp_ = dscp;
+                                           std::optional<control::Secret> secret, std::uint8_t dscp,
+                                           const std::vector<std::string>& interfaces) {
+  std::unique_ptr<Mesh> mesh(new Mesh(rank, world, shm && world > 1, std::move(secret)));
+  if (interfaces.empty()) mesh->roads_ = {{dscp, ""}};
+  for (const std::string& each : interfaces) mesh->roads_.push_back({dscp, each});
+  for (const link::Road& road : mesh->roads_) {
+    if (!road.interface.empty()) {
+      const auto own = link::address_of_interface(road.interface, address.ip);
+      if (!own) return tl::unexpected(own.error());
+      address.ip = *own;
+    }
+    const auto listener = link::listen_at(address, road);
+    if (!listener) return tl::unexpected(listener.error());
+    mesh->listeners_.emplace_back(*listener);
+    address.port = 0;
+  }
   return mesh;
 }
 
-Mesh::Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret)
+Mesh::Mesh(int rank, int world, bool shm, std::optional<control::Secret> secret)
     : rank_(rank),
       world_(world),
-      listener_(listener),
       wants_shm_(shm),
       secret_(std::move(secret)),
       peers_(static_cast<std::size_t>(world)),
       life_lines_(std::make_unique<LifeLines>(rank, world, link::epoll_set())) {}
 
-Mesh::~Mesh() {
-  close(listener_);
+std::vector<link::Address> Mesh::addresses() const {
+  std::vector<link::Address> addresses;
+  for (const link::Descriptor& each : listeners_) addresses.push_back(link::local_address_of(each.get()));
+  return addresses;
 }
 
 void Mesh::carry_over(KeptPeers kept, const std::string& group) {
@@ -97,73 +128,100 @@ Result<void> Mesh::end_carry_over(const HandshakeOptions& options) {
   }
 }
 
-Result<void> Mesh::connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+Result<void> Mesh::connect(const std::vector<std::vector<link::Address>>& addresses, Nanoseconds deadline,
                            const std::function<bool()>& keep_going) {
+  if (const auto alike = check_interfaces(addresses); !alike) return alike;
   if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
-  const HandshakeOptions options{rank_,        world_, bell_,    secret_,   ring_bytes_for(world_),
-                                 tcp_streams_, dscp_,  deadline, keep_going};
-  auto connected = connect_to_lower_ranks(addresses, options);
-  if (connected) connected = accept_higher_ranks(options);
-  return connected && carry_over_ ? end_carry_over(options) : connected;
+  handshake_ = {rank_, world_, bell_, secret_, ring_bytes_for(world_), tcp_streams_, roads_, deadline, keep_going};
+  connect_to_lower_ranks(addresses);
+  accept_higher_ranks();
+  visitors_.clear();  // strangers
+  if (failure_) return tl::unexpected(*failure_);
+  return carry_over_ ? end_carry_over(handshake_) : Result<void>();
 }
 
-// Downwards first: rank 0 answers at once, so nobody waits in a circle.
-Result<void> Mesh::connect_to_lower_ranks(const std::vector<link::Address>& addresses, HandshakeOptions options) {
-  Result<void> connected;
+// Downwards first: rank 0 answers at once, so nobody waits in a circle. Meanwhile this rank answers the higher ones: if
+// a lower rank does not answer, they must not take this one for the one that fails.
+void Mesh::connect_to_lower_ranks(const std::vector<std::vector<link::Address>>& addresses) {
+  HandshakeOptions options = handshake_;
+  options.meanwhile = this;
   for (int lower = 0; lower < rank_; ++lower) {
     if (life_lines_->has(lower)) continue;  // carried over
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
-    auto taken = links ? take(std::move(*links)) : tl::unexpected(links.error());
-    if (taken || !connected) continue;
-    connected = std::move(taken);
-    options.deadline = now() + kLastWords;
+    const auto taken = links ? take(std::move(*links)) : tl::unexpected(links.error());
+    if (!taken) note_failure(taken.error());
+    if (failure_) options.deadline = last_words_until_;
   }
-  return connected;
 }
 
-Result<void> Mesh::accept_higher_ranks(HandshakeOptions options) {
+void Mesh::accept_higher_ranks() {
+  HandshakeOptions options = handshake_;
   options.deadline += PeerSession::kCourtesy;
-  std::optional<Error> failure;
-  std::list<Visitor> visitors;
-  for (int missing = missing_rank(); missing != kNoRank; missing = missing_rank()) {
-    std::vector<pollfd> polls{{listener_, POLLIN, 0}, {life_lines_->descriptor(), POLLIN, 0}};
-    Nanoseconds until = kNever;
-    for (const Visitor& visitor : visitors) {
-      polls.push_back({visitor.descriptor(), POLLIN, 0});
-      until = std::min(until, visitor.known_by());
-    }
+  for (;;) {
+    if (failure_) options.deadline = last_words_until_;
+    const int missing = missing_rank(failure_ ? rank_ + 1 : 0);
+    if (missing == kNoRank) return;
+    std::vector<pollfd> polls;
+    const Nanoseconds until = add_polls(polls);
     if (const auto ready = wait_until_ready(polls, until, options); !ready) {
-      if (failure) break;
-      return fail(ready.error().code,
-                  fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
-                  missing);
+      if (failure_) return;
+      failure_ = Error{ready.error().code,
+                       fmt::format("rank {} has not connected to rank {}: {}", missing, rank_, ready.error().message),
+                       missing};
+      return;
     }
-    // Those that come soon hear of it, too: they must not take this rank for the one that failed.
-    if (const auto heard = life_lines_->listen(now()); !heard && !failure) {
-      failure = heard.error();
-      life_lines_->say_failed(*failure);
-      options.deadline = now() + kLastWords;
-    }
-    const auto served = serve(visitors, options);
-    if (!served) return tl::unexpected(served.error());
-    const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor >= 0) {
-      visitors.emplace_back(link::Descriptor(descriptor), now());
-      if (visitors.size() > visitors_max(world_)) visitors.pop_front();
-    } else if (!*served) {
-      std::this_thread::sleep_for(kPartialLine);
-    }
+    [[maybe_unused]] const auto gone_on = go_on();  // it has noted a failure
   }
-  if (failure) return tl::unexpected(std::move(*failure));
+}
+
+// The others hear of it, and those that come soon, too: they must not take this rank for the one that failed.
+void Mesh::note_failure(const Error& error) {
+  if (failure_) return;
+  failure_ = error;
+  life_lines_->say_failed(error);
+  last_words_until_ = now() + kLastWords;
+}
+
+Nanoseconds Mesh::add_polls(std::vector<pollfd>& polls) {
+  polls.push_back({life_lines_->descriptor(), POLLIN, 0});
+  for (const link::Descriptor& listener : listeners_) polls.push_back({listener.get(), POLLIN, 0});
+  Nanoseconds until = kNever;
+  for (const Visitor& visitor : visitors_) {
+    polls.push_back({visitor.descriptor(), POLLIN, 0});
+    until = std::min(until, visitor.known_by());
+  }
+  return until;
+}
+
+Result<void> Mesh::go_on() {
+  const bool had_failed = failure_.has_value();
+  if (const auto heard = life_lines_->listen(now()); !heard) note_failure(heard.error());
+  const auto served = serve();
+  if (!served) note_failure(served.error());
+  if (failure_ && !had_failed) return tl::unexpected(*failure_);
+  if (!accept_visitors() && served && !*served) std::this_thread::sleep_for(kPartialLine);
   return {};
 }
 
+// One at each listener. True if somebody came.
+bool Mesh::accept_visitors() {
+  bool has_come = false;
+  for (const link::Descriptor& listener : listeners_) {
+    const int descriptor = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor < 0) continue;
+    has_come = true;
+    visitors_.emplace_back(link::Descriptor(descriptor), now());
+    if (visitors_.size() > visitors_max(world_)) visitors_.pop_front();
+  }
+  return has_come;
+}
+
 // True if one of them has said something.
-Result<bool> Mesh::serve(std::list<Visitor>& visitors, const HandshakeOptions& options) {
+Result<bool> Mesh::serve() {
   bool has_heard = false;
-  for (auto visitor = visitors.begin(); visitor != visitors.end();) {
+  for (auto visitor = visitors_.begin(); visitor != visitors_.end();) {
     const bool had_said_hello = visitor->has_said_hello();
-    const auto state = visitor->advance(options);
+    const auto state = visitor->advance(handshake_);
     if (!state) return tl::unexpected(state.error());
     has_heard = has_heard || visitor->has_said_hello() != had_said_hello;
     // A rank's data connections may be quicker than its last word over the first.
@@ -176,7 +234,7 @@ Result<bool> Mesh::serve(std::list<Visitor>& visitors, const HandshakeOptions& o
     if (*state != Visitor::State::kStranger) {
       if (auto taken = take(visitor->take_links()); !taken) return tl::unexpected(taken.error());
     }
-    visitor = visitors.erase(visitor);
+    visitor = visitors_.erase(visitor);
     has_heard = true;
   }
   return has_heard;
@@ -227,8 +285,8 @@ Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
   return {};
 }
 
-int Mesh::missing_rank() const {
-  for (int rank = 0; rank < world_; ++rank) {
+int Mesh::missing_rank(int from) const {
+  for (int rank = from; rank < world_; ++rank) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
     if (rank != rank_ && (!life_lines_->has(rank) || !peer.data || !peer.messages)) return rank;
   }
@@ -292,7 +350,8 @@ Result<void> Mesh::wait_for_words(const std::function<bool()>& have_come, int of
     if (life_lines_->has_left(of_rank)) {
       return fail(ErrorCode::kPeerFailed, fmt::format("rank {} left while rank {} connected", of_rank, rank_), of_rank);
     }
-    if (const auto ready = wait_until_ready(life_lines_->descriptor(), POLLIN, options); !ready) {
+    std::array<pollfd, 1> polls{{{life_lines_->descriptor(), POLLIN, 0}}};
+    if (const auto ready = wait_until_ready(polls, kNever, options); !ready) {
       return fail(ready.error().code, fmt::format("rank {}: {}", of_rank, ready.error().message), of_rank);
     }
   }

@@ -17,21 +17,23 @@
 
 namespace netfold::group {
 
-class Mesh {
+class Mesh : private Meanwhile {
  public:
-  // Listens; the address may name port 0.
+  // Listens; the address may name port 0. With interfaces it listens at an address of each of them, in the family of
+  // `address`, at whose port only the first one listens.
   static Result<std::unique_ptr<Mesh>> listen(int rank, int world, link::Address address, bool shm,
-                                              std::optional<control::Secret> secret, std::uint8_t dscp = 0);
-  ~Mesh();
+                                              std::optional<control::Secret> secret, std::uint8_t dscp = 0,
+                                              const std::vector<std::string>& interfaces = {});
 
-  link::Address address() const { return link::local_address_of(listener_); }
-  // TCP connections to each lower rank on another machine, 1 to link::kTcpStreamsMax; before connect().
+  std::vector<link::Address> addresses() const;  // one an interface
+  // TCP connections by each interface to each lower rank on another machine, 1 to link::kTcpStreamsMax in all; before
+  // connect().
   void set_tcp_streams(int streams) { tcp_streams_ = streams; }
   // Goes on over connections of an earlier group, by rank of this one (null: connects anew). Before connect(), by both
   // ranks of each. `group`: see CarryOver.
   void carry_over(KeptPeers kept, const std::string& group);
-  // To all others, whose addresses are given by rank.
-  Result<void> connect(const std::vector<link::Address>& addresses, Nanoseconds deadline,
+  // To all others, whose addresses() are given by rank.
+  Result<void> connect(const std::vector<std::vector<link::Address>>& addresses, Nanoseconds deadline,
                        const std::function<bool()>& keep_going);
 
   // Once connected: ranks agree on memory that all of them map, if all are on one machine. Blocks as connect() does.
@@ -52,26 +54,34 @@ class Mesh {
     std::string proof;  // that its data connection must bring
   };
 
-  Mesh(int rank, int world, int listener, bool shm, std::optional<control::Secret> secret);
+  Mesh(int rank, int world, bool shm, std::optional<control::Secret> secret);
   Result<void> end_carry_over(const HandshakeOptions& options);
-  Result<void> connect_to_lower_ranks(const std::vector<link::Address>& addresses, HandshakeOptions options);
-  Result<void> accept_higher_ranks(HandshakeOptions options);
-  Result<bool> serve(std::list<Visitor>& visitors, const HandshakeOptions& options);
+  void connect_to_lower_ranks(const std::vector<std::vector<link::Address>>& addresses);
+  void accept_higher_ranks();
+  void note_failure(const Error& error);
+  Nanoseconds add_polls(std::vector<pollfd>& polls) override;
+  Result<void> go_on() override;
+  bool accept_visitors();
+  Result<bool> serve();
   Result<void> take(PeerLinks links);
   Result<void> take_connection(Peer& peer, PeerLinks links);
-  int missing_rank() const;
+  int missing_rank(int from) const;
   Result<void> wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
                               const std::function<bool()>& keep_going);
   Result<std::unique_ptr<link::Arena>> hand_out_memory(link::Arena::Shape shape);
 
   int rank_, world_;
-  int listener_;
   bool wants_shm_;
   int tcp_streams_ = 1;
-  std::uint8_t dscp_ = 0;
+  std::vector<link::Descriptor> listeners_;  // a road has one
+  std::vector<link::Road> roads_;
   std::optional<control::Secret> secret_;
   std::shared_ptr<link::Doorbell> bell_;  // null: no shared memory
   std::vector<Peer> peers_;
+  HandshakeOptions handshake_;
+  std::list<Visitor> visitors_;
+  std::optional<Error> failure_;      // of connect(), the first
+  Nanoseconds last_words_until_ = 0;  // then
   std::unique_ptr<LifeLines> life_lines_;
   std::unique_ptr<CarryOver> carry_over_;  // null: all connect anew
   std::unique_ptr<link::Arena> arena_;     // null where not all ranks are on one machine

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "link/tcp/tcp_stream.h"
@@ -13,14 +14,15 @@ Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) 
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("rank {} of a world of {}: ranks are 0 to world - 1", options.rank, options.world));
   }
-  if (options.tcp_streams < 1 || options.tcp_streams > link::kTcpStreamsMax) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} TCP streams to a rank: 1 to {}", options.tcp_streams, link::kTcpStreamsMax));
+  const std::size_t roads = std::max<std::size_t>(options.interfaces.size(), 1);
+  if (options.tcp_streams < 1 || static_cast<std::size_t>(options.tcp_streams) > link::kTcpStreamsMax / roads) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} TCP streams to a rank by {} interfaces: 1 to {} in all",
+                                                         options.tcp_streams, roads, link::kTcpStreamsMax));
   }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
   auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, control::Secret::from(options.secret),
-                           options.dscp);
+                           options.dscp, options.interfaces);
   if (mesh) (*mesh)->set_tcp_streams(options.tcp_streams);
   return mesh;
 }
@@ -28,11 +30,11 @@ Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) 
 Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options,
                                      const std::vector<std::string>& addresses, const std::vector<int>& order,
                                      const std::function<bool()>& keep_going) {
-  std::vector<link::Address> parsed;
+  std::vector<std::vector<link::Address>> parsed;
   for (const std::string& text : addresses) {
-    const auto address = link::parse_address(text);
-    if (!address) return tl::unexpected(address.error());
-    parsed.push_back(*address);
+    auto each = link::parse_addresses(text);
+    if (!each) return tl::unexpected(each.error());
+    parsed.push_back(std::move(*each));
   }
   const Nanoseconds deadline = now() + from_seconds(options.timeout_s);
   auto connected = mesh.connect(parsed, deadline, keep_going);
@@ -72,7 +74,7 @@ PeerGroup::PeerGroup(PeerGroupOptions options, std::unique_ptr<Mesh> mesh)
               .on_completion = options.on_completion}),
       options_(std::move(options)),
       mesh_(std::move(mesh)),
-      address_(link::to_string(mesh_->address())) {}
+      address_(link::to_string(mesh_->addresses())) {}
 
 Result<void> PeerGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
   const std::lock_guard connecting(connecting_);

@@ -19,7 +19,8 @@ struct PeerGroupOptions {
   double timeout_s = 30;                     // to connect, and for a collective to make progress
   int core = kAnyCore;                       // of the progress thread
   bool shm = true;                           // between ranks of one machine
-  int tcp_streams = 1;                       // connections to each rank of another
+  int tcp_streams = 1;                       // connections to each rank of another, by each interface
+  std::vector<std::string> interfaces = {};  // that carry data to ranks of other machines; none: the route's
   bool inline_progress = false;              // no thread: next_completion() drives the collectives too
   std::function<void()> on_completion = {};  // called each time there is a completion to take
   std::uint8_t dscp = 0;                     // of this rank's packets (link/road.h)

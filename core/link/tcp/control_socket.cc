@@ -89,8 +89,7 @@ void ControlSocket::shut_down_writing() {
   shutdown(descriptor_.get(), SHUT_WR);
 }
 
-Result<int> listen_at(link::Address address, std::uint8_t dscp) {
-  const Road road{.dscp = dscp, .interface = {}};
+Result<int> listen_at(link::Address address, const Road& road) {
   const auto opened = open_socket(address.ip, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, road);
   if (!opened) return opened;
   const int descriptor = *opened;

@@ -36,9 +36,8 @@ class ControlSocket final : public ControlLink {
   netfold::LineBuffer lines_;
 };
 
-// A non-blocking listening socket; port 0 lets the kernel pick.
-// Accepted connections have the same dscp.
-Result<int> listen_at(link::Address address, std::uint8_t dscp = 0);
+// A non-blocking listening socket; port 0 lets the kernel pick. Accepted connections take the same road.
+Result<int> listen_at(link::Address address, const Road& road = {});
 
 // Begins to connect, from the local address `from_ip` unless that is any, or of the other family. The descriptor is
 // writable once that has ended, and then connect_result() says how.

@@ -1,8 +1,4 @@
 // TCP connections as one stream link: a buffer for each direction, moved to and from the kernel in large pieces.
-//
-// With several connections the bytes are dealt out to them in stripes, in turn: the position of a byte determines its
-// connection, so nothing is added to the stream and nothing is sorted. Each connection is a flow of its own to whatever
-// spreads flows: paths of a network, queues of a NIC, cores of a kernel.
 #pragma once
 
 #include <memory>
@@ -16,7 +12,9 @@ namespace netfold::link {
 
 constexpr int kTcpStreamsMax = 16;
 
-// Of connected sockets, in the same order at both ends.
+// Of connected sockets, the same at both ends. Several share the bytes in stripes (stripes.h): each takes as many as it
+// can carry, and one that carries nothing more is left out until it does. So they may be flows over paths of a network,
+// or over NICs of different speed, which fail and come back.
 Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets);
 
 }  // namespace netfold::link

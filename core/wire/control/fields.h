@@ -1,6 +1,7 @@
 // Reads the fields of one JSON object and remembers the first thing that is wrong with them.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,18 @@ class Fields {
       return value->get<std::string>();
     }
     return complain<std::string>(name, fmt::format("must be a text of at most {} bytes", bytes_max));
+  }
+
+  std::vector<std::string> texts(const char* name, std::size_t count_max, std::size_t bytes_max) {
+    const auto* value = find(name);
+    const auto is_text = [&](const nlohmann::json& each) {
+      return each.is_string() && each.get_ref<const std::string&>().size() <= bytes_max;
+    };
+    if (value && value->is_array() && value->size() <= count_max && std::ranges::all_of(*value, is_text)) {
+      return value->get<std::vector<std::string>>();
+    }
+    return complain<std::vector<std::string>>(
+        name, fmt::format("must be a list of at most {} texts of at most {} bytes", count_max, bytes_max));
   }
 
   template <class Bytes>

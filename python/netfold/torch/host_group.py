@@ -125,10 +125,15 @@ class HostClient:
         return isinstance(self._group, _core.PeerGroup)
 
 
+def _host_of(address: str) -> str:
+    """The host in a rank's address: the first, if it has one for each of several NICs."""
+    return address.partition(",")[0].rpartition(":")[0]
+
+
 def machine_size(addresses: list[str]) -> int:
     """The number of ranks per machine, from the hosts in their addresses. Raises ValueError if machines have different
     numbers of ranks, or if the ranks of a machine are not neighbours."""
-    hosts = [address.rpartition(":")[0] for address in addresses]
+    hosts = list(map(_host_of, addresses))
     size = next((rank for rank, host in enumerate(hosts) if host != hosts[0]), len(hosts))
     machines = [set(hosts[first : first + size]) for first in range(0, len(hosts), size)]
     if len(hosts) % size or any(len(found) != 1 for found in machines) or len(set.union(*machines)) != len(machines):
@@ -155,7 +160,7 @@ def names_of(said: dict[str, str]) -> list[str]:
     """The names that a topology file may use for the host of a rank: its address, its name, its name without the
     domain."""
     name = said["host"]
-    return [said["address"].rpartition(":")[0].strip("[]"), name, name.partition(".")[0]]
+    return [_host_of(said["address"]).strip("[]"), name, name.partition(".")[0]]
 
 
 def _order(topology: Topology, said: list[dict[str, str]]) -> list[int]:
@@ -191,7 +196,7 @@ def _chooser(
     """The choices of `auto`, equal on all ranks; read only if the plan needs them."""
     if plan.algorithm not in (AUTO, "hierarchical"):
         return algorithms.choose
-    hosts = {address.rpartition(":")[0] for address in addresses}
+    hosts = set(map(_host_of, addresses))
     link = "shm" if len(hosts) == 1 else "tcp"
     rule: Choose = algorithms.choose_on_one_machine if link == "shm" else algorithms.choose
     if plan.order == algorithms.RANK:

@@ -194,6 +194,7 @@ def _host_client(
         "timeout_s": timeout_s,
         "tcp_streams": settings.tcp_streams,
         "dscp": settings.dscp,
+        "interfaces": list(settings.interface),
         "secret": agreement.secret,
     }
 
@@ -204,7 +205,6 @@ def _host_client(
                 size,
                 switches=agreement.switches(),
                 job=agreement.job,
-                interfaces=list(settings.interface),
                 **meeting,
                 **_at_switch(agreement, settings, rank),
             )

@@ -294,7 +294,7 @@ TABLE = (
     Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
     Setting("dscp", "NETFOLD_DSCP", 0, _dscp, "DSCP of this rank's packets, for networks that sort by it"),
-    Setting("interface", "NETFOLD_INTERFACE", (), _interfaces, "NICs to the switch: eth0,eth1; default: the route's"),
+    Setting("interface", "NETFOLD_INTERFACE", (), _interfaces, "this rank's NICs: eth0,eth1; default: the route's"),
     Setting("window", "NETFOLD_WINDOW", 0, _packets, "packets in flight; 0 lets Netfold choose"),
     Setting("faults", "NETFOLD_FAULTS", "", _text, "seeded faults on this worker's link: loss=0.01,seed=7"),
     Setting("pcap", "NETFOLD_PCAP", "", _text, "file for this worker's packets; {rank} is replaced"),
@@ -303,7 +303,7 @@ TABLE = (
     Setting("log", "NETFOLD_LOG", "", _level, "log level on standard error: warning, info (what was chosen), debug"),
 )
 
-SWITCH_ONLY = ("require_auth", "faults", "pcap", "interface")  # rejected with a host algorithm, not silently ignored
+SWITCH_ONLY = ("require_auth", "faults", "pcap")  # rejected with a host algorithm, not silently ignored
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,11 +363,10 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> 
             f"uses, not {settings.algorithm_to_take()}: name one switch, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
             "and NETFOLD_REQUIRE_AUTH"
         )
-    if len(settings.interface) > 1 and settings.algorithm_to_take() != SPLIT:
+    if len(settings.interface) > 1 and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
-            f"netfold: NETFOLD_INTERFACE names {len(settings.interface)} interfaces, which only the algorithm {SPLIT} "
-            f"uses, not {settings.algorithm_to_take()}: name one interface, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
-            "and NETFOLD_REQUIRE_AUTH"
+            f"netfold: NETFOLD_INTERFACE names {len(settings.interface)} interfaces, and the algorithm {IN_NETWORK} "
+            "uses one: name one interface, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE and NETFOLD_REQUIRE_AUTH"
         )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
@@ -412,6 +411,8 @@ def _settle_nic(merged: dict[str, Any]) -> None:
             "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or use "
             "another engine"
         )
+    if merged["interface"]:
+        raise ValueError("netfold: NETFOLD_ENGINE=rtl has NICs of its own: unset NETFOLD_INTERFACE")
     merged["algorithm"] = "ring"
 
 

@@ -11,6 +11,9 @@
 #include <filesystem>
 #include <set>
 
+#include "link/descriptor.h"
+#include "link/socket_address.h"
+#include "link/tcp/control_socket.h"
 #include "peer_groups.h"
 
 namespace netfold::group {
@@ -292,6 +295,32 @@ TEST(HostGroupErrors, WorldsThatDifferAndRanksThatAreMissing) {
   EXPECT_EQ(there.error().code, ErrorCode::kMismatch) << there.error().message;
   EXPECT_EQ(here.error().rank, 0);
   EXPECT_EQ(there.error().rank, 1);
+}
+
+// Rank 1 cannot reach rank 0, and all higher ranks have. They need rank 1, which still waits for rank 0 when their own
+// time is over.
+TEST(HostGroupErrors, ARankThatWaitsForAnotherIsNotTakenForTheOneThatFails) {
+  const link::Descriptor silent(*link::listen_at(*link::parse_address("127.0.0.1:0")));  // it accepts nothing
+  Groups groups;
+  std::vector<std::string> addresses;
+  PeerGroupOptions options{.world = 4, .timeout_s = 1, .shm = false};
+  for (options.rank = 0; options.rank < 4; ++options.rank) {
+    options.timeout_s = options.rank == 1 ? 1.3 : 1;  // the others are earlier
+    groups.push_back(*PeerGroup::open(options));
+    addresses.push_back(groups.back()->address());
+  }
+  std::vector<std::future<Result<void>>> connecting;
+  for (auto& group : groups) {
+    auto known = addresses;
+    if (&group == &groups[1]) known[0] = link::to_string(link::local_address_of(silent.get()));
+    connecting.push_back(std::async(std::launch::async, [&group, known] { return group->connect(known); }));
+  }
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    const auto connected = connecting[rank].get();
+    ASSERT_FALSE(connected);
+    if (rank == 0) continue;  // it misses rank 1
+    EXPECT_EQ(connected.error().rank, 0) << "rank " << rank << ": " << connected.error().message;
+  }
 }
 
 TEST(HostGroupErrors, RequestsThatMakeNoSense) {

@@ -1,0 +1,398 @@
+#include "link/tcp/striped_stream.h"
+
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+
+#include "base/clock.h"
+#include "link/tcp/pacing.h"
+#include "link/tcp/ring_buffer.h"
+#include "link/tcp/stripes.h"
+#include "link/tcp/tcp_stream.h"
+
+namespace netfold::link {
+namespace {
+
+constexpr std::size_t kConnectionsMax = kTcpStreamsMax;
+constexpr std::size_t kHeaderBytes = sizeof(StripeHeader);
+constexpr std::size_t kWorthReading = std::size_t{64} << 10;  // with less at hand the kernel is asked for more
+constexpr Nanoseconds kAskPeriod = 2 * kMillisecond;          // the kernel, for what was confirmed
+constexpr Nanoseconds kStallTime = 300 * kMillisecond;        // without a confirmation, while packets are sent again
+constexpr Nanoseconds kIdleTime = kSecond;                    // until a slow one may be tried again
+constexpr std::uint64_t kNowhere = UINT64_MAX;
+
+// A stripe that the kernel has, or has in part.
+struct Sent {
+  Range range;                    // empty, at kNowhere: sent again over another connection
+  std::uint64_t end_on_wire = 0;  // headers included, of the bytes of this connection
+};
+
+struct Connection {
+  explicit Connection(Descriptor connected) : socket(std::move(connected)) {}
+
+  Descriptor socket;
+  bool is_lost = false;
+  bool has_ended = false;  // the peer has closed it
+
+  // Sending.
+  std::deque<Sent> sent;                       // that the peer's kernel has not confirmed
+  std::uint64_t handed_over = 0;               // bytes on the wire, headers included
+  std::uint64_t left = 0;                      // of the last stripe's bytes on the wire, still here
+  std::array<std::byte, kHeaderBytes> header;  // the last stripe's
+  std::vector<std::byte> copy;                 // the last stripe's bytes, once the buffer may drop them
+  Speed speed;
+  bool is_stalled = false;
+  Nanoseconds waits_since = 0;  // since then nothing was confirmed, or nothing sent
+  std::uint64_t queued_bytes = 0;
+
+  // Receiving.
+  std::array<std::byte, kHeaderBytes> heading;
+  std::size_t heading_bytes = 0;
+  Range expected;  // the rest of a stripe
+
+  bool is_usable() const { return !is_lost && !is_stalled; }
+  bool may_bring_more() const { return !is_lost && !has_ended; }
+};
+
+class StripedStream final : public StreamLink {
+ public:
+  StripedStream(std::vector<Descriptor> sockets, Descriptor timer, std::unique_ptr<MirroredMemory> out,
+                std::unique_ptr<MirroredMemory> in)
+      : timer_(std::move(timer)), out_{std::move(out)}, in_{std::move(in)} {
+    for (Descriptor& each : sockets) connections_.emplace_back(std::move(each));
+  }
+
+  std::span<std::byte> writable() override {
+    if (out_.free() == 0) send_some();
+    return {out_.first_free(), out_.free()};
+  }
+  void commit(std::size_t bytes) override { out_.head += bytes; }
+
+  std::span<const std::byte> readable() override {
+    if (in_.used() < kWorthReading && !ended_) receive_some();
+    return {in_.first_used(), in_.used()};
+  }
+  void consume(std::size_t bytes) override { in_.tail += bytes; }
+
+  void flush() override { send_some(); }
+  bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
+
+  bool arm(bool for_data, bool for_room) override {
+    is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
+    return for_room && out_.used() == 0;
+  }
+  void add_polls(std::vector<pollfd>& polls) const override {
+    for (const Connection& each : connections_) {
+      const bool awaits_data = is_armed_for_data_ && each.may_bring_more() && each.expected.from < window_end();
+      const bool awaits_room = each.left > 0 && !each.is_lost;
+      const auto events = static_cast<short>((awaits_data ? POLLIN : 0) | (awaits_room ? POLLOUT : 0));
+      if (events != 0) polls.push_back({each.socket.get(), events, 0});
+    }
+    // No descriptor says that something was confirmed.
+    if (!has_unsent()) return;
+    itimerspec soon{};
+    soon.it_value.tv_nsec = kAskPeriod;
+    timerfd_settime(timer_.get(), 0, &soon, nullptr);
+    polls.push_back({timer_.get(), POLLIN, 0});
+  }
+
+  void pace(double bytes_s) override {
+    paced_bytes_s_ = bytes_s;
+    share_pace();
+  }
+
+  std::uint64_t committed() const override { return out_.head; }
+  std::uint64_t consumed() const override { return in_.tail; }
+  const std::optional<std::string>& ended() const override { return ended_; }
+  const char* kind() const override { return "tcp"; }
+  const StreamStats& stats() const override { return stats_; }
+
+ private:
+  // --- Sending ---
+
+  void send_some() {
+    if (is_broken_ || out_.used() == 0) return;
+    if (const Nanoseconds time = now(); time >= next_question_ || out_.free() == 0) {
+      next_question_ = time + kAskPeriod;
+      ask_the_kernel(time);
+    }
+    for (Connection& each : connections_) {
+      if (each.left > 0 && !each.is_lost) hand_over(each);
+    }
+    while (has_work() && !is_broken_) {
+      Connection* const best = next_connection();
+      if (best == nullptr || best->left > 0) break;  // the best is full: it is worth waiting for
+      begin_stripe(*best);
+      hand_over(*best);
+    }
+    drop_confirmed();
+  }
+
+  bool has_work() const { return !again_.empty() || next_ < out_.head; }
+
+  Connection* next_connection() {
+    std::array<Way, kConnectionsMax> ways;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      const Connection& each = connections_[i];
+      if (each.is_usable() && !each.has_ended) ways[count++] = {i, each.queued_bytes, each.speed.bytes_s()};
+    }
+    if (count == 0) return nullptr;
+    return &connections_[ways[earliest({ways.data(), count}, next_stripe().size())].index];
+  }
+
+  Range next_stripe() const {
+    const Range waiting = again_.empty() ? Range{next_, out_.head} : again_.front();
+    return {waiting.from, std::min(waiting.to, waiting.from + kStripeBytesMax)};
+  }
+
+  void begin_stripe(Connection& connection) {
+    const Range range = next_stripe();
+    (again_.empty() ? next_ : again_.front().from) = range.to;
+    if (!again_.empty() && again_.front().is_empty()) again_.pop_front();
+    const StripeHeader header{range.from, static_cast<std::uint32_t>(range.size())};
+    std::memcpy(connection.header.data(), &header, kHeaderBytes);
+    connection.copy.clear();
+    connection.left = kHeaderBytes + range.size();
+    if (connection.sent.empty()) connection.waits_since = now();
+    connection.sent.push_back({range, connection.handed_over + connection.left});
+    connection.queued_bytes += connection.left;
+  }
+
+  void hand_over(Connection& to) {
+    while (to.left > 0) {
+      const Sent& last = to.sent.back();
+      const StripeHeader header = header_of(to);
+      const std::uint64_t done = kHeaderBytes + header.size - to.left;
+      std::array<iovec, 2> pieces;
+      std::size_t count = 0;
+      if (done < kHeaderBytes) pieces[count++] = {to.header.data() + done, kHeaderBytes - done};
+      const std::uint64_t from = done < kHeaderBytes ? 0 : done - kHeaderBytes;
+      std::byte* const bytes = to.copy.empty() ? out_.at(last.range.from) : to.copy.data();
+      pieces[count++] = {bytes + from, header.size - from};
+      const ssize_t sent = send_pieces(to.socket.get(), std::span(pieces).first(count));
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (sent < 0) return lose(to, std::strerror(errno));
+      to.left -= static_cast<std::uint64_t>(sent);
+      to.handed_over += static_cast<std::uint64_t>(sent);
+      if (to.left == 0) stats_.sent_bytes += header.size;
+    }
+  }
+
+  static StripeHeader header_of(const Connection& connection) {
+    StripeHeader header;
+    std::memcpy(&header, connection.header.data(), kHeaderBytes);
+    return header;
+  }
+
+  static ssize_t send_pieces(int socket, std::span<iovec> pieces) {
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    return sendmsg(socket, &message, MSG_NOSIGNAL);
+  }
+
+  // Learns what the peer's kernel has, how fast each connection is, and whether one carries nothing more.
+  void ask_the_kernel(Nanoseconds time) {
+    bool is_news = false;
+    for (Connection& each : connections_) {
+      if (each.is_lost) continue;
+      tcp_info info{};
+      socklen_t length = sizeof info;
+      const bool has_info = getsockopt(each.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0;
+      if (has_info) {
+        const double before = each.speed.bytes_s();
+        const std::uint64_t busy_us = info.tcpi_busy_time - std::min(info.tcpi_busy_time, info.tcpi_rwnd_limited);
+        each.speed.note(info.tcpi_bytes_acked, static_cast<Nanoseconds>(busy_us) * kMicrosecond);
+        is_news = is_news || each.speed.bytes_s() != before;
+      }
+      note_confirmed(each, time);
+      if (each.sent.empty() && time - each.waits_since > kIdleTime) {
+        each.speed.hope();
+        each.waits_since = time;
+      }
+      const bool sends_again = !each.sent.empty() && has_info && info.tcpi_retransmits > 0;
+      if (sends_again && time - each.waits_since > kStallTime && !each.is_stalled) stall(each);
+    }
+    if (is_news && paced_bytes_s_ > 0) share_pace();
+  }
+
+  void note_confirmed(Connection& of, Nanoseconds time) {
+    int waiting = 0;
+    if (ioctl(of.socket.get(), SIOCOUTQ, &waiting) != 0) return;
+    const std::uint64_t on_its_way = std::min(static_cast<std::uint64_t>(waiting), of.handed_over);
+    const std::uint64_t confirmed = of.handed_over - on_its_way, queued = on_its_way + of.left;
+    const bool has_progress = queued < of.queued_bytes;
+    of.queued_bytes = queued;
+    while (!of.sent.empty() && of.sent.front().end_on_wire <= confirmed) of.sent.pop_front();
+    if (!has_progress) return;
+    of.waits_since = time;
+    of.is_stalled = false;
+  }
+
+  // Others carry what it had, if there are others.
+  void stall(Connection& connection) {
+    const bool is_only = std::ranges::none_of(connections_, [&](const Connection& each) {
+      return &each != &connection && each.is_usable() && !each.has_ended;
+    });
+    if (is_only) return;
+    connection.is_stalled = true;
+    if (connection.left > 0 && connection.copy.empty()) {  // when it goes on, other bytes may be in this place
+      const Range& last = connection.sent.back().range;
+      connection.copy.assign(out_.at(last.from), out_.at(last.from) + last.size());
+    }
+    send_again(connection);
+  }
+
+  void send_again(Connection& connection) {
+    for (Sent& each : connection.sent) {
+      if (each.range.from != kNowhere) again_.push_back(each.range);
+      each.range = {kNowhere, kNowhere};
+    }
+    std::ranges::sort(again_, {}, &Range::from);
+  }
+
+  void drop_confirmed() {
+    std::uint64_t first = again_.empty() ? next_ : std::min(next_, again_.front().from);
+    for (const Connection& each : connections_) {
+      for (const Sent& sent : each.sent) first = std::min(first, sent.range.from);
+    }
+    out_.tail = first;
+  }
+
+  void lose(Connection& connection, const std::string& why) {
+    connection.is_lost = true;
+    connection.left = 0;
+    send_again(connection);
+    connection.sent.clear();
+    if (!std::ranges::all_of(connections_, &Connection::is_lost)) return look_for_the_end();
+    is_broken_ = true;
+    ended_ = "lost its connection: " + why;
+  }
+
+  // Each connection may send its part, by what it can carry.
+  void share_pace() {
+    double sum = 0;
+    for (const Connection& each : connections_) sum += each.speed.bytes_s();
+    const bool are_known = std::ranges::all_of(connections_, [](const auto& each) { return each.speed.bytes_s() > 0; });
+    for (const Connection& each : connections_) {
+      const double part = are_known ? each.speed.bytes_s() / sum : 1.0 / static_cast<double>(connections_.size());
+      set_pace(each.socket.get(), paced_bytes_s_ * part);
+    }
+  }
+
+  // --- Receiving ---
+
+  std::uint64_t window_end() const { return in_.tail + in_.size(); }
+
+  // One piece from each: what is left over is fetched when this has been worked on, while it is in the cache.
+  void receive_some() {
+    for (Connection& each : connections_) {
+      if (each.may_bring_more()) receive_from(each);
+    }
+    in_.head = arrivals_.whole();
+  }
+
+  void receive_from(Connection& from) {
+    for (;;) {
+      const bool had_stripe = !from.expected.is_empty();
+      if (from.expected.from >= window_end() && had_stripe) return;  // another connection brings what comes before
+      const auto [known, part] = next_part(from.expected);
+      std::array<iovec, 3> pieces;
+      std::size_t count = 0;
+      if (known > 0) pieces[count++] = {scratch().data(), known};
+      if (part > 0) pieces[count++] = {in_.at(from.expected.from + known), part};
+      if (known + part == from.expected.size()) {
+        pieces[count++] = {from.heading.data() + from.heading_bytes, kHeaderBytes - from.heading_bytes};
+      }
+      msghdr message{};
+      message.msg_iov = pieces.data();
+      message.msg_iovlen = count;
+      const ssize_t got = recvmsg(from.socket.get(), &message, 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got < 0) return lose(from, std::strerror(errno));
+      if (got == 0) {
+        from.has_ended = true;
+        return look_for_the_end();
+      }
+      if (!note_received(from, static_cast<std::uint64_t>(got), known + part) || had_stripe) return;
+    }
+  }
+
+  struct Part {
+    std::size_t known = 0;  // bytes that have arrived before
+    std::size_t more = 0;   // bytes after them for which there is room
+  };
+  Part next_part(const Range& expected) const {
+    const std::uint64_t whole = arrivals_.whole();
+    const std::uint64_t from = std::clamp(whole, expected.from, expected.to);
+    const std::uint64_t to = std::max(from, std::min(expected.to, window_end()));
+    return {from - expected.from, to - from};
+  }
+
+  // False for something that no rank sends.
+  bool note_received(Connection& from, std::uint64_t got, std::uint64_t of_stripe) {
+    const std::uint64_t bytes = std::min(got, of_stripe);
+    arrivals_.add({from.expected.from, from.expected.from + bytes});
+    from.expected.from += bytes;
+    stats_.received_bytes += bytes;
+    from.heading_bytes += got - bytes;
+    if (from.heading_bytes < kHeaderBytes) return true;
+    StripeHeader header;
+    std::memcpy(&header, from.heading.data(), kHeaderBytes);
+    from.heading_bytes = 0;
+    if (!header.is_valid()) {
+      is_broken_ = true;
+      ended_ = "sent something that is not a stripe";
+      return false;
+    }
+    from.expected = {header.position, header.position + header.size};
+    return true;
+  }
+
+  // Bytes that have arrived before go there, and are not read.
+  static std::span<std::byte> scratch() {
+    thread_local std::array<std::byte, kStripeBytesMax> bytes;
+    return bytes;
+  }
+
+  void look_for_the_end() {
+    const bool may_bring_more = std::ranges::any_of(connections_, &Connection::may_bring_more);
+    if (!may_bring_more && !ended_) ended_ = "closed its connection";
+  }
+
+  std::vector<Connection> connections_;
+  Descriptor timer_;  // to look again at what was confirmed
+  RingBuffer out_, in_;
+  std::uint64_t next_ = 0;   // what comes next: nothing from here on was given to a connection
+  std::deque<Range> again_;  // what is to be given to another one
+  Nanoseconds next_question_ = 0;
+  Arrivals arrivals_;
+  bool is_armed_for_data_ = false, is_broken_ = false;
+  double paced_bytes_s_ = 0;
+  std::optional<std::string> ended_;
+  StreamStats stats_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamLink> striped_stream(std::vector<Descriptor> sockets, Descriptor timer,
+                                           std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in) {
+  return std::make_unique<StripedStream>(std::move(sockets), std::move(timer), std::move(out), std::move(in));
+}
+
+}  // namespace netfold::link
