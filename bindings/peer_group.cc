@@ -95,7 +95,7 @@ void bind_split_group(nb::module_& module) {
          int core, bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
          const std::string& faults, const std::string& pcap, const std::string& place) {
         options.core = core;
-        const std::vector<std::string> interfaces = std::exchange(options.interfaces, {});  // ranks take the route's
+        const std::vector<std::string>& interfaces = options.interfaces;
         std::vector<netfold::group::SwitchGroupOptions> at_switches;
         const std::size_t roads = std::max<std::size_t>(interfaces.size(), 1);
         for (std::size_t way = 0; way < switches.size() * roads; ++way) {
@@ -122,7 +122,8 @@ void bind_split_group(nb::module_& module) {
       "run\n"
       "among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once "
       "by\n"
-      "each of them, and the rates that are measured decide about the shares. All ranks name as many.");
+      "each of them, and the rates that are measured decide about the shares. Ranks reach each other as with "
+      "PeerGroup.");
   bound.def_prop_ro(
       "switches", [](const netfold::PySplitGroup& self) { return self.engine().switches(); }, "How many.");
   bound.def(

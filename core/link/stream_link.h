@@ -42,7 +42,8 @@ class StreamLink {
   // Before its user sleeps: from now on the peer wakes it when there is data, or room. True if there is some already,
   // and it must not sleep.
   virtual bool arm(bool for_data, bool for_room) = 0;
-  // From now on at most so many bytes/s leave; 0: as many as the peer takes. A link without a network takes no notice.
+  // From now on at most so many bytes/s leave by each connection; 0: as many as the peer takes. A link without a
+  // network takes no notice.
   virtual void pace(double /*bytes_s*/) {}
 
   // A descriptor to poll as well; nothing if waking works in another way.

@@ -295,7 +295,7 @@ class SplitGroup:
         Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. By "split" large
         reduce-scatters and all-gathers go through the first switch where both are on their way. The other collectives run
         among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once by
-        each of them, and the rates that are measured decide about the shares. All ranks name as many.
+        each of them, and the rates that are measured decide about the shares. Ranks reach each other as with PeerGroup.
         """
 
     @property

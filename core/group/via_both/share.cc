@@ -38,8 +38,8 @@ double change_of(const Share& share, double taken, double ratio, double most) {
 
 }  // namespace
 
-ShareEstimate::ShareEstimate(int world, int roads)
-    : world_(world), roads_(roads), sent_among_ranks_(2.0 * (world - 1) / world), patience_(kPatienceMin) {}
+ShareEstimate::ShareEstimate(int world)
+    : world_(world), sent_among_ranks_(2.0 * (world - 1) / world), patience_(kPatienceMin) {}
 
 Share ShareEstimate::next() {
   if (!is_measured_) return {};
@@ -145,7 +145,7 @@ void ShareEstimate::note(std::uint64_t tensor, const Share& share, const Outcome
 
 // After a change.
 void ShareEstimate::keep_within_link() {
-  const double too_much = ways_.switches_bytes_s() / (roads_ * ways_.link_bytes_s);
+  const double too_much = ways_.switches_bytes_s() / ways_.link_bytes_s;
   for (auto& each : ways_.switches) each.bytes_s /= std::max(too_much, 1.0);
   decided_ = issued_;
 }

@@ -59,8 +59,7 @@ struct Ways {
 
 class ShareEstimate {
  public:
-  // `roads`: interfaces by which each worker reaches the switches; the ranks reach each other by one.
-  explicit ShareEstimate(int world, int roads = 1);
+  explicit ShareEstimate(int world);
 
   // For the next tensor; they count from 0. A piece of a very large one counts as a tensor.
   Share next();
@@ -95,7 +94,7 @@ class ShareEstimate {
   void keep_within_link();
   bool is_lost(std::size_t at) const { return std::ranges::find(lost_, at) != lost_.end(); }
 
-  const int world_, roads_;
+  const int world_;
   const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
   Ways ways_ = {};
   std::vector<std::size_t> lost_;  // switches

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "group/via_both/rejoining.h"
@@ -29,12 +28,6 @@ std::vector<SwitchGroupOptions> with_scatters(std::vector<SwitchGroupOptions> at
   if (!scatters.pcap_path.empty()) scatters.pcap_path = renamed(scatters.pcap_path, "scatters");
   at_switches.push_back(std::move(scatters));
   return at_switches;
-}
-
-int roads_of(const std::vector<SwitchGroupOptions>& at_switches) {
-  std::set<std::string> interfaces;
-  for (const SwitchGroupOptions& each : at_switches) interfaces.insert(each.road.interface);
-  return static_cast<int>(interfaces.size());
 }
 
 }  // namespace
@@ -96,7 +89,7 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
   start(std::make_unique<SplitSession>(
       PeerSessionOptions{among_ranks_.rank, among_ranks_.world, from_seconds(among_ranks_.timeout_s)},
       std::move(in_switches), std::move(peers->session), share_,
-      std::make_unique<Rejoining>(with_scatters(at_switches_)), roads_of(at_switches_)));
+      std::make_unique<Rejoining>(with_scatters(at_switches_))));
   return {};
 }
 

@@ -43,12 +43,12 @@ std::size_t elements_of_piece(const CollectiveRequest& request, std::size_t begi
 
 SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                            std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
-                           std::unique_ptr<SwitchReturns> returns, int roads)
+                           std::unique_ptr<SwitchReturns> returns)
     : options_(options),
       scatters_at_(in_switches.size()),
       among_ranks_(std::move(among_ranks)),
       returns_(std::move(returns)),
-      estimate_(options.world, roads),
+      estimate_(options.world),
       one_way_(options.world),
       word_(in_switches.size(), in_switches.size() + 1),
       losses_(options.rank, options.world),

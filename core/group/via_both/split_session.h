@@ -44,7 +44,7 @@ class SplitSession final : public Session {
   // behind the last one is the job for reduce-scatters at the first.
   SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
-               std::unique_ptr<SwitchReturns> returns, int roads = 1);
+               std::unique_ptr<SwitchReturns> returns);
 
   Result<bool> move() override;
   Result<bool> pump(Nanoseconds now) override;

@@ -108,9 +108,10 @@ class StripedStream final : public StreamLink {
     polls.push_back({timer_.get(), POLLIN, 0});
   }
 
+  // Each connection: which of them the others' traffic leaves room for is not known here.
   void pace(double bytes_s) override {
-    paced_bytes_s_ = bytes_s;
-    share_pace();
+    if (std::exchange(paced_bytes_s_, bytes_s) == bytes_s) return;
+    for (const Connection& each : connections_) set_pace(each.socket.get(), bytes_s);
   }
 
   std::uint64_t committed() const override { return out_.head; }
@@ -207,17 +208,14 @@ class StripedStream final : public StreamLink {
 
   // Learns what the peer's kernel has, how fast each connection is, and whether one carries nothing more.
   void ask_the_kernel(Nanoseconds time) {
-    bool is_news = false;
     for (Connection& each : connections_) {
       if (each.is_lost) continue;
       tcp_info info{};
       socklen_t length = sizeof info;
       const bool has_info = getsockopt(each.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0;
       if (has_info) {
-        const double before = each.speed.bytes_s();
         const std::uint64_t busy_us = info.tcpi_busy_time - std::min(info.tcpi_busy_time, info.tcpi_rwnd_limited);
         each.speed.note(info.tcpi_bytes_acked, static_cast<Nanoseconds>(busy_us) * kMicrosecond);
-        is_news = is_news || each.speed.bytes_s() != before;
       }
       note_confirmed(each, time);
       if (each.sent.empty() && time - each.waits_since > kIdleTime) {
@@ -227,7 +225,6 @@ class StripedStream final : public StreamLink {
       const bool sends_again = !each.sent.empty() && has_info && info.tcpi_retransmits > 0;
       if (sends_again && time - each.waits_since > kStallTime && !each.is_stalled) stall(each);
     }
-    if (is_news && paced_bytes_s_ > 0) share_pace();
   }
 
   void note_confirmed(Connection& of, Nanoseconds time) {
@@ -281,17 +278,6 @@ class StripedStream final : public StreamLink {
     if (!std::ranges::all_of(connections_, &Connection::is_lost)) return look_for_the_end();
     is_broken_ = true;
     ended_ = "lost its connection: " + why;
-  }
-
-  // Each connection may send its part, by what it can carry.
-  void share_pace() {
-    double sum = 0;
-    for (const Connection& each : connections_) sum += each.speed.bytes_s();
-    const bool are_known = std::ranges::all_of(connections_, [](const auto& each) { return each.speed.bytes_s() > 0; });
-    for (const Connection& each : connections_) {
-      const double part = are_known ? each.speed.bytes_s() / sum : 1.0 / static_cast<double>(connections_.size());
-      set_pace(each.socket.get(), paced_bytes_s_ * part);
-    }
   }
 
   // --- Receiving ---
