@@ -21,6 +21,7 @@ from rich.console import Console
 from lab_commands import wait_for
 from netfold import _core
 from netfold.cli import top as top_command
+from prometheus_server import Prometheus
 from repository import ROOT
 from switch_programs import WAIT_S, Running, fold, run, start, workers
 
@@ -202,33 +203,16 @@ def test_prometheus_scrapes_a_switch_and_knows_the_alerts(start: Callable[..., R
     rules = PACKAGING / "prometheus" / "netfold.rules.yml"
     checked = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    target = {"job_name": "netfold-switch", "static_configs": [{"targets": [switch.metrics]}]}
-    config = {"global": {"scrape_interval": "200ms"}, "rule_files": [str(rules)], "scrape_configs": [target]}
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
-    with (tmp_path / "prometheus.log").open("w") as log:
-        prometheus = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=log, stderr=log)
-    server = Running.__new__(Running)
-    server.metrics = address
+    with Prometheus(switch.metrics, tmp_path, scrape_interval="200ms", rules=rules) as prometheus:
 
-    def value_of(query: str) -> float:
-        try:
-            answer = json.loads(server.get(f"/api/v1/query?query={query}")[1])
-        except (OSError, ValueError):
-            return 0.0
-        return float(answer["data"]["result"][0]["value"][1]) if answer["data"]["result"] else 0.0
+        def value_of(query: str) -> float:
+            found = prometheus.query(query)
+            return float(found[0]["value"][1]) if found else 0.0
 
-    try:
         with workers(switch.address, 2, job="watched") as clients:
             deadline = time.monotonic() + WAIT_S
             while value_of("netfold_job_contributions_total") == 0:
-                assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()
+                assert time.monotonic() < deadline, prometheus.log.read_text()
                 fold(clients)
             assert value_of("up") == 1
-            assert value_of('netfold_job_world{exported_job="watched"}'.replace('"', "%22")) == 2
-    finally:
-        prometheus.terminate()
-        prometheus.wait(WAIT_S)
+            assert value_of('netfold_job_world{exported_job="watched"}') == 2
