@@ -12,11 +12,15 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "trainers"
 
 
-@pytest.mark.parametrize("trainer", ["lightning", "accelerate", "transformers"])
+STARTS_ITS_RANKS = ("lightning", "ray")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("trainer", ["lightning", "accelerate", "transformers", "ray", "deepspeed"])
 def test_it_trains_with_netfold(trainer: str) -> None:
     pytest.importorskip(trainer)
     starter = [sys.executable]
-    if trainer != "lightning":  # which starts the other rank itself
+    if trainer not in STARTS_ITS_RANKS:
         starter += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "NETFOLD_LOG": "info"}
     done = subprocess.run(
@@ -24,9 +28,9 @@ def test_it_trains_with_netfold(trainer: str) -> None:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,  # DeepSpeed compiles a part of its own when it first runs on a machine without a GPU
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trained by netfold on 2 workers" in done.stdout
-    assert "netfold: 2 ranks fold" in done.stderr
+    assert "netfold: 2 ranks fold" in done.stdout + done.stderr  # Ray prints what its workers say
