@@ -1,18 +1,27 @@
 #include "address.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 
 namespace netfold::mpi {
 namespace {
 
 const std::string kLoopback = "127.0.0.1";
+
+std::string host_name() {
+  std::array<char, 64> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 // "" for what no other machine can reach, or only with the name of an interface.
 std::string outward(const sockaddr* address, int family) {
@@ -50,10 +59,12 @@ std::string address_of(int family) {
 
 }  // namespace
 
-std::string host_name() {
-  std::array<char, 64> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
+std::string own_network() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space{};
+  if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return host_name();
+  return fmt::format("{} {}", boot, space.st_ino);
 }
 
 std::string own_address() {

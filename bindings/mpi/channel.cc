@@ -24,7 +24,7 @@ constexpr double kSliceS = 0.0005;
 // The message between ranks, as plain bytes.
 struct Hello {
   std::uint64_t digest;
-  char host[64];
+  char network[64];
   char error[256];
 };
 struct Outcome {
@@ -82,13 +82,13 @@ void Channel::agree() {
   const Settings& settings = Job::get().settings();
   Hello mine{};
   mine.digest = digest_of(settings);
-  put(mine.host, host_name());
+  put(mine.network, own_network());
   put(mine.error, settings.error);
   const auto all = tell_all(communicator_, mine, world_);
   is_one_machine_ = true;
   for (int rank = 0; rank < world_; ++rank) {
     const Hello& other = all[static_cast<std::size_t>(rank)];
-    is_one_machine_ = is_one_machine_ && std::strcmp(other.host, all[0].host) == 0;
+    is_one_machine_ = is_one_machine_ && std::strcmp(other.network, all[0].network) == 0;
     if (other.error[0] != '\0') {
       error_ = fmt::format("rank {}: {}", rank, other.error);
       state_ = State::kWrong;

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from netfold import native, preload
 from netfold.cli import mpi
 from netfold_lab.bench import allreduce
 from netfold_lab.bench.c_ranks import cache_directory
+from own_machines import ADDRESSES, WORKERS, three_machines
 from repository import ROOT
 
 HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
@@ -81,6 +83,31 @@ def no_memory_left_behind() -> object:
 @pytest.mark.parametrize(("name", "ranks", "taken"), [("sums", 3, 24), ("communicators", 4, 261), ("progress", 4, 1)])
 def test_it_takes_over_what_it_folds(name: str, ranks: int, taken: int) -> None:
     assert taken_over(run_ranks(name, ranks)) == taken
+
+
+@needs_mpi
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_machines_may_share_a_host_name(tmp_path: Path) -> None:
+    """As clones of one image do: the ranks must not look for each other at 127.0.0.1."""
+    with three_machines(tmp_path) as machines:
+        spaces = {ADDRESSES[name]: machines[name].process_id for name in WORKERS}
+        for name in WORKERS:
+            machines[name].run("echo clone > /proc/sys/kernel/hostname")
+        enter = "nsenter --net --uts --target"
+        agent = tmp_path / "agent"  # instead of ssh: agent ADDRESS COMMAND...
+        places = "".join(f'{address}) exec {enter} {pid} sh -c "$*" ;;\n' for address, pid in spaces.items())
+        agent.write_text(f"#!/bin/sh\naddress=$1; shift\ncase $address in\n{places}esac\n")
+        agent.chmod(0o755)
+        settings = {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "eth0"}
+        settings |= {"OMPI_MCA_oob_tcp_if_include": "eth0", "OMPI_MCA_btl": "tcp,self"}
+        began = time.monotonic()
+        prefix = [*enter.split(), str(spaces["10.0.0.1"])]
+        done = run(2, "--host", ",".join(spaces), sys.executable, str(RANKS), "sums", prefix=prefix, **settings)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert taken_over(done) == 24
+        print(f"{time.monotonic() - began:.1f} s")
 
 
 @needs_mpi
