@@ -23,6 +23,7 @@ def test_it_trains_with_netfold(trainer: str) -> None:
     if trainer not in STARTS_ITS_RANKS:
         starter += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "NETFOLD_LOG": "info"}
+    environment |= {"RAY_raylet_start_wait_time_s": "300"}  # on a busy machine Ray's own 30 s are not enough
     done = subprocess.run(
         [*starter, str(EXAMPLES / f"with_{trainer}.py")],
         env={**os.environ, **environment},
