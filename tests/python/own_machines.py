@@ -47,6 +47,7 @@ class Machine:
         words = ["unshare", *NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
         self._holder = subprocess.Popen([*words, "sh", "-c", f"set -e; {begin}; exec sleep {TIMEOUT_S * 5:.0f}"])
         self.name, self._folder = name, folder
+        self.settings: dict[str, str] = {}  # variables of the commands' environment, beside this process's
         self._started: list[Run] = []
         try:
             wait_for(lambda: [child.name() for child in self._children()] == ["sleep"], f"machine {name}", 20.0)
@@ -64,6 +65,7 @@ class Machine:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("GLOO_", "NETFOLD_"))}
         programs = Path(sys.executable).parent
         environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        environment |= self.settings
         words = ["nsenter", "--target", str(self.process_id), *NAMESPACES, f"--wdns={self._folder}", "sh", "-c"]
         log = self._folder / f"{self.name}-{len(self._started)}.log"
         with log.open("w") as file:
