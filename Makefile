@@ -37,11 +37,12 @@ build:
 
 # What to copy to other machines, in dist/. A wheel: no compiler and no packages of the distribution are needed there. A
 # Debian package of the switch, for machines with this distribution: no Python is needed there. With PROCESSOR=aarch64:
-# only a wheel, for 64-bit ARM.
+# both for 64-bit ARM; that package has no DPDK, and is for every Debian.
 dist:
 	@tools/setup.sh $(VENV) dist
 	@flock .build.lock tools/dist.sh $(VENV) dist $(PROCESSOR)
 	@[ -n "$(PROCESSOR)" ] || tools/deb.sh dist
+	@[ -z "$(PROCESSOR)" ] || tools/deb.sh dist "$$(ls -t dist/netfold-*_$(PROCESSOR).whl | head -n 1)" $(PROCESSOR)
 
 deb:
 	@tools/setup.sh $(VENV) dist

@@ -22,6 +22,10 @@ settings=(-C "build-dir=build/wheel-$processor" -C "cmake.define.NETFOLD_DIST=$l
 
 die() { printf 'dist: %s\n' "$*" >&2; exit 1; }
 
+mkdir -p build/dist
+exec {lock}>build/dist/.lock  # tests make wheels beside each other
+flock "$lock"
+
 # Sets what a build for another processor than this machine's needs (tools/dist/cross.cmake).
 cross_compile() {
   [[ $processor == x86_64 || $processor == aarch64 ]] || die "wheels are for x86_64 or aarch64, not for $processor"

@@ -321,3 +321,49 @@ def test_it_takes_the_all_reduces_of_mpi_programs_over(in_qemu: Callable[..., li
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("is content") == 2
     assert re.search(r"^netfold: rank 0: took over [1-9]\d* all-reduces", done.stderr, re.M), done.stderr
+
+
+@pytest.fixture(scope="module")
+def arm_package(
+    wheel_for: Callable[[str], Path], in_qemu: Callable[..., list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The Debian package of the switch for ARM, which holds the program of the wheel."""
+    folder = tmp_path_factory.mktemp("deb")
+    command = [ROOT / "tools" / "deb.sh", folder, wheel_for("aarch64"), "aarch64"]
+    settings = {**os.environ, "DEBFULLNAME": "A. Maintainer", "DEBEMAIL": "a@b.example"}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=settings)
+    assert (made.returncode, made.stderr) == (0, "")
+    [file] = folder.iterdir()
+    return file
+
+
+def test_the_package_for_arm_folds_a_job(
+    arm_package: Path, in_qemu: Callable[..., list[str]], bare: Path, tmp_path: Path
+) -> None:
+    fields = run("dpkg-deb", "--field", str(arm_package)).stdout
+    assert re.search(r"^Architecture: arm64$", fields, re.M)
+    assert re.search(r"^Maintainer: A\. Maintainer <a@b\.example>$", fields, re.M)
+    assert "DPDK" not in fields and re.search(r"^Depends: libc6 \(>= 2\.28\), libgcc-s1", fields, re.M)
+    assert run("dpkg-deb", "--extract", str(arm_package), str(tmp_path / "root")).returncode == 0
+    copyright_file = tmp_path / "root" / "usr" / "share" / "doc" / "netfold-switch" / "copyright"
+    assert all(name in copyright_file.read_text() for name in ("=== libsodium", "=== isa-l", "Apache"))
+    program, errors = tmp_path / "root" / "usr" / "bin" / "netfold-switch", tmp_path / "switch.log"
+    command = in_qemu(str(program), *["--bind", "127.0.0.1", "--port", "0", "--metrics", "127.0.0.1:0"])
+    np.save(tmp_path / "inputs.npy", np.ones((2, 1000), np.float32))
+    with errors.open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process:
+        switch = Running(process, errors)
+        words = [bare / "python", "-c", RANK_OF_CORE, switch.address]
+        ranks = [
+            subprocess.Popen([*words, str(rank), tmp_path / "inputs.npy", tmp_path / f"{rank}.npy", "fp32"])
+            for rank in range(2)
+        ]
+        assert [rank.wait(60) for rank in ranks] == [0, 0]
+        process.terminate()
+    assert all((np.load(tmp_path / f"{rank}.npy") == 2.0).all() for rank in range(2))
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
+def test_lintian_finds_no_error_in_the_package_for_arm(arm_package: Path) -> None:
+    command = ["lintian", "--allow-root", "--fail-on=error,warning", str(arm_package)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout) == (0, "")

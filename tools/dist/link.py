@@ -25,6 +25,8 @@ def main() -> None:
     libraries = [library, of_compiler("libstdc++.a"), of_compiler("libgcc_s.so.1"), "-lpthread", "-ldl", "-lm", "-lrt"]
     target = ["-target", f"{processor}-linux-gnu.{GLIBC}"]
     options = ["-g0", "-s", "-Wl,--gc-sections", "-Wl,--allow-shlib-undefined"]
+    if "-shared" not in arguments:
+        options.append("-pie")  # programs lie at random addresses; all objects are made for that
     os.execv(sys.executable, [sys.executable, "-m", "ziglang", "cc", *target, *arguments, *libraries, *options])
 
 

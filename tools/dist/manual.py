@@ -1,6 +1,6 @@
 """Writes the manual page of netfold-switch from what its --help says, to standard output:
 
-manual.py PROGRAM DATE
+manual.py DATE PROGRAM [ARGUMENT...]
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def page(text: str, version: str, date: str) -> str:
 
 
 def main() -> None:
-    program, date = sys.argv[1:]
+    date, *program = sys.argv[1:]
 
     def said(option: str) -> str:
-        return subprocess.run([program, option], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run([*program, option], capture_output=True, text=True, check=True).stdout.strip()
 
     print(page(said("--help"), said("--version"), date), end="")
 
