@@ -62,7 +62,7 @@ std::string address_of(int family) {
 std::string own_network() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat space{};
+  struct stat space {};
   if (boot.empty() || stat("/proc/self/ns/net", &space) != 0) return host_name();
   return fmt::format("{} {}", boot, space.st_ino);
 }

@@ -1,7 +1,7 @@
 """Other releases of PyTorch than the one of this environment: the backend with the oldest one that it supports.
 
-Each is installed into an environment of its own, without its dependencies: those of this environment serve it too,
-also the libraries of CUDA, because a release for the same CUDA has the same names of libraries.
+Each is installed into an environment of its own, without its dependencies. The packages of this environment serve it
+too. Among them are the libraries of CUDA, whose names are the same in all releases for one CUDA.
 NETFOLD_TORCH_RELEASES=2.14.0,2.14.1 names others.
 """
 

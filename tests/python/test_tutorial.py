@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def typed() -> list[tuple[str, str]]:
-    """What the page says to type, in its order: the machine's name, and the line."""
+    """The commands of the page in its order, each with its machine's name."""
     names = {address: name for name, address in ADDRESSES.items()}
     found: list[tuple[str, str]] = []
     for place, line in re.findall(r"^On ([^\n]*?)(?:, [^\n]*)?:\n```\n([^\n]*)\n```$", PAGE, re.M):
@@ -69,7 +69,7 @@ def machines(tmp_path: Path) -> Iterator[dict[str, Machine]]:
 
 
 def ended(runs: list[Run]) -> str:
-    """What both workers say, once both have ended well."""
+    """The output of both workers, once both have ended well."""
     deadline = time.monotonic() + TIMEOUT_S
     while any(run.process.poll() is None for run in runs) and time.monotonic() < deadline:
         time.sleep(0.1)
