@@ -46,7 +46,8 @@ take_from_wheel() {
   chmod 755 "$program"
   local name
   for name in $(readelf -d "$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
-    [[ $name =~ ^(lib(c|m|dl|rt|pthread)\.so|libgcc_s\.so|ld-linux-) ]] || die "the program needs $name, which no wheel may"
+    [[ $name =~ ^(lib(c|m|dl|rt|pthread)\.so|libgcc_s\.so|ld-linux-) ]] ||
+      die "the program needs $name, which no wheel may"
   done
   libraries="libc6 (>= 2.28), libgcc-s1 | libgcc1"
   ask=("$program")
@@ -86,7 +87,8 @@ place 644 "$work/copyright" /usr/share/doc/netfold-switch/copyright
 mkdir -p "$root/DEBIAN"  # by which dpkg-shlibdeps knows the folder of a package
 printf 'Source: netfold\n\nPackage: netfold-switch\nArchitecture: any\n' >"$work/debian/control"
 if [ -z "$processor" ]; then
-  libraries=$(cd "$work" && dpkg-shlibdeps -O debian/netfold-switch/usr/bin/netfold-switch | sed 's/^shlibs:Depends=//')
+  found=$(cd "$work" && dpkg-shlibdeps -O debian/netfold-switch/usr/bin/netfold-switch)
+  libraries=${found#shlibs:Depends=}
 fi
 
 sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@LIBRARIES@/$libraries/
