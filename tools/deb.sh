@@ -67,7 +67,9 @@ root=$work/debian/netfold-switch
 place() { install -D -m "$1" "$2" "$root$3"; }
 place 755 "$program" /usr/bin/netfold-switch
 # The programs of wheels are stripped already, and this machine's strip may not know their processor.
-[ "$processor" ] || strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/netfold-switch"
+if [ -z "$processor" ]; then
+  strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/bin/netfold-switch"
+fi
 place 644 packaging/switch.toml /etc/netfold/switch.toml
 place 644 packaging/systemd/netfold.sysusers.conf /usr/lib/sysusers.d/netfold-switch.conf
 sed 's#/opt/netfold/bin/netfold switch#/usr/bin/netfold-switch#; s#man:systemd.service(5)#man:netfold-switch(1)#' \
