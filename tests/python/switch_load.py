@@ -21,7 +21,7 @@ from netfold import _core
 _context = multiprocessing.get_context("forkserver")  # a rank is forked from a process that has numpy loaded
 _context.set_forkserver_preload(["switch_load"])
 
-JOB_ENDS_IN_S = 60.0  # also one whose rank hangs: the switch notices that after four heartbeats
+JOB_ENDS_IN_S = 240.0  # on a busy machine too; a hung rank is noticed after four heartbeats
 FOLDED, FAILED, REFUSED = 0, 3, 4  # exit statuses of a rank
 LEAVES, DIES, HANGS, LOSES_PACKETS, IS_REFUSED = ENDS = ("leaves", "dies", "hangs", "loses packets", "is refused")
 WEIGHTS = (60, 15, 2, 10, 5)
