@@ -45,20 +45,21 @@ void bind_sums(nb::class_<Bound>& bound) {
           "all_reduce",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
              const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
-             int group, const std::string& between, int block, int mantissa, bool awaited) {
+             int group, const std::string& between, int block, int mantissa, bool awaited, bool encoded) {
             auto request = request_for(in, out, count, type, wire, average);
             request.algorithm = {algorithm, sub_nodes, switches, group, between};
             request.bfp = bfp_shape_of(block, mantissa);
+            request.is_encoded = encoded;
             return self.submit(request, awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
           "sub_nodes"_a = 0, "switches"_a = 0, "group"_a = 0, "between"_a = "ring", "block"_a = 16, "mantissa"_a = 7,
-          "awaited"_a = false,
+          "awaited"_a = false, "encoded"_a = false,
           "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
           "ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the\n"
           "same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits\n"
           "for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return "
-          "it.")
+          "it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.")
       .def(
           "reduce_scatter",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,

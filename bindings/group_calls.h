@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -75,7 +76,13 @@ class GroupCalls {
     return *engine_;
   }
 
-  std::uint64_t submit(const group::CollectiveRequest& request, bool is_awaited) {
+  // Of the next request.
+  void for_device(std::uintptr_t copied, std::uintptr_t over, std::uint32_t number) {
+    next_words_ = {reinterpret_cast<const std::uint32_t*>(copied), reinterpret_cast<std::uint32_t*>(over), number};
+  }
+
+  std::uint64_t submit(group::CollectiveRequest request, bool is_awaited) {
+    request.words = std::exchange(next_words_, {});
     const auto ticket = is_awaited ? engine().submit_awaited(request) : engine().submit(request);
     if (!ticket) raise(ticket.error());
     return *ticket;
@@ -110,6 +117,7 @@ class GroupCalls {
 
  private:
   ProcessOwned<Group> engine_;
+  group::DeviceWords next_words_;  // Python's lock protects it
 };
 
 // A worker's calls at a switch.
@@ -119,12 +127,18 @@ void bind_all_reduce(nb::class_<Bound>& bound) {
   bound.def(
       "all_reduce",
       [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-         const std::string& wire, bool average,
-         bool awaited) { return self.submit(request_for(in, out, count, type, wire, average), awaited); },
-      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false,
+         const std::string& wire, bool average, bool awaited, int block, int mantissa, bool encoded) {
+        auto request = request_for(in, out, count, type, wire, average);
+        request.bfp = bfp_shape_of(block, mantissa);
+        request.is_encoded = encoded;
+        return self.submit(request, awaited);
+      },
+      "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "awaited"_a = false, "block"_a = 16,
+      "mantissa"_a = 7, "encoded"_a = false,
       "Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a\n"
       "ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves\n"
-      "the ticket to wait.");
+      "the ticket to wait. encoded: both addresses hold whole blocks of `wire`, which is bfp of this block and "
+      "mantissa.");
 }
 
 template <class Bound>
@@ -138,6 +152,11 @@ void bind_waiting(nb::class_<Bound>& bound, const char* stats_doc) {
       .def("next_completion", &Bound::next_completion, "timeout_s"_a,
            nb::sig("def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None"),
            "The next finished (ticket, None or NetfoldError), or None after timeout_s.")
+      .def("for_device", &Bound::for_device, "copied_ptr"_a, "over_ptr"_a, "number"_a,
+           "A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the\n"
+           "tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, "
+           "or\n"
+           "number + 1 if it has failed. Both words must live until then.")
       .def("stats", &Bound::stats, stats_doc)
       .def("close", &Bound::close, "reason"_a = "",
            "Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.");

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "environment.h"
 #include "group/via_switch/switch_group.h"
@@ -19,18 +20,19 @@ namespace {
 
 constexpr Nanoseconds kJoinMax = 60 * kSecond;  // all ranks call connect() at the same time
 
-struct Communicator;
-
 struct CollectiveRequest {
-  Communicator* owner = nullptr;
+  group::SwitchGroup* group = nullptr;
   bool is_busy = false;
   group::Ticket ticket = 0;
   std::size_t bytes = 0;
 };
 
+// It has a job at each switch. NCCL hands the same sums over on all ranks in the same order, and they go to the
+// switches in turn.
 struct Communicator {
-  std::unique_ptr<group::SwitchGroup> group;
+  std::vector<std::unique_ptr<group::SwitchGroup>> groups;
   numbers::Format floats;
+  std::size_t submitted = 0;
   std::array<CollectiveRequest, kRequestsMax> requests = {};
 };
 
@@ -72,7 +74,7 @@ Status init(Logger logger) {
     set_logger(logger);
     const auto& found = environment();
     if (!found) return report(found.error());
-    if (found->settings.switch_address.empty()) {
+    if (found->settings.switches.empty()) {
       inform("all-reduces go among the ranks: NETFOLD_SWITCH names no switch");
     }
     return kSuccess;
@@ -104,7 +106,6 @@ Status connect(void* handles[], int ranks, int rank, void** communicator) {
     const Settings& settings = found->settings;
     const Nanoseconds until = now() + std::min(kJoinMax, settings.timeout);
     group::SwitchGroupOptions options;
-    options.switch_address = settings.switch_address;
     options.job = job_of(*handle);
     options.world = static_cast<std::uint16_t>(ranks);
     options.rank = static_cast<std::uint16_t>(rank);
@@ -113,10 +114,16 @@ Status connect(void* handles[], int ranks, int rank, void** communicator) {
     options.timeout_s = to_seconds(settings.timeout);
     options.connect_timeout_s = to_seconds(settings.connect_timeout);
     options.keep_going = [until] { return now() < until; };
-    auto joined = group::SwitchGroup::join(options);
-    if (!joined) return report(joined.error());
-    inform(fmt::format("rank {} of {} joined {} at the switch {}", rank, ranks, options.job, options.switch_address));
-    *communicator = new Communicator{std::move(*joined), settings.floats};
+    auto joined = std::make_unique<Communicator>();
+    joined->floats = settings.floats;
+    for (const std::string& each : settings.switches) {
+      options.switch_address = each;
+      auto group = group::SwitchGroup::join(options);
+      if (!group) return report(group.error());
+      inform(fmt::format("rank {} of {} joined {} at the switch {}", rank, ranks, options.job, each));
+      joined->groups.push_back(std::move(*group));
+    }
+    *communicator = joined.release();
     return kSuccess;
   });
 }
@@ -139,9 +146,11 @@ Status iallreduce(void* communicator, void* in, void* out, std::size_t count, Da
     if (free == owner.requests.end()) return kSuccess;  // NCCL calls again
     group::CollectiveRequest wanted{.in = in, .out = out, .count = count, .type = *element};
     wanted.format = format_of(*element, owner.floats);
-    const auto submitted = owner.group->submit(wanted);
+    group::SwitchGroup& group = *owner.groups[owner.submitted % owner.groups.size()];
+    const auto submitted = group.submit(wanted);
     if (!submitted) return report(submitted.error());
-    *free = {&owner, true, *submitted, count * numbers::size_bytes(*element)};
+    ++owner.submitted;
+    *free = {&group, true, *submitted, count * numbers::size_bytes(*element)};
     *request = &*free;
     return kSuccess;
   });
@@ -150,7 +159,7 @@ Status iallreduce(void* communicator, void* in, void* out, std::size_t count, Da
 Status test(void* request, int* is_done, int* bytes) {
   return guarded([=] {
     auto& tested = *static_cast<CollectiveRequest*>(request);
-    const auto completion = tested.owner->group->wait(tested.ticket, 0);
+    const auto completion = tested.group->wait(tested.ticket, 0);
     *is_done = completion ? 1 : 0;
     if (!completion) return kSuccess;
     tested.is_busy = false;

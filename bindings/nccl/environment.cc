@@ -9,20 +9,25 @@
 namespace netfold::nccl {
 namespace {
 
-// The local address on the way to the switch; none, and a warning, if the switch cannot be reached.
-std::optional<IpAddress> way_to(const std::string& switch_address) {
-  if (switch_address.empty()) return std::nullopt;
-  const auto address = link::parse_address(switch_address);
-  const auto route = address ? link::route_to(*address) : tl::unexpected(address.error());
-  if (route) return route->local_ip;
-  warn(fmt::format("no collectives in the network: NETFOLD_SWITCH={}: {}", switch_address, route.error().message));
-  return std::nullopt;
+// The local address on the way to the first switch; none, and a warning, if there is no way to one of them.
+std::optional<IpAddress> way_to(const std::vector<std::string>& switches) {
+  std::optional<IpAddress> first;
+  for (const std::string& each : switches) {
+    const auto address = link::parse_address(each);
+    const auto route = address ? link::route_to(*address) : tl::unexpected(address.error());
+    if (!route) {
+      warn(fmt::format("no collectives in the network: NETFOLD_SWITCH={}: {}", each, route.error().message));
+      return std::nullopt;
+    }
+    if (!first) first = route->local_ip;
+  }
+  return first;
 }
 
 Result<Environment> read_environment() {
   auto settings = read_settings();
   if (!settings) return tl::unexpected(settings.error());
-  const auto ip = way_to(settings->switch_address);
+  const auto ip = way_to(settings->switches);
   Environment found{std::move(*settings), {}, ip.has_value()};
   found.nics = find_nics(found.settings.interfaces, ip.value_or(IpAddress()));
   if (!found.nics.empty()) return found;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -66,9 +67,12 @@ Result<Settings> read_settings() {
   }
   settings.timeout = from_seconds(timeout_s);
   settings.connect_timeout = from_seconds(connect_timeout_s);
-  settings.switch_address = variable("NETFOLD_SWITCH");
-  if (settings.switch_address.find(',') != std::string::npos) {
-    return refuse("NETFOLD_SWITCH", settings.switch_address, "the NCCL plugin uses one switch, name one");
+  const std::string switches = variable("NETFOLD_SWITCH");
+  for (std::size_t at = 0; !switches.empty() && at <= switches.size();) {
+    const std::size_t comma = std::min(switches.find(',', at), switches.size());
+    if (comma == at) return refuse("NETFOLD_SWITCH", switches, "write host:port, or several with commas");
+    settings.switches.push_back(switches.substr(at, comma - at));
+    at = comma + 1;
   }
   settings.secret_text = variable("NETFOLD_SECRET");
   settings.secret = control::Secret::from(settings.secret_text);

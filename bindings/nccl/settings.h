@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -12,8 +13,8 @@
 namespace netfold::nccl {
 
 struct Settings {
-  std::string switch_address;  // NETFOLD_SWITCH; "": no collectives in the network
-  std::string secret_text;     // NETFOLD_SECRET
+  std::vector<std::string> switches;  // NETFOLD_SWITCH, with commas; none: no collectives in the network
+  std::string secret_text;            // NETFOLD_SECRET
   std::optional<control::Secret> secret;
   bool requires_auth = false;                       // NETFOLD_REQUIRE_AUTH
   Nanoseconds timeout = 0;                          // NETFOLD_TIMEOUT_S: without progress

@@ -28,12 +28,12 @@ Result<void> check_as_it_lies(const CollectiveRequest& request) {
 
 std::size_t in_bytes(const CollectiveRequest& request, int world) {
   const bool scatters = request.collective == schedule::Collective::kReduceScatter;
-  return request.count * numbers::size_bytes(request.type) * static_cast<std::size_t>(scatters ? world : 1);
+  return request.bytes_of(request.count) * static_cast<std::size_t>(scatters ? world : 1);
 }
 
 std::size_t out_bytes(const CollectiveRequest& request, int world) {
   const bool gathers = request.collective == schedule::Collective::kAllGather;
-  return request.count * numbers::size_bytes(request.type) * static_cast<std::size_t>(gathers ? world : 1);
+  return request.bytes_of(request.count) * static_cast<std::size_t>(gathers ? world : 1);
 }
 
 bool overwrites_input(const CollectiveRequest& request, int world) {
@@ -41,6 +41,11 @@ bool overwrites_input(const CollectiveRequest& request, int world) {
 }
 
 Result<void> check(const CollectiveRequest& request) {
+  if (request.is_encoded &&
+      (request.format != numbers::Format::kBfp || request.type != numbers::ElementType::kFp32 || request.average ||
+       request.collective != schedule::Collective::kAllReduce || !numbers::is_valid(request.bfp))) {
+    return fail(ErrorCode::kInvalidArgument, "only the sum of an all-reduce of fp32 as bfp takes encoded elements");
+  }
   if (request.format == numbers::Format::kNone) {
     if (const auto valid = check_as_it_lies(request); !valid) return valid;
   } else if (request.operation != numbers::Operation::kSum) {

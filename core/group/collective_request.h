@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "group/device_words.h"
 #include "numbers/combine.h"
 #include "numbers/format.h"
 #include "schedule/exchange.h"
@@ -44,8 +45,17 @@ struct CollectiveRequest {
   int peer = kNoRank;
   std::uint64_t tag = 0;
   std::int32_t* sender = nullptr;
+  // `in` and `out` hold what travels, as a device has encoded it and will decode it: whole blocks of `format`, which is
+  // bfp. Only of the sum of an all-reduce. `count` still counts elements.
+  bool is_encoded = false;
+  // If a device copies `in` here, and `out` back.
+  DeviceWords words = {};
 
   bool is_in_place() const { return in == out; }
+  // Bytes of the first elements of `in` or `out`; of an encoded request: whole blocks.
+  std::size_t bytes_of(std::size_t elements) const {
+    return is_encoded ? numbers::encoded_bytes({format, bfp}, elements) : elements * numbers::size_bytes(type);
+  }
 };
 
 // Of an all-reduce, reduce-scatter, all-gather or broadcast among so many ranks: the bytes that a rank reads, and

@@ -15,9 +15,13 @@ bool wait_for(std::condition_variable& news, std::unique_lock<std::mutex>& lock,
 
 }  // namespace
 
-Completions::Ticket Completions::issue(bool is_awaited) {
+Completions::Ticket Completions::issue(bool is_awaited, const DeviceWords& words) {
   const Ticket ticket = ++last_issued_;
   if (is_awaited) reserve(ticket);
+  if (words.over != nullptr) {
+    const std::lock_guard lock(mutex_);
+    words_[ticket] = words;
+  }
   return ticket;
 }
 
@@ -31,6 +35,10 @@ void Completions::add(const std::vector<Ticket>& tickets, const std::optional<Er
   {
     const std::lock_guard lock(mutex_);
     for (const Ticket ticket : tickets) {
+      if (const auto waiting = words_.find(ticket); waiting != words_.end()) {
+        waiting->second.say_over(error.has_value());
+        words_.erase(waiting);
+      }
       completions_[ticket] = error;
       if (reserved_.erase(ticket) == 0) order_.push_back(ticket);
     }

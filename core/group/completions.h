@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "group/device_words.h"
 
 namespace netfold::group {
 
@@ -29,8 +30,8 @@ class Completions {
   // `on_added` is called, by whoever adds, each time there is something to take.
   explicit Completions(std::function<void()> on_added = {}) : on_added_(std::move(on_added)) {}
 
-  // A new ticket, from 1 up; if it is awaited, reserved.
-  Ticket issue(bool is_awaited = false);
+  // A new ticket, from 1 up; if it is awaited, reserved. When it is added, the device of its tensor is told.
+  Ticket issue(bool is_awaited = false, const DeviceWords& words = {});
   // next() is to leave this one to wait(). Before it is added.
   void reserve(Ticket ticket);
   void add(const std::vector<Ticket>& tickets, const std::optional<Error>& error);
@@ -52,6 +53,7 @@ class Completions {
   std::map<Ticket, std::optional<Error>> completions_;
   std::deque<Ticket> order_;  // of those that next() may take
   std::set<Ticket> reserved_;
+  std::map<Ticket, DeviceWords> words_;  // of those that a device waits for
   bool is_closed_ = false;
 };
 

@@ -35,7 +35,7 @@ class Driver::Turn {
     const bool is_last = --driver_.callers_ == 0;
     driver_.callers_.notify_all();
     const bool is_left =
-        driver_.has_work_ || driver_.has_submissions_ || driver_.next_deadline_ < driver_.thread_sleeps_until_;
+        driver_.has_work_ || driver_.may_submit() || driver_.next_deadline_ < driver_.thread_sleeps_until_;
     if (is_last && is_left && driver_.options_.has_thread) driver_.thread_wakeup_.wake();
   }
   Turn(const Turn&) = delete;
@@ -82,7 +82,7 @@ Result<Driver::Ticket> Driver::hand_over(const CollectiveRequest& request, bool 
       if (!valid) return tl::unexpected(valid.error());
       prepared = std::move(*valid);
     }
-    ticket = completions_.issue(is_awaited);
+    ticket = completions_.issue(is_awaited, request.words);
     if (failure_ || is_closing_) {
       completions_.add({ticket}, failure_ ? *failure_ : Error{ErrorCode::kInvalidArgument, options_.closed});
       return ticket;
@@ -162,12 +162,12 @@ bool Driver::run_quickly(Ticket ticket, const CollectiveRequest& request, std::u
 }
 
 bool Driver::is_work_left() const {
-  return session_ && !has_failed_ && (!session_->is_idle() || session_->has_unsent());
+  return session_ && !has_failed_ && (!session_->is_idle() || session_->has_unsent() || awaits_device_);
 }
 
 // Nothing is on its way: the next request need not queue.
 bool Driver::is_at_rest() const {
-  return session_ && !has_failed_ && !is_closing_ && !has_submissions_ && session_->is_idle();
+  return session_ && !has_failed_ && !is_closing_ && !may_submit() && session_->is_idle();
 }
 
 Result<void> Driver::finish(Ticket ticket) {
@@ -264,7 +264,7 @@ Result<bool> Driver::hand_to_session(Submission& submission) {
 // True if anything moved.
 bool Driver::step() {
   const StandardArithmetic arithmetic;
-  if (has_submissions_) take_submissions();
+  if (may_submit()) take_submissions();
   if (has_failed_) return false;
   time_ = now();
   const auto moved = guarded([&] { return session_->pump(time_); });
@@ -284,12 +284,17 @@ bool Driver::move() {
   return moved && *moved;
 }
 
+// A tensor that its device still copies here holds up those after it: all ranks begin their collectives in one order.
 void Driver::take_submissions() {
   std::deque<Submission> taken;
   {
-    const std::lock_guard lock(mutex_);
-    taken.swap(submitted_);  // nothing once the group has failed
+    const std::lock_guard lock(mutex_);  // nothing is left once the group has failed
+    while (!submitted_.empty() && submitted_.front().request.words.has_copied()) {
+      taken.push_back(std::move(submitted_.front()));
+      submitted_.pop_front();
+    }
     has_submissions_ = false;
+    awaits_device_ = !submitted_.empty();
   }
   for (auto next = taken.begin(); next != taken.end(); ++next) {
     const auto handed = hand_to_session(*next);
@@ -327,7 +332,7 @@ void Driver::fail_with(const Error& error, const std::vector<Ticket>& refused) {
     const std::lock_guard lock(mutex_);
     for (const auto& submission : submitted_) unsent.push_back(submission.ticket);
     submitted_.clear();
-    has_submissions_ = false;
+    has_submissions_ = awaits_device_ = false;
   }
   completions_.add(unsent, error);
 }

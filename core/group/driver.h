@@ -87,6 +87,7 @@ class Driver : public Group {
   void submit_now();
   bool is_at_rest() const;
   bool is_work_left() const;
+  bool may_submit() const { return has_submissions_ || awaits_device_; }
   bool run_quickly(Ticket ticket, const CollectiveRequest& request, std::unique_ptr<Prepared> prepared);
 
   // Of the holder of driving_.
@@ -137,6 +138,7 @@ class Driver : public Group {
   const std::unique_ptr<nlohmann::json> counters_;
 
   std::atomic<bool> is_started_ = false, is_closing_ = false, has_submissions_ = false, has_failed_ = false;
+  std::atomic<bool> awaits_device_ = false;  // the oldest of submitted_ has a tensor that is not here yet
 
   Completions completions_;
   std::thread thread_;

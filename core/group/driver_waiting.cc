@@ -23,6 +23,8 @@ constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
 constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at what is overdue and what the others say, while it yields
 constexpr Nanoseconds kNotePeriod = 10 * kMillisecond;
+// At the word that a device writes when a tensor is here: nothing wakes us for it. A copy of a megabyte takes as long.
+constexpr Nanoseconds kDevicePeriod = 50 * kMicrosecond;
 constexpr Nanoseconds kSettleTime = 2 * kMillisecond;  // between two moves to another core
 
 }  // namespace
@@ -47,7 +49,7 @@ std::optional<Driver::Sleep> Driver::look_around(Nanoseconds until) {
   if (has_failed_) return sleep;  // only close() is of interest
   if (!session_->is_idle()) {
     spread_out();
-    const int yields = is_thread() ? policy_.thread_yields : policy_.caller_yields;
+    const int yields = awaits_device_ ? 0 : is_thread() ? policy_.thread_yields : policy_.caller_yields;
     for (int i = 0, in_vain = 0; i < yields && in_vain < policy_.vain_yields; ++i) {
       const Nanoseconds before = now();
       sched_yield();
@@ -67,6 +69,7 @@ std::optional<Driver::Sleep> Driver::look_around(Nanoseconds until) {
     next_note_ = time_ + kNotePeriod;
   }
   sleep.until = std::min(until, session_->deadline());
+  if (awaits_device_) sleep.until = std::min(sleep.until, now() + kDevicePeriod);
   session_->add_polls(sleep.polls);
   return sleep;
 }

@@ -66,11 +66,11 @@ class SwitchGroup:
         What the switch granted: job and epoch numbers, slots, payload_bytes, ...
         """
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False, block: int = 16, mantissa: int = 7, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves
-        the ticket to wait.
+        the ticket to wait. encoded: both addresses hold whole blocks of `wire`, which is bfp of this block and mantissa.
         """
 
     def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
@@ -97,6 +97,13 @@ class SwitchGroup:
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -183,12 +190,12 @@ class PeerGroup:
         Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.
         """
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the
         same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits
-        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it.
+        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
     def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
@@ -220,6 +227,13 @@ class PeerGroup:
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -328,12 +342,12 @@ class SplitGroup:
         Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.
         """
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the
         same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits
-        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it.
+        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
     def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
@@ -365,6 +379,13 @@ class SplitGroup:
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -401,12 +422,12 @@ class AgentPeerGroup:
         Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.
         """
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the
         same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits
-        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it.
+        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
     def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
@@ -440,6 +461,13 @@ class AgentPeerGroup:
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
         """
 
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
+        """
+
     def stats(self) -> dict[str, Any]:
         """
         Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
@@ -461,11 +489,11 @@ class AgentSwitchGroup:
     def lease(self) -> dict[str, Any]:
         """What the switch granted."""
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False, block: int = 16, mantissa: int = 7, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves
-        the ticket to wait.
+        the ticket to wait. encoded: both addresses hold whole blocks of `wire`, which is bfp of this block and mantissa.
         """
 
     def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
@@ -477,6 +505,13 @@ class AgentSwitchGroup:
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
         """
 
     def stats(self) -> dict[str, Any]:
@@ -588,11 +623,11 @@ class RoceGroup:
         The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.
         """
 
-    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False) -> int:
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False, block: int = 16, mantissa: int = 7, encoded: bool = False) -> int:
         """
         Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
         ticket at once. The memory belongs to the client until the ticket is finished. awaited: next_completion leaves
-        the ticket to wait.
+        the ticket to wait. encoded: both addresses hold whole blocks of `wire`, which is bfp of this block and mantissa.
         """
 
     def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
@@ -604,6 +639,13 @@ class RoceGroup:
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """
         The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
         """
 
     def stats(self) -> dict[str, Any]:

@@ -24,6 +24,11 @@ class Engine(Protocol):
     def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
         """The next finished ticket and its error, or None after `timeout_s`."""
 
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`; at the end the second becomes `number`, or number + 1 if the
+        collective has failed."""
+
     def stats(self) -> dict[str, Any]:
         """Counters."""
 
@@ -43,8 +48,12 @@ class Reducer(Engine, Protocol):
         wire: str,
         average: bool = ...,
         awaited: bool = ...,
+        block: int = ...,
+        mantissa: int = ...,
+        encoded: bool = ...,
     ) -> int:
-        """The sum, or the average, of every rank's elements."""
+        """The sum, or the average, of every rank's elements. `encoded`: they are bfp of this block and mantissa in
+        memory, before and after; only of sums."""
 
 
 class RoceEngine(Reducer, Protocol):
@@ -87,8 +96,9 @@ class PeerEngine(Engine, Protocol):
         block: int = ...,
         mantissa: int = ...,
         awaited: bool = ...,
+        encoded: bool = ...,
     ) -> int:
-        """The sum, or the average, of every rank's elements."""
+        """The sum, or the average, of every rank's elements; `encoded`: see Reducer."""
 
     def reduce_scatter(
         self,

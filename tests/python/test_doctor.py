@@ -179,6 +179,7 @@ def test_rates_of_a_gpu_are_judged() -> None:
         "GPU copies", OK, "25.0 GB/s to the host, 24.0 GB/s to the device, pinned"
     )
     assert gpu.pinned_copies(25e9, 3e9).status == SLOW
+    assert gpu.streams(True).status == OK and gpu.streams(False).status == SLOW
     fast = gpu.codec(500e9, 750e9, 1000e9)
     assert fast.status == OK
     assert fast.found == "encodes at 500 GB/s, 50% of a copy's rate, and decodes at 750 GB/s, 75%"
@@ -190,5 +191,5 @@ def test_rates_of_a_gpu_are_judged() -> None:
 def test_a_gpu_is_measured() -> None:
     checks = {check.name: check for check in gpu.accelerator()}
     print("\n".join(f"{check.name}: {check.found}" for check in checks.values()))
-    assert set(checks) == {"GPU", "GPU copies", "GPU codec"}
+    assert set(checks) == {"GPU", "GPU copies", "GPU streams", "GPU codec"}
     assert all(check.status != MISSING for check in checks.values())

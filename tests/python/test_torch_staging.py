@@ -38,6 +38,7 @@ class FakeCuda:
     """torch.cuda's functions about streams."""
 
     Stream = FakeStream
+    captures = False
 
     def __init__(self) -> None:
         self._of_thread = threading.local()
@@ -48,6 +49,9 @@ class FakeCuda:
 
     def set_stream(self, stream: FakeStream) -> None:
         self._of_thread.stream = stream
+
+    def is_current_stream_capturing(self) -> bool:
+        return self.captures
 
     @contextmanager
     def stream(self, stream: FakeStream) -> Iterator[None]:
@@ -100,9 +104,9 @@ class Client:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
-    for name in ("Stream", "current_stream", "set_stream", "stream"):
+    for name in ("Stream", "current_stream", "set_stream", "stream", "is_current_stream_capturing"):
         monkeypatch.setattr(torch.cuda, name, getattr(fake, name))
-    monkeypatch.setattr(staging, "_pinned", lambda count, dtype: torch.empty(count, dtype=dtype))
+    monkeypatch.setattr(staging, "pinned", lambda count, dtype: torch.empty(count, dtype=dtype))
     monkeypatch.setattr(CudaTensor, "cuda", fake, raising=False)
     return fake
 
@@ -143,3 +147,13 @@ def test_a_device_that_fails_in_the_copy_up_fails_the_work_and_leaves_the_stream
         fold.work.wait()
     assert cuda.current_stream() is mine
     folds.close()
+
+
+def test_a_graph_that_is_recorded_is_refused(cuda: FakeCuda) -> None:
+    tensor = torch.zeros(5).as_subclass(CudaTensor)
+    cuda.captures = True
+    for stage in (staging.Staging().stage, staging.Staging().write):
+        with pytest.raises(RuntimeError, match="a CUDA graph cannot contain a collective of Netfold"):
+            stage([tensor])
+    cuda.captures = False
+    assert staging.Staging().stage([tensor]).buffer.numel() == 5

@@ -27,6 +27,7 @@ AgentSession::AgentSession(AgentSessionOptions options, AgentChannel channel,
 
 Result<std::unique_ptr<Prepared>> AgentSession::prepare(const CollectiveRequest& request) {
   if (const auto valid = check(request); !valid) return tl::unexpected(valid.error());
+  if (request.is_encoded) return fail(ErrorCode::kInvalidArgument, "an agent takes no encoded elements");
   const auto order = check(Request::of(1, request), options_.world, options_.rank);
   if (!order) return tl::unexpected(order.error());
   return nullptr;

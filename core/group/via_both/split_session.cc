@@ -249,17 +249,16 @@ void SplitSession::start_piece(Tensor& tensor) {
     cuts.push_back(so_far >= 1 ? count : static_cast<std::size_t>(units) * kPartUnit);
   }
   cuts.push_back(count);
-  const std::size_t element_bytes = numbers::size_bytes(request.type);
   const bool is_only_among_ranks = count == request.count && cuts[scatters_at_] == 0;
   if (!is_only_among_ranks) {
     if (begin == 0) tensor.input = new_input(request);
-    tensor.input->save(begin * element_bytes, count * element_bytes);
+    tensor.input->save(request.bytes_of(begin), request.bytes_of(count));
   }
   const void* const in = tensor.input ? tensor.input->saved() : request.in;
   const auto part_of = [&](std::size_t first, std::size_t part_count) {
     CollectiveRequest part = request;
-    part.in = static_cast<const std::byte*>(in) + first * element_bytes;
-    part.out = static_cast<std::byte*>(request.out) + first * element_bytes;
+    part.in = static_cast<const std::byte*>(in) + request.bytes_of(first);
+    part.out = static_cast<std::byte*>(request.out) + request.bytes_of(first);
     part.count = part_count;
     part.algorithm.name = kDirect;
     part.whole = request.count;

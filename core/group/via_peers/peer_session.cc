@@ -117,7 +117,7 @@ Result<void> PeerSession::check_parts(const CollectiveRequest& request) const {
 
 bool PeerSession::is_direct(const CollectiveRequest& request) const {
   return direct_ && request.algorithm.name == kDirect && request.collective == schedule::Collective::kAllReduce &&
-         request.format != numbers::Format::kNone;
+         request.format != numbers::Format::kNone && !request.is_encoded;
 }
 
 bool PeerSession::is_quick(const CollectiveRequest& request) const {

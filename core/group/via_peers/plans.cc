@@ -44,6 +44,7 @@ std::uint64_t digest_of(const CollectiveRequest& request) {
     digest.add(static_cast<std::uint64_t>(number));
   }
   digest.add(request.part_at);
+  if (request.is_encoded) digest.add(std::uint64_t{1});  // ranks whose tensors lie elsewhere plan differently
   return digest.value();
 }
 

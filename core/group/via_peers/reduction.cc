@@ -43,7 +43,8 @@ Reduction::Reduction(Ticket ticket, const CollectiveRequest& request, Terms term
       parts_(request.parts),
       layout_(layout_of(request, world, rank)),
       divide_by_(request.average ? static_cast<std::uint32_t>(world) : 1),
-      is_widened_(!travels_as_it_lies_ && (request.type == ElementType::kFp16 || request.type == ElementType::kBf16)),
+      is_widened_(!travels_as_it_lies_ &&
+                  (request.is_encoded || request.type == ElementType::kFp16 || request.type == ElementType::kBf16)),
       rounds_(numbers::is_narrow(request.format)),
       works_beside_(is_widened_ || terms.collective == schedule::Collective::kReduceScatter ||
                     terms.collective == schedule::Collective::kBarrier ||
@@ -94,6 +95,7 @@ bool Reduction::overwrites_input() const {
 }
 
 numbers::WireFormat Reduction::narrow() const {
+  if (type_ == ElementType::kFp32) return wire_;  // encoded
   return {type_ == ElementType::kFp16 ? Format::kFp16 : Format::kBf16};
 }
 

@@ -25,6 +25,7 @@ std::size_t RoceSession::Operation::offset_bytes(std::uint64_t message) const {
 
 Result<std::unique_ptr<Prepared>> RoceSession::prepare(const CollectiveRequest& request) {
   if (const auto valid = check_all_reduce(request); !valid) return tl::unexpected(valid.error());
+  if (request.is_encoded) return fail(ErrorCode::kInvalidArgument, "RoCE takes no encoded elements");
   return nullptr;
 }
 

@@ -79,7 +79,7 @@ void Operation::start(Position first, ScratchPool& pool) {
 // A chunk's result may overwrite what this rank has contributed to that chunk, which is saved before, and nothing else:
 // later chunks may still have to be sent, also again.
 void Operation::keep_input(ScratchPool& pool) {
-  const std::size_t part_bytes = part_units_ * unit_bytes_;
+  const std::size_t part_bytes = bytes_of(part_units_);
   if (part_bytes == 0) return;
   if (parts_ == 1) {
     const bool is_own = kind_ == wire::Kind::kCopy && rank_ == request_.root;
@@ -119,17 +119,21 @@ bool Operation::receives(const Extent& extent) const {
   }
 }
 
+std::size_t Operation::bytes_of(std::size_t units) const {
+  return request_.is_encoded ? numbers::encoded_bytes(wire_, units) : units * unit_bytes_;
+}
+
 // Where this rank's contribution lies.
 const std::byte* Operation::source(const Extent& extent) const {
   const auto* const in = input_.bytes ? input_.bytes.get() : static_cast<const std::byte*>(request_.in);
   const std::size_t part = kind_ == wire::Kind::kScatter ? extent.owner * part_units_ : 0;
-  return in + (part + extent.first) * unit_bytes_;
+  return in + bytes_of(part + extent.first);
 }
 
 // Of what this rank gets, in `out`.
 std::size_t Operation::target_offset(const Extent& extent) const {
   const bool gathers = kind_ == wire::Kind::kCopy && parts_ > 1;
-  return ((gathers ? extent.owner * part_units_ : 0) + extent.first) * unit_bytes_;
+  return bytes_of((gathers ? extent.owner * part_units_ : 0) + extent.first);
 }
 
 void Operation::describe(Position position, wire::Header& header) const {
@@ -152,7 +156,7 @@ std::span<const std::byte> Operation::payload(Position position, std::span<std::
   }
   const std::byte* const from = source(chunk);
   const std::size_t size_bytes = numbers::encoded_bytes(wire_, chunk.count);
-  if (numbers::is_same(request_.type, request_.format)) return {from, size_bytes};
+  if (request_.is_encoded || numbers::is_same(request_.type, request_.format)) return {from, size_bytes};
   assert(room.size() >= size_bytes);
   numbers::encode(wire_, request_.type, from, chunk.count, room.data());
   return room.first(size_bytes);
@@ -175,8 +179,8 @@ void Operation::store(Position position, std::span<const std::byte> payload) {
   const Extent chunk = extent(position);
   const std::size_t offset = target_offset(chunk);
   auto* const to = static_cast<std::byte*>(request_.out) + offset;
-  undo_.save(offset, chunk.count * unit_bytes_);
-  if (kind_ == wire::Kind::kCopy) {
+  undo_.save(offset, bytes_of(chunk.count));
+  if (kind_ == wire::Kind::kCopy || request_.is_encoded) {
     std::memcpy(to, payload.data(), payload.size());
   } else {
     numbers::decode(wire_, request_.type, payload.data(), chunk.count, to, request_.average ? world_ : 1);

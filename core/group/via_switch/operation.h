@@ -75,6 +75,7 @@ class Operation {
   bool receives(const Extent& extent) const;
   void keep_input(ScratchPool& pool);
   const std::byte* source(const Extent& extent) const;
+  std::size_t bytes_of(std::size_t units) const;
   std::size_t target_offset(const Extent& extent) const;
   void count_stored(Position position);
   std::uint8_t term_flags(Position position) const;
@@ -83,9 +84,9 @@ class Operation {
   CollectiveRequest request_;
   numbers::WireFormat wire_;
   std::uint16_t world_, rank_;
-  wire::Kind kind_;      // of its contributions
-  std::uint16_t parts_;  // each with an owner, or one
-  std::size_t unit_bytes_;
+  wire::Kind kind_;         // of its contributions
+  std::uint16_t parts_;     // each with an owner, or one
+  std::size_t unit_bytes_;  // not of encoded elements
   std::size_t part_units_;  // of one part
   ChunkPlan plan_;          // of one part
   std::uint64_t stored_ = 0;

@@ -22,6 +22,9 @@ SwitchSession::SwitchSession(SwitchSessionOptions options, std::unique_ptr<link:
 
 Result<std::unique_ptr<Prepared>> SwitchSession::prepare(const CollectiveRequest& request) {
   if (const auto valid = check_in_network(request, lease_.world); !valid) return tl::unexpected(valid.error());
+  if (request.is_encoded && request.bfp != lease_.wire_format(request.format).bfp) {
+    return fail(ErrorCode::kInvalidArgument, "the elements are encoded as bfp of another shape than the job has");
+  }
   return nullptr;
 }
 

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
+from netfold.torch.device_words import Words
+
 CORE_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int32: "int32"}
 """Those that fold in a format, through a switch too."""
 
@@ -56,11 +58,34 @@ class Event(Protocol):
 
 
 @dataclass
+class Part:
+    """A part of a call that a device copies to the engine's memory, and back by itself. `start` submits it. `enqueue`
+    then makes the device wait until the engine is done, and copy the result back; it returns the event after that."""
+
+    start: Callable[[Any], int]
+    words: Words
+    enqueue: Callable[[], Event]
+
+    def submit(self, client: Any) -> tuple[int, Event]:
+        """The ticket, and the event after which the device has the result."""
+        client.for_device(self.words.copied_ptr, self.words.over_ptr, self.words.number)
+        try:
+            ticket = self.start(client)
+        except BaseException:
+            client.for_device(0, 0, 0)
+            self.words.drop()
+            raise
+        self.words.passed = self.enqueue()
+        return ticket, self.words.passed
+
+
+@dataclass
 class Call:
     """`start` submits it to a client, says whether the caller waits for it next, and returns the ticket. `buffers` must
     live until the ticket is finished; `finish` then returns the user's tensors, or what else the future's value is.
     `completing()` is the context in which `finish` is called and the Work completed, such as a CUDA stream. `ready`:
-    the event after which `buffers` may be read. `devices`: those of the results."""
+    the event after which `buffers` may be read. `devices`: those of the results. `parts`: if a device waits for the
+    engine by itself, what is submitted in place of `start`."""
 
     buffers: tuple[torch.Tensor, ...]
     start: Callable[[Any, bool], int]
@@ -71,6 +96,8 @@ class Call:
     is_common: bool = False  # every engine among ranks runs it, an agent's and a NIC's too, and a switch
     is_scatter: bool = False  # through a switch it is a reduce-scatter: its bytes go up, and a part comes down
     name: str = ""  # in records
+    parts: list[Part] = field(default_factory=list)
+    device: torch.device | None = None  # the one of `parts`
 
     @property
     def size_bytes(self) -> int:

@@ -197,15 +197,17 @@ class CollectiveCalls(Backend):
 
     def send(self, tensors: Tensors, dst_rank: int, tag: int) -> Work:
         """A message to a rank. It waits for no collective."""
-        return self._message(collectives.send(self._member.staging, _only(tensors, "a send"), dst_rank, tag))
+        return self._message(collectives.send(self._member.message_staging, _only(tensors, "a send"), dst_rank, tag))
 
     def recv(self, tensors: Tensors, src_rank: int, tag: int) -> Work:
         """A message from a rank."""
-        return self._message(collectives.receive(self._member.staging, _only(tensors, "a receive"), src_rank, tag))
+        return self._message(
+            collectives.receive(self._member.message_staging, _only(tensors, "a receive"), src_rank, tag)
+        )
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> Work:
         """A message from any rank; the Work knows from which."""
-        return self._message(collectives.receive(self._member.staging, _only(tensors, "a receive"), None, tag))
+        return self._message(collectives.receive(self._member.message_staging, _only(tensors, "a receive"), None, tag))
 
     def _message(self, call: Call) -> Work:
         return self._issued(self._member.start_message(call), collective=False)

@@ -74,7 +74,7 @@ def broadcast(staging: Staging, tensor: torch.Tensor, root: int) -> Call:
             "broadcast", pointer, pointer, count, _raw(tensor), root=root, algorithm=algorithm, awaited=awaited
         )
 
-    return replace(staged.call(start), is_common=_is_words(tensor))
+    return replace(staging.call_in_place(staged, start, [tensor]), is_common=_is_words(tensor))
 
 
 @named("all-reduce")
@@ -88,7 +88,7 @@ def all_reduce(staging: Staging, tensors: Tensors, op: Operation) -> Call:
     def start(client: PeerClient, awaited: bool) -> int:
         return client.collect("all-reduce", pointer, pointer, count, dtype, name, average, awaited=awaited)
 
-    return staged.call(start)
+    return staging.call_in_place(staged, start, tensors)
 
 
 @named("reduce")

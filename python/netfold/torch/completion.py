@@ -36,6 +36,7 @@ class Fold:
     call: Call
     work: FoldWork
     number: int = 0  # in the record
+    parts_left: int = 1
 
 
 class Folds(ABC):
@@ -90,14 +91,25 @@ class Folds(ABC):
                     fold.number = self._recorder.begin(fold.call.name, fold.call.size_bytes, is_message)
                 try:
                     assert self._client is not None, "the engine was closed without an error"
-                    ticket = fold.call.start(self._client, self._is_left_to_waiter(fold.work))
-                    self._in_flight[ticket] = fold
-                    fold.work.ticket = ticket
+                    if fold.call.parts:
+                        self._submit_parts(fold, self._client)
+                    else:
+                        ticket = fold.call.start(self._client, self._is_left_to_waiter(fold.work))
+                        self._in_flight[ticket] = fold
+                        fold.work.ticket = ticket
                     return
                 except Exception as refused:  # also TypeError, from the binding
                     error = refused
         self._record_end(fold, error)
         fold.work.complete([], error)
+
+    def _submit_parts(self, fold: Fold, client: Reducer) -> None:
+        """The device waits for the engine by itself: nothing is left to do at the end but to complete the work."""
+        fold.parts_left = len(fold.call.parts)
+        for part in fold.call.parts:
+            ticket, copied_back = part.submit(client)
+            self._in_flight[ticket] = fold
+            fold.work.copied_back = copied_back
 
     def _record_end(self, fold: Fold, error: BaseException | None) -> None:
         if self._recorder is not None:
@@ -158,7 +170,11 @@ class Folds(ABC):
             fold = self._in_flight.pop(ticket, None)
             if error is not None and self.error is None:
                 self.error = error
-        if fold is None:  # the fold failed with the whole group
+            if fold is not None:
+                fold.parts_left -= 1
+        if fold is None or fold.work.is_completed():  # it failed with the whole group, or with another part
+            return
+        if fold.parts_left > 0 and error is None:
             return
         self._record_end(fold, error)
         if error is not None:  # once the group is closed, why it was closed
@@ -191,6 +207,8 @@ class Folds(ABC):
                 self.error = error
             folds, self._in_flight = list(self._in_flight.values()), {}
         for fold in folds:
+            if fold.work.is_completed():  # with another part of it
+                continue
             self._record_end(fold, self.error)
             fold.work.complete([], self.error)
 

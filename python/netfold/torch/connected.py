@@ -70,8 +70,9 @@ class FoldingGroup:
 
         Returns None when the tensors are folded, or with `async_op` a work at once: `work.wait()` and
         `work.get_future()`, whose value is the list of tensors. For a tensor on an accelerator the copies run on
-        streams of their own, after what the current stream has done so far; a finished wait makes the current stream
-        wait for the result.
+        streams of their own, after what the current stream has done so far; a wait, or this call without `async_op`,
+        makes the current stream wait for the result and returns at once. An error may then come later: it is logged,
+        and the next call raises it.
 
         Raises ValueError for tensors or operations that Netfold does not fold, and NetfoldError (a RuntimeError), here
         or in the work, that names the rank or the switch that failed.
@@ -97,8 +98,8 @@ class FoldingGroup:
 
     def average(self, tensor: torch.Tensor) -> None:
         """Average a tensor over all ranks, in place. It is a hook for FSDP2:
-        `fsdp_module.set_all_reduce_hook(group.average)`. The caller's thread waits for the network, and the current
-        stream for the copy to the device."""
+        `fsdp_module.set_all_reduce_hook(group.average)`. For a tensor on an accelerator the current stream waits for
+        the result, and the caller's thread goes on."""
         self.all_reduce(tensor, ReduceOp.AVG)
 
     def __enter__(self) -> FoldingGroup:

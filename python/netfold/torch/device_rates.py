@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from netfold.torch.devices import accelerator, module_of
+from netfold.torch.stream_memory import stream_memory
 
 COUNT = 16 << 20  # float32 elements: a bucket of gradients that no cache holds
 REPEAT = 10
@@ -19,10 +20,11 @@ DRIVERS = ("nvidia", "amdgpu", "xe", "i915")  # kernel modules
 @dataclass(frozen=True)
 class DeviceRates:
     """A device and its rates in bytes/s. Of copies on the device and of the codec: bytes read and written. The codec's
-    are 0 without Triton."""
+    are 0 without Triton. `waits_by_itself`: its streams can wait for the host (stream_memory.py)."""
 
     name: str
     driver: str
+    waits_by_itself: bool
     down_bytes_s: float
     up_bytes_s: float
     copy_bytes_s: float
@@ -63,7 +65,8 @@ def measure(index: int = 0) -> DeviceRates:
             encode = bytes_s(lambda: device_codec.encode(values, out=encoded), moved)
             decode = bytes_s(lambda: device_codec.decode(encoded, COUNT, out=copied), moved)
         name = streams.get_device_name(device)
-    return DeviceRates(name, _driver(), down, up, copy, encode, decode)
+    waits_by_itself = stream_memory(device) is not None
+    return DeviceRates(name, _driver(), waits_by_itself, down, up, copy, encode, decode)
 
 
 def _driver() -> str:

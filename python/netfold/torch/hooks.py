@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from netfold.torch.connected import FoldingGroup
+from netfold.torch.devices import is_accelerator
+from netfold.torch.stream_order import can_encode
 
 
 def fold_hook(state: FoldingGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -32,7 +34,8 @@ def fold_hook(state: FoldingGroup, bucket: GradBucket) -> torch.futures.Future[t
 
 @dataclass
 class ErrorFeedbackState:
-    """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat).
+    """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat), on
+    the gradients' device.
 
     Each residual is stored with the parameters of its bucket. DDP rearranges its buckets after the first step, and a
     residual of other parameters must not be added.
@@ -54,14 +57,26 @@ class ErrorFeedbackState:
         return backend.settings.bfp
 
 
+def _as_it_arrives(gradient: torch.Tensor, block: int, mantissa: int) -> torch.Tensor:
+    """The values that the others get. A GPU computes them itself, and Python does not wait for it."""
+    if is_accelerator(gradient.device) and can_encode(gradient.device):
+        from netfold.torch import device_codec
+
+        on_device = device_codec.encode(gradient, block, mantissa)
+        return device_codec.decode(on_device, gradient.numel(), block, mantissa)
+    from netfold import _core
+
+    sent = gradient.detach().to("cpu").contiguous()
+    encoded = _core.encode(sent.numpy(), block, mantissa)
+    return torch.from_numpy(_core.decode(encoded, sent.numel(), block, mantissa)).to(gradient.device)
+
+
 def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """`ddp_model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)`.
 
     bucket: a flat float32 tensor. Returns a future of the gradients averaged over the group, same shape. Raises
     ValueError if the gradients are not float32, or if the group's format is not bfp.
     """
-    from netfold import _core
-
     group = state.process_group or dist.group.WORLD
     gradient = bucket.buffer()
     if gradient.dtype != torch.float32:
@@ -73,14 +88,10 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> to
     owners = tuple(parameter.data_ptr() for parameter in bucket.parameters())
     kept_for, residual = state.residuals.get(bucket.index(), (None, None))
     if residual is None or kept_for != owners:
-        residual = torch.zeros(gradient.shape, dtype=torch.float32)
+        residual = torch.zeros_like(gradient)
         state.residuals[bucket.index()] = (owners, residual)
-    gradient.add_(residual.to(gradient.device))
-
-    sent = gradient.detach().to("cpu").contiguous()
-    encoded = _core.encode(sent.numpy(), block, mantissa)
-    arrives = torch.from_numpy(_core.decode(encoded, sent.numel(), block, mantissa))
-    torch.sub(sent, arrives, out=residual)
+    gradient.add_(residual)
+    torch.sub(gradient, _as_it_arrives(gradient, block, mantissa), out=residual)
     residual.nan_to_num_(0.0, 0.0, 0.0)  # this step's NaN reports an overflow; the next step must not see it again
 
     work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)

@@ -50,6 +50,7 @@ class HostClient:
         self.wait = group.wait
         self.stats = group.stats
         self.close = group.close
+        self.for_device = group.for_device
         if isinstance(group, _core.PeerGroup):
             self.collect = group.collect
             self.exchange = group.exchange
@@ -59,17 +60,39 @@ class HostClient:
             self.collect = self._copy_words
 
     def all_reduce(
-        self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, awaited: bool = False
+        self,
+        in_ptr: int,
+        out_ptr: int,
+        count: int,
+        dtype: str,
+        wire: str,
+        average: bool = False,
+        awaited: bool = False,
+        block: int = 0,
+        mantissa: int = 0,
+        encoded: bool = False,
     ) -> int:
-        """Returns a ticket at once; `awaited`: the caller waits for it next."""
+        """Returns a ticket at once; `awaited`: the caller waits for it next. `encoded` elements are bfp of this block
+        and mantissa; the others take the group's."""
         if self._log_share is not None:
             self._log_share()
         if self._switches is not None:
             log_news(self._switches.take_switch_news())
         how = self._plan.for_tensor(count * ELEMENT_BYTES[dtype], self._world, self._choose, wire)
-        block, mantissa = self._bfp
+        if not encoded:
+            block, mantissa = self._bfp
         return self._group.all_reduce(
-            in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited, **how
+            in_ptr,
+            out_ptr,
+            count,
+            dtype,
+            wire,
+            average,
+            block=block,
+            mantissa=mantissa,
+            awaited=awaited,
+            encoded=encoded,
+            **how,
         )
 
     def reduce_scatter(

@@ -23,8 +23,9 @@ from netfold.torch.host_group import HostClient
 from netfold.torch.joining import Joined, Seat, join
 from netfold.torch.lone import LoneEngine
 from netfold.torch.settings import Settings
-from netfold.torch.staging import InOrder, Staging
-from netfold.torch.work import FoldWork
+from netfold.torch.staging import InOrder, Staging, refuse_capture
+from netfold.torch.stream_order import OrderedStaging, can_encode
+from netfold.torch.work import FoldWork, OrderedWork
 
 FINISH_S = 5.0  # for collectives in flight when a rank leaves: all ranks have started them, or one never will
 
@@ -50,8 +51,11 @@ class Member:
 
     def __init__(self, seat: Seat, settings: Settings, address: str, needs_peers: bool = True) -> None:
         self.settings = settings
-        self.staging = Staging()
-        self._rank = seat.rank
+        # A device's stream that waits for a message would hold up other messages: Python waits for those.
+        self.message_staging = Staging()
+        is_ordered = settings.engine == THREAD and seat.size > 1
+        self.staging = OrderedStaging() if is_ordered else self.message_staging
+        self._rank, self._size = seat.rank, seat.size
         self._in_order = InOrder()
         self.joined: Joined | None = None
         self._recorder: Recorder | None = None
@@ -120,18 +124,44 @@ class Member:
             work = self.folds.new_work([tensors[0].device] if is_accelerator(tensors[0].device) else [])
             work.complete(tensors)
             return work
+        average = op == ReduceOp.AVG
+        call = self._fold_of_device(tensors, average) or self._fold_of_host(tensors, average)
+        call.name = "all-reduce"
+        return self._submit(self.folds, call, self._new_work(self.folds, call, is_async))
+
+    def _fold_of_host(self, tensors: list[torch.Tensor], average: bool) -> Call:
         staged = self.staging.stage(tensors)
-        buffer, average = staged.buffer, op == ReduceOp.AVG
-        dtype = CORE_DTYPES[buffer.dtype]
-        wire = self.settings.format if dtype == "fp32" else dtype
+        buffer = staged.buffer
+        dtype, wire = self._travels_as(tensors[0].dtype)
 
         def start(client: Reducer, awaited: bool) -> int:
             pointer, count = buffer.data_ptr(), buffer.numel()
             return client.all_reduce(pointer, pointer, count, dtype, wire, average, awaited=awaited)
 
-        call = staged.call(start)
-        call.name = "all-reduce"
-        return self._submit(self.folds, call, self._new_work(self.folds, call, is_async))
+        return self.staging.call_in_place(staged, start, tensors)
+
+    def _fold_of_device(self, tensors: list[torch.Tensor], average: bool) -> Call | None:
+        """None if the tensors are the host's, or their device cannot wait for the engine."""
+        if not (isinstance(self.staging, OrderedStaging) and is_accelerator(tensors[0].device)):
+            return None
+        refuse_capture(tensors[0].device)
+        dtype, wire = self._travels_as(tensors[0].dtype)
+        encodes = wire == "bfp" and not self.settings.roce and can_encode(tensors[0].device)
+        bfp = self.settings.bfp if encodes else None
+        block, mantissa = self.settings.bfp
+
+        def submit(client: Reducer, pointer: int, count: int, encoded: bool) -> int:
+            averages = average and not encoded  # the device divides
+            return client.all_reduce(
+                pointer, pointer, count, dtype, wire, averages, block=block, mantissa=mantissa, encoded=encoded
+            )
+
+        return self.staging.fold_call(tensors, submit, bfp, self._size if average else 1)
+
+    def _travels_as(self, dtype: torch.dtype) -> tuple[str, str]:
+        """The core's names of a type, and of the format in which it travels."""
+        name = CORE_DTYPES[dtype]
+        return name, self.settings.format if name == "fp32" else name
 
     def start(self, call: Call, is_async: bool) -> FoldWork:
         """Submit a call to the engine that runs it, once its tensors may be read. Not `is_async`: the caller waits
@@ -164,6 +194,9 @@ class Member:
         return self._submit(self.peers, call, self.peers.new_message(call.devices))
 
     def _new_work(self, folds: Folds, call: Call, is_async: bool) -> FoldWork:
+        if call.parts:
+            assert call.device is not None, "parts are of a device"
+            return OrderedWork(call.device)
         return folds.new_work(call.devices, not is_async and call.ready is None and not self.settings.cores)
 
     def _submit(self, folds: Folds, call: Call, work: FoldWork) -> FoldWork:
@@ -173,6 +206,9 @@ class Member:
             said = f"rank {self._rank} could not read its tensors: {error}".partition("\n")[0]
             folds.abandon(fold, error, said[:500])
 
+        if call.parts:  # the engine keeps the order
+            folds.submit(fold)
+            return work
         self._in_order.run(call.ready, lambda: folds.submit(fold), fail)
         if self.is_lone:
             work.get_future()  # it is over, and this completes it

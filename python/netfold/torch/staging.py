@@ -1,7 +1,8 @@
 """Copies the user's tensors to host memory that the engine can read and write, and back.
 
 A contiguous CPU tensor is folded in place. A strided tensor goes through a contiguous copy. A tensor on an accelerator
-goes through pinned memory. A stream of its own copies it down after the work that produces it. The fold starts when
+goes through pinned memory; if its streams can wait for the engine, as stream_order.py does, else as here: a stream of
+its own copies it down after the work that produces it. The fold starts when
 that copy's event has passed. A second stream copies the result up, and torch's future makes the user's stream wait for
 that copy. Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it
 have ended.
@@ -33,10 +34,8 @@ class Staged:
     finish: Callable[[], list[torch.Tensor]]
     completing: Callable[[], AbstractContextManager[object]] = nullcontext
     devices: Sequence[torch.device] = ()
-
-    def call(self, start: Callable[[Any, bool], int]) -> Call:
-        """The call that `start` submits."""
-        return Call((self.buffer,), start, self.finish, self.completing, self.ready, list(self.devices))
+    device: torch.device | None = None
+    """The accelerator from which, or to which, something is copied."""
 
 
 class CopyStreams:
@@ -90,10 +89,10 @@ class Staging:
         given = list(tensors)
         count = sum(t.numel() for t in given)
         if is_accelerator(given[0].device):
-            self._streams_of(given[0].device)
+            refuse_capture(given[0].device)
             for tensor in given:
                 tensor.record_stream(self._streams_of(tensor.device).up)
-            return self._up_from(_pinned(count, given[0].dtype), given, None)
+            return self._up_from(pinned(count, given[0].dtype), given, None)
         if len(given) == 1 and lies_whole(given[0]):
             return Staged(given[0], None, lambda: given)
         buffer = torch.empty(count, dtype=given[0].dtype)
@@ -111,24 +110,32 @@ class Staging:
         buffers = (read.buffer, written.buffer)
         return Call(buffers, start, finish, written.completing, read.ready, list(written.devices))
 
+    def call_in_place(self, staged: Staged, start: Callable[[Any, bool], int], tensors: list[torch.Tensor]) -> Call:
+        """The same for tensors that are read and written."""
+        return self.call(staged, staged, start, tensors)
+
     def _streams_of(self, device: torch.device) -> CopyStreams:
         if device not in self._streams:
             self._streams[device] = CopyStreams(device)
         return self._streams[device]
 
+    def _down_stream(self, device: torch.device) -> Any:
+        return self._streams_of(device).down
+
     def _down(self, tensors: list[torch.Tensor], factor: Any) -> Staged:
         device = tensors[0].device
-        streams = self._streams_of(device)
-        buffer = _pinned(sum(t.numel() for t in tensors), tensors[0].dtype)
-        streams.down.wait_stream(streams.module.current_stream(device))
-        with streams.module.stream(streams.down):
+        refuse_capture(device)
+        streams, down = self._streams_of(device), self._down_stream(device)
+        buffer = pinned(sum(t.numel() for t in tensors), tensors[0].dtype)
+        down.wait_stream(streams.module.current_stream(device))
+        with streams.module.stream(down):
             from_ = [t * factor for t in tensors] if factor is not None else tensors
             pack(from_, buffer, non_blocking=True)
-            ready = streams.down.record_event()
+            ready = down.record_event()
         for tensor in tensors:  # the allocator must not reuse their memory while the copy streams use it
-            tensor.record_stream(streams.down)
+            tensor.record_stream(down)
             tensor.record_stream(streams.up)
-        return Staged(buffer, ready, lambda: tensors)
+        return Staged(buffer, ready, lambda: tensors, device=device)
 
     def _up_from(self, buffer: torch.Tensor, tensors: list[torch.Tensor], ready: Event | None) -> Staged:
         device = tensors[0].device
@@ -143,6 +150,7 @@ class Staging:
             lambda: unpack(buffer, tensors, non_blocking=True),
             lambda: streams.module.stream(streams.up),
             [device],
+            device,
         )
 
 
@@ -158,7 +166,18 @@ def _overlap(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     )
 
 
-def _pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
+def refuse_capture(device: torch.device) -> None:
+    """Raise RuntimeError if the current stream records a graph."""
+    is_capturing: Any = getattr(module_of(device), "is_current_stream_capturing", None)
+    if is_capturing is not None and is_capturing():
+        raise RuntimeError(
+            "netfold: a CUDA graph cannot contain a collective of Netfold: the host sends it, and a graph is replayed "
+            "without the host; capture the computation only, and call the collective between two graphs"
+        )
+
+
+def pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
+    """Memory of the host that the device copies to and from without the processor."""
     return torch.empty(count, dtype=dtype, pin_memory=True)
 
 

@@ -16,6 +16,14 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
+from netfold.log import logger
+from netfold.torch.devices import module_of
+
+
+def new_future(devices: list[torch.device]) -> torch.futures.Future[Any]:
+    """A future whose value is on these devices."""
+    return torch.futures.Future(devices=list(devices))
+
 
 class FoldWork(Work):
     """An all-reduce in flight.
@@ -27,11 +35,12 @@ class FoldWork(Work):
     def __init__(self, devices: list[torch.device], before_wait: Callable[[], None]) -> None:
         super().__init__()
         self.ticket = 0  # the engine's ticket, after submission
+        self.copied_back: Any = None  # if the device waits for the engine: the event after which it has the result
         self._before_wait = before_wait
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._on_cuda = bool(devices)
-        self._base: torch.futures.Future[Any] = torch.futures.Future(devices=list(devices))
+        self._base: torch.futures.Future[Any] = new_future(devices)
         self._future = self._base.then(self._unwrap)
 
     def _unwrap(self, base: torch.futures.Future[Any]) -> Any:
@@ -59,16 +68,19 @@ class FoldWork(Work):
         """
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         self._before_wait()
-        if not self._block(seconds):
-            raise RuntimeError(
-                f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it continues, so "
-                "wait again, or raise the process group's timeout"
-            )
+        self._wait_for_end(seconds)
         if self._error is not None:
             raise self._error
         if self._on_cuda:
             self._future.wait()  # makes the caller's current stream wait for the copy back to the device
         return True
+
+    def _wait_for_end(self, seconds: float) -> None:
+        if not self._block(seconds):
+            raise RuntimeError(
+                f"netfold: the all-reduce did not finish within the {seconds:.3g} s given to wait(); it continues, so "
+                "wait again, or raise the process group's timeout"
+            )
 
     def _block(self, seconds: float) -> bool:
         """Wait until the fold has ended, at most `seconds` (0: without a limit); returns whether it has ended."""
@@ -85,6 +97,43 @@ class FoldWork(Work):
     def is_success(self) -> bool:
         """Whether the fold has ended without an error."""
         return self._done.is_set() and self._error is None
+
+
+class OrderedWork(FoldWork):
+    """A collective of a device's tensors that are copied and awaited in the order of its streams (stream_order.py). Its
+    future is completed when the collective is over, so what waits for the future gets every error."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__([device], lambda: None)
+        self._device = device
+        self._lock = threading.Lock()
+        self._was_ordered = False
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Make the device's current stream wait for the result; Python goes on at once. With a timeout above 0, block
+        until the collective is over first. Raises RuntimeError that names the rank or the switch if it has failed.
+
+        It may also fail later. Then the tensors stay as they were, the error is logged, and the next collective of the
+        group raises it.
+        """
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        if seconds > 0:
+            self._wait_for_end(seconds)
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._was_ordered = True
+        module_of(self._device).current_stream(self._device).wait_event(self.copied_back)
+        return True
+
+    def complete(self, value: Any, error: BaseException | None = None) -> None:
+        """See FoldWork."""
+        with self._lock:
+            self._error = error
+            is_late = error is not None and self._was_ordered
+        if is_late:
+            logger.error("netfold: the tensors of a collective that was waited for stay as they were: %s", error)
+        super().complete(value, error)
 
 
 class DrivenWork(FoldWork):

@@ -174,6 +174,55 @@ TEST_P(DriverWithAndWithoutThread, AFailureFailsWhatIsOpenAndWhatComes) {
   EXPECT_EQ(shared.aborted, 1);
 }
 
+TEST_P(DriverWithAndWithoutThread, ATensorThatIsStillOnItsDeviceHoldsUpThoseAfterIt) {
+  CountingSession::Shared shared;
+  TestGroup group(shared, GetParam());
+  std::uint32_t copied = 0, over = 0;
+  CollectiveRequest of_device;
+  of_device.words = {&copied, &over, 7};
+  const auto first = group.submit(of_device);
+  const auto second = group.submit({});
+  ASSERT_TRUE(first && second);
+  EXPECT_FALSE(group.next_completion(30 * kMillisecond));
+  EXPECT_EQ(shared.submitted, 0);
+  EXPECT_EQ(std::atomic_ref(over).load(), 0U);
+  std::atomic_ref(copied).store(7);
+  for (const auto& ticket : {first, second}) {
+    const auto completion = group.next_completion(5 * kSecond);
+    ASSERT_TRUE(completion);
+    EXPECT_EQ(completion->ticket, *ticket);
+    EXPECT_FALSE(completion->error);
+  }
+  EXPECT_EQ(std::atomic_ref(over).load(), 7U);
+  EXPECT_EQ(shared.submitted, 2);
+}
+
+// Otherwise the device would wait forever, with everything that follows in its stream.
+TEST_P(DriverWithAndWithoutThread, TheDeviceIsToldOfFailuresToo) {
+  for (const bool is_copied : {false, true}) {
+    for (const bool closes : {false, true}) {
+      CountingSession::Shared shared;
+      shared.finishes = false;
+      std::uint32_t copied = is_copied ? 1 : 0, over = 0, over_late = 0;
+      CollectiveRequest of_device;
+      TestGroup group(shared, GetParam());
+      of_device.words = {&copied, &over, 1};
+      ASSERT_TRUE(group.submit(of_device));
+      if (closes) {
+        group.close();
+      } else {
+        shared.fails = true;
+        const auto completion = group.next_completion(5 * kSecond);
+        ASSERT_TRUE(completion && completion->error);
+      }
+      EXPECT_EQ(std::atomic_ref(over).load(), 2U);
+      of_device.words.over = &over_late;
+      ASSERT_TRUE(group.submit(of_device));
+      EXPECT_EQ(std::atomic_ref(over_late).load(), 2U) << "a group that has failed";
+    }
+  }
+}
+
 // Every request ends, with the error: those that the session has, the one that it could not take, and those behind it.
 TEST_P(DriverWithAndWithoutThread, RefusedMemoryFailsTheGroupAndNotTheProcess) {
   for (const bool is_quick : {false, true}) {

@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "counter.h"
+#include "numbers/codec.h"
 #include "split_groups.h"
 
 namespace netfold::group {
@@ -37,6 +38,37 @@ TEST_P(SplitGroupOf, GivesTheBitsOfTheSwitchWhateverTheShares) {
   }
   for (const auto& group : groups) EXPECT_GE(counter(*group, "divided_tensors"), 4);
   EXPECT_GT(counter(*groups[0], "switch_bytes_s"), 0);
+}
+
+// GPUs encode tensors; each algorithm sums them. The switch's sum of the same tensors in fp32 has the same bits.
+TEST_P(SplitGroupOf, SumsEncodedElementsToTheSameBits) {
+  const auto [world, switches, shm] = GetParam();
+  const auto server = start_switch();
+  SplitGroups groups = join_all(*server, world, shm);
+  const numbers::WireFormat wire{Format::kBfp, {}};
+  for (const std::size_t count : {1UL, 5001UL, 1'200'007UL}) {
+    const auto tensors = gradients(world, count);
+    const auto expected = reduce(groups, tensors, {.name = "in-network"}, Format::kBfp, false, false);
+    for (const char* const name : {"in-network", "split", "direct"}) {
+      std::vector<std::vector<std::byte>> encoded;
+      std::vector<Ticket> tickets;
+      for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+        auto& bytes = encoded.emplace_back(numbers::encoded_bytes(wire, count));
+        numbers::encode(wire, numbers::ElementType::kFp32, tensors[rank].data(), count, bytes.data());
+        CollectiveRequest request{.in = bytes.data(), .out = bytes.data(), .count = count, .format = Format::kBfp};
+        request.algorithm.name = name;
+        request.is_encoded = true;
+        tickets.push_back(*groups[rank]->submit(request));
+      }
+      for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+        const auto error = end_of(*groups[rank], tickets[rank]);
+        ASSERT_FALSE(error) << error->message;
+        std::vector<float> sum(count);
+        numbers::decode(wire, numbers::ElementType::kFp32, encoded[rank].data(), count, sum.data());
+        EXPECT_TRUE(are_same_bits(sum, expected[0])) << name << ", rank " << rank << ", " << count << " elements";
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, SplitGroupOf,

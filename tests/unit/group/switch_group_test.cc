@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "counter.h"
+#include "numbers/codec.h"
 #include "switch/switch_server.h"
 
 namespace netfold::group {
@@ -78,6 +79,41 @@ TEST(SwitchGroup, FoldsManyTensorsInFlight) {
     for (std::size_t t = 0; t < kTensors; ++t) {
       ASSERT_FALSE(wait(*clients[rank], tickets[rank][t]).error);
       for (const float x : tensors[rank][t]) ASSERT_EQ(x, static_cast<float>(6 + 4 * t));
+    }
+  }
+}
+
+// A GPU has encoded them. The switch gets the same bytes as from a rank with fp32, and the sum comes back encoded.
+TEST(SwitchGroup, SumsElementsThatADeviceHasEncodedToTheSameBits) {
+  const auto server = start_switch();
+  for (const numbers::BfpShape shape : {numbers::BfpShape{16, 7}, numbers::BfpShape{64, 3}}) {
+    const numbers::WireFormat wire{Format::kBfp, shape};
+    SwitchGroupOptions job;
+    job.bfp = shape;
+    auto clients = join_all(*server, 2, job);
+    Prng prng(shape.block);
+    for (const std::size_t count : {1UL, 1000UL, 65536UL, 100'003UL}) {
+      std::vector<std::vector<float>> plain(2, std::vector<float>(count));
+      for (auto& tensor : plain) {
+        for (float& x : tensor) x = static_cast<float>(prng.below(1 << 20)) - (1 << 19);
+      }
+      std::vector<std::vector<std::byte>> encoded(2, std::vector<std::byte>(numbers::encoded_bytes(wire, count)));
+      std::vector<SwitchGroup::Ticket> tickets;
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        numbers::encode(wire, ElementType::kFp32, plain[rank].data(), count, encoded[rank].data());
+        CollectiveRequest request{encoded[rank].data(), encoded[rank].data(), count, ElementType::kFp32, Format::kBfp};
+        request.bfp = shape;
+        request.is_encoded = true;
+        tickets.push_back(*clients[rank]->submit(request));
+      }
+      for (std::size_t rank = 0; rank < 2; ++rank) ASSERT_FALSE(wait(*clients[rank], tickets[rank]).error);
+      for (std::size_t rank = 0; rank < 2; ++rank) tickets[rank] = reduce(*clients[rank], plain[rank], Format::kBfp);
+      for (std::size_t rank = 0; rank < 2; ++rank) {
+        ASSERT_FALSE(wait(*clients[rank], tickets[rank]).error);
+        std::vector<float> decoded(count);
+        numbers::decode(wire, ElementType::kFp32, encoded[rank].data(), count, decoded.data());
+        EXPECT_EQ(decoded, plain[rank]) << count;
+      }
     }
   }
 }

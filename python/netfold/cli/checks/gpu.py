@@ -34,6 +34,7 @@ def accelerator() -> list[Check]:
     return [
         Check("GPU", OK, named),
         pinned_copies(rates.down_bytes_s, rates.up_bytes_s),
+        streams(rates.waits_by_itself),
         codec(rates.encode_bytes_s, rates.decode_bytes_s, rates.copy_bytes_s),
     ]
 
@@ -44,6 +45,14 @@ def pinned_copies(down_bytes_s: float, up_bytes_s: float) -> Check:
     is_slow = min(down_bytes_s, up_bytes_s) < PINNED_SLOW_BYTES_S
     fix = "put the device into a slot with 16 lanes, and run workers on the CPU that it is attached to"
     return Check("GPU copies", SLOW if is_slow else OK, found, fix if is_slow else "")
+
+
+def streams(waits_by_itself: bool) -> Check:
+    """Whether Python goes on while the device waits for the network."""
+    if waits_by_itself:
+        return Check("GPU streams", OK, "wait for the network by themselves")
+    fix = "update the driver; NETFOLD_LOG=info says what its calls answer"
+    return Check("GPU streams", SLOW, "cannot wait for the network, so Python waits for it", fix)
 
 
 def codec(encode_bytes_s: float, decode_bytes_s: float, copy_bytes_s: float) -> Check:
