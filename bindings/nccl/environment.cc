@@ -32,7 +32,7 @@ Result<Environment> read_environment() {
   found.nics = find_nics(found.settings.interfaces, ip.value_or(IpAddress()));
   if (!found.nics.empty()) return found;
   return fail(ErrorCode::kSystem,
-              fmt::format("no network interface is up, has an IPv4 address and fits NCCL_SOCKET_IFNAME={}: see "
+              fmt::format("no network interface is up, has an IP address and fits NCCL_SOCKET_IFNAME={}: see "
                           "`ip address`",
                           found.settings.interfaces));
 }

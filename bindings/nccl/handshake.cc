@@ -80,15 +80,16 @@ control::Nonce draw_nonce() {
 void Handle::write(HandleBytes to) const {
   std::ranges::fill(to, std::byte{0});
   wire::put_big(std::span<std::byte>(to), 0, kHandleMark);
-  wire::put_big(std::span<std::byte>(to), 8, address.ip.v4());
-  wire::put_big(std::span<std::byte>(to), 12, address.port);
-  std::ranges::copy(token, to.begin() + 16);
+  std::ranges::copy(address.ip.v6(), to.begin() + 8);
+  wire::put_big(std::span<std::byte>(to), 24, address.port);
+  std::ranges::copy(token, to.begin() + 32);
 }
 
 std::optional<Handle> Handle::read(HandleBytes from) {
   if (wire::get_big<std::uint64_t>(from, 0) != kHandleMark) return std::nullopt;
-  Handle handle{{wire::get_big<std::uint32_t>(from, 8), wire::get_big<std::uint16_t>(from, 12)}};
-  std::copy_n(from.begin() + 16, handle.token.size(), handle.token.begin());
+  const std::span<const std::byte> bytes = from;
+  Handle handle{{IpAddress::from_v6(bytes.subspan<8, IpAddress::kBytes>()), wire::get_big<std::uint16_t>(from, 24)}};
+  std::copy_n(from.begin() + 32, handle.token.size(), handle.token.begin());
   return handle;
 }
 
@@ -190,9 +191,9 @@ Result<std::unique_ptr<Sender>> Connecting::pump() {
 
 // From the NIC's own address where the peer is in its network: the kernel would take the first NIC there otherwise.
 Result<void> Connecting::open() {
-  const bool is_near = (handle_.address.ip.v4() & nic_.netmask) == (nic_.ip & nic_.netmask);
+  const bool is_near = nic_.is_near(handle_.address.ip);
   for (int i = 0; i < settings_.streams; ++i) {
-    const auto begun = link::begin_connect(handle_.address, is_near ? nic_.ip : 0);
+    const auto begun = link::begin_connect(handle_.address, is_near ? nic_.ip : IpAddress());
     if (!begun) return failed(ErrorCode::kPeerFailed, begun.error().message);
     sockets_.emplace_back(*begun);
   }

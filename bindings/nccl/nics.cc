@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 namespace netfold::nccl {
 namespace {
@@ -15,8 +16,17 @@ constexpr int kSpeedUnknown = 10000;  // Mbit/s, where a virtual interface tells
 constexpr std::size_t kNicsMax = 16;
 constexpr const char* kUsual = "^lo,docker";
 
-std::uint32_t ip_of(const sockaddr* address) {
-  return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
+IpAddress ip_of(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
+  }
+  return IpAddress::from_v6(
+      std::as_bytes(std::span(reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr.s6_addr)));
+}
+
+bool is_usable(const ifaddrs& entry, int family) {
+  if (entry.ifa_addr == nullptr || entry.ifa_addr->sa_family != family || (entry.ifa_flags & IFF_UP) == 0) return false;
+  return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr);
 }
 
 Nic describe(const ifaddrs& entry) {
@@ -32,6 +42,14 @@ Nic describe(const ifaddrs& entry) {
 }
 
 }  // namespace
+
+bool Nic::is_near(const IpAddress& other) const {
+  const auto own = ip.v6(), mask = netmask.v6(), its = other.v6();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if ((own[i] & mask[i]) != (its[i] & mask[i])) return false;
+  }
+  return true;
+}
 
 bool takes(std::string_view filter, std::string_view name) {
   const bool excludes = filter.starts_with('^');
@@ -52,11 +70,13 @@ std::vector<Nic> find_nics(const std::string& filter, const IpAddress& first_ip)
   std::vector<Nic> wanted, others;
   ifaddrs* interfaces = nullptr;
   if (getifaddrs(&interfaces) != 0) return {};
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET || (each->ifa_flags & IFF_UP) == 0) continue;
-    const auto is_known = [each](const Nic& nic) { return nic.name == each->ifa_name; };  // further addresses of one
-    if (std::ranges::any_of(wanted, is_known) || std::ranges::any_of(others, is_known)) continue;
-    (takes(filter.empty() ? kUsual : filter, each->ifa_name) ? wanted : others).push_back(describe(*each));
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+      if (!is_usable(*each, family)) continue;
+      const auto is_known = [each](const Nic& nic) { return nic.name == each->ifa_name; };  // further addresses of one
+      if (std::ranges::any_of(wanted, is_known) || std::ranges::any_of(others, is_known)) continue;
+      (takes(filter.empty() ? kUsual : filter, each->ifa_name) ? wanted : others).push_back(describe(*each));
+    }
   }
   freeifaddrs(interfaces);
   if (wanted.empty() && filter.empty()) wanted = std::move(others);

@@ -113,7 +113,7 @@ def test_two_switches_share_the_sums(driver: Driver, switch: str) -> None:
         said, logged = driver.run("sums", 3, **LOOPBACK, NETFOLD_SWITCH=f"{switch},{other.address}")
         assert said == ALL_WELL, logged
         assert logged.count(f"at the switch {other.address}") == 3
-        assert other.stats()["folded_chunks"] > 0
+        assert other.stats()["link"]["received_bytes"] > 1 << 20
     finally:
         other.close()
 
@@ -179,6 +179,31 @@ def test_machines_of_their_own(driver: Driver) -> None:
         finally:
             running.terminate()
             running.wait()
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.usefixtures("nothing_left_behind")
+def test_machines_with_ipv6_only(driver: Driver) -> None:
+    name = f"nfnccl{os.getpid()}"
+    program = native.find(native.SWITCH)
+    in_it = ["ip", "netns", "exec", name]
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        subprocess.run(["ip", "-n", name, "addr", "del", "127.0.0.1/8", "dev", "lo"], check=True)
+        namespaces = (str(netns.DIRECTORY / name),) * 2
+        assert driver.run("ring", 2, namespaces=namespaces, **LOOPBACK)[0] == ALL_WELL
+        command = [*in_it, str(program), "--bind", "::1"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+            try:
+                said, logged = driver.run("sums", 2, namespaces=namespaces, **LOOPBACK, NETFOLD_SWITCH="[::1]:7171")
+            finally:
+                running.terminate()
+        assert said == ALL_WELL, logged
+        assert "at the switch [::1]:7171" in logged
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
 
 
 # NCCL asks for a GPU before it looks for a network. Its loader is a function without a GPU, though, that the library's
