@@ -19,7 +19,8 @@ import torch
 
 from netfold import _core
 from netfold.errors import NetfoldError
-from netfold.torch import stream_order
+from netfold.torch import member, staging, stream_order, work
+from netfold.torch.device_words import WordPool
 
 REAL_TAKE_IF_WHOLE = stream_order.take_if_whole
 DEVICE = torch.device("cuda", 0)
@@ -286,3 +287,24 @@ _simulations: deque[Simulation] = deque(maxlen=1)
 def simulation() -> Simulation:
     """The last one."""
     return _simulations[0]
+
+
+def install(patch: Callable[[object, str, Any], object], simulation: Simulation) -> None:
+    """Put the simulation in the place of torch's device; `patch` is setattr, or a fixture's."""
+    from netfold.torch import device_codec
+
+    patch(torch.cuda, "Stream", Stream)
+    patch(torch.cuda, "current_stream", lambda of=None: simulation.current)
+    patch(torch.cuda, "stream", simulation.stream)
+    patch(torch.cuda, "is_current_stream_capturing", lambda: False)
+    stream_order.stream_down.cache_clear()
+    patch(stream_order, "_pool", WordPool(lambda count: torch.empty(count, dtype=torch.int32)))
+    patch(stream_order, "stream_memory", lambda of: Memory())
+    patch(stream_order, "on_device", on_device)
+    patch(stream_order, "take_if_whole", take_if_whole)
+    patch(stream_order, "PIECE_BYTES", 4 * 256)
+    patch(member, "can_encode", lambda of: True)
+    patch(staging, "pinned", lambda count, dtype: torch.empty(count, dtype=dtype))
+    patch(work, "new_future", lambda devices: torch.futures.Future())
+    patch(device_codec, "encode", encode)
+    patch(device_codec, "decode", decode)

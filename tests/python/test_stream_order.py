@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
+import netfold.torch
 import simulated_device as device
 from netfold import _core
 from netfold.errors import NetfoldError
-from netfold.torch import device_words, staging, stream_order, work
+from netfold.torch import device_words, stream_order
 from netfold.torch.completion import Fold, Folds
-from netfold.torch.device_words import WordPool
 from netfold.torch.work import OrderedWork
+from torch_ranks import run_ranks, values
 
 pytestmark = pytest.mark.timeout(120)
 SEEDS = 300
@@ -41,27 +44,13 @@ class ReportedFolds(Folds):
 @pytest.fixture
 def simulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A function that begins the simulation of a seed."""
-    from netfold.torch import device_codec
 
     def begin(seed: int) -> device.Simulation:
         simulation = device.Simulation(seed)
-        monkeypatch.setattr(torch.cuda, "Stream", device.Stream)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda of=None: simulation.current)
-        monkeypatch.setattr(torch.cuda, "stream", simulation.stream)
-        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-        stream_order.stream_down.cache_clear()
-        monkeypatch.setattr(stream_order, "_pool", WordPool(lambda count: torch.empty(count, dtype=torch.int32)))
+        device.install(monkeypatch.setattr, simulation)
         return simulation
 
     monkeypatch.setattr(device_words, "PAIRS", 2)  # so that pairs are used again
-    monkeypatch.setattr(stream_order, "stream_memory", lambda of: device.Memory())
-    monkeypatch.setattr(stream_order, "on_device", device.on_device)
-    monkeypatch.setattr(stream_order, "take_if_whole", device.take_if_whole)
-    monkeypatch.setattr(stream_order, "PIECE_BYTES", 4 * 256)
-    monkeypatch.setattr(staging, "pinned", lambda count, dtype: torch.empty(count, dtype=dtype))
-    monkeypatch.setattr(work, "new_future", lambda devices: torch.futures.Future())
-    monkeypatch.setattr(device_codec, "encode", device.encode)
-    monkeypatch.setattr(device_codec, "decode", device.decode)
     yield begin
     stream_order.stream_down.cache_clear()
 
@@ -206,3 +195,37 @@ def test_the_engine_begins_at_one_word_and_ends_with_the_other() -> None:
             ranks[1].all_reduce(memory[1].ctypes.data, memory[1].ctypes.data, 8, "fp32", encoded=True, **refused)
     ranks[1].close()
     switch.close()
+
+
+def _real_engine_body(rank: int, wire: str) -> None:
+    """A whole group with its engine; only the device is simulated."""
+    simulation = device.Simulation(rank)
+    device.install(setattr, simulation)
+    arrived = [np.random.default_rng(each).standard_normal(3000, dtype=np.float32) for each in range(2)]
+    own = torch.from_numpy(arrived[rank])
+    if wire == "bfp":
+        arrived = [_core.decode(_core.encode(each), 3000) for each in arrived]
+    total = _core.fold(arrived, format="fp32")
+    wanted = _core.decode(_core.encode(total), 3000) if wire == "bfp" else total
+    with netfold.torch.connect(format=wire) as group:
+        for op, divisor in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, 2)):
+            plain = [torch.full((1000,), float("nan")), torch.full((2000,), float("nan"))]
+            for tensor, its in zip(plain, own.split([1000, 2000]), strict=True):
+                simulation.current.add(lambda tensor=tensor, its=its: tensor.copy_(its))
+            found: list[np.ndarray] = []
+            group.all_reduce([each.as_subclass(device.DeviceTensor) for each in plain], op)
+            assert all(each.isnan().all() for each in plain), "nothing has run yet, and Python did not wait"
+            simulation.current.add(lambda plain=plain, found=found: found.append(torch.cat(plain).numpy()))
+            deadline = time.monotonic() + 30
+            while not found:
+                assert time.monotonic() < deadline, "the stream waits forever"
+                simulation.run(10)
+                time.sleep(0.0005)
+            assert np.array_equal(found[0], wanted / np.float32(divisor))
+
+
+@pytest.mark.parametrize("wire", ["fp32", "bfp"])
+@pytest.mark.parametrize("algorithm", ["in-network", "direct"])
+def test_a_group_with_its_engine(algorithm: str, wire: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm}
+    values(run_ranks(_real_engine_body, wire, world=2, backend="gloo", environment=environment, timeout_s=100.0))

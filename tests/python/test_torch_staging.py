@@ -73,6 +73,9 @@ class CudaTensor(torch.Tensor):
     def record_stream(self, stream: Any) -> None:
         """Does nothing: it concerns only the caching allocator."""
 
+    def detach(self) -> CudaTensor:
+        return self
+
     def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
         self.written_on = self.cuda.current_stream()
         return super().copy_(source)
@@ -157,3 +160,12 @@ def test_a_graph_that_is_recorded_is_refused(cuda: FakeCuda) -> None:
             stage([tensor])
     cuda.captures = False
     assert staging.Staging().stage([tensor]).buffer.numel() == 5
+
+
+def test_parameters_that_record_their_use_are_read_and_written() -> None:
+    parameter = torch.nn.Parameter(torch.ones(4, 3).t())
+    staged = staging.Staging().stage([parameter])
+    assert not staged.buffer.requires_grad
+    staged.buffer += 1
+    staged.finish()
+    assert torch.equal(parameter, torch.full((3, 4), 2.0))

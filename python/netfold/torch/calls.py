@@ -66,8 +66,9 @@ class Part:
     words: Words
     enqueue: Callable[[], Event]
 
-    def submit(self, client: Any) -> tuple[int, Event]:
-        """The ticket, and the event after which the device has the result."""
+    def submit(self, client: Any, keep: Callable[[int], None]) -> Event:
+        """The event after which the device has the result. `keep` gets the ticket before anything else can fail: the
+        engine uses the memory from then on."""
         client.for_device(self.words.copied_ptr, self.words.over_ptr, self.words.number)
         try:
             ticket = self.start(client)
@@ -75,8 +76,10 @@ class Part:
             client.for_device(0, 0, 0)
             self.words.drop()
             raise
-        self.words.passed = self.enqueue()
-        return ticket, self.words.passed
+        keep(ticket)
+        copied_back = self.enqueue()
+        self.words.passed = copied_back
+        return copied_back
 
 
 @dataclass

@@ -107,9 +107,7 @@ class Folds(ABC):
         """The device waits for the engine by itself: nothing is left to do at the end but to complete the work."""
         fold.parts_left = len(fold.call.parts)
         for part in fold.call.parts:
-            ticket, copied_back = part.submit(client)
-            self._in_flight[ticket] = fold
-            fold.work.copied_back = copied_back
+            fold.work.copied_back = part.submit(client, lambda ticket: self._in_flight.__setitem__(ticket, fold))
 
     def _record_end(self, fold: Fold, error: BaseException | None) -> None:
         if self._recorder is not None:

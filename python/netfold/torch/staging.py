@@ -184,14 +184,14 @@ def pinned(count: int, dtype: torch.dtype) -> torch.Tensor:
 def pack(tensors: list[torch.Tensor], buffer: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """Copy tensors in order into the flat `buffer`, which has exactly their number of elements."""
     for tensor, part in zip(tensors, buffer.split([t.numel() for t in tensors]), strict=True):
-        part.view(tensor.shape).copy_(tensor, non_blocking=non_blocking)
+        part.view(tensor.shape).copy_(tensor.detach(), non_blocking=non_blocking)
     return buffer
 
 
 def unpack(buffer: torch.Tensor, tensors: list[torch.Tensor], non_blocking: bool = False) -> list[torch.Tensor]:
     """The reverse of `pack`; returns the tensors."""
     for tensor, part in zip(tensors, buffer.split([t.numel() for t in tensors]), strict=True):
-        tensor.copy_(part.view(tensor.shape), non_blocking=non_blocking)
+        tensor.detach().copy_(part.view(tensor.shape), non_blocking=non_blocking)  # a parameter may be a target
     return tensors
 
 

@@ -82,7 +82,8 @@ class OrderedStaging(Staging):
         self._keep(tensors, device)
         with module.stream(down):
             is_flat = len(tensors) == 1 and staging.lies_whole(tensors[0])
-            flat = tensors[0].view(-1) if is_flat else torch.cat([tensor.reshape(-1) for tensor in tensors])
+            plain = [tensor.detach() for tensor in tensors]  # parameters too: autograd has no part in this
+            flat = plain[0].view(-1) if is_flat else torch.cat([tensor.reshape(-1) for tensor in plain])
             if not is_flat:
                 flat.record_stream(up)
         pieces = list(flat.split(max(PIECE_BYTES // flat.element_size() // BLOCK, 1) * BLOCK))
