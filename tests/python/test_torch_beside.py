@@ -124,6 +124,29 @@ def test_the_ddp_hook_averages_gradients() -> None:
     values(run_ranks(_hook_body, "cpu", world=2, backend="gloo"))
 
 
+def _node_hook_body(rank: int) -> None:
+    """Two machines with two ranks each. 1051 parameters: the last shard is padded."""
+    plain = _gradients(rank, "cpu", False)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(20, 50), nn.ReLU(), nn.Linear(50, 1)))
+    with pytest.raises(ValueError, match="4 ranks cannot be divided among machines of 3"):
+        netfold.torch.node_groups(3)
+    groups = netfold.torch.node_groups(2)
+    model.register_comm_hook(groups, netfold.torch.node_fold_hook)
+    torch.manual_seed(rank)
+    for _ in range(2):
+        model.zero_grad()
+        model(torch.randn(16, 20)).square().mean().backward()
+    groups.between.close()
+    hooked = [parameter.grad for parameter in model.parameters()]
+    for one, other in zip(hooked, plain, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_hook_for_machines_with_several_ranks_averages_gradients() -> None:
+    values(run_ranks(_node_hook_body, world=4, backend="gloo", timeout_s=110.0))
+
+
 def _device_body(rank: int, wire: str) -> None:
     device = torch.device(accelerator(), 0)
     streams = module_of(device)

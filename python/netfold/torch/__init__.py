@@ -18,16 +18,20 @@ torch_versions.require_beside()  # first: with another torch the imports below f
 
 from netfold.torch.connected import FoldingGroup, all_reduce, connect  # noqa: E402
 from netfold.torch.hooks import ErrorFeedbackState, bfp_error_feedback_hook, fold_hook  # noqa: E402
+from netfold.torch.node_hook import NodeGroups, node_fold_hook, node_groups  # noqa: E402
 
 __all__ = [
     "ErrorFeedbackState",
     "FoldingGroup",
     "NetfoldBackend",
+    "NodeGroups",
     "Options",
     "all_reduce",
     "bfp_error_feedback_hook",
     "connect",
     "fold_hook",
+    "node_fold_hook",
+    "node_groups",
     "register",
 ]
 
