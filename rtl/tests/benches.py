@@ -22,6 +22,8 @@ from netfold_lab.rtl.paths import BUILD, RTL, environment, locked, sources
 
 HERE = Path(__file__).resolve().parent
 CYCLES_MAX = 20000  # longest wait of a test
+VERILATOR_SEEDS = (1 << 31) - 1  # the simulator takes seeds from 1 to this
+CYCLES_BEFORE_RESET = 100
 # Probabilities that a cycle has no input, and that it accepts no output.
 PAUSES = [(0.0, 0.0), (0.4, 0.0), (0.0, 0.4), (0.4, 0.4)]
 
@@ -38,7 +40,10 @@ def simulate(top: str, test_file: str, **parameters: int) -> None:
     seed = os.environ.get("SEED", str(random.randrange(1 << 30)))
     print(f"SEED={seed}")
     extra = {"SEED": seed, "PYTHONPATH": path}
-    file = [f"+verilator+coverage+file+{reached}/{folder.name}-{Path(test_file).stem}.dat"] if reached else []
+    # Registers and memories begin with random bits, as after power-on: a module must not rely on zeros.
+    words = ["+verilator+rand+reset+2", f"+verilator+seed+{int(seed) % VERILATOR_SEEDS + 1}"]
+    if reached:
+        words.append(f"+verilator+coverage+file+{reached}/{folder.name}-{Path(test_file).stem}.dat")
     with locked(folder):
         runner.build(
             sources=[RTL / name for name in sources()],
@@ -48,7 +53,7 @@ def simulate(top: str, test_file: str, **parameters: int) -> None:
             build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
         )
         runner.test(
-            hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=file
+            hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=words
         )
 
 
@@ -57,12 +62,25 @@ def chance() -> random.Random:
     return random.Random(int(os.environ["SEED"]))
 
 
+def inputs_of(dut: Any) -> dict[str, Any]:
+    """The inputs of a module by name, without its clock and reset."""
+    return {one._name: one for one in dut if one._name.endswith("_i") and one._name not in ("clk_i", "rst_ni")}
+
+
 async def start(dut: Any, **inputs: int) -> None:
-    """Clock and reset; other inputs begin as given."""
-    for name, value in inputs.items():
-        getattr(dut, name).value = value
-    dut.rst_ni.value = 0
+    """Clock and reset; inputs begin as given, the others with 0. The reset comes in the middle of random inputs: it
+    must end all that a module is doing."""
+    rng = random.Random(f"{os.environ['SEED']} before the reset")
     cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
+    dut.rst_ni.value = 1
+    ports = inputs_of(dut)
+    for _ in range(CYCLES_BEFORE_RESET):
+        for port in ports.values():
+            port.value = rng.getrandbits(len(port))
+        await RisingEdge(dut.clk_i)
+    for name, port in ports.items():
+        port.value = inputs.get(name, 0)
+    dut.rst_ni.value = 0
     for _ in range(4):
         await RisingEdge(dut.clk_i)
     dut.rst_ni.value = 1

@@ -56,7 +56,7 @@ def test_a_campaign_tells_killed_from_survivors_and_continues(tmp_path: Path) ->
         "mutate",
         "--module=silence",
         "--count=2",
-        "--folders=1",
+        "--files=1",
         "--json",
         f"--out={out}",
     ]

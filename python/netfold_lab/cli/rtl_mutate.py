@@ -17,7 +17,9 @@ def mutate(
     count: Annotated[int, typer.Option(min=1, help="Number of mutants.")] = 300,
     seed: Annotated[int, typer.Option(help="Chooses the mutants, and seeds their tests.")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at a time, each in its own copy of the sources.")] = 1,
-    folders: Annotated[int, typer.Option(min=1, help="Test folders per module, smallest design first.")] = 2,
+    files: Annotated[
+        int, typer.Option("--files", "--folders", min=1, help="Files of tests per module, smallest design first.")
+    ] = 2,
     out: Annotated[Path | None, output("JSON file of outcomes; a later run with it continues.")] = None,
     listed: Annotated[bool, typer.Option("--listed", help="The mutants of rtl/tests/mutants.toml instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -33,7 +35,7 @@ def mutate(
             chosen = [mutant for mutant in chosen if mutant.module in module]
         if not chosen:
             raise RuntimeError(f"no line can be changed in {', '.join(module or [])}; name other modules")
-        outcomes = campaigns.campaign(chosen, folders, seed, jobs, out, say)
+        outcomes = campaigns.campaign(chosen, files, seed, jobs, out, say)
     missed = [one for one in outcomes if one.state in ("survived", "untested")]
     if not as_json:
         for one in missed:
@@ -42,7 +44,7 @@ def mutate(
             path = f"rtl/{one.file}"
             for line in difflib.unified_diff(before, after, path, f"line {one.line}", lineterm="", n=0):
                 typer.echo(f"  {line}")
-    parameters = {"modules": module or [], "count": count, "seed": seed, "folders": folders, "listed": listed}
+    parameters = {"modules": module or [], "count": count, "seed": seed, "files": files, "listed": listed}
     results = (
         [campaigns.totals(outcomes), *(vars(one) for one in outcomes)] if as_json else [campaigns.totals(outcomes)]
     )

@@ -1,8 +1,8 @@
 """A campaign: changes one line of the hardware, runs the tests of the changed module, and tells which changes no test
 noticed.
 
-Each mutant runs in a copy of the sources below build/mutants. The tests are the folders of rtl/tests whose top holds
-the module, smallest design first, and then the module's proof; the first failure ends the run.
+Each mutant runs in a copy of the sources below build/mutants. The tests are the files of rtl/tests whose top holds the
+module, smallest design first, and then the module's proof; the first failure ends the run.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from typing import Any
 from netfold_lab.rtl.mutants import Mutant
 from netfold_lab.rtl.paths import BUILD, ROOT, RTL, RtlError, environment, sources, tool, verilator_folder
 
-# A mutant can make a simulation endless: a folder has this long, and so many times its time without a mutant.
+# A mutant can make a simulation endless: a file has this long, and so many times its time without a mutant.
 SPARE_S, SPARE_FACTOR = 60.0, 5.0
 BASE_TIMEOUT_S = 1800.0
 PROOF_TIMEOUT_S = 600.0
 EQUIVALENCE_TIMEOUT_S = 120.0
-# Tops of folders whose tests do not name theirs in a call of simulate().
+# Tops of files whose tests do not name theirs in a call of simulate().
 TOPS = {
-    "bfp": ("bfp_encode", "bfp_decode"),
-    "link": ("link_receive", "link_send"),
-    "streams": ("stream_skid", "stream_fifo", "stream_queue", "frame_fifo"),
+    "bfp/test_bfp.py": ("bfp_encode", "bfp_decode"),
+    "link/test_link.py": ("link_receive", "link_send"),
+    "streams/test_streams.py": ("stream_skid", "stream_fifo", "stream_queue", "frame_fifo"),
 }
 # Sees what no simulation can; runs for modules with synchronisers.
 STRUCTURE = "rtl/tests/structure"
@@ -77,26 +77,29 @@ def _inside(module: str) -> frozenset[str]:
 
 @cache
 def tops() -> dict[str, tuple[str, ...]]:
-    """The tops of each folder of rtl/tests."""
+    """The tops of each file of tests, by its path below rtl/tests."""
     found = {}
-    for folder in sorted(path for path in (RTL / "tests").iterdir() if list(path.glob("test_*.py"))):
-        text = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
-        found[folder.name] = TOPS.get(folder.name) or tuple(sorted(set(re.findall(r'simulate\(\s*"(\w+)"', text))))
+    for path in sorted((RTL / "tests").glob("*/test_*.py")):
+        name = path.relative_to(RTL / "tests").as_posix()
+        starts = re.findall(r'simulate\(\s*"(\w+)"', path.read_text())
+        found[name] = TOPS.get(name) or tuple(sorted(set(starts)))
     return found
 
 
 def tests_of(module: str, most: int) -> list[str]:
-    """Folders that hold the module: its own first, then those of the smallest designs; at most `most`."""
+    """Files of tests that hold the module: its own first, then those of the smallest designs; at most `most`."""
 
-    def is_own(folder: str) -> bool:
-        return folder == module or module in tops()[folder] or module.startswith(f"{folder}_")
+    def is_own(file: str) -> bool:
+        folder, name = Path(file).parent.name, Path(file).stem
+        names = (folder, name.removeprefix("test_"), *tops()[file])
+        return module in names or module.startswith(f"{folder}_")
 
     sizes = {
-        folder: min(len(_inside(top)) for top in names if module in _inside(top))
-        for folder, names in tops().items()
+        file: min(len(_inside(top)) for top in names if module in _inside(top))
+        for file, names in tops().items()
         if any(module in _inside(top) for top in names)
     }
-    return sorted(sizes, key=lambda folder: (not is_own(folder), sizes[folder], folder))[:most]
+    return sorted(sizes, key=lambda file: (not is_own(file), sizes[file], file))[:most]
 
 
 class Tree:
@@ -119,7 +122,7 @@ class Tree:
             place = self.root / path.relative_to(ROOT)
             if not place.is_symlink():
                 place.symlink_to(path)
-        self.times_s: dict[str, float] = {}  # of folders of tests, without a mutant
+        self.times_s: dict[str, float] = {}  # of files of tests, without a mutant
 
     def run(self, command: list[str], timeout_s: float, seed: int) -> tuple[int | None, str]:
         """Exit status (None: out of time) and output."""
@@ -150,14 +153,14 @@ class Tree:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(ROOT / path)]
         return self.run(command, timeout_s, seed)
 
-    def check_unchanged(self, folder: str, seed: int) -> None:
-        """The folder's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
-        if folder not in self.times_s:
+    def check_unchanged(self, path: str, seed: int) -> None:
+        """The file's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
+        if path not in self.times_s:
             began = time.monotonic()
-            status, said = self.test(f"rtl/tests/{folder}", BASE_TIMEOUT_S, seed)
-            self.times_s[folder] = time.monotonic() - began
+            status, said = self.test(path, BASE_TIMEOUT_S, seed)
+            self.times_s[path] = time.monotonic() - began
             if status != 0:
-                raise RtlError(f"rtl/tests/{folder} fails without a mutant (status {status}):\n{said[-1500:]}")
+                raise RtlError(f"{path} fails without a mutant (status {status}):\n{said[-1500:]}")
 
     def prove(self, harness: str, seed: int) -> int | None:
         """Exit status of a proof."""
@@ -190,9 +193,9 @@ class Tree:
         status, _ = self.run(command, EQUIVALENCE_TIMEOUT_S, 0)
         return status == 0
 
-    def judge(self, mutant: Mutant, folders: int, seed: int) -> tuple[str, str]:
+    def judge(self, mutant: Mutant, files: int, seed: int) -> tuple[str, str]:
         """State and reason of a mutant; the tree is as before afterwards. Raises RtlError if tests fail without it."""
-        tests = tests_of(mutant.module, folders)
+        tests = [f"rtl/tests/{name}" for name in tests_of(mutant.module, files)]
         harness = f"{mutant.module}_formal"
         has_proof = (RTL / "formal" / f"{harness}.sv").exists()
         for name in tests:
@@ -205,12 +208,13 @@ class Tree:
         original = (RTL / mutant.file).read_text()
         place.write_text(mutant.applied(original))
         try:
-            top = next((t for f in tests for t in tops()[f] if mutant.module in _inside(t)), mutant.module)
+            names = tests_of(mutant.module, files)
+            top = next((t for name in names for t in tops()[name] if mutant.module in _inside(t)), mutant.module)
             if not self.compiles(top):
                 return "invalid", ""
-            paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *(f"rtl/tests/{name}" for name in tests)]
+            paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *tests]
             for path in paths:
-                timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(Path(path).name, 0.0)
+                timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(path, 0.0)
                 status, said = self.test(path, timeout_s, seed)
                 if status is None:
                     return "killed", f"{path}: no end within {timeout_s:.0f} s"
@@ -228,7 +232,7 @@ class Tree:
                 if PARAMETER.search(original) is None:
                     return "equivalent", "yosys"
                 missed += "; equivalent with the default parameters"
-            return ("survived", missed) if tests else ("untested", "no folder holds this module")
+            return ("survived", missed) if tests else ("untested", "no file of tests holds this module")
         finally:
             place.write_text(original)
 
@@ -251,7 +255,7 @@ def save(out: Path, outcomes: list[Outcome]) -> None:
 
 
 def campaign(
-    mutants: list[Mutant], folders: int, seed: int, jobs: int, out: Path | None, say: Callable[[str], None]
+    mutants: list[Mutant], files: int, seed: int, jobs: int, out: Path | None, say: Callable[[str], None]
 ) -> list[Outcome]:
     """Judge every mutant that `out` does not hold yet; returns the outcomes of all. Raises RtlError if tests fail
     without a mutant."""
@@ -266,7 +270,7 @@ def campaign(
         tree = trees.get()
         try:
             began = time.monotonic()
-            state, by = tree.judge(mutant, folders, seed)
+            state, by = tree.judge(mutant, files, seed)
             facts = {
                 name: getattr(mutant, name) for name in ("key", "name", "file", "line", "operator", "before", "after")
             }

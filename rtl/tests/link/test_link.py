@@ -130,6 +130,54 @@ async def receives(dut: Any) -> None:
 
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "receive")
+async def hears(dut: Any) -> None:
+    """Acknowledgements of the neighbour, among other frames, go to the sending half as they are."""
+    rng = chance()
+    await start(dut, identity_i=IDENTITY, m_tready_i=1, say_ready_i=1)
+    wanted: list[int] = []
+    heard: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            await RisingEdge(dut.clk_i)
+            if dut.heard_valid_o.value:
+                heard.append(number(dut.heard_o))
+
+    cocotb.start_soon(watch())
+    for _ in range(60):
+        gap, expected, limit = rng.randrange(2), rng.getrandbits(32), rng.getrandbits(32)
+        kind, is_damaged = rng.choice([ACK, ACK, DATA]), rng.random() < 0.2
+        payload = rng.randbytes(BEAT) if kind == DATA else b""
+        await receive(dut, Frame(kind, expected, payload, gap, limit).bytes(), is_damaged)
+        if kind == ACK and not is_damaged:
+            wanted.append(gap << 64 | expected << 32 | limit)
+        for _ in range(rng.choice([0, 0, 3])):
+            await RisingEdge(dut.clk_i)
+    for _ in range(5):
+        await RisingEdge(dut.clk_i)
+    assert heard == wanted
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "receive")
+async def keeps_a_gap_in_mind(dut: Any) -> None:
+    """While it may not say anything, it remembers a gap. It reports the gap once."""
+    await start(dut, identity_i=IDENTITY, m_tready_i=1)
+    await receive(dut, Frame(DATA, 2, b"x" * BEAT).bytes())
+    for _ in range(20):
+        await RisingEdge(dut.clk_i)
+    assert dut.say_valid_o.value
+    assert number(dut.say_o) >> 32 == 1 << 32
+    dut.say_ready_i.value = 1
+    await RisingEdge(dut.clk_i)
+    for _ in range(ACK_PERIOD + 30):
+        await RisingEdge(dut.clk_i)
+        if dut.say_valid_o.value:
+            assert number(dut.say_o) >> 32 == 0
+            return
+    raise AssertionError("nothing was said in a period")
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "receive")
 async def says_what_it_waits_for(dut: Any) -> None:
     """At once after AckEvery frames, AckDelay after fewer, every AckPeriod in silence. The limit never promises more
     than the memory holds."""
@@ -188,6 +236,8 @@ async def says_what_it_waits_for(dut: Any) -> None:
     await receive(dut, Frame(DATA, sequence + 1, b"x" * BEAT).bytes())
     await wait(6)
     assert said[-1][1:3] == (1, sequence)
+    await wait(ACK_PERIOD + 30)
+    assert said[-1][1:3] == (0, sequence)  # a gap is reported once for each frame that shows it
 
 
 @cocotb.test(skip=os.environ.get("DEVICE") != "send")
@@ -265,6 +315,65 @@ async def sends(dut: Any) -> None:
     beat = {"s_tdata_i": int.from_bytes(more.payload, "little"), "s_tlast_i": 1}
     cocotb.start_soon(give(dut, rng, 0.0, [beat], "s_tvalid_i", "s_tready_o"))
     assert await next_frame() == more
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "send")
+async def goes_back_once(dut: Any) -> None:
+    """A gap is reported by every frame behind it: frames are sent again once for each number that is missing, and once
+    more after a silence. News without a gap do not send frames again."""
+    rng, timeout, frames = chance(), 400, 4
+    await start(dut, identity_i=IDENTITY, neighbours_i=NEIGHBOURS, timeout_i=timeout, m_tready_i=1)
+    await RisingEdge(dut.clk_i)
+    assert dut.idle_o.value
+    sent: list[int] = []
+    starts, again, timeouts = True, 0, 0
+
+    async def watch() -> None:
+        nonlocal starts, again, timeouts
+        while True:
+            await RisingEdge(dut.clk_i)
+            events = number(dut.events_o)
+            again += events >> 1 & 1
+            timeouts += events >> 4 & 1
+            if dut.m_tvalid_o.value:
+                if starts:
+                    sent.append(int.from_bytes(number(dut.m_tdata_o).to_bytes(BEAT, "little")[20:24], "little"))
+                starts = bool(dut.m_tlast_o.value)
+
+    async def hear(expected: int, gap: int) -> list[int]:
+        """Frames that it sends because of these news."""
+        sent.clear()
+        dut.heard_i.value = gap << 64 | expected << 32 | 100
+        dut.heard_valid_i.value = 1
+        await RisingEdge(dut.clk_i)
+        dut.heard_valid_i.value = 0
+        for _ in range(40):
+            await RisingEdge(dut.clk_i)
+        return list(sent)
+
+    cocotb.start_soon(watch())
+    beats = [{"s_tdata_i": rng.getrandbits(8 * BEAT), "s_tlast_i": 1} for _ in range(frames)]
+    await give(dut, rng, 0.0, beats, "s_tvalid_i", "s_tready_o")
+    for _ in range(40):
+        await RisingEdge(dut.clk_i)
+    assert sent == [0, 1, 2, 3] and again == 0
+    assert await hear(1, 0) == []
+    assert await hear(1, 1) == [1, 2, 3]
+    assert await hear(1, 1) == []
+    assert await hear(1, 0) == []
+    assert await hear(2, 1) == [2, 3]
+    assert await hear(2, 1) == []
+    assert (again, timeouts) == (5, 0)
+    while not timeouts:
+        await RisingEdge(dut.clk_i)
+    for _ in range(40):
+        await RisingEdge(dut.clk_i)
+    assert sent == [2, 3] and again == 7
+    assert await hear(2, 1) == [2, 3]
+    assert await hear(3, 0) == []
+    assert not dut.idle_o.value
+    assert await hear(4, 0) == []
+    assert dut.idle_o.value and (again, timeouts) == (9, 1)
 
 
 @pytest.mark.parametrize("device", ["receive", "send"])

@@ -12,6 +12,7 @@ from benches import PAUSES, Bursts, chance, give, number, simulate, start, wait_
 
 LANES, BURST_BEATS, FIFO_DEPTH = 8, 4, 16
 BEAT = 4 * LANES  # bytes
+UNCONFIRMED_MAX = 128  # bursts
 REQUESTS, CHUNKS = 6, 4  # chunks of a request at most
 # chunk_t, from the lowest bit: flag, beats, elements, address.
 BEATS_BIT, ELEMENTS_BIT, ADDRESS_BIT = 1, 17, 33
@@ -109,6 +110,28 @@ async def writes(dut: Any, idle: float, stall: float) -> None:
     assert host.memory == memory
     assert all(confirmed >= end for confirmed, end in zip(host.ended, ends, strict=True))
     assert dut.idle_o.value
+
+
+@cocotb.test()
+async def counts_unconfirmed_bursts(dut: Any) -> None:
+    """A host that confirms late: at most half as many bursts as the counter counts are on their way, and the request
+    ends after its last burst."""
+    rng, bursts = chance(), UNCONFIRMED_MAX + 12
+    host = await begin(dut, rng, 1.0, 0.0)
+    count = bursts * BURST_BEATS
+    chunks = [{"chunk_i": count << BEATS_BIT | count * LANES << ELEMENTS_BIT}, END]
+    beats = [{"s_tdata_i": i, "s_tlast_i": int(i == count - 1)} for i in range(count)]
+    cocotb.start_soon(give(dut, rng, 0.0, chunks, "chunk_valid_i", "chunk_ready_o"))
+    cocotb.start_soon(give(dut, rng, 0.0, beats, "s_tvalid_i", "s_tready_o"))
+    for _ in range(2 * count):
+        await RisingEdge(dut.clk_i)
+    assert host.whole == UNCONFIRMED_MAX and host.ended == [] and not dut.idle_o.value
+    host.idle = 0.0
+    await wait_for(dut, lambda: len(host.ended) == 1)
+    assert host.whole == bursts and host.ended == [bursts]
+    for _ in range(5):
+        await RisingEdge(dut.clk_i)
+    assert dut.idle_o.value and host.ended == [bursts]
 
 
 @cocotb.test()

@@ -12,19 +12,24 @@ from cocotb.triggers import RisingEdge
 from benches import CYCLES_MAX, PAUSES, chance, number, simulate, start
 
 PORTS, FRAMES = 4, 25
-BEAT_BITS = 69
+BEAT_BITS, ERROR, LAST = 69, 1 << 68, 1 << 67
 SOURCES = ["queue"] * PORTS + ["sum"] * PORTS + ["notice", "pause"]
 Waiting = list[deque[int]]
 
 
 def beat(source: int, frame: int, index: int, last: bool) -> int:
-    """A beat_t that contains its source."""
-    return int(last) << 67 | 7 << 64 | source << 32 | frame << 16 | index
+    """A beat_t that contains its source. The last beat has one to eight bytes."""
+    return int(last) << 67 | ((5 * frame + index) % 8 if last else 7) << 64 | source << 32 | frame << 16 | index
 
 
-async def offer(dut: Any, rng: Any, idle: float, waiting: Waiting) -> None:
+def departure(sent: list[int], kind: str) -> int:
+    """The departure_t of a frame of these beats."""
+    size = 8 * (len(sent) - 1) + (sent[-1] >> 64 & 7) + 1
+    return 1 << 14 | size << 3 | (kind == "sum") << 2 | (kind == "notice") << 1 | (kind == "pause")
+
+
+async def offer(dut: Any, rng: Any, idle: float, waiting: Waiting, offered: list[int | None]) -> None:
     """Drive all sources: each offers a beat until it is accepted, and is idle only between beats."""
-    offered: list[int | None] = [None] * len(SOURCES)
     while True:
         for source, beats in enumerate(waiting):
             if offered[source] is None and beats and rng.random() >= idle:
@@ -53,26 +58,30 @@ async def sends_whole_frames(dut: Any, idle: float, stall: float) -> None:
         for source, sizes in enumerate(frames)
     ]
     total = sum(map(len, waiting))
-    cocotb.start_soon(offer(dut, rng, idle, waiting))
+    cocotb.start_soon(offer(dut, rng, idle, waiting, [None] * len(SOURCES)))
     taken: list[int] = []
-    ended = 0
+    departures: list[int] = []
     for _ in range(CYCLES_MAX):
         dut.m_ready_i.value = int(rng.random() >= stall)
         await RisingEdge(dut.clk_i)
-        ended += number(dut.departure_o) >> 14 & 1
+        if number(dut.departure_o) >> 14 & 1:
+            departures.append(number(dut.departure_o))
         if dut.m_valid_o.value and dut.m_ready_i.value:
             taken.append(number(dut.m_beat_o))
         if len(taken) == total:
             break
     order: list[tuple[int, int]] = []
+    left: list[int] = []
     at = 0
     while at < len(taken):
         source, frame = taken[at] >> 32 & 0xFF, taken[at] >> 16 & 0xFFFF
         size = frames[source][frame]
         assert taken[at : at + size] == [beat(source, frame, i, i == size - 1) for i in range(size)]
         order.append((source, frame))
+        left.append(departure(taken[at : at + size], SOURCES[source]))
         at += size
-    assert len(order) == ended == FRAMES * len(SOURCES)
+    assert len(order) == FRAMES * len(SOURCES)
+    assert departures == left
     for source in range(len(SOURCES)):
         assert [frame for one, frame in order if one == source] == list(range(FRAMES))
     if (
@@ -84,6 +93,70 @@ async def sends_whole_frames(dut: Any, idle: float, stall: float) -> None:
         assert firsts[::2] == ["pause"] * FRAMES
         others = [source for source, _ in order if SOURCES[source] in ("queue", "notice")][: 2 * (PORTS + 1)]
         assert others[: PORTS + 1] == others[PORTS + 1 :] and len(set(others)) == PORTS + 1
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def ends_sums_of_a_reset(dut: Any, stall: float) -> None:
+    """When the aggregation stage is reset, a sum or notice that has begun ends at once, damaged. Other frames leave
+    whole."""
+    rng = chance()
+    await start(dut)
+    waiting: Waiting = [deque() for _ in SOURCES]
+    offered: list[int | None] = [None] * len(SOURCES)
+    cocotb.start_soon(offer(dut, rng, 0.1, waiting, offered))
+    ends = [i for i, kind in enumerate(SOURCES) if kind in ("sum", "notice")]
+    frames, damaged, whole = [0] * len(SOURCES), 0, 0
+    partial: list[int] = []
+    departures: list[int] = []
+    left: list[int] = []  # the same, as the beats say
+
+    async def cycle(is_reset: bool = False) -> None:
+        nonlocal partial, damaged, whole
+        dut.m_ready_i.value, dut.sums_end_i.value = int(rng.random() >= stall), int(is_reset)
+        await RisingEdge(dut.clk_i)
+        if number(dut.departure_o) >> 14 & 1:
+            departures.append(number(dut.departure_o))
+        if not (dut.m_valid_o.value and dut.m_ready_i.value):
+            return
+        partial.append(one := number(dut.m_beat_o))
+        if not one & LAST:
+            return
+        of_frame = partial[:-1] if one & ERROR else partial
+        source = of_frame[0] >> 32 & 0xFF if of_frame else None
+        assert all((got >> 32 & 0xFF, got & 0xFFFF) == (source, at) for at, got in enumerate(of_frame))
+        assert len({got >> 16 & 0xFFFF for got in of_frame}) <= 1  # one frame
+        if one & ERROR:
+            damaged += 1
+            assert source is None or source in ends
+            kinds = [SOURCES[source]] if source is not None else ["sum", "notice"]
+            left.append(next((d for kind in kinds if (d := departure(partial, kind)) == departures[-1]), -1))
+        else:
+            whole += 1
+            assert source is not None
+            left.append(departure(partial, SOURCES[source]))
+        partial = []
+
+    for _ in range(60):
+        for source, beats in enumerate(waiting):
+            while len(beats) < 40:
+                size = rng.randrange(2, 10)
+                beats.extend(beat(source, frames[source] % 256, i, i == size - 1) for i in range(size))
+                frames[source] += 1
+        for _ in range(rng.randrange(10, 40)):
+            await cycle()
+        in_progress = list(partial)
+        await cycle(is_reset=True)
+        for source in ends:
+            waiting[source].clear()
+            offered[source] = None
+        if in_progress and partial[: len(in_progress)] == in_progress and partial[0] >> 32 & 0xFF in ends:
+            before = damaged
+            while damaged == before:
+                assert len(partial) <= len(in_progress) + 1  # the cycle of the reset still takes a beat
+                await cycle()
+    assert damaged > 10 and whole > 100
+    assert departures == left
 
 
 def test_output_arbiter() -> None:
