@@ -24,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 from netfold_lab.rtl.mutants import Mutant
 from netfold_lab.rtl.paths import BUILD, ROOT, RTL, RtlError, environment, sources, tool, verilator_folder
@@ -33,7 +33,7 @@ from netfold_lab.rtl.paths import BUILD, ROOT, RTL, RtlError, environment, sourc
 SPARE_S, SPARE_FACTOR = 60.0, 5.0
 BASE_TIMEOUT_S = 1800.0
 PROOF_TIMEOUT_S = 600.0
-EQUIVALENCE_TIMEOUT_S = 120.0
+EQUIVALENCE_TIMEOUT_S = 30.0
 # Tops of files whose tests do not name theirs in a call of simulate().
 TOPS = {
     "bfp/test_bfp.py": ("bfp_encode", "bfp_decode"),
@@ -105,6 +105,8 @@ def tests_of(module: str, most: int) -> list[str]:
 class Tree:
     """A copy of the sources that mutants change, with build folders of its own; no other campaign uses it meanwhile."""
 
+    times_s: ClassVar[dict[str, float]] = {}  # of tests without a mutant, for all trees
+
     def __init__(self) -> None:
         for index in count():
             self.root = BUILD / "mutants" / f"tree-{index}"
@@ -122,7 +124,6 @@ class Tree:
             place = self.root / path.relative_to(ROOT)
             if not place.is_symlink():
                 place.symlink_to(path)
-        self.times_s: dict[str, float] = {}  # of files of tests, without a mutant
 
     def run(self, command: list[str], timeout_s: float, seed: int) -> tuple[int | None, str]:
         """Exit status (None: out of time) and output."""
@@ -193,36 +194,45 @@ class Tree:
         status, _ = self.run(command, EQUIVALENCE_TIMEOUT_S, 0)
         return status == 0
 
+    def _killed_by(self, path: str, mutant: Mutant, seed: int) -> tuple[str, str] | None:
+        """State and reason if a file or folder of tests notices the mutant, which is in place."""
+        timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(path, 0.0)
+        status, said = self.test(path, timeout_s, seed)
+        if status == 0:
+            return None
+        if status is None:
+            return "killed", f"{path}: no end within {timeout_s:.0f} s"
+        if status != 1:
+            raise RtlError(f"pytest {path} ended with status {status}:\n{said[-1500:]}")
+        names = tops().get(path.removeprefix("rtl/tests/"), ())
+        top = next((name for name in names if mutant.module in _inside(name)), mutant.module)
+        if "%Error" in said and not self.compiles(top):
+            return "invalid", ""
+        failed = re.search(r"^FAILED \S+?::(\S+)", said, re.MULTILINE)
+        return "killed", f"{path}: {failed[1] if failed else 'failed'}"
+
     def judge(self, mutant: Mutant, files: int, seed: int) -> tuple[str, str]:
         """State and reason of a mutant; the tree is as before afterwards. Raises RtlError if tests fail without it."""
         tests = [f"rtl/tests/{name}" for name in tests_of(mutant.module, files)]
         harness = f"{mutant.module}_formal"
         has_proof = (RTL / "formal" / f"{harness}.sv").exists()
-        for name in tests:
-            self.check_unchanged(name, seed)
-        if has_proof and harness not in self.times_s:
-            if self.prove(harness, seed) != 0:
-                raise RtlError(f"`netfold rtl prove {harness}` fails without a mutant")
-            self.times_s[harness] = 0.0
         place = self.root / "rtl" / mutant.file
         original = (RTL / mutant.file).read_text()
-        place.write_text(mutant.applied(original))
+        changed = mutant.applied(original)
+        paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *tests]
         try:
-            names = tests_of(mutant.module, files)
-            top = next((t for name in names for t in tops()[name] if mutant.module in _inside(t)), mutant.module)
-            if not self.compiles(top):
-                return "invalid", ""
-            paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *tests]
             for path in paths:
-                timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(path, 0.0)
-                status, said = self.test(path, timeout_s, seed)
-                if status is None:
-                    return "killed", f"{path}: no end within {timeout_s:.0f} s"
-                if status == 1:
-                    failed = re.search(r"^FAILED \S+?::(\S+)", said, re.MULTILINE)
-                    return "killed", f"{path}: {failed[1] if failed else 'failed'}"
-                if status != 0:
-                    raise RtlError(f"pytest {path} ended with status {status}:\n{said[-1500:]}")
+                self.check_unchanged(path, seed)
+                place.write_text(changed)
+                noticed = self._killed_by(path, mutant, seed)
+                place.write_text(original)
+                if noticed:
+                    return noticed
+            if has_proof:
+                if harness not in self.times_s and self.prove(harness, seed) != 0:
+                    raise RtlError(f"`netfold rtl prove {harness}` fails without a mutant")
+                self.times_s[harness] = 0.0
+            place.write_text(changed)
             if has_proof and self.prove(harness, seed) != 0:
                 return "killed", f"proof {harness}"
             paths += [harness] * has_proof

@@ -79,6 +79,24 @@ async def pauses_and_ends_pauses(dut: Any) -> None:
         dut.enable_i.value, dut.is_filling_i.value, dut.is_empty_i.value = 1, 0, 1
 
 
+@cocotb.test()
+async def begins_anew_after_a_reset(dut: Any) -> None:
+    """A reset within a frame: the next frame is whole."""
+    await start(dut, enable_i=1)
+    for beats in range(8):
+        dut.is_filling_i.value, dut.m_ready_i.value = 1, 1
+        for _ in range(2 + beats):
+            await RisingEdge(dut.clk_i)
+        dut.is_filling_i.value, dut.rst_ni.value = 0, 0
+        await RisingEdge(dut.clk_i)
+        dut.rst_ni.value, dut.is_filling_i.value = 1, 1
+        neighbour = Neighbour(dut)
+        assert [quanta for _, quanta in await neighbour.wait(WAIT_MAX)] == [0xFFFF]
+        dut.is_filling_i.value, dut.is_empty_i.value = 0, 1
+        assert [quanta for _, quanta in await neighbour.wait(WAIT_MAX)] == [0]
+        dut.is_empty_i.value = 0
+
+
 def test_pause_generator() -> None:
     """Refreshed after 128 cycles."""
     simulate("pause_generator", __file__, RefreshBits=REFRESH_BITS)

@@ -28,6 +28,11 @@ async def blames_who_says_nothing(dut: Any) -> None:
         ),
     )  # fmt: skip
     for cycle in range(3000):
+        if cycle % 100 == 50:  # nothing was heard before a reset
+            dut.heard_i.value, dut.rst_ni.value = 0, 0
+            await RisingEdge(dut.clk_i)
+            dut.rst_ni.value = 1
+            heard = [[-1] * PORTS for _ in range(JOBS)]
         now = [[rng.random() < 0.15 for _ in range(JOBS)] for _ in range(PORTS)]
         dut.heard_i.value = sum(now[port][job] << JOBS * port + job for port in range(PORTS) for job in range(JOBS))
         ranks = [(1 << rng.randrange(1, PORTS + 1)) - 1 for _ in range(JOBS)]
