@@ -42,18 +42,28 @@ def simulate(top: str, test_file: str, **parameters: int) -> None:
     extra = {"SEED": seed, "PYTHONPATH": path}
     # Registers and memories begin with random bits, as after power-on: a module must not rely on zeros.
     words = ["+verilator+rand+reset+2", f"+verilator+seed+{int(seed) % VERILATOR_SEEDS + 1}"]
+    mutant = os.environ.get(
+        "NETFOLD_RTL_MUTANT", "0"
+    )  # of `netfold rtl mutate`: the change that acts, of a built design
+    words.append(f"+mutant={mutant}")
     if reached:
         words.append(f"+verilator+coverage+file+{reached}/{folder.name}-{Path(test_file).stem}.dat")
     with locked(folder):
-        runner.build(
-            sources=[RTL / name for name in sources()],
-            hdl_toplevel=top,
-            parameters=parameters,
-            build_dir=folder,
-            build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
-        )
+        if mutant == "0" or not (folder / top).exists():
+            runner.build(
+                sources=[RTL / name for name in sources()],
+                hdl_toplevel=top,
+                parameters=parameters,
+                build_dir=folder,
+                build_args=["-Wno-fatal", "-O1", *(["--coverage-line", "--coverage-toggle"] if reached else [])],
+            )
         runner.test(
-            hdl_toplevel=top, test_module=Path(test_file).stem, build_dir=folder, extra_env=extra, plusargs=words
+            hdl_toplevel=top,
+            hdl_toplevel_lang="verilog",
+            test_module=Path(test_file).stem,
+            build_dir=folder,
+            extra_env=extra,
+            plusargs=words,
         )
 
 
@@ -64,7 +74,8 @@ def chance() -> random.Random:
 
 def inputs_of(dut: Any) -> dict[str, Any]:
     """The inputs of a module by name, without its clock and reset."""
-    return {one._name: one for one in dut if one._name.endswith("_i") and one._name not in ("clk_i", "rst_ni")}
+    ports = {one._name: one for one in dut if one._name.endswith(("_i", "_ni"))}
+    return {name: port for name, port in ports.items() if name not in ("clk_i", "rst_ni")}
 
 
 async def start(dut: Any, **inputs: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from netfold_lab.rtl import mutants, mutate
+from netfold_lab.rtl.combined import MARK, combined
 from netfold_lab.rtl.paths import BUILD, RTL
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,6 +39,67 @@ def test_a_seed_chooses_the_same_mutants_of_every_module() -> None:
     for mutant in chosen:
         text = (RTL / mutant.file).read_text()
         assert mutant.applied(text) != text
+
+
+SOURCE = """\
+  assign x = a && (b - 4'd1 == c);  // a comment, with (
+  always_ff @(posedge clk_i) begin
+    if (a || !b) q <= up ? n : m;
+    else       r <= {a, b & c};
+    s[2:0] <= t[a +: 2];
+  end
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "operator", "after", "expected"),
+    [
+        (1, "logic", "  assign x = a || (b - 4'd1 == c);",
+         "  assign x = (mutant_pkg::acts == 1 ? (a || (b - 4'd1 == c)) : (a && (b - 4'd1 == c)));"),
+        (1, "arithmetic", "  assign x = a && (b + 4'd1 == c);",
+         "  assign x = a && ((mutant_pkg::acts == 1 ? (b + 4'd1 == c) : (b - 4'd1 == c)));"),
+        (1, "stuck", "  assign x = '0;", "  assign x = (mutant_pkg::acts == 1 ? ('0) : (a && (b - 4'd1 == c)));"),
+        (3, "condition", "    if (!(a || !b)) q <= up ? n : m;",
+         "    if ((mutant_pkg::acts == 1 ? (!(a || !b)) : (a || !b))) q <= up ? n : m;"),
+        (3, "swapped", "    if (a || !b) q <= up ? m : n;",
+         "    if (a || !b) q <= (mutant_pkg::acts == 1 ? (up ? m : n) : (up ? n : m));"),
+        (3, "dropped", "    if (a || !b) ;", "    if (a || !b) begin if (mutant_pkg::acts != 1) q <= up ? n : m; end"),
+        (4, "bits", "    else       r <= {a, b | c};",
+         "    else       r <= {a,(mutant_pkg::acts == 1 ? ( b | c) : ( b & c))};"),
+        (5, "arithmetic", "    s[2:0] <= t[a -: 2];",
+         "    s[2:0] <= (mutant_pkg::acts == 1 ? (t[a -: 2]) : (t[a +: 2]));"),
+    ],
+)  # fmt: skip
+def test_a_mutant_becomes_a_choice_in_the_smallest_expression(
+    line: int, operator: str, after: str, expected: str
+) -> None:
+    mutant = mutants.Mutant("src/x.sv", line, operator, SOURCE.split("\n")[line - 1], after)
+    text, numbers = combined(SOURCE, {1: mutant})
+    assert numbers == {1}
+    assert text.split("\n")[line - 1].rstrip() == expected
+
+
+def test_choices_may_lie_within_each_other() -> None:
+    line = SOURCE.splitlines()[0]
+    logic = mutants.Mutant("src/x.sv", 1, "logic", line, "  assign x = a || (b - 4'd1 == c);")
+    inner = mutants.Mutant("src/x.sv", 1, "arithmetic", line, "  assign x = a && (b + 4'd1 == c);")
+    text, numbers = combined(SOURCE, {4: logic, 9: inner})
+    assert numbers == {4, 9}
+    assert text.splitlines()[0].rstrip() == (
+        "  assign x = (mutant_pkg::acts == 4 ? (a || (b - 4'd1 == c)) : "
+        "(a && ((mutant_pkg::acts == 9 ? (b + 4'd1 == c) : (b - 4'd1 == c)))));"
+    )
+
+
+def test_nearly_all_mutants_are_built_together() -> None:
+    chosen = dict(enumerate(mutants.choose([], 400, 11), 1))
+    placed = 0
+    for file in {mutant.file for mutant in chosen.values()}:
+        mine = {number: mutant for number, mutant in chosen.items() if mutant.file == file}
+        text, numbers = combined((RTL / file).read_text(), mine)
+        assert {int(number) for number in MARK.findall(text)} == numbers <= set(mine)
+        placed += len(numbers)
+    assert placed >= 380
 
 
 def test_listed_mutants_are_in_the_sources_and_have_tests() -> None:

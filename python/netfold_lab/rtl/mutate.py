@@ -1,8 +1,9 @@
 """A campaign: changes one line of the hardware, runs the tests of the changed module, and tells which changes no test
 noticed.
 
-Each mutant runs in a copy of the sources below build/mutants. The tests are the files of rtl/tests whose top holds the
-module, smallest design first, and then the module's proof; the first failure ends the run.
+Mutants run in copies of the sources below build/mutants: together in one of them where they compile so, the others each
+by itself. The tests are the files of rtl/tests whose top holds the module, smallest design first, and then the module's
+proof; the first failure ends the run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, ClassVar
 
+from netfold_lab.rtl.combined import MARK, PACKAGE, PACKAGE_FILE, combined
 from netfold_lab.rtl.mutants import Mutant
 from netfold_lab.rtl.paths import BUILD, ROOT, RTL, RtlError, environment, sources, tool, verilator_folder
 
@@ -38,6 +40,7 @@ EQUIVALENCE_TIMEOUT_S = 30.0
 TOPS = {
     "bfp/test_bfp.py": ("bfp_encode", "bfp_decode"),
     "link/test_link.py": ("link_receive", "link_send"),
+    "mac/test_macs.py": ("mac_receive", "mac_send"),
     "streams/test_streams.py": ("stream_skid", "stream_fifo", "stream_queue", "frame_fifo"),
 }
 # Sees what no simulation can; runs for modules with synchronisers.
@@ -125,9 +128,11 @@ class Tree:
             if not place.is_symlink():
                 place.symlink_to(path)
 
-    def run(self, command: list[str], timeout_s: float, seed: int) -> tuple[int | None, str]:
+    def run(
+        self, command: list[str], timeout_s: float, seed: int, variables: dict[str, str] | None = None
+    ) -> tuple[int | None, str]:
         """Exit status (None: out of time) and output."""
-        more = {"NETFOLD_RTL_TREE": str(self.root), "SEED": str(seed)}
+        more = {"NETFOLD_RTL_TREE": str(self.root), "SEED": str(seed), **(variables or {})}
         if shutil.which("ccache"):
             more["OBJCACHE"] = "ccache"
         process = subprocess.Popen(
@@ -149,10 +154,41 @@ class Tree:
                 os.killpg(process.pid, signal.SIGKILL)  # the simulator too
                 process.communicate()
 
-    def test(self, path: str, timeout_s: float, seed: int) -> tuple[int | None, str]:
-        """Run pytest on a folder or file of this tree of Netfold; stops at the first failure."""
+    def combine(self, mutants: dict[int, Mutant], tops: set[str]) -> set[int]:
+        """Write all mutants into this copy, by number, but those that do not compile so; returns the others. Raises
+        RtlError if the sources do not compile for another reason."""
+        (self.root / "rtl" / PACKAGE_FILE).write_text(PACKAGE)
+        left = dict(mutants)
+        while True:
+            for file in {mutant.file for mutant in mutants.values()}:
+                mine = {number: mutant for number, mutant in left.items() if mutant.file == file}
+                text, placed = combined((RTL / file).read_text(), mine)
+                (self.root / "rtl" / file).write_text(text)
+                left = {number: mutant for number, mutant in left.items() if number in placed or number not in mine}
+            said = "".join(self.compiles(top, [PACKAGE_FILE])[1] for top in sorted(tops))
+            errors = re.findall(r"^%Error\S*: .*/rtl/(src/\S+?):(\d+):", said, re.MULTILINE)
+            if not errors:
+                return set(left)
+            wrong: set[int] = set()
+            for file, line in errors:
+                lines = (self.root / "rtl" / file).read_text().split("\n")
+                # An error may be told a line or two behind its reason.
+                for at in range(int(line), max(0, int(line) - 4), -1):
+                    found = {int(number) for number in MARK.findall(lines[at - 1])}
+                    if found:
+                        wrong |= found
+                        break
+            if not wrong & set(left):
+                raise RtlError(f"the sources do not compile with choices between mutants:\n{said[:1500]}")
+            left = {number: mutant for number, mutant in left.items() if number not in wrong}
+
+    def test(self, path: str, timeout_s: float, seed: int, number: int = 0) -> tuple[int | None, str]:
+        """Run pytest on a folder or file of this tree of Netfold; stops at the first failure. Of combined mutants this
+        number acts."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(ROOT / path)]
-        return self.run(command, timeout_s, seed)
+        # Plugins of pytest that these tests do not use take half of its start.
+        variables = {"NETFOLD_RTL_MUTANT": str(number), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return self.run(command, timeout_s, seed, variables)
 
     def check_unchanged(self, path: str, seed: int) -> None:
         """The file's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
@@ -168,12 +204,12 @@ class Tree:
         command = [sys.executable, "-m", "netfold.cli", "rtl", "prove", harness]
         return self.run(command, PROOF_TIMEOUT_S, seed)[0]
 
-    def compiles(self, top: str) -> bool:
-        """Verilator can read the design."""
+    def compiles(self, top: str, more: Sequence[str] = ()) -> tuple[bool, str]:
+        """Whether Verilator can read the design, with these files more, and what it says."""
         program = str(verilator_folder() / "bin" / "verilator_bin")
-        files = [str(self.root / "rtl" / name) for name in sources()]
-        status, _ = self.run([program, "--lint-only", "-Wno-fatal", "--top-module", top, *files], 120.0, 0)
-        return status == 0
+        files = [str(self.root / "rtl" / name) for name in (*more, *sources())]
+        status, said = self.run([program, "--lint-only", "-Wno-fatal", "--top-module", top, *files], 120.0, 0)
+        return status == 0, said
 
     def is_equivalent(self, mutant: Mutant) -> bool:
         """Yosys proves that the changed module, with its default parameters, behaves as before; False if it cannot."""
@@ -194,10 +230,10 @@ class Tree:
         status, _ = self.run(command, EQUIVALENCE_TIMEOUT_S, 0)
         return status == 0
 
-    def _killed_by(self, path: str, mutant: Mutant, seed: int) -> tuple[str, str] | None:
-        """State and reason if a file or folder of tests notices the mutant, which is in place."""
+    def noticed(self, path: str, mutant: Mutant, seed: int, number: int) -> tuple[str, str] | None:
+        """State and reason if a file or folder of tests notices the mutant, which is in place, or has this number."""
         timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(path, 0.0)
-        status, said = self.test(path, timeout_s, seed)
+        status, said = self.test(path, timeout_s, seed, number)
         if status == 0:
             return None
         if status is None:
@@ -206,33 +242,37 @@ class Tree:
             raise RtlError(f"pytest {path} ended with status {status}:\n{said[-1500:]}")
         names = tops().get(path.removeprefix("rtl/tests/"), ())
         top = next((name for name in names if mutant.module in _inside(name)), mutant.module)
-        if "%Error" in said and not self.compiles(top):
+        if not number and "%Error" in said and not self.compiles(top)[0]:
             return "invalid", ""
         failed = re.search(r"^FAILED \S+?::(\S+)", said, re.MULTILINE)
         return "killed", f"{path}: {failed[1] if failed else 'failed'}"
 
-    def judge(self, mutant: Mutant, files: int, seed: int) -> tuple[str, str]:
-        """State and reason of a mutant; the tree is as before afterwards. Raises RtlError if tests fail without it."""
+    def judge(self, mutant: Mutant, files: int, seed: int, all_in_one: Tree, number: int) -> tuple[str, str]:
+        """State and reason of a mutant, which has a number in another tree, or 0; this tree is as before afterwards.
+        Raises RtlError if tests fail without it."""
         tests = [f"rtl/tests/{name}" for name in tests_of(mutant.module, files)]
         harness = f"{mutant.module}_formal"
         has_proof = (RTL / "formal" / f"{harness}.sv").exists()
         place = self.root / "rtl" / mutant.file
         original = (RTL / mutant.file).read_text()
         changed = mutant.applied(original)
-        paths = [*([STRUCTURE] if "ASYNC_REG" in original else []), *tests]
         try:
-            for path in paths:
-                self.check_unchanged(path, seed)
-                place.write_text(changed)
-                noticed = self._killed_by(path, mutant, seed)
+            for path in tests:
+                (all_in_one if number else self).check_unchanged(path, seed)
+                if not number:
+                    place.write_text(changed)
+                found = (all_in_one if number else self).noticed(path, mutant, seed, number)
                 place.write_text(original)
-                if noticed:
-                    return noticed
-            if has_proof:
-                if harness not in self.times_s and self.prove(harness, seed) != 0:
+                if found:
+                    return found
+            paths = [*tests, *([STRUCTURE] if "ASYNC_REG" in original else [])]
+            if has_proof and harness not in self.times_s:
+                if self.prove(harness, seed) != 0:
                     raise RtlError(f"`netfold rtl prove {harness}` fails without a mutant")
                 self.times_s[harness] = 0.0
             place.write_text(changed)
+            if STRUCTURE in paths and (found := self.noticed(STRUCTURE, mutant, seed, 0)):
+                return found
             if has_proof and self.prove(harness, seed) != 0:
                 return "killed", f"proof {harness}"
             paths += [harness] * has_proof
@@ -271,16 +311,24 @@ def campaign(
     without a mutant."""
     known = {one.key: one for one in load(out)}
     left = [mutant for mutant in mutants if mutant.key not in known]
+    if not left:
+        return [known[mutant.key] for mutant in mutants]
     trees: SimpleQueue[Tree] = SimpleQueue()
     for _ in range(min(jobs, len(left))):
         trees.put(Tree())
+    all_in_one = Tree()
+    used = {name for mutant in left for file in tests_of(mutant.module, files) for name in tops()[file]}
+    largest = {name for name in used if not any(name in _inside(other) - {other} for other in used)}
+    together = all_in_one.combine(dict(enumerate(left, 1)), largest)
+    numbers = {mutant.key: number if number in together else 0 for number, mutant in enumerate(left, 1)}
+    say(f"{len(together)} of {len(left)} mutants are built together")
     lock = Lock()
 
     def one(mutant: Mutant) -> None:
         tree = trees.get()
         try:
             began = time.monotonic()
-            state, by = tree.judge(mutant, files, seed)
+            state, by = tree.judge(mutant, files, seed, all_in_one, numbers[mutant.key])
             facts = {
                 name: getattr(mutant, name) for name in ("key", "name", "file", "line", "operator", "before", "after")
             }
