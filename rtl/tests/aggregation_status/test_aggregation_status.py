@@ -208,13 +208,17 @@ async def follows_the_law(dut: Any) -> None:
     await bench.cycle(asks=0)
     while bench.mades:
         bench.make()
-    dut.tick_i.value, dut.age_limit_i.value = 1, 8
+    sweep = 3 * JOBS * PLACES  # cycles, enough for all places
+    dut.tick_i.value, dut.age_limit_i.value = 1, sweep + 10
     partial = [
         place
         for (job, _), place in bench.model.places.items()
         if place.arrived and place.arrived != bench.model.folding[job] and place.generation == bench.generations[job]
     ]
-    for _ in range(3 * JOBS * PLACES):
+    for _ in range(sweep):
+        await bench.cycle(asks=0)
+    assert bench.aged == 0
+    for _ in range(2 * sweep):
         await bench.cycle(asks=0)
     assert bench.aged == len(partial) > 0
 

@@ -78,7 +78,7 @@ class Buffers:
 
 
 async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
-    """Send one frame without a pause; waits for the place until the first gradients are written."""
+    """Send one frame, with pauses in it; waits for the place until the first gradients are written."""
     buffers = Buffers(dut)
     dut.start_i.value, dut.place_i.value, dut.slot_i.value = 1, given.place, given.slot
     dut.is_repeat_i.value, dut.meta_i.value, dut.words_i.value = int(given.is_repeat), given.meta, given.words
@@ -98,6 +98,10 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
     for at in range(0, len(given.frame), BEAT):
         part = given.frame[at : at + BEAT]
         last = at + BEAT >= len(given.frame)
+        while rng.random() < 0.1:  # the MAC's clock is slower than the switch's
+            dut.s_valid_i.value, dut.s_beat_i.value = 0, rng.getrandbits(69)
+            await edge()
+        dut.s_valid_i.value = 1
         beat = [(0, 1), (int(last), 1), (len(part) - 1, 3), (int.from_bytes(part, "little"), 64)]
         dut.s_beat_i.value = packed(beat)
         await edge()
