@@ -106,6 +106,7 @@ class Bench:
         self.generations = [0] * JOBS
         self.history: list[tuple[int, ...]] = [tuple(self.generations)]  # of generations, by cycle
         self.asked: list[Packet | None] = [None] * PORTS
+        self.served: list[Counter[int]] = [Counter() for _ in range(PORTS)]  # while a port asks: answers to the others
         self.folds: deque[Packet] = deque()  # announced, and not made yet
         self.mades: deque[tuple[int, Packet]] = deque()  # by the cycle of their acceptance
         self.making: Packet | None = None
@@ -169,8 +170,16 @@ class Bench:
                 assert bool(dut.is_missing_o.value) == (arrived != self.model.folding[packet.job])
             self.seen[expected] += 1
             self.asked[port] = None
+            self.check_turn(port)
         if dut.fold_valid_o.value:  # there was space at the time of the request
             self.folds.append(self.packet_of(number(dut.fold_o)))
+
+    def check_turn(self, port: int) -> None:
+        """Ports take turns: none is served often while another one asks."""
+        self.served[port].clear()
+        for other, packet in enumerate(self.asked):
+            self.served[other][port] += packet is not None
+            assert self.served[other][port] <= 2, f"port {port} was served again and again while {other} asked"
 
     def make(self) -> None:
         """Send the oldest sum."""
