@@ -32,6 +32,11 @@ async def keeps_whole_frames(dut: Any, stall: float) -> None:
     """Frames of one beat to the longest, with gaps and without; a reader of any pace, that also sleeps."""
     rng = chance()
     await start(dut)
+    dut.s_valid_i.value = 1  # the rest of a frame whose first beat came before the reset
+    for _ in range(4):
+        await RisingEdge(dut.clk_i)
+        assert not dut.m_valid_o.value
+    dut.s_valid_i.value = 0
     await RisingEdge(dut.clk_i)
     waits: list[int] = []  # beats in the queue
     beats: list[int] = []  # still to come of the frame
