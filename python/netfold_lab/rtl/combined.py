@@ -73,8 +73,9 @@ def _bracket_around(code: str, at: int) -> int:
 
 
 def _pieces(code: str, start: int) -> list[tuple[int, int]] | None:
-    """What lies between the bracket at `start` and its end, cut at commas; None if the bracket does not end."""
-    depth, begin, pieces = 0, start + 1, []
+    """The parts between commas, inside the bracket at `start`; None if the bracket does not end."""
+    depth, begin = 0, start + 1
+    pieces: list[tuple[int, int]] = []
     for place in range(start, len(code)):
         if code[place] in OPENING:
             depth += 1

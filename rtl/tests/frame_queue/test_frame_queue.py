@@ -15,7 +15,7 @@ LAST = 1 << 67
 
 
 def check_level(dut: Any, level: int) -> None:
-    """What the queue tells of its level; a beat on its way out may count or not."""
+    """Compare what the queue says about its level. A beat on its way out may count or not."""
     if level >= BEATS // 2 + 1:
         assert dut.is_filling_o.value
     if level < BEATS // 2 - 1:
