@@ -123,8 +123,8 @@ class Bench:
                 self.left.append((number(dut.m_ports_o), self.partial))
                 self.partial = b""
 
-    async def send(self, given: Given) -> None:
-        """A turn of the arbiter."""
+    async def send(self, given: Given, until: int = 1000) -> None:
+        """A turn of the arbiter, or its steps before `until`."""
         dut, rng = self.dut, self.rng
         while not dut.has_room_o.value:
             await self.cycle()
@@ -142,6 +142,8 @@ class Bench:
             beat = given.sum[at : at + BEAT] if 0 <= at < 1024 else b""
             dut.result_data_i.value = int.from_bytes(beat or rng.randbytes(BEAT), "little")
             await self.cycle(step=step)
+            if step + 1 >= until:
+                return
 
 
 @cocotb.test()
@@ -167,6 +169,30 @@ async def builds_what_was_summed(dut: Any) -> None:
         for _ in range(20):
             await bench.cycle()
         assert bench.lost == len(given) - len(expected)
+
+
+@cocotb.test()
+async def ends_frames_at_a_reset(dut: Any) -> None:
+    """Nothing of a frame that was being built leaves after a reset."""
+    rng = chance()
+    await start(dut)
+    for until in range(6, 40, 2):
+        bench = Bench(dut, rng, 0.0)
+        given = next(one for one in iter(lambda: draw(rng), None) if not one.is_gone)
+        await bench.send(given, until)
+        dut.rst_ni.value = dut.looks_i.value = dut.checks_i.value = dut.steps_i.value = 0
+        dut.found_valid_i.value = 0
+        await RisingEdge(dut.clk_i)
+        dut.rst_ni.value = dut.m_ready_i.value = 1
+        for _ in range(30):
+            await RisingEdge(dut.clk_i)
+            assert not dut.m_valid_o.value and not dut.find_valid_o.value
+        bench = Bench(dut, rng, 0.0)
+        given = next(one for one in iter(lambda: draw(rng), None) if one.to and not one.is_gone)
+        await bench.send(given)
+        for _ in range(400):
+            await bench.cycle()
+        assert bench.left == [(given.to, given.frame)]
 
 
 def test_frame_builder() -> None:
