@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -111,6 +112,7 @@ class Tree:
     times_s: ClassVar[dict[str, float]] = {}  # of tests without a mutant, for all trees
 
     def __init__(self) -> None:
+        self.turns: defaultdict[str, Lock] = defaultdict(Lock)
         for index in count():
             self.root = BUILD / "mutants" / f"tree-{index}"
             (self.root / "rtl").mkdir(parents=True, exist_ok=True)
@@ -192,7 +194,9 @@ class Tree:
 
     def check_unchanged(self, path: str, seed: int) -> None:
         """The file's tests pass without a mutant; this also builds them. Raises RtlError if one fails."""
-        if path not in self.times_s:
+        with self.turns[path]:
+            if path in self.times_s:
+                return
             began = time.monotonic()
             status, said = self.test(path, BASE_TIMEOUT_S, seed)
             self.times_s[path] = time.monotonic() - began
@@ -233,7 +237,8 @@ class Tree:
     def noticed(self, path: str, mutant: Mutant, seed: int, number: int) -> tuple[str, str] | None:
         """State and reason if a file or folder of tests notices the mutant, which is in place, or has this number."""
         timeout_s = SPARE_S + SPARE_FACTOR * self.times_s.get(path, 0.0)
-        status, said = self.test(path, timeout_s, seed, number)
+        with self.turns[path]:  # tests of one design wait for each other, and that must not count as their time
+            status, said = self.test(path, timeout_s, seed, number)
         if status == 0:
             return None
         if status is None:
