@@ -17,8 +17,8 @@
 #include <deque>
 
 #include "base/clock.h"
+#include "link/tcp/buffered_stream.h"
 #include "link/tcp/pacing.h"
-#include "link/tcp/ring_buffer.h"
 #include "link/tcp/stripes.h"
 #include "link/tcp/tcp_stream.h"
 
@@ -27,10 +27,9 @@ namespace {
 
 constexpr std::size_t kConnectionsMax = kTcpStreamsMax;
 constexpr std::size_t kHeaderBytes = sizeof(StripeHeader);
-constexpr std::size_t kWorthReading = std::size_t{64} << 10;  // with less at hand the kernel is asked for more
-constexpr Nanoseconds kAskPeriod = 2 * kMillisecond;          // the kernel, for what was confirmed
-constexpr Nanoseconds kStallTime = 300 * kMillisecond;        // without a confirmation, while packets are sent again
-constexpr Nanoseconds kIdleTime = kSecond;                    // until a slow one may be tried again
+constexpr Nanoseconds kAskPeriod = 2 * kMillisecond;    // the kernel, for what was confirmed
+constexpr Nanoseconds kStallTime = 300 * kMillisecond;  // without a confirmation, while packets are sent again
+constexpr Nanoseconds kIdleTime = kSecond;              // until a slow one may be tried again
 constexpr std::uint64_t kNowhere = UINT64_MAX;
 
 // A stripe that the kernel has, or has in part.
@@ -66,33 +65,14 @@ struct Connection {
   bool may_bring_more() const { return !is_lost && !has_ended; }
 };
 
-class StripedStream final : public StreamLink {
+class StripedStream final : public BufferedStream {
  public:
   StripedStream(std::vector<Descriptor> sockets, Descriptor timer, std::unique_ptr<MirroredMemory> out,
                 std::unique_ptr<MirroredMemory> in)
-      : timer_(std::move(timer)), out_{std::move(out)}, in_{std::move(in)} {
+      : BufferedStream(std::move(out), std::move(in)), timer_(std::move(timer)) {
     for (Descriptor& each : sockets) connections_.emplace_back(std::move(each));
   }
 
-  std::span<std::byte> writable() override {
-    if (out_.free() == 0) send_some();
-    return {out_.first_free(), out_.free()};
-  }
-  void commit(std::size_t bytes) override { out_.head += bytes; }
-
-  std::span<const std::byte> readable() override {
-    if (in_.used() < kWorthReading && !ended_) receive_some();
-    return {in_.first_used(), in_.used()};
-  }
-  void consume(std::size_t bytes) override { in_.tail += bytes; }
-
-  void flush() override { send_some(); }
-  bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
-
-  bool arm(bool for_data, bool for_room) override {
-    is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
-    return for_room && out_.used() == 0;
-  }
   void add_polls(std::vector<pollfd>& polls) const override {
     for (const Connection& each : connections_) {
       const bool awaits_data = is_armed_for_data_ && each.may_bring_more() && each.expected.from < window_end();
@@ -108,22 +88,10 @@ class StripedStream final : public StreamLink {
     polls.push_back({timer_.get(), POLLIN, 0});
   }
 
-  // Each connection: which of them the others' traffic leaves room for is not known here.
-  void pace(double bytes_s) override {
-    if (std::exchange(paced_bytes_s_, bytes_s) == bytes_s) return;
-    for (const Connection& each : connections_) set_pace(each.socket.get(), bytes_s);
-  }
-
-  std::uint64_t committed() const override { return out_.head; }
-  std::uint64_t consumed() const override { return in_.tail; }
-  const std::optional<std::string>& ended() const override { return ended_; }
-  const char* kind() const override { return "tcp"; }
-  const StreamStats& stats() const override { return stats_; }
-
  private:
   // --- Sending ---
 
-  void send_some() {
+  void send_some() override {
     if (is_broken_ || out_.used() == 0) return;
     if (const Nanoseconds time = now(); time >= next_question_ || out_.free() == 0) {
       next_question_ = time + kAskPeriod;
@@ -280,12 +248,16 @@ class StripedStream final : public StreamLink {
     ended_ = "lost its connection: " + why;
   }
 
+  // Each connection: which of them the others' traffic leaves room for is not known here.
+  void set_pace(double bytes_s) override {
+    for (const Connection& each : connections_) set_socket_pace(each.socket.get(), bytes_s);
+  }
+
   // --- Receiving ---
 
   std::uint64_t window_end() const { return in_.tail + in_.size(); }
 
-  // One piece from each: what is left over is fetched when this has been worked on, while it is in the cache.
-  void receive_some() {
+  void receive_some() override {
     for (Connection& each : connections_) {
       if (each.may_bring_more()) receive_from(each);
     }
@@ -362,16 +334,11 @@ class StripedStream final : public StreamLink {
   }
 
   std::vector<Connection> connections_;
-  Descriptor timer_;  // to look again at what was confirmed
-  RingBuffer out_, in_;
+  Descriptor timer_;         // to look again at what was confirmed
   std::uint64_t next_ = 0;   // what comes next: nothing from here on was given to a connection
   std::deque<Range> again_;  // what is to be given to another one
   Nanoseconds next_question_ = 0;
   Arrivals arrivals_;
-  bool is_armed_for_data_ = false, is_broken_ = false;
-  double paced_bytes_s_ = 0;
-  std::optional<std::string> ended_;
-  StreamStats stats_;
 };
 
 }  // namespace

@@ -12,59 +12,27 @@
 #include <cerrno>
 #include <cstring>
 
+#include "link/tcp/buffered_stream.h"
 #include "link/tcp/pacing.h"
-#include "link/tcp/ring_buffer.h"
 #include "link/tcp/striped_stream.h"
 
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;    // each direction
-constexpr std::size_t kWorthReading = std::size_t{64} << 10;  // with less at hand the kernel is asked for more
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;  // each direction
 
-class TcpStream final : public StreamLink {
+class TcpStream final : public BufferedStream {
  public:
   TcpStream(Descriptor socket, std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in)
-      : socket_(std::move(socket)), out_{std::move(out)}, in_{std::move(in)} {}
+      : BufferedStream(std::move(out), std::move(in)), socket_(std::move(socket)) {}
 
-  std::span<std::byte> writable() override {
-    if (out_.free() == 0) send_some();
-    return {out_.first_free(), out_.free()};
-  }
-  void commit(std::size_t bytes) override { out_.head += bytes; }
-
-  // One piece: what is left over is fetched when this has been worked on, while it is in the cache.
-  std::span<const std::byte> readable() override {
-    if (in_.used() < kWorthReading && !ended_) receive_some();
-    return {in_.first_used(), in_.used()};
-  }
-  void consume(std::size_t bytes) override { in_.tail += bytes; }
-
-  void flush() override { send_some(); }
-  bool has_unsent() const override { return out_.used() > 0 && !is_broken_; }
-
-  // The descriptor wakes the reader. Data that came since readable() was called last shows there too.
-  bool arm(bool for_data, bool for_room) override {
-    is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
-    return for_room && out_.used() == 0;
-  }
   void add_polls(std::vector<pollfd>& polls) const override {
     const auto events = static_cast<short>((is_armed_for_data_ ? POLLIN : 0) | (has_unsent() ? POLLOUT : 0));
     if (events != 0) polls.push_back({socket_.get(), events, 0});
   }
 
-  void pace(double bytes_s) override {
-    if (std::exchange(paced_bytes_s_, bytes_s) != bytes_s) set_pace(socket_.get(), bytes_s);
-  }
-
-  std::uint64_t committed() const override { return out_.head; }
-  std::uint64_t consumed() const override { return in_.tail; }
-  const std::optional<std::string>& ended() const override { return ended_; }
-  const char* kind() const override { return "tcp"; }
-  const StreamStats& stats() const override { return stats_; }
-
  private:
-  void send_some() {
+  void send_some() override {
     while (out_.used() > 0 && !is_broken_) {
       const ssize_t sent = send(socket_.get(), out_.first_used(), out_.used(), MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
@@ -75,7 +43,7 @@ class TcpStream final : public StreamLink {
     }
   }
 
-  void receive_some() {
+  void receive_some() override {
     while (in_.free() > 0 && !is_broken_) {
       const ssize_t got = recv(socket_.get(), in_.first_free(), in_.free(), 0);
       if (got < 0 && errno == EINTR) continue;
@@ -88,17 +56,14 @@ class TcpStream final : public StreamLink {
     }
   }
 
+  void set_pace(double bytes_s) override { set_socket_pace(socket_.get(), bytes_s); }
+
   void lose(int error) {
     is_broken_ = true;
     ended_ = std::string("lost its connection: ") + std::strerror(error);
   }
 
   Descriptor socket_;
-  RingBuffer out_, in_;
-  bool is_armed_for_data_ = false, is_broken_ = false;
-  std::optional<std::string> ended_;
-  double paced_bytes_s_ = 0;
-  StreamStats stats_;
 };
 
 }  // namespace
