@@ -87,6 +87,18 @@ async def breaks_off_a_frame_that_is_late(dut: Any) -> None:
     assert min(silence for _, silence in found[1:]) >= GAP_BYTES
 
 
+@cocotb.test()
+async def drops_nothing_after_a_reset(dut: Any) -> None:
+    """A reset comes while the rest of a late frame is dropped. The next frame is whole."""
+    await start(dut, s_tvalid_i=0)
+    await sent_of(dut, [list(beats_of(bytes(40)))[:1]], 100)
+    dut.rst_ni.value = 0
+    await FallingEdge(dut.clk_i)
+    dut.rst_ni.value = 1
+    frame = bytes(range(70))
+    assert [each for each, _ in await sent_of(dut, [list(beats_of(frame))], 200)] == [whole(frame)]
+
+
 def test_gmii_send() -> None:
     """One module."""
     simulate("gmii_send", __file__)
