@@ -28,7 +28,7 @@ NicGroup::NicGroup(NicGroupOptions options, std::unique_ptr<group::Mesh> mesh)
               .on_completion = options.peers.on_completion}),
       options_(std::move(options)),
       mesh_(std::move(mesh)),
-      address_(link::to_string(mesh_->address())) {}
+      address_(link::to_string(mesh_->addresses())) {}
 
 Result<void> NicGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
   const std::lock_guard connecting(connecting_);
@@ -40,8 +40,8 @@ Result<void> NicGroup::connect(const std::vector<std::string>& addresses, const 
   auto peers = group::connect_peers(*mesh_, options_.peers, addresses, order_, goes_on);
   if (!peers) return tl::unexpected(peers.error());
   std::vector<link::Address> parsed;
-  for (const std::string& address : addresses) parsed.push_back(link::parse_address(address).value());
-  auto udp = link::open_udp({.bind = {mesh_->address().ip, 0}});
+  for (const std::string& address : addresses) parsed.push_back(link::parse_addresses(address).value().front());
+  auto udp = link::open_udp({.bind = {mesh_->addresses().front().ip, 0}});
   if (!udp) return tl::unexpected(udp.error());
   const auto faults = link::parse_faults(options_.faults).value();
   auto link = faults.any() ? link::inject_faults(std::move(*udp), faults, &now) : std::move(*udp);

@@ -18,8 +18,8 @@ import numpy as np
 
 from netfold import _core
 
-_context = multiprocessing.get_context("forkserver")  # a rank is forked from a process that has numpy loaded
-_context.set_forkserver_preload(["switch_load"])
+# The fork server is one for all tests of a process. So nothing is preloaded here: torch_ranks says what it loads.
+_context = multiprocessing.get_context("forkserver")
 
 JOB_ENDS_IN_S = 240.0  # on a busy machine too; a hung rank is noticed after four heartbeats
 FOLDED, FAILED, REFUSED = 0, 3, 4  # exit statuses of a rank
