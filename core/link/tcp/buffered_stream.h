@@ -1,5 +1,5 @@
-// What one connection and several have in common as a stream link: a buffer for each direction, between its user and
-// the kernel.
+// A stream link over TCP has a buffer for each direction, between its user and the kernel. That is the same for one
+// connection and for several.
 #pragma once
 
 #include <cstddef>
