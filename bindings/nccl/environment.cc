@@ -9,7 +9,7 @@
 namespace netfold::nccl {
 namespace {
 
-// The local address on the way to the first switch; none, and a warning, if there is no way to one of them.
+// The local address on the way to the first switch. If a switch cannot be reached, it warns and returns no address.
 std::optional<IpAddress> way_to(const std::vector<std::string>& switches) {
   std::optional<IpAddress> first;
   for (const std::string& each : switches) {

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <span>
+
+#include "base/comma_list.h"
+#include "link/socket_address.h"
 
 namespace netfold::nccl {
 namespace {
@@ -17,11 +19,7 @@ constexpr std::size_t kNicsMax = 16;
 constexpr const char* kUsual = "^lo,docker";
 
 IpAddress ip_of(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
-  }
-  return IpAddress::from_v6(
-      std::as_bytes(std::span(reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr.s6_addr)));
+  return link::SocketAddress(*address).address().ip;
 }
 
 bool is_usable(const ifaddrs& entry, int family) {
@@ -56,13 +54,9 @@ bool takes(std::string_view filter, std::string_view name) {
   if (excludes) filter.remove_prefix(1);
   const bool is_exact = filter.starts_with('=');
   if (is_exact) filter.remove_prefix(1);
-  bool matches = false;
-  while (!filter.empty()) {
-    const std::size_t comma = std::min(filter.find(','), filter.size());
-    const std::string_view word = filter.substr(0, comma);
-    matches = matches || (!word.empty() && (is_exact ? name == word : name.starts_with(word)));
-    filter.remove_prefix(std::min(comma + 1, filter.size()));
-  }
+  const bool matches = std::ranges::any_of(comma_list(filter), [&](const std::string& word) {
+    return !word.empty() && (is_exact ? name == word : name.starts_with(word));
+  });
   return matches != excludes;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/comma_list.h"
 #include "link/tcp/tcp_stream.h"
 
 namespace netfold::nccl {
@@ -68,11 +69,9 @@ Result<Settings> read_settings() {
   settings.timeout = from_seconds(timeout_s);
   settings.connect_timeout = from_seconds(connect_timeout_s);
   const std::string switches = variable("NETFOLD_SWITCH");
-  for (std::size_t at = 0; !switches.empty() && at <= switches.size();) {
-    const std::size_t comma = std::min(switches.find(',', at), switches.size());
-    if (comma == at) return refuse("NETFOLD_SWITCH", switches, "write host:port, or several with commas");
-    settings.switches.push_back(switches.substr(at, comma - at));
-    at = comma + 1;
+  if (!switches.empty()) settings.switches = comma_list(switches);
+  if (std::ranges::any_of(settings.switches, &std::string::empty)) {
+    return refuse("NETFOLD_SWITCH", switches, "write host:port, or several with commas");
   }
   settings.secret_text = variable("NETFOLD_SECRET");
   settings.secret = control::Secret::from(settings.secret_text);

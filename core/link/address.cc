@@ -4,10 +4,9 @@
 #include <netdb.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cstring>
 
+#include "base/comma_list.h"
 #include "link/link.h"
 #include "link/socket_address.h"
 
@@ -64,9 +63,7 @@ Result<Address> parse_address(const std::string& host_and_port) {
                 fmt::format("cannot find host '{}': {}{}", host, gai_strerror(error), hint));
   }
   const addrinfo* const best = best_of(found);
-  SocketAddress address;
-  std::memcpy(address.get(), best->ai_addr, std::min<std::size_t>(best->ai_addrlen, SocketAddress::kSizeMax));
-  const Address result{address.address().ip, static_cast<std::uint16_t>(port)};
+  const Address result{SocketAddress(*best->ai_addr).address().ip, static_cast<std::uint16_t>(port)};
   freeaddrinfo(found);
   return result;
 }
@@ -79,12 +76,10 @@ std::string to_string(std::span<const Address> addresses) {
 
 Result<std::vector<Address>> parse_addresses(const std::string& text) {
   std::vector<Address> addresses;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t to = std::min(text.find(',', from), text.size());
-    const auto address = parse_address(text.substr(from, to - from));
+  for (const std::string& each : comma_list(text)) {
+    const auto address = parse_address(each);
     if (!address) return tl::unexpected(address.error());
     addresses.push_back(*address);
-    from = to + 1;
   }
   return addresses;
 }

@@ -67,9 +67,7 @@ Result<IpAddress> address_of_interface(const std::string& interface, const IpAdd
   for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next) {
     if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family_of(like) || interface != each->ifa_name)
       continue;
-    SocketAddress address;
-    std::memcpy(address.get(), each->ifa_addr, like.is_v4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-    const IpAddress ip = address.address().ip;
+    const IpAddress ip = SocketAddress(*each->ifa_addr).address().ip;
     if (ip.scope() == 0) found = ip;  // others cannot use an address that needs the name of our interface
   }
   freeifaddrs(all);

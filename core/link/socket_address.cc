@@ -29,6 +29,10 @@ SocketAddress::SocketAddress(const Address& address, int family) : v6_{} {
   v6_.sin6_port = htons(address.port);
 }
 
+SocketAddress::SocketAddress(const sockaddr& given) : v6_{} {
+  std::memcpy(&any_, &given, given.sa_family == AF_INET ? sizeof v4_ : sizeof v6_);
+}
+
 Address SocketAddress::address() const {
   if (any_.sa_family == AF_INET) return {ntohl(v4_.sin_addr.s_addr), ntohs(v4_.sin_port)};
   std::array<std::byte, IpAddress::kBytes> bytes{};

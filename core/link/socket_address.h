@@ -14,6 +14,8 @@ class SocketAddress {
   SocketAddress() : v6_{} {}  // for the kernel to fill
   // For a socket of `family`: AF_INET or AF_INET6.
   SocketAddress(const Address& address, int family);
+  // From the kernel or the resolver: of AF_INET or AF_INET6.
+  explicit SocketAddress(const sockaddr& given);
 
   Address address() const;
   sockaddr* get() { return &any_; }

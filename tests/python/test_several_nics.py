@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -63,11 +63,19 @@ def workers(rates_mbit_s: tuple[int, int], count: int = 2) -> Iterator[tuple[Mac
         yield router, made
 
 
+def start(made: list[Machine], interfaces: Sequence[str], timeout_s: int = 20) -> list[subprocess.Popen[str]]:
+    """The ranks; `interfaces` has the setting of each."""
+    common = {"MASTER_ADDR": made[0].v4, "MASTER_PORT": "29507", "WORLD_SIZE": str(len(made))}
+    common["NETFOLD_TIMEOUT_S"] = str(timeout_s)
+    return [
+        each.start(PROGRAM, stdin=subprocess.PIPE, RANK=str(rank), NETFOLD_INTERFACE=names, **common)
+        for rank, (each, names) in enumerate(zip(made, interfaces, strict=True))
+    ]
+
+
 def begin(made: list[Machine]) -> list[subprocess.Popen[str]]:
     """The ranks, once they have their first sum."""
-    common = {"MASTER_ADDR": made[0].v4, "MASTER_PORT": "29507", "WORLD_SIZE": str(len(made))}
-    common |= {"NETFOLD_INTERFACE": ",".join(NICS), "NETFOLD_TIMEOUT_S": "20"}
-    runs = [each.start(PROGRAM, stdin=subprocess.PIPE, RANK=str(rank), **common) for rank, each in enumerate(made)]
+    runs = start(made, [",".join(NICS)] * len(made))
     assert runs[0].stdout is not None
     said = ""
     while not said.endswith("summed\n"):  # after torch's warnings
@@ -126,31 +134,12 @@ def test_a_nic_that_fails_is_left_out_until_it_is_back() -> None:
 
 def test_ranks_with_other_numbers_of_nics_are_named() -> None:
     with workers((100, 100)) as (_, made):
-        common = {"MASTER_ADDR": made[0].v4, "MASTER_PORT": "29507", "WORLD_SIZE": "2", "NETFOLD_TIMEOUT_S": "5"}
-        runs = [
-            each.start(
-                PROGRAM, stdin=subprocess.PIPE, RANK=str(rank), NETFOLD_INTERFACE=",".join(NICS[rank:]), **common
-            )
-            for rank, each in enumerate(made)
-        ]
-        said = [run.communicate(timeout=60)[0] for run in runs]
+        said = [run.communicate(timeout=60)[0] for run in start(made, ["eth0,eth1", "eth1"], timeout_s=5)]
     assert "rank 0 has 2 interfaces and rank 1 has one interface" in said[1], said
     assert "name the same number of interfaces on all ranks" in said[0], said
 
 
 def test_an_interface_that_is_not_there_is_named() -> None:
     with workers((100, 100)) as (_, made):
-        runs = [
-            each.start(
-                PROGRAM,
-                stdin=subprocess.PIPE,
-                RANK=str(rank),
-                NETFOLD_INTERFACE="eth0,eth7",
-                MASTER_ADDR=made[0].v4,
-                MASTER_PORT="29507",
-                WORLD_SIZE="2",
-            )
-            for rank, each in enumerate(made)
-        ]
-        said = [run.communicate(timeout=60)[0] for run in runs]
+        said = [run.communicate(timeout=60)[0] for run in start(made, ["eth0,eth7"] * 2)]
     assert all("this machine has no interface 'eth7'" in each for each in said), said

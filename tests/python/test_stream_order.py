@@ -35,10 +35,10 @@ class ReportedFolds(Folds):
     new_message = new_work
 
     def step_aside(self) -> None:
-        """There is no thread."""
+        """The simulation has no thread of its own to stop."""
 
     def _end(self) -> None:
-        """There is no thread."""
+        """Nothing is left to end."""
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ class Job:
             )
 
         call = self.staging.fold_call(tensors, submit, BFP if encodes else None, 2 if average else 1)
-        assert call is not None and call.device is not None
-        fold = Fold(call, OrderedWork(call.device))
+        assert call is not None and len(call.devices) == 1
+        fold = Fold(call, OrderedWork(call.devices[0]))
         self.folds.submit(fold)
         return fold.work  # type: ignore[return-value]
 

@@ -88,7 +88,7 @@ class Call:
     live until the ticket is finished; `finish` then returns the user's tensors, or what else the future's value is.
     `completing()` is the context in which `finish` is called and the Work completed, such as a CUDA stream. `ready`:
     the event after which `buffers` may be read. `devices`: those of the results. `parts`: if a device waits for the
-    engine by itself, what is submitted in place of `start`."""
+    engine by itself, what is submitted in place of `start`; then `devices` names that one."""
 
     buffers: tuple[torch.Tensor, ...]
     start: Callable[[Any, bool], int]
@@ -100,7 +100,6 @@ class Call:
     is_scatter: bool = False  # through a switch it is a reduce-scatter: its bytes go up, and a part comes down
     name: str = ""  # in records
     parts: list[Part] = field(default_factory=list)
-    device: torch.device | None = None  # the one of `parts`
 
     @property
     def size_bytes(self) -> int:

@@ -195,8 +195,8 @@ class Member:
 
     def _new_work(self, folds: Folds, call: Call, is_async: bool) -> FoldWork:
         if call.parts:
-            assert call.device is not None, "parts are of a device"
-            return OrderedWork(call.device)
+            [device] = call.devices
+            return OrderedWork(device)
         return folds.new_work(call.devices, not is_async and call.ready is None and not self.settings.cores)
 
     def _submit(self, folds: Folds, call: Call, work: FoldWork) -> FoldWork:

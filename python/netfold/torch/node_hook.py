@@ -33,7 +33,9 @@ class NodeGroups:
         if not is_accelerator(device):
             return nullcontext()
         module = module_of(device)
-        stream = self.streams.setdefault(device, module.Stream(device))
+        if device not in self.streams:
+            self.streams[device] = module.Stream(device)
+        stream = self.streams[device]
         stream.wait_stream(module.current_stream(device))
         beside: AbstractContextManager[object] = module.stream(stream)
         return beside

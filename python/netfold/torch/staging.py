@@ -1,11 +1,10 @@
 """Copies the user's tensors to host memory that the engine can read and write, and back.
 
 A contiguous CPU tensor is folded in place. A strided tensor goes through a contiguous copy. A tensor on an accelerator
-goes through pinned memory; if its streams can wait for the engine, as stream_order.py does, else as here: a stream of
-its own copies it down after the work that produces it. The fold starts when
-that copy's event has passed. A second stream copies the result up, and torch's future makes the user's stream wait for
-that copy. Pinned memory comes from torch's caching host allocator, which keeps a block until the copies that use it
-have ended.
+goes through pinned memory. If its streams can wait for the engine, stream_order.py says how. Otherwise a stream of its
+own copies it down after the work that produces it, and the fold starts when that copy's event has passed. A second
+stream copies the result up, and torch's future makes the user's stream wait for that copy. Pinned memory comes from
+torch's caching host allocator, which keeps a block until the copies that use it have ended.
 """
 
 from __future__ import annotations

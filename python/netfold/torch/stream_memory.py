@@ -33,9 +33,9 @@ class StreamMemory(Protocol):
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver's library, and the names of its two calls. `extra`: arguments after the flags of the second."""
+    """The file of a driver's library, and its two calls. `extra`: arguments after the flags of the second."""
 
-    library: str
+    file: str
     write: str
     wait: str
     extra: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class DriverCalls:
     """A `StreamMemory` by the calls of a driver. Raises OSError or AttributeError where they are missing."""
 
     def __init__(self, driver: Driver) -> None:
-        library = ctypes.CDLL(driver.library)
+        library = ctypes.CDLL(driver.file)
         self._driver = driver
         self._write, self._wait = getattr(library, driver.write), getattr(library, driver.wait)
         words = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]

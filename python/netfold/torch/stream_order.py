@@ -16,7 +16,7 @@ CUDA_DEVICE_MAX_CONNECTIONS sets how many queues there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -120,8 +120,8 @@ class OrderedStaging(Staging):
             return Part(start, copies[number].words, lambda: enqueue(number))
 
         buffers = tuple(copy.buffer for copy in copies)
-        call = Call(buffers, _not_started, lambda: tensors, lambda: module.stream(up))
-        return replace(call, devices=[device], parts=[part(number) for number in range(len(pieces))], device=device)
+        parts = [part(number) for number in range(len(pieces))]
+        return Call(buffers, _not_started, lambda: tensors, lambda: module.stream(up), devices=[device], parts=parts)
 
     def call(
         self, read: Staged, written: Staged, start: Callable[[Any, bool], int], results: list[torch.Tensor]
@@ -149,8 +149,7 @@ class OrderedStaging(Staging):
 
         part = Part(lambda client: start(client, False), words, enqueue)
         buffers = (read.buffer, written.buffer)
-        call = Call(buffers, start, lambda: results, lambda: module.stream(up))
-        return replace(call, devices=[device], parts=[part], device=device)
+        return Call(buffers, start, lambda: results, lambda: module.stream(up), devices=[device], parts=[part])
 
     def _memory_of(self, device: torch.device) -> StreamMemory | None:
         return stream_memory(device) if is_accelerator(device) else None

@@ -61,13 +61,19 @@ def bits_of(value: int, count: int) -> list[int]:
     return [value >> at & 1 for at in reversed(range(count))]
 
 
+async def begin(dut: Any, rng: Any, cs: int) -> Registers:
+    """Reset, with CS at this level, and registers behind the device."""
+    await start(dut, cs_ni=cs)
+    registers = Registers(dut, rng)
+    cocotb.start_soon(registers.serve())
+    return registers
+
+
 @cocotb.test()
 async def serves_a_host(dut: Any) -> None:
     """Reads and writes; some end before their last bit, and some go on after it. Without CS nothing happens."""
     rng = chance()
-    await start(dut, cs_ni=1)
-    registers = Registers(dut, rng)
-    cocotb.start_soon(registers.serve())
+    registers = await begin(dut, rng, cs=1)
     await ClockCycles(dut.clk_i, 8)
     expected: list[Access] = []
     for _ in range(ACCESSES):
@@ -100,10 +106,7 @@ async def serves_a_host(dut: Any) -> None:
 @cocotb.test()
 async def begins_anew_after_a_reset(dut: Any) -> None:
     """Bits of before a reset do not count."""
-    rng = chance()
-    await start(dut, cs_ni=0)
-    registers = Registers(dut, rng)
-    cocotb.start_soon(registers.serve())
+    registers = await begin(dut, chance(), cs=0)
     for before in range(1, HEADER_BITS):
         await transfer(dut, [1] * before, FASTEST)
         dut.rst_ni.value = 0
