@@ -35,8 +35,9 @@ module frame_queue
   assign dropped_o    = s_valid_i && s_first_i && !has_room_q;
   assign m_valid_o    = out_valid_q;
   assign m_beat_o     = out_q;
-  assign is_filling_o = level[PointerWidth-1];
-  assign is_empty_o   = level[PointerWidth-1:PointerWidth-2] == '0;
+  // A frame may fill the queue to its last beat: then only the highest bit is set.
+  assign is_filling_o = level[PointerWidth:PointerWidth-1] != '0;
+  assign is_empty_o   = level[PointerWidth:PointerWidth-2] == '0;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

@@ -79,6 +79,25 @@ async def keeps_whole_frames(dut: Any, stall: float) -> None:
     assert max(levels) > BEATS - LONGEST or stall < 0.7
 
 
+@cocotb.test()
+async def a_full_queue_is_no_empty_one(dut: Any) -> None:
+    """Its longest frame begins just before the queue refuses frames, and takes all the room that is left."""
+    await start(dut)
+    await RisingEdge(dut.clk_i)
+    outside = 1  # beats in the output register
+    before = BEATS - LONGEST + outside
+    sizes = [*[LONGEST] * (before // LONGEST), before % LONGEST, LONGEST]
+    for size in sizes:
+        for at in range(size):
+            dut.s_valid_i.value, dut.s_first_i.value = 1, int(not at)
+            dut.s_beat_i.value = LAST * (at == size - 1)
+            await RisingEdge(dut.clk_i)
+            assert not dut.dropped_o.value
+    dut.s_valid_i.value = 0
+    await RisingEdge(dut.clk_i)
+    check_level(dut, BEATS)
+
+
 def test_frame_queue() -> None:
     """A queue of a few frames."""
     simulate("frame_queue", __file__, Beats=BEATS, Longest=LONGEST)

@@ -41,7 +41,8 @@ async def begin(dut: Any, crosses: bool, inputs: tuple[str, ...]) -> tuple[Any, 
 @cocotb.test(skip=os.environ.get("DEVICE") != "mac_receive")
 @cocotb.parametrize(sleep=[0, 300])
 async def receives(dut: Any, sleep: int) -> None:
-    """A MAC never waits. The switch takes beats at once, or sleeps now and then (so many cycles)."""
+    """A MAC never waits. The switch takes beats at once, or sleeps now and then (at most so many cycles, and as
+    long it is awake)."""
     rng = chance()
     mac, switch = await begin(
         dut,
@@ -52,9 +53,10 @@ async def receives(dut: Any, sleep: int) -> None:
     taken: list[Frame] = []
 
     async def take() -> None:
-        data, waits = b"", 0
+        data, waits, awake = b"", 0, 0
         while True:
-            waits = rng.randrange(sleep) if sleep and not waits and rng.random() < 0.01 else max(0, waits - 1)
+            awake = 0 if waits else awake + 1
+            waits = rng.randrange(sleep // 2, sleep) if sleep and awake == sleep else max(0, waits - 1)
             dut.m_ready_i.value = int(not waits)
             await RisingEdge(switch)
             if dut.m_valid_o.value and dut.m_ready_i.value:
