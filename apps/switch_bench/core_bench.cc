@@ -6,12 +6,11 @@
 namespace netfold::apps {
 namespace {
 
-constexpr std::uint32_t kSwitchIp = 0x0a00'0001;
-constexpr std::uint16_t kFirstUdpPort = 7172;
+constexpr std::uint16_t kFirstSwitchPort = 7172;
 constexpr std::uint16_t kJobs = 8;
 constexpr std::uint16_t kPlainType = 0x9000;  // loopback tests, which no protocol handler reads
 constexpr std::uint64_t kFirstStation = 0x0200'0000'0200;
-constexpr double kDisturbedTimes = 8;        // a round that takes so much longer was disturbed by another process
+constexpr double kDisturbedRoundTimes = 8;   // a round that takes so much longer was disturbed by another process
 constexpr std::uint32_t kWindowAtRate = 64;  // chunks: workers that hold back before a queue is full
 
 switching::MacAddress station(link::PortNumber port) {
@@ -23,7 +22,7 @@ switching::EthernetSwitchOptions switch_of(std::uint16_t thread) {
   switching::EthernetSwitchOptions options;
   options.addresses.age_max = 1'000'000 * kSecond;
   options.netfold = {
-      .ip = kSwitchIp, .first_port = static_cast<std::uint16_t>(kFirstUdpPort + thread), .jobs_max = kJobs};
+      .ip = kSwitchIp, .first_port = static_cast<std::uint16_t>(kFirstSwitchPort + thread), .jobs_max = kJobs};
   return options;
 }
 
@@ -70,7 +69,7 @@ void CoreBench::begin_job() {
   shape.count = options_.gradients;
   shape.lease.payload_bytes =
       static_cast<std::uint16_t>(numbers::encoded_bytes(shape.lease.wire_format(shape.format), shape.count));
-  Ends ends = made_up_ends(shape.lease, kSwitchIp, static_cast<std::uint16_t>(kFirstUdpPort + thread_));
+  Ends ends = made_up_ends(shape.lease, kSwitchIp, static_cast<std::uint16_t>(kFirstSwitchPort + thread_));
   gradients_ = std::make_unique<Gradients>(shape, std::move(ends), options_.seed + epoch_);
   job_ = std::make_unique<switching::FrameJob>(gradients_->admission(), 0);
   switch_thread_.netfold->place(shape.lease.job, job_.get(), devices_.pool());
@@ -236,7 +235,7 @@ std::size_t CoreBench::pump_counted() {
   if (frames == 0) return 0;
   const double expected = ticks_a_frame_ * static_cast<double>(frames);
   ++result_.rounds;
-  if (stretch.is_disturbed(expected, kDisturbedTimes)) {
+  if (stretch.is_disturbed(expected, kDisturbedRoundTimes)) {
     ++result_.disturbed_rounds;
     ticks_a_frame_ *= 1.01;  // a core that stays slow is not disturbed
     clock_ += static_cast<std::uint64_t>(expected);

@@ -29,7 +29,8 @@ struct Ends {
   std::vector<std::uint16_t> switch_udp_ports;  // by shard
   std::vector<Worker> workers;                  // by rank
 };
-// Of workers that are not there.
+// Of workers and a switch that are not there.
+constexpr std::uint32_t kSwitchIp = 0x0a00'0001;
 Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16_t switch_udp_port);
 
 class Gradients {

@@ -9,8 +9,7 @@
 namespace netfold::apps {
 namespace {
 
-constexpr std::uint32_t kSwitchIp = 0x0a00'0001;
-constexpr std::uint16_t kUdpPort = 7172, kJobs = 1;
+constexpr std::uint16_t kUdpPort = 7172;
 
 class NetfoldRounds final : public Rounds {
  public:
@@ -29,7 +28,7 @@ class NetfoldRounds final : public Rounds {
     }
   }
   void want_handler(switching::EthernetSwitchOptions& options) const override {
-    options.netfold = {.ip = kSwitchIp, .first_port = kUdpPort, .jobs_max = kJobs};
+    options.netfold = {.ip = kSwitchIp, .first_port = kUdpPort, .jobs_max = 1};
   }
   void place_jobs(const switching::SwitchThread& thread, link::BufferPool& pool) override {
     job_ = std::make_unique<switching::FrameJob>(gradients_.admission(), 0);

@@ -16,7 +16,7 @@ namespace {
 constexpr Nanoseconds kRoundMax = 5 * kSecond, kTimeMost = 20 * kSecond;
 constexpr double kDisturbedTimes = 4;
 constexpr std::uint16_t kFoldingThread = 0, kReceivingThread = 1;  // of two
-constexpr std::size_t kFrameBytesMax = 2048;
+constexpr std::size_t kFrameRoomBytes = 2048;
 
 class RoundBench {
  public:
@@ -140,7 +140,7 @@ class RoundBench {
 
   void collect(std::uint16_t queue) {
     std::array<link::OutgoingFrame, 64> frames;
-    std::array<std::byte, kFrameBytesMax> whole;
+    std::array<std::byte, kFrameRoomBytes> whole;
     for (link::PortNumber port = 0; port < devices_.ports(); ++port) {
       while (const std::size_t count = devices_.far_end(port)->collect(queue, frames)) {
         for (const link::OutgoingFrame& frame : std::span(frames).first(count)) {

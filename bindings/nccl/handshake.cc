@@ -23,10 +23,6 @@ constexpr std::uint64_t kHelloMark = 0x6e66'6865'6c6c'0001;
 constexpr std::size_t kVisitorsMax = 256;
 constexpr Nanoseconds kHelloMax = 30 * kSecond;
 
-bool would_block() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
-
 // Without a secret the token itself is the proof.
 control::Proof proof_of(const Settings& settings, const char* part, const Hello& hello, const control::Nonce& token) {
   if (settings.secret) return settings.secret->rank_proof(part, {hello.index, 0, hello.of, hello.nonce, token});
@@ -134,7 +130,7 @@ void Listener::let_in(Nanoseconds now) {
 bool Listener::is_done_with(Visitor& visitor, Nanoseconds now) {
   const std::size_t missing = visitor.bytes.size() - visitor.heard;
   const ssize_t got = recv(visitor.socket.get(), visitor.bytes.data() + visitor.heard, missing, 0);
-  if (got == 0 || (got < 0 && !would_block())) return true;
+  if (got == 0 || (got < 0 && !link::may_try_again())) return true;
   if (got > 0) visitor.heard += static_cast<std::size_t>(got);
   if (visitor.heard < visitor.bytes.size()) return now > visitor.leaves_at;
   const auto hello = read_hello(visitor.bytes);
@@ -215,7 +211,7 @@ Result<bool> Connecting::say_hello(std::size_t index) {
 
 Result<bool> Connecting::hear_answer() {
   const ssize_t got = recv(sockets_.front().get(), answer_.data() + heard_, answer_.size() - heard_, 0);
-  if (got < 0 && would_block()) return false;
+  if (got < 0 && link::may_try_again()) return false;
   if (got <= 0) {
     return failed(ErrorCode::kAuth, "it closed the connection; give all ranks the same NETFOLD_SECRET, or none");
   }

@@ -1,8 +1,8 @@
 #include "stripes.h"
 
 #include <fmt/format.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -37,10 +37,6 @@ std::optional<ChunkHeader> read_header(std::span<const std::byte> from) {
   if (wire::get_big<std::uint32_t>(from, 28) != kChunkMark) return std::nullopt;
   return ChunkHeader{wire::get_big<std::uint64_t>(from, 0), wire::get_big<std::uint64_t>(from, 8),
                      wire::get_big<std::uint64_t>(from, 16), wire::get_big<std::uint32_t>(from, 24)};
-}
-
-bool would_block() {
-  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
 msghdr message_of(std::span<iovec> pieces) {
@@ -164,7 +160,7 @@ Result<bool> Sender::send_to(Connection& connection) {
   const std::size_t left = pieces_of(connection, request.data, pieces);
   const msghdr message = message_of(pieces);
   const ssize_t sent = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent < 0 && would_block()) return false;
+  if (sent < 0 && link::may_try_again()) return false;
   if (sent < 0) return lost(fmt::format("has closed its connection: {}", std::strerror(errno)));
   const std::size_t of_header = std::min(static_cast<std::size_t>(sent), pieces[0].iov_len);
   const std::size_t of_chunk = static_cast<std::size_t>(sent) - of_header;
@@ -206,7 +202,7 @@ Result<bool> Receiver::receive_from(Connection& connection) {
   }
   msghdr message = message_of(pieces);
   const ssize_t got = recvmsg(connection.socket.get(), &message, MSG_DONTWAIT);
-  if (got < 0 && would_block()) return false;
+  if (got < 0 && link::may_try_again()) return false;
   if (got < 0) return lost(fmt::format("has closed its connection: {}", std::strerror(errno)));
   if (got == 0) {
     if (connection.has_chunk || connection.header_moved > 0) return lost("has closed its connection within a message");

@@ -1,5 +1,10 @@
 #include "base/result.h"
 
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstring>
+
 namespace netfold {
 
 const char* name_of(ErrorCode code) {
@@ -14,6 +19,10 @@ const char* name_of(ErrorCode code) {
     case ErrorCode::kSystem: return "system";
   }
   return "unknown";
+}
+
+Error system_error(std::string_view what) {
+  return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
 }
 
 }  // namespace netfold

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <tl/expected.hpp>
@@ -38,5 +39,8 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, int rank 
 }
 
 const char* name_of(ErrorCode code);
+
+// `what` could not be done, for the reason that errno has.
+Error system_error(std::string_view what);
 
 }  // namespace netfold

@@ -7,8 +7,8 @@ namespace {
 
 // To ask without waiting must not cost a visit to the kernel's timers: threads that drive all-reduces do so often.
 template <class Condition>
-bool wait_for(std::condition_variable& news, std::unique_lock<std::mutex>& lock, Nanoseconds timeout,
-              Condition is_true) {
+bool wait_until_true(std::condition_variable& news, std::unique_lock<std::mutex>& lock, Nanoseconds timeout,
+                     Condition is_true) {
   if (timeout <= 0) return is_true();
   return news.wait_for(lock, std::chrono::nanoseconds(timeout), is_true);
 }
@@ -57,7 +57,7 @@ void Completions::close() {
 std::optional<Completion> Completions::wait(Ticket ticket, Nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   const auto is_there = [&] { return completions_.contains(ticket); };
-  if (!wait_for(added_, lock, timeout, is_there)) return std::nullopt;
+  if (!wait_until_true(added_, lock, timeout, is_there)) return std::nullopt;
   std::erase(order_, ticket);
   return take(ticket);
 }
@@ -65,7 +65,7 @@ std::optional<Completion> Completions::wait(Ticket ticket, Nanoseconds timeout) 
 std::optional<Completion> Completions::next(Nanoseconds timeout) {
   std::unique_lock lock(mutex_);
   const auto is_over = [&] { return !order_.empty() || is_closed_; };
-  if (!wait_for(may_take_next_, lock, timeout, is_over)) return std::nullopt;
+  if (!wait_until_true(may_take_next_, lock, timeout, is_over)) return std::nullopt;
   if (order_.empty()) return std::nullopt;
   const Ticket ticket = order_.front();
   order_.pop_front();

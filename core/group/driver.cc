@@ -22,7 +22,6 @@ constexpr Nanoseconds kPeriod = 1000 * kSecond;  // of waiting again; nothing de
 // a caller may sleep for long with it.
 constexpr int kTriesAfterThread = 2000, kTriesAmongCallers = 20;
 constexpr auto kTryPeriod = std::chrono::microseconds(100);
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;
 
 }  // namespace
 

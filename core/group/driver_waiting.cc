@@ -21,7 +21,6 @@ constexpr int kCallerYields = 1000;
 // waits.
 constexpr Nanoseconds kSwitchTime = 600;
 constexpr int kVainYields = 30, kVainYieldsWithCores = 500;
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at what is overdue and what the others say, while it yields
 constexpr Nanoseconds kNotePeriod = 10 * kMillisecond;
 // At the word that a device writes when a tensor is here: nothing wakes us for it. A copy of a megabyte takes as long.
 constexpr Nanoseconds kDevicePeriod = 50 * kMicrosecond;

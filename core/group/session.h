@@ -24,6 +24,9 @@ namespace netfold::group {
 
 using Ticket = std::uint64_t;
 
+// Of a busy rank: between two looks at what is overdue and at what the others say.
+constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;
+
 // What prepare() worked out for submit(); each backend has its own.
 struct Prepared {
   virtual ~Prepared() = default;

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "base/fork.h"
@@ -34,5 +35,10 @@ class Descriptor {
  private:
   int number_ = -1;
 };
+
+// The last call on a descriptor that does not block failed, and may succeed later.
+inline bool may_try_again() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
 
 }  // namespace netfold::link

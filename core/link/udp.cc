@@ -25,10 +25,6 @@ constexpr std::size_t kGsoBytesMax = 65000;  // of one segmented send: an IP pac
 constexpr std::size_t kSegmentsLimit = 64;   // the kernel's UDP_MAX_SEGMENTS in every version
 constexpr std::size_t kPiecesMax = 3;        // head, body, tail of an Outgoing
 
-Error system_error(const std::string& what) {
-  return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
-}
-
 void set_buffer(int descriptor, int forced, int plain, std::size_t size_bytes) {
   const int size = static_cast<int>(size_bytes);
   // FORCE passes the system's limit and needs CAP_NET_ADMIN; without it the kernel grants up to net.core.[rw]mem_max.

@@ -8,7 +8,7 @@ namespace netfold::numbers {
 
 namespace {
 
-constexpr std::size_t kTile = 1024;  // elements: a whole number of blocks of every bfp shape
+constexpr std::size_t kCodecTile = 1024;  // elements: a whole number of blocks of every bfp shape
 
 void widen(const Kernels& with, ElementType type, const void* in, std::size_t count, float* out) {
   switch (type) {
@@ -68,9 +68,9 @@ void encode(WireFormat wire, ElementType type, const void* in, std::size_t count
     return;
   }
   if (type == ElementType::kFp32) return from_fp32(with, wire, static_cast<const float*>(in), count, out);
-  alignas(64) float tile[kTile];
-  for (std::size_t first = 0; first < count; first += kTile) {
-    const std::size_t tile_count = std::min(kTile, count - first);
+  alignas(64) float tile[kCodecTile];
+  for (std::size_t first = 0; first < count; first += kCodecTile) {
+    const std::size_t tile_count = std::min(kCodecTile, count - first);
     widen(with, type, static_cast<const std::byte*>(in) + first * size_bytes(type), tile_count, tile);
     from_fp32(with, wire, tile, tile_count, out + encoded_bytes(wire, first));
   }
@@ -82,9 +82,9 @@ void encode_stochastic(WireFormat wire, ElementType type, const void* in, std::s
   if (type == ElementType::kFp32) {
     return with.bfp_encode_stochastic(wire.bfp, static_cast<const float*>(in), count, seed, out);
   }
-  alignas(64) float tile[kTile];
-  for (std::size_t first = 0; first < count; first += kTile) {
-    const std::size_t tile_count = std::min(kTile, count - first);
+  alignas(64) float tile[kCodecTile];
+  for (std::size_t first = 0; first < count; first += kCodecTile) {
+    const std::size_t tile_count = std::min(kCodecTile, count - first);
     widen(with, type, static_cast<const std::byte*>(in) + first * size_bytes(type), tile_count, tile);
     const RoundingSeed here{seed.seed, seed.first_index + static_cast<std::uint32_t>(first)};
     with.bfp_encode_stochastic(wire.bfp, tile, tile_count, here, out + encoded_bytes(wire, first));
@@ -101,9 +101,9 @@ void decode(WireFormat wire, ElementType type, const std::byte* in, std::size_t 
   }
   if (type == ElementType::kInt32) return divide_int32(in, count, divide_by, out);
   if (divide_by == 1 && type == ElementType::kFp32) return to_fp32(with, wire, in, count, static_cast<float*>(out));
-  alignas(64) float tile[kTile];
-  for (std::size_t first = 0; first < count; first += kTile) {
-    const std::size_t tile_count = std::min(kTile, count - first);
+  alignas(64) float tile[kCodecTile];
+  for (std::size_t first = 0; first < count; first += kCodecTile) {
+    const std::size_t tile_count = std::min(kCodecTile, count - first);
     to_fp32(with, wire, in + encoded_bytes(wire, first), tile_count, tile);
     if (divide_by > 1) with.divide_fp32(tile, static_cast<float>(divide_by), tile_count, tile);
     round_to(with, type, tile, tile_count, static_cast<std::byte*>(out) + first * size_bytes(type));

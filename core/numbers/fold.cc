@@ -7,12 +7,13 @@ namespace netfold::numbers {
 
 namespace {
 
-constexpr std::size_t kTile = 1024;  // elements: a whole number of blocks of every bfp shape; 4 KiB, which stays in L1
+constexpr std::size_t kFoldTile =
+    1024;  // elements: a whole number of blocks of every bfp shape; 4 KiB, which stays in L1
 
 }  // namespace
 
 Folder::Folder(std::size_t count_max, std::size_t workers_max, const Kernels& with)
-    : kernels_(&with), count_max_(count_max), workers_max_(workers_max), tile_(std::min(count_max, kTile)) {
+    : kernels_(&with), count_max_(count_max), workers_max_(workers_max), tile_(std::min(count_max, kFoldTile)) {
   assert(workers_max > 0 && workers_max <= kWorkersMax);
 }
 
@@ -26,8 +27,8 @@ void Folder::fold(WireFormat wire, std::span<const std::byte* const> payloads, s
   const WireFormat in = unrounded.in ? WireFormat{Format::kFp32, wire.bfp} : wire;
   if (unrounded.out || wire.format == Format::kFp32) return sum(in, payloads, 0, count, reinterpret_cast<float*>(out));
   // A tile in FP32, then rounded once.
-  for (std::size_t first = 0; first < count; first += kTile) {
-    const std::size_t tile_count = std::min(kTile, count - first);
+  for (std::size_t first = 0; first < count; first += kFoldTile) {
+    const std::size_t tile_count = std::min(kFoldTile, count - first);
     sum(in, payloads, first, tile_count, tile_.data());
     round(wire, tile_count, out + encoded_bytes(wire, first));
   }

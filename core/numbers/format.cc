@@ -57,7 +57,7 @@ std::size_t plain_element_bytes(Format format) {
 }  // namespace
 
 bool is_valid(BfpShape shape) {
-  return std::has_single_bit(shape.block) && shape.block >= 8 && shape.block <= 128 && shape.mantissa >= 2 &&
+  return std::has_single_bit(shape.block) && shape.block >= 8 && shape.block <= kBlockMax && shape.mantissa >= 2 &&
          shape.mantissa <= 7;
 }
 

@@ -19,6 +19,7 @@ struct BfpShape {
 
   bool operator==(const BfpShape&) const = default;
 };
+constexpr std::size_t kBlockMax = 128;  // elements: a multiple of it is whole blocks of every shape
 
 // The format of a packet's payload. `bfp` matters only where format is kBfp.
 struct WireFormat {

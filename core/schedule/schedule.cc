@@ -23,9 +23,9 @@ Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request
   if (request.collective == Collective::kAllReduce) return steps;
   return cannot(algorithm, fmt::format("it is an all-reduce; for {} take {}", name_of(request.collective),
                                        request.collective == Collective::kBroadcast ? "binomial or ring"
-                                       : request.collective == Collective::kReduce  ? "direct"
+                                       : request.collective == Collective::kReduce  ? kDirect
                                        : request.collective == Collective::kBarrier ? "dissemination"
-                                                                                    : "ring"));
+                                                                                    : kRing));
 }
 
 // The places that hdrm gives to the members of a team.
@@ -95,18 +95,18 @@ struct Maker {
 };
 
 constexpr std::array<Maker, 11> kMakers{{
-    {{"ring", "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
+    {{kRing, "neighbours pass segments round: 2(n-1) steps, every link busy all the time (ai-smart-nic II-B)"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBarrier || r.collective == Collective::kReduce) {
-         return all_reduce_only("ring", r, {});
+         return all_reduce_only(kRing, r, {});
        }
        return ring(r.collective, team, place, r.root, r.count, r.align);
      }},
-    {{"direct",
+    {{kDirect,
       "all ranks exchange segments with each other, and each folds its own in rank order: the bits of in-network"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {
        if (r.collective == Collective::kBroadcast || r.collective == Collective::kBarrier) {
-         return all_reduce_only("direct", r, {});
+         return all_reduce_only(kDirect, r, {});
        }
        return direct(r.collective, team, place, r.root, r.count, r.align);
      }},
@@ -234,9 +234,9 @@ Result<ByRank> make_all(const Request& request) {
 
 const char* usual(std::size_t size_bytes, int world, bool share_memory) {
   constexpr std::size_t kSmallBytes = std::size_t{32} << 10, kMiddlingBytes = std::size_t{1} << 20;
-  if (share_memory) return "direct";
+  if (share_memory) return kDirect;
   if (size_bytes < kSmallBytes) return "recursive-doubling";
-  return is_power_of_two(world) && size_bytes <= kMiddlingBytes ? "halving-doubling" : "ring";
+  return is_power_of_two(world) && size_bytes <= kMiddlingBytes ? "halving-doubling" : kRing;
 }
 
 std::span<const AlgorithmInfo> algorithms() {
@@ -248,7 +248,7 @@ bool swaps_halves(std::string_view algorithm) {
 }
 
 bool folds_in_rank_order(std::string_view algorithm) {
-  return algorithm == "direct";
+  return algorithm == kDirect;
 }
 
 namespace {
@@ -273,7 +273,7 @@ bool sums_in_rank_order(std::string_view algorithm, int world, bool rounds) {
 
 const char* usual_in_rank_order(std::size_t size_bytes, int world, bool share_memory, bool rounds) {
   const char* const algorithm = usual(size_bytes, world, share_memory);
-  return sums_in_rank_order(algorithm, world, rounds) ? algorithm : "direct";
+  return sums_in_rank_order(algorithm, world, rounds) ? algorithm : kDirect;
 }
 
 const char* name_of(Action action) {

@@ -29,6 +29,9 @@ enum class Action : std::uint8_t {
 
 constexpr int kSwitch = -1;  // the peer of in-network folding
 
+// Algorithms that are chosen by their names.
+constexpr const char *kDirect = "direct", *kRing = "ring";
+
 struct Transfer {
   Action action;
   int peer;
@@ -75,10 +78,10 @@ Segment part_of(Segment whole, int parts, int index, std::size_t align = 1);
 
 // One of algorithms(), with its parameters.
 struct Algorithm {
-  std::string name = "ring";
+  std::string name = kRing;
   int sub_nodes = 0, switches = 0;  // hdrm: a BiGraph of `switches` with `sub_nodes` each
   int group = 0;                    // hierarchical: ranks of one machine, neighbours in rank order
-  std::string between = "ring";     // hierarchical: the algorithm between machines
+  std::string between = kRing;      // hierarchical: the algorithm between machines
 
   bool operator==(const Algorithm&) const = default;
 };

@@ -13,11 +13,11 @@ namespace {
 
 constexpr double kNotYet = std::numeric_limits<double>::quiet_NaN();
 // Ends that fall so close together (of the time since the start) are one event: they differ only by rounding.
-constexpr double kSameTime = 1e-13;
+constexpr double kSameEvent = 1e-13;
 
-class Run {
+class FlowRun {
  public:
-  Run(const std::vector<double>& capacities, const Workload& workload, const PathOf& path_of, const GoesOn& goes_on)
+  FlowRun(const std::vector<double>& capacities, const Workload& workload, const PathOf& path_of, const GoesOn& goes_on)
       : workload_(workload),
         path_of_(path_of),
         goes_on_(goes_on),
@@ -36,7 +36,7 @@ class Run {
     }
     while (!events_.empty()) {
       now_ = std::max(now_, events_.front().at_s);
-      const double until = now_ * (1 + kSameTime);
+      const double until = now_ * (1 + kSameEvent);
       while (!events_.empty() && events_.front().at_s <= until) {
         const Event event = pop();
         if (auto done = handle(event); !done) return tl::unexpected(done.error());
@@ -202,7 +202,7 @@ class Run {
 
 Result<FlowResult> simulate_flows(const std::vector<double>& capacities_bit_s, const Workload& workload,
                                   const PathOf& path_of, const GoesOn& goes_on) {
-  return Run(capacities_bit_s, workload, path_of, goes_on).to_the_end();
+  return FlowRun(capacities_bit_s, workload, path_of, goes_on).to_the_end();
 }
 
 }  // namespace netfold::sim

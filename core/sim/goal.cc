@@ -11,10 +11,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/index.h"
+
 namespace netfold::sim {
 namespace {
 
-constexpr double kBitsPerByte = 8, kSecondsPerNanosecond = 1e-9;
+constexpr double kSecondsPerNanosecond = 1e-9;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   if (const auto comment = line.find("//"); comment != line.npos) line = line.substr(0, comment);

@@ -9,10 +9,6 @@
 namespace netfold::sim {
 namespace {
 
-tl::unexpected<Error> wrong(int rank, std::string what) {
-  return fail(ErrorCode::kInvalidArgument, std::move(what), rank);
-}
-
 // The messages to one rank, sorted by sender and, of one sender, by turn.
 struct Inbox {
   std::vector<int> messages;
@@ -41,8 +37,9 @@ Result<void> read_steps(int rank, int world, const schedule::Steps& steps, Match
         continue;
       }
       if (transfer.peer < 0 || transfer.peer >= world || transfer.peer == rank) {
-        return wrong(rank, fmt::format("rank {}'s step {} names rank {}: peers are the other ranks of {}", rank, step,
-                                       transfer.peer, world));
+        return wrong(fmt::format("rank {}'s step {} names rank {}: peers are the other ranks of {}", rank, step,
+                                 transfer.peer, world),
+                     rank);
       }
       int message = Inbox::kNone;
       if (transfer.action == schedule::Action::kSend) {
@@ -77,17 +74,18 @@ Result<Matched> match(int world, const Schedules& schedules) {
       if (end.is_send()) continue;
       end.message = inboxes[index(rank)].take(end.transfer.peer, matched.messages);
       if (end.message == Inbox::kNone) {
-        return wrong(rank, fmt::format("rank {} waits in step {} for rank {}, which sends it nothing more: give that "
-                                       "rank a send, or leave the receive out",
-                                       rank, end.step, end.transfer.peer));
+        return wrong(fmt::format("rank {} waits in step {} for rank {}, which sends it nothing more: give that "
+                                 "rank a send, or leave the receive out",
+                                 rank, end.step, end.transfer.peer),
+                     rank);
       }
       Message& message = matched.messages[index(end.message)];
       message.receiver_step = end.step;
       message.is_folded = end.transfer.action == schedule::Action::kFold;
       if (message.count != end.transfer.count) {
-        return wrong(rank,
-                     fmt::format("rank {} sends {} elements in step {}, rank {} expects {} in step {}", message.sender,
-                                 message.count, message.sender_step, rank, end.transfer.count, end.step));
+        return wrong(fmt::format("rank {} sends {} elements in step {}, rank {} expects {} in step {}", message.sender,
+                                 message.count, message.sender_step, rank, end.transfer.count, end.step),
+                     rank);
       }
       ++received;
     }
@@ -97,9 +95,10 @@ Result<Matched> match(int world, const Schedules& schedules) {
     for (std::size_t i = 0; i < inbox.messages.size(); ++i) {
       const Message& message = matched.messages[index(inbox.messages[i])];
       if (inbox.take(message.sender, matched.messages) == Inbox::kNone) continue;
-      return wrong(message.sender, fmt::format("rank {} sends more messages to rank {} than that receives: give it a "
-                                               "receive, or leave a send out",
-                                               message.sender, message.receiver));
+      return wrong(fmt::format("rank {} sends more messages to rank {} than that receives: give it a "
+                               "receive, or leave a send out",
+                               message.sender, message.receiver),
+                   message.sender);
     }
   }
   return matched;

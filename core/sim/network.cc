@@ -12,10 +12,6 @@
 namespace netfold::sim {
 namespace {
 
-tl::unexpected<Error> wrong(std::string what) {
-  return fail(ErrorCode::kInvalidArgument, std::move(what));
-}
-
 Result<void> check_placement(const Topology& topology, const Placement& placement) {
   const auto name = [&](int host) { return topology.nodes()[index(topology.hosts()[index(host)])].name; };
   std::vector<int> rank_on(topology.hosts().size(), kNone);

@@ -6,11 +6,7 @@
 #include "sim/index.h"
 
 namespace netfold::sim {
-namespace {
-
-constexpr double kBitsPerByte = 8;
-
-}  // namespace
+namespace {}  // namespace
 
 Fabric::Fabric(const Topology& topology, const PacketSettings& settings) : topology_(topology), settings_(settings) {
   const auto priorities = index(settings.priorities.count);

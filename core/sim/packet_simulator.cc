@@ -15,11 +15,6 @@ namespace netfold::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
-constexpr double kBitsPerByte = 8;
-
-tl::unexpected<Error> wrong(std::string what) {
-  return fail(ErrorCode::kInvalidArgument, std::move(what));
-}
 
 Result<void> check(const Topology& topology, const PacketSettings& settings) {
   if (!(settings.packet_bytes >= 1)) return wrong("a packet has one byte or more");
@@ -50,9 +45,9 @@ tl::unexpected<Error> too_many(const PacketSettings& settings) {
                            settings.packets_max));
 }
 
-class Run {
+class PacketRun {
  public:
-  Run(Network& network, const Workload& workload, const PacketSettings& settings)
+  PacketRun(Network& network, const Workload& workload, const PacketSettings& settings)
       : network_(network),
         workload_(workload),
         settings_(settings),
@@ -260,7 +255,7 @@ Result<PacketResult> simulate_packets(Network& network, const Workload& workload
   double packets = 0;
   for (const Task& task : workload.tasks) packets += task.size_bits / kBitsPerByte / settings.packet_bytes;
   if (packets > static_cast<double>(settings.packets_max)) return too_many(settings);
-  return Run(network, workload, settings).to_the_end();
+  return PacketRun(network, workload, settings).to_the_end();
 }
 
 }  // namespace netfold::sim

@@ -13,13 +13,12 @@ namespace netfold::wire::roce {
 namespace {
 
 // Where each field of the BTH starts, counted from it.
-constexpr std::size_t kOpcodeAt = 0, kFlagsAt = 1, kPartitionAt = 2, kVariantAt = 4, kQueuePairAt = 5, kAckAt = 8,
-                      kPsnAt = 9;
+constexpr std::size_t kOpcodeAt = 0, kTransportFlagsAt = 1, kPartitionAt = 2, kVariantAt = 4, kQueuePairAt = 5,
+                      kAckAt = 8, kPsnAt = 9;
 static_assert(kPsnAt + 3 == kBthBytes);
 static_assert(kEthernetBytes + kGrhBytes + kBthBytes == 66 &&
               kEthernetBytes + kGrhBytes + kBthBytes + kRethBytes == 82);
 
-constexpr std::byte kAllOnes{0xff};
 // The CRC of eight bytes of ones: the local routing header that RoCE does not have.
 constexpr std::uint32_t kMissingRoutingHeader = ~std::uint32_t{0xdebb20e3};
 
@@ -102,7 +101,7 @@ ParseError parse(std::span<const std::byte> bytes, Packet& packet, Version versi
   const std::size_t size_bytes = content.packet_bytes;
   packet.packet = bytes.first(size_bytes);
   const auto transport = bytes.subspan(network_bytes(version));
-  const auto flags = static_cast<unsigned>(transport[kFlagsAt]);
+  const auto flags = static_cast<unsigned>(transport[kTransportFlagsAt]);
   if ((flags & 0xf) != 0) return ParseError::kVersion;  // of the transport header
   if (!is_known(static_cast<std::uint8_t>(transport[kOpcodeAt]))) return ParseError::kOpcode;
 
@@ -166,7 +165,7 @@ std::size_t emit(const Header& header, std::size_t payload_bytes, std::span<std:
   const auto transport = out.subspan(network);
   transport[kOpcodeAt] = static_cast<std::byte>(header.opcode);
   constexpr unsigned kMigrated = 0x40;  // the state of a connection that has one path
-  transport[kFlagsAt] =
+  transport[kTransportFlagsAt] =
       static_cast<std::byte>((header.is_solicited ? 0x80u : 0u) | kMigrated | pad_bytes(payload_bytes) << 4);
   put_big(transport, kPartitionAt, header.partition);
   put_big(transport, kVariantAt, header.queue_pair);  // the byte before the queue pair's three is reserved, and 0

@@ -9,10 +9,8 @@
 namespace netfold::wire::roce {
 namespace {
 
-constexpr std::byte kAllOnes{0xff};
-
 // v1: where each field of the GRH starts.
-constexpr std::size_t kVersionAt = 0, kLengthAt = 4, kNextHeaderAt = 6, kHopLimitAt = 7, kFromAt = 8, kToAt = 24;
+constexpr std::size_t kVersionAt = 0, kPayloadLengthAt = 4, kNextHeaderAt = 6, kHopLimitAt = 7, kFromAt = 8, kToAt = 24;
 static_assert(kToAt + sizeof(Gid) == kGrhBytes);
 constexpr unsigned kIpVersion = 6;
 constexpr std::byte kNextHeader{0x1b};  // InfiniBand's transport header follows
@@ -40,7 +38,7 @@ std::uint16_t ipv4_checksum(std::span<const std::byte> header) {
 NetworkContent parse_v1(std::span<const std::byte> bytes, Header& header) {
   const auto first_word = get_big<std::uint32_t>(bytes, kVersionAt);
   if (first_word >> 28 != kIpVersion || bytes[kNextHeaderAt] != kNextHeader) return {ParseError::kVersion};
-  const std::size_t size_bytes = kGrhBytes + get_big<std::uint16_t>(bytes, kLengthAt);
+  const std::size_t size_bytes = kGrhBytes + get_big<std::uint16_t>(bytes, kPayloadLengthAt);
   if (size_bytes > bytes.size() || size_bytes < kGrhBytes + kLeastTransport) return {ParseError::kLength};
   header.traffic_class = static_cast<std::uint8_t>(first_word >> 20 & 0xff);
   header.flow_label = first_word & 0xfffff;
@@ -102,7 +100,7 @@ NetworkContent parse_network(std::span<const std::byte> bytes, Version version, 
 void emit_network(const Header& header, std::size_t transport_bytes, std::span<std::byte> out) {
   if (header.version == Version::kV2) return emit_v2(header, transport_bytes, out);
   put_big(out, kVersionAt, kIpVersion << 28 | std::uint32_t{header.traffic_class} << 20 | header.flow_label);
-  put_big(out, kLengthAt, static_cast<std::uint16_t>(transport_bytes));
+  put_big(out, kPayloadLengthAt, static_cast<std::uint16_t>(transport_bytes));
   out[kNextHeaderAt] = kNextHeader;
   put_big(out, kHopLimitAt, header.hop_limit);
   std::memcpy(out.data() + kFromAt, header.from.data(), header.from.size());

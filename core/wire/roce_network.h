@@ -21,6 +21,7 @@ NetworkContent parse_network(std::span<const std::byte> bytes, Version version, 
 // `transport_bytes`: BTH to ICRC.
 void emit_network(const Header& header, std::size_t transport_bytes, std::span<std::byte> out);
 // Sets the fields that routers may change to ones, as the ICRC counts them.
+constexpr std::byte kAllOnes{0xff};
 void mask_network(std::span<std::byte> header, Version version);
 
 // IPv4 addresses as numbers, the first byte highest.

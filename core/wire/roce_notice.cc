@@ -1,28 +1,28 @@
 #include "wire/roce_notice.h"
 
 #include "wire/bytes.h"
+#include "wire/roce.h"
 
 namespace netfold::wire::roce {
 namespace {
 
-constexpr std::uint16_t kMagic = 0x4e46;
-constexpr unsigned kVersion = 1;
-constexpr std::size_t kMagicAt = 0, kVersionKindAt = 2, kJobAt = 4, kEpochAt = 6, kRankAt = 8, kPacketAt = 10,
-                      kMessageAt = 12;
-static_assert(kMessageAt + 4 == kNoticeBytes);
-constexpr std::size_t kEthernetBytes = 14;
+constexpr std::uint16_t kNoticeMagic = 0x4e46;
+constexpr unsigned kNoticeVersion = 1;
+constexpr std::size_t kNoticeMagicAt = 0, kNoticeKindAt = 2, kNoticeJobAt = 4, kNoticeEpochAt = 6, kNoticeRankAt = 8,
+                      kNoticePacketAt = 10, kNoticeMessageAt = 12;
+static_assert(kNoticeMessageAt + 4 == kNoticeBytes);
 
 }  // namespace
 
 std::optional<Notice> parse_notice(std::span<const std::byte> bytes) {
-  if (bytes.size() < kNoticeBytes || get_big<std::uint16_t>(bytes, kMagicAt) != kMagic) return std::nullopt;
-  const auto version_kind = static_cast<unsigned>(bytes[kVersionKindAt]);
-  if (version_kind >> 4 != kVersion || (version_kind & 15) > static_cast<unsigned>(Notice::Kind::kWorkers)) {
+  if (bytes.size() < kNoticeBytes || get_big<std::uint16_t>(bytes, kNoticeMagicAt) != kNoticeMagic) return std::nullopt;
+  const auto version_kind = static_cast<unsigned>(bytes[kNoticeKindAt]);
+  if (version_kind >> 4 != kNoticeVersion || (version_kind & 15) > static_cast<unsigned>(Notice::Kind::kWorkers)) {
     return std::nullopt;
   }
-  return Notice{static_cast<Notice::Kind>(version_kind & 15), get_big<std::uint16_t>(bytes, kJobAt),
-                get_big<std::uint16_t>(bytes, kEpochAt),      get_big<std::uint16_t>(bytes, kRankAt),
-                get_big<std::uint16_t>(bytes, kPacketAt),     get_big<std::uint32_t>(bytes, kMessageAt)};
+  return Notice{static_cast<Notice::Kind>(version_kind & 15),   get_big<std::uint16_t>(bytes, kNoticeJobAt),
+                get_big<std::uint16_t>(bytes, kNoticeEpochAt),  get_big<std::uint16_t>(bytes, kNoticeRankAt),
+                get_big<std::uint16_t>(bytes, kNoticePacketAt), get_big<std::uint32_t>(bytes, kNoticeMessageAt)};
 }
 
 std::array<std::byte, kNoticeFrameBytes> emit_frame(const Notice& notice, std::uint64_t to) {
@@ -32,13 +32,13 @@ std::array<std::byte, kNoticeFrameBytes> emit_frame(const Notice& notice, std::u
   put_big<std::uint64_t, 6>(bytes, 6, kSwitchAddress);
   put_big(bytes, 12, kNoticeEtherType);
   const auto content = bytes.subspan(kEthernetBytes);
-  put_big(content, kMagicAt, kMagic);
-  content[kVersionKindAt] = static_cast<std::byte>(kVersion << 4 | static_cast<unsigned>(notice.kind));
-  put_big(content, kJobAt, notice.job);
-  put_big(content, kEpochAt, notice.epoch);
-  put_big(content, kRankAt, notice.rank);
-  put_big(content, kPacketAt, notice.packet);
-  put_big(content, kMessageAt, notice.message);
+  put_big(content, kNoticeMagicAt, kNoticeMagic);
+  content[kNoticeKindAt] = static_cast<std::byte>(kNoticeVersion << 4 | static_cast<unsigned>(notice.kind));
+  put_big(content, kNoticeJobAt, notice.job);
+  put_big(content, kNoticeEpochAt, notice.epoch);
+  put_big(content, kNoticeRankAt, notice.rank);
+  put_big(content, kNoticePacketAt, notice.packet);
+  put_big(content, kNoticeMessageAt, notice.message);
   return frame;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Nanoseconds kAnswerTime = 2 * kSecond;  // beyond what the agent itself may wait
+constexpr Nanoseconds kBeyondTimeout = 2 * kSecond;  // beyond what the agent itself may wait
 
 }  // namespace
 
@@ -80,7 +80,7 @@ Result<void> AgentGroup::introduce(const char* kind, const json& options, const 
                         {"probe", reinterpret_cast<std::uintptr_t>(&token_)},
                         {"token", token_},
                         {"options", options}};
-  auto message = conversation_->ask(opening, "opened", from_seconds(timeout_s_) + kAnswerTime, keep_going);
+  auto message = conversation_->ask(opening, "opened", from_seconds(timeout_s_) + kBeyondTimeout, keep_going);
   if (!message) return tl::unexpected(message.error());
   opened_ = message->body["opened"];
   auto& descriptors = message->descriptors;
@@ -98,7 +98,7 @@ Result<void> AgentGroup::introduce(const char* kind, const json& options, const 
 
 Result<void> AgentGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
   auto connected = conversation_->ask(to_json(Connecting{addresses, order_}), "connected",
-                                      from_seconds(timeout_s_) + kAnswerTime, keep_going);
+                                      from_seconds(timeout_s_) + kBeyondTimeout, keep_going);
   if (!connected) return tl::unexpected(connected.error());
   if (channel_) begin();
   return {};

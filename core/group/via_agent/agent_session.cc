@@ -11,9 +11,9 @@
 namespace netfold::group {
 namespace {
 
-constexpr Nanoseconds kAnswerTime = 2 * kSecond;    // of an agent that was given up
-constexpr Nanoseconds kClosingTime = 10 * kSecond;  // for the agent's goodbyes
-constexpr Nanoseconds kLookPeriod = kSecond;        // whether the agent is alive
+constexpr Nanoseconds kLastAnswerTime = 2 * kSecond;  // of an agent that was given up
+constexpr Nanoseconds kClosingTime = 10 * kSecond;    // for the agent's goodbyes
+constexpr Nanoseconds kAgentLookPeriod = kSecond;     // whether the agent is alive
 
 }  // namespace
 
@@ -91,7 +91,7 @@ std::optional<Error> AgentSession::verdict(Nanoseconds now) const {
                  options_.rank};
   }
   const Nanoseconds heard_at = std::max(channel.alive_at.load(std::memory_order_relaxed), submitted_at_);
-  const Nanoseconds patience = std::max(options_.timeout, kLookPeriod);
+  const Nanoseconds patience = std::max(options_.timeout, kAgentLookPeriod);
   if (outstanding_.empty() || now - heard_at <= patience) return std::nullopt;
   return Error{
       ErrorCode::kTimeout,
@@ -117,7 +117,7 @@ std::vector<Ticket> AgentSession::abort(const Error&, Nanoseconds) {
 }
 
 bool AgentSession::leave(const std::optional<Error>& error, Nanoseconds now) {
-  if (gives_up_at_ == kNever) gives_up_at_ = now + (has_failed_ ? kAnswerTime : kClosingTime);
+  if (gives_up_at_ == kNever) gives_up_at_ = now + (has_failed_ ? kLastAnswerTime : kClosingTime);
   const auto closed = conversation_->close(error ? error->message : "");
   if (closed && !*closed && now < gives_up_at_) return false;
   take_answers();
@@ -126,7 +126,7 @@ bool AgentSession::leave(const std::optional<Error>& error, Nanoseconds now) {
 
 Nanoseconds AgentSession::deadline() const {
   if (gives_up_at_ != kNever) return gives_up_at_;
-  return time_ + std::min(kLookPeriod, options_.timeout / 4);
+  return time_ + std::min(kAgentLookPeriod, options_.timeout / 4);
 }
 
 void AgentSession::add_polls(std::vector<pollfd>& polls) const {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Nanoseconds kAnswerTime = 2 * kSecond;  // to a question that the agent can answer at once
 constexpr Nanoseconds kWriteTime = 2 * kSecond;   // of a part, and of a process to end
-constexpr auto kLookPeriod = std::chrono::milliseconds(1);
+constexpr auto kEndLookPeriod = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -53,7 +53,8 @@ nlohmann::json AgentConversation::counters() const {
 
 Result<void> AgentConversation::await_end_of_writing(const std::atomic<std::uint32_t>& agent_writes) const {
   const auto ends_in_time = [&] {
-    for (const Nanoseconds deadline = now() + kWriteTime; now() < deadline; std::this_thread::sleep_for(kLookPeriod)) {
+    for (const Nanoseconds deadline = now() + kWriteTime; now() < deadline;
+         std::this_thread::sleep_for(kEndLookPeriod)) {
       if (agent_writes.load(std::memory_order_acquire) == 0 || socket_.has_ended()) return true;
     }
     return false;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kMessageBytesMax = std::size_t{160} << 10;  // the addresses of some thousand ranks
 constexpr std::size_t kDescriptorsMax = 8;
-constexpr Nanoseconds kLookPeriod = 100 * kMillisecond;
+constexpr Nanoseconds kCallerLookPeriod = 100 * kMillisecond;
 
 struct SocketAddress {
   sockaddr_un name{};
@@ -137,7 +137,7 @@ Result<Message> LocalSocket::await(Nanoseconds deadline, const std::function<boo
     if (time >= deadline) return fail(ErrorCode::kTimeout, "no answer came in time");
     if (keep_going && !keep_going()) return fail(ErrorCode::kSystem, "interrupted");
     std::array<pollfd, 1> descriptors{{{descriptor_.get(), POLLIN, 0}}};
-    wait_for(descriptors, std::min(deadline, time + kLookPeriod));
+    wait_for(descriptors, std::min(deadline, time + kCallerLookPeriod));
   }
 }
 

@@ -18,7 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr Nanoseconds kOpeningTime = 10 * kSecond;       // from connecting to the first message
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;   // at the worker and its messages, while busy
 constexpr Nanoseconds kBeatPeriod = 100 * kMillisecond;  // of the sign of life, while the engine works
 
 }  // namespace

@@ -10,20 +10,13 @@
 #include <utility>
 
 namespace netfold::group {
-namespace {
-
-tl::unexpected<Error> system_error(const char* what) {
-  return fail(ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)));
-}
-
-}  // namespace
 
 Result<Descriptor> make_shared_memory(std::size_t size_bytes, bool is_fixed) {
   Descriptor memory(memfd_create("netfold-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int seals = F_SEAL_SHRINK | (is_fixed ? F_SEAL_GROW | F_SEAL_SEAL : 0);
   if (memory.get() < 0 || ftruncate(memory.get(), static_cast<off_t>(size_bytes)) != 0 ||
       fcntl(memory.get(), F_ADD_SEALS, seals) != 0) {
-    return system_error("cannot make memory to share with a worker");
+    return tl::unexpected(system_error("cannot make memory to share with a worker"));
   }
   return memory;
 }
@@ -31,7 +24,7 @@ Result<Descriptor> make_shared_memory(std::size_t size_bytes, bool is_fixed) {
 Result<Descriptor> for_reading(const Descriptor& memory) {
   const std::string path = fmt::format("/proc/self/fd/{}", memory.get());
   Descriptor opened(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (opened.get() < 0) return system_error("cannot share memory for reading");
+  if (opened.get() < 0) return tl::unexpected(system_error("cannot share memory for reading"));
   return opened;
 }
 
@@ -43,7 +36,7 @@ bool cannot_shrink(const Descriptor& memory) {
 Result<Mapping> Mapping::of(const Descriptor& memory, std::size_t offset, std::size_t size_bytes, bool writable) {
   const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const data = mmap(nullptr, size_bytes, access, MAP_SHARED, memory.get(), static_cast<off_t>(offset));
-  if (data == MAP_FAILED) return system_error("cannot map memory that agent and worker share");
+  if (data == MAP_FAILED) return tl::unexpected(system_error("cannot map memory that agent and worker share"));
   return Mapping(static_cast<std::byte*>(data), size_bytes);
 }
 

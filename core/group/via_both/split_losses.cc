@@ -10,8 +10,6 @@
 namespace netfold::group {
 namespace {
 
-constexpr const char* kDirect = "direct";
-
 // Notes to the other ranks: what has happened, to which switch, in which of its lives; and of a loss, the word.
 constexpr std::uint64_t kLost = 0, kJoined = 1;
 constexpr std::size_t kJoinedNumbers = 3, kLostNumbers = 5;
@@ -87,7 +85,7 @@ void SplitSession::begin_again(std::size_t lost) {
 void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
   Again again{next_ticket_++, part.piece, at, part.input};
   CollectiveRequest request = part.request;
-  request.algorithm.name = kDirect;
+  request.algorithm.name = schedule::kDirect;
   if (part.piece == KeptPart::kOver) {
     again.unread.resize(out_bytes(request, options_.world));
     request.out = again.unread.data();

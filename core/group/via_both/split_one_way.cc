@@ -8,7 +8,6 @@
 namespace netfold::group {
 namespace {
 
-constexpr const char *kDirect = "direct", *kRing = "ring";
 constexpr std::uint64_t kOneWaysOfWord = 4;  // reduce-scatters and all-gathers for which a word counts
 
 bool is_scatter(const CollectiveRequest& request) {
@@ -59,7 +58,7 @@ void SplitSession::start_one_way(Tensor& tensor) {
     return start_whole_in_switch(is_scatter(request) ? scatters_at_ : 0, piece);
   }
   piece.among_ranks = {request, false};
-  piece.among_ranks.request.algorithm.name = is_scatter(request) ? kDirect : kRing;
+  piece.among_ranks.request.algorithm.name = is_scatter(request) ? schedule::kDirect : schedule::kRing;
   start_among_ranks(piece);
 }
 

@@ -13,10 +13,8 @@ namespace netfold::group {
 namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
-constexpr const char* kDirect = "direct";
 constexpr double kWithHeaders = 1.05;                               // bytes of a packet of TCP, for each byte in it
 constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
-constexpr std::size_t kPartUnit = 128;                              // elements: whole blocks of every bfp shape
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
 constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
 
@@ -34,9 +32,10 @@ bool is_all_reduce(const CollectiveRequest& request) {
 std::size_t elements_of_piece(const CollectiveRequest& request, std::size_t begin, double piece_bytes) {
   const std::size_t rest = request.count - begin;
   const auto bytes = static_cast<double>(numbers::encoded_bytes({request.format, request.bfp}, request.count));
-  const double units = piece_bytes / bytes * static_cast<double>(request.count) / static_cast<double>(kPartUnit);
-  if (1.5 * units * static_cast<double>(kPartUnit) >= static_cast<double>(rest)) return rest;
-  return std::max<std::size_t>(static_cast<std::size_t>(units), 1) * kPartUnit;
+  const double units =
+      piece_bytes / bytes * static_cast<double>(request.count) / static_cast<double>(numbers::kBlockMax);
+  if (1.5 * units * static_cast<double>(numbers::kBlockMax) >= static_cast<double>(rest)) return rest;
+  return std::max<std::size_t>(static_cast<std::size_t>(units), 1) * numbers::kBlockMax;
 }
 
 }  // namespace
@@ -199,7 +198,7 @@ void SplitSession::start_whole(Tensor& tensor) {
       is_all_reduce(request)
           ? schedule::usual_in_rank_order(in_bytes(request, options_.world), options_.world,
                                           among_ranks_->shares_memory(), numbers::is_narrow(request.format))
-          : kDirect;
+          : schedule::kDirect;
   start_among_ranks(piece);
 }
 
@@ -241,12 +240,12 @@ void SplitSession::start_piece(Tensor& tensor) {
   const std::size_t begin = tensor.begun, count = elements_of_piece(request, begin, piece.share.piece_bytes);
   tensor.begun += count;
   std::vector<std::size_t> cuts = {0};  // elements of the piece: between two of them the part of each switch
-  const std::size_t whole_units = count / kPartUnit;
+  const std::size_t whole_units = count / numbers::kBlockMax;
   double so_far = 0;
   for (const double share : piece.share.of_switches) {
     so_far += share;
     const double units = std::round(static_cast<double>(whole_units) * so_far);
-    cuts.push_back(so_far >= 1 ? count : static_cast<std::size_t>(units) * kPartUnit);
+    cuts.push_back(so_far >= 1 ? count : static_cast<std::size_t>(units) * numbers::kBlockMax);
   }
   cuts.push_back(count);
   const bool is_only_among_ranks = count == request.count && cuts[scatters_at_] == 0;
@@ -260,7 +259,7 @@ void SplitSession::start_piece(Tensor& tensor) {
     part.in = static_cast<const std::byte*>(in) + request.bytes_of(first);
     part.out = static_cast<std::byte*>(request.out) + request.bytes_of(first);
     part.count = part_count;
-    part.algorithm.name = kDirect;
+    part.algorithm.name = schedule::kDirect;
     part.whole = request.count;
     part.part_at = first;
     return part;
@@ -333,7 +332,8 @@ void SplitSession::start_among_ranks(Piece& piece) {
 // Nothing changes before it must: a connection that was slowed down takes a round trip to become fast again.
 void SplitSession::set_pace() {
   const auto is_of_one = [](const Piece& each) {
-    return !each.is_divided && !each.among_ranks.is_over && each.among_ranks.request.algorithm.name != kDirect;
+    return !each.is_divided && !each.among_ranks.is_over &&
+           each.among_ranks.request.algorithm.name != schedule::kDirect;
   };
   if (std::ranges::any_of(pieces_, is_of_one)) return among_ranks_->pace(0);
   const auto large = std::ranges::find_if(pieces_, [](const Piece& each) { return each.share.is_measured; });

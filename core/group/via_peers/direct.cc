@@ -17,25 +17,25 @@ using link::Arena;
 constexpr std::size_t kElementBytes = 4;                   // the most that one takes in a room
 constexpr std::size_t kArenaBytes = std::size_t{8} << 20;  // all ranks' buffers fit a third-level cache
 constexpr std::size_t kChunkBytesMin = std::size_t{64} << 10, kChunkBytesMax = std::size_t{512} << 10;
-constexpr std::size_t kSmallBytes = 8192;                      // summing all of it is cheaper than waiting once more
+constexpr std::size_t kSummedByAllBytes = 8192;                // summing all of it is cheaper than waiting once more
 constexpr std::size_t kStreamingBytes = std::size_t{8} << 20;  // tensors that do not stay in a cache anyway
-constexpr std::size_t kAlign = 128;                            // elements: whole blocks of every bfp shape
 constexpr std::size_t kSlack = 1024;                           // bytes: for a last block's padding
 constexpr std::uint64_t kCompared = Arena::kRemembered / 2;
 constexpr std::size_t kTile = 16384;  // elements: at home in a second cache, and a memcpy that takes its fastest way
 
 std::size_t chunk_bytes_for(int world) {
   const std::size_t each = kArenaBytes / (static_cast<std::size_t>(world) * Arena::kRooms);
-  return std::clamp(each, kChunkBytesMin, kChunkBytesMax) / (kAlign * kElementBytes) * (kAlign * kElementBytes);
+  return std::clamp(each, kChunkBytesMin, kChunkBytesMax) / (numbers::kBlockMax * kElementBytes) *
+         (numbers::kBlockMax * kElementBytes);
 }
 
 }  // namespace
 
 Arena::Shape DirectExecutor::shape_for(int world) {
   const std::size_t chunk = chunk_bytes_for(world);
-  const std::size_t units = chunk / (kAlign * kElementBytes);
+  const std::size_t units = chunk / (numbers::kBlockMax * kElementBytes);
   const std::size_t units_each = (units + static_cast<std::size_t>(world) - 1) / static_cast<std::size_t>(world);
-  return {chunk + kSlack, units_each * kAlign * kElementBytes + kSlack};
+  return {chunk + kSlack, units_each * numbers::kBlockMax * kElementBytes + kSlack};
 }
 
 DirectExecutor::DirectExecutor(int rank, std::unique_ptr<Arena> arena,
@@ -47,7 +47,7 @@ DirectExecutor::DirectExecutor(int rank, std::unique_ptr<Arena> arena,
       chunk_elements_(chunk_bytes_for(world_) / kElementBytes),
       folder_(chunk_elements_, static_cast<std::size_t>(world_)),
       payloads_(static_cast<std::size_t>(world_)),
-      small_sum_(kSmallBytes + kSlack),
+      small_sum_(kSummedByAllBytes + kSlack),
       seen_(static_cast<std::size_t>(world_)),
       cores_(static_cast<std::size_t>(world_)) {}
 
@@ -89,7 +89,7 @@ void DirectExecutor::submit(Ticket ticket, const CollectiveRequest& request, con
   std::size_t first = 0;
   do {
     const std::size_t count = std::min(chunk_elements_, request.count - first);
-    const bool is_small = numbers::encoded_bytes(wire, count) <= kSmallBytes;
+    const bool is_small = numbers::encoded_bytes(wire, count) <= kSummedByAllBytes;
     chunks_.push_back({operation, first, count, is_small});
     ++operation->chunks;
     first += count;
@@ -212,7 +212,7 @@ bool DirectExecutor::is_small(std::uint64_t number) const {
 }
 
 schedule::Segment DirectExecutor::segment_of(const Chunk& chunk, int rank) const {
-  return schedule::part_of({0, chunk.count}, world_, rank, kAlign);
+  return schedule::part_of({0, chunk.count}, world_, rank, numbers::kBlockMax);
 }
 
 void DirectExecutor::contribute() {

@@ -11,7 +11,6 @@ namespace {
 using schedule::Action;
 
 constexpr std::size_t kChunk = 16384;  // elements: large against what a turn costs, small against the second cache
-constexpr std::size_t kUnit = 128;  // elements: where a link is short of room or data, whole blocks of every bfp shape
 
 std::size_t padded(std::size_t size_bytes) {
   return (size_bytes + kMessageUnit - 1) / kMessageUnit * kMessageUnit;
@@ -136,7 +135,7 @@ bool Executor::send(Peer& peer) {
   if (bytes_of(queued, count) > room.size()) {
     const std::size_t fitting =
         room.size() < kMessageUnit ? 0 : reduction.elements_that_fit(room.size() - kMessageUnit);
-    count = std::min(count, fitting / kUnit * kUnit);
+    count = std::min(count, fitting / numbers::kBlockMax * numbers::kBlockMax);
     if (count == 0) return peer.wants_room = true, has_moved;
   }
   reduction.send(piece, queued.of->slice.place(position), count, room.data());
@@ -219,7 +218,7 @@ std::size_t Executor::arrived(const Queued& queued, std::size_t wanted, std::siz
   // At its end the elements may all be here, and the padding not.
   const PlannedTransfer& transfer = queued.planned();
   if (queued.of->positions[queued.transfer] + count == transfer.end()) fitting = std::min(fitting, count - 1);
-  return std::min(count, fitting / kUnit * kUnit);
+  return std::min(count, fitting / numbers::kBlockMax * numbers::kBlockMax);
 }
 
 // What the next `count` elements of a transfer take; the last part brings the padding.

@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "group/session.h"
 
 namespace netfold::group {
 namespace {
 
 using nlohmann::json;
-
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;
 
 std::string line_of(const json& message) {
   return json_text(message) + "\n";

@@ -12,8 +12,6 @@
 namespace netfold::group {
 namespace {
 
-constexpr std::string_view kDirect = "direct";          // has an executor of its own on one machine
-constexpr Nanoseconds kLookPeriod = 20 * kMillisecond;  // at the life lines, while busy
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
 constexpr Nanoseconds kGoodbyeMax = 30 * kSecond;  // without a byte that reaches the kernel, however long the timeout
@@ -116,8 +114,9 @@ Result<void> PeerSession::check_parts(const CollectiveRequest& request) const {
 }
 
 bool PeerSession::is_direct(const CollectiveRequest& request) const {
-  return direct_ && request.algorithm.name == kDirect && request.collective == schedule::Collective::kAllReduce &&
-         request.format != numbers::Format::kNone && !request.is_encoded;
+  return direct_ && request.algorithm.name == schedule::kDirect &&
+         request.collective == schedule::Collective::kAllReduce && request.format != numbers::Format::kNone &&
+         !request.is_encoded;
 }
 
 bool PeerSession::is_quick(const CollectiveRequest& request) const {

@@ -11,8 +11,7 @@ namespace netfold::group {
 namespace {
 
 constexpr std::size_t kPlansMax = 256;
-constexpr std::size_t kPartUnit = 128;  // elements: whole blocks of every bfp shape
-constexpr std::size_t kAlign = 16;      // elements: a cache line of floats; at least a bfp block
+constexpr std::size_t kAlign = 16;  // elements: a cache line of floats; at least a bfp block
 
 // As FNV-1a, but eight bytes at a time; equal on every machine.
 class Digest {
@@ -113,8 +112,8 @@ Result<std::vector<Slice>> Plans::slices_of(const CollectiveRequest& request) {
   const bool in_turns = is_networked_ && schedule::swaps_halves(request.algorithm.name);
   const BufferLayout whole = buffer_layout_of(request.collective, request.count, world_, rank_, request.root);
   const auto parts = static_cast<std::size_t>(whole.parts);
-  const std::size_t units = std::max(kSliceElements / parts / kPartUnit, std::size_t{1});
-  const std::size_t most = in_turns ? std::max<std::size_t>(whole.part, 1) : units * kPartUnit;
+  const std::size_t units = std::max(kSliceElements / parts / numbers::kBlockMax, std::size_t{1});
+  const std::size_t most = in_turns ? std::max<std::size_t>(whole.part, 1) : units * numbers::kBlockMax;
   std::vector<Slice> slices;
   std::size_t first = 0;  // of each part
   do {

@@ -6,8 +6,8 @@
 namespace netfold::group {
 namespace {
 
-constexpr std::size_t kReceiveMost = 256;
-constexpr std::size_t kBatchesAtOnce = 16;  // a bound, so that a flood does not prevent time-outs
+constexpr std::size_t kFramesMost = 256;
+constexpr std::size_t kFrameBatchesMost = 16;  // a bound, so that a flood does not prevent time-outs
 
 }  // namespace
 
@@ -55,8 +55,8 @@ std::optional<MessageChannel::Arrived> PacketChannel::take() {
 }
 
 Result<bool> PacketChannel::pump(Nanoseconds now) {
-  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
-    const auto frames = link_->receive(kReceiveMost);
+  for (std::size_t batch = 0; batch < kFrameBatchesMost; ++batch) {
+    const auto frames = link_->receive(kFramesMost);
     if (frames.empty()) break;
     for (const link::Incoming& frame : frames) endpoint_->on_frame(frame.bytes, now);
     send(now);

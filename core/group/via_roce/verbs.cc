@@ -35,10 +35,6 @@ struct Freed {
 template <class T, int (*kFree)(T*)>
 using Handle = std::unique_ptr<T, Freed<T, kFree>>;
 
-Error verbs_error(const std::string& what) {
-  return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
-}
-
 struct LocalAddress {
   std::uint8_t index;
   roce::Gid gid;
@@ -117,24 +113,24 @@ Result<std::unique_ptr<MessageChannel>> Verbs::open(ibv_device* device, roce::Ve
 Result<void> Verbs::set_up(ibv_device* device, roce::Version version) {
   const std::string name = ibv_get_device_name(device);
   context_.reset(ibv_open_device(device));
-  if (!context_) return tl::unexpected(verbs_error(fmt::format("cannot open the RDMA device {}", name)));
+  if (!context_) return tl::unexpected(system_error(fmt::format("cannot open the RDMA device {}", name)));
   const auto address = find_address(context_.get(), name, version);
   if (!address) return tl::unexpected(address.error());
   address_ = *address;
   domain_.reset(ibv_alloc_pd(context_.get()));
   events_.reset(ibv_create_comp_channel(context_.get()));
   if (events_) completions_.reset(ibv_create_cq(context_.get(), kCompletions, nullptr, events_.get(), 0));
-  if (!domain_ || !completions_) return tl::unexpected(verbs_error(fmt::format("set-up of {}", name)));
+  if (!domain_ || !completions_) return tl::unexpected(system_error(fmt::format("set-up of {}", name)));
   sending_region_.reset(ibv_reg_mr(domain_.get(), sending_.data(), sending_.size(), IBV_ACCESS_LOCAL_WRITE));
   receiving_region_.reset(ibv_reg_mr(domain_.get(), receiving_.data(), receiving_.size(),
                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
   if (!sending_region_ || !receiving_region_) {
-    return tl::unexpected(verbs_error(fmt::format("cannot register 1 MiB of memory with {} (ulimit -l)", name)));
+    return tl::unexpected(system_error(fmt::format("cannot register 1 MiB of memory with {} (ulimit -l)", name)));
   }
   sender_ = make_queue_pair();
   receiver_ = make_queue_pair();
   if (!sender_ || !receiver_ || ibv_req_notify_cq(completions_.get(), 0) != 0) {
-    return tl::unexpected(verbs_error(fmt::format("no queue pair of {}", name)));
+    return tl::unexpected(system_error(fmt::format("no queue pair of {}", name)));
   }
   QpInfo card;
   card.version = version;
@@ -161,7 +157,7 @@ Result<void> Verbs::connect(const QpPairInfo& right, const QpPairInfo& left) {
   if (const auto up = bring_up(sender_.get(), right.receiving, card_.sending.first_psn); !up) return up;
   if (const auto up = bring_up(receiver_.get(), left.sending, 0); !up) return up;
   for (int i = 0; i < kReceivesPosted; ++i) {
-    if (!post_receive()) return tl::unexpected(verbs_error("cannot post a receive"));
+    if (!post_receive()) return tl::unexpected(system_error("cannot post a receive"));
   }
   return {};
 }
@@ -204,7 +200,7 @@ Result<void> Verbs::bring_up(ibv_qp* queue_pair, const QpInfo& peer, std::uint32
   if (status == 0) return {};
   errno = status;
   return tl::unexpected(
-      verbs_error(fmt::format("cannot connect to {} queue pair {:#x}", roce::to_string(peer.gid), peer.queue_pair)));
+      system_error(fmt::format("cannot connect to {} queue pair {:#x}", roce::to_string(peer.gid), peer.queue_pair)));
 }
 
 bool Verbs::post_receive() {
@@ -225,7 +221,7 @@ void Verbs::post(std::uint32_t number, std::size_t size_bytes, Nanoseconds) {
   request.wr.rdma.remote_addr = right_.address + number % roce::kWindowMessages * kMessageBytes;
   request.wr.rdma.rkey = right_.key;
   ibv_send_wr* refused = nullptr;
-  if (ibv_post_send(sender_.get(), &request, &refused) != 0) post_error_ = verbs_error("the NIC takes no write");
+  if (ibv_post_send(sender_.get(), &request, &refused) != 0) post_error_ = system_error("the NIC takes no write");
   ++posted_;
 }
 
@@ -240,7 +236,7 @@ Result<bool> Verbs::pump(Nanoseconds) {
   }
   std::array<ibv_wc, 16> finished;
   for (int count; (count = ibv_poll_cq(completions_.get(), finished.size(), finished.data())) != 0;) {
-    if (count < 0) return tl::unexpected(verbs_error("the NIC's completion queue"));
+    if (count < 0) return tl::unexpected(system_error("the NIC's completion queue"));
     for (int i = 0; i < count; ++i) {
       if (const auto handled = handle(finished[static_cast<std::size_t>(i)]); !handled) {
         return tl::unexpected(handled.error());
@@ -272,7 +268,7 @@ Result<void> Verbs::handle(const ibv_wc& completion) {
   const std::size_t size_bytes = std::min<std::size_t>(completion.byte_len, kMessageBytes);
   arrived_.push_back({number, std::span<const std::byte>(receiving_).subspan(offset, size_bytes)});
   ++received_;
-  if (!post_receive()) return tl::unexpected(verbs_error("cannot post a receive"));
+  if (!post_receive()) return tl::unexpected(system_error("cannot post a receive"));
   return {};
 }
 

@@ -3,7 +3,7 @@
 namespace netfold::group {
 namespace {
 
-constexpr std::size_t kReceiveMost = 64;  // datagrams at once; a host hears little
+constexpr std::size_t kHeardMost = 64;  // datagrams at once; a host hears little
 
 }  // namespace
 
@@ -13,7 +13,7 @@ void ObserverPath::expect(Ticket ticket, std::uint64_t chunks, Nanoseconds now) 
 }
 
 void ObserverPath::pump(Nanoseconds now) {
-  for (const link::Incoming& datagram : link_.receive(kReceiveMost)) handle(datagram, now);
+  for (const link::Incoming& datagram : link_.receive(kHeardMost)) handle(datagram, now);
   while (const auto question = watch_.next(now)) {
     const wire::ShortPacket packet(lease_, wire::Kind::kAwait, wire::kSwitchWorker, question->chunk);
     const link::Outgoing datagram{shards_[question->shard], packet.bytes(), {}, {}};

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kStartTogether = 32;  // 48 kB at an MTU of 1500: every queue has room for that
 constexpr std::uint8_t kTriesCounted = 16;
-constexpr std::uint32_t kDoublingsMax = 10;
+constexpr std::uint32_t kWaitDoublingsMax = 10;
 constexpr Nanoseconds kSkew = kMillisecond;  // of ranks that share a few cores: no sign of a slow link
 
 WindowOptions filled_in(WindowOptions options, const wire::Lease& lease) {
@@ -172,7 +172,7 @@ Nanoseconds Window::timeout() const {
   if (round_trip_ > 0) once = round_trip_ + 4 * variation_;
   once = std::min(once, 2 * delay_.most());
   once = std::max(options_.timeout_min, once);
-  return std::min(options_.timeout_max, once << std::min(silences_, kDoublingsMax));
+  return std::min(options_.timeout_max, once << std::min(silences_, kWaitDoublingsMax));
 }
 
 void Window::on_time(Nanoseconds now) {
@@ -182,7 +182,7 @@ void Window::on_time(Nanoseconds now) {
   }
   silent_from_ = base_;
   silent_to_ = next_;
-  silent_probes_ = 1u << std::min(silences_, kDoublingsMax);
+  silent_probes_ = 1u << std::min(silences_, kWaitDoublingsMax);
   probe_silent();
   ++silences_;
   timer_ = now + timeout();

@@ -20,10 +20,6 @@ namespace {
 constexpr std::size_t kFrameRoom = 9216;
 constexpr std::size_t kTagBytes = 4, kAddressesBytes = 12;
 
-Error system_error(const std::string& what) {
-  return {ErrorCode::kSystem, fmt::format("{}: {}", what, std::strerror(errno)), kNoRank};
-}
-
 // A program for the kernel: frames of the wanted types pass, and datagrams to the wanted UDP port. It tests one after
 // the other; the last two instructions reject and accept.
 void filter(int descriptor, const std::vector<std::uint16_t>& ether_types, std::uint16_t udp_port) {

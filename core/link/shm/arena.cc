@@ -8,28 +8,28 @@
 #include <cstring>
 #include <new>
 
+#include "link/shm/units.h"
+
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kLine = 64;
-constexpr std::uint64_t kMagic = 0x6e6574666f6c6461;
+constexpr std::uint64_t kArenaMagic = 0x6e6574666f6c6461;
 
-struct Identity {
+struct ArenaIdentity {
   std::uint64_t magic, world, contribution_bytes, sum_bytes;
 };
 
 constexpr std::size_t kCountersBytes = sizeof(Arena::Counters);
 constexpr std::size_t kNotesBytes = (Arena::kRemembered + Arena::kRooms) * Arena::kNoteBytes;
-static_assert(kCountersBytes % kLine == 0 && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(kCountersBytes % kLineBytes == 0 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 std::size_t part_bytes(Arena::Shape shape) {
   const std::size_t bytes = kCountersBytes + kNotesBytes + Arena::kRooms * (shape.contribution_bytes + shape.sum_bytes);
-  return (bytes + kPage - 1) / kPage * kPage;
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
 std::size_t total_bytes(int world, Arena::Shape shape) {
-  return kPage + static_cast<std::size_t>(world) * part_bytes(shape);
+  return kPageBytes + static_cast<std::size_t>(world) * part_bytes(shape);
 }
 
 }  // namespace
@@ -50,7 +50,8 @@ std::unique_ptr<Arena> Arena::create(int world, Shape shape) {
   }
   auto arena = std::unique_ptr<Arena>(new Arena(static_cast<std::byte*>(data), world, shape, descriptor));
   for (int rank = 0; rank < world; ++rank) new (arena->part(rank)) Counters{};
-  const Identity identity{kMagic, static_cast<std::uint64_t>(world), shape.contribution_bytes, shape.sum_bytes};
+  const ArenaIdentity identity{kArenaMagic, static_cast<std::uint64_t>(world), shape.contribution_bytes,
+                               shape.sum_bytes};
   std::memcpy(data, &identity, sizeof identity);
   return arena;
 }
@@ -63,11 +64,11 @@ std::unique_ptr<Arena> Arena::map(int descriptor, int world) {
 }
 
 std::unique_ptr<Arena> Arena::map_open(int descriptor, int world) {
-  Identity found{};
+  ArenaIdentity found{};
   struct stat status {};
   const int seals = fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-      pread(descriptor, &found, sizeof found, 0) != static_cast<ssize_t>(sizeof found) || found.magic != kMagic ||
+      pread(descriptor, &found, sizeof found, 0) != static_cast<ssize_t>(sizeof found) || found.magic != kArenaMagic ||
       found.world != static_cast<std::uint64_t>(world) || fstat(descriptor, &status) != 0) {
     return nullptr;
   }
@@ -90,7 +91,7 @@ void Arena::forget_descriptor() {
 }
 
 std::byte* Arena::part(int rank) const {
-  return data_ + kPage + static_cast<std::size_t>(rank) * part_bytes(shape_);
+  return data_ + kPageBytes + static_cast<std::size_t>(rank) * part_bytes(shape_);
 }
 
 std::byte* Arena::operation_note(int rank, std::uint64_t number) const {

@@ -10,33 +10,32 @@
 #include <new>
 
 #include "link/mirrored_memory.h"
+#include "link/shm/units.h"
 
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
-constexpr std::uint64_t kMagic = 0x6e6574666f6c6432;
+constexpr std::uint64_t kRingsMagic = 0x6e6574666f6c6432;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // no peer takes away memory that we have mapped
 
 // Positions only grow; a position modulo the size is a place. Each side writes its own line. `reader_waits` and
 // `writer_waits` ask the other side for a ring of the doorbell.
 struct RingControl {
-  alignas(kLine) std::atomic<std::uint64_t> head;  // written up to here
-  alignas(kLine) std::atomic<std::uint64_t> tail;  // read up to here
-  alignas(kLine) std::atomic<std::uint32_t> reader_waits;
-  alignas(kLine) std::atomic<std::uint32_t> writer_waits;
+  alignas(kLineBytes) std::atomic<std::uint64_t> head;  // written up to here
+  alignas(kLineBytes) std::atomic<std::uint64_t> tail;  // read up to here
+  alignas(kLineBytes) std::atomic<std::uint32_t> reader_waits;
+  alignas(kLineBytes) std::atomic<std::uint32_t> writer_waits;
 };
 
 // The first page; the rings' bytes follow.
-struct Identity {
+struct RingsIdentity {
   std::uint64_t magic, ring_bytes;
 };
 struct Front {
-  Identity identity;
+  RingsIdentity identity;
   RingControl rings[2];  // written by the creator; read by the creator
 };
-static_assert(sizeof(Front) <= kPage && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(Front) <= kPageBytes && std::atomic<std::uint64_t>::is_always_lock_free);
 
 class ShmStream final : public StreamLink {
  public:
@@ -50,7 +49,7 @@ class ShmStream final : public StreamLink {
         peer_(std::move(peer)),
         head_(out_control_.head.load(std::memory_order_relaxed)),
         tail_(in_control_.tail.load(std::memory_order_relaxed)) {}
-  ~ShmStream() override { munmap(front_, kPage); }
+  ~ShmStream() override { munmap(front_, kPageBytes); }
 
   std::span<std::byte> writable() override {
     return {out_->data() + head_ % out_->size_bytes(), room(out_control_.tail.load(std::memory_order_acquire))};
@@ -132,25 +131,25 @@ std::unique_ptr<ShmSegment> ShmSegment::create(std::size_t ring_bytes) {
   if (descriptor < 0) return nullptr;
   auto segment = std::unique_ptr<ShmSegment>(new ShmSegment(descriptor, ring_bytes));
   // Asked for now, so that a lack of memory is an answer and not a signal later.
-  if (posix_fallocate(descriptor, 0, static_cast<off_t>(kPage + 2 * ring_bytes)) != 0) return nullptr;
+  if (posix_fallocate(descriptor, 0, static_cast<off_t>(kPageBytes + 2 * ring_bytes)) != 0) return nullptr;
   if (fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) return nullptr;
-  void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (page == MAP_FAILED) return nullptr;
   auto* const front = new (page) Front{};
-  front->identity = {kMagic, ring_bytes};
-  munmap(page, kPage);
+  front->identity = {kRingsMagic, ring_bytes};
+  munmap(page, kPageBytes);
   return segment;
 }
 
 std::unique_ptr<ShmSegment> ShmSegment::open(int descriptor) {
   if (descriptor < 0) return nullptr;
-  Identity found{};
+  RingsIdentity found{};
   struct stat status {};
   const bool is_it = (fcntl(descriptor, F_GET_SEALS) & kSeals) == kSeals &&
                      pread(descriptor, &found, sizeof found, 0) == static_cast<ssize_t>(sizeof found) &&
-                     found.magic == kMagic && fstat(descriptor, &status) == 0 && found.ring_bytes > 0 &&
-                     found.ring_bytes % kPage == 0 &&
-                     static_cast<std::uint64_t>(status.st_size) == kPage + 2 * found.ring_bytes;
+                     found.magic == kRingsMagic && fstat(descriptor, &status) == 0 && found.ring_bytes > 0 &&
+                     found.ring_bytes % kPageBytes == 0 &&
+                     static_cast<std::uint64_t>(status.st_size) == kPageBytes + 2 * found.ring_bytes;
   if (is_it) return std::unique_ptr<ShmSegment>(new ShmSegment(descriptor, found.ring_bytes));
   close(descriptor);
   return nullptr;
@@ -161,13 +160,13 @@ ShmSegment::~ShmSegment() {
 }
 
 std::unique_ptr<StreamLink> shm_stream(const ShmSegment& segment, bool is_creator, std::shared_ptr<Doorbell> peer) {
-  void* const page = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, segment.descriptor(), 0);
+  void* const page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.descriptor(), 0);
   if (page == MAP_FAILED) return nullptr;
   const std::size_t ring_bytes = segment.ring_bytes();
-  auto first = MirroredMemory::map(segment.descriptor(), kPage, ring_bytes);
-  auto second = MirroredMemory::map(segment.descriptor(), kPage + ring_bytes, ring_bytes);
+  auto first = MirroredMemory::map(segment.descriptor(), kPageBytes, ring_bytes);
+  auto second = MirroredMemory::map(segment.descriptor(), kPageBytes + ring_bytes, ring_bytes);
   if (!first || !second) {
-    munmap(page, kPage);
+    munmap(page, kPageBytes);
     return nullptr;
   }
   auto& out = is_creator ? first : second;

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ ControlSocket::Outcome ControlSocket::read(const std::function<void(std::string_
     const ssize_t got = recv(descriptor_.get(), buffer.data(), buffer.size(), 0);
     if (got == 0) return {State::kClosed, "closed its connection"};
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (got < 0 && may_try_again()) break;
     if (got < 0) return {State::kClosed, fmt::format("lost its connection: {}", text_of(errno))};
     total += static_cast<std::size_t>(got);
     if (!lines_.feed({buffer.data(), static_cast<std::size_t>(got)}, on_line)) {
@@ -67,7 +67,7 @@ ControlSocket::Outcome ControlSocket::flush() {
   while (!output_.empty()) {
     const ssize_t sent = send(descriptor_.get(), output_.data(), output_.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (sent < 0 && may_try_again()) break;
     if (sent < 0) {
       const int error = errno;
       output_.clear();

@@ -153,7 +153,7 @@ class StripedStream final : public BufferedStream {
       pieces[count++] = {bytes + from, header.size - from};
       const ssize_t sent = send_pieces(to.socket.get(), std::span(pieces).first(count));
       if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (sent < 0 && may_try_again()) return;
       if (sent < 0) return lose(to, std::strerror(errno));
       to.left -= static_cast<std::uint64_t>(sent);
       to.handed_over += static_cast<std::uint64_t>(sent);
@@ -281,7 +281,7 @@ class StripedStream final : public BufferedStream {
       message.msg_iovlen = count;
       const ssize_t got = recvmsg(from.socket.get(), &message, 0);
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got < 0 && may_try_again()) return;
       if (got < 0) return lose(from, std::strerror(errno));
       if (got == 0) {
         from.has_ended = true;

@@ -1,8 +1,8 @@
 #include "link/tcp/tcp_stream.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -36,7 +36,7 @@ class TcpStream final : public BufferedStream {
     while (out_.used() > 0 && !is_broken_) {
       const ssize_t sent = send(socket_.get(), out_.first_used(), out_.used(), MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (sent < 0 && may_try_again()) return;
       if (sent < 0) return lose(errno);
       out_.tail += static_cast<std::uint64_t>(sent);
       stats_.sent_bytes += static_cast<std::uint64_t>(sent);
@@ -47,7 +47,7 @@ class TcpStream final : public BufferedStream {
     while (in_.free() > 0 && !is_broken_) {
       const ssize_t got = recv(socket_.get(), in_.first_free(), in_.free(), 0);
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (got < 0 && may_try_again()) return;
       if (got < 0) return lose(errno);
       if (got == 0) ended_ = "closed its connection";
       in_.head += static_cast<std::uint64_t>(got);

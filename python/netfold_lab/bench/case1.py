@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -161,6 +160,8 @@ def sum_once(team: Team, bar: Bar, site: LabSite, right: str) -> None:
 
 def digest_of(tensor: tensors.Tensor, wire: str) -> str:
     """The digest of the software fold's sum, in the notation of the ranks."""
+    import numpy as np
+
     import netfold
 
     dtype = np.int32 if tensor.dtype == "int32" else np.float32
@@ -262,6 +263,7 @@ def show(entries: Sequence[dict[str, Any]], settings: Case1Settings) -> None:
 def draw(entries: Sequence[dict[str, Any]], path: Path) -> None:
     """Figure 10: a pair of bars for each model."""
     import matplotlib as mpl
+    import numpy as np
 
     mpl.use("Agg")
     from matplotlib import pyplot

@@ -13,7 +13,6 @@ from itertools import zip_longest
 from math import log2
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from netfold.timeline import Timeline, timeline
@@ -148,6 +147,8 @@ def _hierarchy(ring: Timeline) -> Claim:
 
 
 def _smart_nic(ring: Timeline) -> Iterator[Claim]:
+    import numpy as np
+
     from netfold import _core
 
     folds, stores = _received(ring, "fold"), _received(ring, "store")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from netfold_lab.bench import tensors
 from netfold_lab.bench.control import Ranks
@@ -115,7 +114,8 @@ def repeat_once(team: Team, series: Series, site: Site, iterations: int) -> None
     time.sleep(SETTLE_S)
     after, up_after = site.traffic(), site.sent_up()
     series.time_s.append(max(elapsed for elapsed, _, _ in ranks))
-    series.max_abs_error = float(np.max([series.max_abs_error, *(error for _, error, _ in ranks)]))  # keeps a NaN
+    errors = [series.max_abs_error, *(error for _, error, _ in ranks)]
+    series.max_abs_error = math.nan if any(math.isnan(each) for each in errors) else max(errors)
     series.digests.update(digest for _, _, digest in ranks)
     if before and after:
         up = [now[0] - then[0] for then, now in zip(before, after, strict=True)]

@@ -6,8 +6,10 @@ import os
 import threading
 import time
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 COPIED_BYTES = 128 << 20  # by each core at a time: larger than the caches
 REPETITIONS, REPETITIONS_BESIDE = 9, 3
@@ -25,6 +27,8 @@ class Copies:
     it. Each thread stays on a core of its own, because two threads on one core copy half as fast."""
 
     def __init__(self) -> None:
+        import numpy as np
+
         self._pairs = {core: np.ones((2, COPIED_BYTES), np.uint8) for core in os.sched_getaffinity(0)}
 
     def bytes_s(self, repetitions: int = REPETITIONS_BESIDE) -> float:
@@ -34,6 +38,8 @@ class Copies:
 
 def _seconds(pairs: dict[int, np.ndarray]) -> float:
     """`pairs`: for each core uint8[2, bytes]; the first row is copied over the second."""
+    import numpy as np
+
     together = threading.Barrier(len(pairs) + 1)
 
     def copy(core: int, source: np.ndarray, target: np.ndarray) -> None:

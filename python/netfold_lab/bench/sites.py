@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from netfold_lab.errors import UsageError
 from netfold_lab.lab import names
 from netfold_lab.lab.cluster import Lab
@@ -30,6 +28,8 @@ def places_of(placement: str, world: int, seed: int) -> list[int]:
     """The worker of each rank: neighbours side by side, or shuffled by the seed, as a scheduler may place them."""
     if placement == BLOCK:
         return list(range(world))
+    import numpy as np
+
     return [int(place) for place in np.random.default_rng(seed).permutation(world)]
 
 

@@ -15,7 +15,6 @@ from typing import Protocol
 import netfold
 from netfold import native, preload
 from netfold.algorithms import AUTO, SPLIT, HostPlan
-from netfold.chooser.lookup import choices_for, named_table
 from netfold.placement import THREAD
 from netfold_lab.bench.c_ranks import mpi_rank, netfold_rank
 from netfold_lab.bench.control import MeasurementError, check_running, tail
@@ -281,6 +280,8 @@ class NetfoldHosts:
             return spawn_hosts([str(netfold_rank())], site, control, log, timeout_s, link)
         choices = None
         if is_local and AUTO in self.algorithms:
+            from netfold.chooser.lookup import choices_for, named_table
+
             choices = choices_for(site.world, "shm", self._wire, named_table())
         plans = json.dumps([asdict(plan) for plan in self._plans])
         more = (plans, choices.to_json()) if choices is not None else (plans,)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 ELEMENT_BYTES = 4
 INT32_LIMIT = 1 << 20  # small enough that the sum of a thousand workers does not wrap
 
@@ -29,6 +27,8 @@ class Tensor:
 
 def make(directory: Path, name: str, size_bytes: int, dtype: str, world: int, seed: int) -> Tensor:
     """Realistic gradients: normal, with deviation 0.01. Their sum is exact to float64."""
+    import numpy as np
+
     count = size_bytes // ELEMENT_BYTES
     expected = np.zeros(count, np.float64)
     inputs = []
