@@ -10,6 +10,12 @@ void Losses::hear(int rank, std::size_t at, const Word& word) {
   if (!heard) heard = word;
 }
 
+void Losses::leave(int rank) {
+  for (std::size_t at = 0; at < states_.size(); ++at) {
+    if (is_open(states_[at])) hear(rank, at, {.begun = 0, .first = UINT64_MAX});
+  }
+}
+
 std::optional<int> Losses::waits_for() const {
   std::optional<int> lowest;
   for (const State& each : states_) {

@@ -30,6 +30,8 @@ class Losses {
 
   void lose(std::size_t at, const Word& word) { hear(rank_, at, word); }  // once: this rank's own word
   void hear(int rank, std::size_t at, const Word& word);
+  // It needs nothing any more.
+  void leave(int rank);
   bool is_lost(std::size_t at) const { return at < states_.size() && has_spoken(states_[at]); }
 
   // Some rank has not said yet how far it is.

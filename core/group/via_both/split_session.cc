@@ -180,13 +180,17 @@ void SplitSession::measure_next() {
   among_ranks_->submit_unprepared(kMeasurementTicket, request);
 }
 
+// A small tensor: rank 0 has said which sizes are.
+bool SplitSession::is_faster_by_switch(const CollectiveRequest& request) const {
+  if (!is_split(request) || !is_all_reduce(request)) return false;
+  return ((std::uint64_t{small_to_switch_} >> std::bit_width(encoded_bytes(request))) & 1) != 0;
+}
+
 void SplitSession::start_whole(Tensor& tensor) {
   CollectiveRequest& request = tensor.request;
   tensor.begun = request.count;
   Piece& piece = new_piece(tensor, false);
-  const int size_class = std::bit_width(encoded_bytes(request));
-  const bool is_faster_by_switch = is_all_reduce(request) && ((std::uint64_t{small_to_switch_} >> size_class) & 1) != 0;
-  if (request.algorithm.name == kInNetwork || (is_split(request) && is_faster_by_switch)) {
+  if (request.algorithm.name == kInNetwork || is_faster_by_switch(request)) {
     return start_whole_in_switch(small_switch_, piece);
   }
   piece.among_ranks = {request, false};

@@ -120,6 +120,7 @@ class SplitSession final : public Session {
   std::shared_ptr<Undo> new_input(const CollectiveRequest& request);
   bool start_next();
   void measure_next();
+  bool is_faster_by_switch(const CollectiveRequest& request) const;
   void start_whole(Tensor& tensor);
   void start_piece(Tensor& tensor);
   void start_one_way(Tensor& tensor);

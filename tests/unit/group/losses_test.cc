@@ -121,5 +121,17 @@ TEST(Losses, BeginAgainFromThePartThatAnyRankLacks) {
   EXPECT_FALSE(losses.is_open());
 }
 
+TEST(Losses, ARankThatHasLeftNeedsNothing) {
+  Losses losses(0, 3);
+  losses.lose(0, {.begun = 5, .first = 3});
+  losses.leave(1);
+  EXPECT_EQ(losses.waits_for(), 2);
+  losses.hear(2, 0, {.begun = 6, .first = 2});
+  EXPECT_FALSE(losses.awaits_words());
+  EXPECT_FALSE(losses.due(5));
+  EXPECT_EQ(losses.due(6), 0U);
+  EXPECT_EQ(losses.first(0), 2U);
+}
+
 }  // namespace
 }  // namespace netfold::group

@@ -16,6 +16,7 @@ namespace netfold::group {
 namespace {
 
 using numbers::Format;
+using schedule::Collective;
 
 // Parts that were at the switch are summed again, also for ranks that hand their tensors over later.
 TEST(SplitGroupLosesTheSwitch, AndGoesOn) {
@@ -40,6 +41,36 @@ TEST(SplitGroupLosesTheSwitch, AndGoesOn) {
   }
   EXPECT_TRUE(
       are_same_bits(reduce(groups, tensors, {.name = "in-network"}, Format::kFp32, false, true)[0], expected[0]));
+}
+
+// Nothing of that rank is needed any more, so what the others do meanwhile goes on.
+TEST(SplitGroupLosesTheSwitch, AfterARankHasLeft) {
+  constexpr int kWorld = 3;
+  auto server = start_switch();
+  SplitGroups groups = join_all(*server, kWorld);
+  reduce(groups, gradients(kWorld, 1'000'000), {.name = "split"}, Format::kFp32, false, true);
+  std::vector<std::byte> sent(1000, std::byte{1}), received(1000);
+  const auto message = [](Collective collective, std::vector<std::byte>& memory, int peer) {
+    return CollectiveRequest{.in = memory.data(),
+                             .out = memory.data(),
+                             .count = memory.size(),
+                             .type = numbers::ElementType::kUint8,
+                             .format = Format::kNone,
+                             .collective = collective,
+                             .peer = peer};
+  };
+  const auto receive = groups[1]->submit(message(Collective::kReceive, received, 2));
+  groups[0]->close();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  server.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto send = groups[2]->submit(message(Collective::kSend, sent, 1));
+  ASSERT_TRUE(receive && send);
+  for (const auto& [rank, ticket] : {std::pair{1U, *receive}, std::pair{2U, *send}}) {
+    const auto error = end_of(*groups[rank], ticket);
+    EXPECT_FALSE(error) << error->message;
+  }
+  EXPECT_EQ(received, sent);
 }
 
 // Restarted at its address, time and again, the switch gets a share again. The callers see it only in the news.
