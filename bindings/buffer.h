@@ -8,15 +8,16 @@
 #include <memory>
 #include <new>
 
+#include "base/memory_units.h"
+
 struct FreeBuffer {
   void operator()(void* buffer) const { std::free(buffer); }
 };
 using Buffer = std::unique_ptr<std::byte, FreeBuffer>;
 
 inline Buffer make_buffer(std::size_t size_bytes) {
-  constexpr std::size_t kLineBytes = 64;
   constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-  const std::size_t alignment = size_bytes >= 2 * kHugePageBytes ? kHugePageBytes : kLineBytes;
+  const std::size_t alignment = size_bytes >= 2 * kHugePageBytes ? kHugePageBytes : netfold::kCacheLineBytes;
   const std::size_t rounded = (size_bytes / alignment + 1) * alignment;  // an empty result has memory of its own, too
   void* memory = std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) throw std::bad_alloc();

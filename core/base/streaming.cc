@@ -8,18 +8,20 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/memory_units.h"
+
 namespace netfold {
 
 void streaming_copy(void* to, const void* from, std::size_t size_bytes) {
 #ifdef __SSE2__
-  constexpr std::size_t kLine = 64;
   auto* out = static_cast<std::byte*>(to);
   const auto* in = static_cast<const std::byte*>(from);
-  const std::size_t misaligned = (kLine - reinterpret_cast<std::uintptr_t>(out) % kLine) % kLine;
+  const std::size_t misaligned =
+      (kCacheLineBytes - reinterpret_cast<std::uintptr_t>(out) % kCacheLineBytes) % kCacheLineBytes;
   const std::size_t head = std::min(misaligned, size_bytes);
   std::memcpy(out, in, head);
   out += head, in += head, size_bytes -= head;
-  for (; size_bytes >= kLine; size_bytes -= kLine, out += kLine, in += kLine) {
+  for (; size_bytes >= kCacheLineBytes; size_bytes -= kCacheLineBytes, out += kCacheLineBytes, in += kCacheLineBytes) {
     const auto* const vectors = reinterpret_cast<const __m128i*>(in);
     auto* const line = reinterpret_cast<__m128i*>(out);
     const __m128i a = _mm_loadu_si128(vectors), b = _mm_loadu_si128(vectors + 1);

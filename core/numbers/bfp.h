@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/memory_units.h"
 #include "numbers/kernels.h"
 
 namespace netfold::numbers {
@@ -15,7 +16,6 @@ inline constexpr std::uint32_t kExponentSpecial = 255;  // a block that holds an
 
 // From this many bytes of floats on, results go past the caches: more than a core's share of them.
 inline constexpr std::size_t kStreamingBytes = std::size_t{16} << 20;
-inline constexpr std::size_t kLineBytes = 64;
 
 // Encode multiplies by 2^(127 - E + m - 1); as a biased exponent that is 253 + m - E, normal for m <= E <= 254.
 inline constexpr std::uint32_t encode_scale_exponent(std::uint32_t mantissa, std::uint32_t exponent) {

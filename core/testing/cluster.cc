@@ -7,7 +7,6 @@ namespace netfold::testing {
 namespace {
 
 constexpr std::uint32_t kFirstWorkerIp = 0x0a000100;
-constexpr std::uint16_t kWorkerPort = 30000;
 constexpr std::uint64_t kEventsMax = 4'000'000;  // a cluster that needs more runs in circles
 constexpr Nanoseconds kStartsWithin = kSecond;   // the ranks of a job do
 constexpr Nanoseconds kStopTakes = 2 * kSecond;  // at most, for a switch that stops in order

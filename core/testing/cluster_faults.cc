@@ -9,7 +9,6 @@ namespace netfold::testing {
 namespace {
 
 constexpr std::uint32_t kIntruderIp = 0x0a000f00;
-constexpr std::uint16_t kWorkerPort = 30000;
 // A few hundred bytes must pass now and then: a rank that moves is not blamed.
 constexpr double kSlowestBytesPerS = 4000;
 

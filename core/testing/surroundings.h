@@ -15,6 +15,8 @@
 namespace netfold::testing {
 
 constexpr link::Address kSwitchAddress{0x0a000001, 7171};
+constexpr std::uint16_t kWorkerPort = 30000;
+constexpr Nanoseconds kFullPause = 20 * kMicrosecond;  // until a full link takes more
 
 struct Surroundings {
   Surroundings(const Plan& the_plan, std::function<void(const std::string&)> on_line)

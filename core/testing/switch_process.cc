@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::uint16_t kFirstPort = 20000;
 constexpr std::uint16_t kJobsMax = 16;
-constexpr Nanoseconds kFullPause = 20 * kMicrosecond;  // until a full link takes more
 constexpr std::uint64_t kEpochsOfALife = 1000;
 
 }  // namespace

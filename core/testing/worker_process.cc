@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace netfold::testing {
-namespace {
-
-constexpr Nanoseconds kFullPause = 20 * kMicrosecond;  // until a full link takes more
-
-}  // namespace
 
 WorkerProcess::WorkerProcess(Surroundings& around, Options options, std::function<void()> on_exit)
     : RankProcess(around, options, std::move(on_exit)),

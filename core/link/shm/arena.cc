@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "link/shm/units.h"
+#include "base/memory_units.h"
 
 namespace netfold::link {
 namespace {
@@ -21,7 +21,7 @@ struct ArenaIdentity {
 
 constexpr std::size_t kCountersBytes = sizeof(Arena::Counters);
 constexpr std::size_t kNotesBytes = (Arena::kRemembered + Arena::kRooms) * Arena::kNoteBytes;
-static_assert(kCountersBytes % kLineBytes == 0 && std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(kCountersBytes % kCacheLineBytes == 0 && std::atomic<std::uint64_t>::is_always_lock_free);
 
 std::size_t part_bytes(Arena::Shape shape) {
   const std::size_t bytes = kCountersBytes + kNotesBytes + Arena::kRooms * (shape.contribution_bytes + shape.sum_bytes);

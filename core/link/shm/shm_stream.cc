@@ -9,8 +9,8 @@
 #include <atomic>
 #include <new>
 
+#include "base/memory_units.h"
 #include "link/mirrored_memory.h"
-#include "link/shm/units.h"
 
 namespace netfold::link {
 namespace {
@@ -21,10 +21,10 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // no peer ta
 // Positions only grow; a position modulo the size is a place. Each side writes its own line. `reader_waits` and
 // `writer_waits` ask the other side for a ring of the doorbell.
 struct RingControl {
-  alignas(kLineBytes) std::atomic<std::uint64_t> head;  // written up to here
-  alignas(kLineBytes) std::atomic<std::uint64_t> tail;  // read up to here
-  alignas(kLineBytes) std::atomic<std::uint32_t> reader_waits;
-  alignas(kLineBytes) std::atomic<std::uint32_t> writer_waits;
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> head;  // written up to here
+  alignas(kCacheLineBytes) std::atomic<std::uint64_t> tail;  // read up to here
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> reader_waits;
+  alignas(kCacheLineBytes) std::atomic<std::uint32_t> writer_waits;
 };
 
 // The first page; the rings' bytes follow.

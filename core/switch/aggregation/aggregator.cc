@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/memory_units.h"
+
 namespace netfold::switching {
 namespace {
 
@@ -16,8 +18,6 @@ using wire::Kind;
 
 // A worker that leaps ahead is asked for so many chunks at a time; its next contribution goes on from there.
 constexpr int kNoticesAtOnce = 32;
-
-constexpr std::size_t kCacheLineBytes = 64;
 
 std::size_t round_up(std::size_t value, std::size_t to) {
   return (value + to - 1) / to * to;

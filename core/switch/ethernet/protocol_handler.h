@@ -36,6 +36,13 @@ namespace netfold::switching {
 // The number of a thread that folds nothing and only receives for others; and of whichever has the frame.
 constexpr std::uint16_t kNoFolding = 0xffff, kAnyThread = 0xfffe;
 
+constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;  // between two looks for what is too old
+
+// From b to a, of numbers that wrap.
+inline std::int32_t distance(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b);
+}
+
 enum class HandlerVerdict : std::uint8_t { kNotMine, kForward, kTaken, kDropped };
 
 class ProtocolHandler {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/memory_units.h"
 #include "base/names.h"
 #include "wire/bytes.h"
 #include "wire/roce_notice.h"
@@ -15,13 +16,7 @@ namespace {
 
 namespace pcie = wire::pcie;
 
-constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;
 constexpr std::size_t kChunkAt = 14;  // in the cover; wire/pcie.h
-constexpr std::size_t kCacheLineBytes = 64;
-
-std::int32_t distance(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::int32_t>(a - b);
-}
 
 }  // namespace
 

@@ -9,7 +9,6 @@ namespace roce = wire::roce;
 
 // The most elements that 1024 bytes hold: bfp with a mantissa of two bits takes 3/8 of a byte for each.
 constexpr std::size_t kElementsMax = roce::kPathMtu * 8 / 3;
-constexpr Nanoseconds kSweepPeriod = 50 * kMillisecond;
 constexpr Nanoseconds kHandover = kSecond;
 
 bool is_newer(std::uint16_t epoch, std::uint16_t than) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/names.h"
+#include "switch/ethernet/protocol_handler.h"
 #include "wire/crc32.h"
 
 namespace netfold::switching {
@@ -16,10 +17,6 @@ namespace roce = wire::roce;
 using roce::AggregationHeader;
 using roce::Notice;
 using roce::Opcode;
-
-std::int32_t distance(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::int32_t>(a - b);
-}
 
 bool say_the_same(AggregationHeader a, const AggregationHeader& b) {
   a.rank = b.rank;
