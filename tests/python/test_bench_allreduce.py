@@ -159,6 +159,13 @@ def test_a_comparison_counts_its_steps() -> None:
     assert faulty.steps() == 2 * 2
 
 
+def test_a_comparison_knows_the_least_time_of_its_links() -> None:
+    swaps = ComparisonSettings({"16 MiB": 16 * MIB}, "hdrm,ring", repeat=5, against=())
+    assert swaps.link_seconds(8, 10) == pytest.approx(6 * 2 * 1.75 * 8 * 16 * MIB / 10e6)
+    both = ComparisonSettings({"1 MiB": MIB}, "in-network", wire="bfp", repeat=1, against=("gloo",))
+    assert both.link_seconds(2, 100) == pytest.approx(2 * (17 / 64 + 1) * 8 * MIB / 100e6)
+
+
 @pytest.mark.parametrize("suffix", plots.SUFFIXES)
 def test_plot_and_table(tmp_path: Path, suffix: str) -> None:
     found = results.compare(

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from netfold import cli, native
 from netfold.cli import configure, doctor, mpi, nccl, top, up, why
-from netfold_lab.bench.switch import table_of
+from netfold_lab.bench.switch import tables_of
 from netfold_lab.cli import program, rtl_engine
 from netfold_lab.cli.help import EXAMPLES, commands
 from netfold_lab.plan.report.sweep import show as show_sweep
@@ -105,6 +105,7 @@ def test_help_fits_a_screen_cuts_no_word_and_has_right_examples(words: str, monk
     else:
         shown = CliRunner().invoke(lab_program(), [*words.split(), "--help"], catch_exceptions=False).output
     assert "\u2026" not in shown, "something is cut off"
+    assert "<bool>" not in shown, "a flag takes no value"
     _, _, examples = shown.partition("Examples:")
     assert examples
     if words not in PROGRAMS:
@@ -129,6 +130,19 @@ def test_an_unknown_command_is_a_sentence(words: str, says: str, capsys: pytest.
         cli.main([words])
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
+
+
+SOON_OVER = ("schedule", "plan collective", "plan check-deadlock", "plan export")
+
+
+@pytest.mark.parametrize("example", [each for words in SOON_OVER for each in EXAMPLES[words]])
+def test_an_example_works_as_it_is_written(example: str, tmp_path: Path) -> None:
+    """Those that end in seconds. They name files of the repository, and write where they run."""
+    (tmp_path / "examples").symlink_to(Path(__file__).parents[2] / "examples")
+    program, *words = shlex.split(example)
+    path = Path(sys.executable).parent / program
+    done = subprocess.run([path, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_version() -> None:
@@ -275,7 +289,8 @@ def test_tables_fit_a_screen() -> None:
     core |= {"latency_us": {"p50": 10.7, "p99": 113.7}}
     run = {"workers": 8, "format": "fp32", "size_bytes": 1522, "folded_gbit_s_per_core": 161.0, "cores": [core]}
     run |= {"frames_s_per_core": 1e7, "ns_per_frame": 75.6, "lossless_gbit_s": 100.0, "right": True}
-    assert "\u2026" not in shown(lambda console: console.print(table_of([run] * 3)))
+    told = shown(lambda console: console.print(*tables_of([run] * 7)))
+    assert "\u2026" not in told and told.count("161.0") == 7
 
     varied = {"fabric": {"kind": "leaf-spine", "leaves": 8, "spines": 4}, "rate_gbit_s": 200, "prices.switch": 22000}
     design = {"key": "a", "varied": varied, "price": 900_800.0, "currency": "USD", "algorithm": "double-binary-tree"}

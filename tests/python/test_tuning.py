@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 import typer
+from matplotlib import pyplot
 from typer.testing import CliRunner
 
 from netfold.chooser.model import Model
@@ -120,6 +121,15 @@ def test_a_small_table_from_measuring_to_the_picture(command: Tuning, tmp_path: 
     again = command.run(*grid, "--repeat", "2", "--json")
     assert "--again" in again.stderr
     assert read(command.table) == kept
+
+
+@pytest.mark.parametrize("sizes", [(KIB,), (KIB, MIB)])
+def test_a_picture_of_one_number_of_ranks_is_not_blank(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    points = tuple(Point("ring", 2, size, (1e-4,)) for size in sizes)
+    tuning_report.draw(Table(conditions_here("shm", "fp32"), "2026-11-26", points), tmp_path / "regions.png")
+    pixels = pyplot.imread(tmp_path / "regions.png")[:, :, :3]
+    coloured = pixels.max(axis=2) - pixels.min(axis=2) > 0.2
+    assert coloured.mean() > 0.1, "more than the legend"
 
 
 def _wait_for_points(command: Tuning, running: subprocess.Popen[str]) -> Table:

@@ -10,7 +10,7 @@ from typing import Any
 from netfold import algorithms
 from netfold.algorithms import IN_NETWORK, SPLIT, WITH_SWITCH, HostPlan
 from netfold.placement import ENGINES, THREAD
-from netfold_lab.bench import measure, results, tensors
+from netfold_lab.bench import bounds, measure, results, tensors
 from netfold_lab.bench.sites import BLOCK, LabSite, LocalSite, Site, check_placement, places_of
 from netfold_lab.bench.systems import PEERS, Netfold, NetfoldSplit, System, host_system, peer_systems
 from netfold_lab.errors import UsageError
@@ -143,9 +143,25 @@ class ComparisonSettings:
 
     def steps(self) -> int:
         """The number of repetitions, for a progress bar."""
-        peers = sum(len(PEERS[peer].algorithms) for peer in self.against)
-        own = (self.is_in_network() + self.is_split() + len(self.hosts())) * (1 + bool(self.faults))
-        return len(self.sizes) * (self.repeat + 1) * (peers + own)
+        own = (self._by_switch() + len(self.hosts())) * (1 + bool(self.faults))
+        return len(self.sizes) * (self.repeat + 1) * (self._of_peers() + own)
+
+    def link_seconds(self, world: int, rate_mbit_s: float) -> float:
+        """The least time that links of this rate (above 0) need for all repetitions, in seconds. With a switch a worker
+        sends a tensor once, without one 2 (world - 1) / world times."""
+        around = 2 * (world - 1) / world
+        sent = 0.0
+        for size in self.sizes.values():
+            own = bounds.payload_bytes(size // tensors.ELEMENT_BYTES, self.wire, self.block, self.mantissa)
+            sent += own * (self._by_switch() + len(self.hosts()) * around) * (1 + bool(self.faults))
+            sent += size * self._of_peers() * around
+        return bounds.seconds(round((self.repeat + 1) * sent), rate_mbit_s)
+
+    def _by_switch(self) -> int:
+        return self.is_in_network() + self.is_split()
+
+    def _of_peers(self) -> int:
+        return sum(len(PEERS[peer].algorithms) for peer in self.against)
 
 
 def _contestants(settings: ComparisonSettings, site: Site, stack: ExitStack) -> list[measure.Contestant]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -117,10 +117,17 @@ def row_of(one: dict[str, Any]) -> dict[str, str]:
     return row | {"sums": f"{checked:,} right" if one["right"] else f"{wrong:,} WRONG"}
 
 
-def table_of(results: list[dict[str, Any]]) -> Table:
-    """The table: a column for each run, because a row would be wider than a screen."""
+RUNS_A_TABLE = 3  # more columns do not fit 80 characters
+
+
+def tables_of(results: list[dict[str, Any]]) -> Iterator[Table]:
+    """Tables with a column for each run, because a row would be wider than a screen."""
+    for first in range(0, len(results), RUNS_A_TABLE):
+        yield _table_of([row_of(one) for one in results[first : first + RUNS_A_TABLE]])
+
+
+def _table_of(rows: list[dict[str, str]]) -> Table:
     table = Table(title="folded by one core of the switch, memory to memory", box=SIMPLE_HEAD, title_justify="left")
-    rows = [row_of(one) for one in results]
     names = list(dict.fromkeys(name for row in rows for name in row))
     table.add_column(names[0])
     for row in rows:
@@ -184,12 +191,13 @@ def measure_all(
 
 
 def show(results: list[dict[str, Any]]) -> None:
-    """The table of the results."""
+    """Print the tables of the results."""
     if "devices" in results[0]:
-        table = cables.table_of(results)
+        tables: Iterable[Table] = [cables.table_of(results)]
     else:
-        table = rounds.table_of(results) if "turns" in results[0] else table_of(results)
-    Console().print(table)
+        tables = [rounds.table_of(results)] if "turns" in results[0] else tables_of(results)
+    for table in tables:
+        Console().print(table)
 
 
 def register(app: typer.Typer) -> None:

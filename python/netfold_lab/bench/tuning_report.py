@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,11 @@ def entries(table: Table) -> list[dict[str, Any]]:
     ]
 
 
+def _edges(centres: Sequence[float], step: float) -> list[float]:
+    """The edges of cells with these centres. matplotlib finds them too, but not those of one cell by itself."""
+    return [centre - step / 2 for centre in centres] + [centres[-1] + step / 2]
+
+
 def draw(table: Table, path: Path) -> None:
     """The regions as a picture: sizes from left to right, ranks upwards. Each algorithm has a colour, each measured
     cell a dot.
@@ -188,10 +194,10 @@ def draw(table: Table, path: Path) -> None:
     grid = [[np.nan if each is None else names.index(each.algorithm) for each in row] for row in chosen]
     figure, axes = pyplot.subplots(figsize=(8, 1.8 + 0.35 * len(worlds)))
     axes.pcolormesh(
-        sizes,
-        list(worlds),
+        _edges(sizes.tolist(), 1 / SUBDIVISIONS),
+        _edges(worlds, 1),
         grid,
-        shading="nearest",
+        shading="flat",
         cmap=ListedColormap([colour[name] for name in names]),
         vmin=-0.5,
         vmax=len(names) - 0.5,

@@ -1,4 +1,4 @@
-"""The common parts of every `--help`: wrapped paragraphs, and examples to copy."""
+"""The common parts of every `--help`: wrapped paragraphs, flags without a type, and examples to copy."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EXAMPLES = {
     "lab": (
         "netfold lab run --workers 4 --size-bytes 1048576",
         "netfold lab up --workers 2",
-        "netfold lab exec w0 -- ping -c 3 10.77.0.2",
+        "netfold lab exec w0 -- ip addr",
         "netfold lab down",
     ),
     "lab up": (
@@ -101,7 +101,7 @@ EXAMPLES = {
     "plan calibrate": ("netfold plan calibrate --ranks 4 --link tcp --out here.json",),
     "plan export": (
         "netfold plan export examples/clusters/eflops.yaml --algorithm hdrm",
-        "netfold plan export examples/clusters/eflops.yaml --format hpcc,graphml",
+        "netfold plan export examples/clusters/fat-tree.yaml --format htsim,hpcc",
     ),
     "plan sweep": ("netfold plan sweep examples/clusters/sweep.yaml --picture front.png",),
     "simulate": (
@@ -152,6 +152,18 @@ EXAMPLES = {
     "rtl switch train": ("netfold rtl switch train --workers 2 --format bfp",),
     "rtl switch report": ("netfold rtl switch report --ports 2,8 --plot growth.png",),
 }
+
+
+class FlagsWithoutType:
+    """For a command's class: `--help` gives an option its type, such as <int>, only where the option takes a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options and arguments, as typer makes them."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if getattr(each, "is_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return params
 
 
 def commands(app: typer.Typer, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,8 @@ from netfold_lab.lab.spec import DPDK, SOCKETS, STAR, Faults, spec_of
 from netfold_lab.outputs import output
 from netfold_lab.sizes import by_name, sizes_of
 
+LONG_S = 60  # a run for which a user waits
+
 lab_app = typer.Typer(no_args_is_help=True, help="Emulate clusters on this machine: namespaces and shaped links.")
 
 Workers = Annotated[
@@ -322,6 +324,8 @@ def run(
             userns.enter(own_arguments())
         if not state.is_inside():
             kept.sweep()
+        if needed_s := sum(plan.link_seconds(spec.workers, spec.rate_mbit_s) for spec in labs if spec.rate_mbit_s):
+            _tell_long(needed_s)
         entries = []
         with progress_bar(plan.steps() * len(labs) + surveys) as progress:
             for spec in labs:
@@ -337,6 +341,11 @@ def run(
             plots.draw(entries, out) if is_star else fabric_plots.draw_times(entries, title, out)
         if links_out and (wiring := labs[0].wiring()) is not None:
             fabric_plots.draw_links(uses, wiring, links_out)
+
+
+def _tell_long(needed_s: float) -> None:
+    if needed_s >= LONG_S:
+        typer.echo(f"netfold: the links need at least {needed_s / 60:.0f} min; a smaller --size-bytes less", err=True)
 
 
 def _sizes(size_bytes: str, model_sizes: bool, scale: float) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from netfold_lab.cli.help import commands
+from netfold_lab.cli.help import FlagsWithoutType, commands
 
 LARGEST = 10**15  # of bytes, elements, seconds: the core's integers have 64 bits
 
@@ -21,11 +21,11 @@ class _Checked:
         return left
 
 
-class Command(_Checked, TyperCommand):
+class Command(_Checked, FlagsWithoutType, TyperCommand):
     """A command that rejects NaN, infinity and values out of range."""
 
 
-class Group(_Checked, TyperGroup):
+class Group(_Checked, FlagsWithoutType, TyperGroup):
     """Like Command, for a group."""
 
 

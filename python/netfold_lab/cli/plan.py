@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from netfold_lab.cli import plan_train
+from netfold_lab.cli.numbers import Group
 from netfold_lab.errors import UsageError
 from netfold_lab.guard import sentences
 from netfold_lab.outputs import output, output_folder
@@ -17,7 +17,7 @@ from netfold_lab.outputs import output, output_folder
 DEFAULT = "step"
 
 
-class Plans(TyperGroup):
+class Plans(Group):
     """A group with a default command (`netfold plan cluster.yaml`). A command may also be an option (`--calibrate`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
