@@ -132,7 +132,7 @@ def test_an_unknown_command_is_a_sentence(words: str, says: str, capsys: pytest.
     assert says in capsys.readouterr().err
 
 
-SOON_OVER = ("schedule", "plan collective", "plan check-deadlock", "plan export")
+SOON_OVER = ("bench codec", "schedule", "plan collective", "plan check-deadlock", "plan export")
 
 
 @pytest.mark.parametrize("example", [each for words in SOON_OVER for each in EXAMPLES[words]])
@@ -143,6 +143,7 @@ def test_an_example_works_as_it_is_written(example: str, tmp_path: Path) -> None
     path = Path(sys.executable).parent / program
     done = subprocess.run([path, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+    assert "\u2026" not in done.stdout, "something is cut off"
 
 
 def test_version() -> None:

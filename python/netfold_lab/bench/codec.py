@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import psutil
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -59,7 +60,9 @@ def table_of(results: list[dict[str, Any]]) -> Table:
     """The table: a row for each size and kernel table, a column for each operation."""
     tables = list(dict.fromkeys(one["kernels"] for one in results if one["kernels"]))
     title = "GB/s of floats on one core, and times memcpy of the same floats"
-    table = Table(title=f"{title} ({', '.join(tables)})", caption=errors_of(results))
+    table = Table(
+        title=f"{title} ({', '.join(tables)})", caption=errors_of(results), box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     names_kernels = len(tables) > 1
     for name in ("from", "kernels") if names_kernels else ("from",):
         table.add_column(name, no_wrap=True)
@@ -67,7 +70,8 @@ def table_of(results: list[dict[str, Any]]) -> Table:
     for bound in BOUNDS:
         table.add_column(bound, justify="right", style="dim", no_wrap=True)
     for algorithm, wire in operations:
-        table.add_column(f"{algorithm}\n{wire}", justify="right", no_wrap=True)
+        heading = algorithm.replace("-", "-\n")
+        table.add_column(f"{heading}\n{wire}", justify="right", no_wrap=True)
     bounds = {(one["size_bytes"], one["system"]): one for one in results if not one["kernels"]}
     for size, kernels in dict.fromkeys((one["size_bytes"], one["kernels"]) for one in results if one["kernels"]):
         mine = {

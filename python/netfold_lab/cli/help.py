@@ -23,7 +23,7 @@ EXAMPLES = {
     ),
     "bench codec": (
         "netfold bench codec --size-bytes 65536",
-        "netfold bench codec --kernels all --mantissa 4",
+        "netfold bench codec --kernels all --mantissa 4 --size-bytes 65536",
     ),
     "bench allreduce": (
         "netfold bench allreduce --ranks 4 --algorithm direct,ring --against gloo",
