@@ -14,7 +14,7 @@ module frame_fifo_formal (
   logic       first = 1'b1;
   logic       s_ready, m_valid, push;
   logic [2:0] free;
-  logic [7:0] m_data, trial, committed, out, data, was_follow, behind, trial_base;
+  logic [7:0] m_data, trial, committed, out, data, was_follow, behind;
   logic       seen;  // the followed beat is in the trial or committed, with `data`
 
   frame_fifo #(.Width(8), .Depth(Depth)) u_fifo (
@@ -22,10 +22,9 @@ module frame_fifo_formal (
     .m_valid_o(m_valid), .m_ready_i, .m_data_o(m_data), .free_o(free)
   );
 
-  assign push       = s_valid_i && s_ready;
-  assign trial_base = rollback_i ? committed : trial;
-  assign seen       = 8'(follow_i - out) < 8'(trial - out);
-  assign behind     = follow_i - out - 8'(m_valid);
+  assign push   = s_valid_i && s_ready;
+  assign seen   = 8'(follow_i - out) < 8'(trial - out);
+  assign behind = follow_i - out - 8'(m_valid);
 
   always_ff @(posedge clk_i) begin
     first      <= 1'b0;
@@ -35,8 +34,8 @@ module frame_fifo_formal (
       committed <= '0;
       out       <= '0;
     end else begin
-      trial <= trial_base + 8'(push);
-      if (push && trial_base == follow_i) data <= s_data_i;
+      trial <= rollback_i ? committed : trial + 8'(push);
+      if (push && trial == follow_i) data <= s_data_i;
       if (commit_i) committed <= trial;
       if (m_valid && m_ready_i) out <= out + 8'd1;
     end
@@ -45,7 +44,7 @@ module frame_fifo_formal (
   always_comb begin
     if (!first) begin
       assume (follow_i == was_follow);
-      assume (!(commit_i && rollback_i));
+      assume (!(commit_i && rollback_i) && !(s_valid_i && (commit_i || rollback_i)));
       // The counters outside agree with the content.
       assert (8'(3'(u_fifo.trial_q - u_fifo.read_q)) == trial - out - 8'(m_valid));
       assert (8'(3'(u_fifo.committed_q - u_fifo.read_q)) == committed - out - 8'(m_valid));

@@ -1,7 +1,8 @@
 // A FIFO for what may turn out to be damaged. Beats are written on trial; `commit_i` makes all of them readable,
 // `rollback_i` forgets them. Read as a stream_fifo.
 //
-// A commit or rollback concerns the beats of earlier cycles; a beat written in the same cycle begins the next trial.
+// A commit or rollback concerns the beats of earlier cycles. No beat may come in the cycle of one: so whether there is
+// room does not depend on it.
 module frame_fifo #(
   parameter int unsigned Width = 32,
   parameter int unsigned Depth = 16,  // a power of two
@@ -26,23 +27,17 @@ module frame_fifo #(
   localparam int unsigned PointerWidth = $clog2(Depth);
 
   logic [Width-1:0]      memory [Depth];
-  logic [PointerWidth:0] trial_q, trial_base, committed_q, read_q;
+  logic [PointerWidth:0] trial_q, committed_q, read_q;
   logic                  out_valid_q;
   logic [Width-1:0]      out_q;
-  logic [PointerWidth:0] full_at;
-  logic                  is_full, push, pull;
+  logic                  push, pull;
 
-  // After a rollback the next beat overwrites what was forgotten.
-  assign trial_base = rollback_i ? committed_q : trial_q;
-  // Both are compared before the rollback, which is late, chooses.
-  assign full_at    = read_q ^ (PointerWidth + 1)'(Depth);
-  assign is_full    = rollback_i ? committed_q == full_at : trial_q == full_at;
-  assign s_ready_o  = !is_full;
-  assign push       = s_valid_i && s_ready_o;
-  assign pull       = committed_q != read_q && (!out_valid_q || m_ready_i);
-  assign m_valid_o  = out_valid_q;
-  assign m_data_o   = out_q;
-  assign free_o     = LevelWidth'(Depth) - LevelWidth'(trial_q - read_q);
+  assign s_ready_o = trial_q != (read_q ^ (PointerWidth + 1)'(Depth));
+  assign push      = s_valid_i && s_ready_o;
+  assign pull      = committed_q != read_q && (!out_valid_q || m_ready_i);
+  assign m_valid_o = out_valid_q;
+  assign m_data_o  = out_q;
+  assign free_o    = LevelWidth'(Depth) - LevelWidth'(trial_q - read_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -51,7 +46,8 @@ module frame_fifo #(
       read_q      <= '0;
       out_valid_q <= 1'b0;
     end else begin
-      trial_q <= trial_base + (PointerWidth + 1)'(push);
+      // After a rollback the next beat overwrites what was forgotten.
+      trial_q <= rollback_i ? committed_q : trial_q + (PointerWidth + 1)'(push);
       if (commit_i) committed_q <= trial_q;
       if (pull) read_q <= read_q + 1'b1;
       out_valid_q <= pull || (out_valid_q && !m_ready_i);
@@ -59,7 +55,7 @@ module frame_fifo #(
   end
 
   always_ff @(posedge clk_i) begin
-    if (push) memory[trial_base[PointerWidth-1:0]] <= s_data_i;
+    if (push) memory[trial_q[PointerWidth-1:0]] <= s_data_i;
     if (pull) out_q <= memory[read_q[PointerWidth-1:0]];
   end
 

@@ -39,17 +39,18 @@ module link_receive
 
   localparam int unsigned FreeWidth  = $clog2(Depth + 1);
   localparam int unsigned FrameShift = $clog2(PayloadBeats);  // beats a frame takes at most, rounded up
+  localparam int unsigned RoomWidth  = FreeWidth - FrameShift;
   localparam int unsigned CountWidth = $clog2(AckEvery + 1);
   localparam int unsigned TimerWidth = $clog2(AckPeriod + 1);
 
   // --- A frame as it comes: header, then payload ---
   header_t     arriving;
   covered_t    header_q;
-  logic        in_payload_q, ours, is_next, accept_q, overflow_q, crc_beat, push, push_ready, starts;
+  logic        in_payload_q, ours, accept, overflow_q, takes, push, push_ready, starts;
+  logic        ours_q, may_be_next_q, follows_commit_q, is_after_q, is_expected_q;
+  logic        is_whole_q, is_last_beat;  // every beat of the payload came, the last one would come
   logic [7:0]  index_q;
-  logic [31:0] crc_q, crc_next, crc_header, crc_wanted, crc_wanted_q;
-  logic [31:0] crc_rest, crc_rest_first;
-  logic [3:0]  crc_is_right_q;  // each byte of it
+  logic [31:0] crc_q, crc_first, crc_before, crc_beat, crc_header, crc_wanted_q;
   logic        ended_q, damaged_q, commit;
   logic [31:0] expected_q, expected_next, after_q;  // after_q: expected_q + 1
 
@@ -61,23 +62,17 @@ module link_receive
   assign starts   = s_tvalid_i && !in_payload_q;
   assign ours     = arriving.is.ether_type == EtherType && arriving.is.ring == identity_i.ring &&
                     arriving.is.epoch == identity_i.epoch && arriving.destination == identity_i.address;
-  // Both numbers are compared before `commit`, which is late, chooses.
-  assign is_next  = arriving.is.kind == KindData && arriving.is.beats != 8'd0 &&
-                    (commit ? arriving.is.sequence_ == after_q : arriving.is.sequence_ == expected_q);
-  assign crc_beat = s_tvalid_i && in_payload_q && index_q < header_q.beats;
-  assign push     = crc_beat && accept_q;
-
-  crc32 #(
-    .Width(DataWidth)
-  ) u_crc_payload (
-    .crc_i (crc_q),
-    .data_i(s_tdata_i),
-    .crc_o (crc_next)
-  );
+  // The frame before may end in the cycle of this header, and its `commit` is late. So both numbers are compared, and the
+  // next cycles choose.
+  assign accept       = may_be_next_q && (follows_commit_q ? is_after_q : is_expected_q);
+  // Beats beyond those that the header names are not taken, so `index_q` does not pass their number.
+  assign takes        = s_tvalid_i && in_payload_q && !is_whole_q;
+  assign is_last_beat = index_q + 8'd1 == header_q.beats;
+  assign push         = takes && accept;
 
   // A CRC is linear: that over payload and header is the header's, xor the payload's followed by as many zeros. The
-  // first is known as the header arrives, and the second with every beat of the payload. They are compared at every beat,
-  // byte by byte, and the end has only to look.
+  // first is known as the header arrives. `crc_q` is the second, of the beats that came: each beat moves it on by the
+  // beat's length, and adds its own, moved on by the header's length. So the end of a frame only compares.
   crc32 #(
     .Width($bits(covered_t))
   ) u_crc_header (
@@ -87,41 +82,41 @@ module link_receive
   );
 
   crc32 #(
-    .Width(DataWidth + $bits(covered_t))
-  ) u_crc_rest (
-    .crc_i (crc_q),
-    .data_i({{$bits(covered_t){1'b0}}, s_tdata_i}),
-    .crc_o (crc_rest)
+    .Width($bits(covered_t))
+  ) u_crc_first (
+    .crc_i ('1),
+    .data_i('0),
+    .crc_o (crc_first)
   );
 
   crc32 #(
-    .Width($bits(covered_t))
-  ) u_crc_rest_first (
-    .crc_i ('1),
+    .Width(DataWidth)
+  ) u_crc_before (
+    .crc_i (crc_q),
     .data_i('0),
-    .crc_o (crc_rest_first)
+    .crc_o (crc_before)
   );
 
-  logic ours_q;
-
-  assign crc_wanted = ~arriving.crc ^ crc_header;
-
-  function automatic logic [3:0] same_bytes(logic [31:0] a, logic [31:0] b);
-    for (int unsigned i = 0; i < 4; i++) same_bytes[i] = a[8*i +: 8] == b[8*i +: 8];
-  endfunction
+  crc32 #(
+    .Width(DataWidth + $bits(covered_t))
+  ) u_crc_beat (
+    .crc_i ('0),
+    .data_i({{$bits(covered_t){1'b0}}, s_tdata_i}),
+    .crc_o (crc_beat)
+  );
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      in_payload_q <= 1'b0;
-      accept_q     <= 1'b0;
-      overflow_q   <= 1'b0;
-      ended_q      <= 1'b0;
+      in_payload_q  <= 1'b0;
+      may_be_next_q <= 1'b0;
+      overflow_q    <= 1'b0;
+      ended_q       <= 1'b0;
     end else begin
       ended_q <= s_tvalid_i && s_tlast_i;
       if (s_tvalid_i) in_payload_q <= !s_tlast_i;
       if (starts) begin
-        accept_q   <= ours && is_next;
-        overflow_q <= 1'b0;
+        may_be_next_q <= ours && arriving.is.kind == KindData && arriving.is.beats != '0;
+        overflow_q    <= 1'b0;
       end else if (push && !push_ready) begin
         overflow_q <= 1'b1;
       end
@@ -130,31 +125,38 @@ module link_receive
 
   always_ff @(posedge clk_i) begin
     if (starts) begin
-      header_q     <= arriving.is;
-      crc_wanted_q <= crc_wanted;
-      ours_q       <= ours;
-      index_q      <= '0;
-      crc_q        <= '1;
-      crc_is_right_q <= same_bytes(crc_wanted, crc_rest_first);
-    end else if (crc_beat) begin
+      header_q         <= arriving.is;
+      crc_wanted_q     <= ~arriving.crc ^ crc_header;
+      crc_q            <= crc_first;
+      ours_q           <= ours;
+      follows_commit_q <= commit;
+      is_after_q       <= arriving.is.sequence_ == after_q;
+      is_expected_q    <= arriving.is.sequence_ == expected_q;
+      index_q          <= '0;
+      is_whole_q       <= arriving.is.beats == '0;
+    end else if (takes) begin
       index_q    <= index_q + 8'd1;
-      crc_q      <= crc_next;
-      crc_is_right_q <= same_bytes(crc_rest, crc_wanted_q);
+      is_whole_q <= is_last_beat;
+      crc_q      <= crc_before ^ crc_beat;
     end
     damaged_q <= s_tuser_i;
   end
 
   // --- Its end, a cycle later: what is it worth? ---
-  logic is_whole, is_intact, is_data, is_ack, rollback, is_ahead, is_duplicate;
+  logic        crc_differs;
+  logic [31:0] unused_sum;
+  logic        is_intact, is_data, is_ack, rollback, is_ahead, is_duplicate;
 
-  assign is_whole      = index_q == header_q.beats;
-  assign is_intact     = is_whole && crc_is_right_q == '1 && !damaged_q;
+  // All ones and a number that is not 0 carry: the carry chain compares, which is faster than LUTs.
+  assign {crc_differs, unused_sum} = {1'b0, crc_q ^ crc_wanted_q} + {1'b0, {32{1'b1}}};
+
+  assign is_intact     = is_whole_q && !crc_differs && !damaged_q;
   assign is_data       = ended_q && ours_q && is_intact && header_q.kind == KindData;
   assign is_ack        = ended_q && ours_q && is_intact && header_q.kind == KindAck;
-  assign commit        = is_data && accept_q && !overflow_q;
-  assign rollback      = ended_q && accept_q && !commit;
-  assign is_ahead      = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) > 0;
-  assign is_duplicate  = is_data && !accept_q && $signed(header_q.sequence_ - expected_q) < 0;
+  assign commit        = is_data && accept && !overflow_q;
+  assign rollback      = ended_q && accept && !commit;
+  assign is_ahead      = is_data && !accept && $signed(header_q.sequence_ - expected_q) > 0;
+  assign is_duplicate  = is_data && !accept && $signed(header_q.sequence_ - expected_q) < 0;
   assign expected_next = commit ? after_q : expected_q;
 
   assign heard_valid_o    = is_ack;
@@ -165,11 +167,11 @@ module link_receive
   assign events_o.received       = commit;
   assign events_o.acknowledged   = is_ack;
   assign events_o.drop_foreign   = ended_q && !ours_q;
-  assign events_o.drop_length    = ended_q && ours_q && !is_whole;
-  assign events_o.drop_crc       = ended_q && ours_q && is_whole && !is_intact;
+  assign events_o.drop_length    = ended_q && ours_q && !is_whole_q;
+  assign events_o.drop_crc       = ended_q && ours_q && is_whole_q && !is_intact;
   assign events_o.drop_gap       = is_ahead;
   assign events_o.drop_duplicate = is_duplicate;
-  assign events_o.drop_full      = is_data && accept_q && overflow_q;
+  assign events_o.drop_full      = is_data && accept && overflow_q;
 
   // --- The memory ---
   logic [FreeWidth-1:0] free;
@@ -182,7 +184,7 @@ module link_receive
     .rst_ni,
     .s_valid_i (push),
     .s_ready_o (push_ready),
-    .s_data_i  ({header_q.flags[0] && index_q == header_q.beats - 8'd1, s_tdata_i}),
+    .s_data_i  ({header_q.flags[0] && is_last_beat, s_tdata_i}),
     .commit_i  (commit),
     .rollback_i(rollback),
     .m_valid_o (m_tvalid_o),
@@ -195,11 +197,16 @@ module link_receive
   logic [CountWidth-1:0] unsaid_q;  // frames
   logic [TimerWidth-1:0] silence_q;
   logic                  say_q, gap_q;
+  // Longest frames that fit, a cycle ago. All beats of the frames below `expected_q` were in the memory by then. So the
+  // limit never promises room that they take.
+  logic [RoomWidth-1:0]  room_q;
+
+  always_ff @(posedge clk_i) room_q <= RoomWidth'(free >> FrameShift);
 
   assign say_valid_o    = say_q;
   assign say_o.gap      = gap_q;
   assign say_o.expected = expected_q;
-  assign say_o.limit    = expected_q + 32'(free >> FrameShift);
+  assign say_o.limit    = expected_q + 32'(room_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

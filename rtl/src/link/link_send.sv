@@ -42,7 +42,7 @@ module link_send
   localparam int unsigned IndexWidth = $clog2(PayloadBeats);
   localparam int unsigned SlotWidth  = $clog2(Slots);
 
-  logic [31:0]           head, base, crc, release_to, crc_final;
+  logic [31:0]           head, base, crc, release_to, crc_data, crc_ack, crc_payload;
   logic [7:0]            beats;
   logic                  ends_chunk, release_frames, gathers_none;
   logic [DataWidth-1:0]  payload;
@@ -109,12 +109,30 @@ module link_send
     ack_header.is.limit       = say_i.limit;
   end
 
+  // A CRC is linear: that over payload and header is the header's, xor the payload's followed by as many zeros. The
+  // second comes from a memory, and is late. They meet on the way out.
   crc32 #(
-    .Width(128)
-  ) u_crc (
-    .crc_i (start_ack ? 32'hffffffff : crc),
-    .data_i(start_ack ? ack_header.is : data_header.is),
-    .crc_o (crc_final)
+    .Width($bits(covered_t))
+  ) u_crc_data (
+    .crc_i ('0),
+    .data_i(data_header.is),
+    .crc_o (crc_data)
+  );
+
+  crc32 #(
+    .Width($bits(covered_t))
+  ) u_crc_ack (
+    .crc_i ('1),
+    .data_i(ack_header.is),
+    .crc_o (crc_ack)
+  );
+
+  crc32 #(
+    .Width($bits(covered_t))
+  ) u_crc_payload (
+    .crc_i (crc),
+    .data_i('0),
+    .crc_o (crc_payload)
   );
 
   // --- What goes next ---
@@ -194,7 +212,8 @@ module link_send
 
   // --- The way out: a header, or what the memory gives a cycle after it was asked ---
   logic    out_valid_q, out_last_q, out_is_header_q;
-  header_t header_q;
+  header_t     header_q, header;
+  logic [31:0] crc_payload_q;  // 0 behind no payload
 
   assign en = m_tready_i || !out_valid_q;
 
@@ -212,14 +231,19 @@ module link_send
       out_is_header_q <= !sending_q;
       if (!sending_q) begin
         header_q     <= start_ack ? ack_header : data_header;
-        header_q.crc <= ~crc_final;
+        header_q.crc <= ~(start_ack ? crc_ack : crc_data);
+        crc_payload_q <= start_ack ? '0 : crc_payload;
       end
     end
   end
 
   assign m_tvalid_o = out_valid_q;
   assign m_tlast_o  = out_last_q;
-  assign m_tdata_o  = out_is_header_q ? DataWidth'(header_q) : payload;
+  always_comb begin
+    header     = header_q;
+    header.crc = header_q.crc ^ crc_payload_q;
+  end
+  assign m_tdata_o  = out_is_header_q ? DataWidth'(header) : payload;
 
   assign events_o.sent    = en && start_data;
   assign events_o.resent  = en && start_data && $signed(sent_q - next_q) > 0;

@@ -61,6 +61,7 @@ module ring_plan
   logic [6:0] step_q;
   logic [5:0] segment_q;                  // at work
   logic       is_longer_q;                // it has a unit more
+  logic [5:0] last_segment_q;             // the last that is not empty
   units_t     segment_start_q, first_start_q;
   units_t     offset_q;                   // of the pieces, from the starts of the segments
   units_t     left_q;                     // of the longest segment, from there on
@@ -172,8 +173,9 @@ module ring_plan
         longer_q      <= remainder_next;
       end
       StateLocate: begin
-        first_start_q <= segment_start_q;
-        left_q        <= each_q + units_t'(longer_q != '0);
+        first_start_q  <= segment_start_q;
+        last_segment_q <= (each_q == '0 ? longer_q : ring_i.size) - 6'd1;
+        left_q         <= each_q + units_t'(longer_q != '0);
         if (segment_q != first_segment) segment_start_q <= segment_start_q + length;
       end
       StatePiece: begin
@@ -182,7 +184,7 @@ module ring_plan
       end
       StateCut: begin
         chunk_q       <= !reaches ? '0 : fits ? piece_t'(beyond) : piece_q;
-        ends_tensor_q <= fits && segment_q + 6'd1 == (each_q == '0 ? longer_q : ring_i.size);
+        ends_tensor_q <= fits && segment_q == last_segment_q;
         // It ends where the segment of the step before starts. Before the first lies the last, one of the shorter ones.
         if (step_q != '0) begin
           segment_start_q <= is_last_segment ? units_q - each_q : segment_start_q - length;
