@@ -41,6 +41,7 @@ VERDICTS = [
 FORWARD, FOLD, DROP = range(3)
 MAGIC_AND_VERSION = (0x4E46, 1)
 BEAT = 8
+QUIET_CYCLES = 1000  # six turns of the Output Arbiter, each of which sends a sum
 
 
 @dataclass
@@ -159,6 +160,13 @@ class StageBench:
     def is_idle(self) -> bool:
         """Whether no frame is entering or partly out."""
         return not any(p.waiting or p.asked or p.beats or p.sum or p.notice for p in self.ports)
+
+    async def settle(self) -> None:
+        """Run until no sum is left: nothing has entered or left for QUIET_CYCLES."""
+        quiet = 0
+        while quiet < QUIET_CYCLES:
+            await self.cycle()
+            quiet = quiet + 1 if self.is_idle else 0
 
     def _matches(self, port: int, info: Info) -> bool:
         connections = number(self.dut.connections_o) >> port * self.jobs * 73

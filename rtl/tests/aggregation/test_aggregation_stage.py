@@ -218,9 +218,7 @@ async def answers_everybody_at_once(dut: Any) -> None:
                 bench.offer(rank, sent[job][index])
                 if rng.random() < 0.2:
                     bench.offer(rank, sent[job][max(0, index - rng.randrange(4))])
-    while not bench.is_idle:
-        await bench.cycle()
-    await bench.cycle(1000)
+    await bench.settle()
     dut._log.info("%s in %d cycles", Counter(verdict for _, verdict in bench.verdicts), bench.cycles)
     assert bench.lost == 0
     for job in range(JOBS):

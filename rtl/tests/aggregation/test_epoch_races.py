@@ -184,9 +184,7 @@ async def changes_epochs_at_line_rate(dut: Any) -> None:
         bench.feed()
         await bench.cycle()
         bench.tell(bench.cycles - 60)
-    while not bench.is_idle:
-        await bench.cycle()
-    await bench.cycle(3000)
+    await bench.settle()
     bench.tell(float("inf"))
     sums = Counter(bench.sums)
     epochs = max(worker.epoch for row in bench.workers for worker in row)
