@@ -51,14 +51,20 @@ module bfp_writer
     .m_data_o (sum)
   );
 
-  bfp_step_t                  step;
+  bfp_step_t                  s_step, step;
   logic [7:0]                 exponent;
   logic [2*BfpPairs-1:0][7:0] mantissa;
+
+  // The reader's and the adders' delays have no reset. Steps that come without a sum are of one that a reset has ended.
+  always_comb begin
+    s_step          = s_step_i;
+    s_step.is_valid = s_step_i.is_valid && is_here;
+  end
 
   bfp_sum_encoder u_encoder (
     .clk_i,
     .rst_ni,
-    .s_step_i,
+    .s_step_i    (s_step),
     .s_data_i,
     .m_step_o    (step),
     .m_exponent_o(exponent),

@@ -23,6 +23,7 @@ TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
 SOFTWARE_JOBS = 16
 FRAMES = int(os.environ.get("FRAMES", "500"))
+RESET_CYCLES = 15  # of a soft reset
 SWEEP_CYCLES = 2 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is checked
 
 
@@ -233,6 +234,31 @@ async def answers_everybody_at_once(dut: Any) -> None:
                 message, index = divmod(one.psn, packets)
                 at = 1004 + 1024 * (index - 1) if index else 0
                 assert elements_of(one, index) == folds[message][at : at + (1024 if index else 1004)]
+
+
+@cocotb.test(skip=os.environ.get("HAS_BFP", "0") == "0")
+async def is_reset_amid_a_fold(dut: Any) -> None:
+    """Blocks that are in the adders when a soft reset begins leave them after it: no later sum is changed."""
+    rng = chance()
+    before = await started(dut)
+    ports = list(range(before.ports))
+    for worker in Job(rng, ports).workers:
+        before.hard.offer(worker.port, worker.write(0, 507, BFP, 0, bytes(4 * 507))[0])
+    while not dut.u_processor.blocks_busy.value:
+        await before.hard.cycle()
+    await before.hard.cycle(rng.randrange(40, 100))  # a fold takes 160
+    dut.rst_ni.value = dut.info_valid_i.value = dut.s_valid_i.value = 0
+    await ClockCycles(dut.clk_i, RESET_CYCLES)
+    dut.rst_ni.value = 1
+    after = Both(dut, before.ports)
+    await after.hard.cycle(SWEEP_CYCLES)
+    job = Job(rng, ports, formats=(BFP,))
+    for message in range(3):
+        numbers = [job.numbers(BFP, 507) for _ in ports]
+        sent = [worker.write(message, 507, BFP, 0, numbers[worker.rank]) for worker in job.workers]
+        for frames in zip(*sent, strict=True):
+            for port, frame in enumerate(frames):
+                assert await after.offer(port, frame) == ("folded" if port == ports[-1] else "kept")
 
 
 @pytest.mark.parametrize(("ports", "has_bfp"), [(3, 0), (4, 1)])
