@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from multiprocessing.connection import wait
 
 import numpy as np
 
@@ -57,6 +58,9 @@ class Load:
     def __init__(self, switch: str, data_port: int, secret: str, seed: int, lanes: int, pause_s: float) -> None:
         self._switch, self._data_port, self._secret, self._pause_s = switch, data_port, secret, pause_s
         self._is_over, self._counting = threading.Event(), threading.Lock()
+        # Each start looks at all processes that were started. Two threads that read a process's end at once would read
+        # one status, and one of them nothing (255).
+        self._reading = threading.Lock()
         self.ended: Counter[str] = Counter()
         self.ranks = 0
         self.wrong: list[str] = []
@@ -94,17 +98,19 @@ class Load:
             for rank in range(world)
         ]
         for rank in ranks:
-            rank.start()
+            with self._reading:
+                rank.start()
         deadline = time.monotonic() + JOB_ENDS_IN_S
         for rank in ranks[1:] if end == HANGS else ranks:
-            rank.join(max(0.0, deadline - time.monotonic()))
+            wait([rank.sentinel], max(0.0, deadline - time.monotonic()))
         statuses = []
         for rank in ranks:
-            if rank.is_alive():
-                rank.kill()
-                rank.join()
-            statuses.append(rank.exitcode)
-            rank.close()
+            with self._reading:
+                if rank.is_alive():
+                    rank.kill()
+                    rank.join()
+                statuses.append(rank.exitcode)
+                rank.close()
         first = {DIES: -signal.SIGKILL, HANGS: -signal.SIGKILL, IS_REFUSED: REFUSED}.get(end, FOLDED)
         others = FOLDED if first == FOLDED else FAILED
         if statuses != [first] + [others] * (world - 1):

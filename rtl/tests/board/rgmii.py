@@ -58,6 +58,9 @@ class Phys:
     async def start(self) -> None:
         """Clocks, and reset; then wait until the switch has cleared its tables."""
         dut = self.dut
+        # Signals begin with random values, and a reset without an edge leaves registers theirs.
+        dut.rst_ni.value = 1
+        await Timer(1, "ps")
         dut.rst_ni.value = 0
         dut.is_float_i.value = dut.spi_cs_ni.value = 1
         dut.spi_sclk_i.value = dut.spi_mosi_i.value = 0
