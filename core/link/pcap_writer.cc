@@ -144,7 +144,7 @@ Result<std::unique_ptr<Link>> write_to(const std::string& path, std::unique_ptr<
                                        Address local) {
   std::FILE* const file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot write the capture file {}: {}", path, std::strerror(errno)));
+    return tl::unexpected(system_error(fmt::format("cannot write the capture file {}", path)));
   }
   return std::make_unique<PcapWriter>(std::move(inner), file, type, local);
 }

@@ -49,7 +49,7 @@ Result<int> open_socket(const IpAddress& ip, int type, const Road& road) {
   const int family = family_of(ip);
   Descriptor opened(socket(family, type, 0));
   if (!opened.is_open()) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot open a socket: {}", std::strerror(errno)));
+    return tl::unexpected(system_error("cannot open a socket"));
   }
   const int off = 0;
   if (family == AF_INET6) setsockopt(opened.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -61,7 +61,7 @@ Result<IpAddress> address_of_interface(const std::string& interface, const IpAdd
   if (if_nametoindex(interface.c_str()) == 0) return no_such_interface(interface);
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot read this machine's addresses: {}", std::strerror(errno)));
+    return tl::unexpected(system_error("cannot read this machine's addresses"));
   }
   std::optional<IpAddress> found;
   for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next) {

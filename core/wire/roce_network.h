@@ -20,8 +20,9 @@ struct NetworkContent {
 NetworkContent parse_network(std::span<const std::byte> bytes, Version version, Header& header);
 // `transport_bytes`: BTH to ICRC.
 void emit_network(const Header& header, std::size_t transport_bytes, std::span<std::byte> out);
-// Sets the fields that routers may change to ones, as the ICRC counts them.
+// A byte of ones, which the ICRC counts for what routers may change.
 constexpr std::byte kAllOnes{0xff};
+// Sets the fields that routers may change to ones.
 void mask_network(std::span<std::byte> header, Version version);
 
 // IPv4 addresses as numbers, the first byte highest.

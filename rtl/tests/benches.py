@@ -14,7 +14,7 @@ from typing import Any
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import RisingEdge, Timer
 from cocotb.types import Logic
 from cocotb_tools.runner import get_runner
 
@@ -76,6 +76,14 @@ def inputs_of(dut: Any) -> dict[str, Any]:
     """The inputs of a module by name, without its clock and reset."""
     ports = {one._name: one for one in dut if one._name.endswith(("_i", "_ni"))}
     return {name: port for name, port in ports.items() if name not in ("clk_i", "rst_ni")}
+
+
+async def begin_reset(dut: Any) -> None:
+    """The first reset, with an edge. Signals begin with random values, and registers that see no edge keep theirs until
+    a clock's edge."""
+    dut.rst_ni.value = 1
+    await Timer(1, "ps")
+    dut.rst_ni.value = 0
 
 
 async def start(dut: Any, **inputs: int) -> None:

@@ -13,6 +13,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 from cocotb.utils import get_sim_time
 
+from benches import begin_reset
+
 BEAT = 8
 FRAME_MIN = 60  # bytes of the shortest frame on the wire, without its FCS
 FRAME_MAX = 1526
@@ -70,12 +72,8 @@ class Bench:
             getattr(dut, name).value = 0
         dut.s_axil_bready_i.value = dut.s_axil_rready_i.value = dut.spi_cs_ni.value = 1
         dut.spi_sclk_i.value = dut.spi_mosi_i.value = 0
-        # Signals begin with random values. Without an edge of the reset, registers keep theirs until a clock's edge. A
-        # MAC takes them for a frame.
         dut.rx_clk_i.value = dut.tx_clk_i.value = 0
-        dut.rst_ni.value = 1
-        await Timer(1, "ps")
-        dut.rst_ni.value = 0
+        await begin_reset(dut)
         cocotb.start_soon(Clock(dut.clk_i, SWITCH_PS, "ps").start())
         cocotb.start_soon(self._receive())
         cocotb.start_soon(self._send())

@@ -69,7 +69,7 @@ Result<LocalSocket> LocalSocket::connect(const std::string& address) {
   if (!where) return tl::unexpected(where.error());
   Descriptor descriptor = new_socket();
   if (::connect(descriptor.get(), where->get(), where->size) != 0) {
-    return fail(ErrorCode::kSystem, fmt::format("cannot reach {}: {}", address, std::strerror(errno)));
+    return tl::unexpected(system_error(fmt::format("cannot reach {}", address)));
   }
   return LocalSocket(std::move(descriptor));
 }
@@ -119,7 +119,7 @@ Result<std::optional<Message>> LocalSocket::receive() const {
   header.msg_control = room.data();
   header.msg_controllen = room.size();
   const ssize_t got = recvmsg(descriptor_.get(), &header, MSG_CMSG_CLOEXEC);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (got < 0 && link::may_try_again()) return std::nullopt;
   if (got <= 0) return fail(ErrorCode::kSystem, "the other end has closed the connection");
   Message message{parse_json(std::string_view(text.data(), static_cast<std::size_t>(got))), descriptors_of(header)};
   if (!message.body.is_object() || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {

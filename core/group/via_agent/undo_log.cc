@@ -1,10 +1,8 @@
 #include "group/via_agent/undo_log.h"
 
-#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -35,7 +33,7 @@ Result<UndoLog::Slot*> UndoLog::take() {
   if (free_.empty()) {
     const std::size_t end = slots_.size() * kSlotBytes;
     if (ftruncate(memory_.get(), static_cast<off_t>(end + kSlotBytes)) != 0) {
-      return fail(ErrorCode::kSystem, fmt::format("no memory to keep a worker's numbers in: {}", std::strerror(errno)));
+      return tl::unexpected(system_error("no memory to keep a worker's numbers in"));
     }
     auto mapping = Mapping::of(memory_, end, kSlotBytes, true);
     if (!mapping) return tl::unexpected(mapping.error());

@@ -33,7 +33,7 @@ std::string advice() {
 Result<WorkerMemory> WorkerMemory::of(pid_t pid) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor >= 0) return WorkerMemory(pid, descriptor);
-  return fail(ErrorCode::kSystem, fmt::format("cannot watch the worker, process {}: {}", pid, std::strerror(errno)));
+  return tl::unexpected(system_error(fmt::format("cannot watch the worker, process {}", pid)));
 }
 
 WorkerMemory::~WorkerMemory() {

@@ -21,7 +21,8 @@ constexpr std::size_t kSummedByAllBytes = 8192;                // summing all of
 constexpr std::size_t kStreamingBytes = std::size_t{8} << 20;  // tensors that do not stay in a cache anyway
 constexpr std::size_t kSlack = 1024;                           // bytes: for a last block's padding
 constexpr std::uint64_t kCompared = Arena::kRemembered / 2;
-constexpr std::size_t kTile = 16384;  // elements: at home in a second cache, and a memcpy that takes its fastest way
+constexpr std::size_t kCopyTile =
+    16384;  // elements: at home in a second cache, and a memcpy that takes its fastest way
 
 std::size_t chunk_bytes_for(int world) {
   const std::size_t each = kArenaBytes / (static_cast<std::size_t>(world) * Arena::kRooms);
@@ -242,8 +243,8 @@ bool DirectExecutor::folds_as_it_lies(const Chunk& chunk) const {
 void DirectExecutor::contribute(const Chunk& chunk, schedule::Segment segment) {
   const Operation& operation = *chunk.of;
   std::byte* const to = arena_->contribution(rank_, own().contributed);
-  for (std::size_t done = 0; done < segment.count; done += kTile) {
-    const schedule::Segment tile{segment.offset + done, std::min(kTile, segment.count - done)};
+  for (std::size_t done = 0; done < segment.count; done += kCopyTile) {
+    const schedule::Segment tile{segment.offset + done, std::min(kCopyTile, segment.count - done)};
     numbers::encode(operation.wire, operation.type, input(chunk, tile.offset), tile.count,
                     to + numbers::encoded_bytes(operation.wire, tile.offset));
     save(chunk, tile);  // while it is in the second cache

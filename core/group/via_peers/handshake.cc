@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 #include <thread>
@@ -42,7 +41,7 @@ Result<void> send_line(int descriptor, const json& message) {
 Result<std::optional<json>> take_line(int descriptor) {
   std::array<char, kLineBytesMax> buffer;
   const ssize_t got = recv(descriptor, buffer.data(), buffer.size(), MSG_PEEK);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (got < 0 && link::may_try_again()) return std::nullopt;
   if (got <= 0) return fail(ErrorCode::kPeerFailed, "closed its connection");
   const std::string_view text(buffer.data(), static_cast<std::size_t>(got));
   const std::size_t end = text.find('\n');

@@ -14,8 +14,7 @@ namespace {
 using numbers::ElementType;
 using numbers::Format;
 
-constexpr std::size_t kReductionTile =
-    1024;                                // elements: whole blocks of every bfp shape, and at home in the fastest cache
+constexpr std::size_t kTile = 1024;      // elements: whole blocks of every bfp shape, and at home in the fastest cache
 constexpr std::size_t kFoldedBytes = 4;  // of an element that travels in a format, while it is folded
 
 ElementType folded_type(const CollectiveRequest& request) {
@@ -129,9 +128,8 @@ void Reduction::receive(schedule::Action action, int sender, const Piece& piece,
   }
   const std::byte* const base = source(piece, first);
   std::byte* const to = destination(piece, first, count);
-  for (std::size_t done = 0; done < count;
-       done += kReductionTile) {  // a tile stays in the cache from one pass to the next
-    const std::size_t tile = std::min(kReductionTile, count - done);
+  for (std::size_t done = 0; done < count; done += kTile) {  // a tile stays in the cache from one pass to the next
+    const std::size_t tile = std::min(kTile, count - done);
     std::byte* const sum = to + done * element_bytes_;
     add(base + done * element_bytes_, from + encoded_bytes(done), own_is_first, tile, sum);
     if (piece.finishes) complete_sum(sum, tile);
@@ -169,7 +167,7 @@ void Reduction::combine_all(const std::byte* own, const Piece& piece, std::size_
 void Reduction::add(const std::byte* own, const std::byte* other, bool own_is_first, std::size_t count,
                     std::byte* to) const {
   const numbers::Kernels& with = numbers::kernels();
-  alignas(64) std::array<float, kReductionTile> decoded;
+  alignas(64) std::array<float, kTile> decoded;
   if (rounds_) {
     numbers::decode(wire_, ElementType::kFp32, other, count, decoded.data());
     other = reinterpret_cast<const std::byte*>(decoded.data());
@@ -194,7 +192,7 @@ void Reduction::complete_sum(std::byte* sum, std::size_t count) const {
 void Reduction::divide(std::byte* sum, std::size_t count) const {
   if (travels_as_it_lies_) return numbers::divide(folded_, sum, count, divide_by_);
   if (folded_ == ElementType::kInt32) {
-    alignas(64) std::array<std::byte, kReductionTile * kFoldedBytes> undivided;
+    alignas(64) std::array<std::byte, kTile * kFoldedBytes> undivided;
     std::memcpy(undivided.data(), sum, count * element_bytes_);
     return numbers::decode({Format::kInt32}, folded_, undivided.data(), count, sum, divide_by_);
   }
@@ -203,7 +201,7 @@ void Reduction::divide(std::byte* sum, std::size_t count) const {
 }
 
 void Reduction::round(std::byte* values, std::size_t count) const {
-  alignas(64) std::array<std::byte, kReductionTile * kFoldedBytes> encoded;
+  alignas(64) std::array<std::byte, kTile * kFoldedBytes> encoded;
   numbers::encode(wire_, folded_, values, count, encoded.data());
   numbers::decode(wire_, folded_, encoded.data(), count, values);
 }
@@ -220,16 +218,16 @@ void Reduction::copy(std::size_t first, std::size_t count) {
   if (count == 0 || (is_there && !rounds_)) return;
   std::byte* const to = destination(fresh, first, count);
   if (!is_there) std::memcpy(to, source(fresh, first), count * element_bytes_);
-  for (std::size_t done = 0; rounds_ && done < count; done += kReductionTile) {
-    round(to + done * element_bytes_, std::min(kReductionTile, count - done));
+  for (std::size_t done = 0; rounds_ && done < count; done += kTile) {
+    round(to + done * element_bytes_, std::min(kTile, count - done));
   }
 }
 
 void Reduction::finish(ScratchPool& buffers) {
   const auto& [offset, count] = layout_.out;
   std::byte* const result = out_at(offset);
-  for (std::size_t done = 0; divides_at_the_end_ && done < count; done += kReductionTile) {
-    divide(result + done * element_bytes_, std::min(kReductionTile, count - done));
+  for (std::size_t done = 0; divides_at_the_end_ && done < count; done += kTile) {
+    divide(result + done * element_bytes_, std::min(kTile, count - done));
   }
   if (is_widened_) {
     numbers::encode(narrow(), ElementType::kFp32, result, count, static_cast<std::byte*>(result_));

@@ -79,7 +79,7 @@ Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets) 
   auto out = MirroredMemory::allocate(bytes), in = MirroredMemory::allocate(bytes);
   Descriptor timer(is_striped ? timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC) : -1);
   if (!out || !in || (is_striped && !timer.is_open())) {
-    return fail(ErrorCode::kSystem, std::string("cannot map buffers for a connection: ") + std::strerror(errno));
+    return tl::unexpected(system_error("cannot map buffers for a connection"));
   }
   if (is_striped) return striped_stream(std::move(sockets), std::move(timer), std::move(out), std::move(in));
   return std::make_unique<TcpStream>(std::move(sockets.front()), std::move(out), std::move(in));

@@ -15,6 +15,8 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge, Timer
 
+from benches import begin_reset
+
 PREAMBLE = b"\x55" * 7 + b"\xd5"
 FRAME_MIN, FCS_BYTES, GAP_BYTES = 60, 4, 12
 SWITCH_PS, TX_PS = 20_000, 8_000
@@ -58,10 +60,7 @@ class Phys:
     async def start(self) -> None:
         """Clocks, and reset; then wait until the switch has cleared its tables."""
         dut = self.dut
-        # Signals begin with random values, and a reset without an edge leaves registers theirs.
-        dut.rst_ni.value = 1
-        await Timer(1, "ps")
-        dut.rst_ni.value = 0
+        await begin_reset(dut)
         dut.is_float_i.value = dut.spi_cs_ni.value = 1
         dut.spi_sclk_i.value = dut.spi_mosi_i.value = 0
         cocotb.start_soon(Clock(dut.clk_i, SWITCH_PS, "ps").start())
