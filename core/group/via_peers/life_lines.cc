@@ -168,7 +168,8 @@ Result<void> LifeLines::hear(int rank, std::string_view line, Nanoseconds now) {
   } else if (kind == "failed") {
     failed_by_ = number("by") == kNoRank ? rank : number("by");
     // What is blamed on us looks from here like the fault of whoever says so.
-    const int blamed = number("rank") == rank_ ? failed_by_ : number("rank");
+    is_blamed_ = number("rank") == rank_;
+    const int blamed = is_blamed_ ? failed_by_ : number("rank");
     const int code = std::clamp(number("code"), 0, static_cast<int>(ErrorCode::kSystem));
     std::string said = text("text").empty() ? "it failed" : text("text");
     if (failed_by_ == rank) said += fmt::format(" (says rank {})", rank);
@@ -209,9 +210,11 @@ void LifeLines::say_note(const std::vector<std::uint64_t>& numbers) {
 }
 
 void LifeLines::say_failed(const Error& error) {
+  // The others hear what was said, and not what it looks like from here: all must name the same rank.
+  const int blamed = is_blamed_ && error.rank == failed_by_ ? rank_ : error.rank;
   tell_all(line_of({{"kind", "failed"},
                     {"code", static_cast<int>(error.code)},
-                    {"rank", error.rank},
+                    {"rank", blamed},
                     {"by", failed_by_ == kNoRank ? rank_ : failed_by_},
                     {"text", error.message}}));
 }

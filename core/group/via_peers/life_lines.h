@@ -111,6 +111,7 @@ class LifeLines {
   bool has_later_ = false;     // lines are here that came before this group
   Nanoseconds next_look_ = 0;  // for confirmations
   int failed_by_ = kNoRank;    // the rank that said first that the group has failed
+  bool is_blamed_ = false;     // by that rank
 };
 
 }  // namespace netfold::group
