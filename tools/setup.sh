@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 venv=${1:-.venv}
 purpose=${2:-demo}
 python=${PYTHON:-python3}
+torch_index=${NETFOLD_TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
@@ -164,20 +165,40 @@ install_python_packages() {
   key=$({ printf '%s\n' "$packages"; cat tools/requirements.lock; "$venv/bin/python" --version; } | sha256sum)
   grep -qsxF "$purpose $key" "$stamp" && return
   if [[ $purpose == demo || $purpose == test ]] && ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
-    say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk."
-    say "(To have the small CPU-only build, install that into $venv yourself first.)"
     pip_install "$(python_packages build)"
     compile &
     compiler=$!
+    if [ "$purpose" = test ] || has_gpu || ! install_cpu_torch; then
+      say "installing Python packages into $venv; PyTorch brings its CUDA libraries: once, about 5 GB on disk"
+    fi
   fi
-  pip_install "$packages"
+  if [ "$purpose" = demo ]; then
+    # pip would compile every module of every package. A training imports a tenth of them, compiled here once, before
+    # several ranks would do so at the same time.
+    pip_install "$packages" --no-compile
+    PYTHONDONTWRITEBYTECODE='' "$venv/bin/python" -c 'import plotly.graph_objects, sklearn.datasets, torch.distributed'
+  else
+    pip_install "$packages"
+  fi
   [ -z "${compiler:-}" ] || wait "$compiler" || true  # `make build` says what is wrong
   printf '%s %s\n' "$purpose" "$key" >>"$stamp"
 }
 
-pip_install() {
-  xargs -d '\n' "$venv/bin/python" -m pip install --disable-pip-version-check --constraint tools/requirements.lock \
-    <<<"$1" >&2 || die "pip could not install the Python packages (see above)"
+pip_install() {  # PACKAGES [OPTION...]: one package a line
+  xargs -d '\n' "$venv/bin/python" -m pip install --disable-pip-version-check "${@:2}" \
+    --constraint tools/requirements.lock <<<"$1" >&2 || die "pip could not install the Python packages (see above)"
+}
+
+has_gpu() { command -v nvidia-smi >/dev/null || [ -e /proc/driver/nvidia/version ]; }
+
+# PyTorch without CUDA's libraries, a tenth of the download. Only PyTorch's own index has it: where that cannot be
+# reached, PyPI's build serves. What PyTorch depends on comes from PyPI in any case.
+install_cpu_torch() {
+  "$venv/bin/python" -c 'import sys, urllib.request as web; web.urlopen(sys.argv[1], timeout=15).close()' \
+    "$torch_index/torch/" 2>/dev/null || return
+  say "no NVIDIA GPU is here: installing PyTorch's build for processors into $venv, from $torch_index"
+  "$venv/bin/python" -m pip install --disable-pip-version-check --no-compile --no-deps --index-url "$torch_index" \
+    --constraint tools/requirements.lock torch >&2
 }
 
 # Compiles what `make build` needs, on the cores that pip leaves idle while it unpacks PyTorch: pip uses one. The wheel

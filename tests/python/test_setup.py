@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from packaging.requirements import Requirement
@@ -114,3 +121,48 @@ def test_every_purpose_installs_packages_that_pip_understands(tmp_path: Path) ->
     assert "sphinx" in listed["site"] <= listed["test"]
     assert "torch" not in listed["check"] | listed["dist"] | listed["site"]
     assert "netfold" not in listed["demo"] | listed["check"] | listed["test"]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[str]:
+    """The address of an index of packages as PyTorch's, with a build of the pinned torch: one module."""
+    lock = (ROOT / "tools" / "requirements.lock").read_text()
+    found = re.search(r"^torch==(\S+)$", lock, re.MULTILINE)
+    assert found is not None
+    name, files = f"torch-{found[1]}+cpu", tmp_path / "index" / "torch"
+    files.mkdir(parents=True)
+    with zipfile.ZipFile(files / f"{name}-py3-none-any.whl", "w") as wheel:
+        about = f"{name}.dist-info"
+        wheel.writestr("torch/__init__.py", f"__version__ = '{found[1]}+cpu'\n")
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {found[1]}+cpu\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "index"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def installed_torch(folder: Path, index: str) -> str | None:
+    """The version of torch that setup takes from this index, into a new environment."""
+    venv.create(folder, with_pip=True)
+    text = SETUP.read_text()
+    function = text[text.index("install_cpu_torch() {") : text.index("# Compiles what `make build` needs")]
+    program = f"say() {{ :; }}\nvenv={folder} torch_index={index}\n{function}\ninstall_cpu_torch"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    done = subprocess.run(["bash", "-c", program], cwd=ROOT, env=environment, check=False, timeout=120)
+    if done.returncode != 0:
+        return None
+    ask = [folder / "bin" / "python", "-c", "import torch; print(torch.__version__)"]
+    return subprocess.run(ask, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+
+def test_without_a_gpu_pytorchs_build_for_processors_serves(tmp_path: Path, index: str) -> None:
+    assert re.fullmatch(r"[0-9.]+\+cpu", installed_torch(tmp_path / "venv", index) or "")
+
+
+def test_an_index_that_cannot_be_reached_is_no_error_of_setup(tmp_path: Path) -> None:
+    assert installed_torch(tmp_path / "venv", "http://127.0.0.1:9") is None
