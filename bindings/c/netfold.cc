@@ -24,6 +24,8 @@ using netfold::group::RoceGroup;
 using netfold::group::RoceGroupOptions;
 using netfold::numbers::ElementType;
 using netfold::numbers::Format;
+using netfold::numbers::Operation;
+using netfold::schedule::Collective;
 
 struct nf_group {
   netfold::ProcessOwned<netfold::group::Group> engine;
@@ -93,12 +95,56 @@ std::optional<ElementType> element_type_of(nf_type type) {
     case NF_FLOAT16: return ElementType::kFp16;
     case NF_BFLOAT16: return ElementType::kBf16;
     case NF_INT32: return ElementType::kInt32;
+    case NF_FLOAT64: return ElementType::kFp64;
+    case NF_INT8: return ElementType::kInt8;
+    case NF_INT16: return ElementType::kInt16;
+    case NF_INT64: return ElementType::kInt64;
+    case NF_UINT8: return ElementType::kUint8;
+    case NF_UINT16: return ElementType::kUint16;
+    case NF_UINT32: return ElementType::kUint32;
+    case NF_UINT64: return ElementType::kUint64;
   }
   return std::nullopt;
 }
 
+std::optional<Operation> operation_of(nf_operation operation) {
+  switch (operation) {
+    case NF_SUM: return Operation::kSum;
+    case NF_PRODUCT: return Operation::kProduct;
+    case NF_MIN: return Operation::kMin;
+    case NF_MAX: return Operation::kMax;
+    case NF_BIT_AND: return Operation::kAnd;
+    case NF_BIT_OR: return Operation::kOr;
+    case NF_BIT_XOR: return Operation::kXor;
+  }
+  return std::nullopt;
+}
+
+std::optional<Collective> collective_of(nf_collective collective) {
+  switch (collective) {
+    case NF_ALL_REDUCE: return Collective::kAllReduce;
+    case NF_REDUCE_SCATTER: return Collective::kReduceScatter;
+    case NF_ALL_GATHER: return Collective::kAllGather;
+    case NF_BROADCAST: return Collective::kBroadcast;
+    case NF_BARRIER: return Collective::kBarrier;
+  }
+  return std::nullopt;
+}
+
+// When the caller names none.
+const char* usual_algorithm(Collective collective, std::size_t size_bytes, const nf_group& group) {
+  constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
+  if (collective == Collective::kBarrier) return "dissemination";
+  if (collective == Collective::kAllReduce) {
+    return netfold::schedule::usual(size_bytes, group.world, group.peers->shares_memory());
+  }
+  if (size_bytes > kSmallBytes) return netfold::schedule::kRing;
+  return collective == Collective::kBroadcast ? "binomial" : netfold::schedule::kDirect;
+}
+
 std::optional<Format> format_of(nf_format format, ElementType type) {
   if (type == ElementType::kInt32) return Format::kInt32;
+  if (type > ElementType::kInt32) return Format::kNone;
   switch (format) {
     case NF_AS_IT_IS:
       return type == ElementType::kFp16 ? Format::kFp16 : type == ElementType::kBf16 ? Format::kBf16 : Format::kFp32;
@@ -119,7 +165,8 @@ bool is_bfp_number(int number) {
 }
 
 nf_status read(const nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
-               const nf_fold_options* given, CollectiveRequest& request, nf_error* error) {
+               const nf_fold_options* given, std::optional<nf_collective> collective, CollectiveRequest& request,
+               nf_error* error) {
   if (group == nullptr) return wrong(error, "no group (NULL)");
   if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
   const nf_fold_options defaults = NF_FOLD_OPTIONS_INIT;
@@ -127,23 +174,29 @@ nf_status read(const nf_group* group, const void* in, void* out, std::size_t cou
   if (!options) return wrong(error, "start from NF_FOLD_OPTIONS_INIT: struct_bytes is not set");
   const auto element = element_type_of(type);
   const auto format = element ? format_of(options->format, *element) : std::nullopt;
-  if (!format || !is_bfp_number(options->block) || !is_bfp_number(options->mantissa)) {
-    return wrong(error, "an unknown nf_type or nf_format, or no shape of bfp");
+  const auto operation = operation_of(options->operation);
+  const auto wanted = collective_of(collective.value_or(options->collective));
+  if (!format || !operation || !wanted || !is_bfp_number(options->block) || !is_bfp_number(options->mantissa)) {
+    return wrong(error, "an unknown nf_type, nf_format, nf_operation or nf_collective, or no shape of bfp");
   }
-  request = {in, out, count, *element, *format, options->average != 0};
+  const bool folds = *wanted == Collective::kAllReduce || *wanted == Collective::kReduceScatter;
+  const Format travels_as = folds && *operation == Operation::kSum ? *format : Format::kNone;
+  request = {in, out, count, *element, travels_as, folds && options->average != 0};
+  request.collective = *wanted;
+  request.operation = folds ? *operation : Operation::kSum;
+  request.root = options->root;
   netfold::schedule::Algorithm& algorithm = request.algorithm;
   if (options->algorithm != nullptr) {
     algorithm.name = options->algorithm;
   } else if (group->peers != nullptr) {
-    algorithm.name = netfold::schedule::usual(count * netfold::numbers::size_bytes(*element), group->world,
-                                              group->peers->shares_memory());
+    algorithm.name = usual_algorithm(*wanted, count * netfold::numbers::size_bytes(*element), *group);
   }
   algorithm.sub_nodes = options->sub_nodes;
   algorithm.switches = options->switches;
   algorithm.group = options->group;
   if (options->between != nullptr) algorithm.between = options->between;
   request.bfp = {static_cast<std::uint8_t>(options->block), static_cast<std::uint8_t>(options->mantissa)};
-  if (group->roce != nullptr && *format == Format::kBfp && request.bfp != netfold::numbers::BfpShape{}) {
+  if (group->roce != nullptr && travels_as == Format::kBfp && request.bfp != netfold::numbers::BfpShape{}) {
     return wrong(error, "over RoCE a job has one shape of bfp: blocks of 16 elements, mantissas of 7 bits");
   }
   return NF_OK;
@@ -155,6 +208,19 @@ nf_status wait(nf_group* group, nf_ticket ticket, Nanoseconds timeout, nf_error*
   const auto completion = group->engine->wait(ticket, timeout);
   if (!completion) return NF_PENDING;
   return completion->error ? failed(error, *completion->error) : NF_OK;
+}
+
+nf_status run(nf_collective collective, nf_group* group, const void* in, void* out, std::size_t count, nf_type type,
+              const nf_fold_options* options, nf_error* error) {
+  return guarded(error, [&] {
+    CollectiveRequest request;
+    if (const nf_status status = read(group, in, out, count, type, options, collective, request, error);
+        status != NF_OK) {
+      return status;
+    }
+    const auto over = group->engine->run(request);
+    return over ? NF_OK : failed(error, over.error());
+  });
 }
 
 nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error* error) {
@@ -207,14 +273,27 @@ nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error*
 
 nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                         const nf_fold_options* options, nf_error* error) {
-  return guarded(error, [&] {
-    CollectiveRequest request;
-    if (const nf_status status = read(group, in, out, count, type, options, request, error); status != NF_OK) {
-      return status;
-    }
-    const auto over = group->engine->run(request);
-    return over ? NF_OK : failed(error, over.error());
-  });
+  return run(NF_ALL_REDUCE, group, in, out, count, type, options, error);
+}
+
+nf_status nf_reduce_scatter(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                            const nf_fold_options* options, nf_error* error) {
+  return run(NF_REDUCE_SCATTER, group, in, out, count, type, options, error);
+}
+
+nf_status nf_all_gather(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                        const nf_fold_options* options, nf_error* error) {
+  return run(NF_ALL_GATHER, group, in, out, count, type, options, error);
+}
+
+nf_status nf_broadcast(nf_group* group, void* memory, size_t count, nf_type type, int root, nf_error* error) {
+  nf_fold_options options = NF_FOLD_OPTIONS_INIT;
+  options.root = root;
+  return run(NF_BROADCAST, group, memory, memory, count, type, &options, error);
+}
+
+nf_status nf_barrier(nf_group* group, nf_error* error) {
+  return run(NF_BARRIER, group, nullptr, nullptr, 0, NF_UINT8, nullptr, error);
 }
 
 nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf_type type,
@@ -222,7 +301,7 @@ nf_status nf_submit(nf_group* group, const void* in, void* out, size_t count, nf
   return guarded(error, [&] {
     if (ticket == nullptr) return wrong(error, "nowhere to put the ticket (NULL)");
     CollectiveRequest request;
-    if (const nf_status status = read(group, in, out, count, type, options, request, error); status != NF_OK) {
+    if (const nf_status status = read(group, in, out, count, type, options, {}, request, error); status != NF_OK) {
       return status;
     }
     const auto submitted = group->engine->submit(request);

@@ -105,6 +105,11 @@ void Channel::agree() {
   if (settings.is_on) state_ = State::kAgreed;
 }
 
+bool Channel::serves(nf_type type, nf_operation operation) const {
+  const bool has_all = Job::get().settings().roce.empty();
+  return has_all || (operation == NF_SUM && (type == NF_FLOAT32 || type == NF_INT32));
+}
+
 bool Channel::takes(std::size_t size_bytes) {
   if (state_ == State::kWrong) return true;  // to be told so
   if (state_ == State::kMpi || size_bytes < Job::get().settings().min_bytes) return false;
@@ -189,11 +194,12 @@ void Channel::connect() {
   if (state_ == State::kMpi) close();
 }
 
-int Channel::all_reduce(const void* in, void* out, std::size_t count, nf_type type) {
+int Channel::all_reduce(const void* in, void* out, std::size_t count, nf_type type, nf_operation operation) {
   if (state_ == State::kWrong) return raise(error_);
   const Settings& settings = Job::get().settings();
   nf_fold_options options = NF_FOLD_OPTIONS_INIT;
   options.format = settings.format;
+  options.operation = operation;
   options.algorithm = settings.algorithm.empty() ? nullptr : settings.algorithm.c_str();
   nf_error error{};
   nf_ticket ticket = 0;

@@ -24,11 +24,13 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
+  // Whether it is one that Netfold has here: a switch of RoCE has only sums of floats and of four-byte integers.
+  bool serves(nf_type type, nf_operation operation) const;
   // Whether all-reduces of so many bytes are Netfold's here. Connects where that has not been done: collective.
   bool takes(std::size_t size_bytes);
   // Blocks, and lets MPI's own traffic go on meanwhile. MPI_SUCCESS, or what the communicator's error handler made of
   // the error.
-  int all_reduce(const void* in, void* out, std::size_t count, nf_type type);
+  int all_reduce(const void* in, void* out, std::size_t count, nf_type type, nf_operation operation);
 
   void close();
 

@@ -1,9 +1,10 @@
 // Netfold for C programs: ranks that fold tensors, among themselves or through a switch of RoCE. To fold is to sum in a
-// fixed order. This header is the whole interface.
+// fixed order. Ranks that fold among themselves also have the other operations and collectives. This header is the
+// whole interface.
 //
 // A group is one rank's end of a set of ranks. Each rank opens its group. The program sends every rank's address to all
 // ranks (through MPI, a file or a socket of its own), and each rank connects once. From then on every rank submits the
-// same all-reduces in the same order. A tensor is folded on every rank, or it is left as it was and an error is
+// same collectives in the same order. A tensor is folded on every rank, or it is left as it was and an error is
 // returned.
 //
 //   nf_group_options options = NF_GROUP_OPTIONS_INIT;
@@ -34,7 +35,7 @@ extern "C" {
 // The version of the interface. A program that was built with one minor version runs with every later one of the same
 // major version.
 #define NF_INTERFACE_MAJOR 1
-#define NF_INTERFACE_MINOR 1
+#define NF_INTERFACE_MINOR 2
 
 // The result of a call. The numbers never change.
 typedef enum nf_status {
@@ -55,7 +56,42 @@ typedef struct nf_error {
 } nf_error;
 
 // Elements in memory.
-typedef enum nf_type { NF_FLOAT32 = 0, NF_FLOAT16 = 1, NF_BFLOAT16 = 2, NF_INT32 = 3 } nf_type;
+typedef enum nf_type {
+  NF_FLOAT32 = 0,
+  NF_FLOAT16 = 1,
+  NF_BFLOAT16 = 2,
+  NF_INT32 = 3,
+  // Since 1.2, among ranks only. They travel as they are.
+  NF_FLOAT64 = 4,
+  NF_INT8 = 5,
+  NF_INT16 = 6,
+  NF_INT64 = 7,
+  NF_UINT8 = 8,
+  NF_UINT16 = 9,
+  NF_UINT32 = 10,
+  NF_UINT64 = 11
+} nf_type;
+
+// How the elements of the ranks are combined. Sums and products of integers wrap. The minimum or maximum with a NaN is
+// a NaN. The last three are for integers. Elements travel as they are in all but a sum.
+typedef enum nf_operation {
+  NF_SUM = 0,
+  NF_PRODUCT = 1,
+  NF_MIN = 2,
+  NF_MAX = 3,
+  NF_BIT_AND = 4,
+  NF_BIT_OR = 5,
+  NF_BIT_XOR = 6
+} nf_operation;
+
+// A choice for nf_submit. The function that is named beside each says what it does to `in` and `out`.
+typedef enum nf_collective {
+  NF_ALL_REDUCE = 0,      // nf_all_reduce
+  NF_REDUCE_SCATTER = 1,  // nf_reduce_scatter
+  NF_ALL_GATHER = 2,      // nf_all_gather
+  NF_BROADCAST = 3,       // nf_broadcast: `in` and `out` are both `memory`
+  NF_BARRIER = 4          // nf_barrier: `in` and `out` are NULL, `count` is 0
+} nf_collective;
 
 // The format of elements on the wire. NF_AS_IT_IS sends them exactly as they are in memory. NF_AS_BFP is block floating
 // point: `block` elements share an exponent and keep mantissas of `mantissa` bits; the default takes 17 bytes for 16
@@ -106,9 +142,13 @@ typedef struct nf_fold_options {
   int sub_nodes, switches;  // "hdrm": the BiGraph the ranks are in
   int group;                // "hierarchical": ranks of one machine, neighbours in rank order
   const char* between;      // "hierarchical": the algorithm between machines
+  // Since 1.2, among ranks only.
+  nf_operation operation;    // of an all-reduce or reduce-scatter
+  nf_collective collective;  // of nf_submit; every other function has its own
+  int root;                  // of a broadcast: the rank whose elements all get
 } nf_fold_options;
 #define NF_FOLD_OPTIONS_INIT \
-  { sizeof(nf_fold_options), NF_AS_IT_IS, 0, NULL, 16, 7, 0, 0, 0, "ring" }
+  { sizeof(nf_fold_options), NF_AS_IT_IS, 0, NULL, 16, 7, 0, 0, 0, "ring", NF_SUM, NF_ALL_REDUCE, 0 }
 
 typedef struct nf_group nf_group;
 typedef uint64_t nf_ticket;
@@ -120,6 +160,18 @@ typedef uint64_t nf_ticket;
 // `out`. The contents of a separate `out` are undefined.
 NF_API nf_status nf_all_reduce(nf_group* group, const void* in, void* out, size_t count, nf_type type,
                                const nf_fold_options* options, nf_error* error);
+
+// The following four are blocking, too, and exist since 1.2. With a group over RoCE they return NF_INVALID_ARGUMENT.
+// Folds world * count elements at `in`. `out` gets this rank's part: the rank-th `count` of the sums.
+NF_API nf_status nf_reduce_scatter(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                                   const nf_fold_options* options, nf_error* error);
+// Writes every rank's `count` elements to `out`, in rank order: world * count elements.
+NF_API nf_status nf_all_gather(nf_group* group, const void* in, void* out, size_t count, nf_type type,
+                               const nf_fold_options* options, nf_error* error);
+// Writes the root's `count` elements at `memory` to every rank's `memory`. A rank that fails may have some of them.
+NF_API nf_status nf_broadcast(nf_group* group, void* memory, size_t count, nf_type type, int root, nf_error* error);
+// Returns when every rank has called it.
+NF_API nf_status nf_barrier(nf_group* group, nf_error* error);
 
 // Submits a tensor and returns at once. `in` and `out` must exist, and the caller must not use them, until the ticket
 // is finished. The nf_wait or nf_test that returns a status other than NF_PENDING consumes the ticket.
@@ -138,7 +190,7 @@ NF_API const char* nf_group_address(const nf_group* group);
 // `addresses` holds one address per rank, in rank order; the call does not keep it. The call blocks until all ranks are
 // connected, for at most timeout_s (seconds) and at most the group's own timeout. A group connects once.
 NF_API nf_status nf_group_connect(nf_group* group, const char* const* addresses, double timeout_s, nf_error* error);
-// Leaves the group and frees it. Unfinished all-reduces fail on every rank. `reason`, if not NULL, tells the other
+// Leaves the group and frees it. Unfinished collectives fail on every rank. `reason`, if not NULL, tells the other
 // ranks that this rank failed, and why. A NULL group is ignored.
 NF_API void nf_group_close(nf_group* group, const char* reason);
 

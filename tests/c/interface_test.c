@@ -89,6 +89,69 @@ static void sums(const place *self, nf_group *group) {
   free(out);
 }
 
+// Types and operations that have no format travel as they are.
+static void operations(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_fold_options options = NF_FOLD_OPTIONS_INIT;
+  double doubles[COUNT];
+  for (int i = 0; i < COUNT; i++) doubles[i] = i + self->rank + 1e-12;
+  OK(nf_all_reduce(group, doubles, doubles, COUNT, NF_FLOAT64, NULL, &error));
+  for (int i = 0; i < COUNT; i++) CHECK(fabs(doubles[i] - (3.0 * i + 3 + 3e-12)) < 1e-12);
+
+  options.operation = NF_MAX;
+  options.format = NF_AS_BFP;  // sums only
+  float floats[COUNT];
+  for (int i = 0; i < COUNT; i++) floats[i] = (float)(i + self->rank) / 3;
+  OK(nf_all_reduce(group, floats, floats, COUNT, NF_FLOAT32, &options, &error));
+  for (int i = 0; i < COUNT; i++) CHECK(floats[i] == (float)(i + WORLD - 1) / 3);
+
+  static const struct {
+    nf_operation operation;
+    unsigned result;
+  } of_bytes[] = {{NF_SUM, 0x1f}, {NF_PRODUCT, 0xbd}, {NF_MIN, 1}, {NF_MAX, 0x15}, {NF_BIT_AND, 1}, {NF_BIT_OR, 0x1d}, {NF_BIT_XOR, 0x1d}};
+  static const uint8_t mine[WORLD] = {1, 0x15, 0x09};
+  for (size_t each = 0; each < sizeof of_bytes / sizeof *of_bytes; each++) {
+    uint8_t bytes[COUNT], result[COUNT];
+    memset(bytes, mine[self->rank], COUNT);
+    options.operation = of_bytes[each].operation;
+    OK(nf_all_reduce(group, bytes, result, COUNT, NF_UINT8, &options, &error));
+    for (int i = 0; i < COUNT; i++) CHECK(result[i] == (of_bytes[each].result & 0xff));
+  }
+  CHECK(nf_all_reduce(group, floats, floats, COUNT, NF_FLOAT32, &options, &error) == NF_INVALID_ARGUMENT);
+  CHECK(strstr(error.text, "bxor") != NULL);
+  int64_t large = self->rank == 0 ? -(INT64_C(1) << 40) : 1;
+  options.operation = NF_MIN;
+  OK(nf_all_reduce(group, &large, &large, 1, NF_INT64, &options, &error));
+  CHECK(large == -(INT64_C(1) << 40));
+}
+
+static void collectives(const place *self, nf_group *group) {
+  nf_error error = {NF_OK, 0, ""};
+  for (int large = 0; large < 2; large++) {  // by another algorithm
+    const int count = large ? LARGE : COUNT;
+    float *all = malloc((size_t)WORLD * count * sizeof *all), *part = malloc(count * sizeof *part);
+    CHECK(all != NULL && part != NULL);
+    for (int i = 0; i < WORLD * count; i++) all[i] = (float)(i % 1000 + self->rank);
+    OK(nf_reduce_scatter(group, all, part, (size_t)count, NF_FLOAT32, NULL, &error));
+    for (int i = 0; i < count; i++) CHECK(part[i] == (float)(3 * ((self->rank * count + i) % 1000) + 3));
+    OK(nf_all_gather(group, part, all, (size_t)count, NF_FLOAT32, NULL, &error));
+    for (int i = 0; i < WORLD * count; i++) CHECK(all[i] == (float)(3 * (i % 1000) + 3));
+    for (int i = 0; i < count; i++) part[i] = (float)(i + self->rank);
+    OK(nf_broadcast(group, part, (size_t)count, NF_FLOAT32, 2, &error));
+    for (int i = 0; i < count; i++) CHECK(part[i] == (float)(i + 2));
+    free(all);
+    free(part);
+  }
+  OK(nf_barrier(group, &error));
+  nf_fold_options options = NF_FOLD_OPTIONS_INIT;
+  options.collective = NF_ALL_GATHER;
+  nf_ticket ticket = 0;
+  int16_t rank = (int16_t)self->rank, ranks[WORLD];
+  OK(nf_submit(group, &rank, ranks, 1, NF_INT16, &options, &ticket, &error));
+  OK(nf_wait(group, ticket, 20.0, &error));
+  for (int each = 0; each < WORLD; each++) CHECK(ranks[each] == each);
+}
+
 static void tickets(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float first[COUNT], second[COUNT];
@@ -117,6 +180,7 @@ static void wrong_use(nf_group *group) {
   CHECK(error.status == NF_INVALID_ARGUMENT && error.rank == -1 && strlen(error.text) > 0);
   CHECK(nf_submit(group, &x, &x, 1, NF_FLOAT32, NULL, NULL, NULL) == NF_INVALID_ARGUMENT);
   CHECK(nf_submit(group, &x, &x, 1, (nf_type)77, NULL, &ticket, &error) == NF_INVALID_ARGUMENT);
+  CHECK(nf_broadcast(group, &x, 1, NF_FLOAT32, WORLD, &error) == NF_INVALID_ARGUMENT);
   CHECK(nf_submit(group, NULL, &x, 1, NF_FLOAT32, NULL, &ticket, &error) == NF_INVALID_ARGUMENT);
   CHECK(nf_wait(group, 1, -1.0, &error) == NF_INVALID_ARGUMENT);
   CHECK(nf_wait(group, 1, (double)NAN, &error) == NF_INVALID_ARGUMENT);
@@ -186,6 +250,8 @@ static void *run(void *argument) {
   const place *self = argument;
   nf_group *group = join(self);
   sums(self, group);
+  operations(self, group);
+  collectives(self, group);
   tickets(self, group);
   wrong_use(group);
   child(self, group);

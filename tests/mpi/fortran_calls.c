@@ -23,6 +23,12 @@ int main(int argc, char **argv) {
     const float expected = (float)(world * i + world * (world - 1) / 2);
     wrong |= out[i] != expected || in[i] != expected;
   }
+  double doubles[1000];
+  for (int i = 0; i < 1000; i++) doubles[i] = i + rank;
+  type = MPI_Type_c2f(MPI_DOUBLE_PRECISION);
+  mpi_allreduce_(&mpi_fortran_in_place_, doubles, &count, &type, &sum, &communicator, &error);
+  wrong |= error != MPI_SUCCESS;
+  for (int i = 0; i < 1000; i++) wrong |= doubles[i] != (double)(world * i + world * (world - 1) / 2);
   if (!wrong) printf("rank %d is content\n", rank);
   MPI_Finalize();
   return wrong;
