@@ -13,12 +13,15 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from lab_commands import wait_for
+from netfold import _core
 from prometheus_server import Prometheus
 from repository import ROOT
 from switch_load import DIES, HANGS, IS_REFUSED, LEAVES, Load
@@ -62,6 +65,33 @@ def usage(process: psutil.Process) -> dict[str, int]:
         "files": process.num_fds(),
         "threads": process.num_threads(),
     }
+
+
+def fold_once(switch: str, job: str, world: int, window: int) -> None:
+    """A job with so many chunks on their way, 0 for as many as usual: its memory at the switch follows from that."""
+    ones, sums = np.ones(1 << 18, np.float32), [np.zeros(1 << 18, np.float32) for _ in range(world)]
+
+    def rank(number: int) -> None:
+        group = _core.SwitchGroup(switch, job, world, number, window=window, timeout_s=30.0)
+        out = sums[number].ctypes.data
+        group.wait(group.all_reduce(ones.ctypes.data, out, ones.size, "fp32", "fp32", awaited=True))
+        group.close()
+
+    with ThreadPoolExecutor(world) as ranks:
+        list(ranks.map(rank, range(world)))
+    assert all((each == world).all() for each in sums)
+
+
+def test_a_jobs_memory_goes_back_with_the_job(start: Callable[..., Running]) -> None:
+    """malloc keeps blocks as large as one that was freed before, unless it is told not to."""
+    switch = start()
+    process = psutil.Process(switch.process.pid)
+    without_job = []
+    for number, (world, window) in enumerate([(2, 0), (4, 4096), (8, 0), (8, 0)]):
+        fold_once(switch.address, f"job-{number}", world, window)
+        wait_for(lambda: switch.stats()["jobs"] == [], "the end of the job", WAIT_S)
+        without_job.append(process.memory_info().rss)
+    assert max(without_job) - without_job[0] < 2 << 20
 
 
 def test_nothing_grows_and_every_panel_has_data(start: Callable[..., Running], tmp_path: Path, seed: int) -> None:

@@ -121,7 +121,7 @@ std::optional<Error> DataPath::silent(Nanoseconds now, Nanoseconds longest, cons
 Error DataPath::no_answer(const std::string& switch_name, double waited_s) const {
   return {ErrorCode::kSwitchFailed,
           fmt::format("the switch {} did not answer rank {}'s data packets for {:g} s: check that it runs and that UDP "
-                      "passes both ways",
+                      "passes both ways, or raise the timeout of the group",
                       switch_name, rank_, waited_s)};
 }
 
