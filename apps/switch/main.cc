@@ -145,8 +145,8 @@ int run(apps::SwitchOptions options, int argc, char** argv) {
   return 0;
 }
 
-// A job's memory goes back to the system with the job. Otherwise malloc takes the size of each large block that is freed
-// for usual, and keeps as much as twice the largest.
+// A job's memory goes back to the system with the job. Otherwise malloc takes the size of each large block that is
+// freed for usual, and keeps as much as twice the largest.
 void give_memory_back() {
 #ifdef __GLIBC__
   constexpr int kLargeBytes = 256 << 10;

@@ -18,6 +18,7 @@ constexpr double kNearlyAll = 0.6;                  // of the link: a switch tha
 constexpr double kNews = 1.03, kMuchNews = 1.1;     // a measured rate above the estimate, after which it may grow on
 constexpr double kTogether = 0.03;                  // the parts end together if they differ by less
 constexpr double kNoise = 0.4;                      // a smaller difference is half believed
+constexpr double kForgetSeen = 0.97;                // of what switches took of a tensor, at each later one
 constexpr double kSlowerMin = 0.1, kFasterMax = 2;  // by what one tensor changes the estimate
 constexpr double kMiss = 1.5;                       // times the predicted time
 constexpr int kMissesMax = 8;
@@ -119,6 +120,7 @@ void ShareEstimate::measured(const Ways& ways) {
   ways_ = ways;
   is_measured_ = true;
   since_measured_ = misses_ = 0;
+  seen_bytes_s_ = 0;
   growth_ = 1;
   takes_more_ = true;
   until_link_probed_ = kLinkProbePeriod;
@@ -175,13 +177,16 @@ void ShareEstimate::follow(const Share& share, const Outcome& outcome) {
   if (among_ranks_s <= 0 || share.gives_room) takes_more_ = false;
   bool has_changed = false;
   const double at_switches = ways_.switches_bytes_s();
+  if (in_switches_s > 0) seen_bytes_s_ = std::max(x * outcome.size_bytes / in_switches_s, kForgetSeen * seen_bytes_s_);
   for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
     const double in_switch_s = to_seconds(outcome.in_switches[each]);
     if (in_switch_s <= 0 || is_lost(each)) continue;
     double& at_switch = ways_.switches[each].bytes_s;
     const double taken = share.of_switches[each] * outcome.size_bytes / in_switch_s;
     const double most = 1 + (kProbe - 1) * at_switches / at_switch;
-    const double times = change_of(share, taken / at_switch, among_ranks_s / in_switch_s, most);
+    double times = change_of(share, taken / at_switch, among_ranks_s / in_switch_s, most);
+    // That the ranks need longer proves nothing of a switch that takes no more than it was thought to take.
+    if (times > 1 && !share.gives_room) times = std::clamp(seen_bytes_s_ / at_switches, 1.0, times);
     has_changed = has_changed || times != 1;
     takes_more_ = takes_more_ || (share.gives_room && among_ranks_s > 0 && times > 1);
     at_switch *= times;

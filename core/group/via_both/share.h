@@ -11,7 +11,8 @@
 // Both are measured before the first tensor (measurement.h). From then on c follows from which part ends first, so that
 // it does not matter how long the ranks wait for each other. That alone finds no c that is too low: the ranks then fill
 // the link, and both parts end together. So now and then the ranks leave the switch more room, and c grows if it takes
-// it. B grows when a tensor that was let go faster is faster.
+// it. Without that room c grows no further than the switch was seen to take data: ranks that are slower than their link
+// prove nothing of the switch. B grows when a tensor that was let go faster is faster.
 #pragma once
 
 #include <algorithm>
@@ -97,6 +98,7 @@ class ShareEstimate {
   const int world_;
   const double sent_among_ranks_;  // a above: bytes for each byte of a tensor
   Ways ways_ = {};
+  double seen_bytes_s_ = 0;        // at which rate all switches together took data, the most in the last tensors
   std::vector<std::size_t> lost_;  // switches
   bool is_measured_ = false;
   std::uint64_t issued_ = 0;   // shares so far

@@ -16,6 +16,7 @@ struct Network {
   int world = 8;
   double link = kLink;                        // bytes/s: of a worker
   std::vector<double> at_switches = {kLink};  // of each switch for all workers together
+  double ranks_reach = 1;                     // of their pace, when a switch works as well
   Nanoseconds waits = 0;                      // for another rank, before anything moves
   Nanoseconds small_in_switch = 100 * kMicrosecond, small_among_ranks = 100 * kMicrosecond;
 
@@ -44,7 +45,8 @@ struct Network {
         rates[one] = left[one] > 0 ? each(one) * std::min(1.0, room / wanted) : 0;
       }
       const double to_switches = std::min(wanted, room);
-      rates.back() = std::min({link - to_switches, wanted > 0 ? share.pace_bytes_s : share.link_bytes_s, link});
+      const double pace = wanted > 0 ? ranks_reach * share.pace_bytes_s : share.link_bytes_s;
+      rates.back() = std::min({link - to_switches, pace, link});
       double step_s = 1e9;
       for (std::size_t way = 0; way <= switches; ++way) {
         if (left[way] > 0) step_s = std::min(step_s, left[way] / rates[way]);
@@ -174,6 +176,16 @@ TEST(Share, DoesNotMindRanksThatWaitForEachOther) {
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
   network.waits = 0;
   EXPECT_LT(training.step(network), 1.1 * network.best_s());
+}
+
+TEST(Share, DoesNotTakeSlowRanksForAFastSwitch) {
+  Training training(8);
+  Network network{.at_switches = {2 * kLink}, .ranks_reach = 0.7};
+  for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
+  for (int tensor = 0; tensor < 40; ++tensor) {
+    training.step(network);
+    EXPECT_LT(training.estimate().ways().switches_bytes_s(), 1.05 * network.each(0)) << tensor;
+  }
 }
 
 TEST(Share, MeasuresAgainWhenTheWorkersLinkHasChanged) {
