@@ -173,10 +173,10 @@ install_python_packages() {
     fi
   fi
   if [ "$purpose" = demo ]; then
-    # pip would compile every module of every package. A training imports a tenth of them, compiled here once, before
-    # several ranks would do so at the same time.
+    # pip would compile every module of every package. A training imports a tenth of them: those are compiled here.
     pip_install "$packages" --no-compile
-    PYTHONDONTWRITEBYTECODE='' "$venv/bin/python" -c 'import plotly.graph_objects, sklearn.datasets, torch.distributed'
+    PYTHONDONTWRITEBYTECODE='' "$venv/bin/python" -c \
+      'import matplotlib.pyplot, sklearn.datasets, torch._dynamo, torch.distributed.fsdp, torch.distributed.tensor'
   else
     pip_install "$packages"
   fi

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,11 @@ from typing import Any
 
 RUN_S_MAX = 600.0
 END_S = 3.0
+
+
+def errors_of(folder: Path, rank: int | None = None) -> Path:
+    """Where a rank's errors go; without a rank: of the process that forks them."""
+    return folder / ("workers.log" if rank is None else f"worker{rank}.log")
 
 
 class WorkerFailed(RuntimeError):
@@ -31,48 +38,49 @@ def run_workers(
     """
     events: queue.Queue[tuple[int, dict | None]] = queue.Queue()
     with tempfile.TemporaryDirectory(prefix="netfold-demo-") as folder:
-        meeting = f"file://{folder}/store"
-        processes = []
+        process, pipes = _start(backend, world, epochs, batch, folder, environment)
         try:
-            for rank in range(world):
-                log = Path(folder, f"worker{rank}.log")
-                process = _start(backend, epochs, batch, meeting, rank, world, environment, log)
-                processes.append((process, log))
-                threading.Thread(target=_listen, args=(rank, process, events), daemon=True).start()
-            return _gather(processes, events, on_step)
+            for rank, pipe in enumerate(pipes):
+                threading.Thread(target=_listen, args=(rank, pipe, events), daemon=True).start()
+            return _gather(world, Path(folder), events, on_step)
         finally:
-            _end([process for process, _ in processes])
+            _end(process)
 
 
 def _start(
-    backend: str, epochs: int, batch: int, meeting: str, rank: int, world: int, environment: dict[str, str], log: Path
-) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "netfold_lab.demo.worker", backend, epochs, batch, meeting, rank, world]
-    with log.open("w") as errors:
-        return subprocess.Popen(
-            [str(word) for word in command],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches only this process, which then ends the workers
-        )
+    backend: str, world: int, epochs: int, batch: int, folder: str, environment: dict[str, str]
+) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """The process that forks the ranks, and the ends of their pipes to read from."""
+    pipes = [os.pipe() for _ in range(world)]
+    ends = [write for _, write in pipes]
+    command = [sys.executable, "-m", "netfold_lab.demo.worker", backend, epochs, batch, folder, *ends]
+    try:
+        with errors_of(Path(folder)).open("w") as errors:
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=ends,
+                start_new_session=True,  # Ctrl-C reaches only this process, which then ends the workers
+            )
+    finally:
+        for end in ends:
+            os.close(end)
+    return process, [read for read, _ in pipes]
 
 
-def _listen(rank: int, process: subprocess.Popen[str], events: queue.Queue) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("{"):
+def _listen(rank: int, pipe: int, events: queue.Queue) -> None:
+    with os.fdopen(pipe) as lines:
+        for line in lines:
             events.put((rank, json.loads(line)))
     events.put((rank, None))
 
 
-def _gather(
-    processes: list[tuple[subprocess.Popen[str], Path]], events: queue.Queue, on_step: Callable[[dict], None]
-) -> list[dict[str, Any]]:
+def _gather(world: int, folder: Path, events: queue.Queue, on_step: Callable[[dict], None]) -> list[dict[str, Any]]:
     results: dict[int, dict[str, Any]] = {}
-    open_ranks = set(range(len(processes)))
+    open_ranks = set(range(world))
     deadline = time.monotonic() + RUN_S_MAX
     while open_ranks:
         try:
@@ -82,7 +90,7 @@ def _gather(
         if event is None:
             open_ranks.discard(rank)
             if rank not in results:
-                raise WorkerFailed(f"worker {rank} ended early:\n{_last_lines(processes[rank][1])}")
+                raise WorkerFailed(f"worker {rank} ended early:\n{_last_lines(folder, rank)}")
         elif event["event"] == "result":
             results[rank] = event
         else:
@@ -90,20 +98,23 @@ def _gather(
     return [results[rank] for rank in sorted(results)]
 
 
-def _last_lines(log: Path, count: int = 12) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+def _last_lines(folder: Path, rank: int, count: int = 12) -> str:
+    logs = [log for log in (errors_of(folder, rank), errors_of(folder)) if log.exists()]
+    return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-count:])
 
 
-def _end(processes: list[subprocess.Popen[str]]) -> None:
-    """Let the workers end by themselves for a moment, then kill them."""
-    deadline = time.monotonic() + END_S
-    alive = [process for process in processes if process.poll() is None]
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let the workers end by themselves for a moment, then kill them: they are a process group."""
     if sys.exc_info()[0] is not None:
-        for process in alive:
-            process.terminate()
-    for process in alive:
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _signal(process, signal.SIGTERM)
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+    _signal(process, signal.SIGKILL)  # ranks that have lost the process that forked them
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
