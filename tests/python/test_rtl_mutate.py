@@ -102,6 +102,19 @@ def test_nearly_all_mutants_are_built_together() -> None:
     assert placed >= 380
 
 
+def test_a_function_of_constants_holds_no_choice() -> None:
+    """Such mutants are built one by one. The others are still built together."""
+    file = "src/common/crc32.sv"
+    lines = (RTL / file).read_text().splitlines()
+
+    def mutant(begin: str) -> mutants.Mutant:
+        at, line = next((at, line) for at, line in enumerate(lines, 1) if line.lstrip().startswith(begin))
+        return mutants.Mutant(file, at, "bits", line, line.replace(" ^ ", " | "))
+
+    in_function, beside = mutant("reached = {"), mutant("assign mixed = ")
+    assert mutate.Tree().combine({1: in_function, 2: beside}, {"crc32"}) == {2}
+
+
 def test_listed_mutants_are_in_the_sources_and_have_tests() -> None:
     listed = mutants.listed()
     assert len({mutant.name for mutant in listed}) == len(listed) >= 13
