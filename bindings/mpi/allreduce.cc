@@ -10,7 +10,8 @@
 namespace netfold::mpi {
 namespace {
 
-// Types by the size that Netfold's has: how large Fortran's are, and C's long, is the compiler's choice.
+// A type of MPI and the one of Netfold that it must be as large as: Fortran's types, and C's long, have the size that
+// the compiler gives them.
 struct Type {
   MPI_Datatype mpi;
   nf_type netfold;
