@@ -5,6 +5,7 @@
 #   tools/setup.sh [VENV [PURPOSE]]     VENV: .venv
 #   PURPOSE: demo (to build and to train), check (to build, and `make check`: no PyTorch), dist (`make dist`: no
 #   PyTorch), site (`make site`: no compiler, no PyTorch) or test (every test)
+#   NETFOLD_TORCH_INDEX: where the demo's PyTorch comes from on a machine without an NVIDIA GPU; pytorch.org
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
