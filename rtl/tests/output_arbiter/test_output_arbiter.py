@@ -4,6 +4,7 @@ source always has a frame, sums get half of the turns."""
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 from typing import Any
 
 import cocotb
@@ -137,7 +138,7 @@ async def ends_sums_of_a_reset(dut: Any, stall: float) -> None:
             left.append(departure(partial, SOURCES[source]))
         partial = []
 
-    for _ in range(60):
+    for _ in takewhile(lambda resets: resets < 60 or damaged <= 10 or whole <= 100, range(1000)):
         for source, beats in enumerate(waiting):
             while len(beats) < 40:
                 size = rng.randrange(2, 10)
