@@ -64,12 +64,12 @@ bool is_integer(nf_type type) {
   return type != NF_FLOAT32 && type != NF_FLOAT64;
 }
 
-bool find_operation(MPI_Op operation, bool is_integer, nf_operation& found) {
+bool find_operation(MPI_Op operation, nf_type type, nf_operation& found) {
   if (operation == MPI_SUM) return found = NF_SUM, true;
   if (operation == MPI_PROD) return found = NF_PRODUCT, true;
   if (operation == MPI_MIN) return found = NF_MIN, true;
   if (operation == MPI_MAX) return found = NF_MAX, true;
-  if (!is_integer) return false;
+  if (!is_integer(type)) return false;
   if (operation == MPI_BAND) return found = NF_BIT_AND, true;
   if (operation == MPI_BOR) return found = NF_BIT_OR, true;
   if (operation == MPI_BXOR) return found = NF_BIT_XOR, true;
@@ -90,21 +90,21 @@ int all_reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op o
   Channel* const channel = Channel::of(communicator);
   if (channel == nullptr) return leave_to_mpi();
   auto& counts = Job::get().counts;
-  const Type* const type_known = find_type(type);
+  const Type* const known = find_type(type);
   nf_operation wanted = NF_SUM;
   // Invalid arguments are left to MPI as well, which reports them best.
-  if (count <= 0 || out == nullptr || out == MPI_IN_PLACE || in == nullptr || in == out || type_known == nullptr ||
-      !find_operation(operation, is_integer(type_known->netfold), wanted)) {
+  if (count <= 0 || out == nullptr || out == MPI_IN_PLACE || in == nullptr || in == out || known == nullptr ||
+      !find_operation(operation, known->netfold, wanted)) {
     ++counts.left_kind;
     return leave_to_mpi();
   }
   // Unsigned sums wrap to the same bits as signed ones, which have faster loops.
-  const nf_type folded = wanted == NF_SUM && type_known->netfold == NF_UINT32 ? NF_INT32 : type_known->netfold;
+  const nf_type folded = wanted == NF_SUM && known->netfold == NF_UINT32 ? NF_INT32 : known->netfold;
   if (!channel->serves(folded, wanted)) {
     ++counts.left_kind;
     return leave_to_mpi();
   }
-  const std::size_t size_bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(type_known->size_bytes);
+  const std::size_t size_bytes = static_cast<std::size_t>(count) * static_cast<std::size_t>(known->size_bytes);
   if (!channel->takes(size_bytes)) {
     ++counts.left_small;
     return leave_to_mpi();

@@ -22,12 +22,20 @@ void connect(LifeLines& one, int rank_of_one, LifeLines& other, int rank_of_othe
   other.add(rank_of_one, std::make_unique<link::ControlSocket>(ends[1]));
 }
 
+// Rank 1 and rank 2 are connected to rank 0.
+struct ThreeRanks {
+  LifeLines first = lines_of(0), second = lines_of(1), third = lines_of(2);
+
+  ThreeRanks() {
+    connect(first, 0, second, 1);
+    connect(first, 0, third, 2);
+  }
+};
+
 // Rank 1 cannot reach rank 0 and says so. For rank 0 that looks like the fault of rank 1, but it must tell the others
 // what rank 1 has said: they may hear it from rank 0 first, and all must name the same rank.
 TEST(LifeLines, TheBlamedRankStaysTheSameWhenAnotherPassesItOn) {
-  LifeLines first = lines_of(0), second = lines_of(1), third = lines_of(2);
-  connect(first, 0, second, 1);
-  connect(first, 0, third, 2);
+  auto [first, second, third] = ThreeRanks();
   second.say_failed({ErrorCode::kTimeout, "rank 0 did not answer in time", 0});
   const auto blamed = first.listen(0);
   ASSERT_FALSE(blamed);
@@ -40,9 +48,7 @@ TEST(LifeLines, TheBlamedRankStaysTheSameWhenAnotherPassesItOn) {
 
 // An error that blames no rank is the fault of the rank that says it, for all ranks.
 TEST(LifeLines, ARankThatBlamesNoOtherIsBlamed) {
-  LifeLines first = lines_of(0), second = lines_of(1), third = lines_of(2);
-  connect(first, 0, second, 1);
-  connect(first, 0, third, 2);
+  auto [first, second, third] = ThreeRanks();
   second.say_failed({ErrorCode::kSystem, "out of memory", kNoRank});
   const auto heard = first.listen(0);
   ASSERT_FALSE(heard);
