@@ -13,14 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/prng.h"
-#include "buffer.h"
 #include "module.h"
 #include "numbers/fold.h"
 #include "types.h"
 
 namespace nb = nanobind;
 using namespace netfold::numbers;
+using netfold::Buffer;
+using netfold::make_buffer;
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "buffer.h"
+#include "base/buffer.h"
 #include "module.h"
 #include "numbers/codec.h"
 #include "numbers/fold.h"
@@ -18,6 +18,8 @@
 namespace nb = nanobind;
 using netfold::NumpyArray;
 using namespace netfold::numbers;
+using netfold::Buffer;
+using netfold::make_buffer;
 using netfold::numbers::encode;
 
 namespace {
@@ -103,7 +105,7 @@ Array payload_of(nb::handle data, WireFormat wire, std::size_t count) {
 
 NumpyArray to_numpy(Buffer buffer, nb::dlpack::dtype dtype, const std::vector<std::size_t>& shape) {
   std::byte* data = buffer.release();
-  const nb::capsule owner(data, [](void* memory) noexcept { FreeBuffer()(memory); });
+  const nb::capsule owner(data, [](void* memory) noexcept { netfold::FreeBuffer()(memory); });
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, dtype));
 }
 

@@ -1,16 +1,17 @@
-// Memory for saved bytes and partial sums, kept between all-reduces: fresh memory costs a page fault every 4 KiB. What
+// Memory for saved bytes and partial sums, kept between all-reduces: fresh memory costs a page fault every page. What
 // nobody has taken for long goes back to the system, so that a peak does not stay for the life of a group.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
+
+#include "base/buffer.h"
 
 namespace netfold::group {
 
 struct ScratchBuffer {
-  std::unique_ptr<std::byte[]> bytes;
+  Buffer bytes;
   std::size_t size_bytes = 0;
   std::uint64_t taken_at = 0;  // by the pool's count
 };
@@ -36,7 +37,7 @@ class ScratchPool {
       return taken;
     }
     if (!buffers_.empty()) buffers_.pop_back();  // too small: one that fits takes its place
-    return {std::make_unique_for_overwrite<std::byte[]>(size_bytes), size_bytes, takes_};
+    return {make_buffer(size_bytes), size_bytes, takes_};
   }
   void give_back(ScratchBuffer buffer) {
     if (buffer.bytes) buffers_.push_back(std::move(buffer));
