@@ -58,12 +58,13 @@ struct Lease {
   }
   // Of a packet; there must be keys.
   Tag tag(std::uint32_t chunk, std::span<const std::byte> head, std::span<const std::byte> payload) const {
-    return make_tag(keys->at(chunk), head, payload);
+    return keys->at(chunk).tag(head, payload);
   }
   // Whether a packet, which came as `bytes`, has the tag that it must have.
   bool has_right_tag(const Packet& packet, std::span<const std::byte> bytes) const {
     if (!keys) return packet.tag.empty();
-    return tag_is_right(keys->at(packet.header.chunk), bytes.first(bytes.size() - packet.tag.size()), packet.tag);
+    const auto payload = bytes.subspan(kHeaderBytes, bytes.size() - kHeaderBytes - packet.tag.size());
+    return keys->at(packet.header.chunk).is_right(bytes.first(kHeaderBytes), payload, packet.tag);
   }
   numbers::WireFormat wire_format(numbers::Format format) const { return {format, bfp}; }
 };

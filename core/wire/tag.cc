@@ -2,8 +2,7 @@
 
 #include <sodium.h>
 
-#include <algorithm>
-#include <cassert>
+#include <string_view>
 
 namespace netfold::wire {
 namespace {
@@ -11,36 +10,43 @@ namespace {
 static_assert(crypto_shorthash_siphashx24_BYTES == kTagBytes);
 static_assert(crypto_shorthash_siphashx24_KEYBYTES == sizeof(TagKey));
 
-constexpr std::size_t kCoveredBytesMax = 65536;  // a datagram is never longer
-
-Tag hash(const TagKey& key, std::span<const std::byte> covered) {
-  Tag tag;
-  crypto_shorthash_siphashx24(reinterpret_cast<unsigned char*>(tag.data()),
-                              reinterpret_cast<const unsigned char*>(covered.data()), covered.size(),
+Tag siphash(const TagKey& key, std::span<const std::byte> bytes) {
+  Tag hash;
+  crypto_shorthash_siphashx24(reinterpret_cast<unsigned char*>(hash.data()),
+                              reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
                               reinterpret_cast<const unsigned char*>(key.data()));
-  return tag;
+  return hash;
+}
+
+// Keys that follow from a key: SipHash of texts that differ.
+TagKey derived(const TagKey& key, std::string_view label) {
+  return siphash(key, std::as_bytes(std::span(label)));
 }
 
 }  // namespace
 
-Tag make_tag(const TagKey& key, std::span<const std::byte> head, std::span<const std::byte> payload) {
-  // The hash wants one piece; a packet is copied once into memory that stays in cache.
-  thread_local std::array<std::byte, kCoveredBytesMax> joined;
-  assert(head.size() + payload.size() <= joined.size());
-  const auto middle = std::copy(head.begin(), head.end(), joined.begin());
-  std::copy(payload.begin(), payload.end(), middle);
-  return hash(key, std::span(joined).first(head.size() + payload.size()));
+Tagger::Tagger(const TagKey& key, const PolyvalKernel& kernel) : kernel_(kernel), last_(derived(key, "siphash")) {
+  kernel_.prepare(derived(key, "polyval"), powers_);
 }
 
-bool tag_is_right(const TagKey& key, std::span<const std::byte> covered, std::span<const std::byte> tag) {
+Tag Tagger::tag(std::span<const std::byte> head, std::span<const std::byte> payload) const {
+  return siphash(last_, kernel_.hash(powers_, head, payload));
+}
+
+bool Tagger::is_right(std::span<const std::byte> head, std::span<const std::byte> payload,
+                      std::span<const std::byte> tag) const {
   if (tag.size() != kTagBytes) return false;
-  const Tag expected = hash(key, covered);
+  const Tag expected = this->tag(head, payload);
   return sodium_memcmp(expected.data(), tag.data(), kTagBytes) == 0;
 }
 
-TagKey TagKeys::at(std::uint32_t chunk) const {
-  const auto lap = static_cast<std::uint32_t>(nearest(chunk) >> 32);
-  return lap == reached_ >> 32 ? current_ : of_lap(lap);
+TagKeys::TagKeys(const TagKey& first, std::uint32_t first_chunk)
+    : first_(first), reached_(first_chunk), before_(of_lap(UINT32_MAX)), current_(of_lap(0)), after_(of_lap(1)) {}
+
+// No other lap is as near.
+const Tagger& TagKeys::at(std::uint32_t chunk) const {
+  const auto lap = static_cast<std::uint32_t>(nearest(chunk) >> 32), own = static_cast<std::uint32_t>(reached_ >> 32);
+  return lap == own ? *current_ : lap == own + 1 ? *after_ : *before_;
 }
 
 void TagKeys::reach(std::uint32_t chunk) {
@@ -48,7 +54,10 @@ void TagKeys::reach(std::uint32_t chunk) {
   if (static_cast<std::int64_t>(now - reached_) <= 0) return;
   const bool wraps = now >> 32 != reached_ >> 32;
   reached_ = now;
-  if (wraps) current_ = of_lap(static_cast<std::uint32_t>(now >> 32));
+  if (!wraps) return;
+  before_ = std::move(current_);
+  current_ = std::move(after_);
+  after_ = of_lap(static_cast<std::uint32_t>(now >> 32) + 1);
 }
 
 std::uint64_t TagKeys::nearest(std::uint32_t chunk) const {
@@ -56,11 +65,11 @@ std::uint64_t TagKeys::nearest(std::uint32_t chunk) const {
   return reached_ + static_cast<std::uint64_t>(std::int64_t{ahead});
 }
 
-TagKey TagKeys::of_lap(std::uint32_t lap) const {
-  if (lap == 0) return first_;
-  std::array<std::byte, 4> number;  // no packet is as short, so no packet's tag is a key
+std::shared_ptr<const Tagger> TagKeys::of_lap(std::uint32_t lap) const {
+  if (lap == 0) return std::make_shared<Tagger>(first_);
+  std::array<std::byte, 4> number;
   for (std::size_t i = 0; i < number.size(); ++i) number[i] = static_cast<std::byte>(lap >> (24 - 8 * i));
-  return make_tag(first_, number, {});
+  return std::make_shared<Tagger>(siphash(first_, number));
 }
 
 }  // namespace netfold::wire
