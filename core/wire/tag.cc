@@ -2,7 +2,12 @@
 
 #include <sodium.h>
 
+#include <algorithm>
+#include <cassert>
+#include <cstring>
 #include <string_view>
+
+#include "wire/bytes.h"
 
 namespace netfold::wire {
 namespace {
@@ -18,26 +23,41 @@ Tag siphash(const TagKey& key, std::span<const std::byte> bytes) {
   return hash;
 }
 
-// Keys that follow from a key: SipHash of texts that differ.
-TagKey derived(const TagKey& key, std::string_view label) {
-  return siphash(key, std::as_bytes(std::span(label)));
+// Keys that follow from a key: SipHash of texts that differ. No number that of_lap() hashes is as long.
+TagKey derived(const TagKey& key, std::string_view label, std::uint32_t number) {
+  std::array<std::byte, 16> text{};
+  std::memcpy(text.data(), label.data(), label.size());
+  put_big<std::uint32_t>(text, 12, number);
+  return siphash(key, text);
+}
+
+Block block_of(std::span<const std::byte> bytes) {
+  Block block;
+  std::memcpy(block.data(), bytes.data(), kBlockBytes);
+  return block;
 }
 
 }  // namespace
 
-Tagger::Tagger(const TagKey& key, const PolyvalKernel& kernel) : kernel_(kernel), last_(derived(key, "siphash")) {
-  kernel_.prepare(derived(key, "polyval"), powers_);
+Tagger::Tagger(const TagKey& key, const HashKernel& kernel) : kernel_(kernel), last_(derived(key, "tag", 0)) {
+  for (std::uint32_t i = 0; i < hash_key_.words.size(); ++i) hash_key_.words[i] = block_of(derived(key, "clnh", i));
+  kernel_.prepare(block_of(derived(key, "polyval", 0)), hash_key_.powers);
 }
 
 Tag Tagger::tag(std::span<const std::byte> head, std::span<const std::byte> payload) const {
-  return siphash(last_, kernel_.hash(powers_, head, payload));
+  assert(head.size() <= kHeadBytesMax);
+  const Block hash = universal_hash(kernel_, hash_key_, payload);
+  std::array<std::byte, kBlockBytes + kHeadBytesMax> covered;
+  std::memcpy(covered.data(), hash.data(), kBlockBytes);
+  std::copy(head.begin(), head.end(), covered.begin() + kBlockBytes);
+  return siphash(last_, std::span(covered).first(kBlockBytes + head.size()));
 }
 
 bool Tagger::is_right(std::span<const std::byte> head, std::span<const std::byte> payload,
                       std::span<const std::byte> tag) const {
   if (tag.size() != kTagBytes) return false;
-  const Tag expected = this->tag(head, payload);
-  return sodium_memcmp(expected.data(), tag.data(), kTagBytes) == 0;
+  const Block expected = block_of(this->tag(head, payload)), given = block_of(tag);
+  return ((expected[0] ^ given[0]) | (expected[1] ^ given[1])) == 0;
 }
 
 TagKeys::TagKeys(const TagKey& first, std::uint32_t first_chunk)

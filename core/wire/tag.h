@@ -1,9 +1,12 @@
-// The keyed tag of a data packet: SipHash-2-4 with 128 bits (libsodium's crypto_shorthash_siphashx24) of the POLYVAL of
-// header and payload (polyval.h), each under a key of its own. POLYVAL passes over the packet ten times as fast as
-// SipHash, and SipHash hides it (a "universal hash, then a pseudorandom function", as in Boneh and Shoup, A Graduate
-// Course in Applied Cryptography, section 7.3). Both keys follow from one that control messages agree for one epoch of
-// one job. Direction is part of the header (kind), chunk and epoch too, and the key changes whenever the numbers of
-// chunks wrap. So a replayed packet is at most a duplicate.
+// The keyed tag of a data packet: SipHash-2-4 with 128 bits (libsodium's crypto_shorthash_siphashx24) of the payload's
+// hash (universal_hash.h) and the header, each under a key of its own. The first hash passes over the payload twenty
+// times as fast as SipHash, and SipHash hides it. This is WMAC (J. Black and M. Cochran, "MAC Reforgeability", 2009)
+// with the header in the place of its nonce: even where two payloads have the same hash, packets of different headers
+// have tags that tell nothing of it. Who does not know the keys forges a packet with a probability of 2^-63 a try.
+//
+// The keys follow from one that control messages agree for one epoch of one job. Direction is part of the header
+// (kind), chunk and epoch too, and the key changes whenever the numbers of chunks wrap. So a replayed packet is at most
+// a duplicate.
 #pragma once
 
 #include <array>
@@ -13,7 +16,7 @@
 #include <span>
 
 #include "wire/packet.h"
-#include "wire/polyval.h"
+#include "wire/universal_hash.h"
 
 namespace netfold::wire {
 
@@ -23,18 +26,20 @@ using Tag = std::array<std::byte, kTagBytes>;
 // Makes and checks the tags of one key.
 class Tagger {
  public:
-  explicit Tagger(const TagKey& key, const PolyvalKernel& kernel = polyval_kernel());
+  static constexpr std::size_t kHeadBytesMax = 48;
 
-  // `head` and `payload` together are what the tag covers. The size of `head` is a multiple of 16 bytes.
+  explicit Tagger(const TagKey& key, const HashKernel& kernel = hash_kernel());
+
+  // `head` and `payload` together are what the tag covers: up to kHeadBytesMax and kHashedBytesMax bytes.
   Tag tag(std::span<const std::byte> head, std::span<const std::byte> payload) const;
   // In constant time.
   bool is_right(std::span<const std::byte> head, std::span<const std::byte> payload,
                 std::span<const std::byte> tag) const;
 
  private:
-  const PolyvalKernel& kernel_;
+  const HashKernel& kernel_;
   TagKey last_;  // of SipHash
-  Powers powers_;
+  HashKey hash_key_;
 };
 
 // The keys of one epoch. A job that folds long enough meets each number of a chunk again; a packet that was recorded
