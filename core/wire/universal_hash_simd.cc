@@ -30,7 +30,7 @@ using Element = hn::Vec<One>;
 
 // The sum of all blocks of a vector.
 template <class D>
-HWY_INLINE Element sum_of_blocks(D d, hn::Vec<D> v) {
+HWY_INLINE Element sum_of_blocks([[maybe_unused]] D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 2) {
     return v;
   } else {
