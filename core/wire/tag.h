@@ -2,7 +2,7 @@
 // hash (universal_hash.h) and the header, each under a key of its own. The first hash passes over the payload twenty
 // times as fast as SipHash, and SipHash hides it. This is WMAC (J. Black and M. Cochran, "MAC Reforgeability", 2009)
 // with the header in the place of its nonce: even where two payloads have the same hash, packets of different headers
-// have tags that tell nothing of it. Who does not know the keys forges a packet with a probability of 2^-63 a try.
+// have tags that tell nothing of it. A process without the keys forges a packet with a probability of 2^-63 a try.
 //
 // The keys follow from one that control messages agree for one epoch of one job. Direction is part of the header
 // (kind), chunk and epoch too, and the key changes whenever the numbers of chunks wrap. So a replayed packet is at most
@@ -59,9 +59,9 @@ class TagKeys {
   std::uint64_t nearest(std::uint32_t chunk) const;
   std::shared_ptr<const Tagger> of_lap(std::uint32_t lap) const;
 
-  TagKey first_;           // before the first wrap
-  std::uint64_t reached_;  // the chunk's number, not wrapped
-  std::shared_ptr<const Tagger> before_, current_, after_;  // of the laps around it
+  TagKey first_;                                            // before the first wrap
+  std::uint64_t reached_;                                   // the chunk's number, not wrapped
+  std::shared_ptr<const Tagger> before_, current_, after_;  // one wrap earlier, now, and one wrap later
 };
 
 }  // namespace netfold::wire

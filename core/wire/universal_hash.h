@@ -1,4 +1,4 @@
-// A hash of a payload with a key that nobody else knows. Two payloads that were chosen without the key have the same
+// A hash of a payload with a secret key. Two payloads that were chosen without the key have the same
 // hash with a probability of at most 2^-63. A hash must stay secret: tag.h hides it.
 //
 // It has two levels, as VMAC's. CLNH (D. Lemire and O. Kaser, "Faster 64-bit universal hashing using carry-less

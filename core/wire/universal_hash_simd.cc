@@ -3,7 +3,7 @@
 #define HWY_TARGET_INCLUDE "wire/universal_hash_simd.cc"
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_EMU128 | HWY_AVX2 | HWY_AVX3_DL | HWY_NEON))
 #define HWY_WANT_AVX3_DL 1
-#define HWY_IS_DEBUG_BUILD 0  // its checks are in the library
+#define HWY_IS_DEBUG_BUILD 0     // its checks are in the library
 #include <hwy/foreach_target.h>  // first: it includes this file again for all targets but the last
 #include <hwy/highway.h>
 
@@ -165,13 +165,13 @@ namespace netfold::wire {
 std::vector<const HashKernel*> simd_hash_kernels() {
   return {
 #if HWY_TARGETS & HWY_AVX3_DL
-      &N_AVX3_DL::kKernel,
+    &N_AVX3_DL::kKernel,
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      &N_AVX2::kKernel,
+        &N_AVX2::kKernel,
 #endif
 #if HWY_TARGETS & HWY_NEON
-      &N_NEON::kKernel,
+        &N_NEON::kKernel,
 #endif
   };
 }
