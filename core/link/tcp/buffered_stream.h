@@ -51,7 +51,7 @@ class BufferedStream : public StreamLink {
   // The descriptors wake the reader. Data that came since readable() was called last shows there too.
   bool arm(bool for_data, bool for_room) final {
     is_armed_for_data_ = for_data && in_.free() > 0 && !ended_;
-    return for_room && out_.used() == 0;
+    return (for_room && out_.used() == 0) || (is_armed_for_data_ && has_more_at_hand());
   }
 
   // The kernel spreads the packets, so that flows that end at one port do not fill its queue in bursts.
@@ -70,6 +70,11 @@ class BufferedStream : public StreamLink {
   // From the kernel to in_, one piece from each connection: what is left over is fetched when this has been worked on,
   // while it is in the cache.
   virtual void receive_some() = 0;
+  // With less at hand the kernel is asked for more. A user never waits for more bytes while so many are unread.
+  static constexpr std::size_t kWorthReading = std::size_t{64} << 10;
+
+  // Whether receive_some() would bring bytes without the kernel.
+  virtual bool has_more_at_hand() const { return false; }
   virtual void set_pace(double bytes_s) = 0;
 
   RingBuffer out_, in_;
@@ -79,8 +84,6 @@ class BufferedStream : public StreamLink {
   StreamStats stats_;
 
  private:
-  static constexpr std::size_t kWorthReading = std::size_t{64} << 10;  // with less at hand the kernel is asked for more
-
   double paced_bytes_s_ = 0;
 };
 

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "link/tcp/buffered_stream.h"
 #include "link/tcp/pacing.h"
+#include "link/tcp/stripe_intake.h"
 #include "link/tcp/stripes.h"
 #include "link/tcp/tcp_stream.h"
 
@@ -26,7 +27,6 @@ namespace netfold::link {
 namespace {
 
 constexpr std::size_t kConnectionsMax = kTcpStreamsMax;
-constexpr std::size_t kHeaderBytes = sizeof(StripeHeader);
 constexpr Nanoseconds kAskPeriod = 2 * kMillisecond;    // the kernel, for what was confirmed
 constexpr Nanoseconds kStallTime = 300 * kMillisecond;  // without a confirmation, while packets are sent again
 constexpr Nanoseconds kIdleTime = kSecond;              // until a slow one may be tried again
@@ -35,7 +35,7 @@ constexpr std::uint64_t kNowhere = UINT64_MAX;
 // A stripe that the kernel has, or has in part.
 struct Sent {
   Range range;                    // empty, at kNowhere: sent again over another connection
-  std::uint64_t end_on_wire = 0;  // headers included, of the bytes of this connection
+  std::uint64_t end_on_wire = 0;  // headers and tags included, of the bytes of this connection
 };
 
 struct Connection {
@@ -46,18 +46,22 @@ struct Connection {
   bool has_ended = false;  // the peer has closed it
 
   // Sending.
-  std::deque<Sent> sent;                       // that the peer's kernel has not confirmed
-  std::uint64_t handed_over = 0;               // bytes on the wire, headers included
-  std::uint64_t left = 0;                      // of the last stripe's bytes on the wire, still here
-  std::array<std::byte, kHeaderBytes> header;  // the last stripe's
-  std::vector<std::byte> copy;                 // the last stripe's bytes, once the buffer may drop them
+  std::deque<Sent> sent;                             // that the peer's kernel has not confirmed
+  std::uint64_t handed_over = 0;                     // bytes on the wire, headers and tags included
+  std::uint64_t left = 0;                            // of the last stripe's bytes on the wire, still here
+  std::array<std::byte, kStripeHeaderBytes> header;  // the last stripe's
+  StripeTag tag;                                     // and its tag, where there are tags
+  std::vector<std::byte> copy;                       // the last stripe's bytes, once the buffer may drop them
   Speed speed;
   bool is_stalled = false;
   Nanoseconds waits_since = 0;  // since then nothing was confirmed, or nothing sent
   std::uint64_t queued_bytes = 0;
 
-  // Receiving.
-  std::array<std::byte, kHeaderBytes> heading;
+  // Receiving, with tags.
+  std::optional<StripeIntake> intake;
+
+  // Receiving, without.
+  std::array<std::byte, kStripeHeaderBytes> heading;
   std::size_t heading_bytes = 0;
   Range expected;  // the rest of a stripe
 
@@ -68,20 +72,23 @@ struct Connection {
 class StripedStream final : public BufferedStream {
  public:
   StripedStream(std::vector<Descriptor> sockets, Descriptor timer, std::unique_ptr<MirroredMemory> out,
-                std::unique_ptr<MirroredMemory> in)
-      : BufferedStream(std::move(out), std::move(in)), timer_(std::move(timer)) {
-    for (Descriptor& each : sockets) connections_.emplace_back(std::move(each));
+                std::unique_ptr<MirroredMemory> in, std::unique_ptr<StripeTags> tags)
+      : BufferedStream(std::move(out), std::move(in)), timer_(std::move(timer)), tags_(std::move(tags)) {
+    for (Descriptor& each : sockets) {
+      Connection& connection = connections_.emplace_back(std::move(each));
+      if (tags_) connection.intake.emplace();
+    }
   }
 
   void add_polls(std::vector<pollfd>& polls) const override {
     for (const Connection& each : connections_) {
-      const bool awaits_data = is_armed_for_data_ && each.may_bring_more() && each.expected.from < window_end();
+      const bool awaits_data = is_armed_for_data_ && each.may_bring_more() && may_take_more(each);
       const bool awaits_room = each.left > 0 && !each.is_lost;
       const auto events = static_cast<short>((awaits_data ? POLLIN : 0) | (awaits_room ? POLLOUT : 0));
       if (events != 0) polls.push_back({each.socket.get(), events, 0});
     }
     // No descriptor says that something was confirmed.
-    if (!has_unsent()) return;
+    if (!has_unsent() || is_single()) return;
     itimerspec soon{};
     soon.it_value.tv_nsec = kAskPeriod;
     timerfd_settime(timer_.get(), 0, &soon, nullptr);
@@ -93,9 +100,12 @@ class StripedStream final : public BufferedStream {
 
   void send_some() override {
     if (is_broken_ || out_.used() == 0) return;
-    if (const Nanoseconds time = now(); time >= next_question_ || out_.free() == 0) {
-      next_question_ = time + kAskPeriod;
-      ask_the_kernel(time);
+    if (!is_single()) {
+      if (const Nanoseconds time = now(); time >= next_question_ || out_.free() == 0) {
+        next_question_ = time + kAskPeriod;
+        ask_the_kernel(time);
+        drop_confirmed();
+      }
     }
     for (Connection& each : connections_) {
       if (each.left > 0 && !each.is_lost) hand_over(each);
@@ -106,10 +116,20 @@ class StripedStream final : public BufferedStream {
       begin_stripe(*best);
       hand_over(*best);
     }
+    if (is_single()) drop_up_to(connections_.front(), connections_.front().handed_over);
     drop_confirmed();
   }
 
-  bool has_work() const { return !again_.empty() || next_ < out_.head; }
+  // Nothing is sent again then: what the kernel has need not be kept.
+  bool is_single() const { return connections_.size() == 1; }
+
+  bool has_work() const { return !again_.empty() || next_ < end_of_new(); }
+
+  // A stripe that is sent again comes behind others in its connection, and those must find room at the other side,
+  // whose user may have left a little unread before the bytes that are missing.
+  std::uint64_t end_of_new() const {
+    return is_single() ? out_.head : std::min(out_.head, out_.tail + out_.size() - kWorthReading);
+  }
 
   Connection* next_connection() {
     std::array<Way, kConnectionsMax> ways;
@@ -123,7 +143,7 @@ class StripedStream final : public BufferedStream {
   }
 
   Range next_stripe() const {
-    const Range waiting = again_.empty() ? Range{next_, out_.head} : again_.front();
+    const Range waiting = again_.empty() ? Range{next_, end_of_new()} : again_.front();
     return {waiting.from, std::min(waiting.to, waiting.from + kStripeBytesMax)};
   }
 
@@ -132,9 +152,10 @@ class StripedStream final : public BufferedStream {
     (again_.empty() ? next_ : again_.front().from) = range.to;
     if (!again_.empty() && again_.front().is_empty()) again_.pop_front();
     const StripeHeader header{range.from, static_cast<std::uint32_t>(range.size())};
-    std::memcpy(connection.header.data(), &header, kHeaderBytes);
+    std::memcpy(connection.header.data(), &header, kStripeHeaderBytes);
     connection.copy.clear();
-    connection.left = kHeaderBytes + range.size();
+    if (tags_) connection.tag = tags_->of(connection.header, {out_.at(range.from), range.size()});
+    connection.left = kStripeHeaderBytes + range.size() + tag_bytes();
     if (connection.sent.empty()) connection.waits_since = now();
     connection.sent.push_back({range, connection.handed_over + connection.left});
     connection.queued_bytes += connection.left;
@@ -144,13 +165,18 @@ class StripedStream final : public BufferedStream {
     while (to.left > 0) {
       const Sent& last = to.sent.back();
       const StripeHeader header = header_of(to);
-      const std::uint64_t done = kHeaderBytes + header.size - to.left;
-      std::array<iovec, 2> pieces;
-      std::size_t count = 0;
-      if (done < kHeaderBytes) pieces[count++] = {to.header.data() + done, kHeaderBytes - done};
-      const std::uint64_t from = done < kHeaderBytes ? 0 : done - kHeaderBytes;
       std::byte* const bytes = to.copy.empty() ? out_.at(last.range.from) : to.copy.data();
-      pieces[count++] = {bytes + from, header.size - from};
+      const std::array<iovec, 3> whole{
+          {{to.header.data(), kStripeHeaderBytes}, {bytes, header.size}, {to.tag.data(), tag_bytes()}}};
+      std::uint64_t done = kStripeHeaderBytes + header.size + tag_bytes() - to.left;
+      std::array<iovec, 3> pieces;
+      std::size_t count = 0;
+      for (const iovec& each : whole) {
+        const std::uint64_t gone = std::min(done, std::uint64_t{each.iov_len});
+        done -= gone;
+        if (gone == each.iov_len) continue;
+        pieces[count++] = {static_cast<std::byte*>(each.iov_base) + gone, each.iov_len - gone};
+      }
       const ssize_t sent = send_pieces(to.socket.get(), std::span(pieces).first(count));
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0 && may_try_again()) return;
@@ -161,9 +187,11 @@ class StripedStream final : public BufferedStream {
     }
   }
 
+  std::size_t tag_bytes() const { return tags_ ? sizeof(StripeTag) : 0; }
+
   static StripeHeader header_of(const Connection& connection) {
     StripeHeader header;
-    std::memcpy(&header, connection.header.data(), kHeaderBytes);
+    std::memcpy(&header, connection.header.data(), kStripeHeaderBytes);
     return header;
   }
 
@@ -202,10 +230,14 @@ class StripedStream final : public BufferedStream {
     const std::uint64_t confirmed = of.handed_over - on_its_way, queued = on_its_way + of.left;
     const bool has_progress = queued < of.queued_bytes;
     of.queued_bytes = queued;
-    while (!of.sent.empty() && of.sent.front().end_on_wire <= confirmed) of.sent.pop_front();
+    drop_up_to(of, confirmed);
     if (!has_progress) return;
     of.waits_since = time;
     of.is_stalled = false;
+  }
+
+  static void drop_up_to(Connection& of, std::uint64_t on_wire) {
+    while (!of.sent.empty() && of.sent.front().end_on_wire <= on_wire) of.sent.pop_front();
   }
 
   // Others carry what it had, if there are others.
@@ -259,35 +291,90 @@ class StripedStream final : public BufferedStream {
 
   void receive_some() override {
     for (Connection& each : connections_) {
-      if (each.may_bring_more()) receive_from(each);
+      if (is_broken_) break;
+      if (each.may_bring_more()) tags_ ? receive_tagged(each) : receive_from(each);
     }
     in_.head = arrivals_.whole();
+  }
+
+  // Whether the next bytes of this connection have a place. If not, another connection brings what comes before.
+  bool may_take_more(const Connection& from) const {
+    return tags_ ? !from.intake->is_whole() : from.expected.from < window_end();
+  }
+
+  // A stripe that had no place when it came has one since bytes were consumed: no descriptor says so.
+  bool has_more_at_hand() const override {
+    return tags_ && std::ranges::any_of(connections_, [&](const Connection& each) {
+             return each.may_bring_more() && each.intake->is_whole() && each.intake->range().to <= window_end();
+           });
+  }
+
+  void receive_tagged(Connection& from) {
+    while (!take_stripes(*from.intake) && !is_broken_) {
+      const std::span<std::byte> room = from.intake->room();
+      const auto got = receive(from, [&] { return recv(from.socket.get(), room.data(), room.size(), 0); });
+      if (!got) return;
+      from.intake->add(*got);
+    }
+  }
+
+  // True if there was one, even if it has to wait for room.
+  bool take_stripes(StripeIntake& intake) {
+    bool has_stripe = false;
+    for (;;) {
+      const auto state = intake.look(*tags_);
+      if (state == StripeIntake::State::kWrong) {
+        is_broken_ = true;
+        ended_ = "sent bytes with a wrong tag";
+      }
+      if (state != StripeIntake::State::kWhole) return has_stripe;
+      has_stripe = true;
+      const Range range = intake.range();
+      if (range.to > window_end()) return true;
+      // Bytes that have come before may have been read, and others be in their places.
+      const std::uint64_t known = std::clamp(arrivals_.whole(), range.from, range.to) - range.from;
+      const auto news = intake.bytes().subspan(known);
+      if (!news.empty()) std::memcpy(in_.at(range.from + known), news.data(), news.size());
+      arrivals_.add(range);
+      stats_.received_bytes += range.size();
+      intake.drop();
+    }
+  }
+
+  // The bytes that `call` has received; nothing if none have come, or none will come any more.
+  template <class Call>
+  std::optional<std::uint64_t> receive(Connection& from, Call call) {
+    ssize_t got = -1;
+    do {
+      got = call();
+    } while (got < 0 && errno == EINTR);
+    if (got > 0) return static_cast<std::uint64_t>(got);
+    if (got == 0) {
+      from.has_ended = true;
+      look_for_the_end();
+    } else if (!may_try_again()) {
+      lose(from, std::strerror(errno));
+    }
+    return std::nullopt;
   }
 
   void receive_from(Connection& from) {
     for (;;) {
       const bool had_stripe = !from.expected.is_empty();
-      if (from.expected.from >= window_end() && had_stripe) return;  // another connection brings what comes before
+      if (!may_take_more(from) && had_stripe) return;
       const auto [known, part] = next_part(from.expected);
       std::array<iovec, 3> pieces;
       std::size_t count = 0;
       if (known > 0) pieces[count++] = {scratch().data(), known};
       if (part > 0) pieces[count++] = {in_.at(from.expected.from + known), part};
       if (known + part == from.expected.size()) {
-        pieces[count++] = {from.heading.data() + from.heading_bytes, kHeaderBytes - from.heading_bytes};
+        pieces[count++] = {from.heading.data() + from.heading_bytes, kStripeHeaderBytes - from.heading_bytes};
       }
       msghdr message{};
       message.msg_iov = pieces.data();
       message.msg_iovlen = count;
-      const ssize_t got = recvmsg(from.socket.get(), &message, 0);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && may_try_again()) return;
-      if (got < 0) return lose(from, std::strerror(errno));
-      if (got == 0) {
-        from.has_ended = true;
-        return look_for_the_end();
-      }
-      if (!note_received(from, static_cast<std::uint64_t>(got), known + part) || had_stripe) return;
+      const auto got = receive(from, [&] { return recvmsg(from.socket.get(), &message, 0); });
+      if (!got || !note_received(from, *got, known + part) || had_stripe) return;
     }
   }
 
@@ -309,9 +396,9 @@ class StripedStream final : public BufferedStream {
     from.expected.from += bytes;
     stats_.received_bytes += bytes;
     from.heading_bytes += got - bytes;
-    if (from.heading_bytes < kHeaderBytes) return true;
+    if (from.heading_bytes < kStripeHeaderBytes) return true;
     StripeHeader header;
-    std::memcpy(&header, from.heading.data(), kHeaderBytes);
+    std::memcpy(&header, from.heading.data(), kStripeHeaderBytes);
     from.heading_bytes = 0;
     if (!header.is_valid()) {
       is_broken_ = true;
@@ -339,13 +426,16 @@ class StripedStream final : public BufferedStream {
   std::deque<Range> again_;  // what is to be given to another one
   Nanoseconds next_question_ = 0;
   Arrivals arrivals_;
+  std::unique_ptr<StripeTags> tags_;  // null: without
 };
 
 }  // namespace
 
 std::unique_ptr<StreamLink> striped_stream(std::vector<Descriptor> sockets, Descriptor timer,
-                                           std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in) {
-  return std::make_unique<StripedStream>(std::move(sockets), std::move(timer), std::move(out), std::move(in));
+                                           std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in,
+                                           std::unique_ptr<StripeTags> tags) {
+  return std::make_unique<StripedStream>(std::move(sockets), std::move(timer), std::move(out), std::move(in),
+                                         std::move(tags));
 }
 
 }  // namespace netfold::link

@@ -24,7 +24,8 @@ struct StripeHeader {
     return magic == kMagic && size > 0 && size <= kStripeBytesMax && position <= UINT64_MAX - size;
   }
 };
-static_assert(sizeof(StripeHeader) == 16);
+constexpr std::size_t kStripeHeaderBytes = sizeof(StripeHeader);
+static_assert(kStripeHeaderBytes == 16);
 
 // Bytes of a stream, by position.
 struct Range {

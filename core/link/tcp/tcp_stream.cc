@@ -68,20 +68,22 @@ class TcpStream final : public BufferedStream {
 
 }  // namespace
 
-Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets) {
+Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets, std::unique_ptr<StripeTags> tags) {
   const int on = 1;
   for (const Descriptor& socket : sockets) {
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     fcntl(socket.get(), F_SETFL, fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
   }
-  const bool is_striped = sockets.size() > 1;
-  const std::size_t bytes = is_striped ? kStripedBufferBytes : kBufferBytes;
+  const bool are_several = sockets.size() > 1, is_striped = are_several || tags != nullptr;
+  const std::size_t bytes = are_several ? kStripedBufferBytes : kBufferBytes;
   auto out = MirroredMemory::allocate(bytes), in = MirroredMemory::allocate(bytes);
-  Descriptor timer(is_striped ? timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC) : -1);
-  if (!out || !in || (is_striped && !timer.is_open())) {
+  Descriptor timer(are_several ? timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC) : -1);
+  if (!out || !in || (are_several && !timer.is_open())) {
     return tl::unexpected(system_error("cannot map buffers for a connection"));
   }
-  if (is_striped) return striped_stream(std::move(sockets), std::move(timer), std::move(out), std::move(in));
+  if (is_striped) {
+    return striped_stream(std::move(sockets), std::move(timer), std::move(out), std::move(in), std::move(tags));
+  }
   return std::make_unique<TcpStream>(std::move(sockets.front()), std::move(out), std::move(in));
 }
 

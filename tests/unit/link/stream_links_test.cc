@@ -8,15 +8,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <thread>
 
 #include "base/prng.h"
 #include "link/mirrored_memory.h"
 #include "link/shm/handover.h"
 #include "link/shm/shm_stream.h"
-#include "link/socket_address.h"
-#include "link/tcp/control_socket.h"
+#include "link/tcp/stripes.h"
 #include "link/tcp/tcp_stream.h"
+#include "socket_pairs.h"
+#include "test_tags.h"
 
 namespace netfold::link {
 namespace {
@@ -37,15 +39,6 @@ struct End {
   }
 };
 
-// Connected over loopback.
-std::array<Descriptor, 2> tcp_pair() {
-  const Descriptor listener(*listen_at(*parse_address("127.0.0.1:0")));
-  Descriptor asks(*begin_connect(local_address_of(listener.get())));
-  pollfd connecting{asks.get(), POLLOUT, 0};
-  EXPECT_EQ(poll(&connecting, 1, 1000), 1);
-  return {std::move(asks), Descriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))};
-}
-
 std::array<End, 2> pair_of(const std::string& kind) {
   std::array<End, 2> ends;
   if (kind == "Shm") {
@@ -59,11 +52,15 @@ std::array<End, 2> pair_of(const std::string& kind) {
     ends[1].link = shm_stream(*found, false, Doorbell::find(ends[0].bell->name()));
   } else {
     std::array<std::vector<Descriptor>, 2> sockets;
-    for (int stream = 0; stream < (kind == "Tcp" ? 1 : 5); ++stream) {
+    const bool has_tags = kind.starts_with("Tagged");
+    for (int stream = 0; stream < (kind.ends_with("FiveTcp") ? 5 : 1); ++stream) {
       auto pair = tcp_pair();
       for (std::size_t i = 0; i < 2; ++i) sockets[i].push_back(std::move(pair[i]));
     }
-    for (std::size_t i = 0; i < 2; ++i) ends[i].link = std::move(*tcp_stream(std::move(sockets[i])));
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto tags = has_tags ? std::make_unique<TestTags>(i, 1 - i) : nullptr;
+      ends[i].link = std::move(*tcp_stream(std::move(sockets[i]), std::move(tags)));
+    }
   }
   return ends;
 }
@@ -138,12 +135,12 @@ TEST_P(StreamLinks, AFullLinkSaysSo) {
   EXPECT_EQ(received, sent);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StreamLinks, testing::Values("Shm", "Tcp", "FiveTcp"),
+INSTANTIATE_TEST_SUITE_P(Kinds, StreamLinks, testing::Values("Shm", "Tcp", "FiveTcp", "TaggedTcp", "TaggedFiveTcp"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 // And not before everything that came can be read.
 TEST(TcpStream, SaysThatItEnded) {
-  for (const char* const kind : {"Tcp", "FiveTcp"}) {
+  for (const char* const kind : {"Tcp", "FiveTcp", "TaggedTcp", "TaggedFiveTcp"}) {
     auto ends = pair_of(kind);
     constexpr std::size_t kSent = 150'000;  // into a third stripe
     ends[0].link->commit(kSent);
@@ -157,6 +154,44 @@ TEST(TcpStream, SaysThatItEnded) {
     EXPECT_EQ(received, kSent) << kind;
     EXPECT_TRUE(ends[1].link->ended()) << kind;
   }
+}
+
+// One connection carries nothing more. If its bytes are sent again, they come behind all that the other one has: the
+// reader must have room for that, even if it has left a little unread.
+TEST(StripedStream, LeavesRoomBehindWhatIsMissing) {
+  auto slow = tcp_pair(), quick = tcp_pair();
+  const int small = 4096;
+  setsockopt(slow[0].get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  setsockopt(slow[1].get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  std::vector<Descriptor> sockets;
+  for (auto* const each : {&slow, &quick}) sockets.push_back(std::move((*each)[0]));
+  const auto link = std::move(*tcp_stream(std::move(sockets)));
+  const std::uint64_t ring = link->writable().size();
+  fcntl(quick[1].get(), F_SETFL, O_NONBLOCK);
+  Arrivals arrivals;
+  std::uint64_t end = 0;
+  std::vector<std::byte> come;
+  for (int quiet = 0; quiet < 50;) {  // the kernel is asked every 2 ms
+    link->commit(link->writable().size());
+    link->flush();
+    const std::size_t had = come.size();
+    come.resize(had + (1 << 20));
+    const ssize_t got = recv(quick[1].get(), come.data() + had, 1 << 20, 0);
+    come.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    quiet = got > 0 ? 0 : quiet + 1;
+    if (got <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  for (std::size_t at = 0; at + sizeof(StripeHeader) <= come.size();) {
+    StripeHeader header;
+    std::memcpy(&header, come.data() + at, sizeof header);
+    ASSERT_TRUE(header.is_valid());
+    end = header.position + header.size;
+    arrivals.add({header.position, end});
+    at += sizeof header + header.size;
+  }
+  const std::uint64_t missing = arrivals.whole();
+  EXPECT_GT(end, missing + ring / 2) << "the quick connection goes on";
+  EXPECT_LE(end, missing + ring - (64 << 10));
 }
 
 TEST(ShmSegment, TakesNoOtherMemory) {
