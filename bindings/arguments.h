@@ -27,7 +27,8 @@ void bind_open(nb::class_<Bound>& bound, Open open, const About&... about) {
   bound.def(
       "__init__",
       [open](Bound* self, int rank, int world, const std::string& listen, double timeout_s, bool shm, int tcp_streams,
-             const std::string& secret, int dscp, const std::vector<std::string>& interfaces, Own... own) {
+             const std::string& secret, bool require_auth, int dscp, const std::vector<std::string>& interfaces,
+             Own... own) {
         const group::PeerGroupOptions options{.rank = rank,
                                               .world = world,
                                               .listen = listen,
@@ -36,12 +37,14 @@ void bind_open(nb::class_<Bound>& bound, Open open, const About&... about) {
                                               .tcp_streams = tcp_streams,
                                               .interfaces = interfaces,
                                               .dscp = dscp_of(dscp),
-                                              .secret = secret};
+                                              .secret = secret,
+                                              .require_auth = require_auth};
         auto opened = without_lock([&] { return open(options, own...); });
         new (self) Bound(std::move(*opened));
       },
       "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0, "shm"_a = true,
-      "tcp_streams"_a = 1, "secret"_a = "", "dscp"_a = 0, "interfaces"_a = std::vector<std::string>{}, about...);
+      "tcp_streams"_a = 1, "secret"_a = "", "require_auth"_a = false, "dscp"_a = 0,
+      "interfaces"_a = std::vector<std::string>{}, about...);
 }
 
 // The options that a worker and an observer of a job at a switch both have; the others are defaults.

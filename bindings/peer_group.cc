@@ -53,6 +53,8 @@ void bind_peer_group(nb::module_& module) {
       "rates; the routing table's if none. All ranks name as many, and the first reaches the others' first, and so "
       "on.\n"
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.\n"
+      "require_auth: data and messages to ranks of other machines carry tags under keys that follow from the secret;\n"
+      "alike on all ranks. Shared memory carries none.\n"
       "dscp: of this rank's packets, 0 to 63.");
   netfold::bind_listener(bound);
   netfold::bind_all_types(bound);
@@ -88,12 +90,12 @@ void bind_split_group(nb::module_& module) {
   using netfold::PySplitGroup;
   auto bound = nb::class_<PySplitGroup>(
       module, "SplitGroup", "A rank that sums through switches and among the ranks at once (algorithm \"split\").");
-  netfold::bind_open<const std::vector<std::string>&, const std::string&, int, bool, double, std::uint32_t, int, int,
+  netfold::bind_open<const std::vector<std::string>&, const std::string&, int, double, std::uint32_t, int, int,
                      const std::string&, const std::string&, const std::string&>(
       bound,
       [](netfold::group::PeerGroupOptions options, const std::vector<std::string>& switches, const std::string& job,
-         int core, bool require_auth, double connect_timeout_s, std::uint32_t window, int block, int mantissa,
-         const std::string& faults, const std::string& pcap, const std::string& place) {
+         int core, double connect_timeout_s, std::uint32_t window, int block, int mantissa, const std::string& faults,
+         const std::string& pcap, const std::string& place) {
         options.core = core;
         const std::vector<std::string>& interfaces = options.interfaces;
         std::vector<netfold::group::SwitchGroupOptions> at_switches;
@@ -103,7 +105,7 @@ void bind_split_group(nb::module_& module) {
           auto& at_switch = at_switches.emplace_back();
           static_cast<netfold::group::JoinOptions&>(at_switch) =
               netfold::join_options(address, job, static_cast<std::uint16_t>(options.world), options.secret,
-                                    require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
+                                    options.require_auth, options.timeout_s, connect_timeout_s, block, mantissa);
           if (!interfaces.empty()) at_switch.road.interface = interfaces[way % roads];
           at_switch.switch_place = place;
           at_switch.window = window;
@@ -112,15 +114,17 @@ void bind_split_group(nb::module_& module) {
         }
         return netfold::group::SplitGroup::open(std::move(options), std::move(at_switches));
       },
-      "switches"_a, "job"_a, "core"_a = -1, "require_auth"_a = false, "connect_timeout_s"_a = 30.0, "window"_a = 0,
-      "block"_a = 16, "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
+      "switches"_a, "job"_a, "core"_a = -1, "connect_timeout_s"_a = 30.0, "window"_a = 0, "block"_a = 16,
+      "mantissa"_a = 7, "faults"_a = "", "pcap"_a = "", "place"_a = "",
       "Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. "
       "All\n"
       "ranks name the switches in the same order.\n"
       "Besides \"split\", all_reduce takes \"in-network\" and every algorithm of a PeerGroup. By \"split\" large\n"
       "reduce-scatters and all-gathers go through the first switch where both are on their way. The other collectives "
       "run\n"
-      "among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once "
+      "among the ranks. secret: of the ranks and of the job. require_auth: packets, and data between ranks, carry "
+      "tags.\n"
+      "interfaces: of this machine; each switch is joined once "
       "by\n"
       "each of them, and the rates that are measured decide about the shares. Ranks reach each other as with "
       "PeerGroup.");

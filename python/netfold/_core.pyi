@@ -164,7 +164,7 @@ class Switch:
 class PeerGroup:
     """A rank among others that fold without a switch."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], core: int = -1, inline_progress: bool = False) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], core: int = -1, inline_progress: bool = False) -> None:
         """
         Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.
         core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.
@@ -173,6 +173,8 @@ class PeerGroup:
         interfaces together. interfaces: of this machine, that share the bytes to ranks of other machines by their
         rates; the routing table's if none. All ranks name as many, and the first reaches the others' first, and so on.
         secret: what all ranks must prove to know before any of them takes data from another; none if empty.
+        require_auth: data and messages to ranks of other machines carry tags under keys that follow from the secret;
+        alike on all ranks. Shared memory carries none.
         dscp: of this rank's packets, 0 to 63.
         """
 
@@ -302,13 +304,14 @@ class SplitGroup:
     A rank that sums through switches and among the ranks at once (algorithm "split").
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], switches: Sequence[str], job: str, core: int = -1, require_auth: bool = False, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], switches: Sequence[str], job: str, core: int = -1, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
         """
         Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
         ranks name the switches in the same order.
         Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. By "split" large
         reduce-scatters and all-gathers go through the first switch where both are on their way. The other collectives run
-        among the ranks. secret: of the ranks and of the job. interfaces: of this machine; each switch is joined once by
+        among the ranks. secret: of the ranks and of the job. require_auth: packets, and data between ranks, carry tags.
+        interfaces: of this machine; each switch is joined once by
         each of them, and the rates that are measured decide about the shares. Ranks reach each other as with PeerGroup.
         """
 
@@ -403,7 +406,7 @@ class AgentPeerGroup:
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', dscp: int = 0, interfaces: Sequence[str] = [], agent: str) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as PeerGroup's.
         """

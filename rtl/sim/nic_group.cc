@@ -15,6 +15,9 @@ Result<std::unique_ptr<NicGroup>> NicGroup::open(NicGroupOptions options) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a ring of NICs has at most {} places, not {}", kMaxRing, options.peers.world));
   }
+  if (options.peers.require_auth) {
+    return fail(ErrorCode::kInvalidArgument, "the frames of these NICs carry no tags: unset NETFOLD_REQUIRE_AUTH");
+  }
   if (const auto faults = link::parse_faults(options.faults); !faults) return tl::unexpected(faults.error());
   auto mesh = group::listen_for_peers(options.peers);
   if (!mesh) return tl::unexpected(mesh.error());

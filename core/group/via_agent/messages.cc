@@ -23,9 +23,16 @@ tl::unexpected<Error> wrong(const std::string& problem) {
 }  // namespace
 
 json to_json(const PeerGroupOptions& options) {
-  return {{"rank", options.rank},           {"world", options.world}, {"listen", options.listen},
-          {"timeout_s", options.timeout_s}, {"shm", options.shm},     {"tcp_streams", options.tcp_streams},
-          {"secret", options.secret},       {"dscp", options.dscp},   {"interfaces", options.interfaces}};
+  return {{"rank", options.rank},
+          {"world", options.world},
+          {"listen", options.listen},
+          {"timeout_s", options.timeout_s},
+          {"shm", options.shm},
+          {"tcp_streams", options.tcp_streams},
+          {"secret", options.secret},
+          {"dscp", options.dscp},
+          {"interfaces", options.interfaces},
+          {"require_auth", options.require_auth}};
 }
 
 Result<PeerGroupOptions> host_group_options(const json& message) {
@@ -39,6 +46,7 @@ Result<PeerGroupOptions> host_group_options(const json& message) {
   options.tcp_streams = fields.integer<int>("tcp_streams", 1, link::kTcpStreamsMax);
   options.secret = fields.text("secret", kTextMax);
   options.dscp = fields.integer<std::uint8_t>("dscp", 0, link::Road::kDscpMax);
+  options.require_auth = fields.boolean("require_auth");
   options.interfaces = fields.texts("interfaces", link::kTcpStreamsMax, kTextMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;

@@ -16,6 +16,7 @@
 #include "base/hex.h"
 #include "base/json.h"
 #include "base/wakeup.h"
+#include "group/via_peers/rank_tags.h"
 #include "link/shm/handover.h"
 #include "link/tcp/control_socket.h"
 #include "link/tcp/tcp_stream.h"
@@ -26,7 +27,7 @@ namespace {
 using link::Descriptor;
 using nlohmann::json;
 
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
@@ -114,6 +115,10 @@ bool is_proven(const json& message, const std::string& proof) {
   return control::equal_in_constant_time(field(message, "proof", std::string()), proof);
 }
 
+const char* name_of_stream(bool is_for_messages) {
+  return is_for_messages ? "messages" : "data";
+}
+
 json hello(const HandshakeOptions& options, const char* kind) {
   return {{"netfold_ranks", kVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
 }
@@ -129,6 +134,17 @@ Result<void> check_world(int rank, const json& message, const HandshakeOptions& 
   return fail(ErrorCode::kMismatch,
               fmt::format("rank {} is in a world of {}, rank {} in one of {}: start all with the same world", rank,
                           world, options.rank, options.world),
+              rank);
+}
+
+// Both must want tags, or neither: else one would take bytes without.
+Result<void> check_tags(int rank, const json& message, const HandshakeOptions& options) {
+  const bool wants_tags = field(message, "tagged", false);
+  if (wants_tags == options.tagged) return {};
+  return fail(ErrorCode::kMismatch,
+              fmt::format("rank {} authenticates what it sends to other ranks, and rank {} does not: give all ranks "
+                          "the same require_auth (NETFOLD_REQUIRE_AUTH)",
+                          wants_tags ? rank : options.rank, wants_tags ? options.rank : rank),
               rank);
 }
 
@@ -152,23 +168,23 @@ Result<Descriptor> open_connection(link::Address address, const link::Road& road
   }
 }
 
-// `kind`: "data" or "messages". The connections take the roads to these addresses in turn.
-Result<std::unique_ptr<link::StreamLink>> open_stream(std::span<const link::Address> addresses, const char* kind,
-                                                      int connections, const std::string& proof,
-                                                      const HandshakeOptions& options) {
+// The connections take the roads to these addresses in turn.
+Result<std::unique_ptr<link::StreamLink>> connect_stream(std::span<const link::Address> addresses, bool is_for_messages,
+                                                         int connections, const control::RankPair& pair,
+                                                         const HandshakeOptions& options) {
   std::vector<Descriptor> sockets;
   for (int index = 0; index < connections; ++index) {
     const std::size_t way = static_cast<std::size_t>(index) % addresses.size();
     auto opened = open_connection(addresses[way], options.roads[way], options);
     if (!opened) return tl::unexpected(opened.error());
-    json first = hello(options, kind);
-    first["proof"] = proof;
+    json first = hello(options, name_of_stream(is_for_messages));
+    first["proof"] = proof_for("data", pair, options);
     first["index"] = index;
     first["of"] = connections;
     if (const auto sent = send_line(opened->get(), first); !sent) return tl::unexpected(sent.error());
     sockets.push_back(std::move(*opened));
   }
-  return link::tcp_stream(std::move(sockets));
+  return open_stream(std::move(sockets), is_for_messages, pair, options);
 }
 
 Result<PeerLinks> connect_links(int rank, std::span<const link::Address> addresses, const HandshakeOptions& options) {
@@ -179,8 +195,9 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
   const auto door = options.bell ? link::FdReceiver::open() : nullptr;
   json own = hello(options, "control");
   own["to"] = rank;
-  control::RankPair pair{options.rank, rank, options.world, draw_nonce(), {}};
+  control::RankPair pair{options.rank, rank, options.world, draw_nonce(), {}, options.tagged};
   own["nonce"] = to_hex(pair.asked);
+  own["tagged"] = options.tagged;
   if (door) {
     own["door"] = door->name();
     own["token"] = door->token();
@@ -192,6 +209,7 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
   const int found = field(*answer, "rank", kNoRank);
   pair.answers = found;
   pair.answered = nonce_of(*answer);
+  pair.answerer_tags = field(*answer, "tagged", false);
   const bool is_known = is_proven(*answer, proof_for("answer", pair, options));
   json verdict = hello(options, "verdict");
   if (is_known) verdict["proof"] = proof_for("ask", pair, options);
@@ -202,6 +220,7 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
                              link::to_string(address), found),
                  found);
   }
+  if (meant) meant = check_tags(rank, *answer, options);
   if (!meant) {
     [[maybe_unused]] const auto sent = send_line(control.get(), verdict);  // so that the other rank reports it too
     return tl::unexpected(meant.error());
@@ -227,11 +246,10 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
   if (const auto sent = send_line(control.get(), verdict); !sent) return tl::unexpected(sent.error());
   if (!links.data) {
     links.messages.reset();
-    const std::string proof = proof_for("data", pair, options);
     const int connections = options.tcp_streams * static_cast<int>(addresses.size());
-    auto data = open_stream(addresses, "data", connections, proof, options);
+    auto data = connect_stream(addresses, false, connections, pair, options);
     if (!data) return tl::unexpected(data.error());
-    auto messages = open_stream(addresses.first(1), "messages", 1, proof, options);
+    auto messages = connect_stream(addresses.first(1), true, 1, pair, options);
     if (!messages) return tl::unexpected(messages.error());
     links.data = std::move(*data);
     links.messages = std::move(*messages);
@@ -254,6 +272,13 @@ void offer_memory(PeerLinks& links, const json& message, const std::shared_ptr<l
 }
 
 }  // namespace
+
+Result<std::unique_ptr<link::StreamLink>> open_stream(std::vector<Descriptor> sockets, bool is_for_messages,
+                                                      const control::RankPair& pair, const HandshakeOptions& options) {
+  if (!options.tagged) return link::tcp_stream(std::move(sockets));
+  const bool asks = pair.asks == options.rank;
+  return link::tcp_stream(std::move(sockets), rank_tags(*options.secret, name_of_stream(is_for_messages), pair, asks));
+}
 
 Result<void> wait_until_ready(std::span<pollfd> polls, Nanoseconds until, const HandshakeOptions& options) {
   for (;;) {
@@ -310,6 +335,7 @@ Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeO
                              links_.rank, options.rank, to),
                  links_.rank);
   }
+  if (meant) meant = check_tags(links_.rank, message, options);
   if (!meant) objection_ = meant.error();
 
   std::shared_ptr<link::Doorbell> bell;
@@ -319,8 +345,12 @@ Result<Visitor::State> Visitor::hear_hello(const json& message, const HandshakeO
   json own = hello(options, "control");
   own["shm"] = links_.data != nullptr;
   if (links_.data) own["bell"] = options.bell->name();
-  const control::RankPair pair{links_.rank, options.rank, field(message, "world", 0), nonce_of(message), draw_nonce()};
+  const control::RankPair pair{links_.rank,       options.rank, field(message, "world", 0),
+                               nonce_of(message), draw_nonce(), field(message, "tagged", false),
+                               options.tagged};
+  links_.pair = pair;
   own["nonce"] = to_hex(pair.answered);
+  own["tagged"] = options.tagged;
   own["proof"] = proof_for("answer", pair, options);
   awaited_proof_ = proof_for("ask", pair, options);
   links_.proof = proof_for("data", pair, options);

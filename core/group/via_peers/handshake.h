@@ -5,7 +5,8 @@
 //
 // With a secret each proves to the other that it knows it, on both connections, by hashes over what both drew for this
 // meeting (wire/control/proofs.h). A process that cannot is not a rank: a rank that answers ignores it, a rank that
-// asked reports an error.
+// asked reports an error. Ranks that want tags say so, and must agree: then every byte of data and messages between
+// machines carries one (rank_tags.h).
 #pragma once
 
 #include <poll.h>
@@ -51,6 +52,7 @@ struct HandshakeOptions {
   int rank = 0, world = 1;
   std::shared_ptr<link::Doorbell> bell;  // ours; null: no shared memory
   std::optional<control::Secret> secret;
+  bool tagged = false;  // what leaves the machine; needs a secret
   std::size_t ring_bytes = std::size_t{1} << 20;
   int tcp_streams = 1;  // connections by each road that carry data to a lower rank; to a higher one that one decides
   std::vector<link::Road> roads = {{}};  // of this rank's packets; everything but data takes the first
@@ -74,7 +76,12 @@ struct PeerLinks {
   DataConnection connection = {};                   // one that has
   std::shared_ptr<link::Doorbell> bell = {};        // the peer's, if it is reached over shared memory
   std::string proof = {};  // that a data connection is to bring, or has brought; "" without a secret
+  control::RankPair pair = {};
 };
+
+// Of connections that carry data, or messages.
+Result<std::unique_ptr<link::StreamLink>> open_stream(std::vector<link::Descriptor> sockets, bool is_for_messages,
+                                                      const control::RankPair& pair, const HandshakeOptions& options);
 
 // With a lower rank, that listens at these addresses. There are as many as roads, and each road leads to one of them.
 Result<PeerLinks> connect_to(int rank, std::span<const link::Address> addresses, const HandshakeOptions& options);

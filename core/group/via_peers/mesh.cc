@@ -14,7 +14,6 @@
 #include "link/poll_set.h"
 #include "link/shm/handover.h"
 #include "link/tcp/control_socket.h"
-#include "link/tcp/tcp_stream.h"
 
 namespace netfold::group {
 namespace {
@@ -132,7 +131,16 @@ Result<void> Mesh::connect(const std::vector<std::vector<link::Address>>& addres
                            const std::function<bool()>& keep_going) {
   if (const auto alike = check_interfaces(addresses); !alike) return alike;
   if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
-  handshake_ = {rank_, world_, bell_, secret_, ring_bytes_for(world_), tcp_streams_, roads_, deadline, keep_going};
+  handshake_ = {.rank = rank_,
+                .world = world_,
+                .bell = bell_,
+                .secret = secret_,
+                .tagged = is_tagged_,
+                .ring_bytes = ring_bytes_for(world_),
+                .tcp_streams = tcp_streams_,
+                .roads = roads_,
+                .deadline = deadline,
+                .keep_going = keep_going};
   connect_to_lower_ranks(addresses);
   accept_higher_ranks();
   visitors_.clear();  // strangers
@@ -253,6 +261,7 @@ Result<void> Mesh::take(PeerLinks links) {
   }
   life_lines_->add(links.rank, std::make_unique<link::ControlSocket>(links.control));
   peer.proof = std::move(links.proof);
+  peer.pair = links.pair;
   peer.data = std::move(links.data);
   peer.messages = std::move(links.messages);
   peer.bell = std::move(links.bell);
@@ -267,7 +276,7 @@ Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
     if (peer.messages) return two_say_that_they_are(links.rank);
     std::vector<link::Descriptor> only;
     only.push_back(std::move(socket));
-    auto stream = link::tcp_stream(std::move(only));
+    auto stream = open_stream(std::move(only), true, peer.pair, handshake_);
     if (!stream) return tl::unexpected(stream.error());
     peer.messages = std::move(*stream);
     return {};
@@ -279,7 +288,7 @@ Result<void> Mesh::take_connection(Peer& peer, PeerLinks links) {
   if (!is_expected || waiting[place].is_open()) return two_say_that_they_are(links.rank);
   waiting[place] = std::move(socket);
   if (!std::ranges::all_of(waiting, &link::Descriptor::is_open)) return {};
-  auto stream = link::tcp_stream(std::exchange(waiting, {}));
+  auto stream = open_stream(std::exchange(waiting, {}), false, peer.pair, handshake_);
   if (!stream) return tl::unexpected(stream.error());
   peer.data = std::move(*stream);
   return {};

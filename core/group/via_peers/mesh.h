@@ -29,6 +29,8 @@ class Mesh : private Meanwhile {
   // TCP connections by each interface to each lower rank on another machine, 1 to link::kTcpStreamsMax in all; before
   // connect().
   void set_tcp_streams(int streams) { tcp_streams_ = streams; }
+  // What leaves the machine carries tags, as at all other ranks; needs the secret. Before connect().
+  void set_tagged(bool tagged) { is_tagged_ = tagged; }
   // Goes on over connections of an earlier group, by rank of this one (null: connects anew). Before connect(), by both
   // ranks of each. `group`: see CarryOver.
   void carry_over(KeptPeers kept, const std::string& group);
@@ -52,6 +54,7 @@ class Mesh : private Meanwhile {
     std::vector<link::Descriptor> connections;  // that are to become it; closed: has not come
     std::shared_ptr<link::Doorbell> bell;
     std::string proof;  // that its data connection must bring
+    control::RankPair pair;
   };
 
   Mesh(int rank, int world, bool shm, std::optional<control::Secret> secret);
@@ -73,6 +76,7 @@ class Mesh : private Meanwhile {
   int rank_, world_;
   bool wants_shm_;
   int tcp_streams_ = 1;
+  bool is_tagged_ = false;
   std::vector<link::Descriptor> listeners_;  // a road has one
   std::vector<link::Road> roads_;
   std::optional<control::Secret> secret_;

@@ -19,11 +19,16 @@ Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) 
     return fail(ErrorCode::kInvalidArgument, fmt::format("{} TCP streams to a rank by {} interfaces: 1 to {} in all",
                                                          options.tcp_streams, roads, link::kTcpStreamsMax));
   }
+  if (options.require_auth && options.secret.empty()) {
+    return fail(ErrorCode::kInvalidArgument, "authenticated packets need a secret: give all ranks the same");
+  }
   const auto address = link::parse_address(options.listen);
   if (!address) return tl::unexpected(address.error());
   auto mesh = Mesh::listen(options.rank, options.world, *address, options.shm, control::Secret::from(options.secret),
                            options.dscp, options.interfaces);
-  if (mesh) (*mesh)->set_tcp_streams(options.tcp_streams);
+  if (!mesh) return mesh;
+  (*mesh)->set_tcp_streams(options.tcp_streams);
+  (*mesh)->set_tagged(options.require_auth);
   return mesh;
 }
 
@@ -127,6 +132,9 @@ Result<void> PeerGroup::adopt(PeerGroup& old, const std::vector<int>& old_ranks,
   if (&old == this || old_ranks.size() != world || is_started()) {
     return fail(ErrorCode::kInvalidArgument,
                 "adopt connections before connect, from another group, with its rank for each rank of this one");
+  }
+  if (old.options_.require_auth != options_.require_auth) {
+    return fail(ErrorCode::kInvalidArgument, "the connections of a group carry tags or not: require_auth stays");
   }
   KeptPeers left;
   {

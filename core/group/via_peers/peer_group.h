@@ -25,6 +25,7 @@ struct PeerGroupOptions {
   std::function<void()> on_completion = {};  // called each time there is a completion to take
   std::uint8_t dscp = 0;                     // of this rank's packets (link/road.h)
   std::string secret = {};                   // that all ranks must prove to know; "": none
+  bool require_auth = false;                 // tags on all data and messages that leave the machine; needs the secret
 };
 
 class PeerGroup final : public Driver {

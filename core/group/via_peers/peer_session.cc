@@ -243,9 +243,8 @@ Result<void> PeerSession::check_blocked_by_the_gone() const {
     const bool has_left = connections_.life_lines->has_left(rank);
     const std::string why = has_left ? "has left" : *(*blocking)->ended();
     return fail(ErrorCode::kPeerFailed,
-                fmt::format("rank {} {} while rank {} waits for it: ranks must submit the same collectives before "
-                            "they leave",
-                            rank, why, options_.rank),
+                fmt::format("rank {} {} while rank {} waits for it{}", rank, why, options_.rank,
+                            has_left ? ": ranks must submit the same collectives before they leave" : ""),
                 rank);
   }
   return {};

@@ -35,6 +35,14 @@ class FieldHash {
     update(bytes, sizeof bytes);
   }
 
+  void add(const RankPair& pair) {
+    for (const int number : {pair.asks, pair.answers, pair.world}) add(static_cast<std::uint32_t>(number));
+    add(pair.asked);
+    add(pair.answered);
+    if (!pair.asker_tags && !pair.answerer_tags) return;
+    for (const bool tags : {pair.asker_tags, pair.answerer_tags}) add(tags ? 1u : 0u);
+  }
+
   Proof finish() {
     Proof proof;
     crypto_generichash_final(&state_, reinterpret_cast<unsigned char*>(proof.data()), proof.size());
@@ -48,6 +56,13 @@ class FieldHash {
 
   crypto_generichash_state state_;
 };
+
+wire::TagKey key_from(Proof whole) {
+  wire::TagKey key;
+  std::copy_n(whole.begin(), key.size(), key.begin());
+  sodium_memzero(whole.data(), whole.size());
+  return key;
+}
 
 }  // namespace
 
@@ -110,10 +125,16 @@ Proof Secret::admit_proof(const Nonce& worker_nonce, const Admitted& admitted) c
 Proof Secret::rank_proof(std::string_view part, const RankPair& pair) const {
   FieldHash hash(key_, "netfold-rank");
   hash.add(part);
-  for (const int number : {pair.asks, pair.answers, pair.world}) hash.add(static_cast<std::uint32_t>(number));
-  hash.add(pair.asked);
-  hash.add(pair.answered);
+  hash.add(pair);
   return hash.finish();
+}
+
+wire::TagKey Secret::stream_key(std::string_view stream, const RankPair& pair, bool by_asker) const {
+  FieldHash hash(key_, "netfold-stream");
+  hash.add(stream);
+  hash.add(pair);
+  hash.add(by_asker ? 1u : 0u);
+  return key_from(hash.finish());
 }
 
 wire::TagKey Secret::tag_key(const Nonce& salt, std::uint16_t job_id, std::uint16_t epoch) const {
@@ -121,11 +142,7 @@ wire::TagKey Secret::tag_key(const Nonce& salt, std::uint16_t job_id, std::uint1
   hash.add(salt);
   hash.add(std::uint32_t{job_id});
   hash.add(std::uint32_t{epoch});
-  Proof whole = hash.finish();
-  wire::TagKey key;
-  std::copy_n(whole.begin(), key.size(), key.begin());
-  sodium_memzero(whole.data(), whole.size());
-  return key;
+  return key_from(hash.finish());
 }
 
 bool equal_in_constant_time(const Proof& a, const Proof& b) {

@@ -16,6 +16,7 @@ namespace netfold::control {
 struct RankPair {
   int asks = 0, answers = 0, world = 1;
   Nonce asked = {}, answered = {};
+  bool asker_tags = false, answerer_tags = false;  // each wants tags on what they send each other
 };
 
 class Secret {
@@ -36,6 +37,8 @@ class Secret {
   // The proof of a rank to another rank without a switch, each in its part of the conversation
   // (group/via_peers/handshake.h).
   Proof rank_proof(std::string_view part, const RankPair& pair) const;
+  // The key of the tags on what one of the two sends in a stream of theirs ("data", "messages").
+  wire::TagKey stream_key(std::string_view stream, const RankPair& pair, bool by_asker) const;
   // The key of the data packets' tags in one epoch.
   wire::TagKey tag_key(const Nonce& salt, std::uint16_t job_id, std::uint16_t epoch) const;
 

@@ -2,8 +2,7 @@
 // collective. All of them live. netfold-vopr cuts and blocks simulated streams in more ways.
 #include <gtest/gtest.h>
 
-#include "peer_groups.h"
-#include "proxy.h"
+#include "proxied.h"
 
 namespace netfold::group {
 namespace {
@@ -11,35 +10,6 @@ namespace {
 struct Case {
   const char* name;
   Fault fault;
-};
-
-// Ranks that reach each other by TCP, rank `upper` its neighbour `upper` - 1 through a proxy.
-struct Proxied {
-  Proxied(int world, int upper, double timeout_s, Fault fault) {
-    PeerGroupOptions options;
-    options.world = world;
-    options.shm = false;
-    options.timeout_s = timeout_s;
-    std::vector<std::string> addresses;
-    for (options.rank = 0; options.rank < world; ++options.rank) {
-      groups.push_back(std::move(*PeerGroup::open(options)));
-      addresses.push_back(groups.back()->address());
-    }
-    const auto lower = static_cast<std::size_t>(upper - 1);
-    proxy.emplace(addresses[lower], fault);
-    std::vector<std::string> through_proxy = addresses;
-    through_proxy[lower] = proxy->address();
-    std::vector<std::future<Result<void>>> connecting;
-    for (int rank = 0; rank < world; ++rank) {
-      connecting.push_back(std::async(std::launch::async, [&, rank] {
-        return groups[static_cast<std::size_t>(rank)]->connect(rank == upper ? through_proxy : addresses);
-      }));
-    }
-    for (auto& each : connecting) EXPECT_TRUE(each.get());
-  }
-
-  std::optional<Proxy> proxy;
-  Groups groups;
 };
 
 class BrokenLinks : public testing::TestWithParam<Case> {
@@ -59,7 +29,7 @@ class BrokenLinks : public testing::TestWithParam<Case> {
     }
   }
 
-  Proxied ranks_{kWorld, 1, 2, GetParam().fault};
+  Proxied ranks_{kWorld, 1, {.timeout_s = 2}, GetParam().fault};
 };
 
 TEST_P(BrokenLinks, AllReducesFailEverywhereAndTensorsArePutBack) {
@@ -91,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, BrokenLinks,
 // nothing comes to it, but the others move on.
 TEST(SlowLinks, NobodyGivesUpWhileTheOthersMoveOn) {
   constexpr double kTimeout = 1;  // seconds
-  Proxied ranks(3, 2, kTimeout, {Fault::Kind::kSlow, true});
+  Proxied ranks(3, 2, {.timeout_s = kTimeout}, {Fault::Kind::kSlow, true});
   std::vector<std::vector<float>> tensors(3, std::vector<float>(4'000'000));
   tensors[0].assign(tensors[0].size(), 3);
   std::vector<std::future<Nanoseconds>> waiting;

@@ -60,12 +60,14 @@ void expect_right_sums(Groups& groups) {
   }
 }
 
-class PeerGroupKeeps : public testing::TestWithParam<bool> {
+class PeerGroupKeeps : public testing::TestWithParam<std::string> {
  protected:
-  PeerGroupOptions options() const { return {.timeout_s = 20, .shm = GetParam(), .secret = "secret"}; }
+  PeerGroupOptions options() const {
+    return {.timeout_s = 20, .shm = GetParam() == "shm", .secret = "secret", .require_auth = GetParam() == "tagged"};
+  }
 };
-INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, testing::Bool(),
-                         [](const auto& links) { return links.param ? "shm" : "tcp"; });
+INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, testing::Values("shm", "tcp", "tagged"),
+                         [](const auto& links) { return links.param; });
 
 TEST_P(PeerGroupKeeps, ConnectionsOfTheSurvivorsOfAFailure) {
   Groups olds = survivors_of_a_failure(options());

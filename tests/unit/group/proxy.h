@@ -1,4 +1,5 @@
-// A TCP proxy between two ranks that cuts, stalls or slows their connections in the middle of a transfer.
+// A TCP proxy between two ranks that cuts, stalls or slows their connections in the middle of a transfer, or changes a
+// byte.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ namespace netfold::group {
 
 // The fault that happens after `after_bytes` have gone through the data connection.
 struct Fault {
-  enum class Kind { kCut, kStall, kSlow } kind;
+  enum class Kind { kCut, kStall, kSlow, kChange } kind;
   bool spares_control;  // only the data connection is hit
   std::size_t after_bytes = 1 << 20;
 };
@@ -92,21 +93,24 @@ class Proxy {
       pair.is_hit = true;
       return;
     }
+    const bool is_life_line = &pair == &pairs_[0];
+    const bool strikes = !is_life_line && !has_struck_ && passed_ + static_cast<std::size_t>(got) >= fault_.after_bytes;
+    if (strikes && fault_.kind == Fault::Kind::kChange) buffer_[static_cast<std::size_t>(got) / 2] ^= 1;
     for (ssize_t sent = 0; sent < got;) {
       const ssize_t more = send(to, buffer_.data() + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
       if (more <= 0) return;
       sent += more;
     }
-    if (&pair == &pairs_[0]) return;
+    if (is_life_line) return;
     if (fault_.kind == Fault::Kind::kSlow) std::this_thread::sleep_for(std::chrono::milliseconds(15));
     if (has_struck_) return;
     passed_ += static_cast<std::size_t>(got);
-    if (passed_ >= fault_.after_bytes) strike();
+    if (strikes) strike();
   }
 
   void strike() {
     for (Pair& pair : pairs_) {
-      if (fault_.kind == Fault::Kind::kSlow) break;
+      if (fault_.kind == Fault::Kind::kSlow || fault_.kind == Fault::Kind::kChange) break;
       if (&pair == &pairs_[0] && fault_.spares_control) continue;
       pair.is_hit = true;
       if (fault_.kind != Fault::Kind::kCut) continue;

@@ -100,6 +100,26 @@ TEST(Secret, TagKeysDifferBySaltJobEpochAndSecret) {
   EXPECT_TRUE(keys.insert(secret->tag_key(salt, 1, 2)).second);
 }
 
+TEST(Secret, StreamKeysDifferByStreamDirectionAndAllThatTheRanksAgreed) {
+  const auto secret = Secret::from("sesame");
+  const RankPair pair{.asks = 3, .answers = 1, .world = 4, .asker_tags = true, .answerer_tags = true};
+  std::set<wire::TagKey> keys{secret->stream_key("data", pair, true)};
+  EXPECT_TRUE(keys.insert(secret->stream_key("data", pair, false)).second);
+  EXPECT_TRUE(keys.insert(secret->stream_key("messages", pair, true)).second);
+  EXPECT_TRUE(keys.insert(Secret::from("other")->stream_key("data", pair, true)).second);
+  std::set<Proof> proofs{secret->rank_proof("data", pair)};
+  for (const auto change : std::vector<void (*)(RankPair&)>{
+           [](RankPair& p) { p.asks = 2; }, [](RankPair& p) { p.answers = 2; }, [](RankPair& p) { p.world = 5; },
+           [](RankPair& p) { p.asked[0] = std::byte{1}; }, [](RankPair& p) { p.answered[0] = std::byte{1}; },
+           [](RankPair& p) { p.asker_tags = false; }, [](RankPair& p) { p.answerer_tags = false; },
+           [](RankPair& p) { p.asker_tags = p.answerer_tags = false; }}) {
+    RankPair changed = pair;
+    change(changed);
+    EXPECT_TRUE(keys.insert(secret->stream_key("data", changed, true)).second);
+    EXPECT_TRUE(proofs.insert(secret->rank_proof("data", changed)).second);
+  }
+}
+
 TEST(Proofs, Compare) {
   Proof a{}, b{};
   EXPECT_TRUE(equal_in_constant_time(a, b));
