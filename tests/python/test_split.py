@@ -100,7 +100,7 @@ def test_ranks_with_different_lists_of_switches_are_told(other: str) -> None:
     assert outcomes[0].error
 
 
-@pytest.mark.parametrize("more", [{"NETFOLD_ALGORITHM": "in-network"}, {"NETFOLD_REQUIRE_AUTH": "yes"}])
+@pytest.mark.parametrize("more", [{"NETFOLD_ALGORITHM": "in-network"}, {"NETFOLD_ENGINE": "agent"}])
 def test_one_algorithm_uses_several_switches(more: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="names 2 switches, which only the algorithm split uses, not in-network"):
         load(None, {"NETFOLD_SWITCH": "10.0.0.5:7171,10.0.0.6:7171", **more})

@@ -335,7 +335,8 @@ def _tagged_body(rank: int) -> tuple[float, bool]:
 
 
 def test_an_embedded_switch_tags_every_packet() -> None:
-    outcomes = values(run_ranks(_tagged_body, environment={"NETFOLD_REQUIRE_AUTH": "yes"}))
+    environment = {"NETFOLD_REQUIRE_AUTH": "yes", "NETFOLD_ALGORITHM": "in-network"}
+    outcomes = values(run_ranks(_tagged_body, environment=environment))
     assert outcomes == [(2.0, True), (2.0, True)]
 
 

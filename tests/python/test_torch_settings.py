@@ -68,7 +68,10 @@ def test_algorithms() -> None:
     switch = {"NETFOLD_SWITCH": "10.0.0.5:7171"}
     assert load(None, switch).algorithm_to_take() == "split"
     assert load(None, {**switch, "NETFOLD_ALGORITHM": "auto"}).order_to_take() == "rank"
-    assert load(None, {**switch, "NETFOLD_REQUIRE_AUTH": "yes"}).algorithm_to_take() == "in-network"
+    tagged = {"NETFOLD_REQUIRE_AUTH": "yes"}
+    assert load(None, {**switch, **tagged}).algorithm_to_take() == "split"
+    assert load(None, tagged).algorithm_to_take() == "auto"
+    assert load(None, {**tagged, "NETFOLD_ALGORITHM": "ring"}).require_auth
     assert load(None, {**switch, "NETFOLD_ENGINE": "agent"}).algorithm_to_take() == "in-network"
     assert load(None, {"NETFOLD_SWITCH": "h:1", "NETFOLD_ALGORITHM": "ring"}).algorithm_to_take() == "ring"
     settings = load(Options(bigraph=(4, 8)), {"NETFOLD_ALGORITHM": "hdrm", "NETFOLD_GROUP": "4"})
@@ -77,7 +80,7 @@ def test_algorithms() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("NETFOLD_REQUIRE_AUTH", "yes"), ("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
+    [("NETFOLD_FAULTS", "loss=0.1"), ("NETFOLD_PCAP", "f")],
 )
 def test_what_only_a_switch_does_is_refused_with_a_host_algorithm(variable: str, value: str) -> None:
     assert load(None, {variable: value}).algorithm_to_take() == "in-network"

@@ -133,6 +133,7 @@ def _client(
         seat.rank,
         secret=agreement.secret,
         timeout_s=timeout_s,
+        require_auth=settings.require_auth,
         dscp=settings.dscp,
         interface="".join(settings.interface),
         **_at_switch(agreement, settings, seat.rank),
@@ -173,7 +174,6 @@ def _at_switch(agreement: Agreement, settings: Settings, rank: int) -> dict[str,
     """The settings of a worker's conversation with its switch."""
     block, mantissa = agreement.bfp
     return {
-        "require_auth": settings.require_auth,
         "connect_timeout_s": settings.connect_timeout_s,
         "window": settings.window,
         "block": block,
@@ -196,6 +196,7 @@ def _host_client(
         "dscp": settings.dscp,
         "interfaces": list(settings.interface),
         "secret": agreement.secret,
+        "require_auth": settings.require_auth,
     }
 
     def listen() -> tuple[PeerEngine, str]:

@@ -57,12 +57,11 @@ class Settings:
 
     def algorithm_to_take(self) -> str:
         """The algorithm that the user named; else `auto`. With a switch `auto` means: the switch and the ranks share
-        the work. The switch does all of it where the engine cannot do both at once, and where every packet must carry
-        a tag, because data among ranks is not tagged."""
+        the work. The switch does all of it where the engine cannot do both at once."""
         if self.algorithm not in ("", AUTO) or self.topology:
             return self.algorithm
         if self.switch:
-            return SPLIT if self.engine == THREAD and not self.require_auth else IN_NETWORK
+            return SPLIT if self.engine == THREAD else IN_NETWORK
         starts_a_switch = not self.algorithm and any(getattr(self, name) for name in SWITCH_ONLY)
         return IN_NETWORK if starts_a_switch else AUTO
 
@@ -273,7 +272,7 @@ TABLE = (
     ),
     Setting("format", "NETFOLD_FORMAT", "fp32", _format, "wire format of float32 tensors: fp32, fp16, bf16 or bfp"),
     Setting("bfp", "NETFOLD_BFP", (16, 7), _bfp_shape, "block,mantissa of format bfp"),
-    Setting("require_auth", "NETFOLD_REQUIRE_AUTH", False, _yes_or_no, "fold only tagged packets: yes or no"),
+    Setting("require_auth", "NETFOLD_REQUIRE_AUTH", False, _yes_or_no, "take only data that carries a tag: yes or no"),
     Setting("timeout_s", "NETFOLD_TIMEOUT_S", None, _seconds, "longest wait; default: the group's timeout"),
     Setting("connect_timeout_s", "NETFOLD_CONNECT_TIMEOUT_S", 30.0, _seconds, "longest time to connect to the switch"),
     Setting(
@@ -303,7 +302,7 @@ TABLE = (
     Setting("log", "NETFOLD_LOG", "", _level, "log level on standard error: warning, info (what was chosen), debug"),
 )
 
-SWITCH_ONLY = ("require_auth", "faults", "pcap")  # rejected with a host algorithm, not silently ignored
+SWITCH_ONLY = ("faults", "pcap")  # rejected with a host algorithm, not silently ignored
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -360,13 +359,12 @@ def load(given: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> 
     if len(settings.switches()) > 1 and settings.algorithm_to_take() != SPLIT:
         raise ValueError(
             f"netfold: NETFOLD_SWITCH names {len(settings.switches())} switches, which only the algorithm {SPLIT} "
-            f"uses, not {settings.algorithm_to_take()}: name one switch, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE "
-            "and NETFOLD_REQUIRE_AUTH"
+            f"uses, not {settings.algorithm_to_take()}: name one switch, or unset NETFOLD_ALGORITHM and NETFOLD_ENGINE"
         )
     if len(settings.interface) > 1 and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
             f"netfold: NETFOLD_INTERFACE names {len(settings.interface)} interfaces, and the algorithm {IN_NETWORK} "
-            "uses one: name one interface, or unset NETFOLD_ALGORITHM, NETFOLD_ENGINE and NETFOLD_REQUIRE_AUTH"
+            "uses one: name one interface, or unset NETFOLD_ALGORITHM and NETFOLD_ENGINE"
         )
     if settings.engine == CALLER and settings.algorithm_to_take() == IN_NETWORK:
         raise ValueError(
@@ -411,6 +409,8 @@ def _settle_nic(merged: dict[str, Any]) -> None:
             "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or use "
             "another engine"
         )
+    if merged["require_auth"]:
+        raise ValueError("netfold: simulated NICs send no tags: unset NETFOLD_REQUIRE_AUTH or NETFOLD_ENGINE=rtl")
     if merged["interface"]:
         raise ValueError("netfold: NETFOLD_ENGINE=rtl has NICs of its own: unset NETFOLD_INTERFACE")
     merged["algorithm"] = "ring"
