@@ -136,7 +136,8 @@ class StripedStream final : public BufferedStream {
     std::size_t count = 0;
     for (std::size_t i = 0; i < connections_.size(); ++i) {
       const Connection& each = connections_[i];
-      if (each.is_usable() && !each.has_ended) ways[count++] = {i, each.queued_bytes, each.speed.bytes_s()};
+      if (each.is_usable() && (!each.has_ended || is_single()))
+        ways[count++] = {i, each.queued_bytes, each.speed.bytes_s()};
     }
     if (count == 0) return nullptr;
     return &connections_[ways[earliest({ways.data(), count}, next_stripe().size())].index];

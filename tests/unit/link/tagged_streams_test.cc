@@ -17,7 +17,6 @@ namespace netfold::link {
 namespace {
 
 constexpr std::uint64_t kOurs = 11, kTheirs = 22;
-constexpr std::size_t kHeaderBytes = sizeof(StripeHeader);
 constexpr const char* kWrongTag = "sent bytes with a wrong tag";
 
 using Bytes = std::vector<std::byte>;
@@ -28,11 +27,12 @@ std::byte byte_at(std::uint64_t position) {
 
 // A stripe as the other side sends it.
 Bytes stripe(std::uint64_t position, std::uint32_t size, std::uint64_t key = kTheirs) {
-  Bytes all(kHeaderBytes + size);
+  Bytes all(kStripeHeaderBytes + size);
   const StripeHeader header{position, size};
-  std::memcpy(all.data(), &header, kHeaderBytes);
-  for (std::uint32_t i = 0; i < size; ++i) all[kHeaderBytes + i] = byte_at(position + i);
-  const StripeTag tag = TestTags(key, 0).of(std::span(all).first(kHeaderBytes), std::span(all).subspan(kHeaderBytes));
+  std::memcpy(all.data(), &header, kStripeHeaderBytes);
+  for (std::uint32_t i = 0; i < size; ++i) all[kStripeHeaderBytes + i] = byte_at(position + i);
+  const StripeTag tag =
+      TestTags(key, 0).of(std::span(all).first(kStripeHeaderBytes), std::span(all).subspan(kStripeHeaderBytes));
   all.insert(all.end(), tag.begin(), tag.end());
   return all;
 }
@@ -94,14 +94,14 @@ INSTANTIATE_TEST_SUITE_P(Connections, TaggedStreams, testing::Values(1, 2));
 TEST_P(TaggedStreams, GiveOnlyBytesUnderARightTag) {
   constexpr std::uint32_t kFirst = 40, kSecond = 300;
   const Bytes right = stripe(kFirst, kSecond);
-  for (std::size_t bit = 0; bit < 8 * right.size(); bit += bit < 8 * kHeaderBytes ? 1 : 7) {
+  for (std::size_t bit = 0; bit < 8 * right.size(); bit += bit < 8 * kStripeHeaderBytes ? 1 : 7) {
     Receiver receiver(GetParam());
     receiver.send_by(0, stripe(0, kFirst));
     Bytes wrong = right;
     wrong[bit / 8] ^= std::byte{1} << (bit % 8);
     receiver.send_by(0, wrong);
     StripeHeader header;
-    std::memcpy(&header, wrong.data(), kHeaderBytes);
+    std::memcpy(&header, wrong.data(), kStripeHeaderBytes);
     if (header.is_valid() && header.size > kSecond) {  // it waits for the rest
       receiver.read_until(kFirst);
       ASSERT_FALSE(receiver.link->ended()) << "bit " << bit;
@@ -163,14 +163,14 @@ TEST_P(TaggedStreams, EndWithinAStripeWithoutItsBytes) {
 TEST(TaggedStreams, KeepConnectionsApartUntilATagIsRight) {
   const Bytes right = stripe(0, 1000);
   Bytes forged = right;
-  for (std::size_t i = kHeaderBytes; i < kHeaderBytes + 600; ++i) forged[i] ^= std::byte{0xff};
+  for (std::size_t i = kStripeHeaderBytes; i < kStripeHeaderBytes + 600; ++i) forged[i] ^= std::byte{0xff};
   Receiver receiver(2);
-  receiver.send_by(0, std::span(forged).first(kHeaderBytes + 500));
+  receiver.send_by(0, std::span(forged).first(kStripeHeaderBytes + 500));
   EXPECT_TRUE(receiver.link->readable().empty());
   receiver.send_by(1, right);
   receiver.read_until(1000);
   EXPECT_EQ(receiver.link->consumed(), 1000u);
-  receiver.send_by(0, std::span(forged).subspan(kHeaderBytes + 500));
+  receiver.send_by(0, std::span(forged).subspan(kStripeHeaderBytes + 500));
   receiver.read_to_the_end();
   EXPECT_EQ(receiver.link->consumed(), 1000u);
   EXPECT_EQ(receiver.link->ended(), kWrongTag);
@@ -248,6 +248,19 @@ TEST(TaggedStreams, BringStripesOfAnySizeInAnyOrder) {
     ASSERT_EQ(receiver.link->consumed(), total);
     ASSERT_FALSE(receiver.link->ended());
   }
+}
+
+// The other side sends nothing more, and may still read.
+TEST(TaggedStreams, SendOverASingleConnectionThatHasEnded) {
+  Receiver sender;
+  shutdown(sender.others[0].get(), SHUT_WR);
+  sender.read_to_the_end();
+  sender.link->commit(1000);
+  sender.link->flush();
+  EXPECT_FALSE(sender.link->has_unsent());
+  Bytes come(2000);
+  const std::size_t whole = kStripeHeaderBytes + 1000 + sizeof(StripeTag);
+  EXPECT_EQ(recv(sender.others[0].get(), come.data(), whole, MSG_WAITALL), static_cast<ssize_t>(whole));
 }
 
 TEST(TaggedStreams, SendAgainWhatALostConnectionHadInPart) {
