@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the kernels of core/numbers and of the packets' hash, and their tests, for 64-bit ARM, in build/aarch64, and runs
-# them under qemu.
+# Builds the kernels of core/numbers and of the packets' hash, and their tests, for 64-bit ARM, in build/aarch64, and
+# runs them under qemu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

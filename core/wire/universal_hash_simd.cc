@@ -10,11 +10,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/processor.h"
 #include "wire/universal_hash.h"
-#if HWY_ARCH_ARM
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 // Highway compiles this file for a target without vectors too. No code calls that target, so it is empty.
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
@@ -136,7 +133,7 @@ bool is_supported() {
 #if HWY_ARCH_X86
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul");
 #else
-  return (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;
+  return multiplies_polynomials();
 #endif
 }
 

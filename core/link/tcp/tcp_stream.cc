@@ -20,6 +20,9 @@ namespace netfold::link {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;  // each direction
+// To and from the kernel in one call. With more, the other side begins later, and bytes leave the cache before they are
+// worked on.
+constexpr std::size_t kAtOnce = std::size_t{64} << 10;
 
 class TcpStream final : public BufferedStream {
  public:
@@ -34,7 +37,7 @@ class TcpStream final : public BufferedStream {
  private:
   void send_some() override {
     while (out_.used() > 0 && !is_broken_) {
-      const ssize_t sent = send(socket_.get(), out_.first_used(), out_.used(), MSG_NOSIGNAL);
+      const ssize_t sent = send(socket_.get(), out_.first_used(), std::min(out_.used(), kAtOnce), MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0 && may_try_again()) return;
       if (sent < 0) return lose(errno);
@@ -45,7 +48,7 @@ class TcpStream final : public BufferedStream {
 
   void receive_some() override {
     while (in_.free() > 0 && !is_broken_) {
-      const ssize_t got = recv(socket_.get(), in_.first_free(), in_.free(), 0);
+      const ssize_t got = recv(socket_.get(), in_.first_free(), std::min(in_.free(), kAtOnce), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && may_try_again()) return;
       if (got < 0) return lose(errno);
