@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/prng.h"
 #include "numbers/codec.h"
@@ -29,7 +30,7 @@ Ends made_up_ends(const wire::Lease& lease, std::uint32_t switch_ip, std::uint16
   return ends;
 }
 
-Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(shape), ends_(std::move(ends)) {
+Gradients::Gradients(JobShape shape, Ends ends, std::uint64_t seed) : shape_(std::move(shape)), ends_(std::move(ends)) {
   const numbers::WireFormat wire = shape_.lease.wire_format(shape_.format);
   payload_bytes_ = numbers::encoded_bytes(wire, shape_.count);
   tag_bytes_ = shape_.lease.keys ? wire::kTagBytes : 0;

@@ -24,7 +24,8 @@ Result<std::unique_ptr<AggregationObserver>> AggregationObserver::join(JoinOptio
 }
 
 AggregationObserver::AggregationObserver(wire::Lease lease)
-    : Driver({.thread_name = "nf-observer", .closed = "this observer has left its job: join again"}), lease_(lease) {}
+    : Driver({.thread_name = "nf-observer", .closed = "this observer has left its job: join again"}),
+      lease_(std::move(lease)) {}
 
 AggregationObserver::Ticket AggregationObserver::expect(std::size_t elements, numbers::Format format) {
   CollectiveRequest request;

@@ -63,7 +63,7 @@ SwitchGroup::SwitchGroup(const SwitchGroupOptions& options, wire::Lease lease)
               .core = options.core,
               .on_completion = options.on_completion,
               .closed = "this worker has left its job: join again"}),
-      lease_(lease) {}
+      lease_(std::move(lease)) {}
 
 nlohmann::json to_json(const wire::Lease& lease) {
   return {{"job", lease.job},

@@ -338,8 +338,8 @@ void JobTable::run(JobKey key, wire::Lease lease, std::optional<Above> above, Na
     if (lease.is_tree) action.tree.contributors.push_back(member.contributor());
   }
   if (job.host) action.host = job.host->endpoint;
-  job.lease = lease;
   job.memory_bytes = rules_.memory_bytes(lease);
+  job.lease = std::move(lease);
   job.lease.job = free_job_id();
   job.lease.epoch = next_epoch_++;
   job.running = true;
