@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ import torch.distributed as dist
 from netfold import _core
 from netfold.algorithms import AUTO, HostPlan, choose, host_algorithms, host_choices
 from netfold.torch import Options
-from netfold.torch.host_group import machine_size, publish, said_by_all
+from netfold.torch.host_group import join, machine_size, publish, said_by_all
 from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("no_rank_left")]
@@ -211,3 +211,16 @@ def test_what_does_not_fit_is_told_to_every_rank(
     for error, after_s in values(run_ranks(_joins_in_vain_body, settings, world=3, joins=False)):
         assert [word for word in says if word not in error] == [], error
         assert after_s < TIMEOUT_S
+
+
+def test_a_rank_tells_its_own_error_where_the_store_has_gone_with_another_rank() -> None:
+    class Gone:
+        def set(self, _key: str, _value: str) -> None:
+            raise dist.DistNetworkError("Broken pipe")
+
+    def listen() -> NoReturn:
+        raise ValueError("this machine has no interface 'eth7'")
+
+    plan = HostPlan("ring")
+    with pytest.raises(ValueError, match="no interface 'eth7'"):
+        join(cast(dist.Store, Gone()), 1, 2, plan, "fp32", (16, 7), listen, lambda _parties, _link: None, 1.0)

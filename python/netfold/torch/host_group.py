@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Callable
@@ -169,6 +170,13 @@ def publish(store: Store, rank: int, **said: str) -> None:
     store.set(f"{KEY}{rank}", json.dumps(said))
 
 
+def publish_error(store: Store, rank: int, error: Exception) -> None:
+    """Publish why this rank has no address. The rank that serves the store may have ended with an error of its own:
+    then no rank can read it, and the caller still raises `error`."""
+    with contextlib.suppress(RuntimeError):
+        publish(store, rank, error=str(error))
+
+
 def said_by_all(store: Store, world: int, timeout_s: float) -> list[dict[str, str]]:
     """The addresses that the ranks published. Raises RuntimeError that names the rank that failed or did not publish in
     time."""
@@ -253,7 +261,7 @@ def join(
     try:
         group, address = listen()
     except Exception as error:
-        publish(store, rank, error=str(error))
+        publish_error(store, rank, error)
         raise
     try:
         if not isinstance(group, _core.PeerGroup):

@@ -76,7 +76,7 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
             agreement, embedded = agree(seat.store, seat.rank, settings, seat.group, address, timeout_s)
             placement = Placement(settings.engine, settings.agent, settings.cores, seat.rank, settings.bfp)
         except Exception as error:
-            host_group.publish(seat.store, seat.rank, error=str(error))
+            host_group.publish_error(seat.store, seat.rank, error)
             raise
         client: Reducer
         if settings.roce:
