@@ -26,11 +26,9 @@ using Tag = std::array<std::byte, kTagBytes>;
 // Makes and checks the tags of one key.
 class Tagger {
  public:
-  static constexpr std::size_t kHeadBytesMax = 48;
-
   explicit Tagger(const TagKey& key, const HashKernel& kernel = hash_kernel());
 
-  // `head` and `payload` together are what the tag covers: up to kHeadBytesMax and kHashedBytesMax bytes.
+  // `head` and `payload` together are what the tag covers: up to kHeaderBytes and kHashedBytesMax bytes.
   Tag tag(std::span<const std::byte> head, std::span<const std::byte> payload) const;
   // In constant time.
   bool is_right(std::span<const std::byte> head, std::span<const std::byte> payload,

@@ -42,10 +42,7 @@ Block dot(const Block& a, const Block& b) {
 
 void prepare(const Block& key, Powers& powers) {
   Block power = key;
-  for (std::size_t i = kHashedBlocksMax; i-- > 0; power = dot(power, key)) {
-    powers.powers[i] = power;
-    powers.halves[i].fill(power[0] ^ power[1]);
-  }
+  for (std::size_t i = kHashedBlocksMax; i-- > 0; power = dot(power, key)) powers[i] = power;
 }
 
 Block clnh(const HashKey& key, std::span<const std::byte> piece) {
@@ -66,7 +63,7 @@ Block polyval(const Powers& powers, std::span<const Block> blocks) {
   Block sum{};
   for (const Block& block : blocks) {
     for (unsigned i = 0; i < 2; ++i) sum[i] ^= block[i];
-    sum = dot(sum, powers.powers.back());
+    sum = dot(sum, powers.back());
   }
   return sum;
 }

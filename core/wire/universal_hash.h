@@ -24,10 +24,8 @@ constexpr std::size_t kHashedBytesMax = 65536;
 constexpr std::size_t kHashedBlocksMax = kHashedBytesMax / kPieceBytes + 1;  // of POLYVAL
 
 // The powers of POLYVAL's key. Each block is multiplied by one of its own, and only the sum is reduced.
-struct Powers {
-  alignas(64) std::array<Block, kHashedBlocksMax> powers;  // from the highest to the key itself
-  alignas(64) std::array<Block, kHashedBlocksMax> halves;  // both halves of each summed, twice
-};
+// From the highest to the key itself.
+using Powers = std::array<Block, kHashedBlocksMax>;
 
 struct HashKey {
   alignas(64) std::array<Block, kPieceBytes / kBlockBytes> words;  // of CLNH

@@ -46,16 +46,21 @@ HWY_INLINE Block stored(Element element) {
   return block;
 }
 
+// In both halves of the result.
+HWY_INLINE Element sum_of_halves(Element element) {
+  return hn::Xor(element, hn::Shuffle01(element));
+}
+
 // Products before they are reduced, summed: of the low halves, of the high halves, and of both halves' sums.
 struct Products {
   Element low, high, middle;
 
   HWY_INLINE static Products none() { return {hn::Zero(One()), hn::Zero(One()), hn::Zero(One())}; }
 
-  HWY_INLINE void add(Element x, Element power, Element halves) {
+  HWY_INLINE void add(Element x, Element power) {
     low = hn::Xor(low, hn::CLMulLower(x, power));
     high = hn::Xor(high, hn::CLMulUpper(x, power));
-    middle = hn::Xor(middle, hn::CLMulLower(hn::Xor(x, hn::Shuffle01(x)), halves));
+    middle = hn::Xor(middle, hn::CLMulLower(sum_of_halves(x), sum_of_halves(power)));
   }
 
   HWY_INLINE Element reduced() const {
@@ -70,13 +75,12 @@ struct Products {
 };
 
 void prepare(const Block& key, Powers& powers) {
-  const Element point = load(key), point_halves = hn::Xor(point, hn::Shuffle01(point));
+  const Element point = load(key);
   Element power = point;
   for (std::size_t i = kHashedBlocksMax; i-- > 0;) {
-    powers.powers[i] = stored(power);
-    powers.halves[i] = stored(hn::Xor(power, hn::Shuffle01(power)));
+    powers[i] = stored(power);
     Products product = Products::none();
-    product.add(power, point, point_halves);
+    product.add(power, point);
     power = product.reduced();
   }
 }
@@ -113,7 +117,7 @@ Block polyval(const Powers& powers, std::span<const Block> blocks) {
   const std::size_t first = kHashedBlocksMax - blocks.size();
   Products sum = Products::none();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    sum.add(load(blocks[i]), load(powers.powers[first + i]), load(powers.halves[first + i]));
+    sum.add(load(blocks[i]), load(powers[first + i]));
   }
   return stored(sum.reduced());
 }
