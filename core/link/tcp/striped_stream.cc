@@ -333,9 +333,8 @@ class StripedStream final : public BufferedStream {
       const Range range = intake.range();
       if (range.to > window_end()) return true;
       // Bytes that have come before may have been read, and others be in their places.
-      const std::uint64_t known = std::clamp(arrivals_.whole(), range.from, range.to) - range.from;
-      const auto news = intake.bytes().subspan(known);
-      if (!news.empty()) std::memcpy(in_.at(range.from + known), news.data(), news.size());
+      const auto [known, news] = next_part(range);
+      if (news > 0) std::memcpy(in_.at(range.from + known), intake.bytes().data() + known, news);
       arrivals_.add(range);
       stats_.received_bytes += range.size();
       intake.drop();
