@@ -232,6 +232,7 @@ nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error
   wanted.core = options.core;
   wanted.shm = options.use_shared_memory != 0;
   if (options.secret != nullptr) wanted.secret = options.secret;
+  wanted.require_auth = options.require_auth != 0;
   wanted.inline_progress = options.placement == NF_CALLERS_THREAD;
   auto opened = PeerGroup::open(std::move(wanted));
   if (!opened) return failed(error, opened.error());
@@ -243,6 +244,7 @@ nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error
 
 nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error* error) {
   constexpr int kRanksMax = 0xffff;
+  if (options.require_auth != 0) return wrong(error, "RoCE has no tags: leave out require_auth or roce");
   if (options.rank < 0 || options.rank > kRanksMax || options.world < 0 || options.world > kRanksMax) {
     return wrong(error, "a rank is 0 to world - 1");
   }

@@ -135,8 +135,8 @@ bool Channel::all_could(const std::string& address, const std::string& error, st
   return true;
 }
 
-// Only this communicator's processes know it: a stranger that finds a rank's port cannot take its place. Empty if it
-// could not be drawn on rank 0.
+// Only this communicator's processes know it: a stranger that finds a rank's port cannot take its place. Of
+// NETFOLD_SECRET and what rank 0 draws, which whoever reads MPI's own messages learns. Empty if there is neither.
 std::string Channel::shared_secret() const {
   std::array<char, 33> secret{};
   std::array<unsigned char, 16> drawn{};
@@ -144,7 +144,7 @@ std::string Channel::shared_secret() const {
     fmt::format_to_n(secret.data(), secret.size() - 1, "{:02x}", fmt::join(drawn, ""));
   }
   PMPI_Bcast(secret.data(), static_cast<int>(secret.size()), MPI_CHAR, 0, communicator_);
-  return secret.data();
+  return Job::get().settings().secret + secret.data();
 }
 
 // The ports that fold are those of all ranks of the program, so communicators of fewer ranks fold among themselves.
@@ -175,6 +175,7 @@ void Channel::connect() {
   options.listen = listen.c_str();
   const std::string secret = shared_secret();
   options.secret = secret.c_str();
+  options.require_auth = settings.requires_auth ? 1 : 0;
   options.timeout_s = settings.timeout_s;
   options.placement = NF_CALLERS_THREAD;
   const std::string roce = roce_endpoint();

@@ -33,6 +33,8 @@ Settings read_settings() {
                     variable("NETFOLD_BIND"),
                     variable("NETFOLD_ROCE"),
                     false,
+                    variable("NETFOLD_SECRET"),
+                    false,
                     ""};
   const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
     settings.error = fmt::format("{}={} is not usable: {}", name, value, rule);
@@ -69,13 +71,20 @@ Settings read_settings() {
       !value.empty() && !(read(value, settings.timeout_s) && settings.timeout_s > 0 && settings.timeout_s < 1e9)) {
     refuse("NETFOLD_TIMEOUT_S", value, "give a positive number of seconds");
   }
+  if (const auto value = variable("NETFOLD_REQUIRE_AUTH"); value == "yes" || value == "1" || value == "true") {
+    settings.requires_auth = true;
+    if (!settings.roce.empty()) refuse("NETFOLD_REQUIRE_AUTH", value, "RoCE has no tags: unset it or NETFOLD_ROCE");
+  } else if (!value.empty() && value != "no" && value != "0" && value != "false") {
+    refuse("NETFOLD_REQUIRE_AUTH", value, "write yes or no");
+  }
   if (const auto value = variable("NETFOLD_LOG"); value == "info" || value == "debug") settings.is_talkative = true;
   return settings;
 }
 
 std::uint64_t digest_of(const Settings& settings) {
-  const std::string text = fmt::format("{} {} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
-                                       static_cast<int>(settings.format), settings.roce.empty());
+  const std::string text =
+      fmt::format("{} {} {} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
+                  static_cast<int>(settings.format), settings.roce.empty(), settings.requires_auth);
   std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a: equal on every machine
   for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest;

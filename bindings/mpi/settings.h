@@ -10,15 +10,17 @@
 namespace netfold::mpi {
 
 struct Settings {
-  bool is_on = true;          // NETFOLD_MPI=off: everything is MPI's
-  std::size_t min_bytes;      // NETFOLD_MPI_MIN_BYTES: smaller ones are MPI's
-  std::string algorithm;      // NETFOLD_ALGORITHM; "": by size and world
-  nf_format format;           // NETFOLD_FORMAT
-  double timeout_s;           // NETFOLD_TIMEOUT_S
-  std::string bind;           // NETFOLD_BIND: host that other machines reach this rank at; "": found
-  std::string roce;           // NETFOLD_ROCE: this rank's RoCE endpoint; "": ranks fold among themselves
-  bool is_talkative = false;  // NETFOLD_LOG=info
-  std::string error;          // what is wrong with them; "": nothing
+  bool is_on = true;           // NETFOLD_MPI=off: everything is MPI's
+  std::size_t min_bytes;       // NETFOLD_MPI_MIN_BYTES: smaller ones are MPI's
+  std::string algorithm;       // NETFOLD_ALGORITHM; "": by size and world
+  nf_format format;            // NETFOLD_FORMAT
+  double timeout_s;            // NETFOLD_TIMEOUT_S
+  std::string bind;            // NETFOLD_BIND: host that other machines reach this rank at; "": found
+  std::string roce;            // NETFOLD_ROCE: this rank's RoCE endpoint; "": ranks fold among themselves
+  bool requires_auth = false;  // NETFOLD_REQUIRE_AUTH: tags on what leaves a machine
+  std::string secret;          // NETFOLD_SECRET
+  bool is_talkative = false;   // NETFOLD_LOG=info
+  std::string error;           // what is wrong with them; "": nothing
 };
 
 Settings read_settings();

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "group/via_peers/rank_tags.h"
 #include "link/tcp/control_socket.h"
 #include "link/tcp/tcp_stream.h"
 #include "log.h"
@@ -31,10 +32,17 @@ control::Proof proof_of(const Settings& settings, const char* part, const Hello&
   return proof;
 }
 control::Proof hello_proof(const Settings& settings, const Hello& hello, const control::Nonce& token) {
-  return proof_of(settings, "nccl-hello", hello, token);
+  return proof_of(settings, settings.requires_auth ? "nccl-hello-tagged" : "nccl-hello", hello, token);
 }
 control::Proof answer_proof(const Settings& settings, const Hello& hello, const control::Nonce& token) {
-  return proof_of(settings, "nccl-answer", hello, token);
+  return proof_of(settings, settings.requires_auth ? "nccl-answer-tagged" : "nccl-answer", hello, token);
+}
+
+// Null where none are wanted. `nonce`: the sender's.
+std::unique_ptr<link::Tags> tags_of(const Settings& settings, const control::Nonce& nonce, std::size_t connections,
+                                    const control::Nonce& token, bool sends) {
+  if (!settings.requires_auth) return nullptr;
+  return group::rank_tags(*settings.secret, "nccl", {0, 0, static_cast<int>(connections), nonce, token}, sends);
 }
 
 std::array<std::byte, Hello::kBytes> written(const Hello& hello) {
@@ -111,12 +119,13 @@ Result<std::unique_ptr<Receiver>> Listener::accept() {
   }
   std::vector<link::Descriptor> sockets = std::move(found->second.sockets);
   const Hello hello{found->first, 0, static_cast<std::uint8_t>(sockets.size())};
+  auto tags = tags_of(settings_, hello.nonce, sockets.size(), handle_.token, false);
   parties_.erase(found);
   const control::Proof answer = answer_proof(settings_, hello, handle_.token);
   std::string peer = peer_of(sockets.front().get());
   // A new connection takes so few bytes at once. If it is broken, the first receive says so.
   [[maybe_unused]] const ssize_t sent = send(sockets.front().get(), answer.data(), answer.size(), MSG_NOSIGNAL);
-  return std::make_unique<Receiver>(std::move(sockets), std::move(peer), settings_.timeout);
+  return std::make_unique<Receiver>(std::move(sockets), std::move(tags), std::move(peer), settings_.timeout);
 }
 
 void Listener::let_in(Nanoseconds now) {
@@ -139,7 +148,7 @@ bool Listener::is_done_with(Visitor& visitor, Nanoseconds now) {
   } else if (!std::exchange(has_warned_, true)) {
     warn(
         fmt::format("dropped a connection from {}: it does not know what a rank of this job knows; give all ranks "
-                    "the same NETFOLD_SECRET, or none",
+                    "the same NETFOLD_SECRET and NETFOLD_REQUIRE_AUTH, or none",
                     peer_of(visitor.socket.get())));
   }
   return true;
@@ -178,7 +187,9 @@ Result<std::unique_ptr<Sender>> Connecting::pump() {
     const auto heard = hear_answer();
     if (!heard) return tl::unexpected(heard.error());
     if (*heard) {
-      return std::make_unique<Sender>(std::move(sockets_), link::to_string(handle_.address), settings_.timeout);
+      auto tags = tags_of(settings_, nonce_, sockets_.size(), handle_.token, true);
+      return std::make_unique<Sender>(std::move(sockets_), std::move(tags), link::to_string(handle_.address),
+                                      settings_.timeout);
     }
   }
   if (!is_late()) return nullptr;
@@ -213,13 +224,14 @@ Result<bool> Connecting::hear_answer() {
   const ssize_t got = recv(sockets_.front().get(), answer_.data() + heard_, answer_.size() - heard_, 0);
   if (got < 0 && link::may_try_again()) return false;
   if (got <= 0) {
-    return failed(ErrorCode::kAuth, "it closed the connection; give all ranks the same NETFOLD_SECRET, or none");
+    return failed(ErrorCode::kAuth,
+                  "it closed the connection; give all ranks the same NETFOLD_SECRET and NETFOLD_REQUIRE_AUTH, or none");
   }
   heard_ += static_cast<std::size_t>(got);
   if (heard_ < answer_.size()) return false;
   const Hello first{nonce_, 0, static_cast<std::uint8_t>(sockets_.size())};
   if (control::equal_in_constant_time(answer_, answer_proof(settings_, first, handle_.token))) return true;
-  return failed(ErrorCode::kAuth, "it does not know the same NETFOLD_SECRET");
+  return failed(ErrorCode::kAuth, "it does not know the same NETFOLD_SECRET, or its NETFOLD_REQUIRE_AUTH differs");
 }
 
 tl::unexpected<Error> Connecting::failed(ErrorCode code, const std::string& why) const {

@@ -80,6 +80,10 @@ Result<Settings> read_settings() {
   if (!settings.requires_auth && !auth.empty() && auth != "no" && auth != "0" && auth != "false") {
     return refuse("NETFOLD_REQUIRE_AUTH", auth, "write yes or no");
   }
+  if (settings.requires_auth && !settings.secret) {
+    return refuse("NETFOLD_REQUIRE_AUTH", auth,
+                  "tags need a secret: set NETFOLD_SECRET, too, to the same on all ranks");
+  }
   settings.interfaces = variable("NCCL_SOCKET_IFNAME");
   return settings;
 }

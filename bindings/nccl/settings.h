@@ -16,7 +16,7 @@ struct Settings {
   std::vector<std::string> switches;  // NETFOLD_SWITCH, with commas; none: no collectives in the network
   std::string secret_text;            // NETFOLD_SECRET
   std::optional<control::Secret> secret;
-  bool requires_auth = false;                       // NETFOLD_REQUIRE_AUTH
+  bool requires_auth = false;                       // NETFOLD_REQUIRE_AUTH; then there is a secret
   Nanoseconds timeout = 0;                          // NETFOLD_TIMEOUT_S: without progress
   Nanoseconds connect_timeout = 0;                  // NETFOLD_CONNECT_TIMEOUT_S
   int streams = 0;                                  // NETFOLD_TCP_STREAMS: connections to a peer

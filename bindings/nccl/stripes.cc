@@ -15,6 +15,7 @@ namespace netfold::nccl {
 namespace {
 
 constexpr std::size_t kChunkMin = std::size_t{64} << 10, kChunkMax = std::size_t{1} << 20;
+constexpr std::size_t kTaggedChunkMax = kChunkMin;  // more does not go under one tag
 // Bytes that a connection may hold unsent. More would only wait there while another connection has room.
 constexpr int kUnsentMax = 64 << 10;
 constexpr std::uint32_t kChunkMark = 0x6e666368;  // "nfch"
@@ -39,6 +40,13 @@ std::optional<ChunkHeader> read_header(std::span<const std::byte> from) {
                      wire::get_big<std::uint64_t>(from, 16), wire::get_big<std::uint32_t>(from, 24)};
 }
 
+// Of `left` bytes those that belong to a piece of this size.
+std::size_t take(std::size_t& left, std::size_t size) {
+  const std::size_t taken = std::min(left, size);
+  left -= taken;
+  return taken;
+}
+
 msghdr message_of(std::span<iovec> pieces) {
   msghdr message{};
   message.msg_iov = pieces.data();
@@ -48,8 +56,9 @@ msghdr message_of(std::span<iovec> pieces) {
 
 }  // namespace
 
-Stripes::Stripes(std::vector<link::Descriptor> sockets, std::string peer, Nanoseconds timeout)
-    : peer_(std::move(peer)), timeout_(timeout), last_move_(now()) {
+Stripes::Stripes(std::vector<link::Descriptor> sockets, std::unique_ptr<link::Tags> tags, std::string peer,
+                 Nanoseconds timeout)
+    : peer_(std::move(peer)), timeout_(timeout), tags_(std::move(tags)), last_move_(now()) {
   for (link::Descriptor& socket : sockets) {
     set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(socket.get(), SOL_SOCKET, SO_KEEPALIVE, 1);  // a machine that vanished is noticed within 30 s
@@ -112,15 +121,39 @@ Result<void> Stripes::check_silence(Nanoseconds now) {
   return {};
 }
 
-std::size_t Stripes::pieces_of(Connection& connection, std::byte* data, std::array<iovec, 2>& pieces) {
-  pieces[0] = {connection.header.data() + connection.header_moved, connection.header.size() - connection.header_moved};
-  pieces[1] = {data + connection.chunk.offset + connection.chunk_moved,
-               connection.chunk.bytes - connection.chunk_moved};
-  return pieces[0].iov_len + pieces[1].iov_len;
+void Stripes::begin(Connection& connection, const ChunkHeader& chunk) {
+  connection.chunk = chunk;
+  connection.chunk_moved = connection.tag_moved = 0;
+  connection.has_chunk = true;
+  ++connection.chunks;
+  of(chunk.message).dealt += chunk.bytes;
 }
 
-Sender::Sender(std::vector<link::Descriptor> sockets, std::string peer, Nanoseconds timeout)
-    : Stripes(std::move(sockets), std::move(peer), timeout) {
+void Stripes::end_chunk(Connection& connection) {
+  Request& request = of(connection.chunk.message);
+  request.moved += connection.chunk.bytes;
+  request.has_moved = true;
+  connection.has_chunk = false;
+}
+
+std::array<iovec, 2> Stripes::rest_of_chunk(Connection& connection) {
+  const auto bytes = bytes_of(connection.chunk).subspan(connection.chunk_moved);
+  const auto tag = std::span(connection.tag).subspan(connection.tag_moved);
+  return {iovec{bytes.data(), bytes.size()}, iovec{tag.data(), tags_ ? tag.size() : 0}};
+}
+
+Stripes::TaggedHeader Stripes::tagged_header(const Connection& connection) const {
+  TaggedHeader covered;
+  write_header(covered, connection.chunk);
+  const auto index = static_cast<std::uint64_t>(&connection - connections_.data());
+  wire::put_big(std::span<std::byte>(covered), ChunkHeader::kBytes, index);
+  wire::put_big(std::span<std::byte>(covered), ChunkHeader::kBytes + sizeof index, connection.chunks);
+  return covered;
+}
+
+Sender::Sender(std::vector<link::Descriptor> sockets, std::unique_ptr<link::Tags> tags, std::string peer,
+               Nanoseconds timeout)
+    : Stripes(std::move(sockets), std::move(tags), std::move(peer), timeout) {
   for (const Connection& each : connections()) {
     set_option(each.socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentMax);
   }
@@ -143,32 +176,30 @@ Result<bool> Sender::move() {
 bool Sender::deal(Connection& connection) {
   if (dealing_ == posted()) return false;
   Request& request = of(dealing_);
-  const std::size_t usual = std::clamp(request.bytes / connections().size(), kChunkMin, kChunkMax);
+  const std::size_t most = tags() != nullptr ? kTaggedChunkMax : kChunkMax;
+  const std::size_t usual = std::clamp(request.bytes / connections().size(), kChunkMin, most);
   const std::size_t bytes = std::min(request.bytes - request.dealt, usual);
-  connection.chunk = {dealing_, request.bytes, request.dealt, static_cast<std::uint32_t>(bytes)};
+  begin(connection, {dealing_, request.bytes, request.dealt, static_cast<std::uint32_t>(bytes)});
   write_header(connection.header, connection.chunk);
-  connection.header_moved = connection.chunk_moved = 0;
-  connection.has_chunk = true;
-  request.dealt += bytes;
+  connection.header_moved = 0;
+  if (tags() != nullptr) connection.tag = tags()->of(tagged_header(connection), bytes_of(connection.chunk));
   if (request.dealt == request.bytes) ++dealing_;
   return true;
 }
 
 Result<bool> Sender::send_to(Connection& connection) {
-  Request& request = of(connection.chunk.message);
-  std::array<iovec, 2> pieces;
-  const std::size_t left = pieces_of(connection, request.data, pieces);
+  const auto header = std::span(connection.header).subspan(connection.header_moved);
+  const auto [bytes, tag] = rest_of_chunk(connection);
+  std::array<iovec, 3> pieces{iovec{header.data(), header.size()}, bytes, tag};
   const msghdr message = message_of(pieces);
   const ssize_t sent = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && link::may_try_again()) return false;
   if (sent < 0) return lost(fmt::format("has closed its connection: {}", std::strerror(errno)));
-  const std::size_t of_header = std::min(static_cast<std::size_t>(sent), pieces[0].iov_len);
-  const std::size_t of_chunk = static_cast<std::size_t>(sent) - of_header;
-  connection.header_moved += of_header;
-  connection.chunk_moved += of_chunk;
-  request.moved += of_chunk;
-  request.has_begun = request.has_begun || connection.header_moved == ChunkHeader::kBytes;
-  connection.has_chunk = static_cast<std::size_t>(sent) < left;
+  auto left = static_cast<std::size_t>(sent);
+  connection.header_moved += take(left, header.size());
+  connection.chunk_moved += take(left, bytes.iov_len);
+  connection.tag_moved += take(left, tag.iov_len);
+  if (static_cast<std::size_t>(sent) == header.size() + bytes.iov_len + tag.iov_len) end_chunk(connection);
   return sent > 0;
 }
 
@@ -185,21 +216,14 @@ Result<bool> Receiver::move() {
   return has_moved;
 }
 
-// Reads what is left of a chunk and the next header behind it, by one call.
+// Reads what is left of a chunk and its tag, and the next header behind them, by one call.
 Result<bool> Receiver::receive_from(Connection& connection) {
   if (!connection.has_chunk && connection.header_moved == ChunkHeader::kBytes) {
-    if (const auto begun = begin_chunk(connection); !begun || !*begun) return begun;
+    if (const auto accepted = accept_chunk(connection); !accepted || !*accepted) return accepted;
   }
-  std::array<iovec, 2> pieces;
-  std::size_t of_chunk = 0;
-  if (connection.has_chunk) {
-    pieces_of(connection, of(connection.chunk.message).data, pieces);
-    std::swap(pieces[0], pieces[1]);
-    of_chunk = pieces[0].iov_len;
-  } else {
-    pieces = {iovec{}, iovec{connection.header.data() + connection.header_moved,
-                             connection.header.size() - connection.header_moved}};
-  }
+  const auto header = std::span(connection.header).subspan(connection.header_moved);
+  const auto [bytes, tag] = connection.has_chunk ? rest_of_chunk(connection) : std::array<iovec, 2>{};
+  std::array<iovec, 3> pieces{bytes, tag, iovec{header.data(), header.size()}};
   msghdr message = message_of(pieces);
   const ssize_t got = recvmsg(connection.socket.get(), &message, MSG_DONTWAIT);
   if (got < 0 && link::may_try_again()) return false;
@@ -209,36 +233,38 @@ Result<bool> Receiver::receive_from(Connection& connection) {
     connection.is_open = false;
     return false;
   }
-  const std::size_t chunk_part = std::min(static_cast<std::size_t>(got), of_chunk);
-  connection.header_moved += static_cast<std::size_t>(got) - chunk_part;
-  if (connection.has_chunk) {
-    connection.chunk_moved += chunk_part;
-    of(connection.chunk.message).moved += chunk_part;
-    connection.has_chunk = chunk_part < of_chunk;
+  auto left = static_cast<std::size_t>(got);
+  connection.chunk_moved += take(left, bytes.iov_len);
+  connection.tag_moved += take(left, tag.iov_len);
+  connection.header_moved += left;
+  if (!connection.has_chunk || static_cast<std::size_t>(got) < bytes.iov_len + tag.iov_len) return true;
+  if (tags() != nullptr && !tags()->is_right(tagged_header(connection), bytes_of(connection.chunk), connection.tag)) {
+    return lost("sent bytes with a wrong tag");
   }
+  end_chunk(connection);
   return true;
 }
 
 // False while no buffer is posted for the message.
-Result<bool> Receiver::begin_chunk(Connection& connection) {
+Result<bool> Receiver::accept_chunk(Connection& connection) {
   const auto chunk = read_header(connection.header);
   if (!chunk) return lost("does not speak as this plugin: use the same version on all ranks");
   if (chunk->message >= posted()) return false;
   Request& request = of(chunk->message);
-  if (!request.has_begun && chunk->message_bytes > request.bytes) {
+  if (!request.is_sized && chunk->message_bytes > request.bytes) {
     return fail(ErrorCode::kMismatch, fmt::format("a message of {} bytes came for a buffer of {} bytes",
                                                   chunk->message_bytes, request.bytes));
   }
-  if (!request.has_begun) request.bytes = chunk->message_bytes;
-  request.has_begun = true;
+  if (!request.is_sized) request.bytes = chunk->message_bytes;
+  request.is_sized = true;
   if (chunk->message + kRequestsMax < posted() || chunk->message_bytes != request.bytes ||
       chunk->offset > request.bytes || chunk->bytes > request.bytes - chunk->offset ||
-      chunk->bytes > request.bytes - request.moved) {
+      chunk->bytes > request.bytes - request.dealt || (tags() != nullptr && chunk->bytes > kTaggedChunkMax)) {
     return lost("has sent a chunk that belongs nowhere");
   }
-  connection.chunk = *chunk;
-  connection.chunk_moved = connection.header_moved = 0;
-  connection.has_chunk = chunk->bytes > 0;
+  begin(connection, *chunk);
+  connection.header_moved = 0;
+  if (chunk->bytes == 0 && tags() == nullptr) end_chunk(connection);
   return true;
 }
 

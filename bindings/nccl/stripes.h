@@ -1,7 +1,8 @@
 // Messages over several TCP connections to one peer, in one direction. A message is cut into chunks, and each chunk
 // takes the connection that has room next, so a slow connection holds up nothing but its own chunks. A header before
 // each chunk says where its bytes belong. The receiver reads them straight into the buffer that was posted for them;
-// while none is posted, it leaves them with the kernel, which holds the sender back.
+// while none is posted, it leaves them with the kernel, which holds the sender back. With NETFOLD_REQUIRE_AUTH a tag
+// follows each chunk, and a message has come only when the tags of all its chunks were right.
 //
 // The caller's thread does the work, in test(): NCCL calls it until a request is done. Nothing here blocks.
 #pragma once
@@ -11,7 +12,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "base/result.h"
 #include "interface.h"
 #include "link/descriptor.h"
+#include "link/tags.h"
 
 namespace netfold::nccl {
 
@@ -28,11 +32,12 @@ struct Request {
   Stripes* owner = nullptr;
   bool is_busy = false;
   std::byte* data = nullptr;
-  std::size_t bytes = 0;  // of the message; of the buffer until the first chunk has said what the message has
-  std::size_t dealt = 0;  // of a message to send: how much has a connection
-  std::size_t moved = 0;
-  bool has_begun = false;  // the header of a chunk has left, or has come
-  bool is_whole() const { return has_begun && moved == bytes; }
+  std::size_t bytes = 0;   // of the message; of the buffer until the first header has said what the message has
+  bool is_sized = false;   // it has
+  std::size_t dealt = 0;   // how much of it is in chunks that have a connection
+  std::size_t moved = 0;   // in chunks that have left, or come, entirely
+  bool has_moved = false;  // at least one chunk has: a message may be empty
+  bool is_whole() const { return has_moved && moved == bytes; }
 };
 
 // Where a chunk's bytes belong: big-endian numbers on the wire.
@@ -45,7 +50,9 @@ struct ChunkHeader {
 // The common part of both directions: the requests in flight, and when a peer counts as dead.
 class Stripes {
  public:
-  Stripes(std::vector<link::Descriptor> sockets, std::string peer, Nanoseconds timeout);
+  // Null `tags`: chunks without.
+  Stripes(std::vector<link::Descriptor> sockets, std::unique_ptr<link::Tags> tags, std::string peer,
+          Nanoseconds timeout);
   virtual ~Stripes() = default;
   Stripes(const Stripes&) = delete;
   Stripes& operator=(const Stripes&) = delete;
@@ -63,6 +70,9 @@ class Stripes {
     std::size_t header_moved = 0;
     ChunkHeader chunk = {};
     std::size_t chunk_moved = 0;
+    link::Tag tag = {};
+    std::size_t tag_moved = 0;
+    std::uint64_t chunks = 0;  // that have begun here
     bool has_chunk = false, is_open = true;
   };
 
@@ -70,8 +80,18 @@ class Stripes {
   std::uint64_t posted() const { return posted_; }
   std::vector<Connection>& connections() { return connections_; }
   tl::unexpected<Error> lost(const std::string& why) const;
-  // The rest of the header, then the rest of the chunk. Returns their size.
-  static std::size_t pieces_of(Connection& connection, std::byte* data, std::array<iovec, 2>& pieces);
+  void begin(Connection& connection, const ChunkHeader& chunk);
+  void end_chunk(Connection& connection);
+  // The rest of the current chunk, and of its tag.
+  std::array<iovec, 2> rest_of_chunk(Connection& connection);
+  std::span<std::byte> bytes_of(const ChunkHeader& chunk) {
+    return {of(chunk.message).data + chunk.offset, chunk.bytes};
+  }
+  const link::Tags* tags() const { return tags_.get(); }
+  // A tag covers this and the bytes. The number of the chunk is not sent: a chunk that others send again, or over
+  // another connection, has a wrong tag there.
+  using TaggedHeader = std::array<std::byte, ChunkHeader::kBytes + 2 * sizeof(std::uint64_t)>;
+  TaggedHeader tagged_header(const Connection& connection) const;
 
  private:
   virtual Result<bool> move() = 0;  // true if any byte moved
@@ -79,6 +99,7 @@ class Stripes {
 
   const std::string peer_;
   const Nanoseconds timeout_;
+  std::unique_ptr<link::Tags> tags_;
   std::vector<Connection> connections_;
   std::array<Request, kRequestsMax> requests_ = {};
   std::uint64_t posted_ = 0;
@@ -88,7 +109,8 @@ class Stripes {
 
 class Sender final : public Stripes {
  public:
-  Sender(std::vector<link::Descriptor> sockets, std::string peer, Nanoseconds timeout);
+  Sender(std::vector<link::Descriptor> sockets, std::unique_ptr<link::Tags> tags, std::string peer,
+         Nanoseconds timeout);
 
  private:
   Result<bool> move() override;
@@ -106,7 +128,7 @@ class Receiver final : public Stripes {
  private:
   Result<bool> move() override;
   Result<bool> receive_from(Connection& connection);
-  Result<bool> begin_chunk(Connection& connection);
+  Result<bool> accept_chunk(Connection& connection);
 };
 
 }  // namespace netfold::nccl

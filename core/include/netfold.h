@@ -35,7 +35,7 @@ extern "C" {
 // The version of the interface. A program that was built with one minor version runs with every later one of the same
 // major version.
 #define NF_INTERFACE_MAJOR 1
-#define NF_INTERFACE_MINOR 2
+#define NF_INTERFACE_MINOR 3
 
 // The result of a call. The numbers never change.
 typedef enum nf_status {
@@ -126,9 +126,12 @@ typedef struct nf_group_options {
   // ranks fold among themselves.
   const char* roce;
   int roce_group;  // added to the job number: groups of the same ranks that exist at the same time have different ones
+  // Since 1.3. 1: all that leaves the machine carries tags under keys that follow from `secret`, so that bytes which
+  // others have changed reach no tensor. It is the same on all ranks. RoCE has no tags.
+  int require_auth;
 } nf_group_options;
 #define NF_GROUP_OPTIONS_INIT \
-  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0 }
+  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0, 0 }
 #define NF_ADDRESS_BYTES 1024  // with the zero at its end
 
 // How one tensor is folded. The values are the same on every rank. Start from NF_FOLD_OPTIONS_INIT.

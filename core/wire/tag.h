@@ -22,13 +22,14 @@ namespace netfold::wire {
 
 using TagKey = std::array<std::byte, 16>;
 using Tag = std::array<std::byte, kTagBytes>;
+constexpr std::size_t kTaggedHeadBytesMax = 48;
 
 // Makes and checks the tags of one key.
 class Tagger {
  public:
   explicit Tagger(const TagKey& key, const HashKernel& kernel = hash_kernel());
 
-  // `head` and `payload` together are what the tag covers: up to kHeaderBytes and kHashedBytesMax bytes.
+  // `head` and `payload` together are what the tag covers: up to kTaggedHeadBytesMax and kHashedBytesMax bytes.
   Tag tag(std::span<const std::byte> head, std::span<const std::byte> payload) const;
   // In constant time.
   bool is_right(std::span<const std::byte> head, std::span<const std::byte> payload,

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 
 #include "plugin.h"
 #include "ranks.h"
+#include "relay.h"
 
 namespace netfold::nccl::testing {
 namespace {
@@ -28,6 +30,7 @@ class Rank {
   void killed_in_ring();
   void killed_in_sums();
   void stranger();
+  void changed();
   void times();
   void stream();
 
@@ -58,6 +61,7 @@ class Rank {
   Ranks& ranks_;
   const Plugin plugin_;
   const int rank_;
+  std::unique_ptr<Relay> relay_;
   void *listener_ = nullptr, *sender_ = nullptr, *receiver_ = nullptr, *communicator_ = nullptr;
 };
 
@@ -87,6 +91,9 @@ void Rank::open_ring() {
   ranks_.wait_for_all();
   unsigned char handle[kHandleBytes];
   std::memcpy(handle, ranks_.shared().handles[next()], sizeof handle);
+  if (const char* const at = std::getenv("DRIVE_CHANGE_AT"); at != nullptr && rank_ == 0) {
+    relay_ = std::make_unique<Relay>(handle, std::strtoull(at, nullptr, 10));
+  }
   const double until = now_s() + kPatienceS;
   while (sender_ == nullptr || receiver_ == nullptr) {
     if (sender_ == nullptr) CHECK(plugin_.connect(0, handle, &sender_) == kSuccess);
@@ -381,7 +388,7 @@ void Rank::killed_in_sums() {
   say_status("survivor", status, begun);
 }
 
-// Two ranks whose secrets differ.
+// Two ranks of which one has another setting (DRIVE_DIFFER).
 void Rank::stranger() {
   CHECK(plugin_.listen(0, ranks_.shared().handles[rank_], &listener_) == kSuccess);
   ranks_.wait_for_all();
@@ -396,6 +403,24 @@ void Rank::stranger() {
     CHECK(plugin_.accept(listener_, &receiver_) == kSuccess && receiver_ == nullptr);
     CHECK(now_s() - begun < 20);
   }
+}
+
+// Rank 0 sends messages through a relay that changes one bit on the way. Rank 1 receives right bytes until it fails.
+void Rank::changed() {
+  open_ring();
+  constexpr std::size_t kBytes = 200'000;
+  const double begun = now_s();
+  Status status = kSuccess;
+  for (std::size_t message = 0; status == kSuccess && message < 20; ++message) {
+    std::vector<unsigned char> buffer(kBytes);
+    for (std::size_t i = 0; rank_ == 0 && i < kBytes; ++i) buffer[i] = byte_of(0, message, i);
+    void* request = nullptr;
+    CHECK((rank_ == 0 ? plugin_.isend(sender_, buffer.data(), kBytes, &request)
+                      : plugin_.irecv(receiver_, buffer.data(), kBytes, &request)) == kSuccess);
+    status = finish(plugin_.test, request);
+    for (std::size_t i = 0; status == kSuccess && i < kBytes; ++i) CHECK(buffer[i] == byte_of(0, message, i));
+  }
+  if (rank_ == 1) say_status("receiver", status, begun);
 }
 
 // Seconds of all-reduces of 16 MiB: through the switch and in the ring, in turn.
@@ -463,6 +488,7 @@ int main(int count, char** words) {
                                                          {"killed-in-ring", &Rank::killed_in_ring},
                                                          {"killed-in-sums", &Rank::killed_in_sums},
                                                          {"stranger", &Rank::stranger},
+                                                         {"changed", &Rank::changed},
                                                          {"times", &Rank::times},
                                                          {"stream", &Rank::stream}};
   if (count < 5 || tasks.count(words[4]) == 0) {
@@ -472,7 +498,7 @@ int main(int count, char** words) {
   Ranks ranks(std::atoi(words[3]), {words + 5, words + count});
   const auto task = tasks.at(words[4]);
   const int failed = ranks.run([&](int rank) {
-    if (std::string(words[4]) == "stranger") setenv("NETFOLD_SECRET", rank == 0 ? "one" : "two", 1);
+    if (const char* const name = std::getenv("DRIVE_DIFFER")) setenv(name, rank == 0 ? "yes" : "no", 1);
     Rank driven(ranks, open_plugin(words[1], words[2]), rank);
     (driven.*task)();
   });

@@ -134,10 +134,41 @@ def test_a_rank_that_dies_is_an_error_at_once(driver: Driver, switch: str, task:
 
 
 def test_ranks_with_other_secrets_are_strangers(driver: Driver) -> None:
-    said, logged = driver.run("stranger", 2, **LOOPBACK)
+    said, logged = driver.run("stranger", 2, **LOOPBACK, DRIVE_DIFFER="NETFOLD_SECRET")
     assert f"stranger: status {INVALID_USAGE} after a short time" in said
     assert said.endswith(ALL_WELL)
     assert "dropped a connection" in logged
+
+
+TAGGED = {**LOOPBACK, "NETFOLD_SECRET": "known", "NETFOLD_REQUIRE_AUTH": "yes"}
+
+
+@pytest.mark.parametrize("streams", ["1", "3"])
+def test_messages_with_tags(driver: Driver, streams: str) -> None:
+    assert driver.run("messages", 3, **TAGGED, NETFOLD_TCP_STREAMS=streams)[0] == ALL_WELL
+    assert driver.run("ring", 4, **TAGGED, NETFOLD_TCP_STREAMS=streams)[0] == ALL_WELL
+
+
+# 64 bytes of a hello, then chunks of 32 + 65536 + 16 bytes: within data, a header, a tag, and the short last chunk.
+@pytest.mark.parametrize("change_at", [64 + 40, 64 + 65_584 + 9, 64 + 2 * 65_584 - 3, 64 + 3 * 65_584 + 2000])
+def test_a_changed_byte_ends_a_stream_with_tags(driver: Driver, change_at: int) -> None:
+    said, logged = driver.run("changed", 2, **TAGGED, NETFOLD_TCP_STREAMS="1", DRIVE_CHANGE_AT=str(change_at))
+    assert f"receiver: status {REMOTE_ERROR} after a short time" in said
+    assert said.endswith(ALL_WELL), "no wrong byte was taken"
+    assert re.search(r"sent bytes with a wrong tag|does not speak as|belongs nowhere", logged)
+
+
+def test_ranks_that_do_not_all_want_tags_are_strangers(driver: Driver) -> None:
+    said, logged = driver.run("stranger", 2, **LOOPBACK, NETFOLD_SECRET="known", DRIVE_DIFFER="NETFOLD_REQUIRE_AUTH")
+    assert f"stranger: status {INVALID_USAGE} after a short time" in said
+    assert said.endswith(ALL_WELL)
+    assert "NETFOLD_REQUIRE_AUTH" in logged
+
+
+def test_tags_need_a_secret(driver: Driver) -> None:
+    said, logged = driver.run("devices", 1, NETFOLD_REQUIRE_AUTH="yes")
+    assert said.endswith("ranks that failed: 1\n")
+    assert "NETFOLD_SECRET" in logged
 
 
 def test_devices_are_the_interfaces_that_nccl_may_use(driver: Driver, switch: str) -> None:

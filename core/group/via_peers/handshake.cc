@@ -18,6 +18,7 @@
 #include "base/wakeup.h"
 #include "group/via_peers/rank_tags.h"
 #include "link/shm/handover.h"
+#include "link/tagged_lines.h"
 #include "link/tcp/control_socket.h"
 #include "link/tcp/tcp_stream.h"
 
@@ -27,7 +28,7 @@ namespace {
 using link::Descriptor;
 using nlohmann::json;
 
-constexpr int kVersion = 6;
+constexpr int kVersion = 7;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
@@ -231,7 +232,7 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
                             options.rank),
                 rank);
   }
-  PeerLinks links{.rank = rank};
+  PeerLinks links{.rank = rank, .pair = pair};
   if (door && field(*answer, "shm", false)) {
     const auto segment = link::ShmSegment::open(door->take()), for_messages = link::ShmSegment::open(door->take());
     auto bell = link::Doorbell::find(field(*answer, "bell", std::string()));
@@ -254,7 +255,7 @@ Result<PeerLinks> connect_links(int rank, std::span<const link::Address> address
     links.data = std::move(*data);
     links.messages = std::move(*messages);
   }
-  links.control = control.release();
+  links.control = std::move(control);
   return links;
 }
 
@@ -272,6 +273,14 @@ void offer_memory(PeerLinks& links, const json& message, const std::shared_ptr<l
 }
 
 }  // namespace
+
+std::unique_ptr<link::ControlLink> open_life_line(Descriptor socket, const control::RankPair& pair,
+                                                  const HandshakeOptions& options) {
+  auto line = std::make_unique<link::ControlSocket>(socket.release());
+  if (!options.tagged) return line;
+  auto tags = rank_tags(*options.secret, "life line", pair, pair.asks == options.rank);
+  return std::make_unique<link::TaggedLines>(std::move(line), std::move(tags));
+}
 
 Result<std::unique_ptr<link::StreamLink>> open_stream(std::vector<Descriptor> sockets, bool is_for_messages,
                                                       const control::RankPair& pair, const HandshakeOptions& options) {
@@ -364,7 +373,7 @@ Result<Visitor::State> Visitor::hear_verdict(const json& message) {
   if (!is_proven(message, awaited_proof_)) return State::kStranger;
   if (objection_) return tl::unexpected(*objection_);
   if (!field(message, "shm", false)) links_.data.reset(), links_.messages.reset(), links_.bell.reset();
-  links_.control = socket_.release();
+  links_.control = std::move(socket_);
   return state_ = State::kRank;
 }
 

@@ -5,8 +5,8 @@
 //
 // With a secret each proves to the other that it knows it, on both connections, by hashes over what both drew for this
 // meeting (wire/control/proofs.h). A process that cannot is not a rank: a rank that answers ignores it, a rank that
-// asked reports an error. Ranks that want tags say so, and must agree: then every byte of data and messages between
-// machines carries one (rank_tags.h).
+// asked reports an error. Ranks that want tags say so, and must agree: then every byte between machines, after these
+// lines, is under one (rank_tags.h).
 #pragma once
 
 #include <poll.h>
@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "link/control_link.h"
 #include "link/descriptor.h"
 #include "link/link.h"
 #include "link/road.h"
@@ -70,7 +71,7 @@ struct DataConnection {
 
 struct PeerLinks {
   int rank = kNoRank;
-  int control = -1;                                 // a descriptor, the caller's to close
+  link::Descriptor control = {};                    // the first connection
   std::unique_ptr<link::StreamLink> data = {};      // null as long as its connections have not come
   std::unique_ptr<link::StreamLink> messages = {};  // the same
   DataConnection connection = {};                   // one that has
@@ -78,6 +79,10 @@ struct PeerLinks {
   std::string proof = {};  // that a data connection is to bring, or has brought; "" without a secret
   control::RankPair pair = {};
 };
+
+// Of the first connection, with tags where ranks want them.
+std::unique_ptr<link::ControlLink> open_life_line(link::Descriptor socket, const control::RankPair& pair,
+                                                  const HandshakeOptions& options);
 
 // Of connections that carry data, or messages.
 Result<std::unique_ptr<link::StreamLink>> open_stream(std::vector<link::Descriptor> sockets, bool is_for_messages,

@@ -112,6 +112,9 @@ Result<void> LifeLines::listen(Nanoseconds now) {
     if (outcome.state == link::ControlLink::State::kOpen) continue;
     polls_->remove(rank, peer.line->descriptor());
     peer.has_closed = true;
+    if (outcome.state == link::ControlLink::State::kGarbage) {
+      return fail(ErrorCode::kPeerFailed, fmt::format("rank {} {}", rank, outcome.why), rank);
+    }
     if (peer.has_left) continue;
     return fail(ErrorCode::kPeerFailed, fmt::format("rank {} died or was cut off: it {}", rank, outcome.why), rank);
   }

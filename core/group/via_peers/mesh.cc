@@ -250,16 +250,12 @@ Result<bool> Mesh::serve() {
 
 Result<void> Mesh::take(PeerLinks links) {
   if (links.rank < 0 || links.rank >= world_ || links.rank == rank_) {
-    if (links.control >= 0) close(links.control);
     return {};  // a stranger
   }
   Peer& peer = peers_[static_cast<std::size_t>(links.rank)];
   if (links.connection.socket.is_open()) return take_connection(peer, std::move(links));
-  if (life_lines_->has(links.rank)) {
-    close(links.control);
-    return two_say_that_they_are(links.rank);
-  }
-  life_lines_->add(links.rank, std::make_unique<link::ControlSocket>(links.control));
+  if (life_lines_->has(links.rank)) return two_say_that_they_are(links.rank);
+  life_lines_->add(links.rank, open_life_line(std::move(links.control), links.pair, handshake_));
   peer.proof = std::move(links.proof);
   peer.pair = links.pair;
   peer.data = std::move(links.data);

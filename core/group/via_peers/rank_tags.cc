@@ -5,11 +5,13 @@
 namespace netfold::group {
 namespace {
 
-class RankTags final : public link::StripeTags {
+static_assert(link::kTaggedHeaderBytesMax <= wire::kTaggedHeadBytesMax);
+
+class RankTags final : public link::Tags {
  public:
   RankTags(const wire::TagKey& sends, const wire::TagKey& receives) : sends_(sends), receives_(receives) {}
 
-  link::StripeTag of(std::span<const std::byte> header, std::span<const std::byte> bytes) const override {
+  link::Tag of(std::span<const std::byte> header, std::span<const std::byte> bytes) const override {
     return sends_.tag(header, bytes);
   }
   bool is_right(std::span<const std::byte> header, std::span<const std::byte> bytes,
@@ -23,8 +25,8 @@ class RankTags final : public link::StripeTags {
 
 }  // namespace
 
-std::unique_ptr<link::StripeTags> rank_tags(const control::Secret& secret, std::string_view stream,
-                                            const control::RankPair& pair, bool asks) {
+std::unique_ptr<link::Tags> rank_tags(const control::Secret& secret, std::string_view stream,
+                                      const control::RankPair& pair, bool asks) {
   return std::make_unique<RankTags>(secret.stream_key(stream, pair, asks), secret.stream_key(stream, pair, !asks));
 }
 

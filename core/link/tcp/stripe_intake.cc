@@ -7,7 +7,7 @@
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kStripeTagBytes = sizeof(StripeTag);
+constexpr std::size_t kStripeTagBytes = sizeof(Tag);
 constexpr std::size_t kIntakeBytes = kStripeHeaderBytes + kStripeBytesMax + kStripeTagBytes + kStripeHeaderBytes;
 
 std::size_t bytes_on_wire(const StripeHeader& header) {
@@ -39,7 +39,7 @@ std::span<std::byte> StripeIntake::room() {
   return {memory_.get() + end_, std::max(wanted, end_) - end_};
 }
 
-StripeIntake::State StripeIntake::look(const StripeTags& tags) {
+StripeIntake::State StripeIntake::look(const Tags& tags) {
   const auto next = header();
   if (state_ != State::kPartial || !next) return state_;
   if (!next->is_valid()) return state_ = State::kWrong;

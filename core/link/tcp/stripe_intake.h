@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "link/tcp/stripe_tags.h"
+#include "link/tags.h"
 #include "link/tcp/stripes.h"
 
 namespace netfold::link {
@@ -29,7 +29,7 @@ class StripeIntake {
   void add(std::size_t bytes) { end_ += bytes; }
 
   // Of the first stripe that is here. Checks its tag once.
-  State look(const StripeTags& tags);
+  State look(const Tags& tags);
   // After look() has said kWhole, until drop().
   bool is_whole() const { return state_ == State::kWhole; }
   Range range() const;

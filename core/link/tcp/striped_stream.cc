@@ -50,7 +50,7 @@ struct Connection {
   std::uint64_t handed_over = 0;                     // bytes on the wire, headers and tags included
   std::uint64_t left = 0;                            // of the last stripe's bytes on the wire, still here
   std::array<std::byte, kStripeHeaderBytes> header;  // the last stripe's
-  StripeTag tag;                                     // and its tag, where there are tags
+  Tag tag;                                           // and its tag, where there are tags
   std::vector<std::byte> copy;                       // the last stripe's bytes, once the buffer may drop them
   Speed speed;
   bool is_stalled = false;
@@ -72,7 +72,7 @@ struct Connection {
 class StripedStream final : public BufferedStream {
  public:
   StripedStream(std::vector<Descriptor> sockets, Descriptor timer, std::unique_ptr<MirroredMemory> out,
-                std::unique_ptr<MirroredMemory> in, std::unique_ptr<StripeTags> tags)
+                std::unique_ptr<MirroredMemory> in, std::unique_ptr<Tags> tags)
       : BufferedStream(std::move(out), std::move(in)), timer_(std::move(timer)), tags_(std::move(tags)) {
     for (Descriptor& each : sockets) {
       Connection& connection = connections_.emplace_back(std::move(each));
@@ -188,7 +188,7 @@ class StripedStream final : public BufferedStream {
     }
   }
 
-  std::size_t tag_bytes() const { return tags_ ? sizeof(StripeTag) : 0; }
+  std::size_t tag_bytes() const { return tags_ ? sizeof(Tag) : 0; }
 
   static StripeHeader header_of(const Connection& connection) {
     StripeHeader header;
@@ -426,14 +426,14 @@ class StripedStream final : public BufferedStream {
   std::deque<Range> again_;  // what is to be given to another one
   Nanoseconds next_question_ = 0;
   Arrivals arrivals_;
-  std::unique_ptr<StripeTags> tags_;  // null: without
+  std::unique_ptr<Tags> tags_;  // null: without
 };
 
 }  // namespace
 
 std::unique_ptr<StreamLink> striped_stream(std::vector<Descriptor> sockets, Descriptor timer,
                                            std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in,
-                                           std::unique_ptr<StripeTags> tags) {
+                                           std::unique_ptr<Tags> tags) {
   return std::make_unique<StripedStream>(std::move(sockets), std::move(timer), std::move(out), std::move(in),
                                          std::move(tags));
 }

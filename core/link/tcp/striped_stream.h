@@ -1,5 +1,5 @@
 // TCP connections as one stream link, which share its bytes in stripes (stripes.h); with tags on the stripes
-// (stripe_tags.h) also a single one.
+// (link/tags.h) also a single one.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include "link/descriptor.h"
 #include "link/mirrored_memory.h"
 #include "link/stream_link.h"
-#include "link/tcp/stripe_tags.h"
+#include "link/tags.h"
 
 namespace netfold::link {
 
@@ -19,6 +19,6 @@ constexpr std::size_t kStripedBufferBytes = std::size_t{4} << 20;  // each direc
 // Of connected sockets that do not block, and buffers. Null `tags`: stripes without.
 std::unique_ptr<StreamLink> striped_stream(std::vector<Descriptor> sockets, Descriptor timer,
                                            std::unique_ptr<MirroredMemory> out, std::unique_ptr<MirroredMemory> in,
-                                           std::unique_ptr<StripeTags> tags);
+                                           std::unique_ptr<Tags> tags);
 
 }  // namespace netfold::link

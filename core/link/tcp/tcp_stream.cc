@@ -71,7 +71,7 @@ class TcpStream final : public BufferedStream {
 
 }  // namespace
 
-Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets, std::unique_ptr<StripeTags> tags) {
+Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets, std::unique_ptr<Tags> tags) {
   const int on = 1;
   for (const Descriptor& socket : sockets) {
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "link/descriptor.h"
 #include "link/stream_link.h"
-#include "link/tcp/stripe_tags.h"
+#include "link/tags.h"
 
 namespace netfold::link {
 
@@ -17,7 +17,6 @@ constexpr int kTcpStreamsMax = 16;
 // can carry, and one that carries nothing more is left out until it does. So they may be flows over paths of a network,
 // or over NICs of different speed, which fail and come back. With `tags` (at both ends or at neither) a tag covers
 // every byte. Only bytes under a right tag can be read; a wrong tag ends the link.
-Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets,
-                                               std::unique_ptr<StripeTags> tags = nullptr);
+Result<std::unique_ptr<StreamLink>> tcp_stream(std::vector<Descriptor> sockets, std::unique_ptr<Tags> tags = nullptr);
 
 }  // namespace netfold::link

@@ -65,6 +65,18 @@ TEST_P(Tags, KeepAChangedByteOutOfEverySum) {
   }
 }
 
+// A message of rank 1 about the group reaches rank 0 changed. Rank 0 fails, and repeats nothing of it.
+TEST(Tags, CoverWhatRanksSayToEachOther) {
+  Proxied ranks(2, 1, with_tags(), {Fault::Kind::kChange, true, SIZE_MAX});
+  ranks.proxy->change_words();
+  ranks.groups[1]->close(Error{ErrorCode::kPeerFailed, "rank 1 has failed", 1});
+  std::vector<float> tensor(100'000, 1);
+  const auto over = ranks.groups[0]->run(in_place(tensor));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().message, "rank 1 sent a message with a wrong tag");
+  EXPECT_EQ(over.error().rank, 1);
+}
+
 TEST(Tags, MustBeWantedByAllRanks) {
   for (const int with : {0, 1}) {
     for (const bool shm : {false, true}) {

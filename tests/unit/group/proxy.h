@@ -44,6 +44,9 @@ class Proxy {
   }
 
   std::string address() const { return link::to_string(link::local_address_of(listener_)); }
+  // From now on it changes a bit of what passes on the life line, too: of the first message that comes at once, behind
+  // its tag.
+  void change_words() { changes_words_ = true; }
   bool has_struck() const { return has_struck_; }
   Nanoseconds struck_at() const { return struck_at_; }
 
@@ -94,6 +97,7 @@ class Proxy {
       return;
     }
     const bool is_life_line = &pair == &pairs_[0];
+    if (is_life_line && changes_words_) buffer_[40] ^= 1;
     const bool strikes = !is_life_line && !has_struck_ && passed_ + static_cast<std::size_t>(got) >= fault_.after_bytes;
     if (strikes && fault_.kind == Fault::Kind::kChange) buffer_[static_cast<std::size_t>(got) / 2] ^= 1;
     for (ssize_t sent = 0; sent < got;) {
@@ -127,7 +131,7 @@ class Proxy {
   std::vector<Pair> pairs_;
   std::size_t passed_ = 0;
   std::array<char, 65536> buffer_;
-  std::atomic<bool> ends_ = false, has_struck_ = false;
+  std::atomic<bool> ends_ = false, has_struck_ = false, changes_words_ = false;
   std::atomic<Nanoseconds> struck_at_ = 0;
   std::thread thread_;
 };

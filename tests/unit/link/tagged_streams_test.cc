@@ -31,7 +31,7 @@ Bytes stripe(std::uint64_t position, std::uint32_t size, std::uint64_t key = kTh
   const StripeHeader header{position, size};
   std::memcpy(all.data(), &header, kStripeHeaderBytes);
   for (std::uint32_t i = 0; i < size; ++i) all[kStripeHeaderBytes + i] = byte_at(position + i);
-  const StripeTag tag =
+  const Tag tag =
       TestTags(key, 0).of(std::span(all).first(kStripeHeaderBytes), std::span(all).subspan(kStripeHeaderBytes));
   all.insert(all.end(), tag.begin(), tag.end());
   return all;
@@ -259,7 +259,7 @@ TEST(TaggedStreams, SendOverASingleConnectionThatHasEnded) {
   sender.link->flush();
   EXPECT_FALSE(sender.link->has_unsent());
   Bytes come(2000);
-  const std::size_t whole = kStripeHeaderBytes + 1000 + sizeof(StripeTag);
+  const std::size_t whole = kStripeHeaderBytes + 1000 + sizeof(Tag);
   EXPECT_EQ(recv(sender.others[0].get(), come.data(), whole, MSG_WAITALL), static_cast<ssize_t>(whole));
 }
 
