@@ -25,7 +25,7 @@ using testing::Actor;
 
 constexpr std::uint32_t kFirstIp = 0x0a000100;
 constexpr std::uint16_t kFirstPort = 30000;
-constexpr double kTimeoutS = 20;
+const double kTimeoutS = to_seconds(BothWorld::kTimeout);
 constexpr std::size_t kScattersAt = 1;  // behind the only switch
 constexpr Nanoseconds kSubmitsWithin = kMillisecond;
 
@@ -64,6 +64,7 @@ class BothWorld::Rank final : public Actor {
     wake();
   }
   bool is_done() const { return unfinished_ == 0; }
+  std::uint32_t ip() const { return ip_; }
   std::uint64_t counter(const char* name) const {
     return session_ ? session_->counters()[name].get<std::uint64_t>() : 0;
   }
@@ -234,6 +235,22 @@ BothWorld::~BothWorld() = default;
 
 void BothWorld::start_switch() {
   switch_ = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++);
+}
+
+void BothWorld::deafen(int rank) {
+  const std::uint32_t ip = ranks_[static_cast<std::size_t>(rank)]->ip();
+  around_.network.block(testing::kSwitchAddress.ip, ip, true);
+  for (const auto& other : ranks_) {
+    if (other->ip() != ip) around_.network.block(other->ip(), ip, true);
+  }
+}
+
+void BothWorld::stop(int rank) {
+  ranks_[static_cast<std::size_t>(rank)]->pause_until(kNever);
+}
+
+void BothWorld::silence_switch() {
+  for (const auto& rank : ranks_) around_.network.block(testing::kSwitchAddress.ip, rank->ip(), true);
 }
 
 void BothWorld::submit(const CollectiveRequest& request) {

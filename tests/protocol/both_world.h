@@ -16,6 +16,8 @@ namespace netfold::tests {
 
 class BothWorld {
  public:
+  static constexpr Nanoseconds kTimeout = 20 * kSecond;  // of the ranks
+
   // One stream between ranks carries `stream_bytes_s`.
   BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed);
   ~BothWorld();
@@ -29,6 +31,12 @@ class BothWorld {
   bool run_for(Nanoseconds time);
   void kill_switch() { switch_.reset(); }
   void start_switch();
+  // Nothing comes to this rank any more. Its own packets still arrive.
+  void deafen(int rank);
+  // This rank does nothing any more, and its machine still confirms what comes.
+  void stop(int rank);
+  // Packets of the switch do not arrive any more.
+  void silence_switch();
 
   // Of what is over, and was not looked at before: how many results have a wrong bit.
   int wrong_results();

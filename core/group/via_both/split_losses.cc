@@ -47,12 +47,16 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   Switch& lost = switches_[of.at];
   Life& life = lost.lives[of.life];
   const Losses::Word word{begun_, life.kept.first_not_over()};
+  // The timeout counts from when nothing moved any more. But what follows has some time, too.
   stalled_since_ = time_;
+  if (life.session && !life.session->is_idle()) {
+    stalled_since_ = life.session->last_progress();
+  } else if (!among_ranks_->is_idle()) {
+    stalled_since_ = among_ranks_->last_progress();
+  }
+  stalled_since_ = std::max(stalled_since_, time_ - options_.timeout / 2);
+  among_ranks_->set_lost_time(time_ - stalled_since_);
   if (life.session) {
-    // The timeout counts from when nothing moved any more. But what follows has some time, too.
-    if (!life.session->is_idle()) {
-      stalled_since_ = std::max(life.session->last_progress(), time_ - options_.timeout / 2);
-    }
     life.session->abort(why, time_);
     add_counters(past_counters_, life.session->counters());
     life.session.reset();
@@ -88,7 +92,7 @@ void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
     request.out = again.unread.data();
   }
   again_.push_back(std::move(again));
-  among_ranks_->submit_again(again_.back().ticket, request, stalled_since_);
+  among_ranks_->submit_unprepared(again_.back().ticket, request);
 }
 
 // --- Switches that are back ---

@@ -428,8 +428,10 @@ bool SplitSession::collect() {
     } else if (const auto again = std::ranges::find(again_, ticket, &Again::ticket); again != again_.end()) {
       if (again->piece != KeptPart::kOver) running(again->piece).in_switches[again->at].is_over = true;
       again_.erase(again);
+      among_ranks_->set_lost_time(0);
     } else {
       end_part(running(ticket).among_ranks, ranks_free_at_);
+      among_ranks_->set_lost_time(0);
     }
   }
   if (!has_ended) return false;

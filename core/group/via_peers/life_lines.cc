@@ -94,6 +94,12 @@ std::vector<int> LifeLines::unconfirmed(Nanoseconds for_at_least, Nanoseconds no
   return ranks;
 }
 
+std::optional<int> LifeLines::cut_off(Nanoseconds for_at_least, Nanoseconds now) const {
+  const std::vector<int> silent = unconfirmed(for_at_least, now);
+  if (silent.size() == 1) return silent.front();
+  return silent.size() + 1 == peers_.size() ? std::optional(rank_) : std::nullopt;
+}
+
 Result<void> LifeLines::listen(Nanoseconds now) {
   look_for_confirmations(now);
   if (has_later_) {

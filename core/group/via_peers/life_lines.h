@@ -56,6 +56,9 @@ class LifeLines {
   bool somebody_waits() const;
   // Ranks whose machines have confirmed nothing of what was said to them for so long.
   std::vector<int> unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const;
+  // The rank that seems to be cut off, by what was not confirmed for so long: the only other one that does not confirm,
+  // or this rank, if no other one does.
+  std::optional<int> cut_off(Nanoseconds for_at_least, Nanoseconds now) const;
   bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::is_gone); }
 
   void say_waiting(const std::vector<int>& for_ranks);  // none: no more

@@ -32,6 +32,8 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
 // After the deadline, a rank that cannot reach a lower one has so long to tell the others. They wait twice as long.
 constexpr Nanoseconds kLastWords = PeerSession::kCourtesy / 2;
 constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
+// A rank that waits says for whom, again and again: others may connect to it only later.
+constexpr Nanoseconds kSayPeriod = 200 * kMillisecond;
 
 std::string interfaces_in_words(std::size_t count) {
   return count == 1 ? "one interface" : fmt::format("{} interfaces", count);
@@ -131,6 +133,7 @@ Result<void> Mesh::connect(const std::vector<std::vector<link::Address>>& addres
                            const std::function<bool()>& keep_going) {
   if (const auto alike = check_interfaces(addresses); !alike) return alike;
   if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
+  began_ = now();
   handshake_ = {.rank = rank_,
                 .world = world_,
                 .bell = bell_,
@@ -144,6 +147,7 @@ Result<void> Mesh::connect(const std::vector<std::vector<link::Address>>& addres
   connect_to_lower_ranks(addresses);
   accept_higher_ranks();
   visitors_.clear();  // strangers
+  wait_for_rank(kNoRank);
   if (failure_) return tl::unexpected(*failure_);
   return carry_over_ ? end_carry_over(handshake_) : Result<void>();
 }
@@ -155,6 +159,7 @@ void Mesh::connect_to_lower_ranks(const std::vector<std::vector<link::Address>>&
   options.meanwhile = this;
   for (int lower = 0; lower < rank_; ++lower) {
     if (life_lines_->has(lower)) continue;  // carried over
+    wait_for_rank(lower);
     auto links = connect_to(lower, addresses[static_cast<std::size_t>(lower)], options);
     const auto taken = links ? take(std::move(*links)) : tl::unexpected(links.error());
     if (!taken) note_failure(taken.error());
@@ -169,6 +174,7 @@ void Mesh::accept_higher_ranks() {
     if (failure_) options.deadline = last_words_until_;
     const int missing = missing_rank(failure_ ? rank_ + 1 : 0);
     if (missing == kNoRank) return;
+    wait_for_rank(missing);
     std::vector<pollfd> polls;
     const Nanoseconds until = add_polls(polls);
     if (const auto ready = wait_until_ready(polls, until, options); !ready) {
@@ -193,7 +199,7 @@ void Mesh::note_failure(const Error& error) {
 Nanoseconds Mesh::add_polls(std::vector<pollfd>& polls) {
   polls.push_back({life_lines_->descriptor(), POLLIN, 0});
   for (const link::Descriptor& listener : listeners_) polls.push_back({listener.get(), POLLIN, 0});
-  Nanoseconds until = kNever;
+  Nanoseconds until = says_so_at_;
   for (const Visitor& visitor : visitors_) {
     polls.push_back({visitor.descriptor(), POLLIN, 0});
     until = std::min(until, visitor.known_by());
@@ -203,12 +209,28 @@ Nanoseconds Mesh::add_polls(std::vector<pollfd>& polls) {
 
 Result<void> Mesh::go_on() {
   const bool had_failed = failure_.has_value();
+  say_waiting(now());
   if (const auto heard = life_lines_->listen(now()); !heard) note_failure(heard.error());
   const auto served = serve();
   if (!served) note_failure(served.error());
   if (failure_ && !had_failed) return tl::unexpected(*failure_);
   if (!accept_visitors() && served && !*served) std::this_thread::sleep_for(kPartialLine);
   return {};
+}
+
+// `rank`: kNoRank where this rank can go on. When one rank stalls, others soon wait for it, and others for those. Each
+// says for whom it waits, so that the first one that gives up does not blame one that only waits itself.
+void Mesh::wait_for_rank(int rank) {
+  if (rank == waits_for_) return;
+  waits_for_ = rank;
+  if (rank == kNoRank) life_lines_->say_waiting({});
+  says_so_at_ = rank == kNoRank ? kNever : now() + kSayPeriod;
+}
+
+void Mesh::say_waiting(Nanoseconds now) {
+  if (now < says_so_at_) return;
+  life_lines_->say_waiting({waits_for_});
+  says_so_at_ = now + kSayPeriod;
 }
 
 // One at each listener. True if somebody came.
@@ -349,18 +371,38 @@ Result<void> Mesh::wait_for_words(const std::function<bool()>& have_come, int of
   HandshakeOptions options;
   options.deadline = deadline;
   options.keep_going = keep_going;
+  wait_for_rank(of_rank);
   while (!have_come()) {
+    say_waiting(now());
     if (const auto heard = life_lines_->listen(now()); !heard) return heard;
     if (have_come()) break;
     if (life_lines_->has_left(of_rank)) {
       return fail(ErrorCode::kPeerFailed, fmt::format("rank {} left while rank {} connected", of_rank, rank_), of_rank);
     }
     std::array<pollfd, 1> polls{{{life_lines_->descriptor(), POLLIN, 0}}};
-    if (const auto ready = wait_until_ready(polls, kNever, options); !ready) {
-      return fail(ready.error().code, fmt::format("rank {}: {}", of_rank, ready.error().message), of_rank);
+    if (const auto ready = wait_until_ready(polls, says_so_at_, options); !ready) {
+      return tl::unexpected(no_word(of_rank, ready.error()));
     }
   }
+  wait_for_rank(kNoRank);
   return {};
+}
+
+// That rank has said nothing. It may wait for another one itself, or what it says does not arrive.
+Error Mesh::no_word(int of_rank, const Error& error) const {
+  const Nanoseconds time = now();
+  if (const auto cut_off = life_lines_->cut_off((time - began_) / 2, time)) {
+    const std::string whom = *cut_off == rank_ ? "no other machine confirms what this one sends"
+                                               : "its machine does not confirm what is sent to it";
+    return {error.code, fmt::format("rank {}: {}: is it cut off?", *cut_off, whom), *cut_off};
+  }
+  auto standings = life_lines_->standings();
+  standings[static_cast<std::size_t>(rank_)].waits_for = {of_rank};
+  const int stalled = find_stall(standings, rank_).rank;
+  if (stalled == kNoRank || stalled == of_rank) {
+    return {error.code, fmt::format("rank {}: {}", of_rank, error.message), of_rank};
+  }
+  return {error.code, fmt::format("rank {}: {}, and rank {} waits for it", stalled, error.message, of_rank), stalled};
 }
 
 PeerConnections Mesh::take_connections() {

@@ -69,6 +69,9 @@ class Mesh : private Meanwhile {
   Result<void> take(PeerLinks links);
   Result<void> take_connection(Peer& peer, PeerLinks links);
   int missing_rank(int from) const;
+  void wait_for_rank(int rank);
+  void say_waiting(Nanoseconds now);
+  Error no_word(int of_rank, const Error& error) const;
   Result<void> wait_for_words(const std::function<bool()>& have_come, int of_rank, Nanoseconds deadline,
                               const std::function<bool()>& keep_going);
   Result<std::unique_ptr<link::Arena>> hand_out_memory(link::Arena::Shape shape);
@@ -84,6 +87,9 @@ class Mesh : private Meanwhile {
   std::vector<Peer> peers_;
   HandshakeOptions handshake_;
   std::list<Visitor> visitors_;
+  int waits_for_ = kNoRank;           // this rank cannot go on without that one
+  Nanoseconds says_so_at_ = kNever;   // when the others hear of it next
+  Nanoseconds began_ = 0;             // connect()
   std::optional<Error> failure_;      // of connect(), the first
   Nanoseconds last_words_until_ = 0;  // then
   std::unique_ptr<LifeLines> life_lines_;

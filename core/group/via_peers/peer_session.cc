@@ -146,12 +146,6 @@ void PeerSession::submit_unprepared(Ticket ticket, const CollectiveRequest& requ
   submit(ticket, request, std::move(planned));
 }
 
-void PeerSession::submit_again(Ticket ticket, const CollectiveRequest& request, Nanoseconds stalled_since) {
-  const bool is_first = is_idle() && !has_moved_;
-  submit_unprepared(ticket, request);
-  if (is_first) has_moved_ = false, last_progress_ = stalled_since;
-}
-
 void PeerSession::pace(double bytes_s) {
   each_link([&](link::StreamLink& each) { each.pace(bytes_s / (options_.world - 1)); });
 }
@@ -196,7 +190,7 @@ Result<bool> PeerSession::pump(Nanoseconds now) {
   const auto moved = move();
   if (!moved) return moved;
   time_ = now;
-  if (std::exchange(has_moved_, false)) last_progress_ = time_;
+  if (std::exchange(has_moved_, false)) last_progress_ = time_ - lost_time_;
   if (std::exchange(have_messages_moved_, false) || !messages_ || messages_->is_idle()) messages_progress_ = time_;
   if (time_ < next_look_) return *moved;
   next_look_ = time_ + kLookPeriod;
@@ -292,7 +286,7 @@ Result<void> PeerSession::check_progress() {
   std::vector<Standing> standings = life_lines.standings();
   standings[static_cast<std::size_t>(options_.rank)].waits_for = std::move(waits_for);
   const Stall stall = find_stall(standings, options_.rank);
-  if (time_ - stall.moved_at <= options_.timeout) return {};
+  if (time_ + lost_time_ - stall.moved_at <= options_.timeout) return {};  // it moved behind the time that was lost
   if (auto cut = cut_off()) return tl::unexpected(std::move(*cut));
   // The ranks of the circle speak first: each of them can name the other.
   const auto& circle = stall.circle;
@@ -316,20 +310,19 @@ Result<void> PeerSession::check_messages_progress() {
 // A machine that is cut off in one direction still says for whom it waits, or still hears the others: no standing tells
 // it from them. But its kernel does not confirm what the other ranks send.
 std::optional<Error> PeerSession::cut_off() const {
-  const std::vector<int> silent = connections_.life_lines->unconfirmed(options_.timeout / 2, time_);
+  const auto rank = connections_.life_lines->cut_off(options_.timeout / 2, time_);
+  if (!rank) return std::nullopt;
   const std::string so = fmt::format("so rank {} cannot finish its collective within the timeout of {:g} s",
                                      options_.rank, to_seconds(options_.timeout));
-  if (silent.size() == 1) {
-    const int rank = silent.front();
+  if (*rank != options_.rank) {
     return Error{
         ErrorCode::kTimeout,
-        fmt::format("the machine of rank {} does not confirm what is sent to it, {}: is it cut off?", rank, so), rank};
+        fmt::format("the machine of rank {} does not confirm what is sent to it, {}: is it cut off?", *rank, so),
+        *rank};
   }
-  if (silent.size() + 1 < static_cast<std::size_t>(options_.world)) return std::nullopt;
-  return Error{
-      ErrorCode::kTimeout,
-      fmt::format("no other machine confirms what rank {} sends, {}: is its machine cut off?", options_.rank, so),
-      options_.rank};
+  return Error{ErrorCode::kTimeout,
+               fmt::format("no other machine confirms what rank {} sends, {}: is its machine cut off?", *rank, so),
+               *rank};
 }
 
 Error PeerSession::timed_out(const Stall& stall) const {

@@ -62,8 +62,10 @@ class PeerSession final : public Session {
 
   // A request that prepare() has not seen, of an all-reduce by direct, or of a broadcast.
   void submit_unprepared(Ticket ticket, const CollectiveRequest& request);
-  // The same for what was tried in another way, where nothing has moved since then.
-  void submit_again(Ticket ticket, const CollectiveRequest& request, Nanoseconds stalled_since);
+  // The callers have waited for so long for another session, in which nothing moved. That counts for the timeout, too,
+  // until this is called with 0.
+  void set_lost_time(Nanoseconds lost_time) { lost_time_ = lost_time; }
+  Nanoseconds last_progress() const { return last_progress_; }
   // Beside the collectives: a few numbers for the sessions of all other ranks.
   void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
   std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
@@ -113,6 +115,7 @@ class PeerSession final : public Session {
   std::uint64_t collectives_ = 0;           // so far
   Nanoseconds time_ = 0;                    // of the last pump
   Nanoseconds last_progress_ = 0, next_look_ = 0;
+  Nanoseconds lost_time_ = 0;
   Nanoseconds messages_progress_ = 0;  // when a message moved last, or none waited
   bool have_messages_moved_ = false;   // since the last pump
   bool has_moved_ = false;             // since the last pump

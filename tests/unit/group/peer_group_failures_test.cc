@@ -323,6 +323,37 @@ TEST(HostGroupErrors, ARankThatWaitsForAnotherIsNotTakenForTheOneThatFails) {
   }
 }
 
+// Rank 2 stops when it has connected to rank 0, and not to rank 1 yet. Rank 0 waits for a word of rank 1, which waits
+// for rank 2, and gives up first.
+TEST(HostGroupErrors, ARankThatStopsBetweenTwoConnectionsIsNamed) {
+  const link::Descriptor silent(*link::listen_at(*link::parse_address("127.0.0.1:0")));  // it accepts nothing
+  PeerGroupOptions options{.rank = 2, .world = 4, .timeout_s = 30, .shm = false};
+  RankProcess stopped(options);
+  Groups groups;
+  std::vector<std::string> addresses;
+  for (options.rank = 0; options.rank < 4; ++options.rank) {
+    options.timeout_s = options.rank == 0 ? 1 : 1.4;
+    groups.push_back(options.rank == 2 ? nullptr : *PeerGroup::open(options));
+    addresses.push_back(options.rank == 2 ? stopped.address() : groups.back()->address());
+  }
+  auto known = addresses;
+  known[1] = link::to_string(link::local_address_of(silent.get()));
+  std::vector<std::future<Result<void>>> connecting;
+  for (auto& group : groups) {
+    if (!group) continue;
+    connecting.push_back(std::async(std::launch::async, [&] { return group->connect(addresses); }));
+  }
+  stopped.connect(known);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  stopped.send(SIGSTOP);
+  for (auto& each : connecting) {
+    const auto connected = each.get();
+    ASSERT_FALSE(connected);
+    EXPECT_EQ(connected.error().rank, 2) << connected.error().message;
+    EXPECT_THAT(connected.error().message, HasSubstr("rank 2"));
+  }
+}
+
 TEST(HostGroupErrors, RequestsThatMakeNoSense) {
   PeerGroupOptions options;
   options.rank = 3;
