@@ -85,12 +85,14 @@ void WorkerSide::leave(const std::optional<Error>& error) {
 }
 
 void WorkerSide::handle(const control::Hello& hello, Nanoseconds now) {
-  if (hello.version != control::kControlVersion) {
+  const auto version = control::common_version(hello);
+  if (!version) {
     return fail_with(ErrorCode::kRefused,
                      fmt::format("the switch at {} speaks version {} of the control protocol, this worker version {}: "
                                  "install the same Netfold on both",
                                  request_.switch_name, hello.version, control::kControlVersion));
   }
+  request_.join.version = *version;
   if (hello.auth && !request_.secret) {
     return fail_with(ErrorCode::kAuth,
                      fmt::format("the switch at {} asks for a secret: give this worker the secret that "

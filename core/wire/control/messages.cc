@@ -34,7 +34,11 @@ std::string read_reason(Fields& fields) {
 Message read_hello(Fields& fields) {
   Hello hello;
   hello.version = fields.integer<std::uint16_t>("version", 1, 65535);
-  if (hello.version != kControlVersion) return hello;  // another version's fields mean nothing to us
+  hello.oldest_version = hello.version;
+  if (fields.has("oldest_version")) {
+    hello.oldest_version = fields.integer<std::uint16_t>("oldest_version", 1, hello.version);
+  }
+  if (!common_version(hello)) return hello;  // another version's fields mean nothing to us
   hello.nonce = fields.hex<Nonce>("nonce");
   hello.auth = fields.boolean("auth");
   hello.tagged = fields.boolean("tagged");
@@ -58,7 +62,7 @@ Below read_below(Fields& fields) {
 Message read_join(Fields& fields) {
   Join join;
   join.version = fields.integer<std::uint16_t>("version", 1, 65535);
-  if (join.version != kControlVersion) return join;
+  if (join.version < kControlVersionOldest || join.version > kControlVersion) return join;
   join.job = fields.text("job", kJobNameBytesMax);
   if (!fields.problem() && !is_valid_job_name(join.job)) {
     fields.complain<int>("job", fmt::format("must be 1 to {} printable ASCII characters", kJobNameBytesMax));
@@ -182,6 +186,7 @@ struct Writer {
 
   void operator()(const Hello& m) {
     json["version"] = m.version;
+    if (m.oldest_version != m.version) json["oldest_version"] = m.oldest_version;
     json["nonce"] = to_hex(m.nonce);
     json["auth"] = m.auth;
     json["tagged"] = m.tagged;
@@ -283,6 +288,12 @@ std::string emit(const Message& message) {
   json["type"] = type_of(message);
   std::visit(Writer{json}, message);
   return json_text(json, true) + "\n";
+}
+
+std::optional<std::uint16_t> common_version(const Hello& hello) {
+  const std::uint16_t newest = std::min(hello.version, kControlVersion);
+  if (newest < std::max(hello.oldest_version, kControlVersionOldest)) return std::nullopt;
+  return newest;
 }
 
 const char* type_of(const Message& message) {

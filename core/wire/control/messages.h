@@ -19,6 +19,8 @@
 namespace netfold::control {
 
 constexpr std::uint16_t kControlVersion = 1;
+constexpr std::uint16_t kControlVersionOldest =
+    1;                                         // that is spoken, too: the one before kControlVersion, if there is one
 constexpr std::uint16_t kWorldMax = 1024;      // workers in one job
 constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds nothing; -1 on the wire
 constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
@@ -48,6 +50,7 @@ struct Hello {
   bool tagged = false;  // every data packet will carry a tag
   double heartbeat_s = 1.0;
   std::uint16_t path_port = 0;  // UDP: what comes there with this nonce is sent back (wire/path_probe.h); 0: none
+  std::uint16_t oldest_version = kControlVersionOldest;  // that the switch speaks, too
 
   bool operator==(const Hello&) const = default;
 };
@@ -179,6 +182,9 @@ using Message = std::variant<Hello, Join, Waiting, Admitted, Refused, Heartbeat,
 // `line` without its newline. An error says which field is wrong and how.
 Result<Message> parse(std::string_view line);
 std::string emit(const Message& message);  // with its newline; at most kLineBytesMax
+
+// The newest version that this build and the sender of this hello speak, if they have one in common.
+std::optional<std::uint16_t> common_version(const Hello& hello);
 
 const char* type_of(const Message& message);
 bool is_valid_job_name(std::string_view name);

@@ -279,6 +279,21 @@ TEST(Joining, GarbageAndOutOfTurnMessagesAreRefused) {
   EXPECT_EQ(c.table().counters().joins_refused, lines.size() + 1);
 }
 
+// The switch was installed anew before its workers.
+TEST(Joining, AWorkerJoinsASwitchThatIsOneVersionAhead) {
+  WorkerSide worker(Conversation::worker("a", 1, 0), 0);
+  worker.on_line(R"({"type":"hello","version":2,"oldest_version":1,"nonce":"00000000000000000000000000000000",)"
+                 R"("auth":false,"tagged":false,"heartbeat_s":1,"since_version_2":true})",
+                 0);
+  EXPECT_EQ(worker.state(), WorkerSide::State::kWaiting);
+  EXPECT_THAT(worker.take_output(), HasSubstr(R"("version":1,)"));
+  WorkerSide older(Conversation::worker("a", 1, 0), 0);
+  older.on_line(R"({"type":"hello","version":3,"oldest_version":2})", 0);
+  ASSERT_EQ(older.state(), WorkerSide::State::kFailed);
+  EXPECT_EQ(older.error().code, ErrorCode::kRefused);
+  EXPECT_THAT(older.error().message, HasSubstr("speaks version 3"));
+}
+
 // Frames that are folded on their way come from the address that they were sent to.
 TEST(Joining, AWorkerLearnsFromWhichAddressASocketsDataComes) {
   for (const bool folds_on_the_way : {false, true}) {

@@ -168,6 +168,23 @@ TEST(Messages, OfAnotherVersionSayOnlyThat) {
   EXPECT_EQ(std::get<Hello>(*hello).version, 9);
 }
 
+// This build speaks version 1 only.
+TEST(Messages, HaveTheNewestVersionThatBothSidesSpeak) {
+  const auto version_of = [](std::uint16_t newest, std::uint16_t oldest) {
+    Hello hello;
+    hello.version = newest;
+    hello.oldest_version = oldest;
+    const auto heard = parse(without_newline(emit(hello)));
+    EXPECT_TRUE(heard);
+    return common_version(std::get<Hello>(*heard));
+  };
+  EXPECT_EQ(version_of(1, 1), 1);
+  EXPECT_EQ(version_of(2, 1), 1);
+  EXPECT_EQ(version_of(2, 2), std::nullopt);
+  EXPECT_EQ(version_of(9, 8), std::nullopt);
+  EXPECT_FALSE(parse(R"({"type":"hello","version":1,"oldest_version":2})"));
+}
+
 TEST(Messages, IgnoreUnknownFields) {
   EXPECT_TRUE(parse(R"({"type":"heartbeat","mood":"good"})"));
   EXPECT_FALSE(parse(R"({"type":"heartbeat","of_switch":2,"switch_bytes_s":1,"link_bytes_s":1})"));
