@@ -148,13 +148,13 @@ class Members:
 
 def train_ddp(given: argparse.Namespace, text: Text) -> float:
     """The same samples with DDP: gradients averaged in every step, in fp32. Returns the loss."""
-    model = fresh(text)
+    model = fresh(given, text)
     managed = DistributedDataParallel(model)
     optimizer = inner(given, model)
     began = time.monotonic()
     for step in range(given.steps):
         set_rate(given, optimizer, step)
-        contexts, following = text.samples(step * 1000 + given.name)
+        contexts, following = text.samples(draw(given, step))
         optimizer.zero_grad()
         batch_loss = cross_entropy(managed(contexts).flatten(0, 1), following.flatten())
         batch_loss.backward()
@@ -174,9 +174,14 @@ def tell(given: argparse.Namespace, method: str, step: int, batch_loss: torch.Te
         print(f"{method}: step {step} of {given.steps}, loss of the batch {batch_loss.item():.3f}", flush=True)
 
 
-def fresh(text: Text) -> Model:
+def draw(given: argparse.Namespace, step: int) -> int:
+    """The seed of this worker's samples in a step."""
+    return given.seed * 10**9 + step * 1000 + given.name
+
+
+def fresh(given: argparse.Namespace, text: Text) -> Model:
     """The model before training: the same parameters in every process."""
-    torch.manual_seed(0)
+    torch.manual_seed(given.seed)
     return Model(text.characters)
 
 
@@ -199,7 +204,7 @@ def outer(given: argparse.Namespace, parameters: list[torch.Tensor]) -> torch.op
 
 def train(given: argparse.Namespace, text: Text, members: Members) -> float:
     """Train with DiLoCo until the last step, or until this worker leaves. Returns the loss."""
-    model = fresh(text)
+    model = fresh(given, text)
     optimizer = inner(given, model)
     diloco = DiLoCo(
         model,
@@ -227,7 +232,7 @@ def train(given: argparse.Namespace, text: Text, members: Members) -> float:
                 print(f"step {step}: workers {', '.join(map(str, names))} train", flush=True)
         started = time.monotonic()
         set_rate(given, optimizer, step)
-        contexts, following = text.samples(step * 1000 + given.name)
+        contexts, following = text.samples(draw(given, step))
         optimizer.zero_grad()
         batch_loss = cross_entropy(model(contexts).flatten(0, 1), following.flatten())
         batch_loss.backward()
@@ -327,6 +332,7 @@ def main() -> int:
     parser.add_argument("--outer-rate", type=float, default=0.9)
     parser.add_argument("--outer-momentum", type=float, default=0.5)
     parser.add_argument("--measure", choices=["validation", "test"], default="test", help="text that gives the loss")
+    parser.add_argument("--seed", type=int, default=0, help="of the first parameters and of the samples")
     parser.add_argument("--compare", action="store_true", help="train with DDP on the same samples first")
     parser.add_argument("--leave", default="", help="WORKER:STEP, a worker that leaves; not worker 0")
     parser.add_argument("--join", type=int, help="the step from which on one more worker joins")
