@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/comma_list.h"
 #include "base/fork.h"
 #include "group/via_peers/peer_group.h"
 #include "group/via_roce/roce_group.h"
@@ -224,6 +225,8 @@ nf_status run(nf_collective collective, nf_group* group, const void* in, void* o
 }
 
 nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error* error) {
+  constexpr int kDscpMax = 63;
+  if (options.dscp < 0 || options.dscp > kDscpMax) return wrong(error, "dscp is 0 to 63");
   PeerGroupOptions wanted;
   wanted.rank = options.rank;
   wanted.world = options.world;
@@ -233,6 +236,9 @@ nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error
   wanted.shm = options.use_shared_memory != 0;
   if (options.secret != nullptr) wanted.secret = options.secret;
   wanted.require_auth = options.require_auth != 0;
+  if (options.interfaces != nullptr) wanted.interfaces = netfold::comma_list(options.interfaces);
+  wanted.tcp_streams = options.tcp_streams;
+  wanted.dscp = static_cast<std::uint8_t>(options.dscp);
   wanted.inline_progress = options.placement == NF_CALLERS_THREAD;
   auto opened = PeerGroup::open(std::move(wanted));
   if (!opened) return failed(error, opened.error());

@@ -176,6 +176,9 @@ void Channel::connect() {
   const std::string secret = shared_secret();
   options.secret = secret.c_str();
   options.require_auth = settings.requires_auth ? 1 : 0;
+  if (!is_one_machine_ && !settings.interfaces.empty()) options.interfaces = settings.interfaces.c_str();
+  options.tcp_streams = settings.tcp_streams;
+  options.dscp = settings.dscp;
   options.timeout_s = settings.timeout_s;
   options.placement = NF_CALLERS_THREAD;
   const std::string roce = roce_endpoint();

@@ -34,6 +34,9 @@ Settings read_settings() {
                     variable("NETFOLD_ROCE"),
                     false,
                     variable("NETFOLD_SECRET"),
+                    variable("NETFOLD_INTERFACE"),
+                    1,
+                    0,
                     false,
                     ""};
   const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
@@ -76,6 +79,13 @@ Settings read_settings() {
     if (!settings.roce.empty()) refuse("NETFOLD_REQUIRE_AUTH", value, "RoCE has no tags: unset it or NETFOLD_ROCE");
   } else if (!value.empty() && value != "no" && value != "0" && value != "false") {
     refuse("NETFOLD_REQUIRE_AUTH", value, "write yes or no");
+  }
+  if (const auto value = variable("NETFOLD_TCP_STREAMS");
+      !value.empty() && !(read(value, settings.tcp_streams) && settings.tcp_streams > 0)) {
+    refuse("NETFOLD_TCP_STREAMS", value, "give a number of connections, 1 to 16");
+  }
+  if (const auto value = variable("NETFOLD_DSCP"); !value.empty() && !read(value, settings.dscp)) {
+    refuse("NETFOLD_DSCP", value, "give a number, 0 to 63");
   }
   if (const auto value = variable("NETFOLD_LOG"); value == "info" || value == "debug") settings.is_talkative = true;
   return settings;

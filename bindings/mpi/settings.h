@@ -19,6 +19,9 @@ struct Settings {
   std::string roce;            // NETFOLD_ROCE: this rank's RoCE endpoint; "": ranks fold among themselves
   bool requires_auth = false;  // NETFOLD_REQUIRE_AUTH: tags on what leaves a machine
   std::string secret;          // NETFOLD_SECRET
+  std::string interfaces;      // NETFOLD_INTERFACE, to other machines; "": the routing table's
+  int tcp_streams = 1;         // NETFOLD_TCP_STREAMS
+  int dscp = 0;                // NETFOLD_DSCP
   bool is_talkative = false;   // NETFOLD_LOG=info
   std::string error;           // what is wrong with them; "": nothing
 };

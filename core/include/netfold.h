@@ -129,9 +129,15 @@ typedef struct nf_group_options {
   // Since 1.3. 1: all that leaves the machine carries tags under keys that follow from `secret`, so that bytes which
   // others have changed reach no tensor. It is the same on all ranks. RoCE has no tags.
   int require_auth;
+  // Since 1.3, and not over RoCE, too. The network interfaces of this machine that carry data to ranks of other
+  // machines, such as "eth0,eth1": each carries as much as its rate allows. All ranks name as many. NULL: the one that
+  // the routing table says.
+  const char* interfaces;
+  int tcp_streams;  // TCP connections to each rank of another machine, by each of these interfaces; at most 16 in all
+  int dscp;         // 0 to 63, of this rank's packets
 } nf_group_options;
 #define NF_GROUP_OPTIONS_INIT \
-  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0, 0 }
+  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0, 0, NULL, 1, 0 }
 #define NF_ADDRESS_BYTES 1024  // with the zero at its end
 
 // How one tensor is folded. The values are the same on every rank. Start from NF_FOLD_OPTIONS_INIT.
@@ -187,7 +193,8 @@ NF_API nf_status nf_test(nf_group* group, nf_ticket ticket, nf_error* error);
 
 // Opens a group and listens. The caller closes `*group`, which is NULL after a failure.
 NF_API nf_status nf_group_open(const nf_group_options* options, nf_group** group, nf_error* error);
-// "host:port" where this rank listens, or the text that describes its RoCE endpoint. The string belongs to the group
+// "host:port" where this rank listens, with several interfaces one for each of them, or the text that describes its
+// RoCE endpoint. It has at most NF_ADDRESS_BYTES. The string belongs to the group
 // and is valid until the group is closed.
 NF_API const char* nf_group_address(const nf_group* group);
 // `addresses` holds one address per rank, in rank order; the call does not keep it. The call blocks until all ranks are

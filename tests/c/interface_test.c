@@ -47,6 +47,8 @@ static nf_group* join(const place* self) {
     options.secret = "open sesame";
     options.require_auth = 1;
     options.use_shared_memory = 0;
+    options.interfaces = "lo";
+    options.tcp_streams = 3;
   }
   nf_group* group = NULL;
   OK(nf_group_open(&options, &group, &error));
@@ -336,6 +338,13 @@ static void nobody_there(void) {
   options.roce = NULL;
   CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && strstr(error.text, "secret") != NULL);
   options.require_auth = 0;
+  options.interfaces = "lo,nosuch";
+  CHECK(nf_group_open(&options, &group, &error) != NF_OK && strstr(error.text, "nosuch") != NULL);
+  options.interfaces = NULL, options.tcp_streams = 17;
+  CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && strstr(error.text, "1 to 16") != NULL);
+  options.tcp_streams = 1, options.dscp = 64;
+  CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && strstr(error.text, "dscp") != NULL);
+  options.dscp = 0;
   options.roce = "nosuch{rank}";
   CHECK(nf_group_open(&options, &group, &error) == NF_SYSTEM && group == NULL);
   options.struct_bytes = offsetof(nf_group_options, roce);  // of a program that was built with interface 1.0

@@ -92,8 +92,10 @@ def test_it_takes_over_what_it_folds(name: str, ranks: int, taken: int) -> None:
 @pytest.mark.root
 @pytest.mark.namespaces
 @pytest.mark.usefixtures("nothing_left_behind")
-@pytest.mark.parametrize("tags", ["no", "yes"])
-def test_machines_may_share_a_host_name(tmp_path: Path, tags: str) -> None:
+@pytest.mark.parametrize(
+    "more", [{}, {"NETFOLD_REQUIRE_AUTH": "yes", "NETFOLD_INTERFACE": "eth0", "NETFOLD_TCP_STREAMS": "2"}]
+)
+def test_machines_may_share_a_host_name(tmp_path: Path, more: dict[str, str]) -> None:
     """As clones of one image do: the ranks must not look for each other at 127.0.0.1."""
     with three_machines(tmp_path) as machines:
         spaces = {ADDRESSES[name]: machines[name].process_id for name in WORKERS}
@@ -105,7 +107,7 @@ def test_machines_may_share_a_host_name(tmp_path: Path, tags: str) -> None:
         agent.write_text(f"#!/bin/sh\naddress=$1; shift\ncase $address in\n{places}esac\n")
         agent.chmod(0o755)
         settings = {"OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_btl_tcp_if_include": "eth0"}
-        settings |= {"OMPI_MCA_oob_tcp_if_include": "eth0", "OMPI_MCA_btl": "tcp,self", "NETFOLD_REQUIRE_AUTH": tags}
+        settings |= {"OMPI_MCA_oob_tcp_if_include": "eth0", "OMPI_MCA_btl": "tcp,self", **more}
         began = time.monotonic()
         prefix = [*enter.split(), str(spaces["10.0.0.1"])]
         done = run(2, "--host", ",".join(spaces), sys.executable, str(RANKS), "sums", prefix=prefix, **settings)
@@ -141,6 +143,8 @@ def test_ranks_that_are_set_differently_fall_back_together_and_say_so_once() -> 
         ({"NETFOLD_ALGORITHM": "clockwork"}, "clockwork"),
         ({"NETFOLD_TIMEOUT_S": "-1"}, "NETFOLD_TIMEOUT_S=-1 is not usable"),
         ({"NETFOLD_MPI_MIN_BYTES": "few"}, "NETFOLD_MPI_MIN_BYTES=few is not usable"),
+        ({"NETFOLD_TCP_STREAMS": "many"}, "NETFOLD_TCP_STREAMS=many is not usable: give a number of connections"),
+        ({"NETFOLD_DSCP": "x"}, "NETFOLD_DSCP=x is not usable"),
         ({"NETFOLD_REQUIRE_AUTH": "maybe"}, "NETFOLD_REQUIRE_AUTH=maybe is not usable: write yes or no"),
         ({"NETFOLD_REQUIRE_AUTH": "yes", "NETFOLD_ROCE": "lo"}, "RoCE has no tags"),
     ],
