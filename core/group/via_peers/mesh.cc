@@ -31,7 +31,7 @@ tl::unexpected<Error> two_say_that_they_are(int rank) {
 
 // After the deadline, a rank that cannot reach a lower one has so long to tell the others. They wait twice as long.
 constexpr Nanoseconds kLastWords = PeerSession::kCourtesy / 2;
-constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over
+constexpr Nanoseconds kLookAgain = 20 * kMillisecond;  // at streams that are carried over, and for confirmations
 // A rank that waits says for whom, again and again: others may connect to it only later.
 constexpr Nanoseconds kSayPeriod = 200 * kMillisecond;
 
@@ -223,13 +223,14 @@ Result<void> Mesh::go_on() {
 void Mesh::wait_for_rank(int rank) {
   if (rank == waits_for_) return;
   waits_for_ = rank;
-  if (rank == kNoRank) life_lines_->say_waiting({});
+  if (rank == kNoRank && std::exchange(has_said_so_, false)) life_lines_->say_waiting({});
   says_so_at_ = rank == kNoRank ? kNever : now() + kSayPeriod;
 }
 
 void Mesh::say_waiting(Nanoseconds now) {
   if (now < says_so_at_) return;
   life_lines_->say_waiting({waits_for_});
+  has_said_so_ = true;
   says_so_at_ = now + kSayPeriod;
 }
 
@@ -380,7 +381,8 @@ Result<void> Mesh::wait_for_words(const std::function<bool()>& have_come, int of
       return fail(ErrorCode::kPeerFailed, fmt::format("rank {} left while rank {} connected", of_rank, rank_), of_rank);
     }
     std::array<pollfd, 1> polls{{{life_lines_->descriptor(), POLLIN, 0}}};
-    if (const auto ready = wait_until_ready(polls, says_so_at_, options); !ready) {
+    // Also between two messages of this rank: a confirmation takes a while, and would never be seen right behind one.
+    if (const auto ready = wait_until_ready(polls, std::min(says_so_at_, now() + kLookAgain), options); !ready) {
       return tl::unexpected(no_word(of_rank, ready.error()));
     }
   }

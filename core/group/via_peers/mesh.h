@@ -89,6 +89,7 @@ class Mesh : private Meanwhile {
   std::list<Visitor> visitors_;
   int waits_for_ = kNoRank;           // this rank cannot go on without that one
   Nanoseconds says_so_at_ = kNever;   // when the others hear of it next
+  bool has_said_so_ = false;          // to those that have connected
   Nanoseconds began_ = 0;             // connect()
   std::optional<Error> failure_;      // of connect(), the first
   Nanoseconds last_words_until_ = 0;  // then
