@@ -112,7 +112,10 @@ class Proxy {
     if (strikes) strike();
   }
 
+  // The ranks may notice it, and their test ask for it, before this returns.
   void strike() {
+    struck_at_ = now();
+    has_struck_ = true;
     for (Pair& pair : pairs_) {
       if (fault_.kind == Fault::Kind::kSlow || fault_.kind == Fault::Kind::kChange) break;
       if (&pair == &pairs_[0] && fault_.spares_control) continue;
@@ -121,8 +124,6 @@ class Proxy {
       close_both(pair);
       pair.ends = {-1, -1};
     }
-    struck_at_ = now();
-    has_struck_ = true;
   }
 
   link::Address target_;
