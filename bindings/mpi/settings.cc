@@ -8,10 +8,6 @@
 namespace netfold::mpi {
 namespace {
 
-// MPI itself never gives up on a rank that computes for long; a rank that dies is noticed at once all the same.
-constexpr double kTimeoutS = 1800;
-constexpr std::size_t kMinBytes = 2048;  // from 4 KiB up Netfold is the faster one, at 1 KiB Open MPI is as fast
-
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -25,20 +21,12 @@ bool read(const std::string& text, Number& number) {
 }  // namespace
 
 Settings read_settings() {
-  Settings settings{true,
-                    kMinBytes,
-                    variable("NETFOLD_ALGORITHM"),
-                    NF_AS_IT_IS,
-                    kTimeoutS,
-                    variable("NETFOLD_BIND"),
-                    variable("NETFOLD_ROCE"),
-                    false,
-                    variable("NETFOLD_SECRET"),
-                    variable("NETFOLD_INTERFACE"),
-                    1,
-                    0,
-                    false,
-                    ""};
+  Settings settings;
+  settings.algorithm = variable("NETFOLD_ALGORITHM");
+  settings.bind = variable("NETFOLD_BIND");
+  settings.roce = variable("NETFOLD_ROCE");
+  settings.secret = variable("NETFOLD_SECRET");
+  settings.interfaces = variable("NETFOLD_INTERFACE");
   const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
     settings.error = fmt::format("{}={} is not usable: {}", name, value, rule);
   };

@@ -11,18 +11,18 @@
 
 enum { WORLD = 3, COUNT = 1000, LARGE = 300000 };
 
-#define CHECK(condition)                                                    \
-  do {                                                                      \
-    if (condition) break;                                                   \
+#define CHECK(condition)                                                 \
+  do {                                                                   \
+    if (condition) break;                                                \
     fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-    exit(1);                                                                \
+    exit(1);                                                             \
   } while (0)
-#define OK(call)                                                                                 \
-  do {                                                                                           \
-    const nf_status status_ = (call);                                                            \
-    if (status_ == NF_OK) break;                                                                 \
-    fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, nf_status_name(status_), error.text); \
-    exit(1);                                                                                     \
+#define OK(call)                                                                                       \
+  do {                                                                                                 \
+    const nf_status status_ = (call);                                                                  \
+    if (status_ == NF_OK) break;                                                                       \
+    fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, nf_status_name(status_), error.text);       \
+    exit(1);                                                                                           \
   } while (0)
 
 typedef struct {
@@ -33,10 +33,10 @@ typedef struct {
 
 typedef struct {
   int rank;
-  meeting* with;
+  meeting *with;
 } place;
 
-static nf_group* join(const place* self) {
+static nf_group *join(const place *self) {
   nf_error error = {NF_OK, 0, ""};
   nf_group_options options = NF_GROUP_OPTIONS_INIT;
   options.rank = self->rank;
@@ -50,18 +50,18 @@ static nf_group* join(const place* self) {
     options.interfaces = "lo";
     options.tcp_streams = 3;
   }
-  nf_group* group = NULL;
+  nf_group *group = NULL;
   OK(nf_group_open(&options, &group, &error));
   snprintf(self->with->addresses[self->rank], 64, "%s", nf_group_address(group));
   pthread_barrier_wait(&self->with->barrier);
-  const char* addresses[WORLD];
+  const char *addresses[WORLD];
   for (int rank = 0; rank < WORLD; rank++) addresses[rank] = self->with->addresses[rank];
   OK(nf_group_connect(group, addresses, 20.0, &error));
   CHECK(nf_group_connect(group, addresses, 20.0, NULL) == NF_INVALID_ARGUMENT);
   return group;
 }
 
-static void sums(const place* self, nf_group* group) {
+static void sums(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float *in = malloc(LARGE * sizeof *in), *out = malloc(LARGE * sizeof *out);
   CHECK(in != NULL && out != NULL);
@@ -96,7 +96,7 @@ static void sums(const place* self, nf_group* group) {
 }
 
 // Types and operations that have no format travel as they are.
-static void operations(const place* self, nf_group* group) {
+static void operations(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   nf_fold_options options = NF_FOLD_OPTIONS_INIT;
   double doubles[COUNT];
@@ -114,8 +114,7 @@ static void operations(const place* self, nf_group* group) {
   static const struct {
     nf_operation operation;
     unsigned result;
-  } of_bytes[] = {{NF_SUM, 0x1f},  {NF_PRODUCT, 0xbd}, {NF_MIN, 1},       {NF_MAX, 0x15},
-                  {NF_BIT_AND, 1}, {NF_BIT_OR, 0x1d},  {NF_BIT_XOR, 0x1d}};
+  } of_bytes[] = {{NF_SUM, 0x1f}, {NF_PRODUCT, 0xbd}, {NF_MIN, 1}, {NF_MAX, 0x15}, {NF_BIT_AND, 1}, {NF_BIT_OR, 0x1d}, {NF_BIT_XOR, 0x1d}};
   static const uint8_t mine[WORLD] = {1, 0x15, 0x09};
   for (size_t each = 0; each < sizeof of_bytes / sizeof *of_bytes; each++) {
     uint8_t bytes[COUNT], result[COUNT];
@@ -132,7 +131,7 @@ static void operations(const place* self, nf_group* group) {
   CHECK(large == -(INT64_C(1) << 40));
 }
 
-static void collectives(const place* self, nf_group* group) {
+static void collectives(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   for (int large = 0; large < 2; large++) {  // by another algorithm
     const int count = large ? LARGE : COUNT;
@@ -159,7 +158,7 @@ static void collectives(const place* self, nf_group* group) {
   for (int each = 0; each < WORLD; each++) CHECK(ranks[each] == each);
 }
 
-static void tickets(const place* self, nf_group* group) {
+static void tickets(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float first[COUNT], second[COUNT];
   for (int i = 0; i < COUNT; i++) first[i] = second[i] = 1;
@@ -179,7 +178,7 @@ static void tickets(const place* self, nf_group* group) {
   for (int i = 0; i < COUNT; i++) CHECK(first[i] == WORLD && second[i] == WORLD);
 }
 
-static void wrong_use(nf_group* group) {
+static void wrong_use(nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   nf_ticket ticket = 0;
   float x = 1;
@@ -209,7 +208,7 @@ static void wrong_use(nf_group* group) {
 }
 
 // A child of fork() cannot use the group, and does not leave in its parent's name.
-static void child(const place* self, nf_group* group) {
+static void child(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float x = 1;
   if (self->rank == 0) {
@@ -228,7 +227,7 @@ static void child(const place* self, nf_group* group) {
 }
 
 // Every rank's error names the rank that caused it, and tensors are unchanged.
-static void disagreement(const place* self, nf_group* group) {
+static void disagreement(const place *self, nf_group *group) {
   nf_error error = {NF_OK, 0, ""};
   float vector[COUNT];
   for (int i = 0; i < COUNT; i++) vector[i] = (float)i;
@@ -239,9 +238,9 @@ static void disagreement(const place* self, nf_group* group) {
   CHECK(nf_all_reduce(group, vector, vector, COUNT, NF_FLOAT32, NULL, &error) == NF_MISMATCH);  // it stays failed
 }
 
-static void departure(const place* self) {
+static void departure(const place *self) {
   nf_error error = {NF_OK, 0, ""};
-  nf_group* group = join(self);
+  nf_group *group = join(self);
   pthread_barrier_wait(&self->with->barrier);  // who is still connecting would hear of it there
   float x = 1;
   if (self->rank == 2) {
@@ -253,9 +252,9 @@ static void departure(const place* self) {
   nf_group_close(group, NULL);
 }
 
-static void* run(void* argument) {
-  const place* self = argument;
-  nf_group* group = join(self);
+static void *run(void *argument) {
+  const place *self = argument;
+  nf_group *group = join(self);
   sums(self, group);
   operations(self, group);
   collectives(self, group);
@@ -268,65 +267,61 @@ static void* run(void* argument) {
   return NULL;
 }
 
-static void* answer(void* argument) {
-  nf_group* group = argument;
-  const char* addresses[] = {nf_group_address(group), "127.0.0.1:1"};
-  CHECK(nf_group_connect(group, addresses, 1.0, NULL) == NF_TIMEOUT);
+typedef struct {
+  nf_group *group;
+  double timeout_s;
+  nf_status status;  // that it gets
+} answerer;
+
+static void *answer(void *argument) {
+  const answerer *self = argument;
+  const char *addresses[] = {nf_group_address(self->group), "127.0.0.1:1"};
+  CHECK(nf_group_connect(self->group, addresses, self->timeout_s, NULL) == self->status);
   return NULL;
+}
+
+// Rank 1 connects to rank 0 and gets this status, and an error with this word.
+static void do_not_meet(const nf_group_options *lower_options, const nf_group_options *upper_options, answerer lower,
+                        nf_status status, const char *word) {
+  nf_error error = {NF_OK, 0, ""};
+  nf_group *upper = NULL;
+  OK(nf_group_open(lower_options, &lower.group, &error));
+  OK(nf_group_open(upper_options, &upper, &error));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, answer, &lower) == 0);
+  const char *addresses[] = {nf_group_address(lower.group), nf_group_address(upper)};
+  CHECK(nf_group_connect(upper, addresses, 10.0, &error) == status);
+  CHECK(strstr(error.text, word) != NULL);
+  pthread_join(thread, NULL);
+  nf_group_close(lower.group, NULL);
+  nf_group_close(upper, NULL);
 }
 
 // A stranger that connects first is not rank 1.
 static void another_secret(void) {
-  nf_error error = {NF_OK, 0, ""};
-  nf_group_options options = NF_GROUP_OPTIONS_INIT;
-  nf_group *lower = NULL, *stranger = NULL;
-  options.world = 2;
-  options.secret = "open sesame";
-  OK(nf_group_open(&options, &lower, &error));
-  options.rank = 1, options.secret = NULL;
-  OK(nf_group_open(&options, &stranger, &error));
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, answer, lower) == 0);
-  const char* addresses[] = {nf_group_address(lower), nf_group_address(stranger)};
-  CHECK(nf_group_connect(stranger, addresses, 10.0, &error) == NF_PEER_FAILED);
-  CHECK(strstr(error.text, "secret") != NULL);
-  pthread_join(thread, NULL);
-  nf_group_close(lower, NULL);
-  nf_group_close(stranger, NULL);
-}
-
-static void* refuse(void* argument) {
-  nf_group* group = argument;
-  const char* addresses[] = {nf_group_address(group), "127.0.0.1:1"};
-  CHECK(nf_group_connect(group, addresses, 10.0, NULL) == NF_MISMATCH);
-  return NULL;
+  nf_group_options lower = NF_GROUP_OPTIONS_INIT;
+  lower.world = 2;
+  lower.secret = "open sesame";
+  nf_group_options stranger = lower;
+  stranger.rank = 1, stranger.secret = NULL;
+  do_not_meet(&lower, &stranger, (answerer){NULL, 1.0, NF_TIMEOUT}, NF_PEER_FAILED, "secret");
 }
 
 // All ranks want tags, or none does.
 static void tags_on_one_rank(void) {
-  nf_error error = {NF_OK, 0, ""};
-  nf_group_options options = NF_GROUP_OPTIONS_INIT;
-  nf_group *lower = NULL, *upper = NULL;
-  options.world = 2;
-  options.secret = "open sesame";
-  options.require_auth = 1;
-  OK(nf_group_open(&options, &lower, &error));
-  options.rank = 1, options.struct_bytes = offsetof(nf_group_options, require_auth);  // built with interface 1.2
-  OK(nf_group_open(&options, &upper, &error));
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, refuse, lower) == 0);
-  const char* addresses[] = {nf_group_address(lower), nf_group_address(upper)};
-  CHECK(nf_group_connect(upper, addresses, 10.0, &error) == NF_MISMATCH);
-  CHECK(strstr(error.text, "require_auth") != NULL);
-  pthread_join(thread, NULL);
-  nf_group_close(lower, NULL);
-  nf_group_close(upper, NULL);
+  nf_group_options lower = NF_GROUP_OPTIONS_INIT;
+  lower.world = 2;
+  lower.secret = "open sesame";
+  lower.require_auth = 1;
+  nf_group_options upper = lower;
+  upper.rank = 1, upper.struct_bytes = offsetof(nf_group_options, require_auth);  // built with interface 1.2
+  do_not_meet(&lower, &upper, (answerer){NULL, 10.0, NF_MISMATCH}, NF_MISMATCH, "require_auth");
 }
 
 static void nobody_there(void) {
   nf_error error = {NF_OK, 0, ""};
   nf_group_options options = NF_GROUP_OPTIONS_INIT;
-  nf_group* group = NULL;
+  nf_group *group = NULL;
   options.rank = 2, options.world = 2;
   CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT && group == NULL);
   CHECK(nf_group_open(&options, NULL, &error) == NF_INVALID_ARGUMENT);
@@ -356,7 +351,7 @@ static void nobody_there(void) {
   CHECK(nf_group_open(&options, &group, &error) == NF_INVALID_ARGUMENT);
   options.timeout_s = 20.0;
   OK(nf_group_open(&options, &group, &error));
-  const char* addresses[] = {"127.0.0.1:1", nf_group_address(group)};
+  const char *addresses[] = {"127.0.0.1:1", nf_group_address(group)};
   CHECK(nf_group_connect(group, NULL, 1.0, &error) == NF_INVALID_ARGUMENT);
   CHECK(nf_group_connect(group, addresses, 0.3, &error) == NF_TIMEOUT);
   CHECK(strlen(error.text) > 0);
