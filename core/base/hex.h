@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace netfold {
 
@@ -18,6 +19,22 @@ std::string to_hex(const Bytes& bytes) {
     text += kDigits[value & 15];
   }
   return text;
+}
+
+// False if the text is not that many digits, in lower case; `bytes` holds nothing in particular then.
+template <class Bytes>
+bool from_hex(std::string_view text, Bytes& bytes) {
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
+  if (text.size() != 2 * bytes.size()) return false;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    bytes[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  return true;
 }
 
 }  // namespace netfold

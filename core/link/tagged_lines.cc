@@ -22,29 +22,14 @@ std::span<const std::byte> bytes_of(std::string_view line) {
   return std::as_bytes(std::span(line));
 }
 
-int digit_of(char text) {
-  if (text >= '0' && text <= '9') return text - '0';
-  return text >= 'a' && text <= 'f' ? text - 'a' + 10 : -1;
-}
-
-// All zeros, which is as bad as any guess, where the text is not a tag.
-Tag tag_of(std::string_view digits) {
-  Tag tag{};
-  for (std::size_t i = 0; i < tag.size() && digits.size() == kTagDigits; ++i) {
-    const int high = digit_of(digits[2 * i]), low = digit_of(digits[2 * i + 1]);
-    if (high < 0 || low < 0) return Tag{};
-    tag[i] = static_cast<std::byte>(16 * high + low);
-  }
-  return tag;
-}
-
 }  // namespace
 
 ControlLink::Outcome TaggedLines::read(const std::function<void(std::string_view)>& on_line) {
   auto outcome = link_->read([&](std::string_view tagged) {
     if (is_wrong_) return;
     const std::string_view digits = tagged.substr(0, kTagDigits), line = tagged.substr(digits.size());
-    is_wrong_ = !tags_->is_right(header_of(read_++), bytes_of(line), tag_of(digits));
+    Tag tag;
+    is_wrong_ = !from_hex(digits, tag) || !tags_->is_right(header_of(read_++), bytes_of(line), tag);
     if (!is_wrong_) on_line(line);
   });
   if (is_wrong_) return {State::kGarbage, "sent a message with a wrong tag"};

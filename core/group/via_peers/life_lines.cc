@@ -85,17 +85,12 @@ void LifeLines::look_for_confirmations(Nanoseconds now) {
   }
 }
 
-std::vector<int> LifeLines::unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const {
-  std::vector<int> ranks;
+std::optional<int> LifeLines::cut_off(Nanoseconds for_at_least, Nanoseconds now) const {
+  std::vector<int> silent;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     const auto& since = peer(rank).unconfirmed_since;
-    if (since && now - *since >= for_at_least) ranks.push_back(rank);
+    if (since && now - *since >= for_at_least) silent.push_back(rank);
   }
-  return ranks;
-}
-
-std::optional<int> LifeLines::cut_off(Nanoseconds for_at_least, Nanoseconds now) const {
-  const std::vector<int> silent = unconfirmed(for_at_least, now);
   if (silent.size() == 1) return silent.front();
   return silent.size() + 1 == peers_.size() ? std::optional(rank_) : std::nullopt;
 }

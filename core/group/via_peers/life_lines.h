@@ -54,8 +54,6 @@ class LifeLines {
   // By rank; this rank's own are the caller's.
   const std::vector<Standing>& standings() const { return standings_; }
   bool somebody_waits() const;
-  // Ranks whose machines have confirmed nothing of what was said to them for so long.
-  std::vector<int> unconfirmed(Nanoseconds for_at_least, Nanoseconds now) const;
   // The rank that seems to be cut off, by what was not confirmed for so long: the only other one that does not confirm,
   // or this rank, if no other one does.
   std::optional<int> cut_off(Nanoseconds for_at_least, Nanoseconds now) const;

@@ -197,7 +197,7 @@ void JobTable::on_stop(const std::string& why) {
 void JobTable::handle_join(ConnectionId id, const control::Join& join, Nanoseconds now) {
   Connection& connection = connections_.at(id);
   if (connection.job != 0 || connection.pending) return on_violation(id, "a second 'join' on one connection");
-  if (join.version < control::kControlVersionOldest || join.version > control::kControlVersion) {
+  if (!control::is_spoken(join.version)) {
     return refuse(
         id, control::Refused{fmt::format("the worker speaks version {} of the control protocol, the switch version {}: "
                                          "install the same Netfold on both",

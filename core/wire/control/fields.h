@@ -12,6 +12,8 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/hex.h"
+
 namespace netfold::control {
 
 class Fields {
@@ -131,23 +133,6 @@ class Fields {
     }
     if (value.is_number_integer()) return value.get<std::int64_t>();
     return std::nullopt;
-  }
-
-  static int digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return -1;
-  }
-
-  template <class Bytes>
-  static bool from_hex(const std::string& text, Bytes& bytes) {
-    if (text.size() != 2 * bytes.size()) return false;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-      if (high < 0 || low < 0) return false;
-      bytes[i] = static_cast<std::byte>(high << 4 | low);
-    }
-    return true;
   }
 
   const nlohmann::json& object_;

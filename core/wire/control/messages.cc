@@ -62,7 +62,7 @@ Below read_below(Fields& fields) {
 Message read_join(Fields& fields) {
   Join join;
   join.version = fields.integer<std::uint16_t>("version", 1, 65535);
-  if (join.version < kControlVersionOldest || join.version > kControlVersion) return join;
+  if (!is_spoken(join.version)) return join;
   join.job = fields.text("job", kJobNameBytesMax);
   if (!fields.problem() && !is_valid_job_name(join.job)) {
     fields.complain<int>("job", fmt::format("must be 1 to {} printable ASCII characters", kJobNameBytesMax));
@@ -288,6 +288,10 @@ std::string emit(const Message& message) {
   json["type"] = type_of(message);
   std::visit(Writer{json}, message);
   return json_text(json, true) + "\n";
+}
+
+bool is_spoken(std::uint16_t version) {
+  return version >= kControlVersionOldest && version <= kControlVersion;
 }
 
 std::optional<std::uint16_t> common_version(const Hello& hello) {

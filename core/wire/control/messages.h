@@ -19,17 +19,16 @@
 namespace netfold::control {
 
 constexpr std::uint16_t kControlVersion = 1;
-constexpr std::uint16_t kControlVersionOldest =
-    1;                                         // that is spoken, too: the one before kControlVersion, if there is one
-constexpr std::uint16_t kWorldMax = 1024;      // workers in one job
-constexpr std::uint16_t kHostRank = 0xffff;    // of a job's host, which folds nothing; -1 on the wire
-constexpr std::size_t kJobNameBytesMax = 128;  // printable ASCII
-constexpr std::size_t kJoinBytesMax = 1024;    // of the line, which is the first that a worker sends
-constexpr std::size_t kReasonBytesMax = 1024;  // a longer reason is cut when it is sent
-constexpr std::size_t kBelowPortsMax = 32;     // threads of a switch below another: its ports fit into a join
-constexpr std::size_t kSwitchesMax = 1024;     // below another one, at all levels
-constexpr std::size_t kAddressBytesMax = 300;  // "host:port"
-constexpr std::uint32_t kMtuMin = 256;         // room for one bfp block of any shape, with header and tag
+constexpr std::uint16_t kControlVersionOldest = 1;  // of those that are spoken: one back, once there is one
+constexpr std::uint16_t kWorldMax = 1024;           // workers in one job
+constexpr std::uint16_t kHostRank = 0xffff;         // of a job's host, which folds nothing; -1 on the wire
+constexpr std::size_t kJobNameBytesMax = 128;       // printable ASCII
+constexpr std::size_t kJoinBytesMax = 1024;         // of the line, which is the first that a worker sends
+constexpr std::size_t kReasonBytesMax = 1024;       // a longer reason is cut when it is sent
+constexpr std::size_t kBelowPortsMax = 32;          // threads of a switch below another: its ports fit into a join
+constexpr std::size_t kSwitchesMax = 1024;          // below another one, at all levels
+constexpr std::size_t kAddressBytesMax = 300;       // "host:port"
+constexpr std::uint32_t kMtuMin = 256;              // room for one bfp block of any shape, with header and tag
 constexpr std::uint32_t kMtuMax = 65536;
 constexpr std::uint32_t kSlotsMax = 65536;
 constexpr std::uint16_t kPayloadBytesMax = 8192;
@@ -183,6 +182,7 @@ using Message = std::variant<Hello, Join, Waiting, Admitted, Refused, Heartbeat,
 Result<Message> parse(std::string_view line);
 std::string emit(const Message& message);  // with its newline; at most kLineBytesMax
 
+bool is_spoken(std::uint16_t version);
 // The newest version that this build and the sender of this hello speak, if they have one in common.
 std::optional<std::uint16_t> common_version(const Hello& hello);
 
