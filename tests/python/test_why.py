@@ -16,6 +16,7 @@ import torch.distributed as dist
 from lab_commands import wait_for
 from netfold import collective_record
 from netfold.why import records
+from netfold.why.verdict import RankFinding
 from netfold_lab.lab import names, shaping
 from netfold_lab.lab.cluster import Lab
 from netfold_lab.lab.netns import enter
@@ -152,6 +153,24 @@ def test_a_slow_link_is_told_from_slow_computation() -> None:
             program.terminate()
             program.wait(20)
             program.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "waited_s", "pauses", "paused_s", "reason"),
+    [
+        (2986, 3.65, 674, 3.15, "network"),  # a link of 10 Mbit/s; six busy programs on two cores
+        (3144, 3.75, 119, 0.32, "network"),  # the same link on an idle machine
+        (300, 3.75, 300, 3.75, "network"),  # a link of 1 Mbit/s: 12 ms a packet
+        (1352, 3.87, 37, 3.84, "computation"),  # 160 ms longer than the others; six busy programs on two cores
+        (1370, 0.17, 40, 0.13, "computation"),  # 10 ms longer, and three short waits a step
+        (40, 4.0, 40, 4.0, "computation"),  # 100 ms longer, one chunk a tensor
+    ],
+)
+def test_the_reason_is_how_pauses_compare_with_other_waits(
+    chunks: int, waited_s: float, pauses: int, paused_s: float, reason: str
+) -> None:
+    rank = RankFinding("rank 2", chunks, waited_s, pauses, paused_s, lost=0, packets=chunks)
+    assert rank.reason == reason
 
 
 def _steps(rank: int, steps: int) -> None:

@@ -10,6 +10,8 @@ from rich.text import Text
 
 LATE_SHARE = 0.05  # of the time watched: a rank that the others wait for less is not worth a word
 LOSS_SHARE = 0.001  # of a rank's packets; lost packets delay a job long before they use up a link
+PAUSE_S = 0.02  # longer than a network holds back a packet; a shorter pause is compared with the rank's other waits
+PAUSE_WAITS = 8  # usual waits; a machine with busy cores takes in the packets of a slow link a handful at a time
 
 
 @dataclass
@@ -32,12 +34,15 @@ class RankFinding:
     @property
     def reason(self) -> str:
         """`computation` or `network`: why the others wait for it. A record of what ranks began tells only of their
-        computation. A lost packet delays a rank by milliseconds, so as many losses as pauses explain these."""
+        computation. A lost packet delays a rank by milliseconds, so as many losses as pauses explain these. A rank that
+        computes pauses once a tensor, and the rest of the tensor follows fast; on a slow link all waits are alike."""
         if self.lost is None:
             return "computation"
         if self.loses_packets and self.lost >= self.pauses:
             return "network"
-        return "computation" if self.paused_s >= self.waited_s / 2 else "network"
+        usual_s = self.waited_s / max(self.came_last, 1)
+        pauses_stand_out = self.paused_s >= self.pauses * min(PAUSE_S, PAUSE_WAITS * usual_s)
+        return "computation" if pauses_stand_out and self.paused_s >= self.waited_s / 2 else "network"
 
 
 @dataclass
