@@ -38,8 +38,8 @@ struct Lease {
     return {.kind = kind,
             .flags = keys ? std::uint8_t{kTagged} : std::uint8_t{0},
             .job = job,
-            .epoch = epoch,
             .worker = worker,
+            .epoch = epoch,
             .slot = slot_of(chunk),
             .chunk = chunk};
   }
@@ -72,6 +72,8 @@ struct Lease {
 // Whether a packet, which came as `bytes`, is of this job's epoch, with the slot and the tag it must have.
 inline bool is_of_lease(const Lease& lease, const Packet& packet, std::span<const std::byte> bytes) {
   const Header& header = packet.header;
+  // Two fields side by side would be compared by one load of four bytes. A load of what two stores have just written
+  // waits until all stores before them are done, those of the last result to a tensor too: 0.6 us a packet.
   if (header.job != lease.job || header.epoch != lease.epoch) return false;
   if (header.slot != lease.slot_of(header.chunk)) return false;
   return lease.has_right_tag(packet, bytes);

@@ -69,8 +69,8 @@ struct Header {
   numbers::Format format = numbers::Format::kNone;
   std::uint8_t flags = 0;
   std::uint16_t job = 0;
-  std::uint16_t epoch = 0;
   std::uint16_t worker = 0;
+  std::uint16_t epoch = 0;  // apart from `job`: is_of_lease() says why
   std::uint16_t slot = 0;
   // Elements; of a copy: bytes. Of a probe: chunks that its sender has sent after this one. Between switches, of a
   // waiting: the rank that is missing; of an echo: the rank that asked, plus one.

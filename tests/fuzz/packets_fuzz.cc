@@ -133,8 +133,8 @@ TEST_P(MadWorker, CrashesNothing) {
                         .format = static_cast<numbers::Format>(prng.below(6)),
                         .flags = static_cast<std::uint8_t>(prng.below(8)),
                         .job = lease.job,
-                        .epoch = lease.epoch,
                         .worker = static_cast<std::uint16_t>(prng.below(kWorld)),
+                        .epoch = lease.epoch,
                         .count = static_cast<std::uint16_t>(prng.below(100)),
                         .chunk = static_cast<std::uint32_t>(prng.below(2 * lease.slots))};
     header.slot = prng.chance(0.95) ? lease.slot_of(header.chunk) : static_cast<std::uint16_t>(prng.next());

@@ -73,8 +73,8 @@ class AggregatorTest : public testing::Test {
                   .format = Format::kFp32,
                   .flags = flags,
                   .job = lease_.job,
-                  .epoch = lease_.epoch,
                   .worker = rank,
+                  .epoch = lease_.epoch,
                   .slot = lease_.slot_of(chunk),
                   .count = static_cast<std::uint16_t>(elements.size()),
                   .chunk = chunk};

@@ -16,8 +16,8 @@ Header contribution() {
           .format = numbers::Format::kFp32,
           .flags = kLast,
           .job = 0x1234,
-          .epoch = 0x5678,
           .worker = 0x9abc,
+          .epoch = 0x5678,
           .slot = 0x0def,
           .count = 2,
           .chunk = 0x01234def};
