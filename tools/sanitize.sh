@@ -9,20 +9,13 @@ cd "$(dirname "$0")/.."
 
 kind=${1:-address}
 jobs=${2:-$(nproc)}
-# `slow`: tests of rates, and of the bits of large worlds. They run no code that the others do not run too, so they run
-# without sanitizers only (tools/cpp_tests.sh).
 case $kind in  # the longest program first
-  address)
-    programs=(test_fuzz test_group test_protocol test_switch test_wire)
-    slow='Incast.*:*BothWays.*:OneWay.TheWay*:SumsInRankOrder.*' ;;
-  thread)
-    programs=(test_group test_switch test_link test_base)
-    slow='SumsInRankOrder.*:*SplitGroupOf.*/8:*SplitGroupOf.*/9:*SplitGroupOf.*/1?:PeerGroup.*LargerWorlds' ;;
+  address) programs=(test_fuzz test_group test_protocol test_switch test_wire) ;;
+  thread) programs=(test_group test_switch test_link test_base) ;;
   *) echo "sanitize: unknown kind '$kind': address or thread" >&2; exit 2 ;;
 esac
 export NETFOLD_FUZZ_PACKETS=${NETFOLD_FUZZ_PACKETS:-10000000}
-export GTEST_BRIEF=1 GTEST_FILTER=-$slow
-export ASAN_OPTIONS=handle_abort=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+export GTEST_BRIEF=1 ASAN_OPTIONS=handle_abort=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 
 cmake --preset "$kind" >/dev/null
 cmake --build "build/sanitize-$kind" -j "$jobs" --target "${programs[@]}"
