@@ -74,7 +74,7 @@ constexpr RankCounterName kRankCounters[] = {
      &RankCounters::came_last},
     {"waited_s", "waited_seconds", "Time that at least half of the job's ranks waited for this one",
      &RankCounters::waited_ns, true},
-    {"pauses", "pauses", "Waits of at least 2 ms for this rank: it sent nothing, so it computed or did not run",
+    {"pauses", "pauses", "Waits of at least 2 ms for this rank: it computed, did not run, or its link is slow",
      &RankCounters::pauses},
     {"paused_s", "paused_seconds", "Time of those waits", &RankCounters::paused_ns, true},
     {"lost", "lost", "Packets from this rank, or to it, that were lost and asked for again", &RankCounters::lost},

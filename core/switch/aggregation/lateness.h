@@ -1,9 +1,10 @@
 // Which worker of a job the others wait for, and how long: what `netfold why` and /metrics tell.
 //
-// The wait for a chunk begins when half of its contributions are in, or when the chunk folded before it was, whichever
-// is later; it ends with the last contribution, and that worker is counted. So the waits of a job never overlap, and
-// add up to at most the time that passed. A worker that computes longer than the others is silent once a tensor: a
-// *pause*. A worker with a slow or lossy link makes many short waits.
+// The wait for a chunk begins when half of its contributions are in, or when the chunk folded before it was,
+// whichever is later; it ends with the last contribution, and that worker is counted. So the waits of a job never
+// overlap, and add up to at most the time that passed. A worker that computes longer than the others is silent once
+// a tensor: a *pause*. A worker with a slow or lossy link makes many short waits, and pauses too where cores are
+// busy: `netfold why` compares the two (python/netfold/why/verdict.py).
 //
 // No clock: the time is handed in, once a batch of packets is exact enough. One thread writes, any may read.
 #pragma once
@@ -16,7 +17,7 @@
 
 namespace netfold::switching {
 
-// Longer than a network lets a packet wait, and than the time of a batch is exact.
+// Longer than most networks let a packet wait, and than the time of a batch is exact.
 constexpr Nanoseconds kPauseLeast = 2 * kMillisecond;
 
 // Of one worker, or of the switch below that stands for several.
