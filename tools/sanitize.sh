@@ -19,18 +19,18 @@ export GTEST_BRIEF=1 ASAN_OPTIONS=handle_abort=1 UBSAN_OPTIONS=print_stacktrace=
 
 cmake --preset "$kind" >/dev/null
 cmake --build "build/sanitize-$kind" -j "$jobs" --target "${programs[@]}"
-# In quarters, one more at a time than there are cores: test_group mostly waits. What failed is printed last.
+# In eighths, one more at a time than there are cores: test_group mostly waits. What failed is printed last.
 logs=$PWD/build/sanitize-$kind/logs
 rm -rf "$logs" && mkdir -p "$logs"
-quarter() {  # quarter PROGRAM SHARD: one quarter of a program's tests; its log ends in .failed unless all passed
+eighth() {  # eighth PROGRAM SHARD: one eighth of a program's tests; its log ends in .failed unless all passed
   local log=$logs/$1.$2
-  GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$2 timeout 900 "build/sanitize-$kind/tests/$1" >"$log" 2>&1 && return
-  echo "$1, quarter $2: exit status $? (124: not done in 900 s)" >>"$log"
+  GTEST_TOTAL_SHARDS=8 GTEST_SHARD_INDEX=$2 timeout 900 "build/sanitize-$kind/tests/$1" >"$log" 2>&1 && return
+  echo "$1, eighth $2: exit status $? (124: not done in 900 s)" >>"$log"
   mv "$log" "$log.failed"
 }
-export -f quarter && export kind logs
-for program in "${programs[@]}"; do printf '%s\n' "$program "{0..3}; done |
-  xargs -P $((jobs + 1)) -L 1 bash -c 'quarter "$@"' quarter
+export -f eighth && export kind logs
+for program in "${programs[@]}"; do printf '%s\n' "$program "{0..7}; done |
+  xargs -P $((jobs + 1)) -L 1 bash -c 'eighth "$@"' eighth
 tail -qn 1 "$logs"/*
 shopt -s nullglob
 failures=("$logs"/*.failed)
