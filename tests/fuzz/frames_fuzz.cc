@@ -73,7 +73,7 @@ class HostileFrames {
 TEST(FramesFuzz, ChangeNoSumAndAreAllAccountedFor) {
   const std::uint64_t frames = from_environment("NETFOLD_FUZZ_PACKETS", 300'000) / 2;
   const std::uint64_t seed = random_seed();
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << seed);
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed);
   World world({.world = kWorld, .shards = 2, .seed = seed, .frames = true});
   HostileFrames hostile(seed);
   Prng prng(seed);

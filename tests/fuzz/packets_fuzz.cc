@@ -90,13 +90,13 @@ class Stranger {
 };
 
 // Tagged or not, through the sockets' switch or the frame switch.
-class PacketsFuzz : public testing::TestWithParam<std::tuple<bool, bool>> {};
+class PacketsFuzz : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(PacketsFuzz, ChangeNoSum) {
   const std::uint64_t packets = from_environment("NETFOLD_FUZZ_PACKETS", 300'000);
   const std::uint64_t seed = random_seed();
   RecordProperty("seed", std::to_string(seed));
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << seed);
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed);
   World world({.world = kWorld,
                .tagged = std::get<0>(GetParam()),
                .faults = {.loss = 0.02, .duplicate = 0.02},
@@ -116,11 +116,11 @@ TEST_P(PacketsFuzz, ChangeNoSum) {
   EXPECT_GT(world.drops(switching::DropReason::kVersion), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainAndTagged, PacketsFuzz, testing::Combine(testing::Bool(), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(PlainAndTagged, PacketsFuzz, ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
 // A worker of the job itself that goes mad: its own sums may be wrong or its job may fail, but nothing crashes.
-class MadWorker : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Switches, MadWorker, testing::Bool());
+class MadWorker : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Switches, MadWorker, ::testing::Bool());
 
 TEST_P(MadWorker, CrashesNothing) {
   const std::uint64_t packets = from_environment("NETFOLD_FUZZ_PACKETS", 300'000) / 4;

@@ -75,7 +75,7 @@ std::vector<std::byte> hostile(RoceWorld& world, Prng& prng) {
 }
 
 void expect_right_sums(roce::Version version, std::uint64_t frames, std::uint64_t seed) {
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << seed << " version " << static_cast<int>(version));
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed << " version " << static_cast<int>(version));
   Prng prng(seed);
   RoceWorld world(
       {.world = kWorld, .version = version, .faults = {.loss = 0.01}, .roce = {.idle_max = kSecond}, .seed = seed});

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "protocol/tensors.h"
 #include "protocol/world.h"
 #include "support/random_seed.h"
 #include "testing/plain_fold.h"
@@ -12,40 +13,26 @@
 namespace netfold::tests {
 namespace {
 
-std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
-  std::vector<std::vector<float>> tensors(world, std::vector<float>(count));
-  for (auto& tensor : tensors) {
-    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
-  }
-  return tensors;
-}
-
-group::CollectiveRequest in_place(std::vector<float>& tensor, numbers::Format format = numbers::Format::kFp32) {
-  return {tensor.data(), tensor.data(), tensor.size(), numbers::ElementType::kFp32, format, false};
-}
-
-constexpr Nanoseconds kDay = 24 * 3600 * kSecond;  // one chunk at a time over a very bad network takes long
-
-struct Case {
+struct AllReduceCase {
   WorldOptions options;
   std::size_t tensors = 3;
   std::size_t count_max = 5000;
 };
 
 // Everything holds through the sockets' switch and through the frame switch alike.
-class CollectiveRequest : public ::testing::TestWithParam<bool> {
+class AllReduce : public ::testing::TestWithParam<bool> {
  protected:
   static WorldOptions here(WorldOptions options) {
     options.frames = GetParam();
     return options;
   }
-  static void expect_right_sums(Case test);
+  static void expect_right_sums(AllReduceCase test);
 };
-INSTANTIATE_TEST_SUITE_P(Switches, CollectiveRequest, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Switches, AllReduce, ::testing::Bool(),
                          [](const auto& switches) { return switches.param ? "Frames" : "Sockets"; });
 
 // Several tensors of odd sizes in flight at once; every rank must end with the bits of the plain fold.
-void CollectiveRequest::expect_right_sums(Case test) {
+void AllReduce::expect_right_sums(AllReduceCase test) {
   test.options = here(test.options);
   SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << test.options.seed << " world " << test.options.world
                                     << " slots " << test.options.slots << " shards " << test.options.shards);
@@ -68,13 +55,13 @@ void CollectiveRequest::expect_right_sums(Case test) {
   }
 }
 
-TEST_P(CollectiveRequest, IsRightOnACleanNetwork) {
+TEST_P(AllReduce, IsRightOnACleanNetwork) {
   for (const std::uint16_t world : {1, 2, 3, 4, 5, 7, 8, 16}) {
     expect_right_sums({.options = {.world = world, .seed = world}});
   }
 }
 
-TEST_P(CollectiveRequest, SendsEachContributionOnceOnACleanNetwork) {
+TEST_P(AllReduce, SendsEachContributionOnceOnACleanNetwork) {
   World world(here({.world = 4, .payload_bytes = 1456}));
   Prng prng(1);
   auto tensors = random_tensors(4, 364 * 100, prng);
@@ -88,10 +75,10 @@ TEST_P(CollectiveRequest, SendsEachContributionOnceOnACleanNetwork) {
   }
 }
 
-TEST_P(CollectiveRequest, IsRightWhateverTheNetworkDoes) {
+TEST_P(AllReduce, IsRightWhateverTheNetworkDoes) {
   for (const std::uint64_t seed : random_seeds(150)) {
     Prng prng(seed);
-    Case test;
+    AllReduceCase test;
     test.options.seed = seed;
     test.options.world = static_cast<std::uint16_t>(1 + prng.below(9));
     test.options.slots = 1u << (2 + prng.below(6));
@@ -110,9 +97,9 @@ TEST_P(CollectiveRequest, IsRightWhateverTheNetworkDoes) {
 }
 
 // Few slots and packets held back for long: duplicates of rounds long past arrive all the time.
-TEST_P(CollectiveRequest, LateDuplicatesOfEarlierRoundsChangeNothing) {
+TEST_P(AllReduce, LateDuplicatesOfEarlierRoundsChangeNothing) {
   for (const std::uint64_t seed : random_seeds(30)) {
-    Case test;
+    AllReduceCase test;
     test.options = {.world = 3, .slots = 4, .payload_bytes = 64, .seed = seed};
     test.options.faults = {.loss = 0.02, .duplicate = 0.4, .reorder = 0.4, .hold_max = 300 * kMillisecond};
     test.count_max = 3000;
@@ -121,7 +108,7 @@ TEST_P(CollectiveRequest, LateDuplicatesOfEarlierRoundsChangeNothing) {
   }
 }
 
-TEST_P(CollectiveRequest, ChunkNumbersWrap) {
+TEST_P(AllReduce, ChunkNumbersWrap) {
   for (const std::uint32_t first_chunk : {0xffffffffu, 0xfffffff0u, 0xffffff01u, 0x7ffffff3u}) {
     for (const std::uint16_t shards : {1, 2, 4}) {
       expect_right_sums({.options = {.world = 3,
@@ -137,7 +124,7 @@ TEST_P(CollectiveRequest, ChunkNumbersWrap) {
   }
 }
 
-TEST_P(CollectiveRequest, BfpGivesTheSameBitsOnEveryRank) {
+TEST_P(AllReduce, BfpGivesTheSameBitsOnEveryRank) {
   World world(
       here({.world = 5, .payload_bytes = 255, .faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1}, .seed = 9}));
   Prng prng(9);
@@ -149,7 +136,7 @@ TEST_P(CollectiveRequest, BfpGivesTheSameBitsOnEveryRank) {
   for (std::uint16_t rank = 1; rank < 5; ++rank) EXPECT_EQ(tensors[0], tensors[rank]);
 }
 
-TEST_P(CollectiveRequest, WorkersThatDisagreeOnALengthAreToldBoth) {
+TEST_P(AllReduce, WorkersThatDisagreeOnALengthAreToldBoth) {
   World world(here({.world = 2}));
   std::vector<float> a(100, 1.0f), b(200, 2.0f);
   world.submit(0, in_place(a));
@@ -163,7 +150,7 @@ TEST_P(CollectiveRequest, WorkersThatDisagreeOnALengthAreToldBoth) {
   EXPECT_EQ(b, std::vector<float>(200, 2.0f));
 }
 
-TEST_P(CollectiveRequest, WorkersThatDisagreeOnTheOperationAreToldBoth) {
+TEST_P(AllReduce, WorkersThatDisagreeOnTheOperationAreToldBoth) {
   World world(here({.world = 2}));
   std::vector<float> a(100, 1.0f), b(100, 2.0f);
   auto averages = in_place(b);
@@ -179,7 +166,7 @@ TEST_P(CollectiveRequest, WorkersThatDisagreeOnTheOperationAreToldBoth) {
   EXPECT_EQ(b, std::vector<float>(100, 2.0f));
 }
 
-TEST_P(CollectiveRequest, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
+TEST_P(AllReduce, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
   World world(here({.world = 3, .slots = 8}));
   Prng prng(4);
   auto tensors = random_tensors(3, 5000, prng);
@@ -200,7 +187,7 @@ TEST_P(CollectiveRequest, AMissingWorkerIsNamedAndTensorsAreAsTheyWere) {
   }
 }
 
-TEST_P(CollectiveRequest, ADeadSwitchIsNamed) {
+TEST_P(AllReduce, ADeadSwitchIsNamed) {
   World world(here({.world = 2, .faults = {.loss = 0.999}}));
   std::vector<float> a(50, 1.0f), b(50, 2.0f);
   world.submit(0, in_place(a));
@@ -212,7 +199,7 @@ TEST_P(CollectiveRequest, ADeadSwitchIsNamed) {
   EXPECT_THAT(error->message, ::testing::HasSubstr("10.0.0.9:7171"));
 }
 
-TEST_P(CollectiveRequest, ASilentSwitchIsFoundOutBeforeTheTimeout) {
+TEST_P(AllReduce, ASilentSwitchIsFoundOutBeforeTheTimeout) {
   World world(here({.world = 2, .faults = {.loss = 1}}));
   std::vector<float> a(50, 1.0f), b(50, 2.0f);
   world.submit(0, in_place(a));

@@ -13,14 +13,14 @@ namespace {
 
 using schedule::Collective;
 
-constexpr std::uint16_t kWorld = 8, kGathers = 0, kScatters = 1;  // the jobs
-constexpr std::size_t kElements = std::size_t{8} << 18;           // 8 MiB
-constexpr Nanoseconds kLimit = 60 * kSecond;
+constexpr std::uint16_t kBothWaysWorld = 8, kGathers = 0, kScatters = 1;  // the jobs
+constexpr std::size_t kBothWaysElements = std::size_t{8} << 18;           // 8 MiB
+constexpr Nanoseconds kBothWaysLimit = 60 * kSecond;
 
 // The switch's own links are never the narrow ones.
 StarOptions star_of(std::size_t queue_bytes) {
   return {.jobs = 2,
-          .world = kWorld,
+          .world = kBothWaysWorld,
           .shares_links = true,
           .switch_mbit_s = 20'000,
           .queue_bytes = queue_bytes,
@@ -30,13 +30,13 @@ StarOptions star_of(std::size_t queue_bytes) {
 // How many times longer it takes than one worker's link needs for a whole tensor. Both jobs start together.
 double times_a_tensor(Star& star, bool scatters, bool gathers) {
   const Nanoseconds start = star.now();
-  if (gathers) star.submit(kGathers, kElements, Collective::kAllGather);
-  if (scatters) star.submit(kScatters, kElements, Collective::kReduceScatter);
-  EXPECT_TRUE(star.run_until_done(kLimit));
+  if (gathers) star.submit(kGathers, kBothWaysElements, Collective::kAllGather);
+  if (scatters) star.submit(kScatters, kBothWaysElements, Collective::kReduceScatter);
+  EXPECT_TRUE(star.run_until_done(kBothWaysLimit));
   Nanoseconds end = start;
   if (gathers) end = std::max(end, star.done_at(kGathers));
   if (scatters) end = std::max(end, star.done_at(kScatters));
-  return to_seconds(end - start) / to_seconds(star.bound(kElements));
+  return to_seconds(end - start) / to_seconds(star.bound(kBothWaysElements));
 }
 
 // How long the two may take together. Where queues are short, each loses packets while the other's queue is long.
@@ -55,7 +55,7 @@ TEST_P(BothWays, AreFullAlone) {
   Star star(options);
   for (int repeat = 0; repeat < 2; ++repeat) {
     EXPECT_LT(times_a_tensor(star, true, false), 1.1);
-    EXPECT_LT(times_a_tensor(star, false, true), 1.1 * (kWorld - 1) / kWorld);
+    EXPECT_LT(times_a_tensor(star, false, true), 1.1 * (kBothWaysWorld - 1) / kBothWaysWorld);
   }
 }
 
@@ -72,7 +72,7 @@ TEST(BothWaysOf, CarryEachByteOnce) {
   const StarOptions options = star_of(512 << 10);
   Star star(options);
   times_a_tensor(star, true, true);
-  const std::size_t whole = kElements * 4, part = whole / kWorld;
+  const std::size_t whole = kBothWaysElements * 4, part = whole / kBothWaysWorld;
   const link::LinkStats gathers = star.stats(kGathers, 3).link, scatters = star.stats(kScatters, 3).link;
   EXPECT_NEAR(static_cast<double>(scatters.sent_bytes), whole, 0.03 * whole);
   EXPECT_LT(gathers.sent_bytes, part + whole / 40) << "the own part, and headers";

@@ -12,6 +12,7 @@
 
 #include "group/via_both/split_session.h"
 #include "membership/join_attempts.h"
+#include "support/same_bits.h"
 #include "testing/actor.h"
 #include "testing/plain_fold.h"
 
@@ -315,7 +316,7 @@ int BothWorld::wrong_results() {
   for (; looked_at_ < collectives_.size(); ++looked_at_) {
     const Collective& collective = *collectives_[looked_at_];
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      wrong += std::ranges::equal(std::as_bytes(std::span(collective.out[rank])), expected(collective, rank)) ? 0 : 1;
+      wrong += are_same_bits(collective.out[rank], expected(collective, rank)) ? 0 : 1;
     }
   }
   return wrong;

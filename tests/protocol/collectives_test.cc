@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#include "protocol/tensors.h"
 #include "protocol/tree_world.h"
 #include "protocol/world.h"
 #include "support/random_seed.h"
@@ -19,8 +20,6 @@ using numbers::Format;
 using schedule::Collective;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr Nanoseconds kDay = 24 * 3600 * kSecond;
 
 using Tensor = std::vector<float>;
 using Fold = std::function<Tensor(const std::vector<Tensor>&)>;

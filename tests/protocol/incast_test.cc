@@ -10,7 +10,7 @@ namespace netfold::tests {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 18;  // elements of 4 bytes
-constexpr Nanoseconds kLimit = 120 * kSecond;
+constexpr Nanoseconds kIncastLimit = 120 * kSecond;
 
 struct Sent {
   std::uint64_t first = 0, again = 0;
@@ -32,7 +32,7 @@ Sent sent_by(const Star& star, const StarOptions& options) {
 double times_the_bound(Star& star, const StarOptions& options, std::size_t count) {
   const Nanoseconds start = star.now();
   for (std::uint16_t job = 0; job < options.jobs; ++job) star.submit(job, count);
-  EXPECT_TRUE(star.run_until_done(kLimit));
+  EXPECT_TRUE(star.run_until_done(kIncastLimit));
   Nanoseconds end = start;
   for (std::uint16_t job = 0; job < options.jobs; ++job) end = std::max(end, star.done_at(job));
   return to_seconds(end - start) / to_seconds(star.bound(count));

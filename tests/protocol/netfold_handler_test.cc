@@ -12,14 +12,14 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr std::uint32_t kSwitchIp = 0x0a00'0001, kWorkerIp = 0x0a00'0010;
+constexpr std::uint32_t kHandlerIp = 0x0a00'0001, kWorkerIp = 0x0a00'0010;
 constexpr std::uint16_t kSwitchUdp = 7172, kWorkerUdp = 40000;
 constexpr std::uint32_t kHostIp = 0x0a00'0030;
 constexpr std::uint16_t kHostUdp = 50000;
 constexpr link::PortNumber kPorts = 3;
-constexpr MacAddress kSwitchMac{0x0200'0000'0001}, kWorkerMac{0x0200'0000'0010};
+constexpr MacAddress kHandlerMac{0x0200'0000'0001}, kWorkerMac{0x0200'0000'0010};
 
-class NetfoldHandlerTest : public testing::Test {
+class NetfoldHandlerTest : public ::testing::Test {
  protected:
   NetfoldHandlerTest() {
     Admission admission;
@@ -43,9 +43,9 @@ class NetfoldHandlerTest : public testing::Test {
     const wire::HeaderBytes head = wire::emit(header);
     const auto payload = std::as_bytes(std::span(elements));
     Bytes frame(kUdpFrameBytes);
-    write_udp_headers({kSwitchMac,
+    write_udp_headers({kHandlerMac,
                        {kWorkerMac.number + rank},
-                       kSwitchIp,
+                       kHandlerIp,
                        kWorkerIp + rank,
                        kSwitchUdp,
                        static_cast<std::uint16_t>(kWorkerUdp + rank),
@@ -59,8 +59,9 @@ class NetfoldHandlerTest : public testing::Test {
   Bytes question(std::uint32_t ip, std::uint32_t chunk) const {
     const wire::ShortPacket packet(job_->admission.lease, wire::Kind::kAwait, wire::kSwitchWorker, chunk);
     Bytes frame(kUdpFrameBytes);
-    write_udp_headers({kSwitchMac, {kWorkerMac.number + 2}, kSwitchIp, ip, kSwitchUdp, kHostUdp, packet.bytes().size()},
-                      frame.data());
+    write_udp_headers(
+        {kHandlerMac, {kWorkerMac.number + 2}, kHandlerIp, ip, kSwitchUdp, kHostUdp, packet.bytes().size()},
+        frame.data());
     frame.insert(frame.end(), packet.bytes().begin(), packet.bytes().end());
     frame.resize(60);  // as Ethernet pads it
     return frame;
@@ -76,7 +77,7 @@ class NetfoldHandlerTest : public testing::Test {
     const link::Frame whole{nullptr, frame.data(), static_cast<std::uint32_t>(frame.size()), 0, false, false};
     ASSERT_EQ(parse(whole, {}, parsed), Flaw::kNone);
     EXPECT_EQ(parsed.to.number, kWorkerMac.number + 2);
-    EXPECT_EQ(parsed.ip.from, kSwitchIp);
+    EXPECT_EQ(parsed.ip.from, kHandlerIp);
     EXPECT_EQ(parsed.ip.to, kHostIp);
     EXPECT_EQ(parsed.udp.to, kHostUdp);
     wire::Packet packet;
@@ -102,7 +103,7 @@ class NetfoldHandlerTest : public testing::Test {
     ParsedFrame parsed;
     const link::Frame frame{nullptr, sent[0].data(), static_cast<std::uint32_t>(sent[0].size()), 0, false, false};
     EXPECT_EQ(parse(frame, {}, parsed), Flaw::kNone);
-    EXPECT_EQ(parsed.from, kSwitchMac);
+    EXPECT_EQ(parsed.from, kHandlerMac);
     EXPECT_EQ(parsed.to.number, kWorkerMac.number + port);
     EXPECT_EQ(parsed.ip.to, kWorkerIp + port);
     EXPECT_EQ(parsed.udp.to, kWorkerUdp + port);
@@ -118,7 +119,7 @@ class NetfoldHandlerTest : public testing::Test {
   std::unique_ptr<FrameJob> job_;
   int mismatches_ = 0;
   MemorySwitch switch_{kPorts,
-                       {.netfold = NetfoldOptions{.ip = kSwitchIp,
+                       {.netfold = NetfoldOptions{.ip = kHandlerIp,
                                                   .first_port = kSwitchUdp,
                                                   .jobs_max = 8,
                                                   .on_mismatch = [this](auto, auto, auto, auto) { ++mismatches_; }}}};
@@ -157,7 +158,7 @@ TEST_F(NetfoldHandlerTest, WhereAPortDoesNotFoldGradientsAreForwarded) {
   switch_.settings().folding_ports = 0b101;
   const Bytes frame = contribution(1, 0, {2});
   arrive(1, frame);
-  EXPECT_THAT(switch_.port(0).fetch(), testing::ElementsAre(frame));
+  EXPECT_THAT(switch_.port(0).fetch(), ::testing::ElementsAre(frame));
   EXPECT_EQ(job_->counters.contributions.get(), 0u);
   switch_.settings().folding_ports = 0b111;
   arrive(1, frame);
@@ -177,7 +178,7 @@ TEST_F(NetfoldHandlerTest, TheHostsQuestionBecomesTheSignal) {
   arrive(2, ask(1));
   EXPECT_EQ(pool_.in_use(), 1u) << "only the last question";
   arrive(0, addressed_to_host(contribution(0, 0, {1})));
-  EXPECT_THAT(switch_.port(2).fetch(), testing::IsEmpty()) << "no gradient reaches the host";
+  EXPECT_THAT(switch_.port(2).fetch(), ::testing::IsEmpty()) << "no gradient reaches the host";
   arrive(1, addressed_to_host(contribution(1, 0, {2})));
   EXPECT_EQ(pool_.in_use(), 1u) << "the kept result";
   const auto signals = switch_.port(2).fetch();
@@ -200,7 +201,7 @@ TEST_F(NetfoldHandlerTest, NobodyElseAsksInTheHostsName) {
   switch_.data_addresses().set(1, 0);
   const Bytes stray = addressed_to_host(contribution(0, 0, {1}));
   arrive(0, stray);
-  EXPECT_THAT(switch_.port(2).fetch(), testing::ElementsAre(stray)) << "a host without a job: plain traffic";
+  EXPECT_THAT(switch_.port(2).fetch(), ::testing::ElementsAre(stray)) << "a host without a job: plain traffic";
 }
 
 TEST_F(NetfoldHandlerTest, AJobThatGoesGivesItsBuffersBack) {

@@ -15,10 +15,10 @@ namespace {
 using numbers::Format;
 using schedule::Collective;
 
-constexpr std::uint16_t kWorld = 8;
+constexpr std::uint16_t kOneWayWorld = 8;
 constexpr std::size_t kPart = 33'001;  // elements of a rank: together more than a mebibyte
-constexpr double kStreamBytesS = 12.5e6;
-constexpr Nanoseconds kLimit = 60 * kSecond;
+constexpr double kOneWayStreamBytesS = 12.5e6;
+constexpr Nanoseconds kOneWayLimit = 60 * kSecond;
 
 group::CollectiveRequest request_of(Collective collective, Format format = Format::kFp32) {
   group::CollectiveRequest request;
@@ -36,7 +36,8 @@ class OneWay : public ::testing::Test {
     for (const Collective each : together) {
       world_.submit(request_of(each, each == Collective::kReduceScatter ? format : Format::kFp32));
     }
-    ASSERT_TRUE(world_.run_until_done(kLimit)) << (world_.failure() ? world_.failure()->message : "it takes too long");
+    ASSERT_TRUE(world_.run_until_done(kOneWayLimit))
+        << (world_.failure() ? world_.failure()->message : "it takes too long");
     ASSERT_EQ(world_.wrong_results(), 0);
   }
   void run_both(Format format = Format::kFp32) { run({Collective::kAllGather, Collective::kReduceScatter}, format); }
@@ -44,7 +45,7 @@ class OneWay : public ::testing::Test {
   // How many went through the switch so far: all ranks agree.
   std::uint64_t in_switch() {
     const auto counts = world_.counters("one_way_in_switch");
-    EXPECT_EQ(std::ranges::count(counts, counts[0]), kWorld);
+    EXPECT_EQ(std::ranges::count(counts, counts[0]), kOneWayWorld);
     return counts[0];
   }
   // Until both go through the switch.
@@ -59,7 +60,7 @@ class OneWay : public ::testing::Test {
 
   std::uint64_t seed_;
   ::testing::ScopedTrace trace_;
-  BothWorld world_{kWorld, kStreamBytesS, seed_};
+  BothWorld world_{kOneWayWorld, kOneWayStreamBytesS, seed_};
 };
 
 TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
@@ -113,7 +114,7 @@ TEST_P(OneWayLoses, TheSwitchAndNothingElse) {
     ASSERT_TRUE(world_.run_for(static_cast<Nanoseconds>(prng.below(20 * kMillisecond))));
     world_.kill_switch();
     run_both();
-    EXPECT_EQ(world_.counters("lost_switches"), std::vector<std::uint64_t>(kWorld, 1));
+    EXPECT_EQ(world_.counters("lost_switches"), std::vector<std::uint64_t>(kOneWayWorld, 1));
     world_.start_switch();
     ASSERT_TRUE(world_.run_for(5 * kSecond));
     run_until_in_switch();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "protocol/roce_world.h"
+#include "protocol/tensors.h"
 #include "support/random_seed.h"
 #include "testing/plain_fold.h"
 
@@ -17,19 +18,7 @@ namespace {
 using wire::roce::Version;
 constexpr Nanoseconds kHour = 3600 * kSecond;
 
-std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
-  std::vector<std::vector<float>> tensors(world, std::vector<float>(count));
-  for (auto& tensor : tensors) {
-    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
-  }
-  return tensors;
-}
-
-group::CollectiveRequest in_place(std::vector<float>& tensor, numbers::Format format = numbers::Format::kFp32) {
-  return {tensor.data(), tensor.data(), tensor.size(), numbers::ElementType::kFp32, format, false};
-}
-
-struct Case {
+struct RoceCase {
   RoceWorldOptions options;
   std::size_t tensors = 2;
   std::size_t count_max = 20000;
@@ -57,7 +46,7 @@ void expect_right_sums(RoceWorld& world, const RoceWorldOptions& options, std::s
   }
 }
 
-void expect_right_sums(const Case& test) {
+void expect_right_sums(const RoceCase& test) {
   SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << test.options.seed << " world " << test.options.world
                                     << " jobs " << test.options.jobs);
   RoceWorld world(test.options);
@@ -99,7 +88,7 @@ TEST(Roce, CutsTensorsIntoMessagesAsShortAsAsked) {
 TEST(Roce, IsRightWhateverTheNetworkDoes) {
   for (const std::uint64_t seed : random_seeds(120)) {
     Prng prng(seed);
-    Case test;
+    RoceCase test;
     test.options.seed = seed;
     test.options.world = static_cast<std::uint16_t>(2 + prng.below(7));
     test.options.jobs = static_cast<std::uint16_t>(1 + prng.below(2));
@@ -120,7 +109,7 @@ TEST(Roce, IsRightWhateverTheNetworkDoes) {
 
 TEST(Roce, IsRightAtOnePercentLossWithEightWorkers) {
   for (const Version version : {Version::kV1, Version::kV2}) {
-    Case test;
+    RoceCase test;
     test.options = {.world = 8, .version = version, .faults = {.loss = 0.01}, .seed = 8};
     test.count_max = 300000;
     expect_right_sums(test);

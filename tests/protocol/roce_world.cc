@@ -6,14 +6,14 @@
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kSwitchPort = 0, kFirstWorkerPort = 1000;
+constexpr std::uint16_t kRoceSwitchPort = 0, kFirstWorkerPort = 1000;
 
 }  // namespace
 
 RoceWorld::RoceWorld(RoceWorldOptions options)
     : options_(options),
       prng_(options.seed),
-      wire_(network_.open(kSwitchPort)),
+      wire_(network_.open(kRoceSwitchPort)),
       switch_(static_cast<link::PortNumber>(options.world * options.jobs),
               {.threads = options.threads, .roce = options.roce}) {
   assert(switch_.ports() <= switching::AggregationConfig::kPortsMax);

@@ -9,9 +9,9 @@
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kWorld = 4;
-constexpr double kStreamBytesS = 12.5e6;
-constexpr std::size_t kElements = std::size_t{1} << 20;
+constexpr std::uint16_t kStalledWorld = 4;
+constexpr double kStalledStreamBytesS = 12.5e6;
+constexpr std::size_t kStalledElements = std::size_t{1} << 20;
 constexpr Nanoseconds kLate = kSecond / 2;  // of an error, behind the timeout
 
 class StalledRank : public ::testing::TestWithParam<int> {};
@@ -21,11 +21,11 @@ class StalledRank : public ::testing::TestWithParam<int> {};
 TEST_P(StalledRank, IsNamedWithinTheTimeoutWhileTheWaysAreMeasured) {
   const std::uint64_t seed = random_seed();
   SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
-  BothWorld world(kWorld, kStreamBytesS, seed);
+  BothWorld world(kStalledWorld, kStalledStreamBytesS, seed);
   ASSERT_TRUE(world.run_for(kSecond));  // all have met
   const Nanoseconds since = world.now();
   world.silence_switch();
-  world.submit({.count = kElements});
+  world.submit({.count = kStalledElements});
   ASSERT_TRUE(world.run_for(kSecond / 2));
   world.deafen(GetParam());
   ASSERT_TRUE(world.run_for(3 * kSecond / 2));
@@ -42,9 +42,9 @@ TEST_P(StalledRank, IsNamedWithinTheTimeoutWhereItIsDeaf) {
   SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
   for (Nanoseconds after = kMillisecond; after < 300 * kMillisecond; after *= 3) {
     SCOPED_TRACE(fmt::format("{} ms after the first tensor", after / kMillisecond));
-    BothWorld world(kWorld, kStreamBytesS, seed);
+    BothWorld world(kStalledWorld, kStalledStreamBytesS, seed);
     ASSERT_TRUE(world.run_for(kSecond));
-    for (int i = 0; i < 20; ++i) world.submit({.count = kElements});
+    for (int i = 0; i < 20; ++i) world.submit({.count = kStalledElements});
     ASSERT_TRUE(world.run_for(after));
     world.deafen(GetParam());
     const Nanoseconds since = world.now();
@@ -55,7 +55,7 @@ TEST_P(StalledRank, IsNamedWithinTheTimeoutWhereItIsDeaf) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, StalledRank, ::testing::Range(0, int{kWorld}));
+INSTANTIATE_TEST_SUITE_P(Of, StalledRank, ::testing::Range(0, int{kStalledWorld}));
 
 }  // namespace
 }  // namespace netfold::tests

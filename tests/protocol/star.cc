@@ -6,7 +6,7 @@
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kSwitchPort = 0;
+constexpr std::uint16_t kStarPort = 0;
 constexpr std::size_t kEthernetBytes = 14 + wire::kUdpIpBytes;  // as the lab's shaper counts
 constexpr Nanoseconds kWakeUp = 5 * kMicrosecond;
 constexpr std::uint16_t kPayloadBytes = 1456;
@@ -54,9 +54,9 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
   for (Node& node : nodes_)
     node.to_middle.bytes_a_second = node.from_middle.bytes_a_second = options.worker_mbit_s / 8e-6;
   set_switch_rate(options.switch_mbit_s);
-  switch_ = std::make_unique<switching::SwitchPath>(std::make_unique<StarLink>(*this, kSwitchPort), options.jobs,
+  switch_ = std::make_unique<switching::SwitchPath>(std::make_unique<StarLink>(*this, kStarPort), options.jobs,
                                                     [](auto, auto, auto, const auto&) {});
-  nodes_[kSwitchPort].on_arrival = [this] { switch_->pump(timeline_.now()); };
+  nodes_[kStarPort].on_arrival = [this] { switch_->pump(timeline_.now()); };
   for (std::uint16_t index = 0; index < options.jobs; ++index) {
     auto job = std::make_unique<Job>();
     job->lease.job = index;
@@ -76,7 +76,7 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
       Worker& worker = job->workers[rank];
       worker.link = std::make_unique<StarLink>(*this, static_cast<std::uint16_t>(first + rank));
       worker.path = std::make_unique<group::DataPath>(job->lease, rank, group::WindowOptions{}, *worker.link,
-                                                      std::vector{link::Address{0, kSwitchPort}});
+                                                      std::vector{link::Address{0, kStarPort}});
       nodes_[first + rank].on_arrival = [this, job = job.get(), &worker] { pump(*job, worker); };
       // Each has joined at a time of its own, some while before the first tensor.
       timeline_.after(static_cast<Nanoseconds>(prng_.below(10 * kMillisecond)),
@@ -91,7 +91,7 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
 Star::~Star() = default;
 
 void Star::set_switch_rate(double mbit_s) {
-  for (Wire* wire : {&nodes_[kSwitchPort].to_middle, &nodes_[kSwitchPort].from_middle})
+  for (Wire* wire : {&nodes_[kStarPort].to_middle, &nodes_[kStarPort].from_middle})
     wire->bytes_a_second = mbit_s / 8e-6;
 }
 
@@ -133,7 +133,7 @@ group::DataPathStats Star::stats(std::uint16_t job, std::uint16_t rank) const {
 Nanoseconds Star::bound(std::size_t count) const {
   const std::size_t chunks = (count * 4 + kPayloadBytes - 1) / kPayloadBytes;
   const double bytes = static_cast<double>(count * 4 + chunks * (wire::kHeaderBytes + kEthernetBytes));
-  const double through_switch = bytes * options_.world * options_.jobs / nodes_[kSwitchPort].to_middle.bytes_a_second;
+  const double through_switch = bytes * options_.world * options_.jobs / nodes_[kStarPort].to_middle.bytes_a_second;
   return from_seconds(std::max(through_switch, bytes / nodes_[1].to_middle.bytes_a_second));
 }
 
@@ -150,7 +150,7 @@ std::optional<Nanoseconds> Star::pass(Wire& wire, std::size_t bytes) {
 }
 
 Star::Node& Star::links_of(std::uint16_t port) {
-  if (!options_.shares_links || port == kSwitchPort) return nodes_[port];
+  if (!options_.shares_links || port == kStarPort) return nodes_[port];
   return nodes_[1u + (port - 1u) % options_.world];
 }
 

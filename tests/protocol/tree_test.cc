@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "numbers/codec.h"
+#include "protocol/tensors.h"
 #include "protocol/tree_world.h"
 #include "support/random_seed.h"
 
@@ -16,16 +17,6 @@ using numbers::ElementType;
 using numbers::Format;
 using switching::DropReason;
 using ::testing::HasSubstr;
-
-constexpr Nanoseconds kDay = 24 * 3600 * kSecond;
-
-std::vector<std::vector<float>> random_tensors(std::uint16_t world, std::size_t count, Prng& prng) {
-  std::vector<std::vector<float>> tensors(world, std::vector<float>(count));
-  for (auto& tensor : tensors) {
-    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
-  }
-  return tensors;
-}
 
 // Every rank must have this: each tensor as it travels, folded in fp32, rounded once.
 std::vector<float> expected(const Shape& shape, const std::vector<std::vector<float>>& tensors,

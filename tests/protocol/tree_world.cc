@@ -7,7 +7,7 @@
 namespace netfold::tests {
 namespace {
 
-constexpr std::uint16_t kJobsMax = 64;
+constexpr std::uint16_t kTreeJobsMax = 64;
 
 std::vector<float> pairwise(const std::vector<std::vector<float>>& parts, std::size_t lo, std::size_t hi) {
   if (hi - lo == 1) return parts[lo];
@@ -137,7 +137,7 @@ void TreeWorld::build(const Shape& shape, std::optional<switching::Above> above,
     Switch& box = switches_.back();
     box.jobs.push_back(std::make_unique<switching::ShardJob>(admission, index));
     box.paths.push_back(std::make_unique<switching::SwitchPath>(
-        open(ports[index], has_faults), kJobsMax,
+        open(ports[index], has_faults), kTreeJobsMax,
         [this](std::uint16_t, std::uint16_t, int, std::string what) { mismatches_.push_back(std::move(what)); }));
     box.paths.back()->place(lease.job, box.jobs.back().get());
   }

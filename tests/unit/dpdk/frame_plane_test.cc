@@ -64,7 +64,7 @@ class Far {
   link::FrameDevices& devices_;
 };
 
-class FramePlaneTest : public testing::Test {
+class FramePlaneTest : public ::testing::Test {
  protected:
   // Folds on `threads` and gives everything back; returns what the plane counted.
   static FrameStats fold_two_jobs(link::FrameDevices& devices, FramePlane& plane, std::uint16_t threads,
@@ -141,7 +141,7 @@ TEST_F(FramePlaneTest, FoldsInBothLayoutsAndLeavesNothing) {
 
   for (const ThreadLayout layout : {ThreadLayout::kRunToCompletion, ThreadLayout::kPerPort}) {
     for (const std::uint16_t threads : {1, 2}) {
-      SCOPED_TRACE(testing::Message() << "layout " << static_cast<int>(layout) << ", threads " << threads);
+      SCOPED_TRACE(::testing::Message() << "layout " << static_cast<int>(layout) << ", threads " << threads);
       FramePlaneOptions options;
       options.ethernet.netfold = {.ip = kSwitchIp, .first_port = kUdpPort};
       options.ethernet.threads = threads;

@@ -82,7 +82,7 @@ TEST(AgentRing, AHostileNeighbourReachesNothingOutside) {
     std::uint64_t behind[64];
   };
   Prng prng(tests::random_seed());
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
   auto guarded = std::make_unique<Guarded>();
   std::memset(guarded->before, 0x5a, sizeof guarded->before);
   std::memset(guarded->behind, 0x5a, sizeof guarded->behind);
@@ -113,9 +113,9 @@ TEST(AgentRing, TooMuchIsNoticed) {
   EXPECT_TRUE(reader.is_broken());
 }
 
-constexpr int kWorld = 4, kRank = 1;
+constexpr int kRingWorld = 4, kRingRank = 1;
 
-Request request_for(schedule::Collective collective) {
+Request ring_request_for(schedule::Collective collective) {
   static float number = 0;
   return Request::of(7, {.in = &number, .out = &number, .count = 1, .collective = collective, .root = 2});
 }
@@ -123,7 +123,7 @@ Request request_for(schedule::Collective collective) {
 TEST(AgentRequest, SaysWhatWasAskedFor) {
   for (int each = 0; each <= static_cast<int>(schedule::Collective::kBarrier); ++each) {
     const auto collective = static_cast<schedule::Collective>(each);
-    const auto order = check(request_for(collective), kWorld, kRank);
+    const auto order = check(ring_request_for(collective), kRingWorld, kRingRank);
     ASSERT_TRUE(order) << order.error().message;
     EXPECT_EQ(order->what.collective, collective);
     EXPECT_EQ(order->what.root, 2);
@@ -134,14 +134,14 @@ TEST(AgentRequest, SaysWhatWasAskedFor) {
 TEST(AgentRequest, EveryFieldIsChecked) {
   using schedule::Collective;
   const auto refuses = [&](auto spoil, Collective collective = Collective::kAllReduce) {
-    Request bad = request_for(collective);
+    Request bad = ring_request_for(collective);
     spoil(bad);
-    EXPECT_FALSE(check(bad, kWorld, kRank));
+    EXPECT_FALSE(check(bad, kRingWorld, kRingRank));
   };
   refuses([](Request& r) { r.ticket = 0; });
   refuses([](Request& r) { r.collective = 5; });
   refuses([](Request& r) { r.root = -1; });
-  refuses([](Request& r) { r.root = kWorld; });
+  refuses([](Request& r) { r.root = kRingWorld; });
   refuses([](Request& r) { r.type = 4; });
   refuses([](Request& r) { r.format = 0; });
   refuses([](Request& r) { r.format = 6; });
@@ -167,18 +167,18 @@ TEST(AgentRequest, EveryFieldIsChecked) {
 
 TEST(AgentRequest, NoiseNeverPassesForAnAddress) {
   Prng prng(tests::random_seed());
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
   int passed = 0;
   for (int i = 0; i < 100'000; ++i) {
-    Request request = request_for(static_cast<schedule::Collective>(prng.below(5)));
+    Request request = ring_request_for(static_cast<schedule::Collective>(prng.below(5)));
     auto* const bytes = reinterpret_cast<unsigned char*>(&request);
     for (std::size_t at = 0; at < sizeof request; ++at) {
       if (prng.chance(0.05)) bytes[at] = static_cast<unsigned char>(prng.next());
     }
-    const auto order = check(request, kWorld, kRank);
+    const auto order = check(request, kRingWorld, kRingRank);
     if (!order) continue;
     ++passed;
-    const BufferLayout layout = buffer_layout_of(order->what.collective, order->what.count, kWorld, kRank);
+    const BufferLayout layout = buffer_layout_of(order->what.collective, order->what.count, kRingWorld, kRingRank);
     EXPECT_LE(order->in, UINT64_MAX - layout.in.count * order->element_bytes());
     EXPECT_LE(order->out, UINT64_MAX - layout.out.count * order->element_bytes());
     EXPECT_LT(order->what.algorithm.name.size(), sizeof request.algorithm);

@@ -40,14 +40,14 @@ StoppedAgent stopped_agent() {
           LocalSocket(Descriptor(ends[1])), shared, conversation, std::make_unique<UndoLog>(std::move(*log))};
 }
 
-CollectiveRequest in_place(std::vector<float>& tensor) {
+CollectiveRequest sum_in_place(std::vector<float>& tensor) {
   return {tensor.data(), tensor.data(), tensor.size()};
 }
 
 TEST(AgentSession, AFullQueueKeepsNobodyWaiting) {
   StoppedAgent agent = stopped_agent();
   std::vector<float> tensor(4, 1.0f);
-  const CollectiveRequest request = in_place(tensor);
+  const CollectiveRequest request = sum_in_place(tensor);
   constexpr Ticket kRequests = 3000;  // the queue has 1024 places
   for (Ticket ticket = 1; ticket <= kRequests; ++ticket) {
     ASSERT_TRUE(agent.session->prepare(request));
@@ -67,7 +67,7 @@ TEST(AgentSession, AFullQueueKeepsNobodyWaiting) {
 TEST(AgentSession, WhatIsBeingWrittenIsPutBackAfterwards) {
   StoppedAgent agent = stopped_agent();
   std::vector<float> tensor(4, 1.0f);
-  agent.session->submit(7, in_place(tensor), nullptr);
+  agent.session->submit(7, sum_in_place(tensor), nullptr);
   agent.channel->agent_writes = 1;
   std::thread writer([&] {
     UndoLog::Slot* const slot = agent.log->take().value();
@@ -97,7 +97,7 @@ TEST(AgentSession, AnAgentThatStandsStillWhileItWritesIsKilled) {
   agent.conversation->set_process(child);
   agent.channel->agent_writes = 1;
   std::vector<float> tensor(4, 1.0f);
-  agent.session->submit(7, in_place(tensor), nullptr);
+  agent.session->submit(7, sum_in_place(tensor), nullptr);
   EXPECT_EQ(agent.session->abort({ErrorCode::kTimeout, "too late"}, kSecond).size(), 1u);
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

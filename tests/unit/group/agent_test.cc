@@ -22,20 +22,9 @@ using namespace switching;
 using namespace control;
 namespace {
 
-using Tensors = std::vector<std::vector<float>>;
 using Clients = std::vector<std::unique_ptr<AgentGroup>>;
 
 constexpr std::size_t kSeveralParts = 2 * kPartElements + 12'345;
-
-Tensors gradients(int world, std::size_t count) {
-  Tensors tensors;
-  for (int rank = 0; rank < world; ++rank) {
-    Prng prng(static_cast<std::uint64_t>(rank) + 1);
-    auto& tensor = tensors.emplace_back(count);
-    for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1);
-  }
-  return tensors;
-}
 
 std::unique_ptr<Agent> start_agent() {
   spdlog::default_logger();  // before there are threads: the thread sanitizer does not see inside libspdlog

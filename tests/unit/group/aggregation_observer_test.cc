@@ -16,7 +16,7 @@ namespace {
 
 using numbers::Format;
 
-class JobHostTest : public testing::Test {
+class JobHostTest : public ::testing::Test {
  protected:
   void start(SwitchServerOptions options = {}) {
     options.bind.ip = 0x7f000001;

@@ -15,12 +15,7 @@ using numbers::Operation;
 using schedule::Collective;
 using Numbers = std::vector<std::int64_t>;
 
-struct Links {
-  const char* name;
-  PeerGroupOptions options;
-};
-
-class AllTypesOver : public testing::TestWithParam<Links> {};
+class AllTypesOver : public ::testing::TestWithParam<Links> {};
 
 std::int64_t number(std::size_t rank, std::size_t i) {
   return static_cast<std::int64_t>((rank + 3) * 1'000'003 * (i + 1) % 2'001) - 1'000;
@@ -334,7 +329,8 @@ TEST_P(AllTypesOver, NonsenseIsRefused) {
   EXPECT_NE(refused(request).find("sends itself"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, AllTypesOver, testing::Values(Links{"SharedMemory", {}}, Links{"Tcp", {.shm = false}}),
+INSTANTIATE_TEST_SUITE_P(Links, AllTypesOver,
+                         ::testing::Values(Links{"SharedMemory", {}}, Links{"Tcp", {.shm = false}}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

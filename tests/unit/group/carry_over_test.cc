@@ -20,11 +20,11 @@
 namespace netfold::group {
 namespace {
 
-constexpr Nanoseconds kStep = 50 * kMicrosecond;
-constexpr Nanoseconds kTimeout = 4 * kSecond;
-constexpr Nanoseconds kSoon = kSecond;  // nothing here waits for a timeout but what a test cuts
+constexpr Nanoseconds kCarryOverStep = 50 * kMicrosecond;
+constexpr Nanoseconds kCarryOverTimeout = 4 * kSecond;
+constexpr Nanoseconds kWithoutTimeout = kSecond;  // nothing here waits for a timeout but what a test cuts
 
-std::unique_ptr<LifeLines> lines_of(int rank, int world) {
+std::unique_ptr<LifeLines> life_lines_of(int rank, int world) {
   return std::make_unique<LifeLines>(rank, world, std::make_unique<testing::AllOfThem>());
 }
 
@@ -113,8 +113,8 @@ class Survivors {
   void begin(int number, PeerConnections connections, int rank, int world, std::size_t count,
              numbers::Format format = numbers::Format::kFp32) {
     Process& own = process(number);
-    own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kTimeout}, std::move(connections),
-                                                Plans(world, rank), now());
+    own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kCarryOverTimeout},
+                                                std::move(connections), Plans(world, rank), now());
     own.tensor.assign(count, static_cast<float>(1 << number));
     CollectiveRequest request{.in = own.tensor.data(),
                               .out = own.tensor.data(),
@@ -129,7 +129,7 @@ class Survivors {
   }
 
   void step() {
-    for (const Nanoseconds until = now() + kStep; timeline_.step(until);) {
+    for (const Nanoseconds until = now() + kCarryOverStep; timeline_.step(until);) {
     }
     for (int number = 0; number < world_; ++number) advance(number);
   }
@@ -172,7 +172,7 @@ class Survivors {
     next.data.resize(at(world));
     next.messages.resize(at(world));
     next.bells.resize(at(world));
-    next.life_lines = lines_of(rank, world);
+    next.life_lines = life_lines_of(rank, world);
     own.carry_over =
         std::make_unique<CarryOver>(rank, world, "second", number == odd_ ? odd_secret_ : secret_, *next.life_lines);
     for (int other = 0; other < world; ++other) {
@@ -254,7 +254,7 @@ TEST(CarryOver, SurvivorsSumRightOverTheStreamsThatTheyHave) {
         return own.state == Process::State::kWorksAgain && own.finished == std::vector<Ticket>{1};
       });
     };
-    ASSERT_TRUE(world.run_until(are_done, kSoon));
+    ASSERT_TRUE(world.run_until(are_done, kWithoutTimeout));
     float sum = 0;
     for (const int each : cast.survivors) sum += static_cast<float>(1 << each);
     for (const int each : cast.survivors) {
@@ -283,7 +283,7 @@ TEST(CarryOver, ADeathMeanwhileIsAnErrorAtEveryOtherThatNamesTheDead) {
         return each == cast.second || (is_second && (own.error || own.finished == std::vector<Ticket>{1}));
       });
     };
-    ASSERT_TRUE(world.run_until(have_heard, kSoon));
+    ASSERT_TRUE(world.run_until(have_heard, kWithoutTimeout));
     for (const int each : cast.survivors) {
       const auto& error = world.process(each).error;
       if (each != cast.second && error) {
@@ -311,7 +311,7 @@ TEST(CarryOver, AStreamThatIsCutMeanwhileNamesItsOtherEnd) {
         return is_second && (own.error || own.finished == std::vector<Ticket>{1});
       });
     };
-    ASSERT_TRUE(world.run_until(have_ended, kTimeout + 2 * kSecond));
+    ASSERT_TRUE(world.run_until(have_ended, kCarryOverTimeout + 2 * kSecond));
   }
 }
 
@@ -328,7 +328,7 @@ TEST(CarryOver, ARankWithAnotherSecretIsRefused) {
       return own.state == Process::State::kCarriesOver && own.error && own.error->code == ErrorCode::kAuth;
     });
   };
-  EXPECT_TRUE(world.run_until(refuses, kSoon));
+  EXPECT_TRUE(world.run_until(refuses, kWithoutTimeout));
 }
 
 }  // namespace

@@ -14,9 +14,7 @@ namespace {
 using numbers::ElementType;
 using numbers::Format;
 using schedule::Collective;
-using Tensors = std::vector<std::vector<float>>;
 
-constexpr std::array kFormats{Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp};
 // Of each rank's part: none, one, a prime, around a chunk of the executor, and several slices.
 const std::vector<std::size_t> kParts{0, 1, 1009, 16'383, 16'385};
 
@@ -75,7 +73,7 @@ void expect_gathered(Groups& groups, std::size_t part, Format format, bool in_pl
   }
   for (std::size_t rank = 0; rank < world; ++rank) {
     ASSERT_EQ(outputs[rank], outputs[0]) << "rank " << rank << " ends with other bits than rank 0";
-    ASSERT_THAT(part_of(outputs[0], rank, part), testing::ElementsAreArray(rounded(inputs[rank], {format})));
+    ASSERT_THAT(part_of(outputs[0], rank, part), ::testing::ElementsAreArray(rounded(inputs[rank], {format})));
   }
 }
 
@@ -92,12 +90,7 @@ void expect_broadcast(Groups& groups, std::size_t count, Format format, const ch
   for (const auto& tensor : tensors) ASSERT_EQ(tensor, expected);
 }
 
-struct Links {
-  const char* name;
-  PeerGroupOptions options;
-};
-
-class CollectivesOver : public testing::TestWithParam<Links> {};
+class CollectivesOver : public ::testing::TestWithParam<Links> {};
 
 TEST_P(CollectivesOver, ScatterGatherAndBroadcastInEveryWorldAndFormat) {
   for (const int world : {1, 2, 3, 5, 17}) {             // netfold-vopr runs all in between
@@ -106,7 +99,8 @@ TEST_P(CollectivesOver, ScatterGatherAndBroadcastInEveryWorldAndFormat) {
     for (const std::size_t part : kParts) {
       if (world > 5 && part > 1009) continue;
       for (const Format format : kFormats) {
-        SCOPED_TRACE(testing::Message() << "world " << world << " part " << part << " as " << numbers::name_of(format));
+        SCOPED_TRACE(::testing::Message()
+                     << "world " << world << " part " << part << " as " << numbers::name_of(format));
         ASSERT_NO_FATAL_FAILURE(expect_scattered(groups, part, format));
         ASSERT_NO_FATAL_FAILURE(expect_gathered(groups, part, format, part % 2 == 0));
         for (const char* const algorithm : {"binomial", "ring"}) {
@@ -155,12 +149,12 @@ TEST_P(CollectivesOver, IntegersAndSixteenBitTensors) {
        })) {
     ASSERT_FALSE(error) << error->message;
   }
-  for (const auto& each : sums) EXPECT_THAT(each, testing::Each(0x4090));  // 4.5
+  for (const auto& each : sums) EXPECT_THAT(each, ::testing::Each(0x4090));  // 4.5
   std::vector<std::vector<std::uint16_t>> all(kWorld, std::vector<std::uint16_t>(kWorld * kPart));
   run_all(groups, [&](std::size_t rank) {
     return as(Collective::kAllGather, {sums[rank].data(), all[rank].data(), kPart, ElementType::kBf16, Format::kBf16});
   });
-  for (const auto& each : all) EXPECT_THAT(each, testing::Each(0x4090));
+  for (const auto& each : all) EXPECT_THAT(each, ::testing::Each(0x4090));
 
   std::vector<std::vector<std::int32_t>> words(kWorld, std::vector<std::int32_t>(kPart));
   for (std::size_t i = 0; i < kPart; ++i) words[2][i] = static_cast<std::int32_t>(0x7fc00001u * i);  // NaNs among them
@@ -196,8 +190,8 @@ TEST_P(CollectivesOver, NobodyPassesABarrierBeforeAllHaveCome) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CollectivesOver,
-                         testing::Values(Links{"Shm", {}}, Links{"Tcp", {.shm = false}},
-                                         Links{"Inline", {.inline_progress = true}}),
+                         ::testing::Values(Links{"Shm", {}}, Links{"Tcp", {.shm = false}},
+                                           Links{"Inline", {.inline_progress = true}}),
                          [](const auto& links) { return links.param.name; });
 
 TEST(Collectives, WhatMakesNoSenseIsRefused) {
@@ -208,12 +202,12 @@ TEST(Collectives, WhatMakesNoSenseIsRefused) {
     const auto ticket = groups[0]->submit(asked);
     return ticket ? std::string() : ticket.error().message;
   };
-  EXPECT_THAT(refusal(as(Collective::kReduceScatter, request, "rabenseifner")), testing::HasSubstr("ring"));
-  EXPECT_THAT(refusal(as(Collective::kBroadcast, request, "rabenseifner")), testing::HasSubstr("binomial"));
-  EXPECT_THAT(refusal(as(Collective::kBroadcast, request, "ring", 2)), testing::HasSubstr("root 2"));
+  EXPECT_THAT(refusal(as(Collective::kReduceScatter, request, "rabenseifner")), ::testing::HasSubstr("ring"));
+  EXPECT_THAT(refusal(as(Collective::kBroadcast, request, "rabenseifner")), ::testing::HasSubstr("binomial"));
+  EXPECT_THAT(refusal(as(Collective::kBroadcast, request, "ring", 2)), ::testing::HasSubstr("root 2"));
   CollectiveRequest averaged = request;
   averaged.average = true;
-  EXPECT_THAT(refusal(as(Collective::kAllGather, averaged)), testing::HasSubstr("average"));
+  EXPECT_THAT(refusal(as(Collective::kAllGather, averaged)), ::testing::HasSubstr("average"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace netfold::group {
 namespace {
 
-constexpr Nanoseconds kStart = kSecond;
+constexpr Nanoseconds kCongestionStart = kSecond;
 constexpr Queue kShort{}, kLong{0.9, true, true};
 
 // The echo of `chunk` goes and comes back.
@@ -17,29 +17,29 @@ void echo(PathDelay& delay, std::uint32_t chunk, Nanoseconds at, Nanoseconds rou
 
 TEST(PathDelay, KnowsTheQueueFromTheLeastAndTheLongestRoundTrip) {
   PathDelay delay;
-  EXPECT_EQ(delay.queue(kStart).queueing, 0);
-  EXPECT_FALSE(delay.queue(kStart).is_long);
-  echo(delay, 1, kStart, 100 * kMicrosecond);
-  EXPECT_EQ(delay.queue(kStart).queueing, 0);
-  echo(delay, 2, kStart + kMillisecond, 400 * kMicrosecond);
-  EXPECT_DOUBLE_EQ(delay.queue(kStart + kMillisecond).queueing, 0.75);
-  EXPECT_TRUE(delay.queue(kStart + kMillisecond).is_long);
-  echo(delay, 3, kStart + 2 * kMillisecond, 200 * kMicrosecond);
-  EXPECT_DOUBLE_EQ(delay.queue(kStart + 2 * kMillisecond).queueing, 0.5);
-  EXPECT_FALSE(delay.queue(kStart + 2 * kMillisecond).is_long);
-  EXPECT_FALSE(delay.queue(kStart + 2 * kMillisecond).is_built) << "a busy processor may cause as much";
-  echo(delay, 4, kStart + 3 * kMillisecond, 2 * kMillisecond);
-  EXPECT_TRUE(delay.queue(kStart + 5 * kMillisecond).is_built);
+  EXPECT_EQ(delay.queue(kCongestionStart).queueing, 0);
+  EXPECT_FALSE(delay.queue(kCongestionStart).is_long);
+  echo(delay, 1, kCongestionStart, 100 * kMicrosecond);
+  EXPECT_EQ(delay.queue(kCongestionStart).queueing, 0);
+  echo(delay, 2, kCongestionStart + kMillisecond, 400 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(delay.queue(kCongestionStart + kMillisecond).queueing, 0.75);
+  EXPECT_TRUE(delay.queue(kCongestionStart + kMillisecond).is_long);
+  echo(delay, 3, kCongestionStart + 2 * kMillisecond, 200 * kMicrosecond);
+  EXPECT_DOUBLE_EQ(delay.queue(kCongestionStart + 2 * kMillisecond).queueing, 0.5);
+  EXPECT_FALSE(delay.queue(kCongestionStart + 2 * kMillisecond).is_long);
+  EXPECT_FALSE(delay.queue(kCongestionStart + 2 * kMillisecond).is_built) << "a busy processor may cause as much";
+  echo(delay, 4, kCongestionStart + 3 * kMillisecond, 2 * kMillisecond);
+  EXPECT_TRUE(delay.queue(kCongestionStart + 5 * kMillisecond).is_built);
 }
 
 TEST(PathDelay, AnEchoThatStaysAwayCounts) {
   PathDelay delay;
-  echo(delay, 1, kStart, 100 * kMicrosecond);
-  delay.on_sent(2, kStart);
-  EXPECT_DOUBLE_EQ(delay.queue(kStart + kMillisecond).queueing, 0.9);
-  EXPECT_FALSE(delay.wants_echo(kStart + kMillisecond)) << "one at a time";
-  EXPECT_TRUE(delay.wants_echo(kStart + kSecond)) << "it is lost";
-  EXPECT_FALSE(delay.on_echo(7, kStart + kMillisecond)) << "an answer to another echo";
+  echo(delay, 1, kCongestionStart, 100 * kMicrosecond);
+  delay.on_sent(2, kCongestionStart);
+  EXPECT_DOUBLE_EQ(delay.queue(kCongestionStart + kMillisecond).queueing, 0.9);
+  EXPECT_FALSE(delay.wants_echo(kCongestionStart + kMillisecond)) << "one at a time";
+  EXPECT_TRUE(delay.wants_echo(kCongestionStart + kSecond)) << "it is lost";
+  EXPECT_FALSE(delay.on_echo(7, kCongestionStart + kMillisecond)) << "an answer to another echo";
 }
 
 TEST(PathDelay, SendsOneEchoForSixteenChunks) {
@@ -47,7 +47,7 @@ TEST(PathDelay, SendsOneEchoForSixteenChunks) {
   std::uint32_t echoes = 0;
   for (std::uint32_t chunk = 0; chunk < 1600; ++chunk) {
     delay.on_contribution();
-    const Nanoseconds now = kStart + chunk * kMillisecond;
+    const Nanoseconds now = kCongestionStart + chunk * kMillisecond;
     if (!delay.wants_echo(now)) continue;
     echo(delay, chunk, now, kMicrosecond);
     ++echoes;
@@ -55,7 +55,7 @@ TEST(PathDelay, SendsOneEchoForSixteenChunks) {
   EXPECT_LE(echoes, 8u + 1600 / 16);
   EXPECT_GE(echoes, 1600u / 16);
   for (int chunk = 0; chunk < 100; ++chunk) delay.on_contribution();
-  const Nanoseconds now = kStart + 2000 * kMillisecond;
+  const Nanoseconds now = kCongestionStart + 2000 * kMillisecond;
   echo(delay, 7, now, kMicrosecond);
   for (int chunk = 0; chunk < 100; ++chunk) delay.on_contribution();
   EXPECT_FALSE(delay.wants_echo(now + kMillisecond - 1)) << "at most one a millisecond";
@@ -64,9 +64,9 @@ TEST(PathDelay, SendsOneEchoForSixteenChunks) {
 
 TEST(PathDelay, ForgetsAShortRoundTripOfLongAgo) {
   PathDelay delay;
-  echo(delay, 1, kStart, 100 * kMicrosecond);
-  for (int second = 1; second < 60; ++second) echo(delay, 2, kStart + second * kSecond, kMillisecond);
-  EXPECT_EQ(delay.queue(kStart + 60 * kSecond).queueing, 0) << "the path has become longer";
+  echo(delay, 1, kCongestionStart, 100 * kMicrosecond);
+  for (int second = 1; second < 60; ++second) echo(delay, 2, kCongestionStart + second * kSecond, kMillisecond);
+  EXPECT_EQ(delay.queue(kCongestionStart + 60 * kSecond).queueing, 0) << "the path has become longer";
 }
 
 TEST(CongestionWindow, DoublesARoundTripUntilThereIsAQueue) {

@@ -15,29 +15,29 @@
 namespace netfold::group {
 namespace {
 
-constexpr Nanoseconds kStep = 200 * kMicrosecond;
-constexpr Nanoseconds kTimeout = 2 * kSecond;
-constexpr const char* kAlgorithms[] = {"ring", "halving-doubling", "direct"};
+constexpr Nanoseconds kCutOffStep = 200 * kMicrosecond;
+constexpr Nanoseconds kCutOffTimeout = 2 * kSecond;
+constexpr const char* kCutOffAlgorithms[] = {"ring", "halving-doubling", "direct"};
 
-struct Rank {
+struct RankThatMayBeCutOff {
   std::unique_ptr<PeerSession> session;
   std::vector<float> tensor;
   CollectiveRequest request = {};
   std::optional<Error> error;
 };
 
-class Ranks {
+class RanksThatMayBeCutOff {
  public:
-  Ranks(std::uint64_t seed, int world) : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)) {
+  RanksThatMayBeCutOff(std::uint64_t seed, int world) : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)) {
     const testing::StreamShape shape{.buffer_bytes = 8192, .window_bytes = 8192, .bytes_per_s = 1e6};
     std::vector<testing::RankPlace> places;
     for (int rank = 0; rank < world; ++rank) places.push_back({ip_of(rank)});
     auto all = testing::connect_ranks(network_, places, shape, false);
-    const char* const algorithm = kAlgorithms[prng_.below(std::size(kAlgorithms))];
+    const char* const algorithm = kCutOffAlgorithms[prng_.below(std::size(kCutOffAlgorithms))];
     for (int rank = 0; rank < world; ++rank) {
-      Rank& own = ranks_[at(rank)];
-      own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kTimeout}, std::move(all[at(rank)]),
-                                                  Plans(world, rank), 0);
+      RankThatMayBeCutOff& own = ranks_[at(rank)];
+      own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kCutOffTimeout},
+                                                  std::move(all[at(rank)]), Plans(world, rank), 0);
       own.tensor.assign(20'000, 1.0F);
       own.request = {.in = own.tensor.data(),
                      .out = own.tensor.data(),
@@ -49,7 +49,7 @@ class Ranks {
   }
 
   Prng& prng() { return prng_; }
-  const Rank& rank(int number) const { return ranks_[at(number)]; }
+  const RankThatMayBeCutOff& rank(int number) const { return ranks_[at(number)]; }
 
   // Nothing reaches the machine any more, or nothing comes from it.
   void cut(int victim, bool to_it, bool from_it) {
@@ -64,9 +64,9 @@ class Ranks {
 
   void run_for(Nanoseconds time) {
     for (const Nanoseconds end = timeline_.now() + time; timeline_.now() < end;) {
-      for (const Nanoseconds until = timeline_.now() + kStep; timeline_.step(until);) {
+      for (const Nanoseconds until = timeline_.now() + kCutOffStep; timeline_.step(until);) {
       }
-      for (Rank& each : ranks_) {
+      for (RankThatMayBeCutOff& each : ranks_) {
         if (each.error) continue;
         if (!each.session->take_finished().empty()) submit(each);
         if (const auto moved = each.session->pump(timeline_.now()); !moved) {
@@ -79,7 +79,7 @@ class Ranks {
 
  private:
   // One all-reduce after another, without end.
-  static void submit(Rank& rank) {
+  static void submit(RankThatMayBeCutOff& rank) {
     auto prepared = rank.session->prepare(rank.request);
     ASSERT_TRUE(prepared) << prepared.error().message;
     rank.session->submit(1, rank.request, std::move(*prepared));
@@ -91,11 +91,11 @@ class Ranks {
   Prng prng_;
   testing::Timeline timeline_;
   testing::Network network_;
-  std::vector<Rank> ranks_;
+  std::vector<RankThatMayBeCutOff> ranks_;
 };
 
 // Steps that do not need that machine go on for a moment.
-constexpr Nanoseconds kKnowAfter = 300 * kMillisecond + kTimeout + PeerSession::kCourtesy;
+constexpr Nanoseconds kKnowAfter = 300 * kMillisecond + kCutOffTimeout + PeerSession::kCourtesy;
 
 TEST(CutOff, TheOthersNameTheMachineThatIs) {
   for (const std::uint64_t seed : tests::random_seeds(12)) {
@@ -107,7 +107,7 @@ TEST(CutOff, TheOthersNameTheMachineThatIs) {
                              way == 0   ? "hear"
                              : way == 1 ? "speak"
                                         : "do either"));
-    Ranks ranks(seed, world);
+    RanksThatMayBeCutOff ranks(seed, world);
     ranks.run_for(static_cast<Nanoseconds>(ranks.prng().below(150 * kMillisecond)));
     ranks.cut(victim, way != 1, way != 0);
     ranks.run_for(kKnowAfter);

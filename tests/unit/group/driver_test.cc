@@ -18,7 +18,7 @@
 namespace netfold::group {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Finishes a request at the next pump; fails when told to. With `has_afterwork`, something falls due 5 ms later. With
 // `never_rests`, it always has something to do, for 3 ms at a time, as simulated hardware has. With `is_quick`, move()
@@ -122,8 +122,8 @@ class TestGroup final : public Driver {
   ~TestGroup() override { close(); }
 };
 
-class DriverWithAndWithoutThread : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Thread, DriverWithAndWithoutThread, testing::Bool());
+class DriverWithAndWithoutThread : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Thread, DriverWithAndWithoutThread, ::testing::Bool());
 
 TEST_P(DriverWithAndWithoutThread, FinishesWhatManyThreadsSubmitAndOneThreadIsInTheSession) {
   CountingSession::Shared shared;

@@ -10,7 +10,7 @@
 namespace netfold::group {
 namespace {
 
-constexpr std::size_t kSwitches = 3;
+constexpr std::size_t kSwitchesToLose = 3;
 constexpr std::uint64_t kEvents = 40;
 constexpr int kOrdinary = -1;  // else the number of a switch
 
@@ -20,15 +20,15 @@ struct Message {
   Losses::Word word;
 };
 
-struct Rank {
+struct RankThatLoses {
   Losses losses;
   std::vector<int> begun = {};                  // kOrdinary, or the switch whose parts were begun again
   std::vector<std::deque<Message>> heard = {};  // by sender, in its order
 };
 
-class Cluster {
+class LosingCluster {
  public:
-  Cluster(int world, std::uint64_t seed) : prng_(seed) {
+  LosingCluster(int world, std::uint64_t seed) : prng_(seed) {
     for (int rank = 0; rank < world; ++rank) {
       ranks_.push_back({Losses(rank, world)});
       ranks_.back().heard.resize(static_cast<std::size_t>(world));
@@ -42,12 +42,12 @@ class Cluster {
         case 0: begin_next(rank); break;
         case 1: read_one(rank, prng_.below(ranks_.size())); break;
         default:
-          if (prng_.below(60) == 0) lose(rank, prng_.below(kSwitches));
+          if (prng_.below(60) == 0) lose(rank, prng_.below(kSwitchesToLose));
       }
     }
   }
   void check() const {
-    for (const Rank& rank : ranks_) {
+    for (const RankThatLoses& rank : ranks_) {
       ASSERT_EQ(rank.begun, ranks_[0].begun);
       EXPECT_FALSE(rank.losses.is_open());
     }
@@ -55,7 +55,7 @@ class Cluster {
 
  private:
   bool is_over() const {
-    for (const Rank& rank : ranks_) {
+    for (const RankThatLoses& rank : ranks_) {
       if (rank.begun.size() < kEvents || rank.losses.is_open()) return false;
       for (const auto& queue : rank.heard) {
         if (!queue.empty()) return false;
@@ -64,7 +64,7 @@ class Cluster {
     return true;
   }
   void begin_next(std::size_t number) {
-    Rank& rank = ranks_[number];
+    RankThatLoses& rank = ranks_[number];
     if (rank.losses.awaits_words()) return;
     if (const auto at = rank.losses.due(rank.begun.size())) {
       rank.begun.push_back(static_cast<int>(*at));
@@ -74,7 +74,7 @@ class Cluster {
     if (rank.begun.size() < kEvents || rank.losses.is_open()) rank.begun.push_back(kOrdinary);
   }
   void lose(std::size_t number, std::size_t at) {
-    Rank& rank = ranks_[number];
+    RankThatLoses& rank = ranks_[number];
     if (rank.losses.is_lost(at)) return;
     const Losses::Word word{rank.begun.size(), 0};
     rank.losses.lose(at, word);
@@ -92,16 +92,16 @@ class Cluster {
   }
 
   Prng prng_;
-  std::vector<Rank> ranks_;
+  std::vector<RankThatLoses> ranks_;
 };
 
 TEST(Losses, AllRanksBeginTheSameInTheSameOrder) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Cluster cluster(2 + static_cast<int>(seed % 4), seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    LosingCluster cluster(2 + static_cast<int>(seed % 4), seed);
     cluster.run();
     cluster.check();
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

@@ -10,7 +10,7 @@ namespace netfold::group {
 namespace {
 
 constexpr double kLink = 25e6, kAtSwitch = 3e6;  // bytes/s
-constexpr std::size_t kSwitches = 2;
+constexpr std::size_t kSwitchesMeasured = 2;
 constexpr Nanoseconds kSmallInSwitch = 200 * kMicrosecond, kSmallAmongRanks = 500 * kMicrosecond;
 
 // The first collective of a kind takes this much longer.
@@ -23,9 +23,9 @@ struct Found {
 
 Found measure(int world, std::size_t size_bytes) {
   Found run;
-  Measurement measurement(world, kSwitches, false, size_bytes);
+  Measurement measurement(world, kSwitchesMeasured, false, size_bytes);
   Nanoseconds now = kSecond;
-  std::optional<std::size_t> last = kSwitches;
+  std::optional<std::size_t> last = kSwitchesMeasured;
   while (!measurement.is_over()) {
     const auto at_switch = measurement.at_switch();
     const CollectiveRequest request = measurement.begin(now);
@@ -60,13 +60,13 @@ TEST(Measurement, IsShortBesideTheTensor) {
   for (const std::size_t mebibytes : {1, 2, 4, 16, 64}) {
     const double size = static_cast<double>(mebibytes << 20);
     const Found run = measure(8, mebibytes << 20);
-    EXPECT_LT(run.in_switch_bytes / kSwitches, 0.4 * size);
+    EXPECT_LT(run.in_switch_bytes / kSwitchesMeasured, 0.4 * size);
     EXPECT_LT(run.among_ranks_bytes, 1.12 * size);
   }
 }
 
 TEST(Measurement, SumsNothingButZeros) {
-  Measurement measurement(4, kSwitches, false, 1 << 20);
+  Measurement measurement(4, kSwitchesMeasured, false, 1 << 20);
   while (!measurement.is_over()) {
     const CollectiveRequest request = measurement.begin(0);
     const std::size_t parts = request.collective == schedule::Collective::kAllGather ? 4 : 1;

@@ -26,9 +26,10 @@ Bytes some_bytes(std::size_t size, int seed) {
 }
 
 // All ranks of one machine, each with its half of a stream to every other.
-class Ranks {
+class RanksOverSharedMemory {
  public:
-  explicit Ranks(int world, std::size_t ring_bytes = std::size_t{1} << 16) : links_(static_cast<std::size_t>(world)) {
+  explicit RanksOverSharedMemory(int world, std::size_t ring_bytes = std::size_t{1} << 16)
+      : links_(static_cast<std::size_t>(world)) {
     for (auto& links : links_) links.resize(static_cast<std::size_t>(world));
     for (int i = 0; i < world; ++i) bells_.push_back(link::Doorbell::create());
     for (int low = 0; low < world; ++low) {
@@ -95,7 +96,7 @@ const std::vector<std::size_t> kSizes{
 
 TEST(Messages, EverySizeArrivesWhoeverComesFirst) {
   for (const bool receives_first : {true, false}) {
-    Ranks ranks(2);
+    RanksOverSharedMemory ranks(2);
     for (const std::size_t size : kSizes) {
       const Bytes sent = some_bytes(size, 3);
       Bytes received(size);
@@ -114,7 +115,7 @@ TEST(Messages, EverySizeArrivesWhoeverComesFirst) {
 }
 
 TEST(Messages, ASmallSendDoesNotWaitForItsReceiveAndALargeOneDoes) {
-  Ranks ranks(2);
+  RanksOverSharedMemory ranks(2);
   const Bytes small = some_bytes(100, 1), large = some_bytes(Messages::kSmallBytesMax + 1, 2);
   const Ticket small_send = ranks.send(0, 1, small), large_send = ranks.send(0, 1, large);
   ASSERT_TRUE(ranks.run());
@@ -125,7 +126,7 @@ TEST(Messages, ASmallSendDoesNotWaitForItsReceiveAndALargeOneDoes) {
 }
 
 TEST(Messages, TagsChooseAndOneTagKeepsItsOrder) {
-  Ranks ranks(2);
+  RanksOverSharedMemory ranks(2);
   std::vector<Bytes> sent, received(12, Bytes(500));
   for (int i = 0; i < 12; ++i) sent.push_back(some_bytes(500, i));
   for (std::size_t i = 0; i < 12; ++i) ranks.send(0, 1, sent[i], i % 3);
@@ -138,7 +139,7 @@ TEST(Messages, TagsChooseAndOneTagKeepsItsOrder) {
 }
 
 TEST(Messages, AReceiveFromAnyRankSaysFromWhich) {
-  Ranks ranks(3);
+  RanksOverSharedMemory ranks(3);
   const Bytes from_two = some_bytes(70'000, 2), from_one = some_bytes(70, 1);
   Bytes first(70'000), second(70);
   std::int32_t sender_of_first = -1, sender_of_second = -1;
@@ -156,7 +157,7 @@ TEST(Messages, AReceiveFromAnyRankSaysFromWhich) {
 }
 
 TEST(Messages, WhatNobodyReceivesTakesBoundedMemory) {
-  Ranks ranks(2);
+  RanksOverSharedMemory ranks(2);
   const Bytes message = some_bytes(1000, 5);
   std::vector<Ticket> sends;
   for (int i = 0; i < 500; ++i) sends.push_back(ranks.send(0, 1, message));
@@ -177,7 +178,7 @@ TEST(Messages, WhatNobodyReceivesTakesBoundedMemory) {
 TEST(Messages, SizesThatDifferAreAnErrorThatNamesTheSender) {
   for (const std::size_t size : {std::size_t{16}, Messages::kSmallBytesMax + 5}) {
     for (const bool receives_first : {true, false}) {
-      Ranks ranks(2);
+      RanksOverSharedMemory ranks(2);
       const Bytes sent = some_bytes(size, 1);
       Bytes received(8), other(1);
       if (receives_first) ranks.receive(1, 0, received, 4);
@@ -199,7 +200,7 @@ TEST(Messages, SizesThatDifferAreAnErrorThatNamesTheSender) {
 TEST(Messages, GarbageIsAnErrorThatNamesItsSender) {
   Prng prng(tests::random_seed());
   for (int round = 0; round < 200; ++round) {
-    Ranks ranks(2);
+    RanksOverSharedMemory ranks(2);
     Bytes received(8);
     ranks.receive(1, 0, received);
     auto room = ranks.link(0, 1).writable().first(64);
@@ -217,7 +218,7 @@ TEST(Messages, GarbageIsAnErrorThatNamesItsSender) {
 }
 
 TEST(Messages, ARankMayLeaveWithReceivesForWhichNothingHasCome) {
-  Ranks ranks(2);
+  RanksOverSharedMemory ranks(2);
   Bytes received(8), large = some_bytes(100'000, 1);
   const Ticket receive = ranks.receive(0, 1, received);
   ASSERT_TRUE(ranks.run());
@@ -233,7 +234,7 @@ TEST(Messages, ManyInEveryOrderOverSmallRings) {
   Prng prng(tests::random_seed());
   for (int round = 0; round < 30; ++round) {
     constexpr int kWorld = 3;
-    Ranks ranks(kWorld, 4096);
+    RanksOverSharedMemory ranks(kWorld, 4096);
     struct Message {
       Bytes sent, received;
       int from, to;

@@ -12,9 +12,9 @@ constexpr Nanoseconds kTensor = 700 * kMillisecond;  // a worker's link carries 
 constexpr std::size_t kBytes = 8 << 20;
 
 // Steps of a training. `slower`: how many times longer than on a worker's link a tensor takes at the switch.
-class Training {
+class ShardedTraining {
  public:
-  explicit Training(int world, double slower = 1) : world_(world), slower_(slower), choice_(world) {}
+  explicit ShardedTraining(int world, double slower = 1) : world_(world), slower_(slower), choice_(world) {}
 
   void run_alone(bool is_scatter) {
     const Ticket ticket = start(is_scatter);
@@ -58,7 +58,7 @@ class Training {
 };
 
 TEST(OneWayChoice, TakesTheSwitchWhereTheyRunTogetherAndLeavesItWhereNot) {
-  Training training(8);
+  ShardedTraining training(8);
   for (int i = 0; i < 20; ++i) {
     training.run_alone(true);
     training.run_alone(false);
@@ -74,7 +74,7 @@ TEST(OneWayChoice, TakesTheSwitchWhereTheyRunTogetherAndLeavesItWhereNot) {
 
 // FSDP: in the forward pass all-gathers by themselves, in the backward pass beside reduce-scatters.
 TEST(OneWayChoice, KeepsTheSwitchThroughForwardPasses) {
-  Training training(8);
+  ShardedTraining training(8);
   for (int step = 0; step < 10; ++step) {
     for (int layer = 0; layer < 5; ++layer) training.run_alone(false);
     for (int layer = 0; layer < 4; ++layer) training.run_both();
@@ -84,7 +84,7 @@ TEST(OneWayChoice, KeepsTheSwitchThroughForwardPasses) {
 }
 
 TEST(OneWayChoice, LeavesASwitchThatIsSlowerAndTriesItAgainLater) {
-  Training training(8, 2);
+  ShardedTraining training(8, 2);
   int tries = 0, pairs_in_switch = 0;
   for (int i = 0; i < 400; ++i) {
     const bool before = training.uses_switch();
@@ -98,7 +98,7 @@ TEST(OneWayChoice, LeavesASwitchThatIsSlowerAndTriesItAgainLater) {
 
 // Of three ranks, both together load a link through the switch as much as among the ranks.
 TEST(OneWayChoice, LeavesSmallWorldsAmongTheRanks) {
-  Training training(3);
+  ShardedTraining training(3);
   for (int i = 0; i < 40; ++i) training.run_both();
   EXPECT_FALSE(training.uses_switch());
 }

@@ -12,7 +12,7 @@ struct Case {
   Fault fault;
 };
 
-class BrokenLinks : public testing::TestWithParam<Case> {
+class BrokenLinks : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int kWorld = 4;
 
@@ -53,8 +53,8 @@ TEST_P(BrokenLinks, AllGathersFailEverywhereAndTensorsArePutBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, BrokenLinks,
-                         testing::Values(Case{"Cut", {Fault::Kind::kCut, false}},
-                                         Case{"DataStall", {Fault::Kind::kStall, true}}),
+                         ::testing::Values(Case{"Cut", {Fault::Kind::kCut, false}},
+                                           Case{"DataStall", {Fault::Kind::kStall, true}}),
                          [](const auto& each) { return each.param.name; });
 
 // Rank 0 is through with a broadcast long before rank 2, and waits for it at the barrier for longer than the timeout:

@@ -20,7 +20,7 @@ namespace netfold::group {
 namespace {
 
 using numbers::Format;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A rank in a process of its own, that can be killed or stopped. It connects and then does nothing.
 class RankProcess {
@@ -97,7 +97,7 @@ std::vector<std::vector<float>> tensors_of(std::size_t ranks, std::size_t count)
   return tensors;
 }
 
-class Failing : public testing::TestWithParam<bool> {
+class Failing : public ::testing::TestWithParam<bool> {
  protected:
   PeerGroupOptions options() const {
     PeerGroupOptions options;
@@ -169,7 +169,7 @@ TEST_P(Failing, LeavingFailsNothingThatCanBeFolded) {
       const auto error = each.get();
       EXPECT_FALSE(error) << error->message;
     }
-    for (const auto& tensor : tensors) EXPECT_THAT(tensor, testing::Each(10.0f));
+    for (const auto& tensor : tensors) EXPECT_THAT(tensor, ::testing::Each(10.0f));
   }
 }
 
@@ -267,7 +267,7 @@ TEST(HostGroupErrors, ARankThatIsKilledWhileConnectingIsNamedAndLeavesNothingBeh
   for (const std::string& name : shared_files()) EXPECT_TRUE(before.contains(name)) << name << " was left behind";
 }
 
-INSTANTIATE_TEST_SUITE_P(Drivers, Failing, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Drivers, Failing, ::testing::Bool(),
                          [](const auto& given) { return given.param ? "Inline" : "Thread"; });
 
 TEST(HostGroupErrors, WorldsThatDifferAndRanksThatAreMissing) {

@@ -8,13 +8,13 @@
 namespace netfold::group {
 namespace {
 
-constexpr int kWorld = 4;
+constexpr int kKeepingWorld = 4;
 const std::vector<int> kSurvivors = {0, 2, 3};
 
 // Rank 1 fails in the middle of a collective; the others' connections to each other are kept.
 Groups survivors_of_a_failure(const PeerGroupOptions& options) {
-  Groups groups = open_all(kWorld, options);
-  auto tensors = gradients(kWorld, 300000);
+  Groups groups = open_all(kKeepingWorld, options);
+  auto tensors = gradients(kKeepingWorld, 300000);
   groups[1]->close(Error{ErrorCode::kPeerFailed, "rank 1 ends", 1});
   tensors.erase(tensors.begin() + 1);
   groups.erase(groups.begin() + 1);
@@ -60,13 +60,13 @@ void expect_right_sums(Groups& groups) {
   }
 }
 
-class PeerGroupKeeps : public testing::TestWithParam<std::string> {
+class PeerGroupKeeps : public ::testing::TestWithParam<std::string> {
  protected:
   PeerGroupOptions options() const {
     return {.timeout_s = 20, .shm = GetParam() == "shm", .secret = "secret", .require_auth = GetParam() == "tagged"};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, testing::Values("shm", "tcp", "tagged"),
+INSTANTIATE_TEST_SUITE_P(Links, PeerGroupKeeps, ::testing::Values("shm", "tcp", "tagged"),
                          [](const auto& links) { return links.param; });
 
 TEST_P(PeerGroupKeeps, ConnectionsOfTheSurvivorsOfAFailure) {
@@ -95,10 +95,10 @@ TEST_P(PeerGroupKeeps, AndTwoOfThemConnectAnew) {
 }
 
 TEST_P(PeerGroupKeeps, ConnectionsOfAGroupThatHasNotFailed) {
-  Groups olds = open_all(kWorld, options());
+  Groups olds = open_all(kKeepingWorld, options());
   expect_right_sums(olds);
   std::vector<std::future<void>> closing;
-  for (std::size_t rank = 0; rank < kWorld; ++rank) {
+  for (std::size_t rank = 0; rank < kKeepingWorld; ++rank) {
     if (rank != 1) olds[rank]->keep(kSurvivors);
     closing.push_back(std::async(std::launch::async, [&olds, rank] { olds[rank]->close(); }));
   }

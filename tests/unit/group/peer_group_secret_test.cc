@@ -11,7 +11,7 @@
 namespace netfold::group {
 namespace {
 
-class Secrets : public testing::TestWithParam<bool> {
+class Secrets : public ::testing::TestWithParam<bool> {
  protected:
   // How rank 0 and rank 1, each with its secret, end their connecting.
   std::array<Result<void>, 2> connect(const std::string& first, const std::string& second) {
@@ -69,7 +69,7 @@ TEST_P(Secrets, RanksThatKnowItSayWhatTheyDisagreeAbout) {
     });
     const auto connected = upper->connect({lower->address(), upper->address(), upper->address()});
     ASSERT_FALSE(connected);
-    EXPECT_THAT(connected.error().message, testing::HasSubstr("world"));
+    EXPECT_THAT(connected.error().message, ::testing::HasSubstr("world"));
     const auto heard = connecting.get();
     ASSERT_FALSE(heard);
     EXPECT_EQ(heard.error().code, ErrorCode::kMismatch) << heard.error().message;
@@ -111,7 +111,7 @@ TEST_P(Secrets, StrangersDoNotEndTheMeetingOfRanks) {
   for (const auto& error : reduce_all(groups_, tensors)) EXPECT_FALSE(error) << error->message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, Secrets, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Links, Secrets, ::testing::Bool(),
                          [](const auto& shm) { return std::string(shm.param ? "Shm" : "Tcp"); });
 
 }  // namespace

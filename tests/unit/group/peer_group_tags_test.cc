@@ -14,8 +14,8 @@ PeerGroupOptions with_tags(int streams = 1) {
   return {.timeout_s = 20, .shm = false, .tcp_streams = streams, .secret = "open sesame", .require_auth = true};
 }
 
-class Tags : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Streams, Tags, testing::Values(1, 3));
+class Tags : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Streams, Tags, ::testing::Values(1, 3));
 
 TEST_P(Tags, CoverSumsOfAnySize) {
   constexpr int kWorld = 3;
@@ -60,7 +60,7 @@ TEST_P(Tags, KeepAChangedByteOutOfEverySum) {
       if (!error) continue;
       EXPECT_EQ(error->code, ErrorCode::kPeerFailed) << error->message;
       EXPECT_TRUE(error->rank == 0 || error->rank == 1) << error->message;
-      EXPECT_THAT(error->message, testing::HasSubstr("sent bytes with a wrong tag"));
+      EXPECT_THAT(error->message, ::testing::HasSubstr("sent bytes with a wrong tag"));
     }
   }
 }
@@ -93,10 +93,10 @@ TEST(Tags, MustBeWantedByAllRanks) {
         ASSERT_FALSE(connected);
         EXPECT_EQ(connected.error().code, ErrorCode::kMismatch);
         EXPECT_THAT(connected.error().message,
-                    testing::HasSubstr(fmt::format("rank {} authenticates what it sends to other ranks, and rank {} "
-                                                   "does not",
-                                                   with, 1 - with)));
-        EXPECT_THAT(connected.error().message, testing::HasSubstr("NETFOLD_REQUIRE_AUTH"));
+                    ::testing::HasSubstr(fmt::format("rank {} authenticates what it sends to other ranks, and rank {} "
+                                                     "does not",
+                                                     with, 1 - with)));
+        EXPECT_THAT(connected.error().message, ::testing::HasSubstr("NETFOLD_REQUIRE_AUTH"));
       }
     }
   }
@@ -108,7 +108,7 @@ TEST(Tags, NeedASecret) {
   const auto opened = PeerGroup::open(options);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(opened.error().message, testing::HasSubstr("authenticated packets need a secret"));
+  EXPECT_THAT(opened.error().message, ::testing::HasSubstr("authenticated packets need a secret"));
 }
 
 // Connections without tags do not go on in a group that requires them, nor the other way round.

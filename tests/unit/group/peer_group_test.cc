@@ -42,15 +42,15 @@ struct Setting {
   PeerGroupOptions options;
 };
 
-class HostGroupOver : public testing::TestWithParam<Setting> {};
+class HostGroupOver : public ::testing::TestWithParam<Setting> {};
 
 void expect_every_algorithm_sums(const PeerGroupOptions& how, int world, const std::vector<std::size_t>& counts) {
   Groups groups = open_all(world, how);
   for (const char* const algorithm : kAlgorithms) {
     for (const std::size_t count : counts) {
       for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
-        SCOPED_TRACE(testing::Message() << algorithm << " world " << world << " count " << count << " as "
-                                        << numbers::name_of(format));
+        SCOPED_TRACE(::testing::Message()
+                     << algorithm << " world " << world << " count " << count << " as " << numbers::name_of(format));
         const auto inputs = gradients(world, count);
         auto tensors = inputs;
         const schedule::Algorithm chosen{.name = algorithm, .group = 3};
@@ -102,7 +102,7 @@ TEST_P(HostGroupOver, FoldsIntegersExactlyAndAverages) {
                                       .algorithm = {.name = algorithm, .group = 2}};
       for (const auto& error : reduce_all(groups, tensors, request)) ASSERT_FALSE(error) << error->message;
       const int sum = (1 << 20) * (world * (world + 1) / 2) + world;
-      for (const auto& tensor : tensors) ASSERT_THAT(tensor, testing::Each(sum / world)) << algorithm;
+      for (const auto& tensor : tensors) ASSERT_THAT(tensor, ::testing::Each(sum / world)) << algorithm;
     }
   }
 }
@@ -149,26 +149,26 @@ TEST_P(HostGroupOver, AllReducesBetweenTwoPlacesAndSixteenBitTensors) {
     waiting.push_back(std::async(std::launch::async, [&, rank] { return finish(*groups[rank], tickets[rank]); }));
   }
   for (auto& each : waiting) EXPECT_FALSE(each.get());
-  EXPECT_THAT(in, testing::Each(1.5f));
-  for (const auto& each : out) EXPECT_THAT(each, testing::Each(1.5f));
+  EXPECT_THAT(in, ::testing::Each(1.5f));
+  for (const auto& each : out) EXPECT_THAT(each, ::testing::Each(1.5f));
 
   for (const Format format : {Format::kFp32, Format::kBf16, Format::kBfp}) {
     std::vector<std::vector<std::uint16_t>> halves(kWorld, std::vector<std::uint16_t>(777, 0x3fc0));  // 1.5 as bf16
     const CollectiveRequest request{.type = ElementType::kBf16, .format = format};
     for (const auto& error : reduce_all(groups, halves, request)) ASSERT_FALSE(error) << error->message;
-    for (const auto& each : halves) EXPECT_THAT(each, testing::Each(0x4090)) << numbers::name_of(format);  // 4.5
+    for (const auto& each : halves) EXPECT_THAT(each, ::testing::Each(0x4090)) << numbers::name_of(format);  // 4.5
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, HostGroupOver,
-                         testing::Values(Setting{"Shm", {}}, Setting{"Tcp", {.shm = false}},
-                                         Setting{"TcpThree", {.shm = false, .tcp_streams = 3}},
-                                         Setting{"Inline", {.inline_progress = true}},
-                                         Setting{"InlineTcp", {.shm = false, .inline_progress = true}}),
+                         ::testing::Values(Setting{"Shm", {}}, Setting{"Tcp", {.shm = false}},
+                                           Setting{"TcpThree", {.shm = false, .tcp_streams = 3}},
+                                           Setting{"Inline", {.inline_progress = true}},
+                                           Setting{"InlineTcp", {.shm = false, .inline_progress = true}}),
                          [](const auto& setting) { return setting.param.name; });
 
 // The pairwise order of the specification: the bits of the in-network fold.
-class PairwiseFold : public testing::TestWithParam<std::tuple<const char*, int, bool, Format>> {};
+class PairwiseFold : public ::testing::TestWithParam<std::tuple<const char*, int, bool, Format>> {};
 
 TEST_P(PairwiseFold, IsWhatRanksEndWith) {
   const auto [algorithm, world, shm, format] = GetParam();
@@ -196,15 +196,15 @@ TEST_P(PairwiseFold, IsWhatRanksEndWith) {
 }
 
 INSTANTIATE_TEST_SUITE_P(HalvingDoubling, PairwiseFold,
-                         testing::Combine(testing::Values("halving-doubling"), testing::Values(2, 4, 8),
-                                          testing::Values(true), testing::Values(Format::kFp32)));
+                         ::testing::Combine(::testing::Values("halving-doubling"), ::testing::Values(2, 4, 8),
+                                            ::testing::Values(true), ::testing::Values(Format::kFp32)));
 INSTANTIATE_TEST_SUITE_P(Direct, PairwiseFold,
-                         testing::Combine(testing::Values("direct"), testing::Range(2, 10), testing::Values(true),
-                                          testing::Values(Format::kFp32, Format::kBfp)));
+                         ::testing::Combine(::testing::Values("direct"), ::testing::Range(2, 10),
+                                            ::testing::Values(true), ::testing::Values(Format::kFp32, Format::kBfp)));
 INSTANTIATE_TEST_SUITE_P(DirectOverTcp, PairwiseFold,
-                         testing::Combine(testing::Values("direct"), testing::Values(2, 3, 5, 8, 17),
-                                          testing::Values(false),
-                                          testing::Values(Format::kFp32, Format::kBf16, Format::kBfp)));
+                         ::testing::Combine(::testing::Values("direct"), ::testing::Values(2, 3, 5, 8, 17),
+                                            ::testing::Values(false),
+                                            ::testing::Values(Format::kFp32, Format::kBf16, Format::kBfp)));
 
 // More than a slice, and not a whole number of them.
 TEST_P(HostGroupOver, FoldsLargeTensors) {

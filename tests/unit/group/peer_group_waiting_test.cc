@@ -48,7 +48,7 @@ TEST(HostGroupWaiting, WakesNoThreadForWhoWaits) {
   EXPECT_LT(sleeps_of("nf-rank-0") - before, kTimes / 10);
 }
 
-class Waiting : public testing::TestWithParam<bool> {
+class Waiting : public ::testing::TestWithParam<bool> {
  protected:
   PeerGroupOptions options() const { return {.shm = GetParam()}; }
 };
@@ -87,7 +87,7 @@ TEST_P(Waiting, ManyWaitAtOnceBesideTheThread) {
       for (std::size_t t = first; t < tickets[rank].size(); t += kWaiters) {
         const auto error = finish(*groups[rank], tickets[rank][t]);
         ASSERT_FALSE(error) << error->message;
-        ASSERT_THAT(tensors[rank][t], testing::Each(static_cast<float>(1 + 2 * t))) << "all-reduce " << t;
+        ASSERT_THAT(tensors[rank][t], ::testing::Each(static_cast<float>(1 + 2 * t))) << "all-reduce " << t;
       }
     }));
   }
@@ -108,11 +108,11 @@ TEST_P(Waiting, RunsAmongWhatIsOnItsWay) {
         const auto ticket = has_early ? *group.submit(in_place(early, time % 2 == 0 ? "direct" : "ring")) : 0;
         const auto over = group.run(in_place(own, "direct"));
         EXPECT_TRUE(over) << over.error().message;
-        EXPECT_THAT(own, testing::Each(1.0F)) << "all-reduce " << time;
+        EXPECT_THAT(own, ::testing::Each(1.0F)) << "all-reduce " << time;
         elements += own.size();
         if (!has_early) continue;
         EXPECT_FALSE(finish(group, ticket));
-        EXPECT_THAT(early, testing::Each(static_cast<float>(1 + 2 * time))) << "all-reduce " << time;
+        EXPECT_THAT(early, ::testing::Each(static_cast<float>(1 + 2 * time))) << "all-reduce " << time;
         elements += count;
       }
       return elements;
@@ -132,7 +132,7 @@ TEST_P(Waiting, ManyRunAtOnce) {
       for (int time = 0; time < 200; ++time) {
         std::vector<float> tensor(500, static_cast<float>(rank + 1));  // alike for all: they meet in any order
         ASSERT_TRUE(group.run(in_place(tensor, "direct")));
-        ASSERT_THAT(tensor, testing::Each(3.0F));
+        ASSERT_THAT(tensor, ::testing::Each(3.0F));
       }
     }));
   }
@@ -150,7 +150,7 @@ TEST_P(Waiting, ARunThatNobodyJoinsFailsAndBlames) {
     EXPECT_EQ(over.error().code, ErrorCode::kTimeout);
     EXPECT_EQ(over.error().rank, 1);
   }
-  EXPECT_THAT(tensor, testing::Each(1.0F));
+  EXPECT_THAT(tensor, ::testing::Each(1.0F));
   EXPECT_FALSE(groups[0]->run(in_place(tensor, "no such")));
 }
 
@@ -164,7 +164,7 @@ TEST_P(Waiting, RanksThatRunDifferentlyAreToldSo) {
   ASSERT_FALSE(its);
   EXPECT_EQ(own.error().code, ErrorCode::kMismatch);
   EXPECT_EQ(its.error().code, ErrorCode::kMismatch);
-  for (const auto& tensor : tensors) EXPECT_THAT(tensor, testing::Each(1.0F));
+  for (const auto& tensor : tensors) EXPECT_THAT(tensor, ::testing::Each(1.0F));
 }
 
 TEST_P(Waiting, ClosingEndsAWait) {
@@ -176,10 +176,10 @@ TEST_P(Waiting, ClosingEndsAWait) {
   groups[0]->close();
   EXPECT_TRUE(waiting.get());
   EXPECT_LT(now() - closed, 20 * kSecond);
-  EXPECT_THAT(tensor, testing::Each(1.0F));
+  EXPECT_THAT(tensor, ::testing::Each(1.0F));
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, Waiting, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Links, Waiting, ::testing::Bool(),
                          [](const auto& given) { return given.param ? "Shm" : "Tcp"; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <future>
 #include <memory>
@@ -15,6 +16,16 @@
 namespace netfold::group {
 
 using Groups = std::vector<std::unique_ptr<PeerGroup>>;
+using Tensors = std::vector<std::vector<float>>;  // by rank
+
+inline constexpr std::array kFormats{numbers::Format::kFp32, numbers::Format::kFp16, numbers::Format::kBf16,
+                                     numbers::Format::kBfp};
+
+// A way to connect ranks, as a value of a test.
+struct Links {
+  const char* name;
+  PeerGroupOptions options;
+};
 
 // Each group in a thread of its own, since each waits for the others.
 template <class SomeGroups>
@@ -82,8 +93,8 @@ std::vector<std::optional<Error>> reduce_all(Groups& groups, std::vector<std::ve
 }
 
 // Numbers of -1 to 1, by rank.
-inline std::vector<std::vector<float>> gradients(int world, std::size_t count) {
-  std::vector<std::vector<float>> tensors;
+inline Tensors gradients(int world, std::size_t count) {
+  Tensors tensors;
   for (int rank = 0; rank < world; ++rank) {
     Prng prng(static_cast<std::uint64_t>(rank) * 1000 + count);
     std::vector<float> tensor(count);

@@ -10,14 +10,14 @@
 namespace netfold::group {
 namespace {
 
-constexpr double kSize = 16e6, kLink = 25e6;  // bytes, bytes/s
+constexpr double kSharedSize = 16e6, kSharedLink = 25e6;  // bytes, bytes/s
 
 struct Network {
   int world = 8;
-  double link = kLink;                        // bytes/s: of a worker
-  std::vector<double> at_switches = {kLink};  // of each switch for all workers together
-  double ranks_reach = 1;                     // of their pace, when a switch works as well
-  Nanoseconds waits = 0;                      // for another rank, before anything moves
+  double link = kSharedLink;                        // bytes/s: of a worker
+  std::vector<double> at_switches = {kSharedLink};  // of each switch for all workers together
+  double ranks_reach = 1;                           // of their pace, when a switch works as well
+  Nanoseconds waits = 0;                            // for another rank, before anything moves
   Nanoseconds small_in_switch = 100 * kMicrosecond, small_among_ranks = 100 * kMicrosecond;
 
   double sent() const { return 2.0 * (world - 1) / world; }
@@ -27,14 +27,14 @@ struct Network {
     double all = 0;
     for (std::size_t one = 0; one < at_switches.size(); ++one) all += each(one);
     const double x = std::min(1.0, sent() / (link / std::min(link, all) + sent() - 1));
-    return kSize * (x + sent() * (1 - x)) / link;
+    return kSharedSize * (x + sent() * (1 - x)) / link;
   }
   // While switches have work the ranks leave them room on the link. The last part has the link to itself.
   ShareEstimate::Outcome run(const Share& share) const {
     const std::size_t switches = at_switches.size();
     std::vector<double> left;  // bytes: through each switch, then among the ranks
-    for (const double part : share.of_switches) left.push_back(kSize * part);
-    left.push_back(kSize * sent() * (1 - share.of_all_switches()));
+    for (const double part : share.of_switches) left.push_back(kSharedSize * part);
+    left.push_back(kSharedSize * sent() * (1 - share.of_all_switches()));
     std::vector<double> ended(switches + 1), rates(switches + 1);
     for (double now = 0; std::ranges::any_of(left, [](double bytes) { return bytes > 0; });) {
       const bool with_ranks = left.back() > 0;
@@ -60,7 +60,7 @@ struct Network {
       }
     }
     const auto took = [&](double end_s) { return end_s > 0 ? waits + from_seconds(end_s) : 0; };
-    ShareEstimate::Outcome outcome{.size_bytes = kSize, .in_switches = {}, .among_ranks = took(ended.back())};
+    ShareEstimate::Outcome outcome{.size_bytes = kSharedSize, .in_switches = {}, .among_ranks = took(ended.back())};
     for (std::size_t one = 0; one < switches; ++one) outcome.in_switches.push_back(took(ended[one]));
     return outcome;
   }
@@ -74,9 +74,9 @@ struct Network {
 constexpr double kMeasuredLink = 0.95, kMeasuredSwitch = 0.7;
 
 // The share of a tensor is decided when the one before it begins.
-class Training {
+class SharingTraining {
  public:
-  explicit Training(int world) : estimate_(world), next_(estimate_.next()) {}
+  explicit SharingTraining(int world) : estimate_(world), next_(estimate_.next()) {}
 
   double step(const Network& network) {
     if (!next_.is_measured) {
@@ -107,8 +107,8 @@ class Training {
 TEST(Share, IsNearlyTheBestFromTheFirstTensorForAnySwitch) {
   for (const int world : {2, 4, 8, 16}) {
     for (const double times : {0.25, 1.0, 2.0, 4.0, 8.0, 100.0}) {
-      const Network network{.world = world, .at_switches = {times * kLink}};
-      Training training(world);
+      const Network network{.world = world, .at_switches = {times * kSharedLink}};
+      SharingTraining training(world);
       constexpr int kTensors = 40;
       double sum = 0;
       for (int tensor = 0; tensor < kTensors; ++tensor) {  // some of them try whether more is possible
@@ -124,18 +124,18 @@ TEST(Share, IsNearlyTheBestFromTheFirstTensorForAnySwitch) {
 
 TEST(Share, DividesTheFirstTensorHoweverSlowTheSwitch) {
   ShareEstimate estimate(8);
-  estimate.measured({.switches = {{.bytes_s = 1}}, .link_bytes_s = kLink});
+  estimate.measured({.switches = {{.bytes_s = 1}}, .link_bytes_s = kSharedLink});
   EXPECT_GT(estimate.next().of_all_switches(), 0);
 }
 
 TEST(Share, FollowsASwitchThatSlowsDownAndRecovers) {
-  Training training(8);
-  Network network{.at_switches = {4 * kLink}};
+  SharingTraining training(8);
+  Network network{.at_switches = {4 * kSharedLink}};
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
-  network.at_switches[0] = kLink;
+  network.at_switches[0] = kSharedLink;
   for (int tensor = 0; tensor < 4; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
-  network.at_switches[0] = 4 * kLink;
+  network.at_switches[0] = 4 * kSharedLink;
   for (int tensor = 0; tensor < 9; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
 }
@@ -145,32 +145,32 @@ TEST(Share, DividesByWhatEachOfSeveralSwitchesTakes) {
        {std::vector{2.0, 2.0}, {4.0, 1.0}, {4.0, 4.0}, {1.0, 2.0, 3.0}, {8.0, 0.5}, std::vector(8, 1.0)}) {
     Network network;
     network.at_switches.clear();
-    for (const double times : at_switches) network.at_switches.push_back(times * kLink);
-    Training training(8);
+    for (const double times : at_switches) network.at_switches.push_back(times * kSharedLink);
+    SharingTraining training(8);
     for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
     double sum = 0;
     constexpr int kTensors = 40;
     for (int tensor = 0; tensor < kTensors; ++tensor) sum += training.step(network);
-    EXPECT_LT(sum, 1.07 * kTensors * network.best_s()) << testing::PrintToString(at_switches);
+    EXPECT_LT(sum, 1.07 * kTensors * network.best_s()) << ::testing::PrintToString(at_switches);
   }
 }
 
 TEST(Share, TakesFromASwitchThatSlowsDownAndGivesToTheOthers) {
-  Training training(8);
-  Network network{.at_switches = {4 * kLink, 4 * kLink}};
+  SharingTraining training(8);
+  Network network{.at_switches = {4 * kSharedLink, 4 * kSharedLink}};
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
-  network.at_switches[1] = kLink / 50;
+  network.at_switches[1] = kSharedLink / 50;
   for (int tensor = 0; tensor < 6; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.3 * network.best_s());
   EXPECT_LT(training.estimate().next().of_switches[1], 0.01);
-  network.at_switches[1] = 4 * kLink;
+  network.at_switches[1] = 4 * kSharedLink;
   for (int tensor = 0; tensor < 50; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.15 * network.best_s());
 }
 
 TEST(Share, DoesNotMindRanksThatWaitForEachOther) {
-  Training training(8);
-  Network network{.at_switches = {2 * kLink}};
+  SharingTraining training(8);
+  Network network{.at_switches = {2 * kSharedLink}};
   training.step(network);
   network.waits = kSecond;
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
@@ -179,8 +179,8 @@ TEST(Share, DoesNotMindRanksThatWaitForEachOther) {
 }
 
 TEST(Share, DoesNotTakeSlowRanksForAFastSwitch) {
-  Training training(8);
-  Network network{.at_switches = {2 * kLink}, .ranks_reach = 0.7};
+  SharingTraining training(8);
+  Network network{.at_switches = {2 * kSharedLink}, .ranks_reach = 0.7};
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 40; ++tensor) {
     training.step(network);
@@ -189,42 +189,43 @@ TEST(Share, DoesNotTakeSlowRanksForAFastSwitch) {
 }
 
 TEST(Share, MeasuresAgainWhenTheWorkersLinkHasChanged) {
-  Training training(8);
-  Network network{.at_switches = {2 * kLink}};
+  SharingTraining training(8);
+  Network network{.at_switches = {2 * kSharedLink}};
   for (int tensor = 0; tensor < 20; ++tensor) training.step(network);
-  network.link = kLink / 4;
+  network.link = kSharedLink / 4;
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
   EXPECT_NEAR(training.estimate().ways().link_bytes_s, network.link, 0.06 * network.link);
 }
 
 TEST(Share, LeavesRoomOnTheLinkForTheSwitch) {
-  Training training(8);
-  const Network network{.at_switches = {4 * kLink}};
+  SharingTraining training(8);
+  const Network network{.at_switches = {4 * kSharedLink}};
   for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
   const Share share = training.estimate().next();
-  EXPECT_NEAR(share.pace_bytes_s, kLink / 2, 0.08 * kLink);
-  EXPECT_NEAR(share.link_bytes_s, kLink, 0.06 * kLink);
+  EXPECT_NEAR(share.pace_bytes_s, kSharedLink / 2, 0.08 * kSharedLink);
+  EXPECT_NEAR(share.link_bytes_s, kSharedLink, 0.06 * kSharedLink);
   EXPECT_TRUE(share.is_measured);
 }
 
 TEST(Share, SendsSmallTensorsWhereTheyAreFaster) {
   const auto classes_at = [](const Network& network) {
-    Training training(8);
+    SharingTraining training(8);
     for (int tensor = 0; tensor < 5; ++tensor) training.step(network);
     return training.estimate().next().small_to_switch;
   };
   const auto is_set = [](std::uint32_t classes, std::size_t size_bytes) {
     return ((classes >> std::bit_width(size_bytes)) & 1) != 0;
   };
-  const std::uint32_t slow = classes_at({.at_switches = {kLink}}), fast = classes_at({.at_switches = {8 * kLink}});
+  const std::uint32_t slow = classes_at({.at_switches = {kSharedLink}}),
+                      fast = classes_at({.at_switches = {8 * kSharedLink}});
   EXPECT_EQ(slow, 0U);
   for (const std::size_t size_bytes : {100, 10'000, 1'000'000}) EXPECT_TRUE(is_set(fast, size_bytes)) << size_bytes;
   // One that answers soon and carries little is for small tensors only; one far away for large ones.
-  const std::uint32_t near = classes_at({.at_switches = {kLink}, .small_among_ranks = 10 * kMillisecond});
+  const std::uint32_t near = classes_at({.at_switches = {kSharedLink}, .small_among_ranks = 10 * kMillisecond});
   EXPECT_TRUE(is_set(near, 1000));
   EXPECT_FALSE(is_set(near, 500'000));
-  const std::uint32_t far = classes_at({.at_switches = {8 * kLink}, .small_in_switch = 5 * kMillisecond});
+  const std::uint32_t far = classes_at({.at_switches = {8 * kSharedLink}, .small_in_switch = 5 * kMillisecond});
   EXPECT_FALSE(is_set(far, 1000));
   EXPECT_TRUE(is_set(far, 500'000));
 }

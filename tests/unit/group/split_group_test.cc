@@ -16,7 +16,7 @@ namespace {
 
 using numbers::Format;
 
-class SplitGroupOf : public testing::TestWithParam<std::tuple<int, int, bool>> {};
+class SplitGroupOf : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
 
 TEST_P(SplitGroupOf, GivesTheBitsOfTheSwitchWhateverTheShares) {
   const auto [world, switches, shm] = GetParam();
@@ -72,9 +72,9 @@ TEST_P(SplitGroupOf, SumsEncodedElementsToTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, SplitGroupOf,
-                         testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(1, 3), testing::Bool()));
+                         ::testing::Combine(::testing::Values(2, 3, 5, 8), ::testing::Values(1, 3), ::testing::Bool()));
 
-class SplitGroupOver : public testing::TestWithParam<bool> {};  // shared memory or not
+class SplitGroupOver : public ::testing::TestWithParam<bool> {};  // shared memory or not
 
 TEST_P(SplitGroupOver, KeepsManyTensorsOfAllKindsInOrder) {
   constexpr int kWorld = 3;
@@ -108,7 +108,7 @@ TEST_P(SplitGroupOver, KeepsManyTensorsOfAllKindsInOrder) {
   for (auto& group : groups) group->close();
 }
 
-INSTANTIATE_TEST_SUITE_P(Links, SplitGroupOver, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Links, SplitGroupOver, ::testing::Bool());
 
 // Else each switch would sum the elements of different places.
 TEST(SplitGroup, RanksThatNameTheSwitchesInDifferentOrdersDoNotMeet) {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
 #include <future>
 #include <memory>
 #include <string>
@@ -12,9 +10,12 @@
 
 #include "group/via_both/split_group.h"
 #include "peer_groups.h"
+#include "support/same_bits.h"
 #include "switch/switch_server.h"
 
 namespace netfold::group {
+
+using tests::are_same_bits;
 
 // At a free port, or where another one was before.
 inline std::unique_ptr<switching::SwitchServer> start_switch(link::Address bind = {0x7f000001, 0}) {
@@ -66,10 +67,6 @@ inline CollectiveRequest request_for(const std::vector<float>& in, std::vector<f
           .format = format,
           .average = average,
           .algorithm = algorithm};
-}
-
-inline bool are_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
 // By rank: all-reduces of one tensor, by algorithm.

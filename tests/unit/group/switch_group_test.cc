@@ -18,7 +18,7 @@ namespace {
 
 using numbers::ElementType;
 using numbers::Format;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::uint32_t kLoopback = 0x7f000001;
 
@@ -134,7 +134,7 @@ TEST(SwitchGroup, FoldsWithFaultsTagsAndSeveralShards) {
   for (std::size_t rank = 0; rank < 3; ++rank) tickets.push_back(reduce(*clients[rank], tensors[rank]));
   for (std::size_t rank = 0; rank < 3; ++rank) {
     ASSERT_FALSE(wait(*clients[rank], tickets[rank]).error);
-    EXPECT_THAT(tensors[rank], testing::Each(4.5f));
+    EXPECT_THAT(tensors[rank], ::testing::Each(4.5f));
     EXPECT_TRUE(clients[rank]->lease().keys);
   }
   EXPECT_GT(counter(*clients[0], "resent_chunks") + counter(*clients[0], "probes"), 0);
@@ -149,7 +149,7 @@ TEST(SwitchGroup, AveragesEveryFormat) {
     const auto ticket_b = reduce(*clients[1], b, format, true);
     EXPECT_FALSE(wait(*clients[0], ticket_a).error);
     EXPECT_FALSE(wait(*clients[1], ticket_b).error);
-    EXPECT_THAT(a, testing::Each(1.5f)) << numbers::name_of(format);
+    EXPECT_THAT(a, ::testing::Each(1.5f)) << numbers::name_of(format);
     EXPECT_EQ(a, b);
   }
   std::vector<std::int32_t> i(77, 3), j(77, 5), sum_i(77), sum_j(77);
@@ -157,8 +157,8 @@ TEST(SwitchGroup, AveragesEveryFormat) {
   const auto ticket_j = clients[1]->submit({j.data(), sum_j.data(), 77, ElementType::kInt32, Format::kInt32, false});
   EXPECT_FALSE(wait(*clients[0], *ticket_i).error);
   EXPECT_FALSE(wait(*clients[1], *ticket_j).error);
-  EXPECT_THAT(sum_i, testing::Each(8));
-  EXPECT_THAT(i, testing::Each(3)) << "the input is only read";
+  EXPECT_THAT(sum_i, ::testing::Each(8));
+  EXPECT_THAT(i, ::testing::Each(3)) << "the input is only read";
 }
 
 TEST(SwitchGroup, RefusesWhatMakesNoSense) {
@@ -189,8 +189,8 @@ TEST(SwitchGroup, NamesTheRankThatDoesNotAnswer) {
     EXPECT_EQ(completion.error->rank, 2) << completion.error->message;
     EXPECT_THAT(completion.error->message, HasSubstr("rank 2"));
   }
-  EXPECT_THAT(a, testing::Each(1.0f));
-  EXPECT_THAT(b, testing::Each(2.0f));
+  EXPECT_THAT(a, ::testing::Each(1.0f));
+  EXPECT_THAT(b, ::testing::Each(2.0f));
   const auto later = reduce(*clients[0], a);
   EXPECT_TRUE(wait(*clients[0], later).error) << "the job is over";
 }
@@ -206,7 +206,7 @@ TEST(SwitchGroup, NamesTheSwitchThatStopped) {
   ASSERT_TRUE(completion.error);
   EXPECT_EQ(completion.error->code, ErrorCode::kSwitchFailed) << completion.error->message;
   EXPECT_THAT(completion.error->message, HasSubstr(address));
-  EXPECT_THAT(a, testing::Each(1.0f));
+  EXPECT_THAT(a, ::testing::Each(1.0f));
 }
 
 // Rank 0's last result is held back while rank 1, which has its own, leaves: what can be folded is.
@@ -230,7 +230,7 @@ TEST(SwitchGroup, ACleanLeaveLosesNothing) {
     EXPECT_FALSE(wait(**leaver, ticket_b).error);
     if (round == 2) (*leaver)->close();
     EXPECT_FALSE(wait(**stayer, ticket_a).error);
-    EXPECT_THAT(a, testing::Each(3.0f));
+    EXPECT_THAT(a, ::testing::Each(3.0f));
   }
 }
 
@@ -254,7 +254,7 @@ TEST(SwitchGroup, APeerThatLeavesOrFailsIsNamed) {
     ASSERT_TRUE(completion.error);
     EXPECT_EQ(completion.error->rank, 1) << completion.error->message;
     EXPECT_THAT(completion.error->message, HasSubstr(fails ? "the GPU caught fire" : "left the job"));
-    EXPECT_THAT(a, testing::Each(1.0f));
+    EXPECT_THAT(a, ::testing::Each(1.0f));
   }
 }
 
@@ -278,7 +278,7 @@ TEST(SwitchGroup, ANewJobOfTheSameNameWorksAfterAFailure) {
     const auto ticket_a = reduce(*clients[0], a), ticket_b = reduce(*clients[1], b);
     EXPECT_FALSE(wait(*clients[0], ticket_a).error);
     EXPECT_FALSE(wait(*clients[1], ticket_b).error);
-    EXPECT_THAT(a, testing::Each(3.0f));
+    EXPECT_THAT(a, ::testing::Each(3.0f));
     clients[life % 2]->close(Error{ErrorCode::kSystem, "crash", life % 2});
   }
 }

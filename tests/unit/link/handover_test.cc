@@ -14,7 +14,7 @@
 namespace netfold::link {
 namespace {
 
-class Handover : public testing::Test {
+class Handover : public ::testing::Test {
  protected:
   Handover() : file_(open("/dev/null", O_RDONLY)) {}
   ~Handover() override { close(file_); }

@@ -127,7 +127,7 @@ TEST(Udp, SaysWhatIsWrongWithAnAddress) {
   auto taken = udp();
   const auto again = open_udp({.bind = taken->local_address()});
   ASSERT_FALSE(again);
-  EXPECT_THAT(again.error().message, testing::HasSubstr(to_string(taken->local_address())));
+  EXPECT_THAT(again.error().message, ::testing::HasSubstr(to_string(taken->local_address())));
 }
 
 TEST(Udp, CountsWhatTheKernelRefusesForGood) {

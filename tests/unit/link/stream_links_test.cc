@@ -100,7 +100,7 @@ void expect_all(End& end, std::uint64_t total) {
   }
 }
 
-class StreamLinks : public testing::TestWithParam<const char*> {};
+class StreamLinks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StreamLinks, CarryBytesBothWays) {
   constexpr std::uint64_t kTotal = 3'000'000;
@@ -135,7 +135,7 @@ TEST_P(StreamLinks, AFullLinkSaysSo) {
   EXPECT_EQ(received, sent);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, StreamLinks, testing::Values("Shm", "Tcp", "FiveTcp", "TaggedTcp", "TaggedFiveTcp"),
+INSTANTIATE_TEST_SUITE_P(Kinds, StreamLinks, ::testing::Values("Shm", "Tcp", "FiveTcp", "TaggedTcp", "TaggedFiveTcp"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 // And not before everything that came can be read.

@@ -13,7 +13,7 @@
 namespace netfold::link {
 namespace {
 
-constexpr std::uint64_t kOurs = 11, kTheirs = 22;
+constexpr std::uint64_t kOurKey = 11, kTheirKey = 22;
 using Lines = std::vector<std::string>;
 using State = ControlLink::State;
 
@@ -26,8 +26,8 @@ std::unique_ptr<TaggedLines> tagged(Descriptor socket, std::uint64_t sends, std:
 // Both ends of a connection with something in between that sees all bytes which one side sends.
 struct Between {
   Between() : out(tcp_pair()), in(tcp_pair()) {
-    says = tagged(std::move(out[0]), kOurs, kTheirs);
-    hears = tagged(std::move(in[0]), kTheirs, kOurs);
+    says = tagged(std::move(out[0]), kOurKey, kTheirKey);
+    hears = tagged(std::move(in[0]), kTheirKey, kOurKey);
   }
 
   // The bytes that `says` has sent, as lines with their ends.
@@ -67,7 +67,7 @@ TEST(TaggedLines, TellWhatWasSaid) {
 
 TEST(TaggedLines, GoBothWays) {
   auto [one, other] = tcp_pair();
-  const auto left = tagged(std::move(one), kOurs, kTheirs), right = tagged(std::move(other), kTheirs, kOurs);
+  const auto left = tagged(std::move(one), kOurKey, kTheirKey), right = tagged(std::move(other), kTheirKey, kOurKey);
   for (int i = 0; i < 3; ++i) {
     for (const auto& [from, to] : {std::pair(&left, &right), std::pair(&right, &left)}) {
       (*from)->write("note\n");
@@ -117,7 +117,7 @@ TEST(TaggedLines, EndWithTheFirstWrongOne) {
 // A message of one side is not one of the other.
 TEST(TaggedLines, DoNotTakeWhatTheyHaveSaid) {
   auto [one, other] = tcp_pair();
-  const auto line = tagged(std::move(one), kOurs, kTheirs);
+  const auto line = tagged(std::move(one), kOurKey, kTheirKey);
   line->write("failed\n");
   std::array<char, 256> bytes;
   const ssize_t got = recv(other.get(), bytes.data(), bytes.size(), 0);

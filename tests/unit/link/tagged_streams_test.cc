@@ -16,21 +16,21 @@
 namespace netfold::link {
 namespace {
 
-constexpr std::uint64_t kOurs = 11, kTheirs = 22;
+constexpr std::uint64_t kOurStreamKey = 11, kTheirStreamKey = 22;
 constexpr const char* kWrongTag = "sent bytes with a wrong tag";
 
 using Bytes = std::vector<std::byte>;
 
-std::byte byte_at(std::uint64_t position) {
+std::byte tagged_byte_at(std::uint64_t position) {
   return static_cast<std::byte>(Prng(position / 8).next() >> (8 * (position % 8)));
 }
 
 // A stripe as the other side sends it.
-Bytes stripe(std::uint64_t position, std::uint32_t size, std::uint64_t key = kTheirs) {
+Bytes stripe(std::uint64_t position, std::uint32_t size, std::uint64_t key = kTheirStreamKey) {
   Bytes all(kStripeHeaderBytes + size);
   const StripeHeader header{position, size};
   std::memcpy(all.data(), &header, kStripeHeaderBytes);
-  for (std::uint32_t i = 0; i < size; ++i) all[kStripeHeaderBytes + i] = byte_at(position + i);
+  for (std::uint32_t i = 0; i < size; ++i) all[kStripeHeaderBytes + i] = tagged_byte_at(position + i);
   const Tag tag =
       TestTags(key, 0).of(std::span(all).first(kStripeHeaderBytes), std::span(all).subspan(kStripeHeaderBytes));
   all.insert(all.end(), tag.begin(), tag.end());
@@ -46,7 +46,7 @@ struct Receiver {
       own.push_back(std::move(one));
       others.push_back(std::move(other));
     }
-    link = std::move(*tcp_stream(std::move(own), std::make_unique<TestTags>(kOurs, kTheirs)));
+    link = std::move(*tcp_stream(std::move(own), std::make_unique<TestTags>(kOurStreamKey, kTheirStreamKey)));
   }
 
   void send_by(int connection, std::span<const std::byte> bytes) {
@@ -60,7 +60,7 @@ struct Receiver {
       const auto data = link->readable();
       const std::size_t size = std::max(data.size(), leave) - leave;
       for (std::size_t i = 0; i < size; ++i) {
-        ASSERT_EQ(data[i], byte_at(link->consumed() + i)) << "byte " << link->consumed() + i;
+        ASSERT_EQ(data[i], tagged_byte_at(link->consumed() + i)) << "byte " << link->consumed() + i;
       }
       link->consume(size);
       if (link->consumed() + data.size() - size >= position || (link->ended() && size == 0)) return;
@@ -88,8 +88,8 @@ struct Receiver {
   std::unique_ptr<StreamLink> link;
 };
 
-class TaggedStreams : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Connections, TaggedStreams, testing::Values(1, 2));
+class TaggedStreams : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Connections, TaggedStreams, ::testing::Values(1, 2));
 
 TEST_P(TaggedStreams, GiveOnlyBytesUnderARightTag) {
   constexpr std::uint32_t kFirst = 40, kSecond = 300;
@@ -115,7 +115,7 @@ TEST_P(TaggedStreams, GiveOnlyBytesUnderARightTag) {
 
 TEST_P(TaggedStreams, RefuseWhatTheReceiverItselfHasSent) {
   Receiver receiver(GetParam());
-  receiver.send_by(0, stripe(0, 100, kOurs));
+  receiver.send_by(0, stripe(0, 100, kOurStreamKey));
   receiver.read_to_the_end();
   EXPECT_EQ(receiver.link->consumed(), 0u);
   EXPECT_EQ(receiver.link->ended(), kWrongTag);
@@ -219,7 +219,7 @@ TEST(TaggedStreams, SayThatAWaitingStripeHasRoom) {
 // Seeds draw the sizes, the parts in which stripes come, and the connection that brings each.
 TEST(TaggedStreams, BringStripesOfAnySizeInAnyOrder) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     Prng random(seed);
     const int connections = 1 + static_cast<int>(random.below(3));
     Receiver receiver(connections);
@@ -242,7 +242,7 @@ TEST(TaggedStreams, BringStripesOfAnySizeInAnyOrder) {
       if (sent > 0) queue.erase(queue.begin(), queue.begin() + sent);
       const auto data = receiver.link->readable();
       const std::size_t size = random.below(data.size() + 1);
-      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(data[i], byte_at(receiver.link->consumed() + i));
+      for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(data[i], tagged_byte_at(receiver.link->consumed() + i));
       receiver.link->consume(size);
     }
     ASSERT_EQ(receiver.link->consumed(), total);
@@ -269,10 +269,11 @@ TEST(TaggedStreams, SendAgainWhatALostConnectionHadInPart) {
   setsockopt(receiver.others[0].get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   const Descriptor lost(dup(receiver.others[0].get()));
   const int lost_socket = receiver.others[0].get();
-  const auto sender = std::move(*tcp_stream(std::move(receiver.others), std::make_unique<TestTags>(kTheirs, kOurs)));
+  const auto sender =
+      std::move(*tcp_stream(std::move(receiver.others), std::make_unique<TestTags>(kTheirStreamKey, kOurStreamKey)));
   const std::uint64_t total = sender->writable().size();
   const auto room = sender->writable();
-  for (std::uint64_t i = 0; i < total; ++i) room[i] = byte_at(i);
+  for (std::uint64_t i = 0; i < total; ++i) room[i] = tagged_byte_at(i);
   sender->commit(total);
   const auto is_within_a_stripe = [&] {
     std::vector<pollfd> polls;
@@ -285,7 +286,7 @@ TEST(TaggedStreams, SendAgainWhatALostConnectionHadInPart) {
   for (int turn = 0; turn < 100'000 && receiver.link->consumed() < total; ++turn) {
     sender->flush();
     const auto data = receiver.link->readable();
-    for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], byte_at(receiver.link->consumed() + i));
+    for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], tagged_byte_at(receiver.link->consumed() + i));
     receiver.link->consume(data.size());
   }
   EXPECT_EQ(receiver.link->consumed(), total);

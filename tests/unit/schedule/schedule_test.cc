@@ -108,13 +108,13 @@ Buffer sum_of(const std::vector<Buffer>& buffers) {
 
 const std::vector<std::size_t> kCounts{0, 1, 2, 3, 7, 16, 33, 100};
 
-class AllReduce : public testing::TestWithParam<const char*> {};
+class AllReduce : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AllReduce, LeavesTheSumOnEveryRank) {
   for (int world = 1; world <= 17; ++world) {
     for (const std::size_t count : kCounts) {
       for (const int group : {1, 3, 4}) {
-        SCOPED_TRACE(testing::Message() << "world " << world << " count " << count << " group " << group);
+        SCOPED_TRACE(::testing::Message() << "world " << world << " count " << count << " group " << group);
         const auto buffers = inputs(world, count);
         Machine machine({.algorithm = {.name = GetParam(), .group = group}, .world = world, .count = count}, buffers);
         ASSERT_TRUE(machine.run()) << "it waits forever";
@@ -128,7 +128,7 @@ TEST_P(AllReduce, LeavesTheSumOnEveryRank) {
 TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
   for (int world = 1; world <= 9; ++world) {
     for (const std::size_t count : {0, 1, 15, 16, 17, 100, 1000}) {
-      SCOPED_TRACE(testing::Message() << "world " << world << " count " << count);
+      SCOPED_TRACE(::testing::Message() << "world " << world << " count " << count);
       const auto buffers = inputs(world, count);
       Machine machine({.algorithm = {.name = GetParam(), .group = 3}, .world = world, .count = count, .align = 16},
                       buffers);
@@ -147,8 +147,8 @@ TEST_P(AllReduce, CutsSegmentsAtMultiplesOfAlign) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
-                         testing::Values("ring", "direct", "halving-doubling", "recursive-doubling", "rabenseifner",
-                                         "binomial", "double-binary-tree", "hierarchical"),
+                         ::testing::Values("ring", "direct", "halving-doubling", "recursive-doubling", "rabenseifner",
+                                           "binomial", "double-binary-tree", "hierarchical"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::erase(name, '-');
@@ -193,7 +193,7 @@ TEST(Ring, SendsEachRankTwiceItsShareLessOne) {
   }
 }
 
-class Broadcast : public testing::TestWithParam<const char*> {};
+class Broadcast : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Broadcast, ReachesAllFromAnyRoot) {
   for (int world = 1; world <= 17; ++world) {
@@ -211,7 +211,7 @@ TEST_P(Broadcast, ReachesAllFromAnyRoot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Broadcast, testing::Values("binomial", "ring"),
+INSTANTIATE_TEST_SUITE_P(Each, Broadcast, ::testing::Values("binomial", "ring"),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST(Dissemination, HearsFromAll) {
@@ -235,19 +235,19 @@ TEST(Dissemination, HearsFromAll) {
 
 TEST(InNetwork, GoesToTheSwitchAndBack) {
   EXPECT_THAT(*make({.algorithm = {.name = "in-network"}, .world = 4, .rank = 2, .count = 9}),
-              testing::ElementsAre(Step{{Action::kSend, kSwitch, 0, 9}, {Action::kStore, kSwitch, 0, 9}}));
+              ::testing::ElementsAre(Step{{Action::kSend, kSwitch, 0, 9}, {Action::kStore, kSwitch, 0, 9}}));
 }
 
 // Figure 10 of eflops: the base of an eight-switch system is [[0, 3, 5, 6]; [1, 2, 4, 7]].
 TEST(RankMapping, HasThePublishedBase) {
-  EXPECT_THAT(*rank_mapping(1, 8), testing::ElementsAre(0, 3, 5, 6, 1, 2, 4, 7));
+  EXPECT_THAT(*rank_mapping(1, 8), ::testing::ElementsAre(0, 3, 5, 6, 1, 2, 4, 7));
 }
 
 // The purpose of the mapping: in every step each pair's path is one direct link, and no link carries two pairs.
 TEST(RankMapping, GivesEveryConnectionALinkOfItsOwn) {
   for (const auto& [sub_nodes, switches] : std::vector<std::pair<int, int>>{
            {1, 8}, {2, 8}, {4, 8}, {4, 16}, {8, 16}, {16, 32}, {16, 64}, {4, 32}, {8, 32}}) {
-    SCOPED_TRACE(testing::Message() << sub_nodes << " x " << switches);
+    SCOPED_TRACE(::testing::Message() << sub_nodes << " x " << switches);
     const int world = sub_nodes * switches;
     for (int distance_step = 0; (1 << distance_step) < world; ++distance_step) {
       std::map<std::pair<int, int>, int> pairs_on;
@@ -302,16 +302,16 @@ TEST(Schedule, SaysWhyItCannot) {
     EXPECT_FALSE(steps);
     return steps ? "" : steps.error().message;
   };
-  EXPECT_THAT(message({.algorithm = {.name = "butterfly"}}), testing::HasSubstr("ring"));
-  EXPECT_THAT(message({.world = 4, .rank = 4}), testing::HasSubstr("rank 4"));
-  EXPECT_THAT(message({.algorithm = {"hdrm", 3, 2}, .world = 6}), testing::HasSubstr("powers of two"));
-  EXPECT_THAT(message({.algorithm = {"hdrm", 2, 2}, .world = 6}), testing::HasSubstr("not 6 ranks"));
+  EXPECT_THAT(message({.algorithm = {.name = "butterfly"}}), ::testing::HasSubstr("ring"));
+  EXPECT_THAT(message({.world = 4, .rank = 4}), ::testing::HasSubstr("rank 4"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 3, 2}, .world = 6}), ::testing::HasSubstr("powers of two"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 2, 2}, .world = 6}), ::testing::HasSubstr("not 6 ranks"));
   EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 2, .order = {1, 1}}),
-              testing::HasSubstr("each of the 2 ranks once"));
-  EXPECT_THAT(message({.algorithm = {.name = "hierarchical"}, .world = 6}), testing::HasSubstr("group"));
+              ::testing::HasSubstr("each of the 2 ranks once"));
+  EXPECT_THAT(message({.algorithm = {.name = "hierarchical"}, .world = 6}), ::testing::HasSubstr("group"));
   EXPECT_THAT(message({.collective = Collective::kBroadcast, .algorithm = {.name = "rabenseifner"}}),
-              testing::HasSubstr("binomial"));
-  EXPECT_THAT(message({.collective = Collective::kBarrier}), testing::HasSubstr("dissemination"));
+              ::testing::HasSubstr("binomial"));
+  EXPECT_THAT(message({.collective = Collective::kBarrier}), ::testing::HasSubstr("dissemination"));
 }
 
 }  // namespace

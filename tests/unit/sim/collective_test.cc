@@ -11,7 +11,7 @@ namespace {
 
 using schedule::Action;
 using schedule::Steps;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr Start kStarts[] = {Start::kLockStep, Start::kOwnReceive, Start::kRendezvous, Start::kPieces};
 
@@ -21,8 +21,8 @@ Result<Workload> made_of(const std::vector<Steps>& steps, Start start) {
                      {.start = start});
 }
 
-class Starts : public testing::TestWithParam<Start> {};
-INSTANTIATE_TEST_SUITE_P(All, Starts, testing::ValuesIn(kStarts));
+class Starts : public ::testing::TestWithParam<Start> {};
+INSTANTIATE_TEST_SUITE_P(All, Starts, ::testing::ValuesIn(kStarts));
 
 TEST_P(Starts, AReceiveThatNobodySendsToIsNamed) {
   const auto made = made_of({{{{Action::kFold, 1, 0, 4}}}, {}}, GetParam());

@@ -12,7 +12,7 @@
 namespace netfold::sim {
 namespace {
 
-class FairShareUnderFuzz : public testing::TestWithParam<std::uint64_t> {};
+class FairShareUnderFuzz : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FairShareUnderFuzz, EqualsThePlainSolverAfterEveryChange) {
   Prng prng(GetParam());
@@ -47,7 +47,7 @@ TEST_P(FairShareUnderFuzz, EqualsThePlainSolverAfterEveryChange) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FairShareUnderFuzz, testing::Range<std::uint64_t>(0, 100));
+INSTANTIATE_TEST_SUITE_P(Seeds, FairShareUnderFuzz, ::testing::Range<std::uint64_t>(0, 100));
 
 }  // namespace
 }  // namespace netfold::sim

@@ -11,7 +11,7 @@
 namespace netfold::sim {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr const char* kPair = R"(num_ranks 2
 rank 0 {
@@ -40,24 +40,24 @@ struct Wrong {
   const char* said;
 };
 
-class WrongGoal : public testing::TestWithParam<Wrong> {};
+class WrongGoal : public ::testing::TestWithParam<Wrong> {};
 INSTANTIATE_TEST_SUITE_P(
     All, WrongGoal,
-    testing::Values(Wrong{"", "num_ranks"}, Wrong{"num_ranks 0\n", "line 1"},
-                    Wrong{"num_ranks 2\nrank 2 {\n}\n", "line 2"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: jump 3\n}\n", "line 3: 'jump'"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: send 5 to 1\n}\n", "line 3: write 'send Nb to RANK"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 2\n}\n", "line 3: rank 0 cannot reach 2"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\nl1: calc 5\n}\n", "line 4: rank 0 has 'l1' twice"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\nl1 requires l2\n}\n", "line 4: rank 0 has no 'l2'"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\n", "ends inside rank 0"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 1\n}\n", "line 3: rank 1 never receives"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: recv 5b from 1\n}\n", "line 3: rank 0 waits for rank 1"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 1\n}\nrank 1 {\nl1: recv 6b from 0\n}\n",
-                          "line 6: 6 bytes meet 5 of line 3"},
-                    Wrong{"num_ranks 2\nrank 0 {\nl1: recv 5b from 1\nl2: send 5b to 1\nl2 requires l1\n}\nrank 1 {\n"
-                          "l1: recv 5b from 0\nl2: send 5b to 0\nl2 requires l1\n}\n",
-                          "waits for what never comes"}));
+    ::testing::Values(Wrong{"", "num_ranks"}, Wrong{"num_ranks 0\n", "line 1"},
+                      Wrong{"num_ranks 2\nrank 2 {\n}\n", "line 2"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: jump 3\n}\n", "line 3: 'jump'"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: send 5 to 1\n}\n", "line 3: write 'send Nb to RANK"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 2\n}\n", "line 3: rank 0 cannot reach 2"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\nl1: calc 5\n}\n", "line 4: rank 0 has 'l1' twice"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\nl1 requires l2\n}\n", "line 4: rank 0 has no 'l2'"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: calc 5\n", "ends inside rank 0"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 1\n}\n", "line 3: rank 1 never receives"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: recv 5b from 1\n}\n", "line 3: rank 0 waits for rank 1"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: send 5b to 1\n}\nrank 1 {\nl1: recv 6b from 0\n}\n",
+                            "line 6: 6 bytes meet 5 of line 3"},
+                      Wrong{"num_ranks 2\nrank 0 {\nl1: recv 5b from 1\nl2: send 5b to 1\nl2 requires l1\n}\nrank 1 {\n"
+                            "l1: recv 5b from 0\nl2: send 5b to 0\nl2 requires l1\n}\n",
+                            "waits for what never comes"}));
 
 TEST_P(WrongGoal, IsAnErrorThatSaysWhere) {
   const auto read = read_goal(GetParam().text);

@@ -86,7 +86,7 @@ TEST(PacketsUnderFuzz, KeepTheRules) {
   constexpr std::uint64_t kSeeds = 600;
   std::uint64_t stops = 0;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
     bool stopped = false;
     keeps_the_rules(seed, stopped);
     stops += stopped ? 1 : 0;

@@ -55,7 +55,7 @@ class Recorder : public AggregatorOutput {
   std::vector<Sent> sent_;
 };
 
-class AggregatorTest : public testing::Test {
+class AggregatorTest : public ::testing::Test {
  protected:
   AggregatorTest() {
     lease_.job = 2;
@@ -187,15 +187,15 @@ TEST_F(AggregatorTest, RanksThatCallDifferentCollectivesAreNamed) {
   ASSERT_EQ(outbox_.mismatches.size(), 1u);
   EXPECT_EQ(outbox_.mismatches[0].first, 1);
   EXPECT_THAT(outbox_.mismatches[0].second,
-              testing::AllOf(testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce"),
-                             testing::HasSubstr("rank 0 offers 2 fp32 elements for rank 1 to reduce-scatter")));
+              ::testing::AllOf(::testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce"),
+                               ::testing::HasSubstr("rank 0 offers 2 fp32 elements for rank 1 to reduce-scatter")));
   make();
   offer(Kind::kCopy, 0, 0, {1}, 4);
   EXPECT_EQ(offer(Kind::kCopy, 1, 1, {1}, 4), Verdict::kMismatch) << "roots differ";
   make();
   offer(Kind::kCopy, 0, wire::kNoOwner, {}, 0);
   EXPECT_EQ(contribute(1, 0, {1, 2}), Verdict::kMismatch);
-  EXPECT_THAT(outbox_.mismatches.back().second, testing::HasSubstr("rank 0 offers a barrier"));
+  EXPECT_THAT(outbox_.mismatches.back().second, ::testing::HasSubstr("rank 0 offers a barrier"));
 }
 
 TEST_F(AggregatorTest, AJobOfOneNeedsNoSpecialCase) {
@@ -206,7 +206,7 @@ TEST_F(AggregatorTest, AJobOfOneNeedsNoSpecialCase) {
 }
 
 TEST_F(AggregatorTest, AHostIsToldOnceAllBeforeItsChunkIsFolded) {
-  using testing::ElementsAre;
+  using ::testing::ElementsAre;
   lease_.world = 1;
   lease_.first_chunk = 0xffff'fffe;  // numbers wrap in the middle
   make();
@@ -303,12 +303,12 @@ TEST_F(AggregatorTest, WorkersThatDisagreeAreReportedWithBothRanks) {
   EXPECT_EQ(contribute(1, 0, {1}), Verdict::kMismatch);
   ASSERT_EQ(outbox_.mismatches.size(), 1u);
   EXPECT_EQ(outbox_.mismatches[0].first, 1);
-  EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 1 offers 1 fp32"));
-  EXPECT_THAT(outbox_.mismatches[0].second, testing::HasSubstr("rank 0 offers 2 fp32"));
+  EXPECT_THAT(outbox_.mismatches[0].second, ::testing::HasSubstr("rank 1 offers 1 fp32"));
+  EXPECT_THAT(outbox_.mismatches[0].second, ::testing::HasSubstr("rank 0 offers 2 fp32"));
   EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kLast), Verdict::kMismatch) << "tensors of different lengths";
   EXPECT_EQ(contribute(1, 0, {1, 2}, wire::kAverage), Verdict::kMismatch) << "one divides the sum, the other does not";
   EXPECT_THAT(outbox_.mismatches.back().second,
-              testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce and average"));
+              ::testing::HasSubstr("rank 1 offers 2 fp32 elements to all-reduce and average"));
 }
 
 TEST_F(AggregatorTest, RefusesWhatDoesNotFit) {
@@ -403,7 +403,7 @@ TEST_F(AggregatorTest, TellsAProberWhatElseOfItsChunksIsMissing) {
     EXPECT_EQ(sent.header.kind, Kind::kMissing);
     missing.push_back(sent.header.chunk);
   }
-  EXPECT_THAT(missing, testing::UnorderedElementsAre(0u, 2u, 3u)) << "chunk 1 is here";
+  EXPECT_THAT(missing, ::testing::UnorderedElementsAre(0u, 2u, 3u)) << "chunk 1 is here";
   probe(0, 0, 0xffff);
   EXPECT_EQ(outbox_.take().size(), 3u) << "a lie about more chunks than there are slots";
 }

@@ -122,7 +122,7 @@ class Conversation {
   Nanoseconds now() const { return now_; }
 
   // The last message a silent connection was sent.
-  Message last(ConnectionId id) const { return *parse(heard_.at(id)); }
+  Message last(ConnectionId id) const { return *control::parse(heard_.at(id)); }
 
   const std::vector<AdmitJob>& admissions() const { return admissions_; }
   const std::set<std::uint16_t>& running() const { return running_; }
@@ -164,7 +164,7 @@ class Conversation {
   void carry_out(const SendLine& send) {
     ASSERT_TRUE(open_.contains(send.connection)) << "spoke to a closed connection: " << send.line;
     for_each_line(send.line, [&](const std::string& line) {
-      ASSERT_TRUE(parse(line)) << line;
+      ASSERT_TRUE(control::parse(line)) << line;
       heard_[send.connection] = line;
       if (const auto found = workers_.find(send.connection); found != workers_.end()) found->second.on_line(line, now_);
     });

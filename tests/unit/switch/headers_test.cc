@@ -9,7 +9,7 @@ namespace {
 
 constexpr MacAddress kTo{0x0200'0000'0001}, kFrom{0x0200'0000'0002};
 
-class HeadersTest : public testing::Test {
+class HeadersTest : public ::testing::Test {
  protected:
   HeadersTest() : bytes_(kUdpFrameBytes + 100) {
     write_udp_headers({kTo, kFrom, 0x0a000001, 0x0a000002, 7200, 5000, 100}, bytes_.data());

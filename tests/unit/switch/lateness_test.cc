@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint16_t kWorld = 4;
 
-class LatenessTest : public testing::Test {
+class LatenessTest : public ::testing::Test {
  protected:
   // A chunk whose contributions come at these times, by rank.
   void chunk(std::uint32_t place, const std::vector<Nanoseconds>& at) {

@@ -18,7 +18,7 @@ TEST(LogThrottle, LeavesLinesOutAndSaysHowMany) {
 
   log.line({LogLevel::kWarning, "later", LogSubject::kJob}, kSecond + LogThrottle::kPeriod);
   ASSERT_EQ(lines.size(), std::size_t{LogThrottle::kLinesMax} + 2);
-  EXPECT_THAT(lines[lines.size() - 2], testing::StartsWith(std::to_string(kOffered - LogThrottle::kLinesMax)));
+  EXPECT_THAT(lines[lines.size() - 2], ::testing::StartsWith(std::to_string(kOffered - LogThrottle::kLinesMax)));
   EXPECT_EQ(lines.back(), "later");
 }
 

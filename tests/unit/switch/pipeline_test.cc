@@ -9,8 +9,8 @@ namespace netfold::switching {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr std::uint16_t kOwnType = 0x88b5;  // for experiments
 
@@ -70,7 +70,7 @@ class Sample final : public ProtocolHandler {
   bool reads = false;
 };
 
-class PipelineTest : public testing::Test {
+class PipelineTest : public ::testing::Test {
  protected:
   explicit PipelineTest(std::size_t queue_max = SIZE_MAX) {
     std::vector<std::unique_ptr<ProtocolHandler>> handlers;

@@ -151,7 +151,7 @@ TEST(Packet, ParsedRandomBytesEmitThemselves) {
     if (parse(bytes, packet) != ParseError::kNone) continue;
     ++parsed;
     const HeaderBytes again = emit(packet.header);
-    ASSERT_THAT(again, testing::ElementsAreArray(bytes.data(), kHeaderBytes)) << hex(bytes);
+    ASSERT_THAT(again, ::testing::ElementsAreArray(bytes.data(), kHeaderBytes)) << hex(bytes);
     ASSERT_EQ(kHeaderBytes + packet.payload.size() + packet.tag.size(), bytes.size());
   }
   EXPECT_GT(parsed, 1000u);

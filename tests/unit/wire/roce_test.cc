@@ -39,7 +39,7 @@ Bytes from_hex(const std::string& text) {
   return bytes;
 }
 
-Bytes packet_of(const Header& header, std::span<const std::byte> payload) {
+Bytes roce_packet_of(const Header& header, std::span<const std::byte> payload) {
   Bytes bytes(packet_bytes(header.opcode, payload.size(), header.version));
   const std::size_t at = emit(header, payload.size(), bytes);
   std::copy(payload.begin(), payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
@@ -55,7 +55,7 @@ TEST(Roce, ReadsAndWritesTheGoldenFrames) {
     ASSERT_EQ(parse(bytes, packet), ParseError::kNone);
     EXPECT_TRUE(icrc_is_right(packet.packet));
     EXPECT_EQ(packet.packet.size(), bytes.size());
-    EXPECT_EQ(packet_of(packet.header, packet.payload), Bytes(bytes.begin(), bytes.end()));
+    EXPECT_EQ(roce_packet_of(packet.header, packet.payload), Bytes(bytes.begin(), bytes.end()));
   }
 }
 
@@ -75,7 +75,7 @@ TEST(Roce, NamesTheFieldsOfTheGoldenFrames) {
   EXPECT_EQ(ack.header.psn, 0xa788c0u);
   EXPECT_EQ(ack.header.syndrome, 0);
   EXPECT_EQ(ack.header.messages, 5u);
-  EXPECT_THAT(to_string(write.header), testing::HasSubstr("write only"));
+  EXPECT_THAT(to_string(write.header), ::testing::HasSubstr("write only"));
 }
 
 TEST(Roce, IcrcIgnoresWhatRoutersChangeAndNothingElse) {
@@ -114,7 +114,7 @@ TEST(Roce, Version2IsReadOnlyWhereAllOfItIsRight) {
                       .from = gid_of_ipv4(0x0a000001),
                       .to = gid_of_ipv4(0x0a000002),
                       .opcode = Opcode::kWriteFirst};
-  const Bytes right = packet_of(header, Bytes(64));
+  const Bytes right = roce_packet_of(header, Bytes(64));
   const auto with = [&](std::size_t at, std::uint8_t value) {
     Bytes bytes = right;
     bytes[at] = std::byte{value};
@@ -139,7 +139,7 @@ TEST(Roce, ASumIsMarkedInEitherVersionAndNothingElseChanges) {
     Header header{.version = version, .opcode = Opcode::kWriteLastImmediate, .wants_ack = true, .psn = 0xfffffe};
     header.immediate = 9;
     if (version == Version::kV2) header.from = header.to = gid_of_ipv4(0x0a000001);
-    Bytes bytes = packet_of(header, Bytes(64));
+    Bytes bytes = roce_packet_of(header, Bytes(64));
     Packet packet;
     ASSERT_EQ(parse(bytes, packet, version), ParseError::kNone);
     EXPECT_FALSE(is_marked_as_sum(packet.header));
@@ -202,7 +202,7 @@ TEST(Roce, ReadsWhatItWrites) {
     }
     Bytes payload(header.opcode == Opcode::kAcknowledge ? 0 : prng.below(kPathMtu + 1));
     for (std::byte& byte : payload) byte = static_cast<std::byte>(prng.next());
-    Bytes bytes = packet_of(header, payload);
+    Bytes bytes = roce_packet_of(header, payload);
     const std::size_t size_bytes = bytes.size();
     bytes.resize(size_bytes + prng.below(20));  // an Ethernet frame may be padded
     Packet packet;
@@ -215,7 +215,7 @@ TEST(Roce, ReadsWhatItWrites) {
 }
 
 TEST(Roce, RefusesWhatItCannotRead) {
-  const Bytes right = packet_of({.opcode = Opcode::kWriteFirst}, Bytes(64));
+  const Bytes right = roce_packet_of({.opcode = Opcode::kWriteFirst}, Bytes(64));
   const auto read = [](const Bytes& bytes) {
     Packet packet;
     return parse(bytes, packet);

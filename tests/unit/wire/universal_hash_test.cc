@@ -55,7 +55,7 @@ TEST(UniversalHash, MultipliesThePartsOfABlock) {
 
 TEST(UniversalHash, IsTheSameOfAllKernels) {
   Prng prng(tests::random_seed());
-  SCOPED_TRACE(testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
+  SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << tests::random_seed());
   const HashKernel& plain = *all_hash_kernels().back();
   HashKey key, expected_key;
   for (int round = 0; round < 300; ++round) {
