@@ -256,8 +256,7 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
         core = one["cores"][0]
         assert one["right"] and one["buffers_leaked"] == 0
         assert core["results_checked"] == core["gradient_frames"] >= 40000
-        is_timed = core["rounds"] > core["disturbed_rounds"]  # a round that another process disturbed is not timed
-        assert (one["folded_gbit_s_per_core"] > 0) == (one["frames_s_per_core"] > 0) == is_timed, core
+        assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0, core
 
 
 @pytest.mark.parametrize(
