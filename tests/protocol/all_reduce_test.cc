@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "protocol/tensors.h"
 #include "protocol/world.h"
 #include "support/random_seed.h"
+#include "support/same_bits.h"
 #include "testing/plain_fold.h"
 
 namespace netfold::tests {
@@ -49,8 +48,7 @@ void AllReduce::expect_right_sums(AllReduceCase test) {
   ASSERT_TRUE(world.run(kDay)) << "not done within a day of virtual time";
   for (std::size_t t = 0; t < test.tensors; ++t) {
     for (std::uint16_t rank = 0; rank < test.options.world; ++rank) {
-      ASSERT_EQ(0, std::memcmp(tensors[t][rank].data(), expected[t][0].data(), expected[t][0].size() * sizeof(float)))
-          << "tensor " << t << " on rank " << rank;
+      ASSERT_TRUE(are_same_bits(tensors[t][rank], expected[t][0])) << "tensor " << t << " on rank " << rank;
     }
   }
 }

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 
 #include "protocol/tensors.h"
 #include "protocol/tree_world.h"
 #include "protocol/world.h"
 #include "support/random_seed.h"
+#include "support/same_bits.h"
 #include "testing/plain_fold.h"
 
 namespace netfold::tests {
@@ -24,12 +24,6 @@ using ::testing::IsEmpty;
 using Tensor = std::vector<float>;
 using Fold = std::function<Tensor(const std::vector<Tensor>&)>;
 using Submit = std::function<void(std::uint16_t rank, const group::CollectiveRequest&)>;
-
-Tensor random_tensor(std::size_t count, Prng& prng) {
-  Tensor tensor(count);
-  for (float& x : tensor) x = static_cast<float>(prng.unit() * 2 - 1) * static_cast<float>(1 << prng.below(20));
-  return tensor;
-}
 
 // Where `out` lies: in memory of its own, on this rank's own part, or at the start of the same memory.
 enum class Place { kApart, kOwnPart, kSameStart };
@@ -106,13 +100,12 @@ void Step::submit(std::uint16_t rank, const Submit& to) {
 }
 
 void Step::expect_right(std::uint16_t rank) const {
-  const auto same = [](const Tensor& a, const Tensor& b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-  };
-  EXPECT_TRUE(same(out[rank], expected_out[rank])) << schedule::name_of(collective) << " of " << count << " on rank "
-                                                   << rank << ", place " << static_cast<int>(place);
-  EXPECT_TRUE(same(in[rank], expected_in[rank])) << schedule::name_of(collective) << " of " << count << " left rank "
-                                                 << rank << " another input, place " << static_cast<int>(place);
+  EXPECT_TRUE(are_same_bits(out[rank], expected_out[rank]))
+      << schedule::name_of(collective) << " of " << count << " on rank " << rank << ", place "
+      << static_cast<int>(place);
+  EXPECT_TRUE(are_same_bits(in[rank], expected_in[rank]))
+      << schedule::name_of(collective) << " of " << count << " left rank " << rank << " another input, place "
+      << static_cast<int>(place);
 }
 
 std::vector<Step> random_steps(std::uint16_t world, std::size_t count_max, Prng& prng, const Fold& fold) {

@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include <nlohmann/json.hpp>
 
 #include "protocol/roce_world.h"
 #include "protocol/tensors.h"
 #include "support/random_seed.h"
+#include "support/same_bits.h"
 #include "testing/plain_fold.h"
 
 namespace netfold::tests {
@@ -40,8 +39,7 @@ void expect_right_sums(RoceWorld& world, const RoceWorldOptions& options, std::s
   ASSERT_TRUE(world.run(kHour)) << "not done within an hour of virtual time";
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     for (std::uint16_t rank = 0; rank < options.world; ++rank) {
-      ASSERT_EQ(0, std::memcmp(tensors[t][rank].data(), expected[t].data(), expected[t].size() * sizeof(float)))
-          << "tensor " << t << " on rank " << rank;
+      ASSERT_TRUE(are_same_bits(tensors[t][rank], expected[t])) << "tensor " << t << " on rank " << rank;
     }
   }
 }
@@ -137,7 +135,7 @@ TEST(Roce, EveryFormatGivesTheSameBitsOnEveryRank) {
       for (std::uint16_t rank = 0; rank < 5; ++rank) world.submit(rank, in_place(tensors[rank], format));
       ASSERT_TRUE(world.run(kHour));
       for (std::uint16_t rank = 1; rank < 5; ++rank) {
-        ASSERT_EQ(0, std::memcmp(tensors[0].data(), tensors[rank].data(), tensors[0].size() * sizeof(float)));
+        ASSERT_TRUE(are_same_bits(tensors[0], tensors[rank]));
       }
     }
   }
@@ -288,8 +286,8 @@ TEST(Roce, PortsChangeWhileAnotherJobFolds) {
   for (std::uint16_t rank = 0; rank < 4; ++rank) world.submit(4 + rank, in_place(other[rank]));
   ASSERT_TRUE(world.run(kHour));
   for (std::uint16_t rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(0, std::memcmp(running[rank].data(), expected.data(), expected.size() * sizeof(float)));
-    EXPECT_EQ(0, std::memcmp(other[rank].data(), other_expected.data(), other_expected.size() * sizeof(float)));
+    EXPECT_TRUE(are_same_bits(running[rank], expected));
+    EXPECT_TRUE(are_same_bits(other[rank], other_expected));
   }
 }
 

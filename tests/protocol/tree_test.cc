@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "numbers/codec.h"
 #include "protocol/tensors.h"
 #include "protocol/tree_world.h"
 #include "support/random_seed.h"
+#include "support/same_bits.h"
 
 namespace netfold::tests {
 namespace {
@@ -56,8 +55,7 @@ void expect_right_sums(const Shape& shape, const TreeOptions& options, Format fo
   EXPECT_THAT(world.mismatches(), ::testing::IsEmpty());
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     for (std::uint16_t rank = 0; rank < shape.ranks; ++rank) {
-      ASSERT_EQ(0, std::memcmp(tensors[t][rank].data(), right[t].data(), right[t].size() * sizeof(float)))
-          << "tensor " << t << " on rank " << rank;
+      ASSERT_TRUE(are_same_bits(tensors[t][rank], right[t])) << "tensor " << t << " on rank " << rank;
     }
   }
 }
@@ -90,7 +88,7 @@ TEST(Tree, HasTheBitsOfOneSwitchForAlignedBlocks) {
       const auto flat = expected(one_switch(0, world), tensors, {format, {}}, false);
       for (const std::uint16_t block : {1, 2, 4, 8, 16}) {
         const auto tree = expected(two_levels(world, block), tensors, {format, {}}, false);
-        ASSERT_EQ(0, std::memcmp(flat.data(), tree.data(), flat.size() * sizeof(float))) << world << " / " << block;
+        ASSERT_TRUE(are_same_bits(flat, tree)) << world << " / " << block;
       }
     }
   }
@@ -139,7 +137,7 @@ TEST(Tree, SumsIntegers) {
     world.submit(rank, {tensors[rank].data(), tensors[rank].data(), 300, ElementType::kInt32, Format::kInt32, false});
   }
   ASSERT_TRUE(world.run(kSecond));
-  for (const auto& tensor : tensors) EXPECT_EQ(0, std::memcmp(tensor.data(), right.data(), right.size() * 4));
+  for (const auto& tensor : tensors) EXPECT_TRUE(are_same_bits(tensor, right));
 }
 
 // Two switches of four workers below one: what the links carry.

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <thread>
 
 #include "counter.h"
 #include "numbers/codec.h"
 #include "numbers/fold.h"
 #include "peer_groups.h"
+#include "support/same_bits.h"
 
 namespace netfold::group {
 namespace {
@@ -28,7 +28,7 @@ void expect_sums(const std::vector<std::vector<float>>& inputs, const std::vecto
   const auto world = inputs.size();
   if (inputs[0].empty()) return;
   for (std::size_t rank = 1; rank < world; ++rank) {
-    ASSERT_EQ(std::memcmp(results[0].data(), results[rank].data(), results[0].size() * sizeof(float)), 0)
+    ASSERT_TRUE(tests::are_same_bits(results[0], results[rank]))
         << "rank " << rank << " ends with other bits than rank 0";
   }
   for (std::size_t i = 0; i < inputs[0].size(); ++i) {
