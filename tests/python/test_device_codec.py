@@ -23,10 +23,12 @@ import triton
 from netfold.torch import device_codec
 
 target = GPUTarget(*eval(sys.argv[1]))
-constants = {"BLOCK": 16, "MANTISSA": 7, "TILE": device_codec.TILE}
+shape = {"BLOCK": 16, "MANTISSA": 7, "TILE": device_codec.TILE}
 encode = {"values": "*i32", "encoded": "*u8", "count": "i32"}
-decode = {"encoded": "*u8", "values": "*fp32", "count": "i32", "divisor": "fp32"}
-for kernel, types in ((device_codec._encode, encode), (device_codec._decode, decode)):
+decode = {"encoded": "*u8", "values": "*fp32", "count": "i32", "by": "fp32"}
+kernels = [(device_codec._encode, encode, shape)]
+kernels += [(device_codec._decode, decode, {**shape, "DIVIDES": divides}) for divides in (False, True)]
+for kernel, types, constants in kernels:
     source = ASTSource(kernel, {**types, **dict.fromkeys(constants, "constexpr")}, constants)
     text = triton.compile(source, target=target).asm
     assert ".ftz" not in text.get("ptx", ""), "small numbers would be flushed to zero"
@@ -62,7 +64,7 @@ def test_the_gpu_gives_the_cores_bits(seed: int) -> None:
 @pytest.mark.parametrize("target", ["('cuda', 80, 32)", "('hip', 'gfx942', 64)"])
 def test_the_kernels_compile_without_a_gpu(target: str, tmp_path: Path) -> None:
     said = run("-W", "ignore", "-c", COMPILE, target, TRITON_CACHE_DIR=str(tmp_path))
-    assert [line.split()[0] for line in said.splitlines()] == ["_encode", "_decode"]
+    assert [line.split()[0] for line in said.splitlines()] == ["_encode", "_decode", "_decode"]
 
 
 def test_tensors_that_do_not_fit_are_refused() -> None:

@@ -1,8 +1,7 @@
 """Block floating point on the device that computes, in Triton: the bits of `netfold.encode` and `netfold.decode`.
 
 A gradient that is encoded before it leaves the device takes 3.76 times fewer bytes on its way to the host (block 16,
-mantissa 7). The encoder uses integers only: no rounding mode and no flush of small numbers can change a bit. Without a
-device, Triton's interpreter runs the same kernels on CPU tensors (TRITON_INTERPRET=1, set before this import).
+mantissa 7). Without a device, Triton's interpreter runs the same kernels on CPU tensors (TRITON_INTERPRET=1, set before this import).
 
 Importing this module raises ImportError without Triton; PyTorch's packages for GPUs bring it.
 """
@@ -16,6 +15,7 @@ import triton
 import triton.language as tl
 
 TILE = 4096  # elements that one program of a kernel takes: whole blocks of every shape
+WARPS = 4  # of a program
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton annotates a part of itself
@@ -24,60 +24,82 @@ def _encode(values, encoded, count, BLOCK: tl.constexpr, MANTISSA: tl.constexpr,
     BLOCKS: tl.constexpr = TILE // BLOCK
     WORDS: tl.constexpr = BLOCK // 8  # a word: the bits of eight mantissas, which end with a byte
     BLOCK_BYTES: tl.constexpr = 1 + WORDS * BITS
-    block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
+    BIASED: tl.constexpr = 0x4B400000  # the bits of 1.5 * 2^23: a float32 of this size is a whole number
+    first = tl.program_id(0).to(tl.int64) * BLOCKS
+    values += first * BLOCK
+    encoded += first * BLOCK_BYTES
+    left = tl.minimum(count - first * BLOCK, TILE).to(tl.int32)
+    block = tl.arange(0, BLOCKS)
     element = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-    bits = tl.load(values + element, mask=element < count, other=0)  # float32, read as int32
+    bits = tl.load(values + element, mask=element < left, other=0)  # float32, read as int32
 
-    exponent = (bits >> 23) & 255
-    largest = tl.max(exponent, axis=1)
+    largest = tl.max(bits & 0x7FFFFFFF, axis=1) >> 23
     is_number = (largest >= MANTISSA) & (largest < 255)
-    # |x| is significand * 2^(exponent - 150), and the unit of the block 2^(largest - 127 - (MANTISSA - 1)).
-    significand = (bits & 0x7FFFFF) | tl.where(exponent > 0, 0x800000, 0)
-    shift = 24 - MANTISSA + largest[:, None] - tl.maximum(exponent, 1)
-    shift = tl.minimum(shift, 25)  # less than half a unit, whatever is shifted out
-    tie_to_even = (significand >> shift) & 1
-    rounded = (significand + (1 << (shift - 1)) - 1 + tie_to_even) >> shift
-    rounded = tl.minimum(rounded, (1 << MANTISSA) - 1)
-    mantissa = tl.where(bits < 0, -rounded, rounded)
-    mantissa = tl.where(is_number[:, None], mantissa, 0)
+    # The unit of the block is 2^(largest - 127 - (MANTISSA - 1)). Numbers divided by it are exact, or too small to
+    # count. The sum with 1.5 * 2^23 rounds them, ties to even, and its lowest bits are the mantissa.
+    scale = ((253 + MANTISSA - largest) << 23).to(tl.float32, bitcast=True)
+    biased = bits.to(tl.float32, bitcast=True) * scale[:, None] + tl.cast(BIASED, tl.int32).to(tl.float32, bitcast=True)
+    limit = tl.where(is_number, (1 << MANTISSA) - 1, 0)[:, None]
+    mantissa = tl.maximum(biased.to(tl.int32, bitcast=True), BIASED - limit)
+    mantissa = tl.minimum(mantissa, BIASED + limit)
 
-    place = tl.arange(0, 8)[None, None, :]
-    eights = tl.reshape(mantissa, [BLOCKS, WORDS, 8]).to(tl.int64) & ((1 << BITS) - 1)
-    word = tl.sum(eights << (place * BITS), axis=2)  # no two mantissas share a bit
-    byte = (word[:, :, None] >> (place * 8)) & 255
-
-    is_there = block < tl.cdiv(count, BLOCK)
+    is_there = block < tl.cdiv(left, BLOCK)
     start = block * BLOCK_BYTES
     shared = tl.where(largest >= MANTISSA, largest, 0)
     tl.store(encoded + start, shared.to(tl.uint8), mask=is_there)
-    at = start[:, None, None] + 1 + tl.arange(0, WORDS)[None, :, None] * BITS + place
-    tl.store(encoded + at, byte.to(tl.uint8), mask=is_there[:, None, None] & (place < BITS))
+    if BITS == 8:
+        at = start[:, None] + 1 + tl.arange(0, BLOCK)[None, :]
+        tl.store(encoded + at, mantissa.to(tl.uint8), mask=is_there[:, None])
+    else:
+        place = tl.arange(0, 8)[None, None, :]
+        eights = tl.reshape(mantissa, [BLOCKS, WORDS, 8]).to(tl.int64) & ((1 << BITS) - 1)
+        word = tl.sum(eights << (place * BITS), axis=2)  # no two mantissas share a bit
+        byte = (word[:, :, None] >> (place * 8)) & 255
+        at = start[:, None, None] + 1 + tl.arange(0, WORDS)[None, :, None] * BITS + place
+        tl.store(encoded + at, byte.to(tl.uint8), mask=is_there[:, None, None] & (place < BITS))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _decode(encoded, values, count, divisor, BLOCK: tl.constexpr, MANTISSA: tl.constexpr, TILE: tl.constexpr):
+def _decode(
+    encoded,
+    values,
+    count,
+    by,
+    BLOCK: tl.constexpr,
+    MANTISSA: tl.constexpr,
+    TILE: tl.constexpr,
+    DIVIDES: tl.constexpr,
+):
     BITS: tl.constexpr = MANTISSA + 1
     BLOCKS: tl.constexpr = TILE // BLOCK
     WORDS: tl.constexpr = BLOCK // 8
     BLOCK_BYTES: tl.constexpr = 1 + WORDS * BITS
-    block = tl.program_id(0).to(tl.int64) * BLOCKS + tl.arange(0, BLOCKS)
-    is_there = block < tl.cdiv(count, BLOCK)
+    first = tl.program_id(0).to(tl.int64) * BLOCKS
+    values += first * BLOCK
+    encoded += first * BLOCK_BYTES
+    left = tl.minimum(count - first * BLOCK, TILE).to(tl.int32)
+    block = tl.arange(0, BLOCKS)
+    is_there = block < tl.cdiv(left, BLOCK)
     start = block * BLOCK_BYTES
-    place = tl.arange(0, 8)[None, None, :]
     shared = tl.load(encoded + start, mask=is_there, other=0).to(tl.int32)
-    at = start[:, None, None] + 1 + tl.arange(0, WORDS)[None, :, None] * BITS + place
-    byte = tl.load(encoded + at, mask=is_there[:, None, None] & (place < BITS), other=0).to(tl.int64)
-    word = tl.sum(byte << (place * 8), axis=2)
-    eights = ((word[:, :, None] >> (place * BITS)) & ((1 << BITS) - 1)).to(tl.int32)
-    eights = tl.where(eights >> MANTISSA == 1, eights - (1 << BITS), eights)
-    mantissa = tl.reshape(eights, [BLOCKS, BLOCK])
+    if BITS == 8:
+        at = start[:, None] + 1 + tl.arange(0, BLOCK)[None, :]
+        mantissa = tl.load(encoded + at, mask=is_there[:, None], other=0).to(tl.int8, bitcast=True)
+    else:
+        place = tl.arange(0, 8)[None, None, :]
+        at = start[:, None, None] + 1 + tl.arange(0, WORDS)[None, :, None] * BITS + place
+        byte = tl.load(encoded + at, mask=is_there[:, None, None] & (place < BITS), other=0).to(tl.int64)
+        word = tl.sum(byte << (place * 8), axis=2)
+        eights = ((word[:, :, None] >> (place * BITS)) & ((1 << BITS) - 1)).to(tl.int32)
+        eights = tl.where(eights >> MANTISSA == 1, eights - (1 << BITS), eights)
+        mantissa = tl.reshape(eights, [BLOCKS, BLOCK])
 
     unit = (tl.maximum(shared - (MANTISSA - 1), 0) << 23).to(tl.float32, bitcast=True)
+    unit = tl.where(shared == 255, float("nan"), unit)
     value = mantissa.to(tl.float32) * unit[:, None]
-    value = tl.where((shared == 0)[:, None], 0.0, value)
-    value = tl.where((shared == 255)[:, None], float("nan"), value)
+    value = tl.div_rn(value, by) if DIVIDES else value * by
     element = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-    tl.store(values + element, tl.div_rn(value, divisor), mask=element < count)
+    tl.store(values + element, value, mask=element < left)
 
 
 def encoded_bytes(count: int, block: int = 16, mantissa: int = 7) -> int:
@@ -96,9 +118,9 @@ def encode(values: torch.Tensor, block: int = 16, mantissa: int = 7, out: torch.
     out = torch.empty(size, dtype=torch.uint8, device=values.device) if out is None else out
     _check(out, torch.uint8, block, mantissa, size)
     if size > 0:
-        _encode[_programs(values.numel())](
-            values.view(-1).view(torch.int32), out, values.numel(), BLOCK=block, MANTISSA=mantissa, TILE=TILE
-        )
+        words = values.view(-1).view(torch.int32)
+        shape = {"BLOCK": block, "MANTISSA": mantissa, "TILE": TILE}
+        _encode[_programs(values.numel())](words, out, values.numel(), **shape, num_warps=WARPS)
     return out
 
 
@@ -119,7 +141,10 @@ def decode(
     out = torch.empty(count, dtype=torch.float32, device=encoded.device) if out is None else out
     _check(out, torch.float32, block, mantissa, count)
     if count > 0:
-        _decode[_programs(count)](encoded, out, count, float(divide_by), BLOCK=block, MANTISSA=mantissa, TILE=TILE)
+        divides = divide_by & (divide_by - 1) != 0  # else it is a power of two, and its reciprocal is exact
+        by = float(divide_by) if divides else 1.0 / divide_by
+        shape = {"BLOCK": block, "MANTISSA": mantissa, "TILE": TILE, "DIVIDES": divides}
+        _decode[_programs(count)](encoded, out, count, by, **shape, num_warps=WARPS)
     return out
 
 
