@@ -1,28 +1,38 @@
 """Properties that only a GPU can show: its streams wait for the network, tensors arrive whole, NCCL uses the plugin.
 
-Two ranks share one GPU."""
+Two ranks share one GPU. All but the tests of the backend run with every torch that `netfold.torch.connect` supports."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+from torch.distributed import distributed_c10d
 
 import netfold.torch
 from netfold import _core, native
 from netfold.cli import nccl
 from netfold.errors import NetfoldError
+from netfold.torch import collectives
+from netfold.torch.calls import Call
 from netfold.torch.device_rates import measure
 from netfold.torch.devices import accelerator, module_of
+from netfold.torch.joining import Seat
+from netfold.torch.member import Member, settings_of_group
+from netfold.torch.own_address import own_address
+from netfold.torch.settings import load
 from netfold.torch.stream_memory import stream_memory
+from netfold.torch_versions import has_backend
+from repository import ROOT
 from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
@@ -96,59 +106,107 @@ def test_sums_have_the_bits_of_the_host_and_python_goes_on(algorithm: str, wire:
     print(values(outcomes))
 
 
+def _member(rank: int) -> Member:
+    """What the backend and `connect` use: all collectives, with every torch."""
+    store = PrefixStore("member", distributed_c10d._get_default_store())
+    wanted = settings_of_group(load({}), WORLD)
+    return Member(Seat(store, rank, WORLD, "member", 30.0), wanted, own_address(store, rank, WORLD, "", 30.0))
+
+
 def _collectives_body(rank: int) -> None:
-    """The backend's other collectives, in the order of the streams."""
+    """The other collectives, in the order of the streams; messages, for which Python waits."""
+    device = _device()
+    member = _member(rank)
+    staging = member.staging
+
+    def run(call: Call) -> None:
+        member.start(call, is_async=True).wait()
+
+    own = torch.full((1000,), rank + 1.0, device=device)
+    gathered = torch.empty(WORLD * 1000, device=device)
+    run(collectives.all_gather(staging, [gathered], own, WORLD))
+    part = torch.empty(500, device=device)
+    run(collectives.reduce_scatter(staging, part, [own], WORLD, dist.ReduceOp.SUM, "fp32"))
+    largest = own.clone()
+    run(collectives.all_reduce(staging, [largest], dist.ReduceOp.MAX))
+    run(collectives.broadcast(staging, own, 1))
+    assert torch.equal(gathered.cpu(), torch.tensor([1.0, 2.0]).repeat_interleave(1000))
+    assert torch.equal(part.cpu(), torch.full((500,), 3.0))
+    assert torch.equal(largest.cpu(), torch.full((1000,), 2.0))
+    assert torch.equal(own.cpu(), torch.full((1000,), 2.0))
+    received = torch.empty(1000, device=device)
+    message = collectives.send(member.message_staging, own, 1, 0)
+    if rank == 1:
+        message = collectives.receive(member.message_staging, received, 0, 0)
+    member.start_message(message).wait()
+    assert rank == 0 or torch.equal(received.cpu(), torch.full((1000,), 2.0))
+    member.leave()
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "direct"])
+def test_other_collectives(algorithm: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm}
+    values(run_ranks(_collectives_body, world=WORLD, backend="gloo", environment=environment, timeout_s=200.0))
+
+
+def _backend_body(rank: int) -> None:
     device = _device()
     own = torch.full((1000,), rank + 1.0, device=device)
     gathered = torch.empty(WORLD * 1000, device=device)
     dist.all_gather_into_tensor(gathered, own)
-    part = torch.empty(500, device=device)
-    dist.reduce_scatter_tensor(part, own)
-    dist.broadcast(own, 1)
+    dist.all_reduce(own)
     assert torch.equal(gathered.cpu(), torch.tensor([1.0, 2.0]).repeat_interleave(1000))
-    assert torch.equal(part.cpu(), torch.full((500,), 3.0))
-    assert torch.equal(own.cpu(), torch.full((1000,), 2.0))
+    assert torch.equal(own.cpu(), torch.full((1000,), 3.0))
     if rank == 0:
         dist.send(own, 1)
     else:
         dist.recv(gathered[:1000], 0)
-        assert torch.equal(gathered[:1000].cpu(), torch.full((1000,), 2.0))
+        assert torch.equal(gathered[:1000], own)
 
 
-def test_other_collectives() -> None:
-    values(run_ranks(_collectives_body, world=WORLD, timeout_s=200.0))
+@pytest.mark.skipif(not has_backend(), reason="the backend needs a newer torch")
+def test_the_backend() -> None:
+    values(run_ranks(_backend_body, world=WORLD, timeout_s=200.0))
 
 
 def _failing_body(rank: int) -> None:
     device = _device()
+    group = netfold.torch.connect(timeout_s=10.0)
     tensor = torch.ones(1_000_000, device=device)
-    dist.all_reduce(tensor)
+    group.all_reduce(tensor)
     if rank == 1:
         os._exit(1)
     kept = tensor.clone()
-    dist.all_reduce(tensor)  # may return before the death is known
+    with contextlib.suppress(NetfoldError):  # it usually returns before the death is known
+        group.all_reduce(tensor)
     module_of(device).synchronize()  # the stream does not wait forever
     assert torch.equal(tensor, kept), "the tensor was touched"
     with pytest.raises(NetfoldError):
         for _ in range(100):
-            dist.all_reduce(tensor)
+            group.all_reduce(tensor)
             time.sleep(0.1)
 
 
-def test_a_death_is_an_error_of_the_next_call() -> None:
-    outcomes = run_ranks(_failing_body, world=WORLD, timeout_s=200.0)
+@pytest.mark.parametrize("wire", ["fp32", "bfp"])
+@pytest.mark.parametrize("algorithm", ["in-network", "direct"])
+def test_a_death_is_an_error_of_the_next_call(algorithm: str, wire: str) -> None:
+    environment = {"NETFOLD_ALGORITHM": algorithm, "NETFOLD_FORMAT": wire}
+    outcomes = run_ranks(_failing_body, world=WORLD, backend="gloo", environment=environment, timeout_s=200.0)
     assert not outcomes[0].error, outcomes[0].error
 
 
 def _capture_body(rank: int) -> None:
     tensor = torch.ones(10, device=_device())
-    graph = torch.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match="a CUDA graph cannot contain"), torch.cuda.graph(graph):
-        dist.all_reduce(tensor)
+    with netfold.torch.connect() as group:
+        graph = torch.cuda.CUDAGraph()
+        with pytest.raises(RuntimeError, match="a CUDA graph cannot contain"), torch.cuda.graph(graph):
+            group.all_reduce(tensor)
+        group.all_reduce(tensor)
+        assert tensor.tolist() == [WORLD] * 10
 
 
 def test_a_graph_is_refused() -> None:
-    values(run_ranks(_capture_body, world=WORLD, timeout_s=200.0))
+    values(run_ranks(_capture_body, world=WORLD, backend="gloo", timeout_s=200.0))
 
 
 WITH_NCCL = """
@@ -164,31 +222,23 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.skipif(accelerator() != "cuda" or bool(torch.version.hip), reason="NCCL is for NVIDIA's GPUs")
-def test_nccl_sums_in_the_switch(tmp_path: Path) -> None:
-    """Two ranks on one GPU are two machines to NCCL if their NCCL_HOSTID differs."""
-    plugin = native.find(native.NCCL_PLUGIN)
-    assert plugin is not None
-    switch = _core.Switch("127.0.0.1:0")
+has_nccl = pytest.mark.skipif(
+    accelerator() != "cuda" or bool(torch.version.hip) or not dist.is_nccl_available(),
+    reason="NCCL is for NVIDIA's GPUs",
+)
+
+
+def _two_machines(command: list[str], port: int, **settings: str) -> list[str]:
+    """What two ranks of NCCL on one GPU print, each of which takes itself for a machine: their NCCL_HOSTID differs.
+    `{rank}` in the command is each one's number. Fails if one of them does."""
     ranks: list[subprocess.Popen[str]] = []
     try:
         for rank in range(WORLD):
-            own: dict[str, Any] = {
-                **os.environ,
-                "NETFOLD_SWITCH": switch.address,
-                "NCCL_SOCKET_IFNAME": "lo",
-                "NCCL_HOSTID": f"machine-{rank}",
-                "NCCL_DEBUG": "INFO",
-                "NCCL_ALGO": "allreduce:collnetchain",
-                "RANK": str(rank),
-                "WORLD_SIZE": str(WORLD),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": "29517",
-            }
-            own |= nccl.variables(plugin.parent, own)
+            own = {**os.environ, "NCCL_SOCKET_IFNAME": "lo", "NCCL_HOSTID": f"machine-{rank}", **settings}
+            own |= {"RANK": str(rank), "WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             ranks.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", WITH_NCCL],
+                    [word.format(rank=rank) for word in command],
                     env=own,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -199,7 +249,37 @@ def test_nccl_sums_in_the_switch(tmp_path: Path) -> None:
     finally:
         for each in ranks:
             each.kill()
+    assert [each.returncode for each in ranks] == [0] * WORLD, "\n".join(each[-3000:] for each in said)
+    return said
+
+
+@has_nccl
+@pytest.mark.parametrize("algorithm", ["collnetchain", "ring"])
+def test_nccl_sums_through_the_plugin(algorithm: str, free_port: Callable[[], int]) -> None:
+    plugin = native.find(native.NCCL_PLUGIN)
+    assert plugin is not None
+    switch = _core.Switch("127.0.0.1:0")
+    settings = {"NETFOLD_SWITCH": switch.address, "NCCL_DEBUG": "INFO", "NCCL_ALGO": f"allreduce:{algorithm}"}
+    settings |= nccl.variables(plugin.parent, os.environ | settings)
+    try:
+        said = _two_machines([sys.executable, "-c", WITH_NCCL], free_port(), **settings)
+    finally:
         switch.close()
-    (tmp_path / "nccl.log").write_text("\n".join(said))
+    print(said[0])
     assert all("right\n" in each for each in said), said[0][-3000:]
     assert all("joined nccl-" in each for each in said), "NCCL did not sum in the switch"
+    if algorithm == "collnetchain":
+        assert switch.stats()["link"]["received_packets"] > 10_000, "the sums did not go through the switch"
+
+
+@has_nccl
+@pytest.mark.parametrize("example", ["ddp_hook", "fsdp_hook", "hsdp"])
+def test_the_examples_train_on_two_machines(example: str, free_port: Callable[[], int]) -> None:
+    if example == "hsdp" and not has_backend():
+        pytest.skip("the backend needs a newer torch")
+    torchrun = "-m torch.distributed.run --nnodes 2 --node-rank {rank} --nproc-per-node 1 --master-addr 127.0.0.1"
+    command = [sys.executable, *torchrun.split(), "--master-port", str(free_port())]
+    said = _two_machines([*command, str(ROOT / f"examples/gpus/{example}.py")], 0, REPLICAS="2")
+    [line] = [line for line in said[0].splitlines() if line.startswith("loss ")]
+    first, last = float(line.split()[1]), float(line.split()[5])
+    assert last < first / 10, line
