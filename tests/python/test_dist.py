@@ -198,6 +198,11 @@ def test_without_torch_every_command_says_what_is_missing(bare: Path) -> None:
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'torch'"
 
 
+def test_it_uses_the_instructions_of_the_processor(bare: Path) -> None:
+    done = run(bare / "python", "-c", "from netfold import _core; print(_core.kernel_names())")
+    assert done.stdout.strip() == str(_core.kernel_names())
+
+
 @pytest.fixture
 def switch(bare: Path, free_port: Callable[[], int]) -> Iterator[str]:
     """The address of a running switch, the one of the wheel."""
