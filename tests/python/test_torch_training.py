@@ -127,12 +127,15 @@ class _Point(nn.Module):
         return (self.place - target).square().sum() / 2
 
 
-def _feedback_body(rank: int, with_feedback: bool) -> float:
-    from netfold.torch import ErrorFeedbackState, bfp_error_feedback_hook
+def _feedback_body(rank: int, with_feedback: bool, beside: bool) -> float:
+    from netfold.torch import ErrorFeedbackState, bfp_error_feedback_hook, connect, fold_hook
 
     model = DistributedDataParallel(_Point())
+    group = connect() if beside else None
     if with_feedback:
-        model.register_comm_hook(ErrorFeedbackState(), bfp_error_feedback_hook)
+        model.register_comm_hook(ErrorFeedbackState(group), bfp_error_feedback_hook)
+    elif group is not None:
+        model.register_comm_hook(group, fold_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     wanted = torch.linspace(-1.0, 1.0, 256)
     # Large numbers that cancel between the two ranks, one a block: beside them all else is too small for the mantissa.
@@ -145,10 +148,12 @@ def _feedback_body(rank: int, with_feedback: bool) -> float:
     return (model.module.place.detach() - wanted).abs().mean().item()
 
 
-def test_error_feedback_learns_what_the_wire_rounds_away() -> None:
+@pytest.mark.parametrize("backend", ["netfold", "gloo"])
+def test_error_feedback_learns_what_the_wire_rounds_away(backend: str) -> None:
     coarse = {"NETFOLD_FORMAT": "bfp", "NETFOLD_BFP": "128,2"}
-    without = values(run_ranks(_feedback_body, False, environment=coarse))
-    feedback = values(run_ranks(_feedback_body, True, environment=coarse))
+    beside = backend != "netfold"
+    without = values(run_ranks(_feedback_body, False, beside, backend=backend, environment=coarse))
+    feedback = values(run_ranks(_feedback_body, True, beside, backend=backend, environment=coarse))
     assert min(without) > 0.4, "without feedback nothing small is learned"
     assert max(feedback) < 0.05
 

@@ -1,6 +1,7 @@
 """DDP communication hooks.
 
-`fold_hook` averages gradients beside a process group of any backend.
+`fold_hook` averages gradients beside a process group of any backend, and so does `bfp_error_feedback_hook` if its state
+has a group of `netfold.torch.connect`.
 
 `bfp_error_feedback_hook` is for gradients that travel as block floating point. bfp rounds each worker's gradient before
 the network sums it. Without feedback the rounding error is lost. With feedback each worker keeps the error of its own
@@ -11,6 +12,7 @@ wire format does not change.
 # No `from __future__ import annotations` here: DDP compares a hook's annotations with the classes themselves.
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,9 @@ from torch._C._distributed_c10d import GradBucket
 
 from netfold.torch.connected import FoldingGroup
 from netfold.torch.devices import is_accelerator
+from netfold.torch.settings import Settings
 from netfold.torch.stream_order import can_encode
+from netfold.torch_versions import has_backend
 
 
 def fold_hook(state: FoldingGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -34,27 +38,46 @@ def fold_hook(state: FoldingGroup, bucket: GradBucket) -> torch.futures.Future[t
 
 @dataclass
 class ErrorFeedbackState:
-    """State of `bfp_error_feedback_hook`: the group (None: the default one) and one residual a bucket (fp32, flat), on
-    the gradients' device.
+    """State of `bfp_error_feedback_hook`: the group (None: the default one; or what `connect` returns), and a residual
+    for each bucket (fp32, flat), on the gradients' device.
 
     Each residual is stored with the parameters of its bucket. DDP rearranges its buckets after the first step, and a
     residual of other parameters must not be added.
     """
 
-    process_group: dist.ProcessGroup | None = None
+    process_group: dist.ProcessGroup | FoldingGroup | None = None
     residuals: dict[int, tuple[tuple[int, ...], torch.Tensor]] = field(default_factory=dict)
 
     def bfp_shape(self) -> tuple[int, int]:
         """Block length and mantissa bits on the wire. Raises ValueError if the group's format is not bfp."""
-        from netfold.torch.backend import backend_of  # needs a recent torch; fold_hook does not
-
-        group = self.process_group or dist.group.WORLD
-        backend = backend_of(group) if group is not None else None
-        if backend is None or backend.settings.format != "bfp":
+        settings = self._settings()
+        if settings is None or settings.format != "bfp":
             raise ValueError(
                 "bfp_error_feedback_hook needs a netfold process group whose format is bfp: set NETFOLD_FORMAT=bfp"
             )
-        return backend.settings.bfp
+        return settings.bfp
+
+    def _settings(self) -> Settings | None:
+        """The group's; None if it is not Netfold's."""
+        if isinstance(self.process_group, FoldingGroup):
+            return self.process_group.settings
+        if not has_backend():
+            return None
+        from netfold.torch.backend import backend_of
+
+        group = self.process_group or dist.group.WORLD
+        backend = backend_of(group) if group is not None else None
+        return backend.settings if backend is not None else None
+
+    def average(self, gradient: torch.Tensor) -> torch.futures.Future[list[torch.Tensor]]:
+        """Start the average over the group, in place."""
+        if isinstance(self.process_group, FoldingGroup):
+            work: Any = self.process_group.all_reduce(gradient, op=dist.ReduceOp.AVG, async_op=True)
+        else:
+            group = self.process_group or dist.group.WORLD
+            work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)
+        future: torch.futures.Future[list[torch.Tensor]] = work.get_future()
+        return future
 
 
 def _as_it_arrives(gradient: torch.Tensor, block: int, mantissa: int) -> torch.Tensor:
@@ -77,7 +100,6 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> to
     bucket: a flat float32 tensor. Returns a future of the gradients averaged over the group, same shape. Raises
     ValueError if the gradients are not float32, or if the group's format is not bfp.
     """
-    group = state.process_group or dist.group.WORLD
     gradient = bucket.buffer()
     if gradient.dtype != torch.float32:
         raise ValueError(
@@ -94,5 +116,4 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> to
     torch.sub(gradient, _as_it_arrives(gradient, block, mantissa), out=residual)
     residual.nan_to_num_(0.0, 0.0, 0.0)  # this step's NaN reports an overflow; the next step must not see it again
 
-    work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
+    return state.average(gradient).then(lambda done: done.value()[0])
