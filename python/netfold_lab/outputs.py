@@ -35,11 +35,12 @@ def _writable(path: Path | None) -> Path | None:
     return path
 
 
-def _writable_folder(path: Path) -> Path:
-    try:
-        _try_folder(path)
-    except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be written to: {error.strerror}") from None
+def _writable_folder(path: Path | None) -> Path | None:
+    if path is not None:
+        try:
+            _try_folder(path)
+        except OSError as error:
+            raise typer.BadParameter(f"{path} cannot be written to: {error.strerror}") from None
     return path
 
 

@@ -7,7 +7,19 @@ import importlib.util
 
 import typer
 
-MEASUREMENTS = ("codec", "allreduce", "switch", "roce", "case1", "train", "outages", "deaths", "convergence", "claims")
+MEASUREMENTS = (
+    "codec",
+    "allreduce",
+    "switch",
+    "roce",
+    "case1",
+    "train",
+    "gpu",
+    "outages",
+    "deaths",
+    "convergence",
+    "claims",
+)
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure on this machine, with the peers in the same run.")
 

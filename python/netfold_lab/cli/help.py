@@ -41,6 +41,10 @@ EXAMPLES = {
         "netfold bench roce --workers 4 --size-bytes 1048576 --loss 0.01",
         "netfold bench roce --workers 3 --format bfp --pcap rank0.pcap",
     ),
+    "bench gpu": (
+        "netfold bench gpu --out step.png",
+        "netfold bench gpu --rate-mbit-s 10000 --batch 65536 --against nccl",
+    ),
     "bench outages": (
         "netfold bench outages --outages 50 --out steps.png",
         "netfold bench outages --how hang --down-s 10",

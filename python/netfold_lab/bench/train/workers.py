@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -29,14 +29,24 @@ OWN_SHARED_MEMORY = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /de
 class Workers:
     """The workers of one job, running `python -m MODULE CONTROL SETUP RANK` each."""
 
-    def __init__(self, site: Site, module: str, setup: dict[str, Any], timeout_s: float, with_switch: bool) -> None:
+    def __init__(
+        self,
+        site: Site,
+        module: str,
+        setup: dict[str, Any],
+        timeout_s: float,
+        with_switch: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """`setup` is the content of the workers' setup file. Hosts, store and timeout are added, and the topology file
-        and the switch's address if they exist."""
+        and the switch's address if they exist. `environment`: added to theirs; `{switch}` in it is the switch's
+        address."""
         self._site = site
         self._module = module
         self._setup = setup
         self._timeout_s = timeout_s
         self._with_switch = with_switch
+        self._environment = dict(environment or {})
         self._switch: psutil.Process | None = None
         folder = site.directory
         self._ranks = Ranks("training", folder / "train.sock", folder / "train.log", site.world)
@@ -71,10 +81,11 @@ class Workers:
         path = site.directory / "train.json"
         path.write_text(json.dumps(setup))
         own_memory = OWN_SHARED_MEMORY if site.namespace(0) else []
+        more = {name: text.format(switch=setup.get("switch", "")) for name, text in self._environment.items()}
         for rank in range(site.world):
             python = [sys.executable, "-m", self._module, str(ranks.path), str(path), str(rank)]
             command = [*site.command(rank), *own_memory, *python]
-            ranks.processes.append(spawn(command, site, ranks.log, KEEP_MEMORY))
+            ranks.processes.append(spawn(command, site, ranks.log, KEEP_MEMORY | more))
 
     @property
     def pids(self) -> list[int]:
