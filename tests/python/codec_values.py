@@ -38,13 +38,17 @@ def compare(values: Floats, block: int, mantissa: int, device: str, divide_by: i
     """Raises AssertionError that names the shape and the first element that differs."""
     wanted = _core.encode(values, block, mantissa)
     encoded = device_codec.encode(torch.from_numpy(values).to(device), block, mantissa)
-    different = np.flatnonzero(encoded.cpu().numpy() != wanted)
-    assert different.size == 0, f"bfp<{block},{mantissa}>: byte {different[:1]} of {wanted.size}"
-    decoded = device_codec.decode(encoded, values.size, block, mantissa, divide_by=divide_by).cpu().numpy()
+    shifted = torch.empty(wanted.size + 1, dtype=torch.uint8, device=device)[1:]
+    device_codec.encode(torch.from_numpy(values).to(device), block, mantissa, out=shifted)
+    for each in (encoded, shifted):  # in words of 32 bits, and in bytes
+        different = np.flatnonzero(each.cpu().numpy() != wanted)
+        assert different.size == 0, f"bfp<{block},{mantissa}>: byte {different[:1]} of {wanted.size}"
     plain = _core.decode(wanted, values.size, block, mantissa) / np.float32(divide_by)
-    same = (decoded.view(np.uint32) == plain.view(np.uint32)) | (np.isnan(decoded) & np.isnan(plain))
-    different = np.flatnonzero(~same)
-    assert different.size == 0, f"bfp<{block},{mantissa}> decoded: element {different[:1]}"
+    for each in (encoded, shifted):
+        decoded = device_codec.decode(each, values.size, block, mantissa, divide_by=divide_by).cpu().numpy()
+        same = (decoded.view(np.uint32) == plain.view(np.uint32)) | (np.isnan(decoded) & np.isnan(plain))
+        different = np.flatnonzero(~same)
+        assert different.size == 0, f"bfp<{block},{mantissa}> decoded: element {different[:1]}"
 
 
 def main() -> None:
@@ -55,6 +59,8 @@ def main() -> None:
     for count in (1, 7, 16, 4096, 4097):
         for divide_by in (1, 4, 5):
             compare(hostile(random, count), 16, 7, device, divide_by)
+    for block in BLOCKS:  # whole tiles, and a rest
+        compare(hostile(random, 3 * device_codec.TILE + int(random.integers(1, 4096))), block, 7, device)
     if not has_device:
         device_codec.TILE = 32768  # the interpreter is slow by the program, not by the element
     for block in BLOCKS:

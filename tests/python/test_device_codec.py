@@ -23,7 +23,7 @@ import triton
 from netfold.torch import device_codec
 
 target = GPUTarget(*eval(sys.argv[1]))
-shape = {"BLOCK": 16, "MANTISSA": 7, "TILE": device_codec.TILE}
+shape = {"BLOCK": 16, "MANTISSA": 7, "TILE": device_codec.TILE, "ALIGNED": True}
 encode = {"values": "*i32", "encoded": "*u8", "count": "i32"}
 decode = {"encoded": "*u8", "values": "*fp32", "count": "i32", "by": "fp32"}
 kernels = [(device_codec._encode, encode, shape)]

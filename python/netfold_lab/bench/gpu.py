@@ -241,7 +241,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def gpu(
-        rate_mbit_s: Annotated[float, typer.Option(min=1, help="Rate of a worker's link, in Mbit/s.")] = usual.rate_mbit_s,
+        rate_mbit_s: Annotated[
+            float, typer.Option(min=1, help="Rate of a worker's link, in Mbit/s.")
+        ] = usual.rate_mbit_s,
         switch_rate_mbit_s: Annotated[
             float, typer.Option(min=0, help="Rate of the switch's link, in Mbit/s; 0: of all workers' links together.")
         ] = usual.switch_rate_mbit_s,
