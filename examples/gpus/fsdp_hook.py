@@ -12,7 +12,7 @@ import os
 import torch.distributed as dist
 from task import make_model, own_device, train
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 
 import netfold.torch
 
@@ -29,9 +29,7 @@ def main() -> None:
         for layer in model:
             fully_shard(layer, mesh=mesh["shard"])
         fully_shard(model, mesh=mesh["shard"])
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.set_all_reduce_hook(group.average)
+        netfold.torch.average_shards(model, group)
         train(model, device)
     dist.destroy_process_group()
 

@@ -20,8 +20,7 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed import distributed_c10d
 
 import netfold.torch
-from netfold import _core, native
-from netfold.cli import nccl
+from netfold import _core
 from netfold.errors import NetfoldError
 from netfold.torch import collectives
 from netfold.torch.calls import Call
@@ -260,13 +259,11 @@ def _two_machines(command: list[str], port: int, **settings: str) -> list[str]:
 @has_nccl
 @pytest.mark.parametrize("algorithm", ["collnetchain", "ring"])
 def test_nccl_sums_through_the_plugin(algorithm: str, free_port: Callable[[], int]) -> None:
-    plugin = native.find(native.NCCL_PLUGIN)
-    assert plugin is not None
     switch = _core.Switch("127.0.0.1:0")
     settings = {"NETFOLD_SWITCH": switch.address, "NCCL_DEBUG": "INFO", "NCCL_ALGO": f"allreduce:{algorithm}"}
-    settings |= nccl.variables(plugin.parent, os.environ | settings)
+    netfold_nccl = [sys.executable, "-m", "netfold.cli", "nccl", "--"]
     try:
-        said = _two_machines([sys.executable, "-c", WITH_NCCL], free_port(), **settings)
+        said = _two_machines([*netfold_nccl, sys.executable, "-c", WITH_NCCL], free_port(), **settings)
         packets = switch.stats()["link"]["received_packets"]
     finally:
         switch.close()

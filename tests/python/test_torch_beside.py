@@ -63,6 +63,8 @@ def _calls_body(rank: int) -> None:
     for tensor, op in ((torch.ones(3, dtype=torch.float64), dist.ReduceOp.SUM), (torch.ones(3), dist.ReduceOp.MAX)):
         with pytest.raises(ValueError, match=r"an all-reduce is a SUM of fp32"):
             group.all_reduce(tensor, op)
+    with pytest.raises(ValueError, match="no part of this model is sharded"):
+        netfold.torch.average_shards(nn.Linear(2, 2), group)
     with pytest.raises(TypeError, match="no setting 'formt'"):
         netfold.torch.connect(formt="bfp")
     with pytest.raises(ValueError, match="fp32, fp16, bf16, bfp"):

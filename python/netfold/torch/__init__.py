@@ -17,6 +17,7 @@ from netfold import torch_versions
 torch_versions.require_beside()  # first: with another torch the imports below fail without a reason
 
 from netfold.torch.connected import FoldingGroup, all_reduce, connect  # noqa: E402
+from netfold.torch.fsdp_hook import average_shards  # noqa: E402
 from netfold.torch.hooks import ErrorFeedbackState, bfp_error_feedback_hook, fold_hook  # noqa: E402
 from netfold.torch.node_hook import NodeGroups, node_fold_hook, node_groups  # noqa: E402
 
@@ -27,6 +28,7 @@ __all__ = [
     "NodeGroups",
     "Options",
     "all_reduce",
+    "average_shards",
     "bfp_error_feedback_hook",
     "connect",
     "fold_hook",

@@ -15,6 +15,7 @@ from torch.distributed import distributed_c10d
 
 from netfold.torch import lifetime, settings
 from netfold.torch.calls import CORE_DTYPES, Operation
+from netfold.torch.devices import is_accelerator, module_of
 from netfold.torch.joining import Seat
 from netfold.torch.lifetime import FORKED
 from netfold.torch.member import Member, settings_of_group
@@ -97,10 +98,11 @@ class FoldingGroup:
         return None
 
     def average(self, tensor: torch.Tensor) -> None:
-        """Average a tensor over all ranks, in place. It is a hook for FSDP2:
-        `fsdp_module.set_all_reduce_hook(group.average)`. For a tensor on an accelerator the current stream waits for
-        the result, and the caller's thread goes on."""
+        """Average a tensor over all ranks, in place. It is a hook for FSDP2 (`average_shards` sets it). For a tensor on
+        an accelerator the current stream waits for the result, and the caller's thread goes on."""
         self.all_reduce(tensor, ReduceOp.AVG)
+        if is_accelerator(tensor.device):  # FSDP2 gives a tensor of another stream
+            tensor.record_stream(module_of(tensor.device).current_stream(tensor.device))
 
     def __enter__(self) -> FoldingGroup:
         """`with connect() as group:` closes it at the end."""

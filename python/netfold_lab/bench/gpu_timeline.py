@@ -9,6 +9,8 @@ from typing import Any
 
 BACKWARD = "backward"
 PLOT_INCHES = (10.0, 2.2)  # of each trace
+LAUNCHES = ("cuda_runtime", "cuda_driver")  # the kinds of events in which Python starts a kernel
+WORD_BYTES = 4  # copied beside each piece, to know whether it is whole
 TO_HOST, TO_DEVICE = "DtoH", "HtoD"  # in the names of copies
 
 
@@ -22,12 +24,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """`kernels` of the stream that computes, `down` and `up`: copies of gradients to the host and back. `python`: the
-    backward pass in Python. `launches`: when Python started each kernel. Empty without a GPU."""
+    """`kernels`: those of the backward pass and the optimizer, on the stream that computes. `down` and `up`: copies of
+    gradients to the host and back. `python`: the backward pass in Python. Without a GPU there is only that."""
 
     python: Span
     kernels: list[Span]
-    launches: list[float]
     down: list[Span]
     up: list[Span]
 
@@ -36,6 +37,13 @@ class Timeline:
         if not self.down or not self.up:
             return None
         return Span(self.down[0].end_s, self.up[-1].begin_s)
+
+    def flights(self) -> list[Span]:
+        """The times in which each piece of the gradients was in the network, or waited for it."""
+        if len(self.down) != len(self.up):
+            flight = self.in_flight()
+            return [flight] if flight else []
+        return [Span(down.end_s, up.begin_s) for down, up in zip(self.down, self.up, strict=True)]
 
 
 def load(path: Path) -> Timeline:
@@ -53,24 +61,25 @@ def load(path: Path) -> Timeline:
     def spans(found: list[dict[str, Any]]) -> list[Span]:
         return sorted((span(event) for event in found if event["ts"] >= start_us), key=lambda one: one.begin_s)
 
-    kernels = [event for event in events if event.get("cat") == "kernel" and event["ts"] >= start_us]
+    # Python is ahead of the GPU: kernels of the forward pass may run after the backward pass has begun in Python.
+    launches = (event for event in events if event.get("cat") in LAUNCHES and event["ts"] >= start_us)
+    launched = {event["args"].get("correlation") for event in launches}
+    kernels = [event for event in events if event.get("cat") == "kernel" and event["args"]["correlation"] in launched]
     busy_us: dict[int, float] = {}
     for event in kernels:
         stream = event["args"]["stream"]
         busy_us[stream] = busy_us.get(stream, 0.0) + event["dur"]
     computing = max(busy_us, key=lambda stream: busy_us[stream], default=None)
     ours = [event for event in kernels if event["args"]["stream"] == computing]
-    numbers = {event["args"]["correlation"] for event in ours}
-    launches = [
-        (event["ts"] - start_us) / 1e6
+    copies = [
+        event
         for event in events
-        if event.get("cat") in ("cuda_runtime", "cuda_driver") and event["args"].get("correlation") in numbers
+        if event.get("cat") == "gpu_memcpy"
+        and event["args"]["stream"] != computing
+        and event["args"].get("bytes", 0) > WORD_BYTES
     ]
-    copies = [event for event in events if event.get("cat") == "gpu_memcpy" and event["args"]["stream"] != computing]
     down, up = (spans([event for event in copies if way in event["name"]]) for way in (TO_HOST, TO_DEVICE))
-    words_s = 1e-6  # copies of words beside the gradients are shorter
-    down, up = ([one for one in found if one.end_s - one.begin_s > words_s] for found in (down, up))
-    return Timeline(span(passes[-1]), spans(ours), sorted(launches), down, up)
+    return Timeline(span(passes[-1]), spans(ours), down, up)
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -87,7 +96,6 @@ def read(path: Path) -> dict[str, Any] | None:
         "kernels_in_flight_s": sum(within),
         "in_flight_share": sum(within) / kernels_s,
         "kernels_begun_in_flight": sum(flight.begin_s <= one.begin_s <= flight.end_s for one in timeline.kernels),
-        "launched_in_flight": sum(flight.begin_s <= one <= flight.end_s for one in timeline.launches),
         "python_backward_s": timeline.python.end_s,
     }
 
@@ -102,17 +110,16 @@ def draw(timelines: dict[str, Timeline], path: Path) -> None:
     size = (PLOT_INCHES[0], PLOT_INCHES[1] * len(timelines))
     figure, places = pyplot.subplots(len(timelines), 1, figsize=size, squeeze=False)
     for axes, (name, timeline) in zip(places[:, 0], timelines.items(), strict=True):
-        flight = timeline.in_flight()
         rows = {
             "backward in Python": [timeline.python],
             "kernels": timeline.kernels,
             "copies to the host": timeline.down,
-            "in the network": [flight] if flight else [],
+            "in the network": timeline.flights(),
             "copies back": timeline.up,
         }
         for row, (label, spans) in enumerate(rows.items()):
             bars = [(one.begin_s * 1e3, (one.end_s - one.begin_s) * 1e3) for one in spans]
-            axes.broken_barh(bars, (-row - 0.4, 0.8), label=label, color=f"C{row}")
+            axes.broken_barh(bars, (-row - 0.4, 0.8), label=label, color=f"C{row}", alpha=0.6)
         axes.set_yticks([-row for row in range(len(rows))], list(rows))
         axes.set_title(name, loc="left")
         axes.grid(axis="x", alpha=0.3)

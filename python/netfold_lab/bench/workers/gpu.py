@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
@@ -129,10 +129,7 @@ class Way:
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         if way["system"] == "netfold":
-            average = groups.of_netfold(way["settings"]).average
-            for module in model.modules():
-                if isinstance(module, FSDPModule):
-                    module.set_all_reduce_hook(average)
+            netfold.torch.average_shards(model, groups.of_netfold(way["settings"]))
         return model
 
     def step(self) -> dict[str, float]:
