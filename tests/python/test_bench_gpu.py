@@ -80,3 +80,14 @@ def test_the_ranks_train_alike_with_every_system() -> None:
 def test_wrong_words_are_refused() -> None:
     assert "--against takes gloo" in _run("--device", "cpu", "--against", "mpi").output
     assert "--out must end in" in _run("--device", "cpu", "--out", "steps.gif").output
+
+
+@pytest.mark.root
+@pytest.mark.namespaces
+@pytest.mark.timeout(200)
+def test_each_job_has_its_own_switch_and_store(tmp_path: Path) -> None:
+    small = gpu.GpuSettings(rate_mbit_s=1000.0, layers=2, width=64, batch=8, rounds=1, timeout_s=60.0, device="cpu")
+    through_the_switch = {"with_switch": True, "algorithm": "in-network"}
+    job = gpu.Job([gpu.Way("ddp", "none", "none"), gpu.Way("ddp", "netfold", "netfold", through_the_switch)], {})
+    entries = gpu.measure(small, [job, job], tmp_path, lambda what: None)
+    assert [one["same_parameters"] for one in entries] == [None, True] * 2

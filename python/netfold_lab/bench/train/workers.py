@@ -65,16 +65,19 @@ class Workers:
 
     def _launch(self) -> None:
         site, ranks = self._site, self._ranks
+        store = site.directory / "train.store"
+        store.unlink(missing_ok=True)  # it may hold the addresses of workers before these
         setup = {
             **self._setup,
             "hosts": [site.address(rank) for rank in range(site.world)],
-            "store": str(site.directory / "train.store"),
+            "store": str(store),
             "timeout_s": self._timeout_s,
         }
         if site.topology:
             setup["topology"] = str(site.topology)
         if self._with_switch:
             ready = site.directory / "train.switch"
+            ready.unlink(missing_ok=True)
             switch, setup["switch"] = start_switch("training", site, ready, ranks.log, self._timeout_s)
             ranks.processes.append(switch)
             self._switch = psutil.Process(switch.pid)
