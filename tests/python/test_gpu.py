@@ -110,7 +110,7 @@ def test_sums_have_the_bits_of_the_host_and_python_goes_on(algorithm: str, wire:
 
 
 def _member(rank: int) -> Member:
-    """What the backend and `connect` use: all collectives, with every torch."""
+    """A member of a group, which the backend and `connect` use: it has all collectives, with every torch."""
     store = PrefixStore("member", distributed_c10d._get_default_store())
     wanted = settings_of_group(load({}), WORLD)
     return Member(Seat(store, rank, WORLD, "member", 30.0), wanted, own_address(store, rank, WORLD, "", 30.0))
@@ -232,8 +232,8 @@ has_nccl = pytest.mark.skipif(
 
 
 def _two_machines(command: list[str], port: int, **settings: str) -> list[str]:
-    """What two ranks of NCCL on one GPU print, each of which takes itself for a machine: their NCCL_HOSTID differs.
-    `{rank}` in the command is each one's number. Fails if one of them does."""
+    """Run two ranks of NCCL on one GPU, each of which takes itself for a machine: their NCCL_HOSTID differs. Returns
+    their output. `{rank}` in the command is each one's number. Fails if one of them does."""
     ranks: list[subprocess.Popen[str]] = []
     try:
         for rank in range(WORLD):

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from netfold import _core, native
-from netfold.cli import nccl
+from netfold import _core, native, nccl
 from netfold.cli.checks import OK, package
 from netfold_lab.lab import netns
 from netfold_lab.lab.cluster import Lab

@@ -5,16 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 
-from netfold import native
+from netfold import native, nccl
 from netfold.cli import arguments as cli_arguments
-
-PLUGIN = "netfold"  # NCCL makes libnccl-net-netfold.so of it
-# Among these NCCL takes what it expects to be the fastest. Only the first two use a switch; sums that a switch does not
-# support need the last one.
-ALGORITHMS = "allreduce:collnetdirect,collnetchain,ring"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,15 +28,6 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def variables(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which NCCL finds the plugin in `folder` and uses it. The user's own values stay."""
-    paths = ":".join(filter(None, (str(folder), environment.get("LD_LIBRARY_PATH", ""))))
-    wanted = {"NCCL_NET_PLUGIN": PLUGIN}
-    if environment.get("NETFOLD_SWITCH"):
-        wanted |= {"NCCL_COLLNET_ENABLE": "1", "NCCL_ALGO": ALGORITHMS}
-    return {name: value for name, value in wanted.items() if name not in environment} | {"LD_LIBRARY_PATH": paths}
-
-
 def run(arguments: list[str]) -> None:
     """Become the program, with the variables set."""
     reader = parser()
@@ -51,7 +35,7 @@ def run(arguments: list[str]) -> None:
     plugin = native.find(native.NCCL_PLUGIN)
     if plugin is None:
         cli_arguments.end(reader.prog, native.not_built(native.NCCL_PLUGIN), 1)
-    added = variables(plugin.parent, os.environ)
+    added = nccl.variables(plugin.parent, os.environ)
     for name, value in added.items():
         print(f"{reader.prog}: {name}={value}", file=sys.stderr)
     if not os.environ.get("NETFOLD_SWITCH"):

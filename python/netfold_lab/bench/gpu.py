@@ -2,7 +2,8 @@
 
 Two ranks share the first GPU. Each has a network namespace of its own and a shaped link. They train the same model with
 DDP and with FSDP2 (each rank is a shard group by itself, and the gradients are averaged over the ranks), once for each
-system. The steps of all systems take turns. What a step takes longer than one without communication is exposed.
+system. The steps of all systems take turns. The time that a step takes longer than one without communication is
+exposed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from netfold import native
-from netfold.cli import nccl
+from netfold import native, nccl
 from netfold.json_output import envelope, print_json
 from netfold_lab.bench import gpu_timeline
 from netfold_lab.bench.screen import progress_bar
@@ -194,9 +194,9 @@ def show(entries: list[dict[str, Any]], settings: GpuSettings) -> None:
             )
     Console().print(table)
     Console().print(
-        "exposed: what the step takes longer than one without communication. Python is back: from the start of the "
-        "step until backward has returned. computed in flight: the share of the kernels' time after the first gradient "
-        "was copied to the host and before the last one came back.",
+        "exposed: the time that the step takes longer than one without communication. Python is back: from the start "
+        "of the step until backward has returned. computed in flight: the share of the kernels' time while gradients "
+        "were on their way.",
         style="dim",
     )
 

@@ -1,4 +1,4 @@
-"""What a GPU did in a step of training: torch's trace of it, read and drawn."""
+"""A step of training on a GPU: torch's trace of it, read and drawn."""
 
 from __future__ import annotations
 
