@@ -62,12 +62,15 @@ def _run(*words: str) -> Any:
 @pytest.mark.root
 @pytest.mark.namespaces
 @pytest.mark.timeout(200)
-def test_the_ranks_train_alike_with_every_system() -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("", marks=pytest.mark.gpu)])
+def test_the_ranks_train_alike_with_every_system(device: str) -> None:
     small = ["--layers", "3", "--width", "256", "--batch", "32", "--rounds", "1", "--rate-mbit-s", "1000"]
-    done = _run("--device", "cpu", *small, "--json")
+    done = _run("--device", device, *small, "--json")
     assert done.exit_code == 0, done.output
     entries = {(one["wrap"], one["system"]): one for one in json.loads(done.stdout)["results"]}
-    systems = ("none", "netfold", "netfold bfp", "netfold without a switch", "gloo")
+    systems = {"none", "netfold", "netfold bfp", "netfold without a switch", "gloo"}
+    if not device:
+        systems |= {name for _, name in entries if name.startswith("nccl")}
     assert set(entries) == {(wrap, system) for wrap in gpu.WRAPS for system in systems}
     gradient_bytes = 4 * 3 * (256 + 1) * 256
     for (_, system), entry in entries.items():
@@ -75,6 +78,8 @@ def test_the_ranks_train_alike_with_every_system() -> None:
         if system != "none":
             least = gradient_bytes / 4 if system == "netfold bfp" else gradient_bytes
             assert least < entry["sent_bytes"] < 1.5 * gradient_bytes
+        if system.startswith("netfold"):
+            assert bool(entry["timeline"]) == (device != "cpu")
 
 
 def test_wrong_words_are_refused() -> None:
