@@ -35,13 +35,12 @@ class CoreClock {
   // Ticks a second; measured once, over 20 ms.
   static double ticks_a_second() {
     static const double rate = [] {
-      const auto begin = std::chrono::steady_clock::now();
-      const std::uint64_t first = ticks();
-      while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(20)) {
+      const Moment begin = now();
+      while (std::chrono::steady_clock::now() - begin.time < std::chrono::milliseconds(20)) {
       }
-      const std::uint64_t last = ticks();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      return static_cast<double>(last - first) / took.count();
+      const Moment end = now();
+      const std::chrono::duration<double> took = end.time - begin.time;
+      return static_cast<double>(end.ticks - begin.ticks) / took.count();
     }();
     return rate;
   }
@@ -51,6 +50,28 @@ class CoreClock {
     rusage usage{};
     getrusage(RUSAGE_THREAD, &usage);
     return usage.ru_nivcsw;
+  }
+
+ private:
+  struct Moment {
+    std::chrono::steady_clock::time_point time;
+    std::uint64_t ticks;
+  };
+
+  // Both clocks at the same time: of several readings the one that took least, because the kernel may give the core to
+  // another thread between the two.
+  static Moment now() {
+    Moment best{};
+    auto least = std::chrono::steady_clock::duration::max();
+    for (int reading = 0; reading < 10; ++reading) {
+      const auto before = std::chrono::steady_clock::now();
+      const std::uint64_t count = ticks();
+      const auto took = std::chrono::steady_clock::now() - before;
+      if (took >= least) continue;
+      least = took;
+      best = {before, count};
+    }
+    return best;
   }
 };
 
