@@ -19,12 +19,23 @@ TILE = 4096  # elements that one program of a kernel takes: whole blocks of ever
 WARPS = 4  # of a program
 
 
+@triton.jit  # type: ignore[untyped-decorator]  # Triton annotates a part of itself
+def _tile(values, encoded, count, BLOCKS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_BYTES: tl.constexpr):
+    """This program's part of both tensors, how many of its elements there are, and the numbers of its blocks and
+    elements."""
+    first = tl.program_id(0).to(tl.int64) * BLOCKS
+    left = tl.minimum(count - first * BLOCK, BLOCKS * BLOCK).to(tl.int32)
+    block = tl.arange(0, BLOCKS)
+    element = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    return values + first * BLOCK, encoded + first * BLOCK_BYTES, left, block, element
+
+
 # Accesses to single bytes do not reach the bandwidth of a GPU's memory. A full tile of 8-bit mantissas therefore moves
 # as words of 32 bits. Four blocks with their exponents fill BLOCK + 1 words. Each exponent shifts what follows it by a
 # byte: the quads (four mantissas each) of these blocks start 1, 2, 3 and 4 bytes into a word and end in the next.
 
 
-@triton.jit  # type: ignore[untyped-decorator]  # Triton annotates a part of itself
+@triton.jit  # type: ignore[untyped-decorator]
 def _quads(BLOCKS: tl.constexpr, BLOCK: tl.constexpr):
     """For each quad of a tile the word in which it starts, and the bits of that word that precede it (8 to 32)."""
     block = tl.arange(0, BLOCKS)[:, None]
@@ -75,12 +86,7 @@ def _encode(
     WORDS: tl.constexpr = BLOCK // 8  # a word: the bits of eight mantissas, which end with a byte
     BLOCK_BYTES: tl.constexpr = 1 + WORDS * BITS
     BIASED: tl.constexpr = 0x4B400000  # the bits of 1.5 * 2^23: a float32 of this size is a whole number
-    first = tl.program_id(0).to(tl.int64) * BLOCKS
-    values += first * BLOCK
-    encoded += first * BLOCK_BYTES
-    left = tl.minimum(count - first * BLOCK, TILE).to(tl.int32)
-    block = tl.arange(0, BLOCKS)
-    element = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    values, encoded, left, block, element = _tile(values, encoded, count, BLOCKS, BLOCK, BLOCK_BYTES)
     bits = tl.load(values + element, mask=element < left, other=0)  # float32, read as int32
 
     largest = tl.max(bits & 0x7FFFFFFF, axis=1) >> 23
@@ -137,12 +143,7 @@ def _decode(
     BLOCKS: tl.constexpr = TILE // BLOCK
     WORDS: tl.constexpr = BLOCK // 8
     BLOCK_BYTES: tl.constexpr = 1 + WORDS * BITS
-    first = tl.program_id(0).to(tl.int64) * BLOCKS
-    values += first * BLOCK
-    encoded += first * BLOCK_BYTES
-    left = tl.minimum(count - first * BLOCK, TILE).to(tl.int32)
-    block = tl.arange(0, BLOCKS)
-    element = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    values, encoded, left, block, element = _tile(values, encoded, count, BLOCKS, BLOCK, BLOCK_BYTES)
     if ALIGNED and BITS == 8 and left == TILE:
         mantissa, shared = _load_quads(encoded, BLOCKS, BLOCK)
         value = _value(mantissa, shared, by, MANTISSA, DIVIDES)

@@ -12,7 +12,6 @@ wire format does not change.
 # No `from __future__ import annotations` here: DDP compares a hook's annotations with the classes themselves.
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -69,16 +68,6 @@ class ErrorFeedbackState:
         backend = backend_of(group) if group is not None else None
         return backend.settings if backend is not None else None
 
-    def average(self, gradient: torch.Tensor) -> torch.futures.Future[list[torch.Tensor]]:
-        """Start the average over the group, in place."""
-        if isinstance(self.process_group, FoldingGroup):
-            work: Any = self.process_group.all_reduce(gradient, op=dist.ReduceOp.AVG, async_op=True)
-        else:
-            group = self.process_group or dist.group.WORLD
-            work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)
-        future: torch.futures.Future[list[torch.Tensor]] = work.get_future()
-        return future
-
 
 def _as_it_arrives(gradient: torch.Tensor, block: int, mantissa: int) -> torch.Tensor:
     """The values that the others get. A GPU computes them itself, and Python does not wait for it."""
@@ -116,4 +105,8 @@ def bfp_error_feedback_hook(state: ErrorFeedbackState, bucket: GradBucket) -> to
     torch.sub(gradient, _as_it_arrives(gradient, block, mantissa), out=residual)
     residual.nan_to_num_(0.0, 0.0, 0.0)  # this step's NaN reports an overflow; the next step must not see it again
 
-    return state.average(gradient).then(lambda done: done.value()[0])
+    if isinstance(state.process_group, FoldingGroup):
+        return fold_hook(state.process_group, bucket)
+    group = state.process_group or dist.group.WORLD
+    work = dist.all_reduce(gradient, op=dist.ReduceOp.AVG, group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])

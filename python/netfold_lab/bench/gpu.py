@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +41,7 @@ DDP, FSDP = WRAPS = ("ddp", "fsdp2")
 WARM_UP = 2  # steps of each way
 PLOT_SUFFIXES = (".png", ".svg")
 CPU = "cpu"
+NETFOLD = "netfold"  # the way that is drawn
 GLOO, NCCL = PEERS = ("gloo", "nccl")
 
 
@@ -93,7 +94,7 @@ def jobs(against: list[str]) -> list[Job]:
     with_switch, without = {"with_switch": True}, {"with_switch": False}
     systems: list[tuple[str, str, dict[str, Any]]] = [
         ("none", "none", {}),
-        ("netfold", "netfold", with_switch),
+        (NETFOLD, "netfold", with_switch),
         ("netfold bfp", "netfold", with_switch | {"format": "bfp"}),
         ("netfold without a switch", "netfold", without),
         *((peer, peer, {}) for peer in against),
@@ -157,7 +158,7 @@ def _measure_job(
             "same_parameters": len(set(digests)) == 1 if way.system != "none" else None,
         }
         if way.system == "netfold":
-            path = traces / f"{way.wrap}-{way.label.replace(' ', '-')}.json"
+            path = _trace_file(traces, way.wrap, way.label)
             workers.ask(f"trace {index} {path}")
             entry["timeline"] = gpu_timeline.read(path)
         entries.append(entry)
@@ -224,15 +225,8 @@ def _peers(wanted: str, device: str) -> list[str]:
     return chosen
 
 
-@contextmanager
-def _folder(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        yield given.resolve()
-        return
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="netfold-bench-gpu-") as temporary:
-        yield Path(temporary)
+def _trace_file(folder: Path, wrap: str, label: str) -> Path:
+    return folder / f"{wrap}-{label.replace(' ', '-')}.json"
 
 
 def register(app: typer.Typer) -> None:
@@ -278,14 +272,11 @@ def register(app: typer.Typer) -> None:
             kept.prepare()
             planned = jobs(_peers(against, settings.device))
             steps = sum(len(job.ways) for job in planned) * (WARM_UP + rounds)
-            with _folder(traces) as folder, progress_bar(steps) as tell:
+            with tempfile.TemporaryDirectory(prefix="netfold-bench-gpu-") as temporary, progress_bar(steps) as tell:
+                folder = (traces or Path(temporary)).resolve()
                 entries = measure(settings, planned, folder, tell)
                 if out:
-                    drawn = {
-                        one["wrap"]: gpu_timeline.load(folder / f"{one['wrap']}-netfold.json")
-                        for one in entries
-                        if one["system"] == "netfold"
-                    }
+                    drawn = {wrap: gpu_timeline.load(_trace_file(folder, wrap, NETFOLD)) for wrap in WRAPS}
                     gpu_timeline.draw(drawn, out)
             if json:
                 print_json(envelope("bench gpu", asdict(settings), entries))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BACKWARD = "backward"
+BACKWARD = "backward"  # the name of that pass, as the rank that is traced calls it
 PLOT_INCHES = (10.0, 2.2)  # of each trace
 LAUNCHES = ("cuda_runtime", "cuda_driver")  # the kinds of events in which Python starts a kernel
 WORD_BYTES = 4  # copied beside each piece, to know whether it is whole

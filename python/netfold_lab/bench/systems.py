@@ -63,6 +63,7 @@ def start_switch(
     listens on all interfaces of its machine.
 
     Raises MeasurementError that names the system."""
+    ready.unlink(missing_ok=True)  # it may hold the address of a switch before this one
     bind = "0.0.0.0:0" if site.leaves else f"{site.switch_address(number)}:0"
     program = [sys.executable, "-m", "netfold_lab.bench.workers.switch", bind, str(ready), parent]
     switch = spawn([*site.switch_command(number), *program], site, log)

@@ -77,7 +77,6 @@ class Workers:
             setup["topology"] = str(site.topology)
         if self._with_switch:
             ready = site.directory / "train.switch"
-            ready.unlink(missing_ok=True)
             switch, setup["switch"] = start_switch("training", site, ready, ranks.log, self._timeout_s)
             ranks.processes.append(switch)
             self._switch = psutil.Process(switch.pid)

@@ -36,11 +36,11 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 import netfold.torch
 from netfold.torch.devices import is_accelerator, module_of
+from netfold_lab.bench.gpu_timeline import BACKWARD
 from netfold_lab.bench.train.worker import digest
 from netfold_lab.bench.workers.rank import answer, in_json
 
 LEARNING_RATE = 1e-3
-BACKWARD = "backward"  # in the trace
 
 
 class Groups:
