@@ -168,7 +168,8 @@ def _measure_job(
 def show(entries: list[dict[str, Any]], settings: GpuSettings) -> None:
     """Print the table."""
     lab = settings.lab()
-    title = f"{WORKERS} ranks on one GPU, {lab.links_text()}, {settings.gradient_bytes / 2**20:.0f} MiB of gradients"
+    place = "this machine's processor" if settings.device == CPU else "one GPU"
+    title = f"{WORKERS} ranks on {place}, {lab.links_text()}, {settings.gradient_bytes / 2**20:.0f} MiB of gradients"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for column in (
         "wrap",
