@@ -1,16 +1,18 @@
-// The time of one core, without what the kernel gave to others: the processor's own counter around a piece of work, and
-// a word from the kernel whether the thread was put aside meanwhile.
+// The time of one core, without what the kernel gave to others: the processor's own counter around a piece of work. If
+// the kernel gave the core to another thread meanwhile, the kernel's time of this thread takes the counter's place.
 #pragma once
 
 #include <linux/perf_event.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
 #endif
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -52,6 +54,13 @@ class CoreClock {
     return usage.ru_nivcsw;
   }
 
+  // For how long this thread has had a core, in ticks. A call of the kernel, which takes more time than ticks().
+  static double ticks_on_core() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9) * ticks_a_second();
+  }
+
  private:
   struct Moment {
     std::chrono::steady_clock::time_point time;
@@ -78,19 +87,24 @@ class CoreClock {
 // A piece of work on this core, from when this is made.
 class Stretch {
  public:
-  // Ends the measured time.
-  void end() { took_ = CoreClock::ticks() - begun_; }
+  // Ends the measured time. A thread that wakes up often can put this one aside in every stretch. So such stretches
+  // count too, with the time that this thread had the core.
+  void end() {
+    took_ = CoreClock::ticks() - begun_;
+    if (CoreClock::preemptions() == preemptions_) return;
+    took_ = std::min(took_, static_cast<std::uint64_t>(CoreClock::ticks_on_core() - begun_on_core_));
+  }
   std::uint64_t ticks() const { return took_; }
-  // Whether the kernel gave the core to others meanwhile, as far as one can tell: it took so much longer than
+  // Whether something disturbed it that the kernel does not know, as far as one can tell: it took so much longer than
   // `expected_ticks`, by a factor and what a moment of anything takes.
   bool is_disturbed(double expected_ticks, double factor) const {
     constexpr double kMomentS = 7e-6;
-    return CoreClock::preemptions() != preemptions_ ||
-           static_cast<double>(took_) > factor * expected_ticks + kMomentS * CoreClock::ticks_a_second();
+    return static_cast<double>(took_) > factor * expected_ticks + kMomentS * CoreClock::ticks_a_second();
   }
 
  private:
   const long preemptions_ = CoreClock::preemptions();
+  const double begun_on_core_ = CoreClock::ticks_on_core();
   const std::uint64_t begun_ = CoreClock::ticks();
   std::uint64_t took_ = 0;
 };

@@ -256,7 +256,31 @@ def test_one_core_is_measured_and_every_sum_checked() -> None:
         core = one["cores"][0]
         assert one["right"] and one["buffers_leaked"] == 0
         assert core["results_checked"] == core["gradient_frames"] >= 40000
-        assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0, core
+        assert one["folded_gbit_s_per_core"] > 0 and one["frames_s_per_core"] > 0, json.dumps(core)
+
+
+# The kernel gives it the core whenever it wakes up.
+WAKES_OFTEN = """
+import os, time
+os.sched_setaffinity(0, {0})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print("ready", flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    time.sleep(10e-6)
+"""
+
+
+@pytest.mark.namespaces  # needs root
+def test_a_thread_that_wakes_up_in_every_round_does_not_hide_the_rate() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAKES_OFTEN], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None and other.stdout.readline() == b"ready\n"
+            done = bench("--workers", "8", "--format", "bfp", "--frames", "40000", "--cores", "0", "--json")
+        finally:
+            other.kill()
+    core = json.loads(done.stdout)["results"][0]["cores"][0]
+    assert core["frames_s_per_core"] > 0, json.dumps(core)
 
 
 @pytest.mark.parametrize(
