@@ -325,8 +325,7 @@ def campaign(
         trees.put(Tree())
     all_in_one = Tree()
     used = {name for mutant in left for file in tests_of(mutant.module, files) for name in tops()[file]}
-    largest = {name for name in used if not any(name in _inside(other) - {other} for other in used)}
-    together = all_in_one.combine(dict(enumerate(left, 1)), largest)
+    together = all_in_one.combine(dict(enumerate(left, 1)), used)
     numbers = {mutant.key: number if number in together else 0 for number, mutant in enumerate(left, 1)}
     say(f"{len(together)} of {len(left)} mutants are built together")
     lock = Lock()
