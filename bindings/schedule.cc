@@ -63,8 +63,8 @@ void bind_schedule(nb::module_& module) {
       "between"_a = "ring", "align"_a = 1, "order"_a = std::vector<int>{},
       "What `rank` of `world` does to `count` elements: a list of steps, each a list of transfers\n"
       "(action, peer, offset, count), action 'send', 'fold' (receive and add) or 'store' (receive and keep),\n"
-      "offset and count in elements, peer -1 for the switch. order: the rank at each position of hdrm's BiGraph\n"
-      "(none: rank order). Raises ValueError for what cannot be served.");
+      "offset and count in elements, peer -1 for the switch. order: the rank at each position of hdrm's BiGraph, and\n"
+      "then the rank that hands over to each, or -1 (none: rank order). Raises ValueError for what cannot be served.");
   module.def(
       "rank_mapping", [](int sub_nodes, int switches) { return value_or_raise(rank_mapping(sub_nodes, switches)); },
       "sub_nodes"_a, "switches"_a,

@@ -5,26 +5,52 @@
 namespace netfold::schedule {
 
 PowerOfTwo::PowerOfTwo(const Team& team, int own_place)
-    : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(team.size())))), extras(team.size() - size) {
-  if (own_place >= 2 * extras) {
-    place = own_place - extras;
-  } else if (own_place % 2 == 0) {
-    place = own_place / 2;
+    : ranks_(&team.ranks), size_(static_cast<int>(std::bit_floor(static_cast<unsigned>(team.size())))) {
+  neighbours_ = team.size() - size_;
+  place_ = own_place < 2 * neighbours_ ? own_place / 2 : own_place - neighbours_;
+  is_extra_ = own_place < 2 * neighbours_ && own_place % 2 == 1;
+}
+
+PowerOfTwo::PowerOfTwo(const std::vector<int>& ranks, const std::vector<int>& extras, int own_place, bool is_extra)
+    : ranks_(&ranks), extras_(&extras), size_(static_cast<int>(ranks.size())), place_(own_place), is_extra_(is_extra) {}
+
+int PowerOfTwo::rank_at(int inner) const {
+  return (*ranks_)[static_cast<std::size_t>(inner < neighbours_ ? 2 * inner : inner + neighbours_)];
+}
+
+std::optional<int> PowerOfTwo::extra_at(int inner) const {
+  if (extras_ != nullptr) {
+    const int extra = (*extras_)[static_cast<std::size_t>(inner)];
+    return extra < 0 ? std::nullopt : std::optional(extra);
+  }
+  if (inner >= neighbours_) return std::nullopt;
+  return (*ranks_)[static_cast<std::size_t>(2 * inner + 1)];
+}
+
+namespace {
+
+void add_transfers(Steps& steps, Action action, int peer, const std::vector<Segment>& elements) {
+  Step step;
+  for (const Segment& each : elements) step.push_back({action, peer, each.offset, each.count});
+  add_step(steps, std::move(step));
+}
+
+}  // namespace
+
+void hand_over(Steps& steps, const PowerOfTwo& inner, const std::vector<Segment>& elements, Action action) {
+  if (inner.is_extra()) {
+    add_transfers(steps, Action::kSend, inner.rank_at(inner.place()), elements);
+  } else if (const auto extra = inner.extra_at(inner.place())) {
+    add_transfers(steps, action, *extra, elements);
   }
 }
 
-void hand_over(Steps& steps, const Team& team, int place, std::size_t count) {
-  const PowerOfTwo inner(team, place);
-  if (place >= 2 * inner.extras) return;
-  const int neighbour = team.ranks[static_cast<std::size_t>(place ^ 1)];
-  add_step(steps, {{place % 2 == 0 ? Action::kFold : Action::kSend, neighbour, 0, count}});
-}
-
-void hand_back(Steps& steps, const Team& team, int place, std::size_t count) {
-  const PowerOfTwo inner(team, place);
-  if (place >= 2 * inner.extras) return;
-  const int neighbour = team.ranks[static_cast<std::size_t>(place ^ 1)];
-  add_step(steps, {{place % 2 == 0 ? Action::kSend : Action::kStore, neighbour, 0, count}});
+void hand_back(Steps& steps, const PowerOfTwo& inner, const std::vector<Segment>& elements) {
+  if (inner.is_extra()) {
+    add_transfers(steps, Action::kStore, inner.rank_at(inner.place()), elements);
+  } else if (const auto extra = inner.extra_at(inner.place())) {
+    add_transfers(steps, Action::kSend, *extra, elements);
+  }
 }
 
 }  // namespace netfold::schedule

@@ -4,17 +4,14 @@
 
 namespace netfold::schedule {
 
-Steps recursive_doubling(const Team& team, int place, std::size_t count) {
+Steps recursive_doubling(const PowerOfTwo& inner, std::size_t count) {
   Steps steps;
-  hand_over(steps, team, place, count);
-  const PowerOfTwo inner(team, place);
-  if (inner.place) {
-    for (int distance = 1; distance < inner.size; distance *= 2) {
-      const int partner = team.ranks[static_cast<std::size_t>(inner.place_in_team(*inner.place ^ distance))];
-      add_step(steps, {{Action::kSend, partner, 0, count}, {Action::kFold, partner, 0, count}});
-    }
+  hand_over(steps, inner, {{0, count}});
+  for (int distance = 1; distance < inner.size() && !inner.is_extra(); distance *= 2) {
+    const int partner = inner.rank_at(inner.place() ^ distance);
+    add_step(steps, {{Action::kSend, partner, 0, count}, {Action::kFold, partner, 0, count}});
   }
-  hand_back(steps, team, place, count);
+  hand_back(steps, inner, {{0, count}});
   return steps;
 }
 

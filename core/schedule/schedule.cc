@@ -28,10 +28,10 @@ Result<Steps> all_reduce_only(std::string_view algorithm, const Request& request
                                                                                     : kRing));
 }
 
-// The places that hdrm gives to the members of a team.
+// Where hdrm places the ranks of a BiGraph.
 struct Mapped {
-  Team team;
-  std::vector<int> place_of;  // by the member's place in the team as it was
+  std::vector<int> ranks, extras;  // by inner place (PowerOfTwo)
+  std::vector<int> place_of;       // by rank; of an extra that of the rank to which it hands over
 };
 
 Result<Mapped> map_to_bigraph(const Request& request, const Team& team) {
@@ -39,29 +39,50 @@ Result<Mapped> map_to_bigraph(const Request& request, const Team& team) {
   const auto mapping = rank_mapping(wanted.sub_nodes, wanted.switches);
   if (!mapping) return tl::unexpected(mapping.error());
   const auto reject = [](const std::string& why) { return tl::unexpected(cannot("hdrm", why).error()); };
-  if (static_cast<int>(mapping->size()) != team.size()) {
+  const std::size_t positions = mapping->size();
+  const std::vector<int>& order = request.order.empty() ? team.ranks : request.order;
+  if (request.order.empty() && positions != team.ranks.size()) {
     return reject(
         fmt::format("{} sub-nodes x {} switches are not {} ranks", wanted.sub_nodes, wanted.switches, team.size()));
   }
-  const std::vector<int>& order = request.order.empty() ? team.ranks : request.order;
-  std::unordered_map<int, std::size_t> place_before;
-  for (std::size_t place = 0; place < team.ranks.size(); ++place) place_before[team.ranks[place]] = place;
-  Mapped mapped{team, std::vector<int>(team.ranks.size(), -1)};
+  if (order.size() != positions && order.size() != 2 * positions) {
+    return reject(
+        fmt::format("'order' must name the rank at each of {} positions, and may then name the rank that "
+                    "hands over to each",
+                    positions));
+  }
+  constexpr int kStranger = -2, kUnplaced = -1;
+  Mapped mapped{std::vector<int>(positions), std::vector<int>(positions, -1),
+                std::vector<int>(static_cast<std::size_t>(request.world), kStranger)};
+  for (const int rank : team.ranks) mapped.place_of[static_cast<std::size_t>(rank)] = kUnplaced;
+  int named = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const auto found = place_before.find(order[i]);
-    if (order.size() != mapping->size() || found == place_before.end() || mapped.place_of[found->second] >= 0) {
-      return reject(fmt::format("'order' must name each of the {} ranks once", team.size()));
+    if (i >= positions && order[i] == -1) continue;
+    const auto rank = static_cast<std::size_t>(order[i]);
+    if (rank >= mapped.place_of.size() || mapped.place_of[rank] != kUnplaced) {
+      named = -1;
+      break;
     }
     // The rank at physical position i takes place mapping[i]: in every step partners are on links of their own.
-    mapped.team.ranks[static_cast<std::size_t>((*mapping)[i])] = order[i];
-    mapped.place_of[found->second] = (*mapping)[i];
+    mapped.place_of[rank] = (*mapping)[i % positions];
+    (i < positions ? mapped.ranks : mapped.extras)[static_cast<std::size_t>(mapped.place_of[rank])] = order[i];
+    ++named;
   }
+  if (named != team.size()) return reject(fmt::format("'order' must name each of the {} ranks once", team.size()));
   return mapped;
 }
 
-Result<Steps> make_hdrm(const Request& request, const Mapped& mapped, int place) {
-  const int own_place = mapped.place_of[static_cast<std::size_t>(place)];
-  return all_reduce_only("hdrm", request, halving_doubling(mapped.team, own_place, request.count, request.align));
+bool is_halving(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kAllGather;
+}
+
+Result<Steps> make_hdrm(const Request& request, const Mapped& mapped, int rank) {
+  if (!is_halving(request.collective)) return all_reduce_only("hdrm", request, {});
+  const int place = mapped.place_of[static_cast<std::size_t>(rank)];
+  const bool is_extra = mapped.ranks[static_cast<std::size_t>(place)] != rank;
+  const PowerOfTwo inner(mapped.ranks, mapped.extras, place, is_extra);
+  return halving_doubling(request.collective, inner, request.world, request.count, request.align);
 }
 
 // Folds inside a machine onto its first rank, all-reduces between those, and spreads the sum inside again.
@@ -111,22 +132,21 @@ constexpr std::array<Maker, 11> kMakers{{
        return direct(r.collective, team, place, r.root, r.count, r.align);
      }},
     {{"halving-doubling", "partners at distance 1, 2, 4, ... swap halves: 2 log n steps (eflops V-A)"},
-     [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("halving-doubling", r, halving_doubling(team, place, r.count, r.align));
+     [](const Request& r, const Team& team, int place) -> Result<Steps> {
+       if (!is_halving(r.collective)) return all_reduce_only("halving-doubling", r, {});
+       return halving_doubling(r.collective, PowerOfTwo(team, place), team.size(), r.count, r.align);
      }},
     {{"hdrm", "halving-doubling with ranks mapped to a BiGraph, one connection a link (eflops V-B, Algorithm 1)"},
-     [](const Request& r, const Team& team, int place) -> Result<Steps> {
-       const auto mapped = map_to_bigraph(r, team);
-       if (!mapped) return tl::unexpected(mapped.error());
-       return make_hdrm(r, *mapped, place);
+     [](const Request&, const Team&, int) -> Result<Steps> {
+       return cannot("hierarchical", "hdrm between machines has no BiGraph of machines");
      }},
     {{"recursive-doubling", "partners at distance 1, 2, 4, ... swap everything: log n steps, for small tensors"},
      [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("recursive-doubling", r, recursive_doubling(team, place, r.count));
+       return all_reduce_only("recursive-doubling", r, recursive_doubling(PowerOfTwo(team, place), r.count));
      }},
     {{"rabenseifner", "partners at distance n/2, n/4, ... swap halves, then back (Rabenseifner 2004)"},
      [](const Request& r, const Team& team, int place) {
-       return all_reduce_only("rabenseifner", r, rabenseifner(team, place, r.count, r.align));
+       return all_reduce_only("rabenseifner", r, rabenseifner(PowerOfTwo(team, place), r.count, r.align));
      }},
     {{"binomial", "a fold up a binomial tree and a broadcast down: for very small tensors, and for broadcast"},
      [](const Request& r, const Team& team, int place) -> Result<Steps> {

@@ -4,7 +4,8 @@
 //
 // Semantics. A rank sends in a step what its buffer holds when the step begins. When the step ends, it folds or stores
 // what it has received. Two ranks exchange in the order in which their steps name each other; a step waits for nothing
-// but its own transfers. In one step no element is received twice.
+// but its own transfers. In one step no element is received twice. In a reduce-scatter or an all-gather no transfer has
+// elements of two ranks' parts: parts need not lie side by side in memory, and the blocks of bfp begin anew in each.
 //
 // A new algorithm is one file with one pure function, and one line in the table of schedule.cc.
 #pragma once
@@ -91,10 +92,12 @@ struct Request {
   Algorithm algorithm = {};
   int world = 1;
   int rank = 0;
-  std::size_t count = 0;        // elements of the whole buffer
-  std::size_t align = 1;        // segments are cut at multiples of it, so that bfp blocks stay whole
-  int root = 0;                 // broadcast, reduce
-  std::vector<int> order = {};  // hdrm: the rank at each physical position; empty: ranks in physical order
+  std::size_t count = 0;  // elements of the whole buffer
+  std::size_t align = 1;  // segments are cut at multiples of it, so that bfp blocks stay whole
+  int root = 0;           // broadcast, reduce
+  // hdrm: the rank at each physical position, of which there are sub_nodes times switches. If there are more ranks, as
+  // many entries more: the rank that hands its elements over to that position, or -1. Empty: ranks in physical order.
+  std::vector<int> order = {};
 };
 
 // kInvalidArgument if the algorithm is unknown, or cannot serve this request; the message names what can.

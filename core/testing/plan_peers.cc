@@ -1,6 +1,7 @@
 #include "testing/plan_peers.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "group/via_peers/buffer_layout.h"
@@ -48,14 +49,25 @@ void PeerDrawing::run() {
 void PeerDrawing::draw_job(JobPlan& job) {
   job.is_among_peers = true;
   job.world = static_cast<std::uint16_t>(1 + prng_.below(9));
-  if (prng_.chance(0.5)) {
-    job.order.resize(job.world);
-    std::iota(job.order.begin(), job.order.end(), 0);
-    for (std::size_t i = job.order.size(); i > 1; --i) std::swap(job.order[i - 1], job.order[prng_.below(i)]);
-  }
+  if (prng_.chance(0.5)) job.order = draw_order(job.world);
   job.stream = draw_stream();
   job.drives_in_waits = prng_.chance(0.3);
   for (TensorPlan& tensor : job.tensors) tensor = draw_tensor(job);
+}
+
+// The ranks at the positions of a BiGraph, and those that hand over to them (schedule::Request).
+std::vector<int> PeerDrawing::draw_order(int world) {
+  std::vector<int> order(static_cast<std::size_t>(world));
+  std::iota(order.begin(), order.end(), 0);
+  const auto shuffle = [&](auto first, std::size_t count) {
+    for (std::size_t i = count; i > 1; --i) std::swap(first[i - 1], first[prng_.below(i)]);
+  };
+  shuffle(order.begin(), order.size());
+  const std::size_t positions = std::bit_floor(order.size());
+  if (order.size() == positions) return order;
+  order.resize(2 * positions, -1);
+  shuffle(order.begin() + static_cast<std::ptrdiff_t>(positions), positions);
+  return order;
 }
 
 // From what is barely enough for the executor to what a kernel gives.
@@ -96,7 +108,7 @@ group::CollectiveRequest PeerDrawing::draw_collective(const JobPlan& job) {
   request.root = request.collective == Collective::kBroadcast ? static_cast<int>(prng_.below(job.world)) : 0;
   algorithm.group = static_cast<int>(1 + prng_.below(job.world));
   algorithm.sub_nodes = 1 << prng_.below(3);
-  algorithm.switches = std::max(job.world / algorithm.sub_nodes, 1);
+  algorithm.switches = std::max(static_cast<int>(std::bit_floor(job.world)) / algorithm.sub_nodes, 1);
   algorithm.between = table[prng_.below(table.size())].name;
   for (int tries = 0; tries < 20; ++tries) {
     algorithm.name = table[prng_.below(table.size())].name;

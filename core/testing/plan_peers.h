@@ -31,6 +31,7 @@ class PeerDrawing {
 
  private:
   void draw_job(JobPlan& job);
+  std::vector<int> draw_order(int world);
   StreamShape draw_stream();
   TensorPlan draw_tensor(const JobPlan& job);
   group::CollectiveRequest draw_collective(const JobPlan& job);

@@ -35,7 +35,7 @@ class PeerGroup final : public Driver {
   ~PeerGroup() override { close(); }
 
   const std::string& address() const { return address_; }
-  // Where the ranks sit, for hdrm: the rank at each physical position. Alike on all ranks, before connect().
+  // Where the ranks sit, for hdrm (schedule::Request). Alike on all ranks, before connect().
   void set_physical_order(std::vector<int> order) { order_ = std::move(order); }
   // Blocks until all ranks are connected to each other, at most timeout_s. `keep_going` is asked at least every 100 ms;
   // false gives up.

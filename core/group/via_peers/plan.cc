@@ -117,7 +117,8 @@ void take_turns(std::vector<PlannedTransfer>& transfers, const std::vector<std::
     for (std::uint32_t j = 0; j < i; ++j) {
       if (step_of[j] == step - 1 && transfers[j].count > 0) transfers[i].follows.push_back(j);
     }
-    for (std::uint32_t j = i + 1; j < transfers.size() && step_of[j] == step; ++j) {
+    // The first of them: the peer says the headers of others only when what is before them has left.
+    for (std::uint32_t j = i + 1; j < transfers.size() && step_of[j] == step && !transfers[i].answer; ++j) {
       const bool is_answer = transfers[i].action == Action::kSend && transfers[j].action != Action::kSend;
       if (is_answer && transfers[j].peer == transfers[i].peer) transfers[i].answer = j;
     }

@@ -16,7 +16,7 @@ namespace netfold::group {
 // Of a large tensor; only the last slice is shorter. 2 MiB: those of eight ranks share a cache of 16 MiB.
 constexpr std::size_t kSliceElements = std::size_t{1} << 19;
 
-// What the schedule of a buffer is asked for. `order`: the rank at each physical position, for hdrm.
+// What the schedule of a buffer is asked for. `order`: where the ranks sit, for hdrm.
 schedule::Request schedule_request(const BufferLayout& buffer, const CollectiveRequest& request, int world, int rank,
                                    const std::vector<int>& order);
 
@@ -30,7 +30,7 @@ class Plans {
   // Whether some ranks are reached over a network; before the first plan is made.
   void set_networked(bool is_networked) { is_networked_ = is_networked; }
 
-  // The rank at each physical position, for hdrm (schedule::Request); before the first plan is made.
+  // Where the ranks sit, for hdrm (schedule::Request); before the first plan is made.
   void set_order(std::vector<int> order) { order_ = std::move(order); }
 
   // kInvalidArgument if the algorithm cannot serve this.

@@ -155,28 +155,76 @@ INSTANTIATE_TEST_SUITE_P(Each, AllReduce,
                            return name;
                          });
 
-TEST(Ring, ScattersAndGathersByRank) {
-  for (int world = 1; world <= 9; ++world) {
-    for (const std::size_t count : kCounts) {
-      const auto buffers = inputs(world, count);
-      Machine scatter({.collective = Collective::kReduceScatter, .world = world, .count = count}, buffers);
-      ASSERT_TRUE(scatter.run());
-      const Buffer sum = sum_of(buffers);
-      auto gathered = inputs(world, count);
-      for (int rank = 0; rank < world; ++rank) {
-        const Segment own = part_of({0, count}, world, rank);
-        for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
-          ASSERT_EQ(scatter.buffer(rank)[i], sum[i]) << "rank " << rank << " of " << world;
+void no_transfer_has_two_parts(const Request& request, const Machine& machine) {
+  for (const Steps& steps : machine.steps()) {
+    for (const Step& step : steps) {
+      for (const Transfer& t : step) {
+        bool is_inside_one = false;
+        for (int rank = 0; rank < request.world; ++rank) {
+          const Segment part = part_of({0, request.count}, request.world, rank, request.align);
+          is_inside_one |= t.offset >= part.offset && t.offset + t.count <= part.offset + part.count;
         }
-        for (auto& buffer : gathered) {  // each rank starts with only its own segment
-          for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
-            buffer[i] = &buffer == &gathered[static_cast<std::size_t>(rank)] ? sum[i] : -1;
-          }
-        }
+        ASSERT_TRUE(is_inside_one) << t.offset << " and " << t.count << " more";
       }
-      Machine gather({.collective = Collective::kAllGather, .world = world, .count = count}, gathered);
-      ASSERT_TRUE(gather.run());
-      for (int rank = 0; rank < world; ++rank) ASSERT_EQ(gather.buffer(rank), sum);
+    }
+  }
+}
+
+// Every rank ends a reduce-scatter with the sum of its own part, and begins an all-gather with nothing else.
+void scatter_and_gather(Request request) {
+  const std::size_t count = request.count;
+  const auto buffers = inputs(request.world, count);
+  request.collective = Collective::kReduceScatter;
+  Machine scatter(request, buffers);
+  ASSERT_TRUE(scatter.run()) << "it waits forever";
+  no_transfer_has_two_parts(request, scatter);
+  const Buffer sum = sum_of(buffers);
+  auto gathered = std::vector<Buffer>(static_cast<std::size_t>(request.world), Buffer(count, -1));
+  for (int rank = 0; rank < request.world; ++rank) {
+    const Segment own = part_of({0, count}, request.world, rank, request.align);
+    for (std::size_t i = own.offset; i < own.offset + own.count; ++i) {
+      ASSERT_EQ(scatter.buffer(rank)[i], sum[i]) << "rank " << rank;
+      gathered[static_cast<std::size_t>(rank)][i] = sum[i];
+    }
+  }
+  request.collective = Collective::kAllGather;
+  Machine gather(request, gathered);
+  ASSERT_TRUE(gather.run()) << "it waits forever";
+  no_transfer_has_two_parts(request, gather);
+  for (int rank = 0; rank < request.world; ++rank) ASSERT_EQ(gather.buffer(rank), sum) << "rank " << rank;
+}
+
+class ByRank : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ByRank, ScattersAndGathers) {
+  for (int world = 1; world <= 17; ++world) {
+    for (const std::size_t count : kCounts) {
+      for (const std::size_t align : {1, 4}) {
+        SCOPED_TRACE(::testing::Message() << "world " << world << " count " << count << " align " << align);
+        scatter_and_gather({.algorithm = {.name = GetParam()}, .world = world, .count = count, .align = align});
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ByRank, ::testing::Values("ring", "direct", "halving-doubling"),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(HalvingDoubling, ScattersAndGathersInLogarithmicSteps) {
+  for (const Collective collective : {Collective::kReduceScatter, Collective::kAllGather}) {
+    Machine machine({.collective = collective, .algorithm = {.name = "halving-doubling"}, .world = 8, .count = 800},
+                    inputs(8, 800));
+    for (const Steps& steps : machine.steps()) {
+      std::size_t sent = 0;
+      for (const Step& step : steps) {
+        for (const Transfer& t : step) sent += t.action == Action::kSend ? t.count : 0;
+      }
+      EXPECT_EQ(steps.size(), 3u);
+      EXPECT_EQ(sent, 7u * 100);
     }
   }
 }
@@ -296,6 +344,28 @@ TEST(Hdrm, MovesWithTheRanks) {
   }
 }
 
+// 13 ranks on a BiGraph of 2 x 4 positions: five ranks hand over to those at positions 1, 2, 4, 5 and 7.
+TEST(Hdrm, LetsOtherRanksHandOver) {
+  const std::vector<int> order{12, 3, 7, 0, 9, 1, 5, 11, -1, 2, 10, -1, 4, 6, -1, 8};
+  for (const std::size_t count : kCounts) {
+    SCOPED_TRACE(count);
+    Request request{.algorithm = {"hdrm", 2, 4}, .world = 13, .count = count, .order = order};
+    const auto buffers = inputs(13, count);
+    Machine machine(request, buffers);
+    ASSERT_TRUE(machine.run());
+    for (int rank = 0; rank < 13; ++rank) ASSERT_EQ(machine.buffer(rank), sum_of(buffers));
+    scatter_and_gather(request);
+  }
+  for (std::size_t position = 0; position < 8; ++position) {  // an extra talks to that rank only
+    const int extra = order[8 + position];
+    if (extra < 0) continue;
+    const auto steps = make({.algorithm = {"hdrm", 2, 4}, .world = 13, .rank = extra, .count = 100, .order = order});
+    ASSERT_TRUE(steps);
+    EXPECT_THAT(*steps, ::testing::ElementsAre(Step{{Action::kSend, order[position], 0, 100}},
+                                               Step{{Action::kStore, order[position], 0, 100}}));
+  }
+}
+
 TEST(Schedule, SaysWhyItCannot) {
   const auto message = [](const Request& request) {
     const auto steps = make(request);
@@ -307,6 +377,12 @@ TEST(Schedule, SaysWhyItCannot) {
   EXPECT_THAT(message({.algorithm = {"hdrm", 3, 2}, .world = 6}), ::testing::HasSubstr("powers of two"));
   EXPECT_THAT(message({.algorithm = {"hdrm", 2, 2}, .world = 6}), ::testing::HasSubstr("not 6 ranks"));
   EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 2, .order = {1, 1}}),
+              ::testing::HasSubstr("each of the 2 ranks once"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 3, .order = {1, 0, 2}}),
+              ::testing::HasSubstr("each of 2 positions"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 3, .order = {1, 0, -1, -1}}),
+              ::testing::HasSubstr("each of the 3 ranks once"));
+  EXPECT_THAT(message({.algorithm = {"hdrm", 1, 2}, .world = 2, .order = {-1, 0, 1, -1}}),
               ::testing::HasSubstr("each of the 2 ranks once"));
   EXPECT_THAT(message({.algorithm = {.name = "hierarchical"}, .world = 6}), ::testing::HasSubstr("group"));
   EXPECT_THAT(message({.collective = Collective::kBroadcast, .algorithm = {.name = "rabenseifner"}}),
