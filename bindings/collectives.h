@@ -26,7 +26,7 @@ void bind_meeting(nb::class_<Bound>& bound) {
       .def(
           "set_physical_order",
           [](Bound& self, const std::vector<int>& order) { self.engine().set_physical_order(order); }, "order"_a,
-          "Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before "
+          "Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before "
           "connect.")
       .def(
           "connect",
@@ -63,16 +63,16 @@ void bind_sums(nb::class_<Bound>& bound) {
       .def(
           "reduce_scatter",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-             const std::string& wire, bool average, const std::string& algorithm, int block, int mantissa,
-             bool awaited) {
+             const std::string& wire, bool average, const std::string& algorithm, int sub_nodes, int switches,
+             int block, int mantissa, bool awaited) {
             auto request = request_for(in, out, count, type, wire, average);
             request.collective = schedule::Collective::kReduceScatter;
-            request.algorithm.name = algorithm;
+            request.algorithm = {.name = algorithm, .sub_nodes = sub_nodes, .switches = switches};
             request.bfp = bfp_shape_of(block, mantissa);
             return self.submit(request, awaited);
           },
           "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "average"_a = false, "algorithm"_a = "ring",
-          "block"_a = 16, "mantissa"_a = 7, "awaited"_a = false,
+          "sub_nodes"_a = 0, "switches"_a = 0, "block"_a = 16, "mantissa"_a = 7, "awaited"_a = false,
           "Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of\n"
           "them, to out_ptr; in_ptr is only read. The rest as all_reduce.");
 }
@@ -84,15 +84,16 @@ void bind_copies(nb::class_<Bound>& bound) {
       .def(
           "all_gather",
           [](Bound& self, std::uintptr_t in, std::uintptr_t out, std::size_t count, const std::string& type,
-             const std::string& wire, const std::string& algorithm, int block, int mantissa, bool awaited) {
+             const std::string& wire, const std::string& algorithm, int sub_nodes, int switches, int block,
+             int mantissa, bool awaited) {
             auto request = request_for(in, out, count, type, wire);
             request.collective = schedule::Collective::kAllGather;
-            request.algorithm.name = algorithm;
+            request.algorithm = {.name = algorithm, .sub_nodes = sub_nodes, .switches = switches};
             request.bfp = bfp_shape_of(block, mantissa);
             return self.submit(request, awaited);
           },
-          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "algorithm"_a = "ring", "block"_a = 16,
-          "mantissa"_a = 7, "awaited"_a = false,
+          "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "wire"_a, "algorithm"_a = "ring", "sub_nodes"_a = 0,
+          "switches"_a = 0, "block"_a = 16, "mantissa"_a = 7, "awaited"_a = false,
           "Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is\n"
           "this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.")
       .def(
@@ -135,7 +136,7 @@ void bind_all_types(nb::class_<Bound>& bound) {
           "collect",
           [](Bound& self, const std::string& collective, std::uintptr_t in, std::uintptr_t out, std::size_t count,
              const std::string& type, const std::string& operation, bool average, int root,
-             const std::string& algorithm, const std::string& wire, bool awaited) {
+             const std::string& algorithm, int sub_nodes, int switches, const std::string& wire, bool awaited) {
             const auto named = schedule::collective_named(collective);
             if (!named) raise(named.error());
             auto request = request_as_it_lies(in, out, count, type);
@@ -143,12 +144,13 @@ void bind_all_types(nb::class_<Bound>& bound) {
             request.operation = operation_of(operation);
             request.average = average;
             request.root = root;
-            request.algorithm.name = algorithm;
+            request.algorithm = {.name = algorithm, .sub_nodes = sub_nodes, .switches = switches};
             if (!wire.empty()) request.format = format_of(wire);
             return self.submit(request, awaited);
           },
           "collective"_a, "in_ptr"_a, "out_ptr"_a, "count"_a, "dtype"_a, "operation"_a = "sum", "average"_a = false,
-          "root"_a = 0, "algorithm"_a = "direct", "wire"_a = "", "awaited"_a = false,
+          "root"_a = 0, "algorithm"_a = "direct", "sub_nodes"_a = 0, "switches"_a = 0, "wire"_a = "",
+          "awaited"_a = false,
           "An all-reduce, reduce, reduce-scatter, all-gather or broadcast, of elements as they lie in memory\n"
           "unless `wire` names a format. dtype:\n"
           "fp64, fp32, fp16, bf16, int8 to int64, uint8 to uint64, bool, complex64 or complex128. operation: sum,\n"

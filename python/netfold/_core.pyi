@@ -184,7 +184,7 @@ class PeerGroup:
 
     def set_physical_order(self, order: Sequence[int]) -> None:
         """
-        Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before connect.
+        Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before connect.
         """
 
     def connect(self, addresses: Sequence[str]) -> None:
@@ -200,13 +200,13 @@ class PeerGroup:
         for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
-    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
         them, to out_ptr; in_ptr is only read. The rest as all_reduce.
         """
 
-    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is
         this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.
@@ -248,7 +248,7 @@ class PeerGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
-    def collect(self, collective: str, in_ptr: int, out_ptr: int, count: int, dtype: str, operation: str = 'sum', average: bool = False, root: int = 0, algorithm: str = 'direct', wire: str = '', awaited: bool = False) -> int:
+    def collect(self, collective: str, in_ptr: int, out_ptr: int, count: int, dtype: str, operation: str = 'sum', average: bool = False, root: int = 0, algorithm: str = 'direct', sub_nodes: int = 0, switches: int = 0, wire: str = '', awaited: bool = False) -> int:
         """
         An all-reduce, reduce, reduce-scatter, all-gather or broadcast, of elements as they lie in memory
         unless `wire` names a format. dtype:
@@ -337,7 +337,7 @@ class SplitGroup:
 
     def set_physical_order(self, order: Sequence[int]) -> None:
         """
-        Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before connect.
+        Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before connect.
         """
 
     def connect(self, addresses: Sequence[str]) -> None:
@@ -353,13 +353,13 @@ class SplitGroup:
         for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
-    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
         them, to out_ptr; in_ptr is only read. The rest as all_reduce.
         """
 
-    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is
         this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.
@@ -417,7 +417,7 @@ class AgentPeerGroup:
 
     def set_physical_order(self, order: Sequence[int]) -> None:
         """
-        Where the ranks sit, for hdrm: the rank at each position of the BiGraph. Alike on all ranks, before connect.
+        Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before connect.
         """
 
     def connect(self, addresses: Sequence[str]) -> None:
@@ -433,13 +433,13 @@ class AgentPeerGroup:
         for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
         """
 
-    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
         them, to out_ptr; in_ptr is only read. The rest as all_reduce.
         """
 
-    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
         """
         Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is
         this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.
@@ -531,8 +531,8 @@ def schedule(algorithm: str, world: int, rank: int, count: int, *, collective: s
     """
     What `rank` of `world` does to `count` elements: a list of steps, each a list of transfers
     (action, peer, offset, count), action 'send', 'fold' (receive and add) or 'store' (receive and keep),
-    offset and count in elements, peer -1 for the switch. order: the rank at each position of hdrm's BiGraph
-    (none: rank order). Raises ValueError for what cannot be served.
+    offset and count in elements, peer -1 for the switch. order: the rank at each position of hdrm's BiGraph, and
+    then the rank that hands over to each, or -1 (none: rank order). Raises ValueError for what cannot be served.
     """
 
 def rank_mapping(sub_nodes: int, switches: int) -> list[int]:

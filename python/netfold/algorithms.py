@@ -6,7 +6,7 @@ at the same time. The others are *host algorithms*: the ranks fold among themsel
 
 `auto` picks a host algorithm by the tensor's size and the number of ranks. It uses the times measured on this machine
 (netfold/chooser). Without measurements it uses the core's rule (core/schedule/schedule.h). If `auto` knows the BiGraph
-of the hosts, it picks hdrm in place of halving-doubling and ring.
+of the hosts, it picks hdrm in place of halving-doubling and ring, also for reduce-scatters and all-gathers.
 
 The *order* says whether sums must have the bits of the in-network fold, pairwise in rank order (`rank`), or may have
 those of each algorithm's own order (`any`).
@@ -14,7 +14,7 @@ those of each algorithm's own order (`any`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,11 +23,11 @@ IN_NETWORK = "in-network"
 SPLIT = "split"
 WITH_SWITCH = (IN_NETWORK, SPLIT)
 AUTO = "auto"
-DIRECT = "direct"
+DIRECT, RING, HDRM = "direct", "ring", "hdrm"
 RANK, ANY = "rank", "any"
 ORDERS = (RANK, ANY)
 
-BY_BANDWIDTH = ("ring", "halving-doubling")  # `auto` replaces these by hdrm on a known BiGraph
+BY_BANDWIDTH = (RING, "halving-doubling")  # `auto` replaces these by hdrm on a known BiGraph
 SMALL_BYTES = 32 << 10  # up to this size a tree broadcasts faster
 
 Choose = Callable[[int, int], str]
@@ -130,34 +130,46 @@ class HostPlan:
         if self.order == RANK and self.algorithm not in WITH_SWITCH:
             named = choose if self.algorithm == AUTO else lambda *_: self.algorithm
             return {"algorithm": in_rank_order(named, wire)(size_bytes, world)}
-        if self.algorithm == "hdrm":
-            return {"algorithm": "hdrm", "sub_nodes": self.bigraph[0], "switches": self.bigraph[1]}
+        if self.algorithm == HDRM:
+            return self._hdrm()
         if self.algorithm == "hierarchical":
             between = choose(size_bytes, self.parties(world))
             return {"algorithm": "hierarchical", "group": self.group, "between": between}
         chosen = choose(size_bytes, world) if self.algorithm == AUTO else self.algorithm
-        if self.algorithm == AUTO and any(self.bigraph) and chosen in BY_BANDWIDTH:
-            return HostPlan("hdrm", self.bigraph).for_tensor(size_bytes, world)
-        return {"algorithm": chosen}
+        return self._on_bigraph(chosen)
 
-    def for_reduce_scatter(self, world: int, wire: str) -> str:
-        """The algorithm of a reduce-scatter of a tensor that travels in format `wire`."""
+    def for_reduce_scatter(self, world: int, wire: str) -> dict[str, Any]:
+        """The named arguments of `PeerGroup.reduce_scatter` of a tensor that travels in format `wire`."""
         if self.algorithm == SPLIT:
-            return SPLIT
-        return in_rank_order(lambda *_: "ring", wire)(0, world) if self.order == RANK else "ring"
+            return {"algorithm": SPLIT}
+        if self.order == RANK:
+            return {"algorithm": in_rank_order(lambda *_: RING, wire)(0, world)}
+        return self._on_bigraph(RING)
+
+    def for_all_gather(self) -> dict[str, Any]:
+        """The named arguments of `PeerGroup.all_gather` of a large tensor."""
+        return self._on_bigraph(RING)
+
+    def _on_bigraph(self, chosen: str) -> dict[str, Any]:
+        """`chosen`, or hdrm in its place where the BiGraph is known."""
+        is_known = any(self.bigraph) and self.algorithm in (AUTO, HDRM)
+        return self._hdrm() if is_known and chosen in BY_BANDWIDTH else {"algorithm": chosen}
+
+    def _hdrm(self) -> dict[str, Any]:
+        return {"algorithm": HDRM, "sub_nodes": self.bigraph[0], "switches": self.bigraph[1]}
 
     def parties(self, world: int) -> int:
         """The number of ranks to pass to `choose`: all ranks, or with hierarchical the number of machines."""
         return -(-world // max(1, self.group)) if self.algorithm == "hierarchical" else world
 
-    def check(self, world: int, wire: str = "fp32") -> None:
+    def check(self, world: int, wire: str = "fp32", order: Sequence[int] = ()) -> None:
         """Raises ValueError if the algorithm does not support this number of ranks, or does not sum in this order. No
-        data moves before."""
+        data moves before. `order`: of the places on a BiGraph (netfold/topology)."""
         from netfold import _core
 
         if self.algorithm in WITH_SWITCH:  # they serve any number
             return
         if self.order == RANK and self.algorithm != AUTO and not sums_in_rank_order(self.algorithm, world, wire):
             raise ValueError("it does not sum in rank order: choose auto or direct, or NETFOLD_ORDER=any")
-        arguments = self.for_tensor(world, world)
-        _core.schedule(arguments.pop("algorithm"), world, 0, world, **arguments)
+        for arguments in (self.for_tensor(world, world), self.for_all_gather()):
+            _core.schedule(arguments.pop("algorithm"), world, 0, world, order=list(order), **arguments)

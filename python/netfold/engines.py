@@ -75,7 +75,7 @@ class PeerEngine(Engine, Protocol):
         """HOST:PORT."""
 
     def set_physical_order(self, order: Sequence[int]) -> None:
-        """Set the rank at each position of the BiGraph, for hdrm. Call it before `connect`."""
+        """Set where the ranks sit, for hdrm: the `order` of Places. Call it before `connect`."""
 
     def connect(self, addresses: Sequence[str]) -> None:
         """Connect to all ranks; `addresses` is in rank order. Raises NetfoldError."""
@@ -109,6 +109,8 @@ class PeerEngine(Engine, Protocol):
         wire: str,
         average: bool = ...,
         algorithm: str = ...,
+        sub_nodes: int = ...,
+        switches: int = ...,
         block: int = ...,
         mantissa: int = ...,
         awaited: bool = ...,
@@ -123,6 +125,8 @@ class PeerEngine(Engine, Protocol):
         dtype: str,
         wire: str,
         algorithm: str = ...,
+        sub_nodes: int = ...,
+        switches: int = ...,
         block: int = ...,
         mantissa: int = ...,
         awaited: bool = ...,

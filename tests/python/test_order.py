@@ -27,9 +27,9 @@ def test_auto_keeps_what_sums_in_rank_order() -> None:
 
 
 def test_a_reduce_scatter_takes_the_ring_where_any_order_will_do() -> None:
-    assert HostPlan(AUTO).for_reduce_scatter(8, "fp32") == "ring"
-    assert HostPlan(AUTO, order=RANK).for_reduce_scatter(8, "fp32") == "direct"
-    assert HostPlan(AUTO, order=RANK).for_reduce_scatter(2, "fp32") == "ring"
+    assert HostPlan(AUTO).for_reduce_scatter(8, "fp32") == {"algorithm": "ring"}
+    assert HostPlan(AUTO, order=RANK).for_reduce_scatter(8, "fp32") == {"algorithm": "direct"}
+    assert HostPlan(AUTO, order=RANK).for_reduce_scatter(2, "fp32") == {"algorithm": "ring"}
 
 
 @pytest.mark.parametrize(

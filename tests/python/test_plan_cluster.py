@@ -117,7 +117,7 @@ WRONG = {
     "fabric: {kind: star, ports: 4, folding: {at: [spine 7]}}": "there is no switch spine 7",
     "fabric: {kind: graph, hosts: [a, b], switches: [s, t], links: [{from: a, to: s}, {from: b, to: t}]}": "a to b",
     "fabric: {kind: graph, hosts: [a], links: [{from: a, to: z}]}": "ends at z",
-    "upper: {a: [h0, h1], b: [h2]}\nlower: {c: [h4, h5], d: [h6, h7]}": "switch b has 1 hosts",
+    "upper: {a: [h0, h1], b: [h2]}\nlower: {c: [h4, h5], d: [h6, h7]}": "switches have 1 or 2 hosts",
     "upper: {a: [h0], b: [h1], c: [h2]}\nlower: {d: [h3]}": "two equal halves",
     "fabric: {kind: star, ports: 2}\nfabric: {kind: star, ports: 3}": "comes 2 times",
     "fabric: [": "is not valid YAML",

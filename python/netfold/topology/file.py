@@ -9,8 +9,9 @@
       ...
 
 The file is YAML, or JSON, which is YAML too. It names a host by the address that the host uses in the job, or by its
-host name. One worker runs on each host. A machine with several NICs is one host per NIC, named by address. The file may
-also contain the other keys that the planner reads (PLANNED): one file serves both.
+host name. At most one worker of a job runs on each host: a job may use a part of them. A machine with several NICs is
+one host per NIC, named by address. The file may also contain the other keys that the planner reads (PLANNED): one file
+serves both.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from netfold.topology.wiring import BIGRAPH, Wiring, check_shape
+from netfold.topology.places import Places, place
+from netfold.topology.wiring import check_shape
 
 HALVES = ("upper", "lower")
 PLANNED = ("name", "fabric", "servers", "compute", "software", "prices", "ranks")  # of a cluster file, netfold_lab/plan
@@ -33,29 +36,57 @@ NAMED_MAX = 8  # hosts in one message
 
 @dataclass(frozen=True)
 class Topology:
-    """A BiGraph with its hosts by position: the upper half's switches first, `sub_nodes` hosts each."""
+    """A BiGraph: for each half the hosts by switch."""
 
-    sub_nodes: int
-    switches: int
-    hosts: tuple[str, ...]
+    upper: tuple[tuple[str, ...], ...]
+    lower: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def regular(cls, sub_nodes: int, switches: int, hosts: Sequence[str]) -> Topology:
+        """As many hosts at each switch; the upper half's switches come first."""
+        by_switch = [tuple(hosts[at * sub_nodes : (at + 1) * sub_nodes]) for at in range(switches)]
+        return cls(tuple(by_switch[: switches // 2]), tuple(by_switch[switches // 2 :]))
+
+    @property
+    def switches(self) -> tuple[tuple[str, ...], ...]:
+        """The hosts by switch."""
+        return (*self.upper, *self.lower)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts, by position."""
+        return tuple(host for hosts in self.switches for host in hosts)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Sub-nodes x switches, as HDRM expects them."""
-        return self.sub_nodes, self.switches
+        """Sub-nodes x switches. Raises ValueError if switches have different numbers of hosts, or if there are not as
+        many as HDRM needs for all hosts."""
+        if len(self.upper) != len(self.lower):
+            raise ValueError(
+                f"{len(self.upper)} upper and {len(self.lower)} lower switches: a BiGraph has two equal halves"
+            )
+        sub_nodes = {len(hosts) for hosts in self.switches}
+        if len(sub_nodes) > 1:
+            raise ValueError(
+                f"switches have {' or '.join(map(str, sorted(sub_nodes)))} hosts: all need the same number"
+            )
+        check_shape(max(sub_nodes), len(self.switches))
+        return max(sub_nodes), len(self.switches)
 
     @property
     def digest(self) -> str:
         """A digest of the content: equal on all ranks whose files have the same content."""
-        return hashlib.sha256(repr((self.shape, self.hosts)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((self.upper, self.lower)).encode()).hexdigest()[:16]
 
-    def order(self, names_by_rank: Sequence[Sequence[str]]) -> list[int]:
-        """The rank at each position. `names_by_rank`: the names of each rank's host, its address first.
+    def places(self, names_by_rank: Sequence[Sequence[str]]) -> Places:
+        """The places of ranks. `names_by_rank`: the names of each rank's host, its address first. Hosts without a rank
+        are left out.
 
         Raises ValueError naming the ranks or hosts that do not fit.
         """
-        position = {host: at for at, host in enumerate(self.hosts)}
-        found = [sorted({position[name] for name in names if name in position}) for names in names_by_rank]
+        place_of = {host: at for at, host in enumerate(self.hosts)}
+        found = [sorted({place_of[name] for name in names if name in place_of}) for names in names_by_rank]
+        rank_at: dict[int, int] = {}
         for rank, (places, names) in enumerate(zip(found, names_by_rank, strict=True)):
             said = " or ".join(dict.fromkeys(names))
             if not places:
@@ -63,17 +94,15 @@ class Topology:
             if len(places) > 1:
                 both = " and ".join(self.hosts[at] for at in places)
                 raise ValueError(f"the topology file names the host of rank {rank} twice, as {both}: leave one out")
-        order = [-1] * len(self.hosts)
-        for rank, (place,) in enumerate(found):
-            if order[place] >= 0:
+            if places[0] in rank_at:
                 raise ValueError(
-                    f"ranks {order[place]} and {rank} both run on {self.hosts[place]}, a single sub-node of the "
-                    "topology file: write the address of each NIC there, and give each rank its own as NETFOLD_BIND"
+                    f"ranks {rank_at[places[0]]} and {rank} both run on {self.hosts[places[0]]}, a single sub-node of "
+                    "the topology file: write the address of each NIC there, and give each rank its own as NETFOLD_BIND"
                 )
-            order[place] = rank
-        if absent := [self.hosts[place] for place, rank in enumerate(order) if rank < 0]:
-            raise ValueError(f"the topology file names {_listed(absent)}, where no rank of this job runs")
-        return order
+            rank_at[places[0]] = rank
+        at = iter(range(len(self.hosts)))
+        ranks = [[rank_at[place] for place in islice(at, len(hosts)) if place in rank_at] for hosts in self.switches]
+        return place(ranks[: len(self.upper)], ranks[len(self.upper) :])
 
 
 def read(path: str | Path) -> Topology:
@@ -92,11 +121,10 @@ def read(path: str | Path) -> Topology:
 
 def write(path: Path, topology: Topology) -> None:
     """Write a topology file that names the switches by half and number."""
-    wiring = Wiring(BIGRAPH, *topology.shape)
-    halves: dict[str, dict[str, list[str]]] = {half: {} for half in HALVES}
-    for at, host in enumerate(topology.hosts):
-        name = wiring.name_of(wiring.switch_of(at))
-        halves[name.split()[0]].setdefault(name.replace(" ", "-"), []).append(host)
+    halves = {
+        half: {f"{half}-{number}": list(hosts) for number, hosts in enumerate(getattr(topology, half))}
+        for half in HALVES
+    }
     path.write_text(yaml.safe_dump(halves, sort_keys=False, default_flow_style=None))
 
 
@@ -119,29 +147,19 @@ def topology_of(content: Any) -> Topology:
     """Read the content of a file. Raises ValueError."""
     if not isinstance(content, dict) or set(content) - set(PLANNED) != set(HALVES):
         raise ValueError("write only `upper:` and `lower:` at the top level")
-    switches: dict[str, list[str]] = {}
-    sizes = []
+    switches: set[str] = set()
+    halves: list[tuple[tuple[str, ...], ...]] = []
     for half in HALVES:
         if not isinstance(content[half], dict) or not content[half]:
             raise ValueError(f"under `{half}:` write the name of each switch and its hosts, as s1: [host1, host2]")
-        for switch, hosts in content[half].items():
-            if switch in switches:
-                raise ValueError(f"switch {switch} is in both halves")
-            switches[switch] = _hosts(switch, hosts)
-        sizes.append(len(content[half]))
-    if sizes[0] != sizes[1]:
-        raise ValueError(f"{sizes[0]} upper and {sizes[1]} lower switches: a BiGraph has two equal halves")
-    first, sub_nodes = next((name, len(hosts)) for name, hosts in switches.items())
-    for switch, hosts in switches.items():
-        if len(hosts) != sub_nodes:
-            raise ValueError(
-                f"switch {switch} has {len(hosts)} hosts, {first} has {sub_nodes}: all switches need the same number"
-            )
-    check_shape(sub_nodes, len(switches))
-    every = [host for hosts in switches.values() for host in hosts]
-    if twice := [host for host, times in Counter(every).items() if times > 1]:
+        if both := switches & set(content[half]):
+            raise ValueError(f"switch {min(both)} is in both halves")
+        switches |= set(content[half])
+        halves.append(tuple(tuple(_hosts(switch, hosts)) for switch, hosts in content[half].items()))
+    topology = Topology(*halves)
+    if twice := [host for host, times in Counter(topology.hosts).items() if times > 1]:
         raise ValueError(f"it names {_listed(twice)} twice")
-    return Topology(sub_nodes, len(switches), tuple(every))
+    return topology
 
 
 def _hosts(switch: str, hosts: Any) -> list[str]:

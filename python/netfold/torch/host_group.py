@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
 from netfold import _core, algorithms
-from netfold.algorithms import AUTO, SPLIT, Choose, HostPlan
+from netfold.algorithms import AUTO, DIRECT, HDRM, RING, SPLIT, Choose, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.engines import PeerEngine
 from netfold.topology.file import Topology
@@ -24,8 +27,10 @@ from netfold.torch.calls import RAW_DTYPES
 from netfold.torch.earlier import Earlier
 from netfold.torch.share_log import ShareLog, log_news
 
+logger = logging.getLogger(__name__)
+
 KEY = "netfold/host/"
-HINTS = {"hdrm": "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
+HINTS = {HDRM: "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
 RAW_BYTES = {name: size_bytes for size_bytes, name in RAW_DTYPES.items()}
 ELEMENT_BYTES = {"fp32": 4, "int32": 4, "fp16": 2, "bf16": 2}
 
@@ -53,7 +58,7 @@ class HostClient:
         self.close = group.close
         self.for_device = group.for_device
         if isinstance(group, _core.PeerGroup):
-            self.collect = group.collect
+            self.collect: Callable[..., int] = self._on_bigraph(group.collect) if any(plan.bigraph) else group.collect
             self.exchange = group.exchange
             self.send = group.send
             self.receive = group.receive
@@ -103,8 +108,16 @@ class HostClient:
         block, mantissa = self._bfp
         how = self._plan.for_reduce_scatter(self._world, wire)
         return self._group.reduce_scatter(
-            in_ptr, out_ptr, count, dtype, wire, average, how, block=block, mantissa=mantissa, awaited=awaited
+            in_ptr, out_ptr, count, dtype, wire, average, block=block, mantissa=mantissa, awaited=awaited, **how
         )
+
+    def _on_bigraph(self, collect: Callable[..., int]) -> Callable[..., int]:
+        def collect_there(collective: str, *arguments: Any, algorithm: str = DIRECT, **more: Any) -> int:
+            is_large = collective == "all-gather" and algorithm == RING
+            how = self._plan.for_all_gather() if is_large else {"algorithm": algorithm}
+            return collect(collective, *arguments, **how, **more)
+
+        return collect_there
 
     def _copy_words(
         self,
@@ -123,8 +136,12 @@ class HostClient:
         """An all-gather or broadcast of whole words of four bytes, which travel as they are."""
         words = count * RAW_BYTES[dtype] // 4
         if collective == "all-gather":
-            how = SPLIT if self._plan.algorithm == SPLIT else algorithm
-            return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", how, awaited=awaited)
+            how: dict[str, Any] = {"algorithm": algorithm}
+            if self._plan.algorithm == SPLIT:
+                how = {"algorithm": SPLIT}
+            elif algorithm == RING:
+                how = self._plan.for_all_gather()
+            return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited, **how)
         return self._group.broadcast(out_ptr, words, root, "int32", "int32", algorithm, awaited=awaited)
 
     def barrier(self, awaited: bool = False) -> int:
@@ -194,19 +211,30 @@ def names_of(said: dict[str, str]) -> list[str]:
     return [_host_of(said["address"]).strip("[]"), name, name.partition(".")[0]]
 
 
-def _order(topology: Topology, said: list[dict[str, str]]) -> list[int]:
+def _placed(plan: HostPlan, topology: Topology, said: list[dict[str, str]], rank: int) -> tuple[HostPlan, list[int]]:
+    """The plan on the ranks' BiGraph, and the order for hdrm. `auto` uses it only where it is as fast as a ring."""
     try:
-        return topology.order([names_of(each) for each in said])
+        places = topology.places([names_of(each) for each in said])
     except ValueError as error:
         raise ValueError(f"netfold: {error}") from None
+    is_used = plan.algorithm == HDRM or places.cost <= places.ring_cost
+    logger.log(
+        logging.INFO if rank == 0 else logging.DEBUG,
+        "netfold: on %d of %d hosts of the BiGraph; with hdrm a cable carries at most %d connections of a step%s",
+        len(said),
+        len(topology.hosts),
+        places.shared,
+        "" if is_used else ", but a ring is faster",
+    )
+    return (replace(plan, bigraph=places.shape) if is_used else plan), places.order
 
 
-def _settled(plan: HostPlan, addresses: list[str], wire: str) -> HostPlan:
+def _settled(plan: HostPlan, addresses: list[str], wire: str, order: list[int]) -> HostPlan:
     world = len(addresses)
     try:
         if plan.algorithm == "hierarchical" and not plan.group:
             plan = HostPlan(plan.algorithm, group=machine_size(addresses))
-        plan.check(world, wire)
+        plan.check(world, wire, order)
     except ValueError as error:
         hint = HINTS.get(plan.algorithm, "")
         raise ValueError(
@@ -270,9 +298,11 @@ def join(
         publish(store, rank, address=address, host=socket.gethostname(), **kept)
         said = said_by_all(store, world, timeout_s)
         addresses = [each["address"] for each in said]
+        order: list[int] = []
         if topology is not None:
-            group.set_physical_order(_order(topology, said))
-        plan = _settled(plan, addresses, wire)
+            plan, order = _placed(plan, topology, said, rank)
+            group.set_physical_order(order)
+        plan = _settled(plan, addresses, wire, order)
         choose = _chooser(store, rank, plan, wire, addresses, look_up, timeout_s)
         if earlier is not None:
             earlier.hand_over(group, rank, said)

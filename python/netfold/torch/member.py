@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ReduceOp, Work
 
 from netfold import _core
-from netfold.algorithms import AUTO
+from netfold.algorithms import AUTO, HDRM
 from netfold.collective_record import Recorder
 from netfold.engines import Reducer
 from netfold.log import logger, write_to_stderr
@@ -31,13 +31,13 @@ FINISH_S = 5.0  # for collectives in flight when a rank leaves: all ranks have s
 
 
 def settings_of_group(settings: Settings, size: int) -> Settings:
-    """The settings of a group of `size` ranks, with logs on. A topology file describes the whole job, and RoCE folds at
-    the ports of all its ranks; a group with only some of the ranks ignores both."""
+    """The settings of a group of `size` ranks, with logs on. RoCE folds at the ports of all ranks of the job, and
+    NETFOLD_BIGRAPH describes the places of all; a group with only some of the ranks ignores both."""
     write_to_stderr(settings.log)
     is_part = dist.is_initialized() and size < dist.get_world_size()
     if is_part and settings.roce:
         settings = replace(settings, roce="", engine=THREAD, algorithm=AUTO, faults="", pcap="")
-    return replace(settings, topology="") if is_part else settings
+    return replace(settings, bigraph=(0, 0)) if is_part and settings.algorithm != HDRM else settings
 
 
 class Member:

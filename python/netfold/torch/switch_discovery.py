@@ -88,14 +88,14 @@ def agree(
 
 def _decide(settings: Settings, group: str, host: str) -> tuple[Agreement, EmbeddedSwitch | None]:
     topology = _topology(settings, 0)
-    bigraph, digest = (topology.shape, topology.digest) if topology else (settings.bigraph, "")
+    digest = topology.digest if topology else ""
     algorithm = settings.algorithm_to_take()
     alike = (
         settings.format,
         settings.bfp,
         algorithm,
         settings.order_to_take(),
-        bigraph,
+        settings.bigraph,
         settings.group,
         settings.engine,
         digest,
@@ -139,7 +139,6 @@ def _compare(agreement: Agreement, settings: Settings, rank: int) -> None:
             f"netfold: rank {rank} has the topology file {mine}, rank 0 has {others}; give all ranks a "
             "NETFOLD_TOPOLOGY with the same content"
         )
-    settings = replace(settings, bigraph=topology.shape) if topology else settings
     if (
         not settings.algorithm and settings.algorithm_to_take() != IN_NETWORK
     ):  # this rank names no algorithm: rank 0's counts

@@ -108,7 +108,7 @@ class Lab:
             self.set_faults(self.spec.faults)
         if self.topology is not None:
             hosts = tuple(self.fabric.address(rank) for rank in range(self.spec.workers))
-            topology_file.write(self.topology, topology_file.Topology(*self.spec.shape, hosts))
+            topology_file.write(self.topology, topology_file.Topology.regular(*self.spec.shape, hosts))
         known.ready = True
         state.save(known)
 

@@ -60,7 +60,7 @@ def joined(words: Sequence[str]) -> Iterator[tuple[Any, int, int]]:
     try:
         addresses = meet(Path(meeting), group.address, rank, world, timeout_s)
         if topology := os.environ.get("NETFOLD_TOPOLOGY"):
-            group.set_physical_order(read(topology).order([[each.rpartition(":")[0]] for each in addresses]))
+            group.set_physical_order(read(topology).places([[each.rpartition(":")[0]] for each in addresses]).order)
         group.connect(addresses)
         yield group, rank, world
     finally:

@@ -182,9 +182,9 @@ def _cluster(text: Text) -> Cluster:
     if "upper" in content or "lower" in content:
         named = _halves(text)
         kind, hosts = kind or "bigraph", named.hosts
-        sizes = {"sub_nodes": named.sub_nodes, "switches": named.switches}
+        sizes = dict(zip(("sub_nodes", "switches"), named.shape, strict=True))
         if kind != "bigraph" or any(told.get(key, size) != size for key, size in sizes.items()):
-            raise text.error(("fabric",), f"upper and lower describe a BiGraph of {named.sub_nodes} x {named.switches}")
+            raise text.error(("fabric",), f"upper and lower describe a BiGraph of {' x '.join(map(str, named.shape))}")
     if kind is None:
         raise text.error(("fabric",), f"kind is missing; write one of {', '.join((*fabric.KINDS, 'graph'))}")
     _check_options(text, kind, told, is_by_halves=bool(hosts))
@@ -236,7 +236,9 @@ def _prices(text: Text, told: Any) -> dict[str, Any]:
 
 def _halves(text: Text) -> Topology:
     try:
-        return topology_of({half: text.content[half] for half in HALVES if half in text.content})
+        topology = topology_of({half: text.content[half] for half in HALVES if half in text.content})
+        _ = topology.shape  # the planner has BiGraphs with as many hosts at each switch
+        return topology
     except ValueError as error:
         raise text.error((HALVES[0],), str(error)) from None
 

@@ -242,7 +242,7 @@ def write_mapping(path: Path, told: Answer) -> bool:
     if shape is None or shape[0] * shape[1] != told.workers:
         return False
     names = told.cluster.hosts or tuple(f"worker-{at}" for at in range(told.workers))
-    write_topology(path, Topology(*shape, names))
+    write_topology(path, Topology.regular(*shape, names))
     return True
 
 
