@@ -1,6 +1,8 @@
 // The top of the bitstream for Lattice's ECP5 Versa board: LFE5UM5G-45F, two Marvell 88E1512 PHYs, 100 MHz. Here are the
 // clocks and resets; gigabit_switch is the rest. `netfold rtl board` builds it, with the pins of rtl/boards/versa_ecp5.toml.
-module versa_ecp5 (
+module versa_ecp5 #(
+  parameter int unsigned StartBits = 21  // the PHYs need 10 ms of reset behind their clock: 42 ms at 50 MHz
+) (
   input  logic            clk100_i,
   input  logic            rst_ni,         // the board's button
 
@@ -46,9 +48,6 @@ module versa_ecp5 (
     .CLKOS  (clk50),
     .LOCK   (locked)
   );
-
-  // The PHYs need 10 ms of reset behind their clock.
-  localparam int unsigned StartBits = 21;  // 42 ms at 50 MHz
 
   logic                 pll_rst_n, switch_rst_n;
   logic [StartBits-1:0] start_q;

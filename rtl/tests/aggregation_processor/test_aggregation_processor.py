@@ -1,4 +1,4 @@
-"""Folds two workers' numbers, and waits with a place whose sum is still being sent."""
+"""Folds two workers' numbers, waits with a place whose sum is still being sent, and knows which sums were sent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cocotb.triggers import RisingEdge
 from benches import chance, number, packed, simulate, start
 
 PORTS, PLACES, PACKET_BITS = 2, 512, 66
-WORDS, INT32, FOLDED = 8, 0, 2
+WORDS, INT32 = 8, 0
+KEPT, FOLDED, ANSWERED = 1, 2, 3
 PLACE = 5
 
 
@@ -43,19 +44,23 @@ class Bench:
         if dut.sum_valid_o.value:
             self.told.append(number(dut.sum_o))
 
-    async def contribute(self, place: int, message: int) -> None:
-        """Both ports ask, until both are answered."""
+    async def contribute(self, place: int, message: int) -> list[int]:
+        """Both ports ask, until both are answered; returns the verdicts."""
         dut = self.dut
         left = (1 << PORTS) - 1
+        verdicts = []
         dut.packet_i.value = sum(packet(place, message) << PACKET_BITS * port for port in range(PORTS))
         for _ in range(100):
             dut.valid_i.value = left
             await self.cycle()
+            if dut.done_o.value:
+                verdicts.append(number(dut.verdict_o))
             left &= ~number(dut.done_o)
             if not left:
                 break
         dut.valid_i.value = 0
         assert not left
+        return verdicts
 
     def expected(self, place: int) -> dict[int, int]:
         """Sums of 32 bits by address."""
@@ -112,6 +117,27 @@ async def waits_for_the_last_gradients(dut: Any) -> None:
     for _ in range(80):
         await bench.cycle()
     assert bench.told == [packet(PLACE, 4)] and bench.results == bench.expected(PLACE)
+
+
+@cocotb.test()
+async def keeps_a_sum_that_was_sent(dut: Any) -> None:
+    """It is busy until the sum is known as one that is kept. Then it answers with that sum."""
+    bench = await ready(dut)
+    assert await bench.contribute(PLACE, 4) == [KEPT, FOLDED]
+    for _ in range(80):
+        await bench.cycle()
+    assert bench.told == [packet(PLACE, 4)] and not dut.made_busy_o.value
+    dut.sum_taken_i.value, dut.sum_taken_packet_i.value = 1, packet(PLACE, 4)
+    await bench.cycle()
+    dut.sum_taken_i.value = 0
+    was_busy, folded = False, []
+    for _ in range(20):
+        await bench.cycle()
+        was_busy |= bool(dut.made_busy_o.value)
+        if dut.folded_valid_o.value:
+            folded.append(number(dut.folded_o))
+    assert was_busy and not dut.made_busy_o.value and folded == [packet(PLACE, 4)]
+    assert await bench.contribute(PLACE, 4) == [ANSWERED, ANSWERED]
 
 
 def test_aggregation_processor() -> None:

@@ -103,7 +103,7 @@ class Bench:
     def __init__(self, dut: Any, rng: random.Random) -> None:
         self.dut, self.rng = dut, rng
         self.model = Model([{0, 1, 2, 3}, {0, 2, 3}])
-        self.generations = [0] * JOBS
+        self.generations = [0, GENERATIONS - 1]  # a place that is clear is of no generation with contributions
         self.history: list[tuple[int, ...]] = [tuple(self.generations)]  # of generations, by cycle
         self.asked: list[Packet | None] = [None] * PORTS
         self.served: list[Counter[int]] = [Counter() for _ in range(PORTS)]  # while a port asks: answers to the others

@@ -24,6 +24,8 @@ INFO = {
     "format": 4, "version": 4, "payload_bytes": 11, "is_malformed": 1, "icrc_is_right": 1,
     "has_bad_block": 1, "is_first": 1,
 }  # fmt: skip
+# Facts for counters, from the lowest bit.
+PARSED = ("gave_way", "overtagged", "runt", "filtered", "flooded", "forwarded")
 OURS = Connection("02:00:00:00:00:01", "02:00:00:00:00:02", queue_pair=0xABCDEF)
 BOUND = 1 << 72 | OURS.queue_pair << 48 | int(OURS.destination.replace(":", ""), 16)
 
@@ -217,11 +219,14 @@ async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
     frames = [draw(rng) for _ in range(150)]
     handler = Handler(dut, rng, delay)
     sent: deque[tuple[bytes, int, bool]] = deque()
+    counted = dict.fromkeys(PARSED, 0)
 
     async def collect() -> None:
         frame, ports = b"", 0
         while True:
             await RisingEdge(dut.clk_i)
+            for bit, name in enumerate(PARSED):
+                counted[name] += number(dut.parsed_o) >> bit & 1
             if dut.m_valid_o.value:
                 assert bool(dut.m_first_o.value) == (frame == b"")
                 assert not frame or ports == number(dut.m_ports_o)
@@ -254,7 +259,11 @@ async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
         wanted = [(given.frame, given.ports & others, given.error) for given in expected if given.ports & others]
         of_those = {frame for frame, _, _ in wanted}
         assert [one for one in sent if one[0] in of_those] == wanted
-    assert len(sent) == sum(bool(given.ports & others) for given in straight + forwarded)
+    went = [given for given in straight + forwarded if given.ports & others]
+    assert len(sent) == len(went)
+    assert counted["forwarded"] == sum(given.is_known for given in went)
+    assert counted["flooded"] == sum(not given.is_known for given in went)
+    assert counted["filtered"] == sum(given.is_known and given.ports == 1 for given in straight + forwarded)
 
 
 @cocotb.test()

@@ -286,6 +286,7 @@ async def sends(dut: Any) -> None:
         dut.m_tready_i.value = 1
         await RisingEdge(dut.clk_i)
         assert not dut.m_tvalid_o.value
+    assert number(dut.events_o) >> 3 & 1  # paused
     await hear(1, first, gap=1)
     assert [await next_frame() for _ in range(first - 1)] == frames[1:first]
     assert [await next_frame() for _ in range(first - 1)] == frames[1:first]  # silence
@@ -301,7 +302,7 @@ async def sends(dut: Any) -> None:
     await hear(len(frames), 100)
     for _ in range(5):
         await RisingEdge(dut.clk_i)
-    assert dut.idle_o.value
+    assert dut.idle_o.value and not number(dut.events_o)
 
     # Old acknowledgements, and such of frames that were never sent, change nothing.
     dut.m_tready_i.value = 1
@@ -374,6 +375,30 @@ async def goes_back_once(dut: Any) -> None:
     assert not dut.idle_o.value
     assert await hear(4, 0) == []
     assert dut.idle_o.value and (again, timeouts) == (9, 1)
+
+
+@cocotb.test(skip=os.environ.get("DEVICE") != "send")
+async def skips_what_has_arrived(dut: Any) -> None:
+    """While a frame is sent again, news come that all have arrived: the others are not sent again."""
+    rng, frames = chance(), 4
+    await start(dut, identity_i=IDENTITY, neighbours_i=NEIGHBOURS, timeout_i=4000, m_tready_i=1)
+    beats = [{"s_tdata_i": rng.getrandbits(8 * BEAT), "s_tlast_i": int(at % 10 == 9)} for at in range(10 * frames)]
+    await give(dut, rng, 0.0, beats, "s_tvalid_i", "s_tready_o")
+    for _ in range(60):
+        await RisingEdge(dut.clk_i)
+    for expected, gap in ((1, 1), (frames, 0)):
+        dut.heard_i.value = gap << 64 | expected << 32 | 100
+        dut.heard_valid_i.value = 1
+        await RisingEdge(dut.clk_i)
+        dut.heard_valid_i.value = 0
+        for _ in range(5):
+            await RisingEdge(dut.clk_i)
+        assert dut.m_tvalid_o.value  # the frame that is sent again
+    resent = 0
+    for _ in range(100):
+        await RisingEdge(dut.clk_i)
+        resent += number(dut.events_o) >> 1 & 1
+    assert resent == 0 and dut.idle_o.value and not dut.m_tvalid_o.value
 
 
 @pytest.mark.parametrize("device", ["receive", "send"])

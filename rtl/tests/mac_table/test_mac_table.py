@@ -103,6 +103,21 @@ async def forgets(dut: Any) -> None:
 
 
 @cocotb.test()
+async def remembers_up_to_the_limit(dut: Any) -> None:
+    """An address is known as long as its age is the limit, not only while it is less."""
+    await begin(dut, age_limit=2)
+    for _ in range(TICK // 2 - CLEAR_CYCLES):  # its age is then three ticks after two and a half
+        await RisingEdge(dut.clk_i)
+    await serve(dut, "learn", {0: 0xA})
+    for _ in range(2 * TICK):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA}) == {0: 0}
+    for _ in range(TICK):
+        await RisingEdge(dut.clk_i)
+    assert await find(dut, {0: 0xA}) == {0: -1}
+
+
+@cocotb.test()
 async def forgets_at_a_reset(dut: Any) -> None:
     """Addresses that were known before a reset are unknown after it."""
     await begin(dut)
