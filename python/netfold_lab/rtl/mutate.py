@@ -44,6 +44,8 @@ TOPS = {
     "mac/test_macs.py": ("mac_receive", "mac_send"),
     "streams/test_streams.py": ("stream_skid", "stream_fifo", "stream_queue", "frame_fifo"),
 }
+# Compares with documents, which a copy of the sources does not have.
+LEFT_OUT = {"nic/test_waves.py"}
 # Sees what no simulation can; runs for modules with synchronisers.
 STRUCTURE = "rtl/tests/structure"
 # Where Verilator finds an error, and where a function whose value is to be a constant lacks one.
@@ -87,6 +89,8 @@ def tops() -> dict[str, tuple[str, ...]]:
     found = {}
     for path in sorted((RTL / "tests").glob("*/test_*.py")):
         name = path.relative_to(RTL / "tests").as_posix()
+        if name in LEFT_OUT:
+            continue
         starts = re.findall(r'simulate\(\s*"(\w+)"', path.read_text())
         found[name] = TOPS.get(name) or tuple(sorted(set(starts)))
     return found

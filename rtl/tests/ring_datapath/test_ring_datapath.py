@@ -1,4 +1,5 @@
-"""The NIC's datapath by itself: own numbers are sent with their signs, and chunks of a wrong length are reported."""
+"""The NIC's datapath by itself: own numbers are sent with their signs, and summed with those that arrive, whichever
+come first; chunks of a wrong length are reported."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 
 import netfold
-from benches import chance, number, packed, simulate, start
+from benches import CYCLES_MAX, chance, number, packed, simulate, start
 
 LANES = 8
 BEAT = 4 * LANES
-SEND, LAST = 0, 4
+SEND, FOLD, LAST = 0, 1, 4
 
 
 def operation(step: int, elements: int, beats: int) -> int:
@@ -62,6 +63,61 @@ async def keeps_the_signs_of_zeros(dut: Any) -> None:
             if dut.right_tlast_o.value:
                 break
     assert sent == data
+
+
+@cocotb.test()
+@cocotb.parametrize((("late", ["own", "arriving", "both"])), (("stall", [0.0, 0.5])))
+async def sums_what_comes_in_any_order(dut: Any, late: str, stall: float) -> None:
+    """Chunks of own numbers, and sums. Either side comes late, and the right neighbour does not always accept."""
+    rng = chance()
+    await begin(dut, bfp=0)
+    steps = [rng.choice([SEND, FOLD, FOLD]) for _ in range(12)]
+    draw = np.random.default_rng(rng.getrandbits(32))
+    beats = [rng.randrange(1, 7) for _ in steps]
+    own = [draw.integers(-1000, 1000, LANES * count).astype(np.float32) for count in beats]
+    arriving = [draw.integers(-1000, 1000, LANES * count).astype(np.float32) for count in beats]
+    wanted = b"".join(
+        (mine if step == SEND else mine + other).tobytes()
+        for step, mine, other in zip(steps, own, arriving, strict=True)
+    )
+
+    async def plan() -> None:
+        for step, count in zip(steps, beats, strict=True):
+            await tell(dut, operation(step, LANES * count, count))
+
+    left = [
+        (other.tobytes()[at * BEAT :][:BEAT], at == count - 1)
+        for step, other, count in zip(steps, arriving, beats, strict=True)
+        if step == FOLD
+        for at in range(count)
+    ]
+    memory = b"".join(mine.tobytes() for mine in own)
+    asked = read = 0
+    sent = b""
+    cocotb.start_soon(plan())
+    offers_left = False
+    for _ in range(CYCLES_MAX):
+        offers_left = bool(left) and (offers_left or late == "own" or rng.random() < 0.3)
+        offers_own = read < asked and (late == "arriving" or rng.random() < 0.3)
+        dut.left_tvalid_i.value, dut.read_tvalid_i.value = int(offers_left), int(offers_own)
+        if offers_left:
+            dut.left_tdata_i.value, dut.left_tlast_i.value = int.from_bytes(left[0][0], "little"), int(left[0][1])
+        if offers_own:
+            dut.read_tdata_i.value = int.from_bytes(memory[read : read + BEAT], "little")
+        dut.right_tready_i.value = int(rng.random() >= stall)
+        await RisingEdge(dut.clk_i)
+        if dut.read_command_valid_o.value:
+            asked += number(dut.read_command_bytes_o)
+        if offers_left and dut.left_tready_o.value:
+            left.pop(0)
+            offers_left = False
+        if offers_own and dut.read_tready_o.value:
+            read += BEAT
+        if dut.right_tvalid_o.value and dut.right_tready_i.value:
+            sent += number(dut.right_tdata_o).to_bytes(BEAT, "little")
+        if len(sent) == len(wanted):
+            break
+    assert sent == wanted
 
 
 @cocotb.test()
