@@ -22,12 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from netfold.topology.places import Places, place
 from netfold.topology.wiring import check_shape
+
+if TYPE_CHECKING:
+    from netfold.topology.places import Places
 
 HALVES = ("upper", "lower")
 PLANNED = ("name", "fabric", "servers", "compute", "software", "prices", "ranks")  # of a cluster file, netfold_lab/plan
@@ -84,6 +86,8 @@ class Topology:
 
         Raises ValueError naming the ranks or hosts that do not fit.
         """
+        from netfold.topology.places import place  # with numpy, which commands that only write a file do not need
+
         place_of = {host: at for at, host in enumerate(self.hosts)}
         found = [sorted({place_of[name] for name in names if name in place_of}) for names in names_by_rank]
         rank_at: dict[int, int] = {}
