@@ -109,6 +109,16 @@ def test_ranks_of_one_half_and_ranks_of_one_switch_are_placed() -> None:
         place_at(wiring, [5])
 
 
+def test_first_steps_stay_inside_switches_that_have_too_few_cables() -> None:
+    """Two hosts at each of two switches with one cable: two connections share it, but only those of the short step."""
+    wiring = Wiring(BIGRAPH, 2, 4)
+    spots = [1, 6, 0, 7]
+    places = place_at(wiring, spots)
+    by_step = cables_by_step("all-reduce", places.shape, places.order, wiring, spots)
+    assert [max(by_step[f"swap {step}"].values(), default=0) for step in range(4)] == [0, 2, 2, 0]
+    assert places.cost == 2 * (1 / 2 + 2 * 1 / 4)
+
+
 def test_a_ring_is_said_to_be_faster_where_it_is() -> None:
     """Twelve ranks in the order of their hosts: four of them would hand over their whole tensor."""
     wiring = Wiring(BIGRAPH, 4, 8)

@@ -4,6 +4,9 @@ Algorithm 1 of the EFLOPS paper (section V-B) maps ranks that fill a BiGraph of 
 two. Here it maps *positions*: M at each of N switches. M times N is the largest power of two up to the number of ranks.
 The real switches with the most ranks become those N switches. A rank takes a position of its own switch where one is
 free. All other ranks hand over their elements to a rank with a position, at the same switch where that is possible.
+
+Where a switch has more ranks than cables, the mapping makes every step share cables. Then it can cost less to keep the
+first steps, which send most, inside the switches.
 """
 
 from __future__ import annotations
@@ -64,15 +67,15 @@ def place(upper: Sequence[Switch], lower: Sequence[Switch]) -> Places:
         switch_of[ranks] = number
     load = _load(switch_of, np.roll(switch_of, -1), len(upper), len(real))
     ring = 2 * (count - 1) / count * max(1, load)
+    shapes = [(positions >> bits, 1 << bits) for bits in range(1, positions.bit_length())]
+    all_seats = [_seated(real, len(upper), switch_of, *shape) for shape in shapes]
+    all_seats.append(_in_blocks(real, len(upper), switch_of))
     tried = []
-    switches = positions
-    while switches >= 2:
-        seats = _seated(real, len(upper), switch_of, positions // switches, switches)
+    for seats in all_seats:
         cost, shared = _cost(seats, switch_of, len(upper), len(real))
         order = seats.order + (seats.extras if count > positions else [])
         shape = seats.sub_nodes, seats.switches
         tried.append((seats.moved, Places(shape, order, shared, cost, ring)))
-        switches //= 2
     return min(tried, key=lambda each: (each[1].cost, each[0]))[1]
 
 
@@ -96,6 +99,28 @@ def _seated(real: list[list[int]], upper: int, switch_of: np.ndarray, sub_nodes:
             seats.order[place] = source.pop(0)
     _hand_over(seats, left, upper, switch_of)
     return seats
+
+
+def _in_blocks(real: list[list[int]], upper: int, switch_of: np.ndarray) -> _Seats:
+    """The ranks of a switch swap with each other first."""
+    left: list[list[int]] = [[] for _ in real]
+    inner = [list(ranks) for ranks in real]
+    positions = 1 << (len(switch_of).bit_length() - 1)
+    for _ in range(len(switch_of) - positions):
+        most = max(range(len(inner)), key=lambda switch: len(inner[switch]))
+        left[most].append(inner[most].pop())
+    by_place = [rank for ranks in inner for rank in ranks]
+    seats = _Seats(positions // 2, 2, moved=positions)
+    seats.order = [by_place[place] for place in _mapping(seats)]
+    _hand_over(seats, left, upper, switch_of)
+    return seats
+
+
+def _mapping(seats: _Seats) -> list[int]:
+    """The place at each position."""
+    from netfold import _core
+
+    return _core.rank_mapping(seats.sub_nodes, seats.switches)
 
 
 def _hand_over(seats: _Seats, left: list[list[int]], upper: int, switch_of: np.ndarray) -> None:
@@ -123,9 +148,7 @@ def _hand_over(seats: _Seats, left: list[list[int]], upper: int, switch_of: np.n
 
 def _cost(seats: _Seats, switch_of: np.ndarray, upper: int, switches: int) -> tuple[float, int]:
     """The time of an all-reduce, in times of the whole tensor over one cable, and the most connections on one cable."""
-    from netfold import _core
-
-    mapping = np.array(_core.rank_mapping(seats.sub_nodes, seats.switches))
+    mapping = np.array(_mapping(seats))
     at_place = np.empty(len(mapping), dtype=np.int64)
     at_place[mapping] = switch_of[seats.order]
     places = np.arange(len(mapping))
