@@ -26,8 +26,7 @@ void bind_meeting(nb::class_<Bound>& bound) {
       .def(
           "set_physical_order",
           [](Bound& self, const std::vector<int>& order) { self.engine().set_physical_order(order); }, "order"_a,
-          "Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before "
-          "connect.")
+          "Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before connect.")
       .def(
           "connect",
           [](Bound& self, const std::vector<std::string>& addresses) {

@@ -63,5 +63,7 @@ constexpr bool is_power_of_two(int n) {
 
 // Leaves transfers of no elements out, and steps without transfers.
 void add_step(Steps& steps, Step step);
+// A transfer for each segment.
+void add_transfers(Step& step, Action action, int peer, const std::vector<Segment>& elements);
 
 }  // namespace netfold::schedule

@@ -83,8 +83,8 @@ class OwnParts {
 void swap_parts(Steps& steps, int partner, const std::vector<Segment>& given, Action action,
                 const std::vector<Segment>& taken) {
   Step step;
-  for (const Segment& each : given) step.push_back({Action::kSend, partner, each.offset, each.count});
-  for (const Segment& each : taken) step.push_back({action, partner, each.offset, each.count});
+  add_transfers(step, Action::kSend, partner, given);
+  add_transfers(step, action, partner, taken);
   add_step(steps, std::move(step));
 }
 

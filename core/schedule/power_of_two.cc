@@ -27,30 +27,24 @@ std::optional<int> PowerOfTwo::extra_at(int inner) const {
   return (*ranks_)[static_cast<std::size_t>(2 * inner + 1)];
 }
 
-namespace {
-
-void add_transfers(Steps& steps, Action action, int peer, const std::vector<Segment>& elements) {
+void hand_over(Steps& steps, const PowerOfTwo& inner, const std::vector<Segment>& elements, Action action) {
   Step step;
-  for (const Segment& each : elements) step.push_back({action, peer, each.offset, each.count});
+  if (inner.is_extra()) {
+    add_transfers(step, Action::kSend, inner.rank_at(inner.place()), elements);
+  } else if (const auto extra = inner.extra_at(inner.place())) {
+    add_transfers(step, action, *extra, elements);
+  }
   add_step(steps, std::move(step));
 }
 
-}  // namespace
-
-void hand_over(Steps& steps, const PowerOfTwo& inner, const std::vector<Segment>& elements, Action action) {
-  if (inner.is_extra()) {
-    add_transfers(steps, Action::kSend, inner.rank_at(inner.place()), elements);
-  } else if (const auto extra = inner.extra_at(inner.place())) {
-    add_transfers(steps, action, *extra, elements);
-  }
-}
-
 void hand_back(Steps& steps, const PowerOfTwo& inner, const std::vector<Segment>& elements) {
+  Step step;
   if (inner.is_extra()) {
-    add_transfers(steps, Action::kStore, inner.rank_at(inner.place()), elements);
+    add_transfers(step, Action::kStore, inner.rank_at(inner.place()), elements);
   } else if (const auto extra = inner.extra_at(inner.place())) {
-    add_transfers(steps, Action::kSend, *extra, elements);
+    add_transfers(step, Action::kSend, *extra, elements);
   }
+  add_step(steps, std::move(step));
 }
 
 }  // namespace netfold::schedule

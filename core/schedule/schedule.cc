@@ -217,6 +217,10 @@ void add_step(Steps& steps, Step step) {
   if (!step.empty()) steps.push_back(std::move(step));
 }
 
+void add_transfers(Step& step, Action action, int peer, const std::vector<Segment>& elements) {
+  for (const Segment& each : elements) step.push_back({action, peer, each.offset, each.count});
+}
+
 Result<Steps> make(const Request& request) {
   const auto all = make_all(request);
   if (!all) return tl::unexpected(all.error());

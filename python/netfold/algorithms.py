@@ -146,9 +146,9 @@ class HostPlan:
             return {"algorithm": in_rank_order(lambda *_: RING, wire)(0, world)}
         return self._on_bigraph(RING)
 
-    def for_all_gather(self) -> dict[str, Any]:
-        """The named arguments of `PeerGroup.all_gather` of a large tensor."""
-        return self._on_bigraph(RING)
+    def for_all_gather(self, chosen: str) -> dict[str, Any]:
+        """The named arguments of `PeerGroup.all_gather` of a tensor for which this algorithm was chosen by its size."""
+        return {"algorithm": SPLIT} if self.algorithm == SPLIT else self._on_bigraph(chosen)
 
     def _on_bigraph(self, chosen: str) -> dict[str, Any]:
         """`chosen`, or hdrm in its place where the BiGraph is known."""
@@ -171,5 +171,5 @@ class HostPlan:
             return
         if self.order == RANK and self.algorithm != AUTO and not sums_in_rank_order(self.algorithm, world, wire):
             raise ValueError("it does not sum in rank order: choose auto or direct, or NETFOLD_ORDER=any")
-        for arguments in (self.for_tensor(world, world), self.for_all_gather()):
+        for arguments in (self.for_tensor(world, world), self.for_all_gather(RING)):
             _core.schedule(arguments.pop("algorithm"), world, 0, world, order=list(order), **arguments)

@@ -217,9 +217,13 @@ def test_auto_takes_hdrm_for_what_is_large() -> None:
     plan = HostPlan(AUTO, (2, 4))
     assert plan.for_tensor(4 << 20, 8) == {"algorithm": "hdrm", "sub_nodes": 2, "switches": 4}
     assert plan.for_tensor(1024, 8)["algorithm"] == "recursive-doubling"
-    assert plan.for_reduce_scatter(8, "fp32") == plan.for_all_gather() == plan.for_tensor(4 << 20, 8)
+    assert plan.for_reduce_scatter(8, "fp32") == plan.for_all_gather("ring") == plan.for_tensor(4 << 20, 8)
     assert HostPlan("hdrm", (2, 4)).for_reduce_scatter(8, "fp32")["algorithm"] == "hdrm"
-    assert HostPlan("ring", (2, 4)).for_all_gather() == HostPlan(AUTO).for_all_gather() == {"algorithm": "ring"}
+    assert (
+        HostPlan("ring", (2, 4)).for_all_gather("ring")
+        == HostPlan(AUTO).for_all_gather("ring")
+        == {"algorithm": "ring"}
+    )
     with pytest.raises(ValueError, match="2 sub-nodes x 4 switches are not 6 ranks"):
         plan.check(6)
 

@@ -17,17 +17,16 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from netfold import _core, algorithms
-from netfold.algorithms import AUTO, DIRECT, HDRM, RING, SPLIT, Choose, HostPlan
+from netfold.algorithms import AUTO, DIRECT, HDRM, Choose, HostPlan
 from netfold.chooser.choices import Choices
 from netfold.engines import PeerEngine
+from netfold.log import logger
 from netfold.topology.file import Topology
 from netfold.torch import store_values
 from netfold.torch.agreed_choices import agreed_chooser
 from netfold.torch.calls import RAW_DTYPES
 from netfold.torch.earlier import Earlier
 from netfold.torch.share_log import ShareLog, log_news
-
-logger = logging.getLogger(__name__)
 
 KEY = "netfold/host/"
 HINTS = {HDRM: "; NETFOLD_BIGRAPH gives its shape, such as 4x8", "hierarchical": "; see NETFOLD_GROUP"}
@@ -113,8 +112,8 @@ class HostClient:
 
     def _on_bigraph(self, collect: Callable[..., int]) -> Callable[..., int]:
         def collect_there(collective: str, *arguments: Any, algorithm: str = DIRECT, **more: Any) -> int:
-            is_large = collective == "all-gather" and algorithm == RING
-            how = self._plan.for_all_gather() if is_large else {"algorithm": algorithm}
+            gathers = collective == "all-gather"
+            how = self._plan.for_all_gather(algorithm) if gathers else {"algorithm": algorithm}
             return collect(collective, *arguments, **how, **more)
 
         return collect_there
@@ -136,11 +135,7 @@ class HostClient:
         """An all-gather or broadcast of whole words of four bytes, which travel as they are."""
         words = count * RAW_BYTES[dtype] // 4
         if collective == "all-gather":
-            how: dict[str, Any] = {"algorithm": algorithm}
-            if self._plan.algorithm == SPLIT:
-                how = {"algorithm": SPLIT}
-            elif algorithm == RING:
-                how = self._plan.for_all_gather()
+            how = self._plan.for_all_gather(algorithm)
             return self._group.all_gather(in_ptr, out_ptr, words, "int32", "int32", awaited=awaited, **how)
         return self._group.broadcast(out_ptr, words, root, "int32", "int32", algorithm, awaited=awaited)
 

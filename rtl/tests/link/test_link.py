@@ -240,6 +240,14 @@ async def says_what_it_waits_for(dut: Any) -> None:
     assert said[-1][1:3] == (0, sequence)  # a gap is reported once for each frame that shows it
 
 
+async def tell(dut: Any, expected: int, limit: int, gap: int = 0) -> None:
+    """News of the right neighbour, as link_receive says them."""
+    dut.heard_i.value = gap << 64 | expected << 32 | limit
+    dut.heard_valid_i.value = 1
+    await RisingEdge(dut.clk_i)
+    dut.heard_valid_i.value = 0
+
+
 @cocotb.test(skip=os.environ.get("DEVICE") != "send")
 async def sends(dut: Any) -> None:
     """Chunks become frames. After a reported gap, or a silence, frames are sent again. No frame is sent beyond the
@@ -274,12 +282,6 @@ async def sends(dut: Any) -> None:
             if last:
                 return parsed(data)
 
-    async def hear(expected: int, limit: int, gap: int = 0) -> None:
-        dut.heard_i.value = gap << 64 | expected << 32 | limit
-        dut.heard_valid_i.value = 1
-        await RisingEdge(dut.clk_i)
-        dut.heard_valid_i.value = 0
-
     first = min(4, len(frames) - 1)  # FirstLimit
     assert [await next_frame() for _ in range(first)] == frames[:first]
     for _ in range(300):  # the limit is reached
@@ -287,10 +289,10 @@ async def sends(dut: Any) -> None:
         await RisingEdge(dut.clk_i)
         assert not dut.m_tvalid_o.value
     assert number(dut.events_o) >> 3 & 1  # paused
-    await hear(1, first, gap=1)
+    await tell(dut, 1, first, gap=1)
     assert [await next_frame() for _ in range(first - 1)] == frames[1:first]
     assert [await next_frame() for _ in range(first - 1)] == frames[1:first]  # silence
-    await hear(first, 100)
+    await tell(dut, first, 100)
     assert [await next_frame() for _ in frames[first:]] == frames[first:]
     dut.say_i.value = 1 << 64 | 77 << 32 | 99
     dut.say_valid_i.value = 1
@@ -299,7 +301,7 @@ async def sends(dut: Any) -> None:
     await RisingEdge(dut.clk_i)
     dut.say_valid_i.value = 0
     assert await next_frame() == Frame(ACK, 77, b"", 1, 99, LEFT)
-    await hear(len(frames), 100)
+    await tell(dut, len(frames), 100)
     for _ in range(5):
         await RisingEdge(dut.clk_i)
     assert dut.idle_o.value and not number(dut.events_o)
@@ -308,7 +310,7 @@ async def sends(dut: Any) -> None:
     dut.m_tready_i.value = 1
     for expected in (len(frames) - 1, 0, len(frames) + 1, len(frames) + 5):
         for gap in (0, 1):
-            await hear(expected, 1000, gap)
+            await tell(dut, expected, 1000, gap)
             for _ in range(5):
                 await RisingEdge(dut.clk_i)
                 assert dut.idle_o.value and not dut.m_tvalid_o.value, (expected, gap)
@@ -344,10 +346,7 @@ async def goes_back_once(dut: Any) -> None:
     async def hear(expected: int, gap: int) -> list[int]:
         """Frames that it sends because of these news."""
         sent.clear()
-        dut.heard_i.value = gap << 64 | expected << 32 | 100
-        dut.heard_valid_i.value = 1
-        await RisingEdge(dut.clk_i)
-        dut.heard_valid_i.value = 0
+        await tell(dut, expected, 100, gap)
         for _ in range(40):
             await RisingEdge(dut.clk_i)
         return list(sent)
@@ -387,10 +386,7 @@ async def skips_what_has_arrived(dut: Any) -> None:
     for _ in range(60):
         await RisingEdge(dut.clk_i)
     for expected, gap in ((1, 1), (frames, 0)):
-        dut.heard_i.value = gap << 64 | expected << 32 | 100
-        dut.heard_valid_i.value = 1
-        await RisingEdge(dut.clk_i)
-        dut.heard_valid_i.value = 0
+        await tell(dut, expected, 100, gap)
         for _ in range(5):
             await RisingEdge(dut.clk_i)
         assert dut.m_tvalid_o.value  # the frame that is sent again
