@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = 1  # of this way of counting: results of another version are measured anew
+VERSION = 2  # of this way of mapping and counting: results of another version are measured anew
 FLIP_FLOP = re.compile(r"FD[CPRS]E(_1)?|LDCE|LDPE")
 LUT = re.compile(r"LUT[1-6]")
 LUT_RAM = re.compile(r"RAM\d+[MX].*")

@@ -26,6 +26,14 @@ from netfold_lab.rtl.hierarchy import Unit
 from netfold_lab.rtl.paths import BUILD, RTL, RtlError, call, locked, sources, tool
 
 LEVEL_NS, REGISTER_NS = 0.44, 0.35
+# For yosys's mapper: inputs of a LUT (7 and 8: with the multiplexers behind it), its area as in synth_xilinx, and its
+# time in ps. synth_xilinx tells the mapper the times of carry chains only: LUTs would then follow each other as long as
+# the longest chain takes.
+LUTS = "1 2 440\n2 2 440\n3 3 440\n4 5 440\n5 5 440\n6 5 440\n7 10 540\n8 20 640\n"
+MAP_LUTS = (
+    "opt_expr -mux_undef -noclkinv; abc9 -lut {luts}; clean; xilinx_srl -fixed -minlen 3; "
+    "techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6; xilinx_dffopt; opt_lut_ins -tech xilinx"
+)
 KEPT = BUILD / "rtl-timing" / "results.json"
 SYNTHESIS_S, PLACE_S = 3000.0, 900.0
 
@@ -88,8 +96,11 @@ def lut_levels(unit: Unit) -> dict[str, Any]:
     """`levels`, `start`, `end` of the longest path between registers of a module on UltraScale+, and `port_levels`,
     `port_start`, `port_end` of the longest at a port. Raises RtlError."""
     with tempfile.TemporaryDirectory(prefix=".netfold-levels-", dir=RTL) as folder:
-        out = f"{Path(folder).name}/net.json"
-        _yosys(f"{_read(unit)}; synth_xilinx -family xcup -flatten -top {unit.module} -noiopad; write_json {out}")
+        out, luts = f"{Path(folder).name}/net.json", f"{Path(folder).name}/luts"
+        (RTL / luts).write_text(LUTS)
+        synth = f"synth_xilinx -family xcup -flatten -top {unit.module} -noiopad"
+        mapped = f"{synth} -run begin:map_luts; {MAP_LUTS.format(luts=luts)}; {synth} -run finalize:"
+        _yosys(f"{_read(unit)}; {mapped}; write_json {out}")
         module = json.loads((RTL / out).read_text())["modules"][unit.module]
     try:
         netlist = levels.Netlist(module)
