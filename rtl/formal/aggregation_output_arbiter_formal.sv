@@ -26,12 +26,12 @@ module aggregation_output_arbiter_formal
 
   logic                           first = 1'b1;
   logic                           was_follow, taken, is_repeat, chooses, fresh_waits, is_late_turn, sends_q;
-  logic [1:0]                     state, from, from_next, targets, checks, lost, repeat_asks, later_asks, chosen;
+  logic [1:0]                     state, from, from_next, targets, asked, checks, lost, repeat_asks, later_asks, chosen;
   packet_t                        taken_packet, sent;
   logic [7:0]                     ended_at, step, began_q;
   logic [1:0]                     sums_level;
   packet_t [SumsMax-1:0]          sums;                             // the oldest first
-  logic [1:0][1:0]                later_level;
+  logic [1:0][1:0]                is_empty, later_level;
   packet_t [1:0][LaterMax-1:0]    laters;
   logic [1:0][1:0]                repeat_level;
   packet_t [1:0][Repeats-1:0]     repeats;
@@ -48,10 +48,13 @@ module aggregation_output_arbiter_formal
     .clk_i, .rst_ni(!first), .ports_i, .sum_valid_i, .sum_i, .sum_taken_o(taken), .sum_taken_packet_o(taken_packet),
     .made_busy_i, .repeat_valid_i, .repeat_ready_o(), .repeat_i, .repeat_slot_o(), .is_filling_o(), .is_empty_o(),
     .tag_address_o(), .tag_valid_i, .tag_generation_i, .tag_message_i, .is_sending_o(), .sending_place_o(), .looks_o(),
-    .checks_o(checks), .packet_o(sent), .is_repeat_o(is_repeat), .slot_o(), .steps_o(), .step_o(step), .has_room_i,
+    .checks_o(asked), .is_kept_o(), .packet_o(sent), .is_repeat_o(is_repeat), .slot_o(), .steps_o(), .step_o(step),
+    .has_room_i,
     .is_late_i, .is_lost_o(lost), .result_read_o(), .result_address_o()
   );
 
+  // The builders hear in the next cycle whether the sum is kept. It is known in this one.
+  assign checks      = u_arbiter.is_kept ? asked : '0;
   assign state       = u_arbiter.state_q;
   assign from        = u_arbiter.from_q;
   assign from_next   = u_arbiter.from_d;
@@ -64,6 +67,7 @@ module aggregation_output_arbiter_formal
     assign sums[i] = u_arbiter.u_sums.memory[1'(u_arbiter.u_sums.read_q[0] + 1'(i))];
   end
   for (genvar p = 0; p < 2; p++) begin : gen_list
+    assign is_empty[p]    = {u_arbiter.gen_port[p].u_later.is_empty_q, u_arbiter.gen_port[p].u_repeats.is_empty_q};
     assign later_level[p] = u_arbiter.gen_port[p].u_later.write_q - u_arbiter.gen_port[p].u_later.read_q;
     assign repeat_level[p] = u_arbiter.gen_port[p].u_repeats.write_q - u_arbiter.gen_port[p].u_repeats.read_q;
     for (genvar i = 0; i < LaterMax; i++) begin : gen_later
@@ -177,11 +181,13 @@ module aggregation_output_arbiter_formal
       // Induction starts in any state.
       assert (u_arbiter.ends_q == (state == TxOut && step == ended_at));
       if (state == TxOut && from != Fresh) assert (u_arbiter.is_kept_q == sends_q);
+      assert (u_arbiter.u_sums.is_empty_q == (sums_level == '0));
       assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
       if (state != Check) assert (from != 2'd3 && is_packet(sent));
       for (int i = 0; i < SumsMax; i++) if (2'(i) < sums_level) assert (is_packet(sums[i]));
       for (int p = 0; p < 2; p++) begin
         assert (repeat_level[p] <= 2'(Repeats));
+        assert (is_empty[p] == {later_level[p] == '0, repeat_level[p] == '0});
         for (int i = 0; i < LaterMax; i++) if (2'(i) < later_level[p]) assert (is_packet(laters[p][i]));
         for (int i = 0; i < Repeats; i++) if (2'(i) < repeat_level[p]) assert (is_packet(repeats[p][i]));
       end

@@ -1,7 +1,8 @@
-// IEEE 754 single precision addition, round to nearest even, nine stages, one sum a cycle. Any NaN result is the quiet
-// NaN 0x7fc00000. Subnormals = 0 takes subnormal operands and results for zeros of their sign. Plain = 1 is smaller, for
-// operands that are multiples of the smallest normal number, or infinite: no sum is subnormal then, and what would be
-// NaN is infinite.
+// IEEE 754 single precision addition, round to nearest even, one sum a cycle. Any NaN result is the quiet NaN 0x7fc00000.
+// Subnormals = 0 takes subnormal operands and results for zeros of their sign. Plain = 1 is smaller, for operands that
+// are multiples of the smallest normal number, or infinite: no sum is subnormal then, and what would be NaN is infinite.
+// Stages = 9 is for 322 MHz. With Stages = 5, for 200 MHz, the first, third, fourth and eighth stage do not end in
+// registers.
 //
 // Stages: compare | swap and unpack | shift right by 16 and 8 | by 4 and 2 | by 1, and add | shift left by 16 | by 8 and
 // 4 | count the last zeros | by 2 and 1, and round. Each step of a shift is what one LUT of six inputs selects from, and
@@ -10,14 +11,15 @@
 // The smaller operand carries three bits more (guard, round, sticky): That is enough: only an exponent difference of
 // two or more shifts a bit into the sticky bit. Then the sum is shifted left by one place at most.
 module fp32_adder #(
-  parameter bit Subnormals = 1'b1,
-  parameter bit Plain      = 1'b0
+  parameter bit          Subnormals = 1'b1,
+  parameter bit          Plain      = 1'b0,
+  parameter int unsigned Stages     = fp32_pkg::AdderStages  // or 5
 ) (
   input  logic        clk_i,
   input  logic        en_i,  // every stage moves, or none
   input  logic [31:0] a_i,
   input  logic [31:0] b_i,
-  output logic [31:0] sum_o  // of what was taken fp32_pkg::AdderStages enabled cycles ago
+  output logic [31:0] sum_o  // of what was taken so many enabled cycles ago
 );
 
   function automatic logic [31:0] flushed(logic [31:0] x);
@@ -27,8 +29,13 @@ module fp32_adder #(
   // --- 1: which is larger? Three bits a digit; the carry through the digits is that of a comparison ---
   localparam int unsigned Digits = 11;
 
-  logic [31:0]         a, b, a1_q, b1_q;
-  logic                a_normal1_q, b_normal1_q, b_is_larger1_q;
+  typedef struct packed {
+    logic [31:0] a, b;
+    logic        a_normal, b_normal, b_is_larger;
+  } stage1_t;
+
+  stage1_t stage1_d, stage1;
+  logic [31:0]         a, b;
   logic [3*Digits-1:0] a_digits, b_digits;
   logic [Digits-1:0]   above, not_below, unused_digits;
   logic                b_is_larger;
@@ -46,14 +53,12 @@ module fp32_adder #(
   end
   assign {b_is_larger, unused_digits} = {1'b0, above} + {1'b0, not_below};
 
-  always_ff @(posedge clk_i) begin
-    if (en_i) begin
-      a1_q           <= a;
-      b1_q           <= b;
-      a_normal1_q    <= a[30:23] != 8'd0;
-      b_normal1_q    <= b[30:23] != 8'd0;
-      b_is_larger1_q <= b_is_larger;
-    end
+  always_comb begin
+    stage1_d.a           = a;
+    stage1_d.b           = b;
+    stage1_d.a_normal    = a[30:23] != 8'd0;
+    stage1_d.b_normal    = b[30:23] != 8'd0;
+    stage1_d.b_is_larger = b_is_larger;
   end
 
   // --- 2: the larger and the smaller, unpacked. A subnormal number has the exponent of the smallest normal one ---
@@ -64,12 +69,13 @@ module fp32_adder #(
   logic [23:0] major2_q, minor2_q;
   logic        sign2_q, subtracts2_q;
 
-  assign major        = b_is_larger1_q ? b1_q : a1_q;
-  assign minor        = b_is_larger1_q ? a1_q[30:0] : b1_q[30:0];
-  assign major_normal = a_normal1_q || b_normal1_q;
-  assign minor_normal = a_normal1_q && b_normal1_q;
+  assign major        = stage1.b_is_larger ? stage1.b : stage1.a;
+  assign minor        = stage1.b_is_larger ? stage1.a[30:0] : stage1.b[30:0];
+  assign major_normal = stage1.a_normal || stage1.b_normal;
+  assign minor_normal = stage1.a_normal && stage1.b_normal;
   // A zero lies anywhere.
-  assign {distance, unused_distance} = {major[30:23], 1'b1} + {~minor[30:23], Plain || a_normal1_q == b_normal1_q};
+  assign {distance, unused_distance} = {major[30:23], 1'b1} +
+                                       {~minor[30:23], Plain || stage1.a_normal == stage1.b_normal};
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
@@ -78,17 +84,23 @@ module fp32_adder #(
       major2_q     <= {major_normal, major[22:0]};
       minor2_q     <= {minor_normal, minor[22:0]};
       sign2_q      <= major[31];
-      subtracts2_q <= a1_q[31] != b1_q[31];
+      subtracts2_q <= stage1.a[31] != stage1.b[31];
     end
   end
 
   // --- 3: the smaller is shifted by 16 and 8, or away; bits that fall out set the sticky bit ---
-  logic [25:0] minor3_q, coarse;
-  logic [23:0] major3_q;
-  logic        is_far, is_special, coarse_sticky, sticky3_q;
-  logic [2:0]  distance3_q;
-  logic [7:0]  exponent3_q;
-  logic        sign3_q, subtracts3_q, is_special3_q, is_nan3_q;
+  typedef struct packed {
+    logic [25:0] minor;
+    logic        sticky;
+    logic [2:0]  distance;
+    logic [23:0] major;
+    logic [7:0]  exponent;
+    logic        sign, subtracts, is_special, is_nan;
+  } stage3_t;
+
+  stage3_t stage3_d, stage3;
+  logic [25:0] coarse;
+  logic        is_far, is_special, coarse_sticky;
 
   assign is_special = exponent2_q == 8'hff;
   assign is_far     = distance2_q[7:5] != 3'd0;
@@ -102,54 +114,55 @@ module fp32_adder #(
   end
 
   // Infinities and NaN: nothing is larger. The difference of two infinities is not a number.
-  always_ff @(posedge clk_i) begin
-    if (en_i) begin
-      minor3_q      <= is_far ? '0 : coarse;
-      sticky3_q     <= coarse_sticky;
-      distance3_q   <= distance2_q[2:0];
-      major3_q      <= major2_q;
-      exponent3_q   <= exponent2_q;
-      sign3_q       <= sign2_q;
-      subtracts3_q  <= subtracts2_q;
-      is_special3_q <= is_special;
-      is_nan3_q     <= !Plain && is_special && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
-      // Values that are known by now are not carried on; flip-flops that are reset are not made shift registers of
-      // LUTs.
-      if (Plain && is_special) begin
-        major3_q[22:0] <= '0;
-        exponent3_q    <= '0;
-        distance3_q    <= '0;
-        subtracts3_q   <= 1'b0;
-      end
+  always_comb begin
+    stage3_d.minor      = is_far ? '0 : coarse;
+    stage3_d.sticky     = coarse_sticky;
+    stage3_d.distance   = distance2_q[2:0];
+    stage3_d.major      = major2_q;
+    stage3_d.exponent   = exponent2_q;
+    stage3_d.sign       = sign2_q;
+    stage3_d.subtracts  = subtracts2_q;
+    stage3_d.is_special = is_special;
+    stage3_d.is_nan     = !Plain && is_special && (major2_q[22:0] != 23'd0 || (subtracts2_q && distance2_q == 8'd0));
+    // Values that are known by now are not carried on; flip-flops that are reset are not made shift registers of
+    // LUTs.
+    if (Plain && is_special) begin
+      stage3_d.major[22:0] = '0;
+      stage3_d.exponent    = '0;
+      stage3_d.distance    = '0;
+      stage3_d.subtracts   = 1'b0;
     end
   end
 
   // --- 4: ... by 4 and 2 ---
-  logic [25:0] minor4_q;
-  logic [23:0] major4_q;
-  logic        fine_sticky, sticky4_q, distance4_q;
-  logic [7:0]  exponent4_q;
-  logic        sign4_q, subtracts4_q, is_special4_q, is_nan4_q;
+  typedef struct packed {
+    logic [25:0] minor;
+    logic        sticky, distance;
+    logic [23:0] major;
+    logic [7:0]  exponent;
+    logic        sign, subtracts, is_special, is_nan;
+  } stage4_t;
+
+  stage4_t stage4_d, stage4;
+  logic    fine_sticky;
 
   always_comb begin
-    fine_sticky = sticky3_q;
-    if (distance3_q[2:1] != 2'd0) fine_sticky |= minor3_q[1:0] != 2'd0;
-    if (distance3_q[2]) fine_sticky |= minor3_q[3:2] != 2'd0;
-    if (distance3_q[2:1] == 2'd3) fine_sticky |= minor3_q[5:4] != 2'd0;
+    fine_sticky = stage3.sticky;
+    if (stage3.distance[2:1] != 2'd0) fine_sticky |= stage3.minor[1:0] != 2'd0;
+    if (stage3.distance[2]) fine_sticky |= stage3.minor[3:2] != 2'd0;
+    if (stage3.distance[2:1] == 2'd3) fine_sticky |= stage3.minor[5:4] != 2'd0;
   end
 
-  always_ff @(posedge clk_i) begin
-    if (en_i) begin
-      minor4_q      <= minor3_q >> {distance3_q[2:1], 1'b0};
-      sticky4_q     <= fine_sticky;
-      distance4_q   <= distance3_q[0];
-      major4_q      <= major3_q;
-      exponent4_q   <= exponent3_q;
-      sign4_q       <= sign3_q;
-      subtracts4_q  <= subtracts3_q;
-      is_special4_q <= is_special3_q;
-      is_nan4_q     <= is_nan3_q;
-    end
+  always_comb begin
+    stage4_d.minor      = stage3.minor >> {stage3.distance[2:1], 1'b0};
+    stage4_d.sticky     = fine_sticky;
+    stage4_d.distance   = stage3.distance[0];
+    stage4_d.major      = stage3.major;
+    stage4_d.exponent   = stage3.exponent;
+    stage4_d.sign       = stage3.sign;
+    stage4_d.subtracts  = stage3.subtracts;
+    stage4_d.is_special = stage3.is_special;
+    stage4_d.is_nan     = stage3.is_nan;
   end
 
   // --- 5: ... by 1, and the sum, never negative: the smaller one's complement, and one more below ---
@@ -158,16 +171,18 @@ module fp32_adder #(
   logic [7:0]  exponent5_q;
   logic        sign5_q, subtracts5_q, is_special5_q, is_nan5_q;
 
-  assign addend = distance4_q ? {1'b0, minor4_q[25:1], minor4_q[0] || sticky4_q} : {minor4_q, sticky4_q};
+  assign addend = stage4.distance ? {1'b0, stage4.minor[25:1], stage4.minor[0] || stage4.sticky}
+                                  : {stage4.minor, stage4.sticky};
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
-      sum5_q        <= {1'b0, major4_q, 2'b00, subtracts4_q} + {subtracts4_q, addend ^ {27{subtracts4_q}}};
-      exponent5_q   <= exponent4_q;
-      sign5_q       <= sign4_q;
-      subtracts5_q  <= subtracts4_q;
-      is_special5_q <= is_special4_q;
-      is_nan5_q     <= is_nan4_q;
+      sum5_q        <= {1'b0, stage4.major, 2'b00, stage4.subtracts} +
+                       {stage4.subtracts, addend ^ {27{stage4.subtracts}}};
+      exponent5_q   <= stage4.exponent;
+      sign5_q       <= stage4.sign;
+      subtracts5_q  <= stage4.subtracts;
+      is_special5_q <= stage4.is_special;
+      is_nan5_q     <= stage4.is_nan;
     end
   end
 
@@ -218,11 +233,16 @@ module fp32_adder #(
   end
 
   // --- 8: what is left to shift, and whether there will be a leading one: without it the exponent is 0 ---
-  logic [1:0]  most8, shift8, shift8_q;
-  logic        is_normal, raises8_q, lowers8_q;
-  logic [26:0] sum8_q;  // below the leading one where nothing is to shift
-  logic [7:0]  exponent8_q;
-  logic        sign8_q, is_beyond8_q, is_nan8_q;
+  typedef struct packed {
+    logic [26:0] total;  // below the leading one where nothing is to shift
+    logic [1:0]  shift;
+    logic [7:0]  exponent;
+    logic        raises, lowers, sign, is_beyond, is_nan;
+  } stage8_t;
+
+  stage8_t stage8_d, stage8;
+  logic [1:0]  most8, shift8;
+  logic        is_normal;
 
   assign most8 = Plain || exponent7_q[7:2] != 6'd0 ? 2'd3 : exponent7_q[1:0];
 
@@ -236,17 +256,15 @@ module fp32_adder #(
                      (sum7_q[24] && most8 == 2'd3);
 
   // The exponent changes by 1 - shift8: its lowest bit unless that is odd, all others where it is negative.
-  always_ff @(posedge clk_i) begin
-    if (en_i) begin
-      sum8_q       <= sum7_q[26:0];
-      shift8_q     <= shift8;
-      exponent8_q  <= is_normal ? exponent7_q : '0;
-      raises8_q    <= is_normal && !shift8[0];
-      lowers8_q    <= is_normal && shift8[1];
-      sign8_q      <= sign7_q;
-      is_beyond8_q <= is_beyond7_q;
-      is_nan8_q    <= is_nan7_q;
-    end
+  always_comb begin
+    stage8_d.total       = sum7_q[26:0];
+    stage8_d.shift     = shift8;
+    stage8_d.exponent  = is_normal ? exponent7_q : '0;
+    stage8_d.raises    = is_normal && !shift8[0];
+    stage8_d.lowers    = is_normal && shift8[1];
+    stage8_d.sign      = sign7_q;
+    stage8_d.is_beyond = is_beyond7_q;
+    stage8_d.is_nan    = is_nan7_q;
   end
 
   // --- 9: by 2 and 1, and rounded; a carry out of the fraction raises the exponent, up to infinity ---
@@ -255,17 +273,34 @@ module fp32_adder #(
   logic [30:0] magnitude;
   logic [31:0] sum9_q;
 
-  assign normalised = sum8_q << shift8_q;
+  assign normalised = stage8.total << stage8.shift;
   assign round_up   = normalised[3] && (normalised[4] || normalised[2:0] != 3'd0);
-  assign magnitude  = {exponent8_q, normalised[26:4]} + {{7{lowers8_q}}, raises8_q, 22'd0, round_up};
+  assign magnitude  = {stage8.exponent, normalised[26:4]} + {{7{stage8.lowers}}, stage8.raises, 22'd0, round_up};
 
   always_ff @(posedge clk_i) begin
     if (en_i) begin
-      sum9_q <= flushed({sign8_q, magnitude});
-      if (is_beyond8_q) sum9_q[30:0] <= {8'hff, is_nan8_q, 22'd0};
+      sum9_q <= flushed({stage8.sign, magnitude});
+      if (stage8.is_beyond) sum9_q[30:0] <= {8'hff, stage8.is_nan, 22'd0};
     end
   end
 
   assign sum_o = sum9_q;
+
+  // --- The ends of stages that may be joined with the next ---
+  if (Stages == fp32_pkg::AdderStages) begin : gen_registers
+    always_ff @(posedge clk_i) begin
+      if (en_i) begin
+        stage1 <= stage1_d;
+        stage3 <= stage3_d;
+        stage4 <= stage4_d;
+        stage8 <= stage8_d;
+      end
+    end
+  end else begin : gen_wires
+    assign stage1 = stage1_d;
+    assign stage3 = stage3_d;
+    assign stage4 = stage4_d;
+    assign stage8 = stage8_d;
+  end
 
 endmodule

@@ -26,26 +26,28 @@ module stream_fifo #(
   logic [PointerWidth:0]   write_q, read_q;  // one bit more than an address: full and empty differ
   logic                    out_valid_q, passed_q;
   logic [Width-1:0]        out_q, passing_q;
-  logic                    is_empty, is_full, push, pull, pass;
+  logic                    is_empty_q, holds_one, is_full, push, pull, pass;
 
-  assign is_empty  = write_q == read_q;
+  assign holds_one = write_q == read_q + 1'b1;  // beside the output register
   assign is_full   = write_q == (read_q ^ (PointerWidth + 1)'(Depth));
   assign s_ready_o = !is_full;
   assign m_valid_o = out_valid_q;
   assign m_data_o  = Passes && passed_q ? passing_q : out_q;
-  assign pass      = Passes && is_empty && s_valid_i && (!out_valid_q || m_ready_i);
+  assign pass      = Passes && is_empty_q && s_valid_i && (!out_valid_q || m_ready_i);
   assign push      = s_valid_i && s_ready_o && !pass;
-  assign pull      = !is_empty && (!out_valid_q || m_ready_i);
+  assign pull      = !is_empty_q && (!out_valid_q || m_ready_i);
   assign level_o   = LevelWidth'(write_q - read_q) + LevelWidth'(out_valid_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       write_q     <= '0;
       read_q      <= '0;
+      is_empty_q  <= 1'b1;
       out_valid_q <= 1'b0;
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
+      if (push || pull) is_empty_q <= !push && holds_one;
       out_valid_q <= pull || pass || (out_valid_q && !m_ready_i);
     end
   end

@@ -21,22 +21,25 @@ module stream_queue #(
 
   logic [Width-1:0]      memory [Depth];
   logic [PointerWidth:0] write_q, read_q;
-  logic                  is_empty, push, pull;
+  logic                  is_empty_q, holds_one, push, pull;
 
-  assign is_empty  = write_q == read_q;
-  assign m_valid_o = !is_empty || (Passes && s_valid_i);
+  assign holds_one = write_q == read_q + 1'b1;
+  assign m_valid_o = !is_empty_q || (Passes && s_valid_i);
   assign s_ready_o = write_q != (read_q ^ (PointerWidth + 1)'(Depth));
-  assign m_data_o  = Passes && is_empty ? s_data_i : memory[read_q[PointerWidth-1:0]];
-  assign push      = s_valid_i && s_ready_o && !(Passes && is_empty && m_ready_i);
-  assign pull      = !is_empty && m_ready_i;
+  assign m_data_o  = Passes && is_empty_q ? s_data_i : memory[read_q[PointerWidth-1:0]];
+  assign push      = s_valid_i && s_ready_o && !(Passes && is_empty_q && m_ready_i);
+  assign pull      = !is_empty_q && m_ready_i;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      write_q <= '0;
-      read_q  <= '0;
+      write_q    <= '0;
+      read_q     <= '0;
+      is_empty_q <= 1'b1;
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
+      // A register, as most paths out of a queue begin here.
+      if (push || pull) is_empty_q <= !push && holds_one;
     end
   end
 

@@ -1,13 +1,13 @@
 // Adds the numbers of all ranks pairwise in their order: ((0 + 1) + (2 + 3)) + ((4 + 5) + ...), as core/numbers/fold.cc
 // does. An absent rank is given as the neutral element: -0 for floats, 0 for integers. One beat a cycle, never a pause;
-// sums of floats and of integers come alike, fp32_pkg::AdderStages cycles a level later.
+// sums of floats and of integers come alike, aggregation_pkg::AdderStages cycles a level later.
 module adder_tree #(
   parameter int unsigned Ranks        = 8,
   parameter int unsigned Lanes        = 2,
   parameter int unsigned IntegerLanes = 2,  // the first; others add only floats
   parameter bit          Plain        = 1'b0,  // floats are what fp32_adder says of that
   localparam int unsigned Levels  = $clog2(Ranks),
-  localparam int unsigned Stages  = fp32_pkg::AdderStages,
+  localparam int unsigned Stages  = aggregation_pkg::AdderStages,
   localparam int unsigned Latency = Stages * Levels
 ) (
   input  logic                           clk_i,
@@ -57,7 +57,8 @@ module adder_tree #(
         );
       end else begin : gen_pair
         fp32_adder #(
-          .Plain(Plain)
+          .Plain (Plain),
+          .Stages(Stages)
         ) u_adder (
           .clk_i,
           .en_i (1'b1),

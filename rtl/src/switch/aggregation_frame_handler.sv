@@ -7,7 +7,7 @@
 //   Table  the Job Table is asked: epoch, rank, the message that others send
 //   Ask    the Aggregation Processor is asked: what is in the packet's place?
 //   Copy   the frame streams into the buffers
-// A later packet's answer comes four cycles after it is shown, if no other port's frame is judged at the same time.
+// A later packet's answer comes five cycles after it is shown, if no other port's frame is judged at the same time.
 module aggregation_frame_handler
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -52,13 +52,14 @@ module aggregation_frame_handler
   output logic [Jobs-1:0]               seen_o,       // ... or from another sender
 
   // The Aggregation Processor.
+  output logic                          is_coming_o,    // a question, within two cycles
   output logic                          judge_valid_o,
   output packet_t                       judge_o,
   output logic                          judge_bad_o,   // its blocks are malformed
   input  logic                          judge_done_i,
   input  verdict_e                      judge_verdict_i,
   input  logic                          is_missing_i,   // with VerdictWaiting, and of those the longest silent rank is
-  input  logic [15:0]                   silent_i,
+  input  logic [15:0]                   silent_i,       // a cycle later
 
   // Buffers.
   output logic                          header_write_o,
@@ -95,7 +96,8 @@ module aggregation_frame_handler
   logic [Jobs-1:0][31:0]     message;
   shape_t [Jobs-1:0]         shape;
   logic [1:0]                column;
-  logic                      is_mine_q, is_same_q, is_found_q, is_ahead_q;
+  logic                      is_mine_q, is_same_q, is_found_q, is_ahead_q, is_right_header_q, is_right_icrc_q;
+  logic                      is_later;      // a connection's undamaged packet, no Write First
   logic [JobWidth-1:0]       job_q, job_d;      // of a later packet
   logic [8:0]                place_q;
   generation_t                 generation_q;  // when the connections were looked at
@@ -103,7 +105,11 @@ module aggregation_frame_handler
   logic                      is_right_header;
   verdict_e                  verdict;
   shape_t                    shape_here;
-  logic                      ends, folds, repeats, is_splitting;
+  logic [8:0]                last_q;        // word of the payload
+  logic                      has_whole_words_q, is_right_shape;
+  logic                      asks_q;        // the processor, in Ask; else the shape is wrong
+  logic                      ends, folds, repeats, forwards, is_splitting, is_waiting, is_missed_q;
+  logic [PlaceAddressWidth-1:0] asked_place, waiting_place;
   meta_t                     meta;
 
   for (genvar job = 0; job < Jobs; job++) begin : gen_job
@@ -135,37 +141,14 @@ module aggregation_frame_handler
 
     // Any write over a connection shows that its job is alive. Writes with other addresses are ignored.
     assign heard_o[job] = (is_judged && table_binds_i) ||
-                          (state_q == Look && !info_i.is_first && job_q == JobWidth'(job) && is_mine_q &&
-                           !info_i.is_malformed && info_i.icrc_is_right && is_same_q);
-    assign seen_o[job]  = (is_judged && enters) ||
-                          (state_q == Look && !info_i.is_first && job_q == JobWidth'(job) && is_mine_q &&
-                           !info_i.is_malformed && info_i.icrc_is_right);
+                          (state_q == Look && job_q == JobWidth'(job) && is_later && is_same_q);
+    assign seen_o[job]  = (is_judged && enters) || (state_q == Look && job_q == JobWidth'(job) && is_later);
   end
 
   assign enters = table_done_i && state_q == Table && !facts_o.is_taken && table_verdict_i != VerdictForwarded &&
                   table_verdict_i != VerdictEpoch && table_verdict_i != VerdictJobs;
 
-  // --- Idle: what is known of a later packet ---
-  always_comb begin
-    job_d = '0;
-    for (int unsigned job = 0; job < Jobs; job++) begin
-      if (is_mine[job]) job_d = JobWidth'(job);
-    end
-  end
-
-  always_ff @(posedge clk_i) begin
-    if (state_q == Idle) begin
-      job_q      <= job_d;
-      is_mine_q  <= |is_mine;
-      is_same_q  <= is_same[job_d[JobBits-1:0]];
-      is_found_q <= is_found[job_d[JobBits-1:0]];
-      is_ahead_q <= is_ahead[job_d[JobBits-1:0]];
-      place_q    <= place[job_d[JobBits-1:0]];
-      generation_q <= generation_i[job_d[JobBits-1:0]];
-    end
-  end
-
-  // --- Look ---
+  // --- Idle: what needs no more than the frame and the connections ---
   always_comb begin
     is_right_header = (info_i.aggregation.flags & ~(FlagEndsTensor | FlagSummed)) == '0 &&
                       info_i.aggregation.length_bytes > LengthMin && info_i.aggregation.length_bytes <= LengthMax &&
@@ -181,12 +164,39 @@ module aggregation_frame_handler
     endcase
   end
 
+  always_comb begin
+    job_d = '0;
+    for (int unsigned job = 0; job < Jobs; job++) begin
+      if (is_mine[job]) job_d = JobWidth'(job);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (state_q == Idle) begin
+      job_q      <= job_d;
+      is_right_header_q <= is_right_header;
+      is_right_icrc_q   <= info_i.icrc_is_right;
+      has_whole_words_q <= info_i.payload_bytes[1:0] == '0;
+      last_q            <= info_i.payload_bytes[10:2] - 9'd1;
+      is_mine_q  <= |is_mine;
+      is_same_q  <= is_same[job_d[JobBits-1:0]];
+      is_found_q <= is_found[job_d[JobBits-1:0]];
+      is_ahead_q <= is_ahead[job_d[JobBits-1:0]];
+      place_q    <= place[job_d[JobBits-1:0]];
+      generation_q <= generation_i[job_d[JobBits-1:0]];
+    end
+  end
+
+  // --- Look ---
+  assign is_later          = !info_i.is_malformed && !info_i.is_first && is_mine_q && is_right_icrc_q;
   assign column            = place_q[8:7];
   assign packet_of_message = place_q[6:0];
   logic unused_end;
   assign unused_end = shape_here.ends_tensor;
 
   assign shape_here        = shape[job_q[JobBits-1:0]];
+  assign is_right_shape    = has_whole_words_q &&
+                             is_shaped(last_q, info_i.opcode, shape_here.last_word, packet_of_message);
 
   // The Job Table looks at the facts a cycle after it has named the job.
   always_ff @(posedge clk_i) begin
@@ -226,7 +236,8 @@ module aggregation_frame_handler
   end
 
   // --- The states ---
-  assign judge_valid_o = state_q == Ask;
+  assign is_coming_o   = (state_q == Idle && info_valid_i) || state_q == Look;
+  assign judge_valid_o = asks_q;
   assign judge_o       = packet_q;
   assign judge_bad_o   = packet_q.how == FoldBfp && info_i.has_bad_block;
 
@@ -242,9 +253,9 @@ module aggregation_frame_handler
           verdict = VerdictMalformed;
         end else if (!info_i.is_first && !is_mine_q) begin
           verdict = VerdictForwarded;
-        end else if (!info_i.icrc_is_right) begin
+        end else if (!is_right_icrc_q) begin
           verdict = VerdictIcrc;
-        end else if (info_i.is_first && !is_right_header) begin
+        end else if (info_i.is_first && !is_right_header_q) begin
           verdict = VerdictHeader;
         end else if (info_i.is_first) begin
           ends    = 1'b0;
@@ -253,9 +264,6 @@ module aggregation_frame_handler
           verdict = VerdictSpoofed;
         end else if (!is_found_q) begin
           verdict = VerdictPsn;
-        end else if (!is_opcode_of(info_i.opcode, shape_here.last_word, packet_of_message) ||
-                     !is_length_of(info_i.payload_bytes, shape_here.last_word, packet_of_message)) begin
-          verdict = VerdictShape;
         end else begin
           ends    = 1'b0;
           next = Ask;
@@ -269,15 +277,24 @@ module aggregation_frame_handler
         end
       end
       Ask: begin
-        ends    = judge_done_i;
-        verdict = judge_verdict_i == VerdictAnswered && !repeat_ready_i ? VerdictRoom : judge_verdict_i;
+        // The processor is not asked about a packet of a wrong shape.
+        ends    = judge_done_i || !asks_q;
+        verdict = !asks_q ? VerdictShape :
+                  judge_verdict_i == VerdictAnswered && !repeat_ready_i ? VerdictRoom : judge_verdict_i;
       end
       Copy: if (!is_splitting) next = Idle;
       default: next = Idle;
     endcase
   end
 
-  // Only from the processor's answer: `verdict` is known later in a cycle.
+  // Not from `verdict`, which is known later in a cycle.
+  always_comb begin
+    unique case (state_q)
+      Look:    forwards = !info_i.is_malformed && !info_i.is_first && !is_mine_q;
+      Table:   forwards = table_verdict_i == VerdictForwarded;
+      default: forwards = 1'b0;
+    endcase
+  end
   assign folds         = judge_done_i && state_q == Ask &&
                          (judge_verdict_i == VerdictKept || judge_verdict_i == VerdictFolded);
   assign repeats       = judge_done_i && state_q == Ask && judge_verdict_i == VerdictAnswered && repeat_ready_i;
@@ -287,14 +304,18 @@ module aggregation_frame_handler
   always_comb begin
     route_o = RouteDrop;
     if (folds || repeats) route_o = RouteFold;
-    if (verdict == VerdictForwarded) route_o = RouteForward;
+    if (forwards) route_o = RouteForward;
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      state_q <= Idle;
+      state_q     <= Idle;
+      asks_q      <= 1'b0;
+      is_missed_q <= 1'b0;
     end else begin
-      state_q <= state_d;
+      state_q     <= state_d;
+      is_missed_q <= state_q == Ask && judge_done_i && judge_verdict_i == VerdictWaiting && is_missing_i;
+      asks_q      <= state_d == Ask && (state_q != Look || is_right_shape);
     end
   end
 
@@ -302,7 +323,8 @@ module aggregation_frame_handler
     if (state_q == Look || state_q == Table) packet_q <= packet_d;
   end
 
-  // --- Notices ---
+  // --- Notices: at once; but the longest silent rank is known a cycle after the processor's answer, when the packet still
+  // is what it was ---
   logic [JobBits-1:0] notice_job;
 
   assign notice_job = state_q == Look ? job_q[JobBits-1:0] : state_q == Table ? table_job_i[JobBits-1:0] :
@@ -313,19 +335,19 @@ module aggregation_frame_handler
     notice_o.epoch = epoch_i[notice_job];
     unique case (state_q)
       Look: begin
-        notice_valid_o   = ends && verdict == VerdictPsn && is_ahead_q;
+        notice_valid_o   = is_later && is_same_q && !is_found_q && is_ahead_q;
         notice_o.kind    = NoticeUnknown;
         notice_o.rank    = rank[notice_job];
         notice_o.message = {8'd0, info_i.psn};
       end
       Table: begin
-        notice_valid_o   = ends && verdict == VerdictMismatch && table_differs_i;
+        notice_valid_o   = table_done_i && table_verdict_i == VerdictMismatch && table_differs_i;
         notice_o.kind    = NoticeMismatch;
         notice_o.rank    = table_differs_from_i;
         notice_o.message = info_i.aggregation.message;
       end
       default: begin
-        notice_valid_o   = ends && verdict == VerdictWaiting && is_missing_i;
+        notice_valid_o   = is_missed_q;
         notice_o.kind    = NoticeWaiting;
         notice_o.rank    = silent_i;
         notice_o.packet  = packet_q.place[6:0];
@@ -342,20 +364,25 @@ module aggregation_frame_handler
     meta.message    = packet_q.message;
   end
 
+  // A fold of the place waits for a cycle, also if the answer is no: the verdict is known later in this cycle.
+  assign asked_place     = PlaceAddressWidth'({packet_q.job, packet_q.place});
+  assign is_awaited_o    = is_waiting || judge_done_i;
+  assign awaited_place_o = is_waiting ? waiting_place : asked_place;
+
   frame_splitter #(
     .HeaderAddressWidth(HeaderAddressWidth)
   ) u_splitter (
     .clk_i,
     .rst_ni,
     .start_i          (folds || repeats),
-    .place_i          (PlaceAddressWidth'({packet_q.job, packet_q.place})),
+    .place_i          (asked_place),
     .is_repeat_i      (repeats),
     .slot_i           (repeat_slot_i),
     .meta_i           (meta),
     .words_i          (packet_q.words),
     .is_busy_o        (is_splitting),
-    .is_awaited_o,
-    .awaited_place_o,
+    .is_awaited_o     (is_waiting),
+    .awaited_place_o  (waiting_place),
     .s_valid_i,
     .s_beat_i,
     .header_write_o,

@@ -59,6 +59,7 @@ module aggregation_output_arbiter
   // Builders.
   output logic                            looks_o,
   output logic [Ports-1:0]                checks_o,
+  output logic                            is_kept_o,       // in the cycle after: else nothing is sent
   output packet_t                         packet_o,
   output logic                            is_repeat_o,
   output logic [Ports-1:0][SlotBits-1:0] slot_o,         // of the repeated frame's header
@@ -259,7 +260,8 @@ module aggregation_output_arbiter
   assign is_same_sum     = tag_generation_i == packet_q.generation && tag_message_i == packet_q.message;
   assign is_kept         = from_q == Fresh || (tag_valid_i && is_same_sum);
   assign goes            = from_q == Fresh ? targets_q & has_room_i & ~later_valid : targets_q;
-  assign checks_o        = state_q == Match && is_kept ? goes : '0;
+  assign checks_o        = state_q == Match ? goes : '0;
+  assign is_kept_o       = is_kept_q;
   assign later_push      = state_q == Match && from_q == Fresh ? targets_q & ~goes & later_ready : '0;
   always_comb begin
     is_lost_o = '0;
@@ -272,7 +274,7 @@ module aggregation_output_arbiter
   // --- TxOut: at step `joint` the header's partial beat is read, so the sum's first one step before ---
   assign joint            = packet_q.place[6:0] == '0 ? 8'd13 : 8'd9;
   assign step_before_last = joint + 8'((packet_q.words - 9'd1) >> 1) + Tail - 8'd1;
-  assign steps_o          = state_q == TxOut;
+  assign steps_o          = state_q == TxOut && is_kept_q;
   assign step_o           = step_q;
   assign result_read_o    = steps_o;
   assign result_address_o = {tag_address_o, 7'(step_q - joint + 8'd1)};

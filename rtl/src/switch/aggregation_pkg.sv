@@ -108,27 +108,21 @@ package aggregation_pkg;
     return 8'(last_of(last_word)) + 8'd1;
   endfunction
 
-  // Words of gradients in a packet of it.
+  // Words of gradients in a packet of it that is not its first.
   function automatic logic [8:0] words_of(logic [15:0] last_word, logic [6:0] packet);
-    if (packet == '0) return 9'(PacketWords - OwnWords);
     if (packet == last_of(last_word)) return 9'(8'(last_word)) + 9'd1;
     return 9'(PacketWords);
   endfunction
 
-  // Whether it has that many bytes. All lengths are compared at once, and not after the packet's own has been chosen.
-  function automatic logic is_length_of(logic [10:0] bytes, logic [15:0] last_word, logic [6:0] packet);
-    logic is_of_last;
-    is_of_last = bytes == {9'(8'(last_word)) + 9'd1, 2'b00};
-    if (packet == '0) return bytes == 11'(4 * (PacketWords - OwnWords));
-    if (packet == last_of(last_word)) return is_of_last;
-    return bytes == 11'(4 * PacketWords);
+  // Whether a packet of it that is not its first has this opcode, and so many words, one more than `last`.
+  function automatic logic is_shaped(logic [8:0] last, logic [7:0] opcode, logic [15:0] last_word, logic [6:0] packet);
+    logic is_middle, is_last;
+    is_middle = opcode == WriteMiddle && last == 9'(PacketWords - 1);
+    is_last   = (opcode == WriteLast || opcode == WriteLastImmediate) && last == 9'(8'(last_word));
+    return packet != '0 && (packet == last_of(last_word) ? is_last : is_middle);
   endfunction
 
-  function automatic logic is_opcode_of(logic [7:0] opcode, logic [15:0] last_word, logic [6:0] packet);
-    if (packet == '0) return opcode == WriteFirst;
-    if (packet == last_of(last_word)) return opcode == WriteLast || opcode == WriteLastImmediate;
-    return opcode == WriteMiddle;
-  endfunction
+  localparam int unsigned AdderStages = 5;  // of fp32_adder, at 200 MHz
 
   // Block floating point is folded in pairs of elements, eight to a block: so many a cycle, and where blocks lie there.
   localparam int unsigned BfpPairs = 3;

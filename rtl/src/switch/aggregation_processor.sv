@@ -30,6 +30,7 @@ module aggregation_processor
   input  logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_i,
 
   // Handlers.
+  input  logic                                  is_coming_i,
   input  logic [Ports-1:0]                      valid_i,
   input  packet_t [Ports-1:0]                   packet_i,
   input  logic [Ports-1:0]                      is_bad_i,
@@ -66,10 +67,14 @@ module aggregation_processor
 );
 
   localparam int unsigned ReadLatency = 2;
-  localparam int unsigned TreeLatency = fp32_pkg::AdderStages * $clog2(Ports);
+  localparam int unsigned TreeLatency = AdderStages * $clog2(Ports);
   localparam int unsigned Lanes       = 2;  // numbers a cycle
   localparam int unsigned FoldLatency = ReadLatency + 1 + TreeLatency;
   localparam int unsigned DrainWidth  = $clog2(FoldLatency + 1);
+  // The Output Arbiter reads a sum eleven cycles after it is told, or later: after Check, Look, Match, and eight steps.
+  // It may be told so many cycles before its first beat is written.
+  localparam int unsigned Ahead       = 10;
+  localparam int unsigned TellLatency = FoldLatency > Ahead ? FoldLatency - Ahead : 1;
   localparam int unsigned SumsMax     = 8;  // on their way from here to the Output Arbiter
   localparam int unsigned SumsWidth   = $clog2(SumsMax + 1);
 
@@ -84,8 +89,8 @@ module aggregation_processor
   logic                         is_complete, queue_ready, head_valid;
   packet_t                      completed, head, fold_q, made_q;
   logic                         is_folding_q, starts, is_last, is_held;
-  logic [6:0]                   beat_q, last_beat;
-  logic [PlaceAddressWidth-1:0] head_place;
+  logic [6:0]                   beat_q, left_q;  // beats behind this one
+  logic [PlaceAddressWidth-1:0] head_place, fold_place;
   logic [SumsWidth-1:0]         sums_q;
   logic                         made_ready, made_valid_q, is_begun, unused_ready;
   beat_of_fold_t                reads, permutes, adds, writes;
@@ -94,8 +99,8 @@ module aggregation_processor
   logic [Ports-1:0][32*Lanes-1:0] numbers_q, blocks_data;
   logic [32*Lanes-1:0]          sums;
   logic                         is_blocks, blocks_ready, blocks_read, blocks_busy;
-  logic                         blocks_valid, blocks_valid_q;
-  logic                         blocks_write, blocks_tell;
+  logic                         blocks_start_q, blocks_valid, blocks_valid_q;
+  logic                         blocks_write, blocks_tell, tells;
   logic [6:0]                   blocks_beat;
   logic [PayloadAddressWidth-1:0] blocks_address;
   logic [63:0]                  blocks_result;
@@ -114,6 +119,7 @@ module aggregation_processor
     .aged_o,
     .generation_i,
     .ports_i,
+    .is_coming_i,
     .valid_i,
     .packet_i,
     .is_bad_i,
@@ -155,6 +161,7 @@ module aggregation_processor
   // A fold waits for the last frame's first words, for a sum of its place that is being sent, and where the Output
   // Arbiter lags behind.
   assign head_place = PlaceAddressWidth'({head.job, head.place});
+  assign fold_place = PlaceAddressWidth'({fold_q.job, fold_q.place});
   always_comb begin
     is_held = (is_sending_i && sending_place_i == head_place) || sums_q == SumsWidth'(SumsMax);
     for (int unsigned port = 0; port < Ports; port++) begin
@@ -164,19 +171,20 @@ module aggregation_processor
 
   // Block floating point is read and written by others; one kind follows the other when that has left the adders.
   assign is_blocks  = HasBfp && head.how == FoldBfp;
-  assign last_beat  = 7'((fold_q.words - 9'd1) >> 1);
-  assign is_last    = is_folding_q && beat_q == last_beat;
+  assign is_last    = is_folding_q && left_q == '0;
   assign starts     = head_valid && !is_held &&
-                      (is_blocks ? blocks_ready && !is_folding_q && drain_q == '0
-                                 : !blocks_busy && (!is_folding_q || is_last));
+                      (is_blocks ? blocks_ready && !blocks_start_q && !is_folding_q && drain_q == '0
+                                 : !blocks_busy && !blocks_start_q && (!is_folding_q || is_last));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      is_folding_q <= 1'b0;
-      drain_q      <= '0;
-      sums_q       <= '0;
+      is_folding_q   <= 1'b0;
+      blocks_start_q <= 1'b0;
+      drain_q        <= '0;
+      sums_q         <= '0;
     end else begin
-      is_folding_q <= (starts && !is_blocks) || (is_folding_q && !is_last);
+      is_folding_q   <= (starts && !is_blocks) || (is_folding_q && !is_last);
+      blocks_start_q <= starts && is_blocks;
       if (is_folding_q) begin
         drain_q <= DrainWidth'(FoldLatency);
       end else if (drain_q != '0) begin
@@ -188,11 +196,12 @@ module aggregation_processor
 
   always_ff @(posedge clk_i) begin
     beat_q <= starts ? '0 : beat_q + 7'd1;
+    left_q <= starts ? 7'((head.words - 9'd1) >> 1) : left_q - 7'd1;
     if (starts) fold_q <= head;
   end
 
   assign payload_read_o    = is_folding_q || blocks_read;
-  assign payload_address_o = {PlaceAddressWidth'({fold_q.job, fold_q.place}), is_folding_q ? beat_q : blocks_beat};
+  assign payload_address_o = {fold_place, is_folding_q ? beat_q : blocks_beat};
   assign reads             = '{is_valid: is_folding_q, is_first: beat_q == '0, job: fold_q.job[JobBits-1:0],
                                is_float: fold_q.how == FoldFp32, address: payload_address_o};
 
@@ -261,8 +270,8 @@ module aggregation_processor
     ) u_reader (
       .clk_i,
       .rst_ni,
-      .start_i     (starts && is_blocks),
-      .words_i     (head.words),
+      .start_i     (blocks_start_q),
+      .words_i     (fold_q.words),
       .ready_o     (blocks_ready),
       .read_o      (blocks_read),
       .beat_o      (blocks_beat),
@@ -335,9 +344,9 @@ module aggregation_processor
     ) u_writer (
       .clk_i,
       .rst_ni,
-      .start_i  (starts && is_blocks),
-      .place_i  (head_place),
-      .words_i  (head.words),
+      .start_i  (blocks_start_q),
+      .place_i  (fold_place),
+      .words_i  (fold_q.words),
       .is_busy_o(blocks_busy),
       .s_step_i (sum_step),
       .s_data_i ({other_sums_q, sums}),
@@ -358,7 +367,16 @@ module aggregation_processor
   assign result_address_o = blocks_write ? blocks_address : writes.address;
   assign result_data_o    = blocks_write ? blocks_result : sums;
 
-  // --- The sum is told of, when its first beat is written; and kept, when it is sent ---
+  // --- The sum is told of, when its first beat will be written in time; and kept, when it is sent ---
+  delay_line #(
+    .Width (1),
+    .Cycles(TellLatency)
+  ) u_tells (
+    .clk_i,
+    .data_i(reads.is_valid && reads.is_first),
+    .data_o(tells)
+  );
+
   stream_queue #(
     .Width($bits(packet_t)),
     .Depth(SumsMax)
@@ -373,7 +391,7 @@ module aggregation_processor
     .m_data_o (sum_o)
   );
 
-  assign sum_valid_o = is_begun && (blocks_tell || (writes.is_valid && writes.is_first));
+  assign sum_valid_o = is_begun && (blocks_tell || tells);
   assign made_busy_o = made_valid_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

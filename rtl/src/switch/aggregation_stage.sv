@@ -128,7 +128,7 @@ module aggregation_stage
   localparam int unsigned SumsBits = 6;  // of complete places: 8 wait to be folded, 8 to be sent, one is on its way
 
   // --- Folding ---
-  logic [Ports-1:0]                        judge_valid, judge_done, judged_bad, arrived, is_awaited;
+  logic [Ports-1:0]                        is_coming, judge_valid, judge_done, judged_bad, arrived, is_awaited;
   packet_t [Ports-1:0]                     judged;
   verdict_e                                judge_verdict;
   logic [JobBits-1:0]                      judged_job;
@@ -157,6 +157,7 @@ module aggregation_stage
     .ports_i          (folding),
     .has_rank_i       (has_rank),
     .port_of_rank_i   (port_of_rank),
+    .is_coming_i      (|is_coming),
     .valid_i          (judge_valid),
     .packet_i         (judged),
     .is_bad_i         (judged_bad),
@@ -220,7 +221,7 @@ module aggregation_stage
   );
 
   // --- Whom do they wait for? ---
-  logic [PortBits-1:0] silent;
+  logic [PortBits-1:0] silent, silent_q;
 
   silence #(
     .Ports(Ports),
@@ -237,12 +238,14 @@ module aggregation_stage
     .rank_o        (silent)
   );
 
+  always_ff @(posedge clk_i) silent_q <= silent;
+
   // --- Sending ---
   logic [Ports-1:0]                 repeat_valid, repeat_ready, checks, has_room, is_late, is_missed, is_unsent;
   packet_t [Ports-1:0]              repeats;
   packet_t                          sent;
   logic [Ports-1:0][RepeatBits-1:0] repeat_slot, sent_slot;
-  logic                             looks, steps, is_repeat;
+  logic                             looks, steps, is_repeat, is_kept;
   logic [7:0]                       step;
 
   aggregation_output_arbiter #(
@@ -271,6 +274,7 @@ module aggregation_stage
     .sending_place_o (sending_place),
     .looks_o         (looks),
     .checks_o        (checks),
+    .is_kept_o       (is_kept),
     .packet_o        (sent),
     .is_repeat_o     (is_repeat),
     .slot_o          (sent_slot),
@@ -331,13 +335,14 @@ module aggregation_stage
       .generation_i     (generation),
       .heard_o          (heard[port]),
       .seen_o           (seen[port]),
+      .is_coming_o      (is_coming[port]),
       .judge_valid_o    (judge_valid[port]),
       .judge_o          (judged[port]),
       .judge_bad_o      (judged_bad[port]),
       .judge_done_i     (judge_done[port]),
       .judge_verdict_i  (judge_verdict),
       .is_missing_i     (is_missing),
-      .silent_i         (16'(silent)),
+      .silent_i         (16'(silent_q)),
       .header_write_o   (header_write),
       .header_address_o (header_address),
       .repeat_write_o   (repeat_write),
@@ -405,6 +410,7 @@ module aggregation_stage
       .checks_i     (checks[port]),
       .packet_i     (sent),
       .is_repeat_i  (is_repeat),
+      .is_kept_i    (is_kept),
       .steps_i      (steps),
       .step_i       (step),
       .has_room_o   (has_room[port]),

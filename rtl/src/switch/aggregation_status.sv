@@ -3,9 +3,10 @@
 // so what is late, doubled or from a former life never reaches a sum, and no column is ever cleared for the next
 // message or epoch. The law is RoceJob::contribute's.
 //
-// One question every two cycles: the buffer is read (A), the answer is given and the place written (B). Handlers are
-// asked in turn; a sum that is sent goes first, the search for aged places last. The paper has a
-// Frame Status Buffer a port besides, which knows whether a frame has come, but not whether its sum has been made.
+// One question every three cycles: the buffer is read (A), what lies there is compared with the packet (B), the answer is
+// given and the place written (C). Handlers are asked in turn; a sum that is sent goes first, the search for aged places
+// last. The paper has a Frame Status Buffer a port besides, which knows whether a frame has come, but not whether its
+// sum has been made.
 module aggregation_status
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -27,6 +28,7 @@ module aggregation_status
   input  logic [Jobs-1:0][Ports-1:0] ports_i,       // that fold
 
   // Handlers.
+  input  logic                       is_coming_i,   // one may ask within two cycles: no search for aged places begins
   input  logic [Ports-1:0]           valid_i,
   input  packet_t [Ports-1:0]        packet_i,
   input  logic [Ports-1:0]           is_bad_i,      // a contribution that cannot be folded
@@ -68,6 +70,12 @@ module aggregation_status
     logic [31:0]      sum_of;    // message
   } place_t;
 
+  // A place's two messages beside the packet's.
+  typedef struct packed {
+    logic is_kept, is_older_than_kept;  // the message whose sum is kept
+    logic is_gathered, is_older_than_gathered;
+  } compared_t;
+
   typedef struct packed {
     logic     enters;
     logic     completes;  // the place
@@ -80,12 +88,13 @@ module aggregation_status
     logic [31:0] message;
   } tag_t;
 
-  logic                    is_b_q, is_clearing_q, starts;
+  logic                    is_b_q, is_c_q, is_clearing_q, is_free, starts;
   ask_e                    ask_q, ask_d;
   packet_t                 packet_q, packet_d;
   logic [Ports-1:0]        turn, port_q;  // one bit
   logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
-  place_t                  there, now, then_;
+  place_t                  read, there_q, now, then_;
+  compared_t               compared_q;
   logic                    writes, is_bad_q, is_current, is_former, is_old, completes;
   judged_t                 judged;
   logic [31:0]             ticks_q;
@@ -103,8 +112,9 @@ module aggregation_status
     .grant_o  (turn)
   );
 
-  assign made_ready_o = !is_b_q && !is_clearing_q;
-  assign starts       = !is_b_q && !is_clearing_q;
+  assign is_free      = !is_b_q && !is_c_q && !is_clearing_q;
+  assign starts       = is_free && !(ask_d == AskAge && is_coming_i);
+  assign made_ready_o = is_free;
 
   always_comb begin
     packet_d = packet_i[PortBits'(index_of(32'(turn)))];
@@ -124,21 +134,25 @@ module aggregation_status
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_b_q  <= 1'b0;
+      is_c_q  <= 1'b0;
       age_q   <= '0;
       ticks_q <= '0;
     end else begin
       is_b_q <= starts;
+      is_c_q <= is_b_q;
       if (starts && ask_d == AskAge) age_q <= age_q + 1'b1;
       if (tick_i) ticks_q <= ticks_q + 32'd1;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    ask_q     <= ask_d;
-    port_q    <= turn;
-    packet_q  <= packet_d;
-    is_bad_q  <= |(is_bad_i & turn);
-    address_q <= address_d;
+    if (starts) begin
+      ask_q     <= ask_d;
+      port_q    <= turn;
+      packet_q  <= packet_d;
+      is_bad_q  <= |(is_bad_i & turn);
+      address_q <= address_d;
+    end
   end
 
   simple_dual_port_ram #(
@@ -151,28 +165,36 @@ module aggregation_status
     .write_data_i   (is_clearing_q ? '0 : then_),
     .read_i         (starts),
     .read_address_i (address_d),
-    .read_data_o    (there)
+    .read_data_o    (read)
   );
 
-  // --- B: the answer ---
+  // --- B: comparisons ---
+  always_ff @(posedge clk_i) begin
+    there_q    <= read;
+    compared_q <= '{is_kept:                read.sum_of == packet_q.message,
+                    is_older_than_kept:     is_older(packet_q.message, read.sum_of),
+                    is_gathered:            read.gathers == packet_q.message,
+                    is_older_than_gathered: is_older(packet_q.message, read.gathers)};
+  end
+
+  // --- C: the answer ---
   assign is_current = packet_q.generation == generation_i[packet_q.job[JobBits-1:0]];
-  assign is_former  = there.generation != generation_i[packet_q.job[JobBits-1:0]];
+  assign is_former  = there_q.generation != generation_i[packet_q.job[JobBits-1:0]];
   always_comb begin
     // A place of a former generation is empty. Only its two flags say so.
-    now         = there;
-    now.arrived = is_former ? '0 : there.arrived;
-    now.has_sum = there.has_sum && !is_former;
+    now         = there_q;
+    now.arrived = is_former ? '0 : there_q.arrived;
+    now.has_sum = there_q.has_sum && !is_former;
   end
   assign is_old     = now.arrived != '0 && now.arrived != ports_i[packet_q.job[JobBits-1:0]] &&
                       ticks_q - now.since > age_limit_i;
 
   // The answer to a contribution in such a place. Each reason against it is found by itself, not one after the other.
-  function automatic judged_t judged_in(logic [Ports-1:0] arrived, logic [31:0] gathers, logic has_sum,
-                                        logic [31:0] sum_of);
+  function automatic judged_t judged_in(logic [Ports-1:0] arrived, logic has_sum);
     logic is_answered, is_passed, is_other, is_here, is_all;
-    is_answered = has_sum && sum_of == packet_q.message;
-    is_passed   = has_sum && is_older(packet_q.message, sum_of);
-    is_other    = arrived != '0 && gathers != packet_q.message;
+    is_answered = has_sum && compared_q.is_kept;
+    is_passed   = has_sum && compared_q.is_older_than_kept;
+    is_other    = arrived != '0 && !compared_q.is_gathered;
     is_here     = |(arrived & port_q);
     is_all      = (arrived | port_q) == ports_i[packet_q.job[JobBits-1:0]];
 
@@ -181,14 +203,13 @@ module aggregation_status
     judged_in.verdict   = is_all ? VerdictFolded : VerdictKept;
     if (is_answered) judged_in.verdict = VerdictAnswered;
     else if (is_passed) judged_in.verdict = VerdictStale;
-    else if (is_other) judged_in.verdict = is_older(packet_q.message, gathers) ? VerdictStale : VerdictBusy;
+    else if (is_other) judged_in.verdict = compared_q.is_older_than_gathered ? VerdictStale : VerdictBusy;
     else if (is_here) judged_in.verdict = VerdictWaiting;
     else if (is_bad_q) judged_in.verdict = VerdictBlock;
   endfunction
 
   // Both answers are there when it is known whether the place is of a former generation, and so empty.
-  assign judged  = is_former ? judged_in('0, '0, 1'b0, '0)
-                             : judged_in(there.arrived, there.gathers, there.has_sum, there.sum_of);
+  assign judged  = is_former ? judged_in('0, 1'b0) : judged_in(there_q.arrived, there_q.has_sum);
   assign verdict = is_current ? judged.verdict : VerdictEpoch;
 
   always_comb begin
@@ -198,8 +219,8 @@ module aggregation_status
     completes        = 1'b0;
     unique case (ask_q)
       AskJudge: begin
-        writes        = is_b_q && is_current && judged.enters;
-        completes     = is_b_q && is_current && judged.completes;
+        writes        = is_c_q && is_current && judged.enters;
+        completes     = is_c_q && is_current && judged.completes;
         then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
@@ -207,14 +228,14 @@ module aggregation_status
         if (completes) then_.has_sum = 1'b0;
       end
       AskMade: begin
-        writes        = is_b_q && is_current;
+        writes        = is_c_q && is_current;
         then_.arrived = '0;
         then_.has_sum = 1'b1;
         then_.sum_of  = packet_q.message;
       end
       AskAge: begin
         // Entries of a former epoch are removed before its number comes again.
-        writes           = is_b_q && (is_old || is_former);
+        writes           = is_c_q && (is_old || is_former);
         then_.generation = generation_i[packet_q.job[JobBits-1:0]];
         then_.arrived    = '0;
       end
@@ -232,8 +253,8 @@ module aggregation_status
       aged_o       <= 1'b0;
       folded_valid_o <= 1'b0;
     end else begin
-      done_o       <= is_b_q && ask_q == AskJudge ? port_q : '0;
-      aged_o       <= is_b_q && ask_q == AskAge && is_old;
+      done_o       <= is_c_q && ask_q == AskJudge ? port_q : '0;
+      aged_o       <= is_c_q && ask_q == AskAge && is_old;
       folded_valid_o <= writes && ask_q == AskMade;
     end
   end

@@ -20,179 +20,150 @@ module bfp_pair_adder #(
   input  logic [7:0]                b_exponent_i,
   input  logic [Elements-1:0][7:0]  a_i,
   input  logic [Elements-1:0][7:0]  b_i,
-  output logic [Elements-1:0][31:0] sum_o  // eleven cycles later
+  output logic [Elements-1:0][31:0] sum_o  // seven cycles later
 );
 
-  // --- For all elements: 1: the difference of exponents; 2: their distance ---
-  logic [8:0] difference1_q;
-  logic [7:0] a_exponent1_q, b_exponent1_q, a_exponent2_q, b_exponent2_q, distance2_q;
-  logic       a_zero1_q, b_zero1_q, a_top1_q, b_top1_q, b_above2_q, is_far;
+  // --- For all elements: 1: the distance of exponents ---
+  logic [8:0] difference;
+  logic [7:0] a_exponent1_q, b_exponent1_q, distance1_q;
+  logic       b_above1_q, is_far;
+
+  assign difference = {1'b0, a_exponent_i} - {1'b0, b_exponent_i};
 
   always_ff @(posedge clk_i) begin
-    difference1_q <= {1'b0, a_exponent_i} - {1'b0, b_exponent_i};
-    a_zero1_q     <= a_exponent_i == '0;
-    b_zero1_q     <= b_exponent_i == '0;
-    a_top1_q      <= a_exponent_i == 8'd254;
-    b_top1_q      <= b_exponent_i == 8'd254;
+    distance1_q   <= difference[8] ? -difference[7:0] : difference[7:0];
+    b_above1_q    <= difference[8];
     a_exponent1_q <= a_exponent_i;
     b_exponent1_q <= b_exponent_i;
-
-    distance2_q   <= difference1_q[8] ? -difference1_q[7:0] : difference1_q[7:0];
-    b_above2_q    <= difference1_q[8];
-    a_exponent2_q <= a_exponent1_q;
-    b_exponent2_q <= b_exponent1_q;
   end
 
   // Bits that lie that far below do not count.
-  assign is_far = distance2_q[7:5] != '0;
+  assign is_far = distance1_q[7:5] != '0;
 
-  // Shifts are by 1 to 3 in stage 4, by 4 to 12 in stage 5, by 16 in stage 6.
-  logic [4:0] distance3_q;
-  logic [4:2] distance4_q;
-  logic       distance5_q;
+  // Shifts are by 1 to 15 in stage 3, by 16 in stage 4.
+  logic [4:0] distance2_q;
+  logic       distance3_q;
 
   always_ff @(posedge clk_i) begin
-    distance3_q <= distance2_q[4:0];
-    distance4_q <= distance3_q[4:2];
-    distance5_q <= distance4_q[4];
+    distance2_q <= distance1_q[4:0];
+    distance3_q <= distance2_q[4];
   end
 
   for (genvar element = 0; element < Elements; element++) begin : gen_element
-    // --- 1, 2: mantissas of a block of zeros are zero ---
-    logic [7:0] a1_q, b1_q, a2_q, b2_q;
-    logic       a_none2_q, b_none2_q, is_beyond2_q;
+    // --- 1: mantissas of a block of zeros are zero ---
+    logic [7:0] a, b, a1_q, b1_q;
+    logic       a_none1_q, b_none1_q, is_beyond1_q;
+
+    assign a = a_i[element];
+    assign b = b_i[element];
 
     always_ff @(posedge clk_i) begin
-      a1_q      <= a_i[element];
-      b1_q      <= b_i[element];
-      a2_q      <= a_zero1_q ? '0 : a1_q;
-      b2_q      <= b_zero1_q ? '0 : b1_q;
-      a_none2_q <= a1_q == '0;
-      b_none2_q <= b1_q == '0;
+      a1_q      <= a_exponent_i == '0 ? '0 : a;
+      b1_q      <= b_exponent_i == '0 ? '0 : b;
+      a_none1_q <= a == '0;
+      b_none1_q <= b == '0;
       // -128, which no encoder writes, of the largest exponent is infinite. So is the sum.
-      is_beyond2_q <= (a_top1_q && a1_q == 8'h80) || (b_top1_q && b1_q == 8'h80);
+      is_beyond1_q <= (a_exponent_i == 8'd254 && a == 8'h80) || (b_exponent_i == 8'd254 && b == 8'h80);
     end
 
-    // --- 3: select the larger operand ---
-    logic       takes_b, is_none3_q;
-    logic [7:0] major3_q, minor3_q, exponent3_q;
+    // --- 2: select the larger operand ---
+    logic       takes_b, is_none2_q;
+    logic [7:0] major2_q, minor2_q, exponent2_q;
 
-    assign takes_b = b_above2_q ? !b_none2_q : a_none2_q;
+    assign takes_b = b_above1_q ? !b_none1_q : a_none1_q;
 
     always_ff @(posedge clk_i) begin
-      major3_q    <= is_beyond2_q ? 8'h80 : takes_b ? b2_q : a2_q;
-      minor3_q    <= is_far || is_beyond2_q ? '0 : takes_b ? a2_q : b2_q;
-      exponent3_q <= takes_b ? b_exponent2_q : a_exponent2_q;
-      is_none3_q  <= a_none2_q && b_none2_q;
+      major2_q    <= is_beyond1_q ? 8'h80 : takes_b ? b1_q : a1_q;
+      minor2_q    <= is_far || is_beyond1_q ? '0 : takes_b ? a1_q : b1_q;
+      exponent2_q <= takes_b ? b_exponent1_q : a_exponent1_q;
+      is_none2_q  <= a_none1_q && b_none1_q;
     end
 
-    // --- 4, 5: the lower one is shifted, with its sign ---
-    logic signed [10:0] minor4_q;
-    logic signed [22:0] minor5_q;
-    logic [7:0]         major4_q, major5_q, exponent4_q, exponent5_q;
+    // --- 3: the lower one is shifted, with its sign ---
+    logic signed [10:0] shifted_some;
+    logic signed [22:0] minor3_q;
+    logic [7:0]         major3_q, exponent3_q;
+
+    assign shifted_some = $signed({minor2_q, 3'b000}) >>> distance2_q[1:0];
 
     always_ff @(posedge clk_i) begin
-      minor4_q    <= $signed({minor3_q, 3'b000}) >>> distance3_q[1:0];
-      major4_q    <= major3_q;
-      exponent4_q <= is_none3_q ? '0 : exponent3_q;  // so they are not made shift registers of LUTs
-      minor5_q    <= $signed({minor4_q, 12'd0}) >>> {distance4_q[3:2], 2'b00};
-      major5_q    <= major4_q;
-      exponent5_q <= exponent4_q;
+      minor3_q    <= $signed({shifted_some, 12'd0}) >>> {distance2_q[3:2], 2'b00};
+      major3_q    <= major2_q;
+      exponent3_q <= is_none2_q ? '0 : exponent2_q;  // so they are not made shift registers of LUTs
     end
 
-    // --- 6: and added ---
+    // --- 4: and added ---
     logic [33:0] minor;
-    logic [33:0] sum6_q;
-    logic        sticky6_q;
+    logic [33:0] sum4_q;
+    logic        sticky4_q;
+    logic [7:0]  exponent4_q;
+
+    assign minor = distance3_q ? {{17{minor3_q[22]}}, minor3_q[22:6]} : {minor3_q[22], minor3_q, 10'd0};
+
+    always_ff @(posedge clk_i) begin
+      sum4_q      <= {{major3_q[7], major3_q} + minor[33:25], minor[24:0]};
+      sticky4_q   <= distance3_q && minor3_q[5:0] != '0;
+      exponent4_q <= exponent3_q;
+    end
+
+    // --- 5: the magnitude, shifted left by 8 ... ---
+    logic        sign, jumps, sign5_q, sticky5_q;
+    logic [32:0] magnitude5_q;
+    logic [7:0]  exponent5_q;
+
+    assign sign  = sum4_q[33];
+    assign jumps = sum4_q[32:25] == {8{sign}};
+
+    always_ff @(posedge clk_i) begin
+      magnitude5_q <= (jumps ? {sum4_q[24:0], 8'd0} : sum4_q[32:0]) ^ {33{sign}};
+      sign5_q      <= sign;
+      sticky5_q    <= sticky4_q;
+      exponent5_q  <= {exponent4_q[7:3] - 5'(jumps), exponent4_q[2:0]};
+    end
+
+    // --- 6: ... and by the fours and twos that are left. The leading one is one of the first two then, where it is not
+    // that of a power of two ---
+    logic [1:0]  shift;
+    logic [38:6] shifted;
+    logic [32:7] magnitude6_q;
+    logic        sign6_q, rest6_q;
     logic [7:0]  exponent6_q;
 
-    assign minor = distance5_q ? {{17{minor5_q[22]}}, minor5_q[22:6]} : {minor5_q[22], minor5_q, 10'd0};
+    always_comb begin
+      if (magnitude5_q[32:31] != '0) shift = 2'd0;
+      else if (magnitude5_q[30:29] != '0) shift = 2'd1;
+      else if (magnitude5_q[28:27] != '0) shift = 2'd2;
+      else shift = 2'd3;
+    end
+    assign shifted = 33'(({magnitude5_q, {6{sign5_q}}} << {shift, 1'b0}) >> 6);
 
     always_ff @(posedge clk_i) begin
-      sum6_q      <= {{major5_q[7], major5_q} + minor[33:25], minor[24:0]};
-      sticky6_q   <= distance5_q && minor5_q[5:0] != '0;
-      exponent6_q <= exponent5_q;
+      magnitude6_q <= shifted[38:13];
+      rest6_q      <= sticky5_q || (shifted[12:6] ^ {7{sign5_q}}) != '0;
+      sign6_q      <= sign5_q;
+      exponent6_q  <= {exponent5_q[7:1] - 7'(shift), exponent5_q[0]};
     end
 
-    // --- 7: the magnitude, shifted left by 8 ... ---
-    logic        sign, jumps, sign7_q, sticky7_q;
-    logic [32:0] magnitude7_q;
-    logic [7:0]  exponent7_q;
-
-    assign sign  = sum6_q[33];
-    assign jumps = sum6_q[32:25] == {8{sign}};
-
-    always_ff @(posedge clk_i) begin
-      magnitude7_q <= (jumps ? {sum6_q[24:0], 8'd0} : sum6_q[32:0]) ^ {33{sign}};
-      sign7_q      <= sign;
-      sticky7_q    <= sticky6_q;
-      exponent7_q  <= {exponent6_q[7:3] - 5'(jumps), exponent6_q[2:0]};
-    end
-
-    // --- 8: how many fours and twos are left; 9: shifted by these. The leading one is one of the first two then, where it
-    // is not that of a power of two ---
-    logic [1:0]  shift8_q;
-    logic [32:0] magnitude8_q;
-    logic        sign8_q, sticky8_q;
-    logic [7:0]  exponent8_q;
-
-    always_ff @(posedge clk_i) begin
-      if (magnitude7_q[32:31] != '0) shift8_q <= 2'd0;
-      else if (magnitude7_q[30:29] != '0) shift8_q <= 2'd1;
-      else if (magnitude7_q[28:27] != '0) shift8_q <= 2'd2;
-      else shift8_q <= 2'd3;
-      magnitude8_q <= magnitude7_q;
-      sign8_q      <= sign7_q;
-      sticky8_q    <= sticky7_q;
-      exponent8_q  <= exponent7_q;
-    end
-
-    logic [38:6] shifted;
-    logic [32:7] magnitude9_q;
-    logic        sign9_q, rest9_q;
-    logic [7:0]  exponent9_q;
-
-    assign shifted = 33'(({magnitude8_q, {6{sign8_q}}} << {shift8_q, 1'b0}) >> 6);
-
-    always_ff @(posedge clk_i) begin
-      magnitude9_q <= shifted[38:13];
-      rest9_q      <= sticky8_q || (shifted[12:6] ^ {7{sign8_q}}) != '0;
-      sign9_q      <= sign8_q;
-      exponent9_q  <= {exponent8_q[7:1] - 7'(shift8_q), exponent8_q[0]};
-    end
-
-    // --- 10: what is left to shift, and whether to round up ---
-    logic        is_exact, is_odd, guard, up10_q, shifts10_q, is_zero10_q, sign10_q, top10_q;
-    logic [30:8] magnitude10_q;
-    logic [7:0]  exponent10_q;
-
-    assign is_odd   = magnitude9_q[32] ? magnitude9_q[9] : magnitude9_q[8];
-    assign guard    = magnitude9_q[32] ? magnitude9_q[8] : magnitude9_q[7];
-    assign is_exact = !rest9_q && (!magnitude9_q[32] || magnitude9_q[7] == sign9_q);
-
-    always_ff @(posedge clk_i) begin
-      up10_q        <= sign9_q ? guard || (is_exact && is_odd) : guard && (!is_exact || is_odd);
-      shifts10_q    <= !magnitude9_q[32];
-      is_zero10_q   <= !sign9_q && magnitude9_q[32:31] == '0;
-      sign10_q      <= sign9_q;
-      magnitude10_q <= magnitude9_q[30:8];
-      top10_q       <= magnitude9_q[31];
-      // Of a power of two the carry is still to come.
-      exponent10_q  <= exponent9_q + {{7{magnitude9_q[32:31] == '0}}, magnitude9_q[32] || !magnitude9_q[31]};
-    end
-
-    // --- 11: shifted by 1, and rounded ---
+    // --- 7: what is left to shift, by 1, and rounded ---
+    logic        is_exact, is_odd, guard, up;
+    logic [7:0]  exponent;
     logic [22:0] fraction;
-    logic [31:0] sum11_q;
+    logic [31:0] sum7_q;
 
-    assign fraction = shifts10_q ? magnitude10_q : {top10_q, magnitude10_q[30:9]};
+    assign is_odd   = magnitude6_q[32] ? magnitude6_q[9] : magnitude6_q[8];
+    assign guard    = magnitude6_q[32] ? magnitude6_q[8] : magnitude6_q[7];
+    assign is_exact = !rest6_q && (!magnitude6_q[32] || magnitude6_q[7] == sign6_q);
+    assign up       = sign6_q ? guard || (is_exact && is_odd) : guard && (!is_exact || is_odd);
+    assign fraction = magnitude6_q[32] ? magnitude6_q[31:9] : magnitude6_q[30:8];
+    // Of a power of two the carry is still to come.
+    assign exponent = exponent6_q + {{7{magnitude6_q[32:31] == '0}}, magnitude6_q[32] || !magnitude6_q[31]};
 
     always_ff @(posedge clk_i) begin
-      sum11_q <= {sign10_q, {exponent10_q, fraction} + 31'(up10_q)};
-      if (is_zero10_q) sum11_q <= '0;
+      sum7_q <= {sign6_q, {exponent, fraction} + 31'(up)};
+      if (!sign6_q && magnitude6_q[32:31] == '0) sum7_q <= '0;
     end
 
-    assign sum_o[element] = sum11_q;
+    assign sum_o[element] = sum7_q;
   end
 
 endmodule

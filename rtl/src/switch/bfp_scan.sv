@@ -20,43 +20,43 @@ module bfp_scan
   localparam logic [10:0] BlockBytes = 11'd17, HeaderBytes = 11'd20;
   localparam logic [7:0]  Smallest   = 8'd7;
 
-  logic        is_on_q, begins, is_on;
+  logic        is_on_q, begins_q, is_on;  // the first block begins in this beat
   logic [4:0]  next_q, next;  // exponent: bytes from this beat's first
   logic [10:0] left_q, left;  // bytes from there on
+  logic [10:0] own_bytes_q;   // without an aggregation header; known long before beat 12
   logic [7:0]  exponent;
 
   always_comb begin
     unique case (opcode_i)
       WriteFirst: begin
-        begins = index_i == 8'd12;
         next   = 5'd6;
-        left   = payload_bytes_i - HeaderBytes;
+        left   = own_bytes_q;
       end
       WriteLastImmediate: begin
-        begins = index_i == 8'd8;
         next   = 5'd6;
         left   = payload_bytes_i;
       end
       default: begin
-        begins = index_i == 8'd8;
         next   = 5'd2;
         left   = payload_bytes_i;
       end
     endcase
-    if (!begins) begin
+    if (!begins_q) begin
       next = next_q;
       left = left_q;
     end
-    is_on    = (begins || is_on_q) && left >= BlockBytes;
+    is_on    = (begins_q || is_on_q) && left >= BlockBytes;
     exponent = data_i[{next[2:0], 3'b000} +: 8];
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_on_q        <= 1'b0;
+      begins_q       <= 1'b0;
       is_malformed_o <= 1'b0;
     end else if (valid_i) begin
-      is_on_q <= is_on && !last_i;
+      is_on_q  <= is_on && !last_i;
+      begins_q <= !last_i && index_i == (opcode_i == WriteFirst ? 8'd11 : 8'd7);
       if (index_i == 8'd0) is_malformed_o <= 1'b0;
       if (is_on && next < 5'd8 && exponent != '0 && exponent < Smallest) is_malformed_o <= 1'b1;
     end
@@ -67,6 +67,7 @@ module bfp_scan
       next_q <= next < 5'd8 ? next + 5'd9 : next - 5'd8;
       left_q <= next < 5'd8 ? left - BlockBytes : left;
     end
+    own_bytes_q <= payload_bytes_i - HeaderBytes;
   end
 
 endmodule

@@ -8,7 +8,7 @@ module decoder_information
   input  logic        rst_ni,
   input  logic        valid_i,
   input  beat_t       beat_i,
-  input  logic        has_tag_i,  // steady through a frame
+  input  logic        has_tag_i,  // with the first beat
   output frame_info_t info_o
 );
 
@@ -17,8 +17,8 @@ module decoder_information
   localparam logic [7:0]  NextHeader = 8'h1b;
   localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
 
-  logic [IndexWidth-1:0] index_q, index, end_q;  // of the beat; as if there were no tag; where the ICRC ends
-  logic                  ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
+  logic [IndexWidth-1:0] index_q, plain_q, end_q;  // of the beat; as if there were no tag; where the ICRC ends
+  logic                  has_tag, ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
   logic                  has_bad_block;
   logic [31:0]           high_q;
   logic [63:0]           data;
@@ -28,9 +28,9 @@ module decoder_information
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 
+  assign has_tag = info_q.has_tag;  // from the second beat on
   // With a VLAN tag, all bytes behind the type are four bytes later.
-  assign data   = has_tag_i ? {beat_i.data[31:0], high_q} : beat_i.data;
-  assign index  = index_q - IndexWidth'(has_tag_i);
+  assign data   = has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign length = number_of_2(data[31:16]);
 
   assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
@@ -42,7 +42,7 @@ module decoder_information
     .rst_ni,
     .valid_i,
     .first_i      (index_q == '0),
-    .has_tag_i,
+    .has_tag_i    (has_tag),
     .data_i       (beat_i.data),
     .ends_i       (ends_q),
     .ends_at_six_i(ends_at_six_q),
@@ -53,10 +53,13 @@ module decoder_information
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       index_q <= '0;
+      plain_q <= '0;
       ends_q  <= 1'b0;
       ended_q <= 1'b0;
     end else if (valid_i) begin
       index_q <= beat_i.last ? '0 : index_q + 1'b1;
+      // With a tag, the second beat counts as the first.
+      plain_q <= beat_i.last || (index_q == '0 && has_tag_i) ? '0 : plain_q + 1'b1;
       // Of the next beat. Where the ICRC ends is known from the fourth beat on, and it ends behind the fifth.
       ends_q  <= !beat_i.last && index_q + 1'b1 == end_q && index_q > IndexWidth'(3);
       ended_q <= !beat_i.last && (ended_q || ends_q);
@@ -66,20 +69,20 @@ module decoder_information
   always_ff @(posedge clk_i) begin
     if (valid_i) begin
       high_q               <= beat_i.data[63:32];
-      info_q.has_tag       <= has_tag_i;
       info_q.icrc_is_right <= 1'b0;  // told below
       info_q.has_bad_block <= 1'b0;
       if (index_q == IndexWidth'(0)) begin
+        info_q.has_tag               <= has_tag_i;
         info_q.addresses.to          <= address_of(beat_i.data[47:0]);
         info_q.addresses.from[47:32] <= number_of_2(beat_i.data[63:48]);
       end
       if (index_q == IndexWidth'(1)) info_q.addresses.from[31:0] <= number_of_4(beat_i.data[31:0]);
-      case (index)
+      case (plain_q)
         IndexWidth'(1): is_contradictory_q <= data[55:52] != IpVersion;
         IndexWidth'(2): begin
           length_q           <= length[11:0];
-          ends_at_six_q      <= length[2] == has_tag_i;
-          end_q              <= IndexWidth'((length + 16'd53 + {13'd0, has_tag_i, 2'd0}) >> 3);
+          ends_at_six_q      <= length[2] == has_tag;
+          end_q              <= IndexWidth'((length + 16'd53 + {13'd0, has_tag, 2'd0}) >> 3);
           is_contradictory_q <= is_contradictory_q || data[39:32] != NextHeader || length[1:0] != '0 ||
                                 length > 16'(FrameBytesMax);
           info_q.gids[15:0]  <= data[63:48];
@@ -131,7 +134,7 @@ module decoder_information
     .rst_ni,
     .valid_i,
     .last_i         (beat_i.last),
-    .index_i        (8'(index)),
+    .index_i        (8'(plain_q)),
     .data_i         (data),
     .opcode_i       (info_q.opcode),
     .payload_bytes_i(info_q.payload_bytes),

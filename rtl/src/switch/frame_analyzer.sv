@@ -52,9 +52,10 @@ module frame_analyzer
 
   // --- DEC_FSM ---
   logic        take, decoder_ready, header_ready, head_valid, head_pop, decides, decision_ready, decision_valid;
-  logic        first_waits, first_comes_q, unused_ready;
+  logic        first_waits, first_comes, first_comes_q, first_is_judged_q, first_gives_way_q, unused_ready;
+  logic        passes, moves;  // a beat that does not wait in the FIFO goes on; a beat goes on
   logic [3:0]  firsts_q;  // Write Firsts that are not judged
-  beat_t       head;
+  beat_t       head, beat;
   fate_t       fate;
   decision_t   decision;
 
@@ -73,17 +74,17 @@ module frame_analyzer
     .is_crowded_i,
     .connections_i,
     .decides_o    (decides),
-    .fate_o       (fate)
+    .fate_o       (fate),
+    .first_comes_o(first_comes)
   );
 
   stream_queue #(
-    .Width ($bits(beat_t)),
-    .Depth (32),
-    .Passes(1'b1)
+    .Width($bits(beat_t)),
+    .Depth(32)
   ) u_head (
     .clk_i,
     .rst_ni,
-    .s_valid_i(take),
+    .s_valid_i(take && !passes),
     .s_ready_o(header_ready),
     .s_data_i (s_beat_i),
     .m_valid_o(head_valid),
@@ -101,7 +102,7 @@ module frame_analyzer
     .s_ready_o(decision_ready),
     .s_data_i ({fate, s_is_known_i, s_ports_i}),
     .m_valid_o(decision_valid),
-    .m_ready_i(head_pop && head.last),
+    .m_ready_i(moves && beat.last),
     .m_data_o (decision)
   );
 
@@ -111,7 +112,7 @@ module frame_analyzer
   localparam int unsigned LevelWidth = $clog2(ProcBeats + 2);
 
   proc_e                 proc_q;
-  logic                  begins_q, gives_way_q, gives_way, is_cut, is_cutting, push;
+  logic                  begins_q, gives_way_q, gives_way, is_cut, is_cutting, goes, push;
   logic                  is_taken_q, is_whole_q, proc_valid, proc_ready, proc_first_q, is_known_q, sent_is_known_q;
   logic [Ports-1:0]      ports_q, sent_ports_q;
   logic [LevelWidth-1:0] unused_level;
@@ -122,30 +123,36 @@ module frame_analyzer
   // One that may be folded waits until the one before is judged, or gives way to what cannot wait any longer behind it;
   // others wait until a stored one has gone on.
   assign gives_way  = begins_q ? is_taken_q && is_crowded_i : gives_way_q;
-  assign head_pop   = head_valid && decision_valid &&
-                      !(begins_q && (is_cut ? proc_q == ProcForward : is_taken_q && !is_crowded_i));
+  assign goes       = decision_valid && !(begins_q && (is_cut ? proc_q == ProcForward : is_taken_q && !is_crowded_i));
+  // Only what is cut through may pass: what may be folded has a longer path ahead.
+  assign head_pop   = head_valid && goes;
+  assign passes     = !head_valid && take && goes && is_cut;
+  assign moves      = head_pop || passes;
+  assign beat       = head_valid ? head : s_beat_i;
   assign push       = head_pop && !is_cut && !gives_way;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      begins_q    <= 1'b1;
-      gives_way_q <= 1'b0;
-      is_taken_q  <= 1'b0;
-      is_whole_q  <= 1'b0;
-      first_comes_q <= 1'b0;
-      firsts_q    <= '0;
+      begins_q          <= 1'b1;
+      gives_way_q       <= 1'b0;
+      is_taken_q        <= 1'b0;
+      is_whole_q        <= 1'b0;
+      first_comes_q     <= 1'b0;
+      first_is_judged_q <= 1'b0;
+      first_gives_way_q <= 1'b0;
+      firsts_q          <= '0;
     end else begin
-      if (head_pop) begin
-        begins_q    <= head.last;
+      if (moves) begin
+        begins_q    <= beat.last;
         gives_way_q <= gives_way;
       end
       is_taken_q <= push || (is_taken_q && !route_valid_i);
       is_whole_q <= (push && head.last) || (is_whole_q && !route_valid_i);
       // Counted a cycle late: another frame is decided about after some beats, and this one is judged later still.
-      first_comes_q <= decides && fate.is_candidate && fate.is_first;
-      firsts_q   <= firsts_q + 4'(first_comes_q) -
-                    4'(route_valid_i && info_o.is_first) -
-                    4'(head_pop && begins_q && !is_cut && gives_way && decision.fate.is_first);
+      first_comes_q     <= first_comes;
+      first_is_judged_q <= route_valid_i && info_o.is_first;
+      first_gives_way_q <= head_pop && begins_q && !is_cut && gives_way && decision.fate.is_first;
+      firsts_q          <= firsts_q + 4'(first_comes_q) - 4'(first_is_judged_q) - 4'(first_gives_way_q);
     end
   end
 
@@ -228,20 +235,20 @@ module frame_analyzer
   assign is_known  = is_stored ? sent_is_known_q : decision.is_known;
   assign ports     = is_stored ? sent_ports_q : decision.ports;
   assign others    = ports & ~(Ports'(1) << Port);
-  assign m_valid_o = is_stored ? proc_valid : head_pop && is_cut;
+  assign m_valid_o = is_stored ? proc_valid : moves && is_cut;
   assign m_first_o = is_stored ? proc_first_q : begins_q;
-  assign m_beat_o  = is_stored ? proc_beat : head;
+  assign m_beat_o  = is_stored ? proc_beat : beat;
   assign ends_here = decision.fate.is_runt || decision.fate.is_overtagged || decision.fate.gives_way;
   assign m_ports_o = !is_stored && ends_here ? '0 : others;
 
   always_comb begin
     parsed_o            = '0;
-    parsed_o.gave_way   = head_pop && begins_q && (is_cut ? decision.fate.gives_way : gives_way);
+    parsed_o.gave_way   = moves && begins_q && (is_cut ? decision.fate.gives_way : gives_way);
     parsed_o.forwarded  = m_valid_o && m_first_o && is_known && m_ports_o != '0;
     parsed_o.flooded    = m_valid_o && m_first_o && !is_known && m_ports_o != '0;
     parsed_o.filtered   = m_valid_o && m_first_o && is_known && others == '0;
-    parsed_o.runt       = head_pop && begins_q && decision.fate.is_runt;
-    parsed_o.overtagged = head_pop && begins_q && decision.fate.is_overtagged;
+    parsed_o.runt       = moves && begins_q && decision.fate.is_runt;
+    parsed_o.overtagged = moves && begins_q && decision.fate.is_overtagged;
   end
 
 endmodule

@@ -23,11 +23,12 @@ module frame_builder
   input  logic        checks_i,       // ... which is here, and this port is to send:
   input  packet_t     packet_i,
   input  logic        is_repeat_i,    // under the header of a frame that came again
+  input  logic        is_kept_i,      // in the cycle after: else nothing is sent
   input  logic        steps_i,
   input  logic [7:0]  step_i,
   output logic        has_room_o,     // for another whole frame
   output logic        is_late_o,      // with checks_i: nothing is to be done at step 0
-  output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone
+  output logic        is_lost_o,      // nothing is sent: destination unknown, or the header is gone (a cycle late)
 
   // Where is this address? No port: its address is unknown.
   output logic             find_valid_o,
@@ -60,18 +61,22 @@ module frame_builder
   meta_t       meta;
   kind_e       kind_q;
   logic        has_tag_q;
-  logic        is_active_q, is_repeat_q, is_mine, is_found, is_late, is_six, is_odd;
+  logic        is_active_q, is_repeat_q, is_mine, is_gone_q, is_found, is_late, is_six, is_odd;
   logic [3:0]  full_beats;
   logic [7:0]  end_beat;
   logic [63:0] header;
 
+  // As in a meta_t, so that both memories' words are compared before it is chosen between them.
+  logic [GenerationWidth+31:0] sum;
+  assign sum = {packet_i.generation, packet_i.message};
+
   logic unused_packet;
-  assign unused_packet = ^{packet_i.job, packet_i.place, packet_i.how};
+  assign unused_packet = ^{packet_i.job, packet_i.place, packet_i.how, meta};
 
   assign header     = is_repeat_q ? repeat_data_i : header_data_i;
   assign meta       = header[$bits(meta_t)-1:0];
-  assign is_mine    = meta.generation == packet_i.generation && meta.message == packet_i.message;
-  assign is_lost_o  = (checks_i && !is_mine) || (is_found && found_ports_i == '0);
+  assign is_mine    = is_repeat_q ? repeat_data_i[$bits(sum)-1:0] == sum : header_data_i[$bits(sum)-1:0] == sum;
+  assign is_lost_o  = (is_gone_q && is_kept_i) || (is_found && found_ports_i == '0);
   assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(kind_q, has_tag_q);
   assign is_six     = header_ends_at_six(kind_q, has_tag_q);
@@ -82,10 +87,14 @@ module frame_builder
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_active_q <= 1'b0;
-    end else if (looks_i) begin
-      is_active_q <= 1'b0;
-    end else if (checks_i) begin
-      is_active_q <= is_mine;
+      is_gone_q   <= 1'b0;
+    end else begin
+      is_gone_q <= checks_i && !is_mine;
+      if (looks_i) begin
+        is_active_q <= 1'b0;
+      end else if (checks_i) begin
+        is_active_q <= is_mine;
+      end
     end
   end
 
@@ -98,7 +107,7 @@ module frame_builder
   end
 
   // --- Where it goes: the address is in the first beat, read while it is checked ---
-  logic             begins_q, asks_q, waits_q, destination_ready, destination_valid, frame_ends;
+  logic             begins_q, asks_q, waits_q, destination_ready, destination_valid, is_nowhere, frame_ends;
   logic [47:0]      address_q;
   logic [Ports-1:0] destination;
 
@@ -113,8 +122,8 @@ module frame_builder
       waits_q  <= 1'b0;
     end else begin
       begins_q <= checks_i && is_mine;
-      asks_q   <= begins_q || (asks_q && !find_ready_i);
-      waits_q  <= begins_q || (waits_q && !is_found);
+      asks_q   <= (begins_q && is_kept_i) || (asks_q && !find_ready_i);
+      waits_q  <= (begins_q && is_kept_i) || (waits_q && !is_found);
     end
   end
 
@@ -123,17 +132,17 @@ module frame_builder
   end
 
   stream_queue #(
-    .Width(Ports),
+    .Width(Ports + 1),
     .Depth(Frames)
   ) u_destinations (
     .clk_i,
     .rst_ni,
     .s_valid_i(is_found),
     .s_ready_o(destination_ready),
-    .s_data_i (found_ports_i),
+    .s_data_i ({found_ports_i == '0, found_ports_i}),
     .m_valid_o(destination_valid),
     .m_ready_i(frame_ends),
-    .m_data_o (destination)
+    .m_data_o ({is_nowhere, destination})
   );
 
   // --- Header and sum, joined ---
@@ -259,8 +268,8 @@ module frame_builder
   end
 
   // A frame without a port is discarded.
-  assign m_valid_o   = frame_valid && destination_valid && destination != '0;
-  assign frame_ready = destination_valid && (m_ready_i || destination == '0);
+  assign m_valid_o   = frame_valid && destination_valid && !is_nowhere;
+  assign frame_ready = destination_valid && (m_ready_i || is_nowhere);
   assign frame_ends  = frame_valid && frame_ready && out.last;
   assign has_room_o  = is_roomy_q && destination_ready && !waits_q;
   assign m_beat_o    = '{error: 1'b0, last: out.last, extra: out.extra, data: out.data};

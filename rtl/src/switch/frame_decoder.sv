@@ -26,7 +26,8 @@ module frame_decoder
 
   // With the beat that decides: once a frame.
   output logic                   decides_o,
-  output fate_t                  fate_o
+  output fate_t                  fate_o,
+  output logic                   first_comes_o   // a Write First that may be folded
 );
 
   localparam logic [15:0] Magic     = 16'h4e46;
@@ -39,8 +40,10 @@ module frame_decoder
 
   logic [3:0]  index_q, index;  // of the beat; and as if there were no tag
   logic        decided_q, has_tag_q, is_first_q, is_longer_q, is_just_long_q, has_pad_q;
+  logic        may_wait_q;     // the beat may have to wait for a Write First: the eighth of a later packet
   logic [47:0] to_q;
   logic [31:0] high_q;
+  logic [23:0] plain_pair, tagged_pair;
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, length;
   logic [7:0]  opcode;
@@ -61,13 +64,18 @@ module frame_decoder
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version &&
                           (is_longer_q || (is_just_long_q && !has_pad_q));
 
-  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[15:0]};
+  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32], data[15:0]};
+
+  // The frame's queue pair, without a tag and with one: both are compared before it is chosen between them.
+  assign plain_pair  = {beat_i.data[31:24], beat_i.data[39:32], beat_i.data[47:40]};
+  assign tagged_pair = {high_q[31:24], beat_i.data[7:0], beat_i.data[15:8]};
 
   always_comb begin
     is_folded = 1'b0;
     for (int unsigned job = 0; job < Jobs; job++) begin
       is_folded |= connections_i[job].is_bound && connections_i[job].to == to_q &&
-                   connections_i[job].queue_pair == {data[31:24], data[39:32], data[47:40]};
+                   (has_tag_q ? connections_i[job].queue_pair == tagged_pair
+                              : connections_i[job].queue_pair == plain_pair);
     end
   end
 
@@ -83,7 +91,7 @@ module frame_decoder
         fate_o.is_runt     = beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1);
         fate_o.is_overtagged = is_tag(inner_type) && is_tag(innermost_type) && !fate_o.is_runt;
       end else if (index == 4'd6) begin
-        if (opcode < WriteFirst || opcode > WriteLastImmediate) decides = 1'b1;
+        if (!(opcode inside {WriteFirst, WriteMiddle, WriteLast, WriteLastImmediate})) decides = 1'b1;
       end else if (index == 4'd7 && !is_first_q) begin
         decides             = 1'b1;
         fate_o.is_candidate = is_folded && !beat_i.last && !first_waits_i;
@@ -95,15 +103,19 @@ module frame_decoder
     end
   end
 
-  assign decides_o = take_i && decides && !decided_q;
-  assign ready_o   = !(first_waits_i && !is_crowded_i && !decided_q && !ends_here_i && index == 4'd7 && !is_first_q);
+  assign decides_o     = take_i && decides && !decided_q;
+  // Only a Write First is not decided about yet.
+  assign first_comes_o = take_i && !decided_q && !ends_here_i && index == 4'd10 && is_ours && !beat_i.last;
+  assign ready_o       = !(first_waits_i && !is_crowded_i && !decided_q && may_wait_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      index_q   <= '0;
-      decided_q <= 1'b0;
-      has_tag_q <= 1'b0;
+      index_q    <= '0;
+      decided_q  <= 1'b0;
+      has_tag_q  <= 1'b0;
+      may_wait_q <= 1'b0;
     end else if (take_i) begin
+      may_wait_q <= !beat_i.last && index == 4'd6 && !is_first;
       if (beat_i.last) begin
         index_q   <= '0;
         decided_q <= 1'b0;

@@ -19,7 +19,7 @@ module frame_splitter
   input  meta_t                          meta_i,
   input  logic [8:0]                     words_i,      // of gradients
   output logic                           is_busy_o,
-  // The gradients of this place are on their way, and not a word of them is written yet.
+  // From the cycle after `start_i`: the gradients of this place are on their way, and not a word of them is written yet.
   output logic                           is_awaited_o,
   output logic [PlaceAddressWidth-1:0]   awaited_place_o,
 
@@ -54,8 +54,8 @@ module frame_splitter
   assign unused_beat = ^{s_beat_i.error, s_beat_i.extra};
 
   assign is_busy_o       = is_busy_q;
-  assign is_awaited_o    = is_waiting_q || (start_i && !is_repeat_i);
-  assign awaited_place_o = is_waiting_q ? place_q : place_i;
+  assign is_awaited_o    = is_waiting_q;
+  assign awaited_place_o = place_q;
   assign full_beats      = header_beats(kind_q, has_tag_q);
   assign is_six          = header_ends_at_six(kind_q, has_tag_q);
 

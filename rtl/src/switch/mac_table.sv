@@ -47,7 +47,19 @@ module mac_table #(
 
   // --- Time ---
   logic [TickBits-1:0] time_q;
-  logic [7:0]          tick_q;
+  logic [7:0]          tick_q, oldest_q, newest_q;  // of entries that are known
+  logic                wraps_q;                     // the newest is a smaller number than the oldest
+
+  // A comparison with two registers is a shorter path than that of an age.
+  function automatic logic is_known(logic [7:0] seen);
+    return wraps_q ? seen >= oldest_q || seen <= newest_q : seen >= oldest_q && seen <= newest_q;
+  endfunction
+
+  always_ff @(posedge clk_i) begin
+    newest_q <= tick_q;  // an entry of a new tick is read a cycle later still
+    oldest_q <= tick_q - age_limit_i;
+    wraps_q  <= tick_q < age_limit_i;
+  end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -81,7 +93,8 @@ module mac_table #(
   // --- Finding: choose, read, compare ---
   logic             is_clear_q;  // the sweep after reset is through
   logic [Askers-1:0] asker1_q, asker2_q, asker3_q;
-  logic [Ports-1:0] ports_d, ports_q;
+  logic [Ways-1:0]   is_hit, is_hit_q;
+  logic [Ways-1:0][PortWidth-1:0] port_q;
   logic [47:0]      wanted_d, wanted1_q, wanted2_q;
   logic [31:BucketWidth] unused_find_hash;
 
@@ -91,17 +104,15 @@ module mac_table #(
   crc32 #(.Width(48)) u_find_hash (.crc_i('0), .data_i(wanted1_q), .crc_o({unused_find_hash, find_bucket}));
 
   assign found_valid_o = asker3_q;
-  assign found_ports_o = ports_q;
 
   always_comb begin
     wanted_d = '0;
     for (int unsigned i = 0; i < Askers; i++) if (find_ready_o[i]) wanted_d |= find_address_i[i];
-    ports_d = '0;
+    found_ports_o = '0;
     for (int unsigned way = 0; way < Ways; way++) begin
-      if (is_clear_q && found_q[way].is_used && found_q[way].address == wanted2_q &&
-          8'(tick_q - found_q[way].seen) <= age_limit_i) begin
-        ports_d |= Ports'(1) << found_q[way].port;
-      end
+      is_hit[way] = is_clear_q && found_q[way].is_used && found_q[way].address == wanted2_q &&
+                    is_known(found_q[way].seen);
+      if (is_hit_q[way]) found_ports_o |= Ports'(1) << port_q[way];
     end
   end
 
@@ -120,36 +131,39 @@ module mac_table #(
   always_ff @(posedge clk_i) begin
     wanted1_q <= wanted_d;
     wanted2_q <= wanted1_q;
-    ports_q   <= ports_d;
+    is_hit_q  <= is_hit;
+    for (int unsigned way = 0; way < Ways; way++) port_q[way] <= found_q[way].port;
   end
 
-  // --- Learning and sweeping: choose, read, decide, write --- A read two cycles before a write of the same bucket
-  // would be stale, so it waits.
+  // --- Learning and sweeping: choose, find the bucket, read, compare, decide, write --- A bucket that a lesson may
+  // still write is not read.
   typedef struct packed {
     logic                 is_sweep;
     logic [PortWidth-1:0] port;
     logic [47:0]          address;
   } lesson_t;
 
-  lesson_t              lesson_d, lesson1_q, lesson2_q;
-  logic                 valid_d, valid1_q, valid2_q;
-  bucket_t              learn_hash, bucket2_q;
+  lesson_t              lesson_d, lesson0_q, lesson1_q, lesson2_q, lesson3_q;
+  logic                 valid_d, valid0_q, valid1_q, valid2_q, valid3_q;
+  bucket_t              learn_hash, bucket, bucket2_q, bucket3_q;
   logic [31:BucketWidth] unused_learn_hash;
   logic [Ports-1:0]     learn_grant;
   logic [BucketWidth:0] sweep_q;  // the next bucket to sweep; the highest bit: all are
-  logic [Ways-1:0]      write_d, is_its, is_old;
+  logic [Ways-1:0]      write_d, is_its, is_its_q, is_old, is_old_q, is_before, is_oldest;
+  logic [Ways-1:0][Ways-1:0] is_older, is_older_q;  // the second than the first, and after it
+  logic [2:0]           clashes_q;  // of the lesson that reads: with those that compare, decide and write
   logic                 waits, is_sweeping;
 
   round_robin #(.Requests(Ports)) u_learn (
     .clk_i, .rst_ni, .request_i(learn_valid_i), .take_i(|learn_ready_o), .grant_o(learn_grant)
   );
-  crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson_d.address), .crc_o({unused_learn_hash, learn_hash}));
+  crc32 #(.Width(48)) u_learn_hash (.crc_i('0), .data_i(lesson0_q.address), .crc_o({unused_learn_hash, learn_hash}));
 
   assign learns_o      = is_clear_q;
   assign is_sweeping   = !sweep_q[BucketWidth];
   assign learn_ready_o = waits || !is_clear_q ? '0 : learn_grant;
-  assign waits         = valid1_q && ((valid2_q && bucket2_q == bucket1_q) ||
-                                                (|write_q && write_bucket_q == bucket1_q));
+  assign bucket        = lesson0_q.is_sweep ? sweep_q[BucketWidth-1:0] : learn_hash;
+  assign waits         = valid1_q && clashes_q != '0;
 
   always_comb begin
     // Not whether one is ready, but whether one would be: it is known earlier, and else nothing is taken.
@@ -160,66 +174,89 @@ module mac_table #(
     for (int unsigned i = 0; i < Ports; i++) if (learn_grant[i]) lesson_d.address |= learn_address_i[i];
   end
 
-  // The address's own entry, else a free one, else the oldest. All pairs of ways are compared at once: one after the
-  // other would be the longest path of the switch.
+  // The address's own entry, else a free one, else the oldest. All pairs of ways are compared at once, and ticks as
+  // they are: one way after the other, or ages, would be the longest path of the switch.
   always_comb begin
-    logic [Ways-1:0]      is_oldest;
-    logic [Ways-1:0][8:0] age;
+    is_older = '0;
     for (int unsigned way = 0; way < Ways; way++) begin
       is_its[way]    = known_q[way].is_used && known_q[way].address == lesson2_q.address;
-      is_old[way]    = !is_clear_q || 8'(tick_q - known_q[way].seen) > age_limit_i;
-      age[way]       = known_q[way].is_used ? {1'b0, 8'(tick_q - known_q[way].seen)} : '1;
-      is_oldest[way] = 1'b1;
+      is_old[way]    = !is_clear_q || !is_known(known_q[way].seen);
+      is_before[way] = known_q[way].seen > newest_q;  // before the counter of ticks began again
     end
     for (int unsigned way = 0; way < Ways; way++) begin
       for (int unsigned later = way + 1; later < Ways; later++) begin
-        if (age[later] > age[way]) is_oldest[way] = 1'b0;
-        else                       is_oldest[later] = 1'b0;
+        is_older[way][later] = known_q[way].is_used && (!known_q[later].is_used ||
+          (is_before[later] == is_before[way] ? known_q[later].seen < known_q[way].seen : is_before[later]));
       end
     end
-    if (!valid2_q) begin
+  end
+
+  always_comb begin
+    is_oldest = '1;
+    for (int unsigned way = 0; way < Ways; way++) begin
+      for (int unsigned later = way + 1; later < Ways; later++) begin
+        if (is_older_q[way][later]) is_oldest[way] = 1'b0;
+        else                        is_oldest[later] = 1'b0;
+      end
+    end
+    if (!valid3_q) begin
       write_d = '0;
-    end else if (lesson2_q.is_sweep) begin
-      write_d = is_old;
+    end else if (lesson3_q.is_sweep) begin
+      write_d = is_old_q;
     end else begin
-      write_d = |is_its ? is_its : is_oldest;
+      write_d = |is_its_q ? is_its_q : is_oldest;
     end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      valid0_q   <= 1'b0;
       valid1_q   <= 1'b0;
       valid2_q   <= 1'b0;
+      valid3_q   <= 1'b0;
       write_q    <= '0;
       sweep_q    <= '0;
       is_clear_q <= 1'b0;
     end else begin
-      if (!waits) valid1_q <= valid_d;
+      if (!waits) begin
+        valid0_q <= valid_d;
+        valid1_q <= valid0_q;
+      end
       valid2_q <= valid1_q && !waits;
+      valid3_q <= valid2_q;
       write_q  <= write_d;
       if (clear_i) begin
         is_clear_q <= 1'b0;
         sweep_q    <= '0;
       end else begin
-        if (!waits && lesson_d.is_sweep && is_sweeping) begin
+        if (!waits && lesson0_q.is_sweep && valid0_q && is_sweeping) begin
           sweep_q <= sweep_q + 1'b1;
         end else if (&time_q) begin
           sweep_q <= '0;
         end
-        if (!is_sweeping && !valid1_q && !valid2_q) is_clear_q <= 1'b1;
+        if (!is_sweeping && !valid0_q && !valid1_q && !valid2_q && !valid3_q) is_clear_q <= 1'b1;
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (!waits) begin
-      lesson1_q <= lesson_d;
-      bucket1_q <= lesson_d.is_sweep ? sweep_q[BucketWidth-1:0] : learn_hash;
+      lesson0_q <= lesson_d;
+      lesson1_q <= lesson0_q;
+      bucket1_q <= bucket;
+      clashes_q <= {valid3_q && bucket3_q == bucket, valid2_q && bucket2_q == bucket, valid1_q && bucket1_q == bucket};
+    end else begin
+      clashes_q <= clashes_q << 1;
     end
     lesson2_q      <= lesson1_q;
     bucket2_q      <= bucket1_q;
-    write_bucket_q <= bucket2_q;
-    entry_q        <= lesson2_q.is_sweep ? '0 : {1'b1, tick_q, lesson2_q.port, lesson2_q.address};
+    lesson3_q      <= lesson2_q;
+    bucket3_q      <= bucket2_q;
+    is_its_q       <= is_its;
+    is_old_q       <= is_old;
+    is_older_q     <= is_older;
+    write_bucket_q <= bucket3_q;
+    entry_q        <= lesson3_q.is_sweep ? '0 : {1'b1, tick_q, lesson3_q.port, lesson3_q.address};
   end
 
 endmodule

@@ -404,18 +404,29 @@ module netfold_switch
 
   for (genvar i = 0; i < Ports; i++) begin : gen_count
     logic [Counters-1:0] events;
-    logic [4:0]          copies;  // that were dropped
+    logic [Ports-1:0]    dropped_q;
+    logic [4:0]          copies, copies_q;  // that were dropped
+    arrival_t            arrival_q;
     parsed_t             parsed_q;
+    departure_t          departure_q;
     verdict_e            verdict_q;
     logic                verdict_valid_q, sum_lost_q;
 
-    // Results of long comparisons are counted a cycle later.
+    // All is counted a cycle or two later: most of it comes out of long comparisons.
     always_ff @(posedge clk_i or negedge rst_ni) begin
       if (!rst_ni) begin
+        dropped_q       <= '0;
+        copies_q        <= '0;
+        arrival_q       <= '0;
+        departure_q     <= '0;
         parsed_q        <= '0;
         verdict_valid_q <= 1'b0;
         sum_lost_q      <= 1'b0;
       end else begin
+        for (int unsigned out = 0; out < Ports; out++) dropped_q[out] <= queue_dropped[out][i];
+        copies_q        <= copies;
+        arrival_q       <= arrival[i];
+        departure_q     <= departure[i];
         parsed_q        <= parsed[i];
         verdict_valid_q <= verdict_valid[i];
         sum_lost_q      <= sum_lost[i];
@@ -425,35 +436,35 @@ module netfold_switch
 
     always_comb begin
       copies = '0;
-      for (int unsigned out = 0; out < Ports; out++) copies += 5'(queue_dropped[out][i]);
+      for (int unsigned out = 0; out < Ports; out++) copies += 5'(dropped_q[out]);
       events                    = Counters'(verdict_valid_q) << verdict_q;
-      events[CountDropRoom]    |= parsed_q.gave_way || arrival[i].no_room;
-      events[CountFramesIn]     = arrival[i].ended;
-      events[CountBytesIn]      = arrival[i].ended;
+      events[CountDropRoom]    |= parsed_q.gave_way || arrival_q.no_room;
+      events[CountFramesIn]     = arrival_q.ended;
+      events[CountBytesIn]      = arrival_q.ended;
       events[CountForwarded]    = parsed_q.forwarded;
       events[CountFlooded]      = parsed_q.flooded;
-      events[CountFiltered]     = parsed_q.filtered || arrival[i].filtered;
-      events[CountDropRunt]     = parsed_q.runt || arrival[i].runt;
-      events[CountDropBadSource] = arrival[i].bad_source;
+      events[CountFiltered]     = parsed_q.filtered || arrival_q.filtered;
+      events[CountDropRunt]     = parsed_q.runt || arrival_q.runt;
+      events[CountDropBadSource] = arrival_q.bad_source;
       events[CountDropTooManyTags] = parsed_q.overtagged;
-      events[CountOversize]     = arrival[i].oversize;
-      events[CountDamaged]      = arrival[i].damaged;
-      events[CountDropQueueFull] = copies != '0;
+      events[CountOversize]     = arrival_q.oversize;
+      events[CountDamaged]      = arrival_q.damaged;
+      events[CountDropQueueFull] = copies_q != '0;
       events[CountDropSum]      = sum_lost_q;
-      events[CountFramesOut]    = departure[i].ended;
-      events[CountBytesOut]     = departure[i].ended;
-      events[CountSumsOut]      = departure[i].ended && departure[i].sum;
-      events[CountNoticesOut]   = departure[i].ended && departure[i].notice;
-      events[CountPausesOut]    = departure[i].ended && departure[i].pause;
+      events[CountFramesOut]    = departure_q.ended;
+      events[CountBytesOut]     = departure_q.ended;
+      events[CountSumsOut]      = departure_q.ended && departure_q.sum;
+      events[CountNoticesOut]   = departure_q.ended && departure_q.notice;
+      events[CountPausesOut]    = departure_q.ended && departure_q.pause;
     end
 
     port_counters u_counters (
       .clk_i,
       .rst_ni,
       .event_i    (events),
-      .bytes_in_i (arrival[i].bytes),
-      .bytes_out_i(departure[i].bytes),
-      .copies_i   (copies),
+      .bytes_in_i (arrival_q.bytes),
+      .bytes_out_i(departure_q.bytes),
+      .copies_i   (copies_q),
       .read_i     (count_read[i]),
       .index_i    (count_index),
       .data_o     (count[i])

@@ -2,9 +2,10 @@
 // into the Port FIFO, asks the forwarding table for the destination, and passes both on together. A frame's sender is
 // learned when its last beat has come undamaged.
 //
-// MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete, and the one question that may be open must
-// have been answered. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops
-// it whole.
+// The table is asked as soon as the first beat has come, which holds the destination. So this beat waits until the
+// question before has been answered. MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete. A frame
+// that it finds wrong needs no answer. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest
+// would fit, or drops it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
@@ -54,13 +55,20 @@ module port_analyzer
   logic                  skips_q;  // what is left of a frame that is too long, or dropped
   logic [47:0]           to_q, from, learn_q;
   logic [15:0]           from_high_q;
-  logic                  asks_q, waits_q, learns_q, is_good_q;
-  logic                  takes, is_first, is_analyzed, is_short, is_bad_source, is_reserved, is_good, is_too_long;
+  logic                  asks, asks_q, waits_q, wants_q, has_found_q, learns_q, is_good_q;
+  logic                  takes, is_first, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
+  logic                  is_too_long;
   logic                  needs_find, fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
   beat_t                 beat;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
   logic [LevelWidth-1:0] level;
   destination_t          destination_d, destination;
+  logic                  has_found, is_answer;
+  logic [Ports-1:0]      found_ports, found_ports_q;
+
+  // --- The answer may come before the second beat ---
+  assign has_found   = found_valid_i || has_found_q;
+  assign found_ports = has_found_q ? found_ports_q : found_ports_i;
 
   // --- MAC_ANA ---
   assign is_first      = index_q == '0;
@@ -76,27 +84,32 @@ module port_analyzer
   assign is_too_long   = !skips && index_q == IndexWidth'(FrameBeatsMax - 1) &&
                          !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
   assign takes         = s_valid_i && s_ready_o;
-  assign s_ready_o     = skips || (fifo_ready && !(is_first && asks_q) &&
-                                   !(is_analyzed && (waits_q || !destination_ready)));
+  assign analyzes      = takes && is_analyzed;
+  assign asks          = takes && is_first && !refuses && !s_beat_i.last && !s_beat_i.data[0];  // for one address
+  assign s_ready_o     = skips || (fifo_ready && !(is_first && waits_q) && !(is_analyzed && !destination_ready));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       index_q  <= '0;
       skips_q  <= 1'b0;
-      asks_q   <= 1'b0;
-      waits_q  <= 1'b0;
-      learns_q <= 1'b0;
+      asks_q      <= 1'b0;
+      waits_q     <= 1'b0;
+      wants_q     <= 1'b0;
+      has_found_q <= 1'b0;
+      learns_q    <= 1'b0;
     end else begin
       if (takes) begin
         skips_q <= !s_beat_i.last && (skips || is_too_long);
         index_q <= s_beat_i.last ? '0 : index_q + IndexWidth'(index_q != IndexWidth'(FrameBeatsMax));
       end
-      asks_q  <= (takes && is_analyzed && needs_find) || (asks_q && !find_ready_i);
-      waits_q <= (takes && is_analyzed && needs_find) || (waits_q && !found_valid_i);
+      asks_q      <= asks || (asks_q && !find_ready_i);
+      waits_q     <= asks || (waits_q && !found_valid_i);
+      wants_q     <= (analyzes && needs_find && !has_found) || (wants_q && !found_valid_i);
+      has_found_q <= !analyzes && index_q == IndexWidth'(1) && has_found;
       // A sender that could not be learned before the next frame is learned from a later one.
       if (takes && s_beat_i.last) begin
         learns_q <= is_good && !s_beat_i.error && !skips && !is_too_long;
-      end else if (learn_ready_i || (takes && is_analyzed)) begin
+      end else if (learn_ready_i || analyzes) begin
         learns_q <= 1'b0;
       end
     end
@@ -107,10 +120,11 @@ module port_analyzer
       to_q        <= {number_of_4(s_beat_i.data[31:0]), number_of_2(s_beat_i.data[47:32])};
       from_high_q <= number_of_2(s_beat_i.data[63:48]);
     end
-    if (takes && is_analyzed) begin
+    if (analyzes) begin
       learn_q   <= from;
       is_good_q <= is_good;
     end
+    if (found_valid_i) found_ports_q <= found_ports_i;
   end
 
   assign find_valid_o    = asks_q;
@@ -120,10 +134,11 @@ module port_analyzer
 
   // --- The Port FIFO, and a destination for each frame in it ---
   always_comb begin
-    // One that is found comes while no other frame is analyzed.
+    // No other frame is analyzed while one waits for its answer.
+    is_answer        = wants_q || (analyzes && needs_find);
+    destination_push = is_answer ? has_found : analyzes;
     destination_d    = '{is_known: 1'b0, ports: is_good && !is_reserved ? '1 : '0};
-    destination_push = found_valid_i || (takes && is_analyzed && !needs_find);
-    if (found_valid_i) destination_d = '{is_known: |found_ports_i, ports: |found_ports_i ? found_ports_i : '1};
+    if (is_answer) destination_d = '{is_known: |found_ports, ports: |found_ports ? found_ports : '1};
     beat = s_beat_i;
     if (is_too_long) begin
       beat.last  = 1'b1;
@@ -190,9 +205,9 @@ module port_analyzer
     arrival_o.damaged    = arrival_o.ended && s_beat_i.error;
     arrival_o.oversize   = takes && is_too_long;
     arrival_o.no_room    = takes && refuses;
-    arrival_o.runt       = takes && is_analyzed && is_short;
-    arrival_o.bad_source = takes && is_analyzed && !is_short && is_bad_source;
-    arrival_o.filtered   = takes && is_analyzed && is_good && is_reserved;
+    arrival_o.runt       = analyzes && is_short;
+    arrival_o.bad_source = analyzes && !is_short && is_bad_source;
+    arrival_o.filtered   = analyzes && is_good && is_reserved;
   end
 
 endmodule

@@ -57,7 +57,8 @@ module switch_registers
   logic [1:0]  step_q;
   logic [12:0] address_q;
   logic [31:0] wdata_q, rdata_q;
-  logic        is_write_q, refuses, refused_q, bvalid_q, rvalid_q, is_counter, writes;
+  logic [2:0][4:0] weighs, weighs_q;  // by weight of a bit: that bit of each count of six ports
+  logic        is_write_q, is_exception_q, refuses, refused_q, bvalid_q, rvalid_q, is_counter, writes;
 
   assign awready_o  = master_q == MasterWrite && step_q == 2'd3;
   assign wready_o   = awready_o;
@@ -68,7 +69,7 @@ module switch_registers
   assign rdata_o    = rdata_q;
   assign rresp_o    = Okay;
   assign spi_done_o = master_q == MasterSpi && step_q == 2'd3;
-  assign writes     = is_write_q && step_q == 2'd1 && !refused_q;
+  assign writes     = is_write_q && step_q == 2'd2 && !refused_q;
   assign is_counter = address_q[12];
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -99,7 +100,10 @@ module switch_registers
       address_q  <= spi_valid_i ? spi_address_i : awvalid_i && wvalid_i && !bvalid_q ? awaddr_i : araddr_i;
       wdata_q    <= spi_valid_i ? spi_wdata_i : wdata_i;
     end
-    if (master_q != MasterNone && is_write_q && step_q == 2'd0) refused_q <= refuses;  // a cycle before it is written
+    // A value is compared in two cycles, and stored in the third.
+    weighs_q       <= weighs;
+    is_exception_q <= address_q >= OffsetException0Job && address_q <= OffsetException3Ports;
+    if (is_write_q && step_q == 2'd1) refused_q <= refuses;
   end
 
   // --- Settings ---
@@ -109,19 +113,16 @@ module switch_registers
   logic [15:0] pause_q;
   logic [3:0]  reset_q;     // cycles that are left of a soft reset
   logic [31:0] aged_q;
-  logic        is_exception;
   logic [1:0]  exception;
   logic [4:0]  enabled;     // ports in what is written
   logic [2:0]  six;
-  logic [2:0][4:0] weighs;
 
   function automatic logic [2:0] ones_of(logic [5:0] bits);
     ones_of = '0;
     for (int unsigned i = 0; i < 6; i++) ones_of += 3'(bits[i]);
   endfunction
 
-  assign is_exception = address_q >= OffsetException0Job && address_q <= OffsetException3Ports;
-  assign exception    = address_q[4:3];
+  assign exception = address_q[4:3];
 
   always_comb begin
     enabled = '0;
@@ -130,12 +131,12 @@ module switch_registers
       six = ones_of(6'({4'd0, wdata_q[25:0]} >> (6 * i)));
       for (int unsigned weight = 0; weight < 3; weight++) weighs[weight][i] = six[weight];
     end
-    for (int unsigned weight = 0; weight < 3; weight++) enabled += 5'(ones_of({1'b0, weighs[weight]})) << weight;
+    for (int unsigned weight = 0; weight < 3; weight++) enabled += 5'(ones_of({1'b0, weighs_q[weight]})) << weight;
     unique case (address_q)
       OffsetControl, OffsetAgeLimit, OffsetAddressAgeLimit, OffsetPause: refuses = 1'b0;
       OffsetAggMode:    refuses = wdata_q[31:1] != '0;
       OffsetAggPortCfg: refuses = wdata_q[26] || enabled == '0 || enabled != wdata_q[31:27];
-      default:          refuses = !is_exception;
+      default:          refuses = !is_exception_q;
     endcase
   end
 
@@ -207,9 +208,9 @@ module switch_registers
       OffsetAged:            settings = aged_q;
       default: begin
         settings = '0;
-        if (is_exception && address_q[2]) begin
+        if (is_exception_q && address_q[2]) begin
           settings = 32'(config_q.exceptions[exception].ports);
-        end else if (is_exception) begin
+        end else if (is_exception_q) begin
           settings = {config_q.exceptions[exception].is_used, 14'd0, config_q.exceptions[exception].is_float,
                       config_q.exceptions[exception].job};
         end

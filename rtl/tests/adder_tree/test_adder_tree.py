@@ -16,7 +16,7 @@ import netfold
 from benches import chance, number, simulate
 
 LANES, BEATS = 2, 400
-ADDER_STAGES = 9
+ADDER_STAGES = 5
 
 
 def draw(values: np.random.Generator, is_float: bool) -> np.ndarray:

@@ -123,6 +123,7 @@ class Port:
 
     waiting: deque[bytes] = field(default_factory=deque)
     asked: Info | None = None
+    info: int = 0  # of the frame that was asked about last
     beats: Iterator[int] | None = None
     sum: bytes = b""
     notice: bytes = b""
@@ -205,13 +206,13 @@ class StageBench:
 
     async def _cycle(self) -> None:
         dut = self.dut
-        info_valid = info = s_valid = s_beat = m_ready = 0
+        info_valid = s_valid = s_beat = m_ready = 0
         for index, port in enumerate(self.ports):
             if port.waiting and not port.asked and not port.beats:
                 self._begin(index, port)
             if port.asked:
                 info_valid |= 1 << index
-                info |= packed(port.asked.fields) << index * self.info_bits
+                port.info = packed(port.asked.fields)
             elif port.beats:
                 beat = next(port.beats, None)
                 if beat is None:
@@ -223,8 +224,8 @@ class StageBench:
         dut.info_valid_i.value, dut.s_valid_i.value, dut.m_ready_i.value = info_valid, s_valid, m_ready
         dut.notice_ready_i.value = m_ready
         self._offer_finds()
-        if info_valid:
-            dut.info_i.value = info
+        # It stands until the next frame's.
+        dut.info_i.value = sum(port.info << index * self.info_bits for index, port in enumerate(self.ports))
         if s_valid:
             dut.s_beat_i.value = s_beat
         await RisingEdge(dut.clk_i)

@@ -24,7 +24,7 @@ AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
 SOFTWARE_JOBS = 16
 FRAMES = int(os.environ.get("FRAMES", "500"))
 RESET_CYCLES = 15  # of a soft reset
-SWEEP_CYCLES = 2 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is checked
+SWEEP_CYCLES = 3 * 512 * JOBS + 10 * TICK_CYCLES  # in which every place is checked
 
 
 class Both:

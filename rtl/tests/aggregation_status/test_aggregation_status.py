@@ -125,6 +125,7 @@ class Bench:
         questions = [packet.bits if packet else 0 for packet in self.asked]
         dut.packet_i.value = sum(bits << PACKET_BITS * port for port, bits in enumerate(questions))
         dut.valid_i.value = sum(1 << port for port, packet in enumerate(self.asked) if packet)
+        dut.is_coming_i.value = int(rng.random() < 0.3)
         dut.is_bad_i.value = sum(1 << port for port, packet in enumerate(self.asked) if packet and packet.is_bad)
         dut.fold_ready_i.value = int(rng.random() < 0.9)
         dut.made_valid_i.value = int(self.making is not None)
@@ -147,7 +148,7 @@ class Bench:
         return Packet(job, generation, place, message, rng.random() < 0.1)
 
     def look(self) -> None:
-        """Answers come two cycles after their begin, by the epoch of the cycle before."""
+        """Answers come three cycles after their begin, by the epoch of the cycle before."""
         dut = self.dut
         if self.making and dut.made_ready_o.value:
             self.mades.append((self.cycles, self.making))
@@ -157,7 +158,7 @@ class Bench:
             self.folded[self.packet_of(number(dut.folded_o))] += 1
         done = number(dut.done_o)
         if done:
-            while self.mades and self.mades[0][0] < self.cycles - 2:
+            while self.mades and self.mades[0][0] < self.cycles - 3:
                 self.make()
             port = done.bit_length() - 1
             packet = self.asked[port]
@@ -184,7 +185,7 @@ class Bench:
     def make(self) -> None:
         """Send the oldest sum."""
         at, packet = self.mades.popleft()
-        self.model.made(packet, self.history[at + 1][packet.job])
+        self.model.made(packet, self.history[at + 2][packet.job])
 
     def packet_of(self, bits: int) -> Packet:
         """The outputs of the module."""

@@ -15,7 +15,7 @@ import netfold
 from benches import chance, number, simulate
 
 PAIRS, BEATS = 2, 500
-ADDER_STAGES = 9
+ADDER_STAGES = 5
 INFINITE = 0xFF << 23
 
 

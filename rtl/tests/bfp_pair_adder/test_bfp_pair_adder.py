@@ -11,7 +11,7 @@ from cocotb.triggers import RisingEdge
 
 from benches import chance, number, simulate
 
-ELEMENTS, BEATS, LATENCY = 2, 6000, 11
+ELEMENTS, BEATS, LATENCY = 2, 6000, 7
 INFINITE = 0xFF << 23
 MANTISSAS = [0, 1, -1, 2, 64, -64, 127, -127, -128]
 

@@ -1,4 +1,5 @@
-"""The other forms of the adder: with subnormals, and the plain one, which has neither subnormals nor NaN."""
+"""The other forms of the adder: with subnormals, and the plain one, which has neither subnormals nor NaN; in nine
+stages and in five."""
 
 from __future__ import annotations
 
@@ -14,7 +15,6 @@ from test_fp32_adder import expected, operands
 
 from benches import chance, number, simulate
 
-STAGES = 9
 SMALLEST, INFINITE = 0x00800000, 0x7F800000
 
 
@@ -34,7 +34,7 @@ async def adds(dut: Any) -> None:
     """Bit for bit, a sum a cycle; some cycles stand still."""
     rng = chance()
     a, b = operands(rng)
-    is_plain = os.environ["PLAIN"] == "1"
+    is_plain, stages = os.environ["PLAIN"] == "1", int(os.environ["STAGES"])
     if is_plain:
         a, b = plain(a), plain(b)
     right = expected(a, b, subnormals=True)
@@ -42,23 +42,25 @@ async def adds(dut: Any) -> None:
         right = np.where(right == 0x7FC00000, INFINITE, right)
     cocotb.start_soon(Clock(dut.clk_i, 10, "ns").start())
     at = 0
-    while at < a.size + STAGES:
+    while at < a.size + stages:
         if at < a.size:
             dut.a_i.value, dut.b_i.value = int(a[at]), int(b[at])
         dut.en_i.value = int(rng.random() < 0.8)
         await RisingEdge(dut.clk_i)
         if not dut.en_i.value:
             continue
-        if at >= STAGES:
-            found, want = number(dut.sum_o), int(right[at - STAGES])
+        if at >= stages:
+            found, want = number(dut.sum_o), int(right[at - stages])
             if is_plain and want & INFINITE == INFINITE:
                 found, want = found & INFINITE, INFINITE
-            assert found == want, f"{a[at - STAGES]:08x} + {b[at - STAGES]:08x} gave {found:08x}, not {want:08x}"
+            assert found == want, f"{a[at - stages]:08x} + {b[at - stages]:08x} gave {found:08x}, not {want:08x}"
         at += 1
 
 
+@pytest.mark.parametrize("stages", [9, 5])
 @pytest.mark.parametrize("is_plain", [0, 1])
-def test_form(is_plain: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With subnormals, and plain."""
+def test_form(is_plain: int, stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With subnormals, and plain; for a fast clock and for a slow one."""
     monkeypatch.setenv("PLAIN", str(is_plain))
-    simulate("fp32_adder", __file__, Plain=is_plain)
+    monkeypatch.setenv("STAGES", str(stages))
+    simulate("fp32_adder", __file__, Plain=is_plain, Stages=stages)

@@ -13,6 +13,7 @@ from benches import chance, number, simulate, start
 PORTS, ENTRIES, TICK = 4, 64, 1 << 10
 CLEAR_CYCLES = ENTRIES // 4 + 10
 ANSWER_CYCLES = 3
+LEARN_CYCLES = 14  # of the last of several lessons for one bucket
 
 
 async def begin(dut: Any, age_limit: int = 200) -> None:
@@ -74,7 +75,7 @@ async def is_a_dictionary(dut: Any) -> None:
         lessons = {port: rng.choice(addresses) for port in range(PORTS) if rng.random() < 0.5}
         for port in await serve(dut, "learn", lessons):
             known[lessons[port]] = port
-        for _ in range(5):
+        for _ in range(LEARN_CYCLES):
             await RisingEdge(dut.clk_i)
         questions = {port: rng.choice(addresses) for port in range(PORTS)}
         found = await find(dut, questions)
@@ -91,7 +92,7 @@ async def forgets(dut: Any) -> None:
         for _ in range(TICK):
             await RisingEdge(dut.clk_i)
         await serve(dut, "learn", {1: 0xB})
-    for _ in range(8):
+    for _ in range(LEARN_CYCLES):
         await RisingEdge(dut.clk_i)
     assert await find(dut, {0: 0xA, 1: 0xB}) == {0: -1, 1: 1}
     dut.clear_i.value = 1
@@ -122,7 +123,7 @@ async def forgets_at_a_reset(dut: Any) -> None:
     """Addresses that were known before a reset are unknown after it."""
     await begin(dut)
     await serve(dut, "learn", {0: 0xA, 1: 0xB})
-    for _ in range(8):
+    for _ in range(LEARN_CYCLES):
         await RisingEdge(dut.clk_i)
     assert await find(dut, {0: 0xA, 1: 0xB}) == {0: 0, 1: 1}
     dut.rst_ni.value = 0
@@ -138,7 +139,7 @@ async def forgets_before_the_sweep(dut: Any) -> None:
     """A port that teaches in every cycle leaves no time to sweep: an old address is unknown nevertheless."""
     await begin(dut, age_limit=1)
     await serve(dut, "learn", {0: 0xA})
-    for _ in range(8):
+    for _ in range(LEARN_CYCLES):
         await RisingEdge(dut.clk_i)
     assert await find(dut, {0: 0xA}) == {0: 0}
     dut.learn_address_i.value, dut.learn_valid_i.value = 0xB << 48, 0b10
@@ -158,7 +159,7 @@ async def never_grows(dut: Any) -> None:
         address, port = rng.getrandbits(40) << 8, rng.randrange(PORTS)
         await serve(dut, "learn", {port: address})
         heard[address] = port
-    for _ in range(8):
+    for _ in range(LEARN_CYCLES):
         await RisingEdge(dut.clk_i)
     found = {address: (await find(dut, {0: address}))[0] for address in heard}
     assert all(port in (-1, heard[address]) for address, port in found.items())
