@@ -31,6 +31,7 @@ async def _until(dut: Any, signal: Any) -> None:
 async def write(dut: Any, name: str, value: int) -> int:
     """The response."""
     await FallingEdge(dut.clk_i)
+    assert not dut.s_axil_bvalid_o.value  # nothing is written
     dut.s_axil_awaddr_i.value, dut.s_axil_wdata_i.value = offset(name), value
     dut.s_axil_awvalid_i.value = dut.s_axil_wvalid_i.value = 1
     await _until(dut, dut.s_axil_awready_o)

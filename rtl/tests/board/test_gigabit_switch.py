@@ -13,7 +13,7 @@ from scapy.packet import Raw
 
 import netfold
 import registers
-from benches import chance, simulate
+from benches import chance, number, simulate
 from roce_frames import SUMMED_LABEL, Connection, aggregation_header, elements_of, mac, read
 
 PACKETS = 8  # of the longest message
@@ -85,6 +85,36 @@ async def damaged_frames_leave_damaged_or_not_at_all(dut: Any) -> None:
     assert [one.is_damaged for one in sent] == [True, True, True, True, False]
     assert sent[-1].frame == good
     assert phys.taken(0) == []
+
+
+async def lit(dut: Any, cycles: int) -> dict[str, int]:
+    """The lights of which ports are on at some moment of so many cycles, by kind."""
+    found = {"in": 0, "damaged": 0, "out": 0}
+    for _ in range(cycles):
+        await RisingEdge(dut.clk_i)
+        for kind in found:
+            found[kind] |= ~number(getattr(dut, f"led_{kind}_no")) & (1 << WORLD) - 1
+    return found
+
+
+@cocotb.test()
+async def lights_tell_what_moves(dut: Any) -> None:
+    """Of a frame that comes in whole, that leaves, or that is damaged; and none without frames, or before its end."""
+    phys = await begin(dut)
+    assert await registers.spi(dut, "SHAPE") == 1 << 8 | WORLD  # no block floating point
+    assert await lit(dut, 50) == {"in": 0, "damaged": 0, "out": 0}
+    phys.give(0, plain(0, 1000))
+    assert (await lit(dut, 300))["in"] == 0  # it takes 420 of these cycles
+    assert await lit(dut, 400) == {"in": 0b01, "damaged": 0, "out": 0b10}
+    await phys.idle()
+    wrong = bytearray(PREAMBLE + with_fcs(plain(1, 60)))
+    wrong[30] ^= 1
+    phys.give_bytes(1, bytes(wrong))
+    found = await lit(dut, 200)
+    assert (found["in"], found["damaged"]) == (0b10, 0b10)
+    await phys.idle()
+    phys.taken(0)
+    phys.taken(1)
 
 
 async def all_reduce(phys: Phys, numbers: np.ndarray, epoch: int = 1) -> list[list[bytes]]:
