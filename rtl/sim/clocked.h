@@ -16,6 +16,9 @@ template <class Model>
 class Clocked {
  public:
   Clocked() : context_(std::make_unique<VerilatedContext>()), model_(std::make_unique<Model>(context_.get())) {
+    // The reset begins with an edge: registers that see none hold what they began with until the clock's next edge.
+    model_->rst_ni = 1;
+    model_->eval();
     model_->rst_ni = 0;
     for (int i = 0; i < 4; ++i) cycle();
     model_->rst_ni = 1;

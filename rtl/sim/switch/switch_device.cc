@@ -51,6 +51,9 @@ SwitchDevice::SwitchDevice(Ticks skew)
     on_frame(port, {});
   }
   model_->top.spi_cs_ni = 1;
+  // The reset begins with an edge: registers that see none hold what they began with until the clock's next edge.
+  model_->top.rst_ni = 1;
+  model_->top.eval();
   model_->top.rst_ni = 0;
   for (unsigned i = 0; i < kResetCycles; ++i) core_cycle();
   model_->top.rst_ni = 1;
