@@ -52,11 +52,12 @@ module port_analyzer
   } destination_t;
 
   logic [IndexWidth-1:0] index_q;  // of the beat
+  logic                  is_first_q, is_second_q;
   logic                  skips_q;  // what is left of a frame that is too long, or dropped
   logic [47:0]           to_q, from, learn_q;
   logic [15:0]           from_high_q;
   logic                  asks, asks_q, waits_q, wants_q, has_found_q, learns_q, is_good_q;
-  logic                  takes, is_first, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
+  logic                  takes, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
   logic                  is_too_long;
   logic                  needs_find, fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
   beat_t                 beat;
@@ -71,11 +72,10 @@ module port_analyzer
   assign found_ports = has_found_q ? found_ports_q : found_ports_i;
 
   // --- MAC_ANA ---
-  assign is_first      = index_q == '0;
-  assign refuses       = is_first && !has_room_q;
+  assign refuses       = is_first_q && !has_room_q;
   assign skips         = skips_q || refuses;
-  assign is_analyzed   = !skips && (index_q == IndexWidth'(1) || (is_first && s_beat_i.last));
-  assign is_short      = is_first || (s_beat_i.last && s_beat_i.extra < 3'd5);  // than 14 bytes
+  assign is_analyzed   = !skips && (is_second_q || (is_first_q && s_beat_i.last));
+  assign is_short      = is_first_q || (s_beat_i.last && s_beat_i.extra < 3'd5);  // than 14 bytes
   assign from          = {from_high_q, number_of_4(s_beat_i.data[31:0])};
   assign is_bad_source = from[40] || from == '0;
   assign is_reserved   = to_q[47:4] == 44'h0180c200000;  // for the bridge itself (IEEE 802.1D, table 7-10)
@@ -85,13 +85,15 @@ module port_analyzer
                          !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
   assign takes         = s_valid_i && s_ready_o;
   assign analyzes      = takes && is_analyzed;
-  assign asks          = takes && is_first && !refuses && !s_beat_i.last && !s_beat_i.data[0];  // for one address
-  assign s_ready_o     = skips || (fifo_ready && !(is_first && waits_q) && !(is_analyzed && !destination_ready));
+  assign asks          = takes && is_first_q && !refuses && !s_beat_i.last && !s_beat_i.data[0];  // for one address
+  assign s_ready_o     = skips || (fifo_ready && !(is_first_q && waits_q) && !(is_analyzed && !destination_ready));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      index_q  <= '0;
-      skips_q  <= 1'b0;
+      index_q     <= '0;
+      is_first_q  <= 1'b1;
+      is_second_q <= 1'b0;
+      skips_q     <= 1'b0;
       asks_q      <= 1'b0;
       waits_q     <= 1'b0;
       wants_q     <= 1'b0;
@@ -99,13 +101,15 @@ module port_analyzer
       learns_q    <= 1'b0;
     end else begin
       if (takes) begin
-        skips_q <= !s_beat_i.last && (skips || is_too_long);
-        index_q <= s_beat_i.last ? '0 : index_q + IndexWidth'(index_q != IndexWidth'(FrameBeatsMax));
+        skips_q     <= !s_beat_i.last && (skips || is_too_long);
+        is_first_q  <= s_beat_i.last;
+        is_second_q <= is_first_q && !s_beat_i.last;
+        index_q     <= s_beat_i.last ? '0 : index_q + IndexWidth'(index_q != IndexWidth'(FrameBeatsMax));
       end
       asks_q      <= asks || (asks_q && !find_ready_i);
       waits_q     <= asks || (waits_q && !found_valid_i);
       wants_q     <= (analyzes && needs_find && !has_found) || (wants_q && !found_valid_i);
-      has_found_q <= !analyzes && index_q == IndexWidth'(1) && has_found;
+      has_found_q <= !analyzes && is_second_q && has_found;
       // A sender that could not be learned before the next frame is learned from a later one.
       if (takes && s_beat_i.last) begin
         learns_q <= is_good && !s_beat_i.error && !skips && !is_too_long;
@@ -116,7 +120,7 @@ module port_analyzer
   end
 
   always_ff @(posedge clk_i) begin
-    if (takes && is_first && !refuses) begin
+    if (takes && is_first_q && !refuses) begin
       to_q        <= {number_of_4(s_beat_i.data[31:0]), number_of_2(s_beat_i.data[47:32])};
       from_high_q <= number_of_2(s_beat_i.data[63:48]);
     end
