@@ -1,4 +1,4 @@
-// stream_queue, with and without passing through: the scoreboard's properties.
+// stream_queue: the scoreboard's properties.
 module stream_queue_formal (
   input logic       clk_i,
   input logic       s_valid_i,
@@ -19,31 +19,28 @@ module stream_queue_formal (
 
   always_comb if (!first) assume (follow_i == was_follow);
 
-  for (genvar passes = 0; passes < 2; passes++) begin : gen_queue
-    logic       s_ready, m_valid, followed;
-    logic [7:0] m_data, in, out, data, behind;
+  logic       s_ready, m_valid, followed;
+  logic [7:0] m_data, in, out, data, behind;
 
-    stream_queue #(.Width(8), .Depth(Depth), .Passes(passes == 1)) u_queue (
-      .clk_i, .rst_ni(!first), .s_valid_i, .s_ready_o(s_ready), .s_data_i,
-      .m_valid_o(m_valid), .m_ready_i, .m_data_o(m_data)
-    );
+  stream_queue #(.Width(8), .Depth(Depth)) u_queue (
+    .clk_i, .rst_ni(!first), .s_valid_i, .s_ready_o(s_ready), .s_data_i,
+    .m_valid_o(m_valid), .m_ready_i, .m_data_o(m_data)
+  );
 
-    stream_scoreboard u_scoreboard (
-      .clk_i, .rst_ni(!first), .in_i(s_valid_i && s_ready), .in_data_i(s_data_i), .m_valid_i(m_valid),
-      .m_ready_i, .m_data_i(m_data), .follow_i, .in_o(in), .out_o(out), .followed_o(followed), .data_o(data)
-    );
+  stream_scoreboard u_scoreboard (
+    .clk_i, .rst_ni(!first), .in_i(s_valid_i && s_ready), .in_data_i(s_data_i), .m_valid_i(m_valid),
+    .m_ready_i, .m_data_i(m_data), .follow_i, .in_o(in), .out_o(out), .followed_o(followed), .data_o(data)
+  );
 
-    assign behind = follow_i - out;
+  assign behind = follow_i - out;
 
-    always_comb begin
-      if (!first) begin
-        assert (8'(3'(u_queue.write_q - u_queue.read_q)) == in - out);
-        assert (u_queue.is_empty_q == (u_queue.write_q == u_queue.read_q));
-        assert (in - out <= 8'(Depth));
-        assert (m_valid == (in != out || (passes == 1 && s_valid_i)));
-        if (followed) assert (u_queue.memory[2'(u_queue.read_q[1:0] + behind[1:0])] == data);
-        if (m_valid && in == out) assert (m_data == s_data_i);
-      end
+  always_comb begin
+    if (!first) begin
+      assert (8'(3'(u_queue.write_q - u_queue.read_q)) == in - out);
+      assert (u_queue.is_empty_q == (u_queue.write_q == u_queue.read_q));
+      assert (in - out <= 8'(Depth));
+      assert (m_valid == (in != out));
+      if (followed) assert (u_queue.memory[2'(u_queue.read_q[1:0] + behind[1:0])] == data);
     end
   end
 

@@ -12,14 +12,19 @@
 
 namespace netfold::rtl {
 
+// The reset begins with an edge: registers that see none hold what they began with until the clock's next edge.
+template <class Model>
+void begin_reset(Model& model) {
+  model.rst_ni = 1;
+  model.eval();
+  model.rst_ni = 0;
+}
+
 template <class Model>
 class Clocked {
  public:
   Clocked() : context_(std::make_unique<VerilatedContext>()), model_(std::make_unique<Model>(context_.get())) {
-    // The reset begins with an edge: registers that see none hold what they began with until the clock's next edge.
-    model_->rst_ni = 1;
-    model_->eval();
-    model_->rst_ni = 0;
+    begin_reset(*model_);
     for (int i = 0; i < 4; ++i) cycle();
     model_->rst_ni = 1;
   }

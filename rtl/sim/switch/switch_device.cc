@@ -8,6 +8,7 @@
 #include <verilated.h>
 
 #include "Vnetfold_switch.h"
+#include "clocked.h"
 
 namespace netfold::rtl {
 
@@ -51,10 +52,7 @@ SwitchDevice::SwitchDevice(Ticks skew)
     on_frame(port, {});
   }
   model_->top.spi_cs_ni = 1;
-  // The reset begins with an edge: registers that see none hold what they began with until the clock's next edge.
-  model_->top.rst_ni = 1;
-  model_->top.eval();
-  model_->top.rst_ni = 0;
+  begin_reset(model_->top);
   for (unsigned i = 0; i < kResetCycles; ++i) core_cycle();
   model_->top.rst_ni = 1;
   for (unsigned i = 0; i < kTableCycles; ++i) core_cycle();

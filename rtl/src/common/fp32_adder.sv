@@ -34,7 +34,7 @@ module fp32_adder #(
     logic        a_normal, b_normal, b_is_larger;
   } stage1_t;
 
-  stage1_t stage1_d, stage1;
+  stage1_t             stage1_d, stage1;
   logic [31:0]         a, b;
   logic [3*Digits-1:0] a_digits, b_digits;
   logic [Digits-1:0]   above, not_below, unused_digits;
@@ -98,7 +98,7 @@ module fp32_adder #(
     logic        sign, subtracts, is_special, is_nan;
   } stage3_t;
 
-  stage3_t stage3_d, stage3;
+  stage3_t     stage3_d, stage3;
   logic [25:0] coarse;
   logic        is_far, is_special, coarse_sticky;
 
@@ -240,7 +240,7 @@ module fp32_adder #(
     logic        raises, lowers, sign, is_beyond, is_nan;
   } stage8_t;
 
-  stage8_t stage8_d, stage8;
+  stage8_t     stage8_d, stage8;
   logic [1:0]  most8, shift8;
   logic        is_normal;
 
@@ -257,7 +257,7 @@ module fp32_adder #(
 
   // The exponent changes by 1 - shift8: its lowest bit unless that is odd, all others where it is negative.
   always_comb begin
-    stage8_d.total       = sum7_q[26:0];
+    stage8_d.total     = sum7_q[26:0];
     stage8_d.shift     = shift8;
     stage8_d.exponent  = is_normal ? exponent7_q : '0;
     stage8_d.raises    = is_normal && !shift8[0];

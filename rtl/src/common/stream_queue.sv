@@ -1,9 +1,8 @@
 // A small queue in registers or distributed memory: what is written can be taken in the next cycle. For commands, where
 // few places are needed and a block RAM would be wasted.
 module stream_queue #(
-  parameter int unsigned Width  = 8,
-  parameter int unsigned Depth  = 4,   // a power of two, at least two
-  parameter bit          Passes = 1'b0 // an empty one passes data through in the same cycle
+  parameter int unsigned Width = 8,
+  parameter int unsigned Depth = 4  // a power of two, at least two
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -24,10 +23,10 @@ module stream_queue #(
   logic                  is_empty_q, holds_one, push, pull;
 
   assign holds_one = write_q == read_q + 1'b1;
-  assign m_valid_o = !is_empty_q || (Passes && s_valid_i);
+  assign m_valid_o = !is_empty_q;
   assign s_ready_o = write_q != (read_q ^ (PointerWidth + 1)'(Depth));
-  assign m_data_o  = Passes && is_empty_q ? s_data_i : memory[read_q[PointerWidth-1:0]];
-  assign push      = s_valid_i && s_ready_o && !(Passes && is_empty_q && m_ready_i);
+  assign m_data_o  = memory[read_q[PointerWidth-1:0]];
+  assign push      = s_valid_i && s_ready_o;
   assign pull      = !is_empty_q && m_ready_i;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

@@ -173,17 +173,17 @@ module aggregation_frame_handler
 
   always_ff @(posedge clk_i) begin
     if (state_q == Idle) begin
-      job_q      <= job_d;
+      job_q             <= job_d;
       is_right_header_q <= is_right_header;
       is_right_icrc_q   <= info_i.icrc_is_right;
       has_whole_words_q <= info_i.payload_bytes[1:0] == '0;
       last_q            <= info_i.payload_bytes[10:2] - 9'd1;
-      is_mine_q  <= |is_mine;
-      is_same_q  <= is_same[job_d[JobBits-1:0]];
-      is_found_q <= is_found[job_d[JobBits-1:0]];
-      is_ahead_q <= is_ahead[job_d[JobBits-1:0]];
-      place_q    <= place[job_d[JobBits-1:0]];
-      generation_q <= generation_i[job_d[JobBits-1:0]];
+      is_mine_q         <= |is_mine;
+      is_same_q         <= is_same[job_d[JobBits-1:0]];
+      is_found_q        <= is_found[job_d[JobBits-1:0]];
+      is_ahead_q        <= is_ahead[job_d[JobBits-1:0]];
+      place_q           <= place[job_d[JobBits-1:0]];
+      generation_q      <= generation_i[job_d[JobBits-1:0]];
     end
   end
 

@@ -80,7 +80,6 @@ module aggregation_processor
 
   typedef struct packed {
     logic                           is_valid;
-    logic                           is_first;
     logic [JobBits-1:0]             job;
     logic                           is_float;
     logic [PayloadAddressWidth-1:0] address;
@@ -202,7 +201,7 @@ module aggregation_processor
 
   assign payload_read_o    = is_folding_q || blocks_read;
   assign payload_address_o = {fold_place, is_folding_q ? beat_q : blocks_beat};
-  assign reads             = '{is_valid: is_folding_q, is_first: beat_q == '0, job: fold_q.job[JobBits-1:0],
+  assign reads             = '{is_valid: is_folding_q, job: fold_q.job[JobBits-1:0],
                                is_float: fold_q.how == FoldFp32, address: payload_address_o};
 
   // --- To their ranks' places ---
@@ -373,7 +372,7 @@ module aggregation_processor
     .Cycles(TellLatency)
   ) u_tells (
     .clk_i,
-    .data_i(reads.is_valid && reads.is_first),
+    .data_i(is_folding_q && beat_q == '0),
     .data_o(tells)
   );
 

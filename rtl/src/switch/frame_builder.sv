@@ -139,7 +139,7 @@ module frame_builder
     .rst_ni,
     .s_valid_i(is_found),
     .s_ready_o(destination_ready),
-    .s_data_i ({found_ports_i == '0, found_ports_i}),
+    .s_data_i ({found_ports_i == '0, found_ports_i}),  // compared here, where there is time
     .m_valid_o(destination_valid),
     .m_ready_i(frame_ends),
     .m_data_o ({is_nowhere, destination})

@@ -47,7 +47,7 @@ module frame_decoder
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, length;
   logic [7:0]  opcode;
-  logic        is_roce, is_first, is_ours, is_folded, decides;
+  logic        is_roce, is_first, is_ours, is_opening, is_folded, decides;
   logic        unused_parts;
 
   // With a VLAN tag, all bytes behind the type are four bytes later.
@@ -64,6 +64,7 @@ module frame_decoder
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version &&
                           (is_longer_q || (is_just_long_q && !has_pad_q));
 
+  assign is_opening     = is_ours && !beat_i.last;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32], data[15:0]};
 
   // The frame's queue pair, without a tag and with one: both are compared before it is chosen between them.
@@ -98,14 +99,14 @@ module frame_decoder
         fate_o.gives_way    = first_waits_i;
       end else if (index == 4'd10) begin
         decides             = 1'b1;
-        fate_o.is_candidate = is_ours && !beat_i.last;
+        fate_o.is_candidate = is_opening;
       end
     end
   end
 
   assign decides_o     = take_i && decides && !decided_q;
   // Only a Write First is not decided about yet.
-  assign first_comes_o = take_i && !decided_q && !ends_here_i && index == 4'd10 && is_ours && !beat_i.last;
+  assign first_comes_o = take_i && !decided_q && !ends_here_i && index == 4'd10 && is_opening;
   assign ready_o       = !(first_waits_i && !is_crowded_i && !decided_q && may_wait_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
