@@ -269,6 +269,31 @@ TEST(RoceOwners, AreFoundByPortAddressAndQueuePair) {
   }
 }
 
+// A Write First names job 7, but comes over the connection that rank 0 of job 0 folds over. Job 7 has no other workers,
+// so it never has a sum. The packets of rank 0 that follow must not keep job 7 alive.
+TEST(Roce, AJobThatNeverHasASumGivesAConnectionBack) {
+  for (const Version version : {Version::kV1, Version::kV2}) {
+    RoceWorldOptions options{.world = 3, .version = version};
+    RoceWorld world(options);
+    group::RoceSender sender(world.channel(0).card().sending, world.channel(1).card().receiving);
+    wire::roce::AggregationHeader header;
+    header.format = numbers::Format::kFp32;
+    header.job = 7;
+    header.epoch = 1;
+    header.length_bytes = 4000;
+    std::vector<std::byte> message(wire::roce::kAggregationBytes + header.length_bytes);
+    std::ranges::copy(wire::roce::emit(header), message.begin());
+    sender.post(0, message, 0);
+    std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
+    frame.resize(sender.next(frame, 0));
+    world.port(0).arrive(frame);
+    world.run(kMicrosecond);
+    Prng prng(7);
+    expect_right_sums(world, options, 1, 3000, prng);
+    EXPECT_GE(world.time(), 2 * kSecond) << "job 7 kept the connection for a second";
+  }
+}
+
 // Ports are given to a job while another one folds, and taken away again.
 TEST(Roce, PortsChangeWhileAnotherJobFolds) {
   RoceWorldOptions options{.world = 4, .jobs = 2, .faults = {.loss = 0.02}, .seed = 6};

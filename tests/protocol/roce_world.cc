@@ -77,6 +77,13 @@ bool RoceWorld::is_done() const {
                      [](const Worker& worker) { return worker.is_stopped || worker.session->is_idle(); });
 }
 
+// Every worker that is not done has given up.
+bool RoceWorld::is_stuck() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.is_stopped || worker.session->is_idle() || worker.error;
+  });
+}
+
 bool RoceWorld::step_switch() {
   bool has_moved = false;
   for (const link::Incoming& frame : wire_->receive(1u << 20)) {
@@ -108,7 +115,7 @@ bool RoceWorld::step() {
 bool RoceWorld::run(Nanoseconds limit) {
   const Nanoseconds end = time_ + limit;
   while (!is_done()) {
-    if (time_ >= end) return false;
+    if (time_ >= end || is_stuck()) return false;
     if (step()) {
       time_ += kMicrosecond;
       continue;

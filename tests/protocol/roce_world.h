@@ -35,7 +35,8 @@ class RoceWorld {
 
   // Workers are numbered through all jobs: rank r of job j is j * world + r, and sits at the port of that number.
   void submit(std::size_t worker, const group::CollectiveRequest& request);
-  // Runs until every submitted all-reduce is done, at most `limit` of virtual time. True if done.
+  // Runs until every submitted all-reduce is done, at most `limit` of virtual time, or until every worker that is not
+  // done has given up. True if done.
   bool run(Nanoseconds limit);
 
   group::RoceSession& session(std::size_t worker) { return *workers_[worker].session; }
@@ -66,6 +67,7 @@ class RoceWorld {
 
   void open_job(std::uint16_t job, std::uint16_t epoch);
   bool is_done() const;
+  bool is_stuck() const;
   bool step();
   bool step_switch();
 

@@ -45,7 +45,8 @@ module aggregation_frame_handler
   input  logic [Jobs-1:0][15:0]         number_i,
   input  logic [Jobs-1:0][15:0]         epoch_i,
   input  logic [Jobs-1:0]               clear_i,      // a new epoch
-  input  logic [Jobs-1:0]               is_recent_i,  // the job's last frame is less than a handover old
+  input  logic [Jobs-1:0]               is_recent_i,  // the job's last sign of life is less than a handover old
+  input  logic [Jobs-1:0]               has_summed_i,
   input  logic [Jobs-1:0]               is_float_i,
   input  generation_t [Jobs-1:0]           generation_i,
   output logic [Jobs-1:0]               heard_o,      // a frame of the job, from its worker
@@ -139,10 +140,12 @@ module aggregation_frame_handler
       .shape_o     (shape[job])
     );
 
-    // Any write over a connection shows that its job is alive. Writes with other addresses are ignored.
+    // Any write over a connection shows that its job is alive. Writes with other addresses are ignored. Before the job
+    // has a sum, only Write Firsts count: they name their job, and a later packet may be another job's.
     assign heard_o[job] = (is_judged && table_binds_i) ||
                           (state_q == Look && job_q == JobWidth'(job) && is_later && is_same_q);
-    assign seen_o[job]  = (is_judged && enters) || (state_q == Look && job_q == JobWidth'(job) && is_later);
+    assign seen_o[job]  = (is_judged && enters) ||
+                          (state_q == Look && job_q == JobWidth'(job) && is_later && has_summed_i[job]);
   end
 
   assign enters = table_done_i && state_q == Table && !facts_o.is_taken && table_verdict_i != VerdictForwarded &&

@@ -80,7 +80,7 @@ module aggregation_stage
   logic                                            table_binds, table_differs;
   logic [PortBits-1:0]                             table_differs_from;
   logic [Ports-1:0][Jobs-1:0]                      seen;
-  logic [Jobs-1:0]                                 clear, is_pending, is_recent, is_float;
+  logic [Jobs-1:0]                                 clear, is_pending, is_recent, has_summed, is_float;
   generation_t [Jobs-1:0]                             generation;
   logic [Jobs-1:0][15:0]                           number, epoch;
   logic [Ports-1:0][Jobs-1:0]                      heard;
@@ -110,6 +110,7 @@ module aggregation_stage
     .differs_from_o (table_differs_from),
     .seen_i         (seen),
     .is_recent_o    (is_recent),
+    .has_summed_o   (has_summed),
     .clear_o        (clear),
     .is_pending_i   (is_pending),
     .folded_i       (folded_valid),
@@ -331,6 +332,7 @@ module aggregation_stage
       .epoch_i          (epoch),
       .clear_i          (clear),
       .is_recent_i      (is_recent),
+      .has_summed_i     (has_summed),
       .is_float_i       (is_float),
       .generation_i     (generation),
       .heard_o          (heard[port]),

@@ -36,6 +36,7 @@ module job_table
   output logic [PortBits-1:0]            differs_from_o,
   input  logic [Ports-1:0][Jobs-1:0]     seen_i,
   output logic [Jobs-1:0]                is_recent_o,
+  output logic [Jobs-1:0]                has_summed_o,  // a packet: all its workers are here
 
   output logic [Jobs-1:0]                clear_o,       // an epoch ends: connections are forgotten in this cycle
   input  logic [Jobs-1:0]                is_pending_i,  // complete places of the job wait to be folded, or to be sent
@@ -83,6 +84,7 @@ module job_table
   logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_q;
   column_t [Jobs-1:0][Columns-1:0]         columns_q;
   logic [Jobs-1:0][31:0]                   silence_q;   // ticks
+  logic [Jobs-1:0]                         has_summed_q;
 
   state_e                state_q, state_d;
   logic [Ports-1:0]      turn;
@@ -99,6 +101,7 @@ module job_table
   logic [PortBits-1:0]   rank;
   verdict_e              refusal, agreement, agreement_q;
 
+  assign has_summed_o   = has_summed_q;
   assign is_float_o     = is_float();
   assign generation_o   = generation_q;
   assign number_o       = number_q;
@@ -288,6 +291,7 @@ module job_table
       drain_q         <= '0;
       has_rank_q      <= '0;
       silence_q       <= '0;
+      has_summed_q    <= '0;
       columns_q       <= '0;
     end else begin
       state_q <= state_d;
@@ -310,6 +314,10 @@ module job_table
         columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded <=
             columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded + 8'd1;
       end
+      // Packets that are folded while a job drains are of the epoch before.
+      if (folded_i) has_summed_q[folded_packet_i.job[JobBits-1:0]] <= 1'b1;
+      if (state_q == Drain) has_summed_q[job_q] <= 1'b0;
+      for (int unsigned job = 0; job < Jobs; job++) if (clear_o[job]) has_summed_q[job] <= 1'b0;
       if (judges && binds_o) begin
         has_rank_q[job_q][rank] <= 1'b1;
         if (is_new_q && facts_i[port_q].is_next) begin

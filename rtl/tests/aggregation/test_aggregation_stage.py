@@ -197,6 +197,30 @@ async def silent_jobs_give_way(dut: Any) -> None:
     assert await both.offer(1, of_second[1]) == "forwarded"  # it is forgotten
 
 
+@cocotb.test(skip=JOBS == 1)
+async def only_its_own_writes_keep_a_job_without_a_sum(dut: Any) -> None:
+    """A job that has no sum yet loses a connection although later packets come over it; a job with one keeps it."""
+    rng = chance()
+    both = await started(dut)
+    both.fill()
+    first, second = (Job(rng, [0, 1, 2, 3], number) for number in (1, 2))
+    second.workers[1].begin(first.workers[1].connection)
+    second.workers[1].psn = first.workers[1].psn
+    of_first, of_second = (job.workers[1].write(0, 1000, FP32, 0, job.numbers(FP32, 1000)) for job in (first, second))
+    assert await both.offer(1, of_second[0]) == "kept"
+    for frame in of_first[1:3]:
+        await both.silence(0.5 * HANDOVER_S, HANDOVER_TICKS // 2)
+        assert await both.offer(1, frame) == "kept"  # as the other job's: only the first frame names its job
+    assert await both.offer(1, of_first[0]) == "kept"
+    for rank in (0, 2, 3):
+        frame = first.workers[rank].write(0, 1000, FP32, 0, first.numbers(FP32, 1000))[0]
+        assert await both.offer(rank, frame) == ("folded" if rank == 3 else "kept")
+    for frame in of_first[1:3]:
+        await both.silence(0.5 * HANDOVER_S, HANDOVER_TICKS // 2)
+        assert await both.offer(1, frame) == "kept"
+    assert await both.offer(1, of_second[0]) == "spoofed"
+
+
 @cocotb.test()
 async def answers_everybody_at_once(dut: Any) -> None:
     """All jobs and ports at line rate, with some frames repeated: every sum reaches every worker, in order."""

@@ -79,6 +79,7 @@ class Job:
     is_float: int
     port_of_rank: dict[int, int] = field(default_factory=dict)
     columns: dict[int, Column] = field(default_factory=dict)
+    has_summed: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,25 +193,29 @@ class Bench:
         await RisingEdge(dut.clk_i)
         self.look()
         if folded:
-            folded.folded += 1
+            job, column = folded
+            job.has_summed = True
+            column.folded += 1
 
-    def fold(self) -> Column | None:
+    def fold(self) -> tuple[Job, Column] | None:
         """Sometimes a packet of a message is folded."""
         dut, rng = self.dut, self.rng
         found = [
-            (slot, column, one)
+            (slot, job, column)
             for slot, job in enumerate(self.model.jobs)
-            for column, one in (job.columns.items() if job else ())
+            if job
+            for column, one in job.columns.items()
             if one.folded < one.header.packets
         ]
         chosen = rng.choice(found) if found and rng.random() < 0.2 and not self.is_beginning else None
         dut.folded_i.value = int(chosen is not None)
         if chosen is None:
             return None
-        slot, column, one = chosen
+        slot, job, column = chosen
+        one = job.columns[column]
         place = column << 7 | one.folded % 128
         dut.folded_packet_i.value = packed([(slot, 4), (0, 10), (place, 9), (one.header.message, 32), (0, 9), (0, 2)])
-        return one
+        return job, one
 
     @property
     def is_beginning(self) -> bool:
@@ -246,6 +251,7 @@ class Bench:
                 continue
             assert (self.part(slot, "number_o", 16), self.part(slot, "epoch_o", 16)) == (job.number, job.epoch)
             assert (self.part(slot, "ports_o", PORTS), self.part(slot, "is_float_o", 1)) == (job.ports, job.is_float)
+            assert self.part(slot, "has_summed_o", 1) == job.has_summed
             assert self.part(slot, "ranks_o", PORTS) == (1 << job.ports.bit_count()) - 1
             assert self.part(slot, "has_rank_o", PORTS) == sum(1 << rank for rank in job.port_of_rank)
             for rank, port in job.port_of_rank.items():

@@ -115,14 +115,14 @@ RoceVerdict RoceHandler::on_first(const RoceFrame& frame, const roce::Aggregatio
   return verdict;
 }
 
-// A connection is one job's, and another's only once that has been silent for a while.
+// A connection is one job's. It becomes another's only when the first job has shown no sign of life for a while.
 bool RoceHandler::is_of_another(const RoceJob& job, const RoceFrame& frame, Nanoseconds now) {
   const link::PortNumber port = frame.frame.frame.port;
   for (const auto& other : jobs_) {
     if (other.get() == &job || !other->has_connection(port, frame.frame.to.number, frame.packet.header.queue_pair)) {
       continue;
     }
-    if (now - other->last_frame() < kHandover) return true;
+    if (now - other->last_sign() < kHandover) return true;
     other->forget_connection(port, frame.frame.to.number, frame.packet.header.queue_pair);
   }
   return false;
@@ -158,7 +158,7 @@ void RoceHandler::on_time(Nanoseconds now, Outbox& outbox) {
   swept_ = now;
   for (std::size_t i = jobs_.size(); i-- > 0;) {
     aged_.add(jobs_[i]->release_old(now - options_.age_max, outbox));
-    if (now - jobs_[i]->last_frame() > options_.idle_max) forget(*jobs_[i], outbox);
+    if (now - jobs_[i]->last_sign() > options_.idle_max) forget(*jobs_[i], outbox);
   }
 }
 

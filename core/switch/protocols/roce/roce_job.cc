@@ -50,7 +50,7 @@ RoceJob::RoceJob(std::uint16_t job, std::uint16_t epoch, AggregationConfig confi
       frames_(std::size_t{roce::kWindowPackets} * ports_),
       sums_(std::size_t{roce::kWindowPackets} * roce::kPathMtu),
       fold_inputs_(port_of_rank_.size()),
-      last_frame_(now) {}
+      last_sign_(now) {}
 
 bool RoceJob::has_connection(link::PortNumber port, std::uint64_t to, std::uint32_t queue_pair) const {
   if (port >= ports_) return false;
@@ -60,7 +60,7 @@ bool RoceJob::has_connection(link::PortNumber port, std::uint64_t to, std::uint3
 
 RoceVerdict RoceJob::on_first(const RoceFrame& frame, const AggregationHeader& header, numbers::Folder& folder,
                               Outbox& outbox) {
-  last_frame_ = outbox.time();
+  last_sign_ = outbox.time();
   Connection& connection = connections_[frame.frame.frame.port];
   const roce::Header& transport = frame.packet.header;
   if (frame.packet.payload.size() != roce::kPathMtu ||
@@ -143,7 +143,7 @@ RoceVerdict RoceJob::agree(Connection&, const RoceFrame& frame, const Aggregatio
 }
 
 RoceVerdict RoceJob::on_later(const RoceFrame& frame, numbers::Folder& folder, Outbox& outbox) {
-  last_frame_ = outbox.time();
+  if (has_summed_) last_sign_ = outbox.time();
   Connection& connection = connections_[frame.frame.frame.port];
   const roce::Header& transport = frame.packet.header;
   if (connection.from != frame.frame.from.number || connection.gid_to != transport.to ||
@@ -220,7 +220,7 @@ void RoceJob::complete(std::uint32_t index, numbers::WireFormat format, std::siz
   const std::size_t folded_bytes = numbers::encoded_bytes(format, count);
   folder.fold(format, fold_inputs_, count, sum_at(index));
   std::memset(sum_at(index) + folded_bytes, 0, payload_bytes - folded_bytes);
-  place.has_sum = true;
+  place.has_sum = has_summed_ = true;
   place.sum_of = place.message;
   place.sum_check = wire::crc32({sum_at(index), payload_bytes});
   place.arrived = 0;

@@ -89,7 +89,9 @@ class RoceJob {
   std::size_t release_old(Nanoseconds since, Outbox& outbox);
   std::size_t release_all(Outbox& outbox) { return release_old(kNever, outbox); }
   std::size_t held_frames() const { return held_; }
-  Nanoseconds last_frame() const { return last_frame_; }
+  // When a frame last showed that the job goes on. Only a Write First names its job. A later packet counts once the job
+  // has a sum, so that all its workers are here: before that, the packet may be another job's over the same connection.
+  Nanoseconds last_sign() const { return last_sign_; }
   std::uint64_t restarts() const { return restarts_; }  // of connections, within this epoch
 
  private:
@@ -154,7 +156,8 @@ class RoceJob {
   std::vector<std::byte> sums_;  // places x 1024
   std::vector<const std::byte*> fold_inputs_;
   std::size_t held_ = 0;
-  Nanoseconds last_frame_;
+  bool has_summed_ = false;
+  Nanoseconds last_sign_;
   std::uint64_t restarts_ = 0;
 };
 
