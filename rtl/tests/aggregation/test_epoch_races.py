@@ -19,8 +19,9 @@ import pytest
 from campaign import PSN_MASK, places, software
 from stage_bench import StageBench
 
+import netfold
 from benches import chance, number, simulate
-from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, mac, read
+from roce_frames import ETHERNET, GRH_BYTES, Connection, aggregation_header, elements_of, mac, read
 
 PORTS, JOBS, PACKETS, WINDOW = 4, 2, 3, 4
 CYCLES = int(os.environ.get("CYCLES", "16000"))
@@ -192,6 +193,50 @@ async def changes_epochs_at_line_rate(dut: Any) -> None:
     assert not sums - bench.owed, "a sum that is not the software's"
     assert (bench.owed - sums).total() == bench.lost
     assert epochs > 3 and sums.total() > 50 * JOBS and bench.told["answered"] > 0
+
+
+@cocotb.test()
+async def an_epoch_begins_after_the_sums_before_it(dut: Any) -> None:
+    """Places become complete twice as fast as they are folded. When the last one is, the next epoch begins, with its
+    ranks at other ports. The places that wait are still folded in the order of the first epoch."""
+    rng = chance()
+    bench = StageBench(dut, PORTS, JOBS, places(PORTS))
+    await bench.begin()
+    packets = 16
+    count = (packets * 1024 - 20) // 4
+    values = np.random.default_rng(rng.randrange(1 << 30)).standard_normal((2, PORTS, count), np.float32)
+    connections = [Connection(mac(p), mac((p + 1) % PORTS), p + 1, p + 1, p + 2) for p in range(PORTS)]
+
+    def message(index: int, port: int) -> list[bytes]:
+        header = aggregation_header(port, index, 4 * count, job=1, epoch=1)
+        return connections[port].message(index * packets, header, values[index, port].tobytes())
+
+    last = {2: message(1, 2)[1:], 3: message(0, 3)[1:]}  # the frames that complete places, of one message each
+    for port in range(PORTS):
+        for frame in message(0, port) + message(1, port):
+            if frame not in last.get(port, []):
+                bench.offer(port, frame)
+    await bench.settle()
+    for port, frames in last.items():
+        for frame in frames:
+            bench.offer(port, frame)
+    while not bench.is_idle or len(bench.verdicts) < 2 * packets * PORTS:
+        await bench.cycle()
+    assert Counter(verdict for _, verdict in bench.verdicts) == {
+        "kept": 2 * packets * (PORTS - 1),
+        "folded": 2 * packets,
+    }
+    for port in rng.sample(range(PORTS), PORTS):
+        header = aggregation_header(PORTS - 1 - port, 0, 4 * count, job=1, epoch=2)
+        bench.offer(port, connections[port].message(1000, header, bytes(4 * count))[0])
+    await bench.settle()
+    assert bench.lost == 0
+    for index in range(2):
+        fold = netfold.fold(list(values[index])).tobytes()
+        for port in range(PORTS):
+            came = {one.psn: one for one in (read(frame) for to, frame in bench.sums if to == port)}
+            sums = [elements_of(came[index * packets + packet], packet) for packet in range(packets)]
+            assert b"".join(sums) == fold
 
 
 def test_epoch_races(monkeypatch: pytest.MonkeyPatch) -> None:
