@@ -99,15 +99,16 @@ module bfp_writer
       is_first_q <= 1'b1;
       is_last_q  <= 1'b0;
       is_full_q  <= 1'b0;
+      level_q    <= '0;  // a sum without a block may be the first: nothing is left before it
     end else begin
       if (step.is_valid) is_first_q <= step.is_last;
       is_last_q <= step.is_valid && step.is_last;
       is_full_q <= step.is_valid && level_next[3];
+      if (step.is_valid) level_q <= level_next[2:0];
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (step.is_valid) level_q <= level_next[2:0];
     before_q <= step.is_valid ? level : level_q;
     turned_q <= step.is_valid ? 64'(({2{8'd0, piece}} << {level, 3'b000}) >> 64) : '0;
   end

@@ -91,9 +91,10 @@ async def begin(dut: Any) -> None:
 @cocotb.test()
 async def writes(dut: Any) -> None:
     """Input is as dense as the reader's output: a gap of four cycles between payloads, and no pairs of payloads without
-    a block. A reader starts when a sum is announced, and reads a beat per cycle; every beat must be written by then."""
+    a block, as the first is. A reader starts when a sum is announced, and reads a beat per cycle; every beat must be
+    written by then."""
     rng = chance()
-    lengths = [*LENGTHS, *(rng.randrange(1, 257) for _ in range(20))]
+    lengths = [3, *LENGTHS, *(rng.randrange(1, 257) for _ in range(20))]
     sums = Sums(rng, lengths)
     await begin(dut)
     found, told, written = [], {}, {}
