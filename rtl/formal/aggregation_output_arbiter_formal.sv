@@ -31,7 +31,7 @@ module aggregation_output_arbiter_formal
   logic [7:0]                     ended_at, step, began_q;
   logic [1:0]                     sums_level;
   packet_t [SumsMax-1:0]          sums;                             // the oldest first
-  logic [1:0][1:0]                is_empty, later_level;
+  logic [1:0][1:0]                is_empty, is_full, later_level;
   packet_t [1:0][LaterMax-1:0]    laters;
   logic [1:0][1:0]                repeat_level;
   packet_t [1:0][Repeats-1:0]     repeats;
@@ -68,6 +68,7 @@ module aggregation_output_arbiter_formal
   end
   for (genvar p = 0; p < 2; p++) begin : gen_list
     assign is_empty[p]    = {u_arbiter.gen_port[p].u_later.is_empty_q, u_arbiter.gen_port[p].u_repeats.is_empty_q};
+    assign is_full[p]     = {u_arbiter.gen_port[p].u_later.is_full_q, u_arbiter.gen_port[p].u_repeats.is_full_q};
     assign later_level[p] = u_arbiter.gen_port[p].u_later.write_q - u_arbiter.gen_port[p].u_later.read_q;
     assign repeat_level[p] = u_arbiter.gen_port[p].u_repeats.write_q - u_arbiter.gen_port[p].u_repeats.read_q;
     for (genvar i = 0; i < LaterMax; i++) begin : gen_later
@@ -182,12 +183,14 @@ module aggregation_output_arbiter_formal
       assert (u_arbiter.ends_q == (state == TxOut && step == ended_at));
       if (state == TxOut && from != Fresh) assert (u_arbiter.is_kept_q == sends_q);
       assert (u_arbiter.u_sums.is_empty_q == (sums_level == '0));
+      assert (u_arbiter.u_sums.is_full_q == (sums_level == 2'(SumsMax)));
       assert (sums_level <= 2'(SumsMax) && later_level[0] <= 2'(LaterMax) && later_level[1] <= 2'(LaterMax));
       if (state != Check) assert (from != 2'd3 && is_packet(sent));
       for (int i = 0; i < SumsMax; i++) if (2'(i) < sums_level) assert (is_packet(sums[i]));
       for (int p = 0; p < 2; p++) begin
         assert (repeat_level[p] <= 2'(Repeats));
         assert (is_empty[p] == {later_level[p] == '0, repeat_level[p] == '0});
+        assert (is_full[p] == {later_level[p] == 2'(LaterMax), repeat_level[p] == 2'(Repeats)});
         for (int i = 0; i < LaterMax; i++) if (2'(i) < later_level[p]) assert (is_packet(laters[p][i]));
         for (int i = 0; i < Repeats; i++) if (2'(i) < repeat_level[p]) assert (is_packet(repeats[p][i]));
       end

@@ -70,6 +70,7 @@ module cross_fifo_formal (
       assert (u_fifo.write_gray_q == (u_fifo.write_q ^ u_fifo.write_q >> 1));
       assert (u_fifo.read_gray_q == (u_fifo.read_q ^ u_fifo.read_q >> 1));
       assert (6'(apart[0]) + 6'(apart[1]) + 6'(apart[2]) + 6'(apart[3]) + 6'(apart[4]) <= 6'(Depth));
+      if (3'(order[5] - order[0]) == 3'(Depth)) assert (u_fifo.is_full_q);  // as far as the writer knows
       assert ((write_change & (write_change - 1'b1)) == '0);
       assert ((read_change & (read_change - 1'b1)) == '0);
       assert (in[2:0] == u_fifo.write_q && out[2:0] == u_fifo.read_q);

@@ -42,7 +42,7 @@ module stream_fifo_formal (
         assert (level <= 3'(Depth + 1));
         assert (3'(u_fifo.write_q - u_fifo.read_q) <= 3'(Depth));
         assert (u_fifo.is_empty_q == (u_fifo.write_q == u_fifo.read_q));
-        if (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)) assert (s_ready);
+        assert (s_ready == (3'(u_fifo.write_q - u_fifo.read_q) < 3'(Depth)));
         // Induction starts in any state: the content equals the beats that the scoreboard saw enter.
         if (followed && out == follow_i && m_valid) assert (m_data == data);
         if (followed && !(out == follow_i && m_valid))

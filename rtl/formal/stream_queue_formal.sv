@@ -38,6 +38,7 @@ module stream_queue_formal (
     if (!first) begin
       assert (8'(3'(u_queue.write_q - u_queue.read_q)) == in - out);
       assert (u_queue.is_empty_q == (u_queue.write_q == u_queue.read_q));
+      assert (u_queue.is_full_q == (in - out == 8'(Depth)));
       assert (in - out <= 8'(Depth));
       assert (m_valid == (in != out));
       if (followed) assert (u_queue.memory[2'(u_queue.read_q[1:0] + behind[1:0])] == data);

@@ -27,32 +27,38 @@ module cross_fifo #(
   endfunction
 
   logic [Width-1:0] memory [Depth];
-  pointer_t         write_q, write_d, write_gray_q, read_q, read_d, read_gray_q;
+  pointer_t         write_q, write_d, write_gray_q, read_q, read_d, read_gray_q, full_at;
+  logic             is_full_q, push;
   (* ASYNC_REG = "TRUE" *) pointer_t write_meta_q, write_seen_q, read_meta_q, read_seen_q;
 
-  // A Gray code differs in its two highest bits from the one Depth before it.
-  assign s_ready_o = write_gray_q != (read_seen_q ^ (pointer_t'(3) << (PointerWidth - 1)));
+  // A Gray code differs in its two highest bits from the one Depth before it. is_full_q is a register, as long paths
+  // begin there; so a place that is read is seen to be free a cycle later.
+  assign push      = s_valid_i && !is_full_q;
+  assign full_at   = read_seen_q ^ (pointer_t'(3) << (PointerWidth - 1));
+  assign s_ready_o = !is_full_q;
   assign m_valid_o = read_gray_q != write_seen_q;
   assign m_data_o  = memory[read_q[PointerWidth-1:0]];
-  assign write_d   = write_q + pointer_t'(s_valid_i && s_ready_o);
+  assign write_d   = write_q + pointer_t'(push);
   assign read_d    = read_q + pointer_t'(m_valid_o && m_ready_i);
 
   always_ff @(posedge s_clk_i or negedge s_rst_ni) begin
     if (!s_rst_ni) begin
       write_q      <= '0;
       write_gray_q <= '0;
+      is_full_q    <= 1'b0;
       read_meta_q  <= '0;
       read_seen_q  <= '0;
     end else begin
       write_q      <= write_d;
-      write_gray_q <= gray(write_d);
+      if (push) write_gray_q <= gray(write_q + 1'b1);
+      is_full_q <= push ? gray(write_q + 1'b1) == full_at : write_gray_q == full_at;
       read_meta_q  <= read_gray_q;
       read_seen_q  <= read_meta_q;
     end
   end
 
   always_ff @(posedge s_clk_i) begin
-    if (s_valid_i && s_ready_o) memory[write_q[PointerWidth-1:0]] <= s_data_i;
+    if (push) memory[write_q[PointerWidth-1:0]] <= s_data_i;
   end
 
   always_ff @(posedge m_clk_i or negedge m_rst_ni) begin

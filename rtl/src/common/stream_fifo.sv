@@ -26,11 +26,11 @@ module stream_fifo #(
   logic [PointerWidth:0]   write_q, read_q;  // one bit more than an address: full and empty differ
   logic                    out_valid_q, passed_q;
   logic [Width-1:0]        out_q, passing_q;
-  logic                    is_empty_q, holds_one, is_full, push, pull, pass;
+  logic                    is_empty_q, is_full_q, holds_one, lacks_one, push, pull, pass;
 
   assign holds_one = write_q == read_q + 1'b1;  // beside the output register
-  assign is_full   = write_q == (read_q ^ (PointerWidth + 1)'(Depth));
-  assign s_ready_o = !is_full;
+  assign lacks_one = write_q + 1'b1 == (read_q ^ (PointerWidth + 1)'(Depth));
+  assign s_ready_o = !is_full_q;
   assign m_valid_o = out_valid_q;
   assign m_data_o  = Passes && passed_q ? passing_q : out_q;
   assign pass      = Passes && is_empty_q && s_valid_i && (!out_valid_q || m_ready_i);
@@ -43,11 +43,13 @@ module stream_fifo #(
       write_q     <= '0;
       read_q      <= '0;
       is_empty_q  <= 1'b1;
+      is_full_q   <= 1'b0;
       out_valid_q <= 1'b0;
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
       if (push || pull) is_empty_q <= !push && holds_one;
+      if (push || pull) is_full_q <= !pull && lacks_one;
       out_valid_q <= pull || pass || (out_valid_q && !m_ready_i);
     end
   end

@@ -20,11 +20,12 @@ module stream_queue #(
 
   logic [Width-1:0]      memory [Depth];
   logic [PointerWidth:0] write_q, read_q;
-  logic                  is_empty_q, holds_one, push, pull;
+  logic                  is_empty_q, is_full_q, holds_one, lacks_one, push, pull;
 
   assign holds_one = write_q == read_q + 1'b1;
+  assign lacks_one = write_q + 1'b1 == (read_q ^ (PointerWidth + 1)'(Depth));
   assign m_valid_o = !is_empty_q;
-  assign s_ready_o = write_q != (read_q ^ (PointerWidth + 1)'(Depth));
+  assign s_ready_o = !is_full_q;
   assign m_data_o  = memory[read_q[PointerWidth-1:0]];
   assign push      = s_valid_i && s_ready_o;
   assign pull      = !is_empty_q && m_ready_i;
@@ -34,11 +35,13 @@ module stream_queue #(
       write_q    <= '0;
       read_q     <= '0;
       is_empty_q <= 1'b1;
+      is_full_q  <= 1'b0;
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
-      // A register, as most paths out of a queue begin here.
+      // Registers, as most paths out of a queue begin here.
       if (push || pull) is_empty_q <= !push && holds_one;
+      if (push || pull) is_full_q <= !pull && lacks_one;
     end
   end
 

@@ -103,6 +103,7 @@ module aggregation_frame_handler
   logic [8:0]                place_q;
   generation_t                 generation_q;  // when the connections were looked at
   logic                      enters;        // a Write First is the found job's to judge
+  logic                      was_taken_q;   // when the Job Table judged: a cycle before it answers
   logic                      is_right_header;
   verdict_e                  verdict;
   shape_t                    shape_here;
@@ -148,7 +149,7 @@ module aggregation_frame_handler
                           (state_q == Look && job_q == JobWidth'(job) && is_later && has_summed_i[job]);
   end
 
-  assign enters = table_done_i && state_q == Table && !facts_o.is_taken && table_verdict_i != VerdictForwarded &&
+  assign enters = table_done_i && state_q == Table && !was_taken_q && table_verdict_i != VerdictForwarded &&
                   table_verdict_i != VerdictEpoch && table_verdict_i != VerdictJobs;
 
   // --- Idle: what needs no more than the frame and the connections ---
@@ -207,6 +208,7 @@ module aggregation_frame_handler
     facts_o.is_bad   <= info_i.payload_bytes != 11'd1024 || info_i.aggregation.flags[1] ||
                         info_i.reth_length != info_i.aggregation.length_bytes + 32'd20;
     facts_o.is_taken <= 1'b0;
+    was_taken_q      <= facts_o.is_taken;
     for (int unsigned job = 0; job < Jobs; job++) begin
       if (is_mine[job] && is_recent_i[job] && table_job_i != JobWidth'(job)) facts_o.is_taken <= 1'b1;
     end

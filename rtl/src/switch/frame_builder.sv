@@ -131,9 +131,13 @@ module frame_builder
     if (begins_q) address_q <= address_of(header[47:0]);
   end
 
-  stream_queue #(
-    .Width(Ports + 1),
-    .Depth(Frames)
+  // Out of registers, as the paths through an output begin here.
+  logic [$clog2(Frames+2)-1:0] unused_level;
+
+  stream_fifo #(
+    .Width (Ports + 1),
+    .Depth (Frames),
+    .Passes(1'b1)
   ) u_destinations (
     .clk_i,
     .rst_ni,
@@ -142,7 +146,8 @@ module frame_builder
     .s_data_i ({found_ports_i == '0, found_ports_i}),  // compared here, where there is time
     .m_valid_o(destination_valid),
     .m_ready_i(frame_ends),
-    .m_data_o ({is_nowhere, destination})
+    .m_data_o ({is_nowhere, destination}),
+    .level_o  (unused_level)
   );
 
   // --- Header and sum, joined ---

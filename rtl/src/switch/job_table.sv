@@ -7,7 +7,8 @@
 //   Begin   may it begin an epoch? All that was before is forgotten then
 //   Drain   ... but who folds, and in which order, not before the sums that were complete by then have been made
 //   Facts   the handler looks at its connection for that job
-//   Judge   the answer
+//   Judge   what to answer
+//   Tell    the answer
 module job_table
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -55,7 +56,7 @@ module job_table
   output logic [Jobs-1:0][Ports-1:0][PortBits-1:0] port_of_rank_o
 );
 
-  typedef enum logic [2:0] {Pick, Find, Begin, Drain, Facts, Judge} state_e;
+  typedef enum logic [2:0] {Pick, Find, Begin, Drain, Facts, Judge, Tell} state_e;
 
   localparam logic [8:0] FoldCycles = 9'd300;  // from when the longest sum is begun to be sent to its last gradient
 
@@ -98,8 +99,9 @@ module job_table
   column_t               column;
   shape_t                shape;
   logic                  asks, begins, refuses, is_newer, forgets, judges, is_new, is_new_q, is_wrong_rank_q;
+  logic                  binds, opens_q;      // opens_q: the next message of all
   logic [PortBits-1:0]   rank;
-  verdict_e              refusal, agreement, agreement_q;
+  verdict_e              verdict, refusal, agreement, agreement_q;
 
   assign has_summed_o   = has_summed_q;
   assign is_float_o     = is_float();
@@ -219,30 +221,36 @@ module job_table
 
   // --- Judge: the handler's own verdicts and what others say, in the software's order ---
   assign judges         = state_q == Judge;
-  assign differs_o      = facts_i[port_q].is_next;
-  assign differs_from_o = column.rank;
   always_comb begin
-    binds_o   = 1'b0;
-    verdict_o = refusal;
+    binds   = 1'b0;
+    verdict = refusal;
     if (judges) begin
       if (facts_i[port_q].is_taken) begin
-        verdict_o = VerdictSpoofed;
+        verdict = VerdictSpoofed;
       end else if (facts_i[port_q].is_bad) begin
-        verdict_o = VerdictHeader;
+        verdict = VerdictHeader;
       end else if (is_wrong_rank_q || facts_i[port_q].has_other_rank) begin
-        verdict_o = VerdictRank;
+        verdict = VerdictRank;
       end else if (facts_i[port_q].is_spoofed) begin
-        verdict_o = VerdictSpoofed;
+        verdict = VerdictSpoofed;
       end else begin
-        binds_o   = 1'b1;
-        verdict_o = facts_i[port_q].is_next ? agreement_q : facts_i[port_q].verdict;
+        binds   = 1'b1;
+        verdict = facts_i[port_q].is_next ? agreement_q : facts_i[port_q].verdict;
       end
     end
   end
 
+  always_ff @(posedge clk_i) begin
+    verdict_o      <= verdict;
+    binds_o        <= binds;
+    opens_q        <= binds && is_new_q && facts_i[port_q].is_next;
+    differs_o      <= facts_i[port_q].is_next;
+    differs_from_o <= column.rank;
+  end
+
   always_comb begin
     done_o         = '0;
-    done_o[port_q] = judges || (state_q == Begin && refuses);
+    done_o[port_q] = state_q == Tell;
   end
 
   // --- States ---
@@ -253,10 +261,11 @@ module job_table
     unique case (state_q)
       Pick:    if (asks && !forgets) state_d = Find;
       Find:    state_d = Begin;
-      Begin:   state_d = refuses ? Pick : begins ? Drain : Facts;
+      Begin:   state_d = refuses ? Tell : begins ? Drain : Facts;
       Drain:   if (drained) state_d = Facts;
       Facts:   state_d = Judge;
-      Judge:   state_d = Pick;
+      Judge:   state_d = Tell;
+      Tell:    state_d = Pick;
       default: state_d = Pick;
     endcase
   end
@@ -318,9 +327,9 @@ module job_table
       if (folded_i) has_summed_q[folded_packet_i.job[JobBits-1:0]] <= 1'b1;
       if (state_q == Drain) has_summed_q[job_q] <= 1'b0;
       for (int unsigned job = 0; job < Jobs; job++) if (clear_o[job]) has_summed_q[job] <= 1'b0;
-      if (judges && binds_o) begin
+      if (state_q == Tell && binds_o) begin
         has_rank_q[job_q][rank] <= 1'b1;
-        if (is_new_q && facts_i[port_q].is_next) begin
+        if (opens_q) begin
           columns_q[job_q][header.message[1:0]] <=
               '{is_used: 1'b1, message: header.message, shape: shape, rank: rank, folded: '0};
         end
@@ -337,7 +346,7 @@ module job_table
       folding_q[job_q] <= folding_found_q;
       workers_q[job_q] <= workers_found;
     end
-    if (judges && binds_o) port_of_rank_q[job_q][rank] <= port_q;
+    if (state_q == Tell && binds_o) port_of_rank_q[job_q][rank] <= port_q;
   end
 
 endmodule
