@@ -27,13 +27,15 @@ module cross_fifo #(
   endfunction
 
   logic [Width-1:0] memory [Depth];
-  pointer_t         write_q, write_d, write_gray_q, read_q, read_d, read_gray_q, full_at;
+  pointer_t         write_q, write_d, write_gray_q, read_q, read_d, read_gray_q;
+  pointer_t         next_gray, full_at;
   logic             is_full_q, push;
   (* ASYNC_REG = "TRUE" *) pointer_t write_meta_q, write_seen_q, read_meta_q, read_seen_q;
 
   // A Gray code differs in its two highest bits from the one Depth before it. is_full_q is a register, as long paths
   // begin there; so a place that is read is seen to be free a cycle later.
   assign push      = s_valid_i && !is_full_q;
+  assign next_gray = gray(write_q + 1'b1);
   assign full_at   = read_seen_q ^ (pointer_t'(3) << (PointerWidth - 1));
   assign s_ready_o = !is_full_q;
   assign m_valid_o = read_gray_q != write_seen_q;
@@ -50,8 +52,8 @@ module cross_fifo #(
       read_seen_q  <= '0;
     end else begin
       write_q      <= write_d;
-      if (push) write_gray_q <= gray(write_q + 1'b1);
-      is_full_q <= push ? gray(write_q + 1'b1) == full_at : write_gray_q == full_at;
+      if (push) write_gray_q <= next_gray;
+      is_full_q    <= push ? next_gray == full_at : write_gray_q == full_at;
       read_meta_q  <= read_gray_q;
       read_seen_q  <= read_meta_q;
     end

@@ -10,7 +10,7 @@ module round_robin #(
   output logic [Requests-1:0] grant_o    // one bit, if any asks
 );
 
-  logic [Requests-1:0] later_q, later, after_later, after;  // later_q: all after the one served last
+  logic [Requests-1:0] later_q, later, after;  // later_q: all after the one served last
   logic                is_later;
 
   // Without carry chains: a path that enters one takes a level more.
@@ -19,11 +19,10 @@ module round_robin #(
     for (int unsigned i = 1; i < Requests; i++) after_first[i] = after_first[i-1] || requests[i-1];
   endfunction
 
-  assign later       = request_i & later_q;
-  assign is_later    = |later;
-  assign after_later = after_first(later);
-  assign after       = is_later ? after_later : after_first(request_i);
-  assign grant_o     = (is_later ? later : request_i) & ~after;
+  assign later    = request_i & later_q;
+  assign is_later = |later;
+  assign after    = is_later ? after_first(later) : after_first(request_i);
+  assign grant_o  = (is_later ? later : request_i) & ~after;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

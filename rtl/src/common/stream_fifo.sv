@@ -48,8 +48,10 @@ module stream_fifo #(
     end else begin
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
-      if (push || pull) is_empty_q <= !push && holds_one;
-      if (push || pull) is_full_q <= !pull && lacks_one;
+      if (push || pull) begin
+        is_empty_q <= !push && holds_one;
+        is_full_q  <= !pull && lacks_one;
+      end
       out_valid_q <= pull || pass || (out_valid_q && !m_ready_i);
     end
   end

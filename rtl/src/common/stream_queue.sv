@@ -40,8 +40,10 @@ module stream_queue #(
       if (push) write_q <= write_q + 1'b1;
       if (pull) read_q <= read_q + 1'b1;
       // Registers, as most paths out of a queue begin here.
-      if (push || pull) is_empty_q <= !push && holds_one;
-      if (push || pull) is_full_q <= !pull && lacks_one;
+      if (push || pull) begin
+        is_empty_q <= !push && holds_one;
+        is_full_q  <= !pull && lacks_one;
+      end
     end
   end
 

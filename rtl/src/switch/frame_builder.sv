@@ -131,7 +131,7 @@ module frame_builder
     if (begins_q) address_q <= address_of(header[47:0]);
   end
 
-  // Out of registers, as the paths through an output begin here.
+  // A FIFO, because its output is a register: the paths through an output begin here.
   logic [$clog2(Frames+2)-1:0] unused_level;
 
   stream_fifo #(

@@ -98,8 +98,8 @@ module job_table
   logic [CountWidth-1:0] workers_found;
   column_t               column;
   shape_t                shape;
-  logic                  asks, begins, refuses, is_newer, forgets, judges, is_new, is_new_q, is_wrong_rank_q;
-  logic                  binds, opens_q;      // opens_q: the next message of all
+  logic                  asks, begins, refuses, is_newer, forgets, is_new, is_new_q, is_wrong_rank_q;
+  logic                  binds, opens_q;      // opens_q: the rank begins a message before all others
   logic [PortBits-1:0]   rank;
   verdict_e              verdict, refusal, agreement, agreement_q;
 
@@ -220,11 +220,10 @@ module job_table
   end
 
   // --- Judge: the handler's own verdicts and what others say, in the software's order ---
-  assign judges         = state_q == Judge;
   always_comb begin
     binds   = 1'b0;
     verdict = refusal;
-    if (judges) begin
+    if (state_q == Judge) begin
       if (facts_i[port_q].is_taken) begin
         verdict = VerdictSpoofed;
       end else if (facts_i[port_q].is_bad) begin
@@ -305,7 +304,10 @@ module job_table
     end else begin
       state_q <= state_d;
       drain_q <= state_q != Drain || is_pending_i[job_q] ? '0 : drain_q + 9'd1;
-      if (drained) has_rank_q[job_q] <= '0;
+      if (drained) begin  // packets that were folded until now are of the epoch before
+        has_rank_q[job_q]   <= '0;
+        has_summed_q[job_q] <= 1'b0;
+      end
       if (state_q == Pick) begin
         if (asks) port_q <= PortBits'(index_of(32'(turn)));
       end
@@ -320,13 +322,10 @@ module job_table
         end
       end
       if (folded_i) begin
+        has_summed_q[folded_packet_i.job[JobBits-1:0]] <= 1'b1;
         columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded <=
             columns_q[folded_packet_i.job[JobBits-1:0]][folded_packet_i.place[8:7]].folded + 8'd1;
       end
-      // Packets that are folded while a job drains are of the epoch before.
-      if (folded_i) has_summed_q[folded_packet_i.job[JobBits-1:0]] <= 1'b1;
-      if (state_q == Drain) has_summed_q[job_q] <= 1'b0;
-      for (int unsigned job = 0; job < Jobs; job++) if (clear_o[job]) has_summed_q[job] <= 1'b0;
       if (state_q == Tell && binds_o) begin
         has_rank_q[job_q][rank] <= 1'b1;
         if (opens_q) begin
