@@ -21,7 +21,6 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
   const group::QpPairInfo self = world.channel(0).card();
   group::QpInfo peer = world.channel(1).card().receiving;
   if (prng.chance(0.5)) peer.queue_pair = static_cast<std::uint32_t>(prng.below(1 << 24));
-  group::RoceSender sender(self.sending, peer);
   roce::AggregationHeader header;
   header.format = static_cast<numbers::Format>(prng.below(5));
   header.job = static_cast<std::uint16_t>(prng.chance(0.5) ? 0 : prng.below(40));
@@ -29,17 +28,7 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
   header.rank = static_cast<std::uint16_t>(prng.below(kWorld + 1));
   header.message = static_cast<std::uint32_t>(prng.below(6));
   header.length_bytes = static_cast<std::uint32_t>(1008 + 4 * prng.below(2000));
-  std::vector<std::byte> message(roce::kAggregationBytes + header.length_bytes);
-  const auto head = roce::emit(header);
-  std::copy(head.begin(), head.end(), message.begin());
-  sender.post(header.message, message, 0);
-  std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
-  std::size_t size_bytes = 0;
-  for (std::uint64_t packets = 1 + prng.below(3); packets > 0; --packets) {
-    if (const std::size_t next = sender.next(frame, 0)) size_bytes = next;
-  }
-  frame.resize(size_bytes);
-  return frame;
+  return message_frame(self.sending, peer, header, 1 + prng.below(3));
 }
 
 // With a right ICRC again, and not of a later epoch: a sender that forges the epoch can replace a job, because RoCE has

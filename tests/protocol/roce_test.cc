@@ -275,18 +275,12 @@ TEST(Roce, AJobThatNeverHasASumGivesAConnectionBack) {
   for (const Version version : {Version::kV1, Version::kV2}) {
     RoceWorldOptions options{.world = 3, .version = version};
     RoceWorld world(options);
-    group::RoceSender sender(world.channel(0).card().sending, world.channel(1).card().receiving);
     wire::roce::AggregationHeader header;
     header.format = numbers::Format::kFp32;
     header.job = 7;
     header.epoch = 1;
     header.length_bytes = 4000;
-    std::vector<std::byte> message(wire::roce::kAggregationBytes + header.length_bytes);
-    std::ranges::copy(wire::roce::emit(header), message.begin());
-    sender.post(0, message, 0);
-    std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
-    frame.resize(sender.next(frame, 0));
-    world.port(0).arrive(frame);
+    world.port(0).arrive(message_frame(world.channel(0).card().sending, world.channel(1).card().receiving, header, 1));
     world.run(kMicrosecond);
     Prng prng(7);
     expect_right_sums(world, options, 1, 3000, prng);

@@ -77,8 +77,8 @@ bool RoceWorld::is_done() const {
                      [](const Worker& worker) { return worker.is_stopped || worker.session->is_idle(); });
 }
 
-// Every worker that is not done has given up.
-bool RoceWorld::is_stuck() const {
+// Each worker is done, or has given up.
+bool RoceWorld::has_ended() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
     return worker.is_stopped || worker.session->is_idle() || worker.error;
   });
@@ -114,8 +114,7 @@ bool RoceWorld::step() {
 
 bool RoceWorld::run(Nanoseconds limit) {
   const Nanoseconds end = time_ + limit;
-  while (!is_done()) {
-    if (time_ >= end || is_stuck()) return false;
+  while (time_ < end && !has_ended()) {
     if (step()) {
       time_ += kMicrosecond;
       continue;
@@ -126,7 +125,22 @@ bool RoceWorld::run(Nanoseconds limit) {
     }
     time_ = std::max(time_ + kMicrosecond, deadline);
   }
-  return true;
+  return is_done();
+}
+
+std::vector<std::byte> message_frame(const group::QpInfo& self, const group::QpInfo& peer,
+                                     const wire::roce::AggregationHeader& header, std::uint64_t packets) {
+  std::vector<std::byte> message(wire::roce::kAggregationBytes + header.length_bytes);
+  std::ranges::copy(wire::roce::emit(header), message.begin());
+  group::RoceSender sender(self, peer);
+  sender.post(header.message, message, 0);
+  std::vector<std::byte> frame(group::RoceSender::kFrameBytesMax);
+  std::size_t size_bytes = 0;
+  for (; packets > 0; --packets) {
+    if (const std::size_t next = sender.next(frame, 0)) size_bytes = next;
+  }
+  frame.resize(size_bytes);
+  return frame;
 }
 
 }  // namespace netfold::tests

@@ -67,7 +67,7 @@ class RoceWorld {
 
   void open_job(std::uint16_t job, std::uint16_t epoch);
   bool is_done() const;
-  bool is_stuck() const;
+  bool has_ended() const;
   bool step();
   bool step_switch();
 
@@ -80,5 +80,9 @@ class RoceWorld {
   std::uint32_t next_queue_pair_ = 0x100;
   Nanoseconds time_ = kSecond;
 };
+
+// The last of a message's first `packets` frames, with all numbers 0, as `self` writes them to `peer`.
+std::vector<std::byte> message_frame(const group::QpInfo& self, const group::QpInfo& peer,
+                                     const wire::roce::AggregationHeader& header, std::uint64_t packets);
 
 }  // namespace netfold::tests
