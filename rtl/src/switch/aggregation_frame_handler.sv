@@ -8,6 +8,9 @@
 //   Ask    the Aggregation Processor is asked: what is in the packet's place?
 //   Copy   the frame streams into the buffers
 // A later packet's answer comes five cycles after it is shown, if no other port's frame is judged at the same time.
+//
+// Near the end of a long frame, Look and Ask come once before it is whole: would it be folded? If so it is copied early,
+// over nothing that is needed. It is judged when it is whole, by Ask only.
 module aggregation_frame_handler
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -24,6 +27,9 @@ module aggregation_frame_handler
   // The Frame Analyzer.
   input  logic                          info_valid_i,
   input  frame_info_t                   info_i,
+  input  logic                          is_near_i,    // its end
+  input  logic                          is_last_i,    // three beats are left, or less
+  output logic                          early_o,      // the frame streams from now on, and is judged later
   output logic                          route_valid_o,
   output route_e                        route_o,
   input  logic                          s_valid_i,
@@ -56,7 +62,8 @@ module aggregation_frame_handler
   output logic                          is_coming_o,    // a question, within two cycles
   output logic                          judge_valid_o,
   output packet_t                       judge_o,
-  output logic                          judge_bad_o,   // its blocks are malformed
+  output logic                          judge_early_o,
+  output logic                          judge_bad_o,   // its blocks are malformed, or it is damaged
   input  logic                          judge_done_i,
   input  verdict_e                      judge_verdict_i,
   input  logic                          is_missing_i,   // with VerdictWaiting, and of those the longest silent rank is
@@ -98,6 +105,11 @@ module aggregation_frame_handler
   shape_t [Jobs-1:0]         shape;
   logic [1:0]                column;
   logic                      is_mine_q, is_same_q, is_found_q, is_ahead_q, is_right_header_q, is_right_icrc_q;
+  logic                      is_early_q;    // the frame is not whole yet
+  logic                      was_asked_q;   // ... and it has been asked about: once is enough
+  logic                      is_copied_q;   // it is copied early
+  logic                      is_worth;      // to be asked about early
+  logic                      is_right_q;    // a frame that is copied early is undamaged, as it turned out
   logic                      is_later;      // a connection's undamaged packet, no Write First
   logic [JobWidth-1:0]       job_q, job_d;      // of a later packet
   logic [8:0]                place_q;
@@ -110,6 +122,8 @@ module aggregation_frame_handler
   logic [8:0]                last_q;        // word of the payload
   logic                      has_whole_words_q, is_right_shape;
   logic                      asks_q;        // the processor, in Ask; else the shape is wrong
+  logic                      can_repeat;
+  logic                      is_written;    // over the connection: one more sign of life
   logic                      ends, folds, repeats, forwards, is_splitting, is_waiting, is_missed_q;
   logic [PlaceAddressWidth-1:0] asked_place, waiting_place;
   meta_t                     meta;
@@ -143,11 +157,11 @@ module aggregation_frame_handler
 
     // Any write over a connection shows that its job is alive. Writes with other addresses are ignored. Before the job
     // has a sum, only Write Firsts count: they name their job, and a later packet may be another job's.
-    assign heard_o[job] = (is_judged && table_binds_i) ||
-                          (state_q == Look && job_q == JobWidth'(job) && is_later && is_same_q);
-    assign seen_o[job]  = (is_judged && enters) ||
-                          (state_q == Look && job_q == JobWidth'(job) && is_later && has_summed_i[job]);
+    assign heard_o[job] = (is_judged && table_binds_i) || (is_written && job_q == JobWidth'(job) && is_same_q);
+    assign seen_o[job]  = (is_judged && enters) || (is_written && job_q == JobWidth'(job) && has_summed_i[job]);
   end
+
+  assign is_written = is_copied_q ? judge_done_i && is_right_q : state_q == Look && is_later && !is_early_q;
 
   assign enters = table_done_i && state_q == Table && !was_taken_q && table_verdict_i != VerdictForwarded &&
                   table_verdict_i != VerdictEpoch && table_verdict_i != VerdictJobs;
@@ -180,6 +194,7 @@ module aggregation_frame_handler
       job_q             <= job_d;
       is_right_header_q <= is_right_header;
       is_right_icrc_q   <= info_i.icrc_is_right;
+      is_right_q        <= info_i.icrc_is_right && !info_i.is_malformed;
       has_whole_words_q <= info_i.payload_bytes[1:0] == '0;
       last_q            <= info_i.payload_bytes[10:2] - 9'd1;
       is_mine_q         <= |is_mine;
@@ -241,20 +256,31 @@ module aggregation_frame_handler
   end
 
   // --- The states ---
-  assign is_coming_o   = (state_q == Idle && info_valid_i) || state_q == Look;
-  assign judge_valid_o = asks_q;
+  assign is_coming_o   = (state_q == Idle && (info_valid_i || (is_near_i && !was_asked_q))) || state_q == Look ||
+                         (is_copied_q && is_last_i);
+  assign judge_valid_o = asks_q || (state_q == Idle && is_copied_q && info_valid_i);
   assign judge_o       = packet_q;
-  assign judge_bad_o   = packet_q.how == FoldBfp && info_i.has_bad_block;
+  assign judge_early_o = is_early_q;
+  assign judge_bad_o   = is_copied_q ? !is_right_q : packet_q.how == FoldBfp && info_i.has_bad_block;
+
+  // Blocks are folded in another order than they come. Of a shorter frame too little has come.
+  assign is_worth      = !info_i.is_first && is_mine_q && is_same_q && is_found_q && info_i.payload_bytes[10:9] != '0 &&
+                         packet_d.how != FoldBfp;
 
   always_comb begin
     next    = state_q;
     verdict = VerdictKept;
     ends    = 1'b0;
     unique case (state_q)
-      Idle: if (info_valid_i) next = Look;
+      Idle: begin
+        if (info_valid_i) next = is_copied_q ? Ask : Look;
+        else if (is_near_i && !was_asked_q) next = Look;
+      end
       Look: begin
-        ends = 1'b1;
-        if (info_i.is_malformed) begin
+        ends = !is_early_q;
+        if (is_early_q) begin
+          next = is_worth ? Ask : Idle;
+        end else if (info_i.is_malformed) begin
           verdict = VerdictMalformed;
         end else if (!info_i.is_first && !is_mine_q) begin
           verdict = VerdictForwarded;
@@ -283,9 +309,12 @@ module aggregation_frame_handler
       end
       Ask: begin
         // The processor is not asked about a packet of a wrong shape.
-        ends    = judge_done_i || !asks_q;
+        ends    = (judge_done_i || !asks_q) && !is_early_q;
         verdict = !asks_q ? VerdictShape :
-                  judge_verdict_i == VerdictAnswered && !repeat_ready_i ? VerdictRoom : judge_verdict_i;
+                  judge_verdict_i == VerdictAnswered && !can_repeat ? VerdictRoom : judge_verdict_i;
+        // What is copied is its connection's packet, whatever else is wrong with it.
+        if (is_copied_q && !is_right_q) verdict = info_i.is_malformed ? VerdictMalformed : VerdictIcrc;
+        if (is_early_q && (judge_done_i || !asks_q)) next = Idle;
       end
       Copy: if (!is_splitting) next = Idle;
       default: next = Idle;
@@ -295,14 +324,17 @@ module aggregation_frame_handler
   // Not from `verdict`, which is known later in a cycle.
   always_comb begin
     unique case (state_q)
-      Look:    forwards = !info_i.is_malformed && !info_i.is_first && !is_mine_q;
+      Look:    forwards = !is_early_q && !info_i.is_malformed && !info_i.is_first && !is_mine_q;
       Table:   forwards = table_verdict_i == VerdictForwarded;
       default: forwards = 1'b0;
     endcase
   end
   assign folds         = judge_done_i && state_q == Ask &&
                          (judge_verdict_i == VerdictKept || judge_verdict_i == VerdictFolded);
-  assign repeats       = judge_done_i && state_q == Ask && judge_verdict_i == VerdictAnswered && repeat_ready_i;
+  // The header of what is copied early went elsewhere.
+  assign can_repeat    = repeat_ready_i && !is_copied_q && !is_early_q;
+  assign repeats       = judge_done_i && state_q == Ask && judge_verdict_i == VerdictAnswered && can_repeat;
+  assign early_o       = folds && is_early_q;
   assign state_d       = !ends ? next : folds || repeats ? Copy : Idle;
   assign route_valid_o = ends;
   assign verdict_o     = verdict;
@@ -317,9 +349,16 @@ module aggregation_frame_handler
       state_q     <= Idle;
       asks_q      <= 1'b0;
       is_missed_q <= 1'b0;
+      is_early_q  <= 1'b0;
+      was_asked_q <= 1'b0;
+      is_copied_q <= 1'b0;
     end else begin
       state_q     <= state_d;
-      is_missed_q <= state_q == Ask && judge_done_i && judge_verdict_i == VerdictWaiting && is_missing_i;
+      is_missed_q <= state_q == Ask && judge_done_i && judge_verdict_i == VerdictWaiting && is_missing_i &&
+                     !is_early_q && (!is_copied_q || is_right_q);
+      is_early_q  <= state_d != Idle && (state_q == Idle ? !info_valid_i : is_early_q);
+      was_asked_q <= !ends && (is_early_q || was_asked_q);
+      is_copied_q <= !ends && (early_o || is_copied_q);
       asks_q      <= state_d == Ask && (state_q != Look || is_right_shape);
     end
   end
@@ -340,7 +379,7 @@ module aggregation_frame_handler
     notice_o.epoch = epoch_i[notice_job];
     unique case (state_q)
       Look: begin
-        notice_valid_o   = is_later && is_same_q && !is_found_q && is_ahead_q;
+        notice_valid_o   = is_later && is_same_q && !is_found_q && is_ahead_q && !is_early_q;
         notice_o.kind    = NoticeUnknown;
         notice_o.rank    = rank[notice_job];
         notice_o.message = {8'd0, info_i.psn};
@@ -379,12 +418,13 @@ module aggregation_frame_handler
   ) u_splitter (
     .clk_i,
     .rst_ni,
-    .start_i          (folds || repeats),
+    .start_i          ((folds && !is_copied_q) || repeats),
     .place_i          (asked_place),
     .is_repeat_i      (repeats),
     .slot_i           (repeat_slot_i),
     .meta_i           (meta),
     .words_i          (packet_q.words),
+    .stop_i           (is_copied_q && ends && !folds),
     .is_busy_o        (is_splitting),
     .is_awaited_o     (is_waiting),
     .awaited_place_o  (waiting_place),

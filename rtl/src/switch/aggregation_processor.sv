@@ -4,6 +4,10 @@
 //
 // The gradients of the last port may still be on their way then: they come at a beat a cycle, so it is enough that
 // their first beat has come. A sum is told of when its first beat is there, and may be read at the same pace.
+//
+// A fold may also begin early, before the last contribution has been judged: the handler has copied most of the frame by
+// then, and asked what the answer would be. Such a fold writes nothing until its place is complete. It ends without a
+// trace if that does not happen before its first sum leaves the adders. The place is folded again when it is complete.
 module aggregation_processor
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -33,6 +37,7 @@ module aggregation_processor
   input  logic                                  is_coming_i,
   input  logic [Ports-1:0]                      valid_i,
   input  packet_t [Ports-1:0]                   packet_i,
+  input  logic [Ports-1:0]                      is_early_i,
   input  logic [Ports-1:0]                      is_bad_i,
   output logic [Ports-1:0]                      done_o,
   output verdict_e                              verdict_o,
@@ -80,14 +85,17 @@ module aggregation_processor
 
   typedef struct packed {
     logic                           is_valid;
+    logic                           is_early;
     logic [JobBits-1:0]             job;
     logic                           is_float;
     logic [PayloadAddressWidth-1:0] address;
   } beat_of_fold_t;
 
-  logic                         is_complete, queue_ready, head_valid;
-  packet_t                      completed, head, fold_q, made_q;
-  logic                         is_folding_q, starts, is_last, is_held;
+  logic                         is_complete, is_judged, queue_ready, complete_valid, early_valid, early_valid_q;
+  packet_t                      completed, complete, early_q, head, fold_q, made_q;
+  logic                         is_folding_q, starts, starts_early, begins, is_last, is_held, is_sending_fold;
+  logic                         is_early_q;     // this fold is not confirmed yet
+  logic                         confirms, ends_early, is_confirmed_q, has_told_q;
   logic [6:0]                   beat_q, left_q;  // beats behind this one
   logic [PlaceAddressWidth-1:0] head_place, fold_place;
   logic [SumsWidth-1:0]         sums_q;
@@ -99,7 +107,7 @@ module aggregation_processor
   logic [32*Lanes-1:0]          sums;
   logic                         is_blocks, blocks_ready, blocks_read, blocks_busy;
   logic                         blocks_start_q, blocks_valid, blocks_valid_q;
-  logic                         blocks_write, blocks_tell, tells;
+  logic                         blocks_write, blocks_tell, tells, tells_early;
   logic [6:0]                   blocks_beat;
   logic [PayloadAddressWidth-1:0] blocks_address;
   logic [63:0]                  blocks_result;
@@ -121,6 +129,7 @@ module aggregation_processor
     .is_coming_i,
     .valid_i,
     .packet_i,
+    .is_early_i,
     .is_bad_i,
     .done_o,
     .verdict_o,
@@ -130,6 +139,8 @@ module aggregation_processor
     .fold_valid_o    (is_complete),
     .fold_ready_i    (queue_ready),
     .fold_o          (completed),
+    .early_valid_o   (early_valid),
+    .judged_o        (is_judged),
     .made_valid_i    (made_valid_q),
     .made_ready_o    (made_ready),
     .made_i          (made_q),
@@ -148,60 +159,91 @@ module aggregation_processor
   ) u_complete (
     .clk_i,
     .rst_ni,
-    .s_valid_i(is_complete),
+    .s_valid_i(is_complete && !confirms),
     .s_ready_o(queue_ready),
     .s_data_i (completed),
-    .m_valid_o(head_valid),
+    .m_valid_o(complete_valid),
     .m_ready_i(starts),
-    .m_data_o (head)
+    .m_data_o (complete)
   );
+
+  // --- The place that will be complete next: until its last contribution is judged ---
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      early_valid_q <= 1'b0;
+    end else begin
+      early_valid_q <= early_valid || (early_valid_q && !starts_early && !(is_judged && completed == early_q));
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (early_valid) early_q <= folded_o;
+  end
 
   // --- Reading ---
   // A fold waits for the last frame's first words, for a sum of its place that is being sent, and where the Output
   // Arbiter lags behind.
+  assign head       = complete_valid ? complete : early_q;
   assign head_place = PlaceAddressWidth'({head.job, head.place});
   assign fold_place = PlaceAddressWidth'({fold_q.job, fold_q.place});
   always_comb begin
-    is_held = (is_sending_i && sending_place_i == head_place) || sums_q == SumsWidth'(SumsMax);
+    is_sending_fold = is_sending_i && sending_place_i == fold_place;
+    is_held         = (is_sending_i && sending_place_i == head_place) || sums_q == SumsWidth'(SumsMax);
     for (int unsigned port = 0; port < Ports; port++) begin
       if (is_awaited_i[port] && awaited_place_i[port] == head_place) is_held = 1'b1;
     end
   end
 
-  // Block floating point is read and written by others; one kind follows the other when that has left the adders.
+  // Block floating point is read and written by others; one kind follows the other when that has left the adders. An
+  // early fold begins where nothing else is to be done, so nothing waits behind it but for a moment.
   assign is_blocks  = HasBfp && head.how == FoldBfp;
   assign is_last    = is_folding_q && left_q == '0;
-  assign starts     = head_valid && !is_held &&
+  assign starts     = complete_valid && !is_held &&
                       (is_blocks ? blocks_ready && !blocks_start_q && !is_folding_q && drain_q == '0
                                  : !blocks_busy && !blocks_start_q && (!is_folding_q || is_last));
+  assign starts_early = early_valid_q && !complete_valid && !is_held && !blocks_busy && !blocks_start_q &&
+                        !is_folding_q && drain_q == '0;
+  assign begins     = starts || starts_early;
+
+  // The last contribution of an early fold is judged. An older sum of the place may still be sent; then this one must
+  // wait.
+  assign confirms   = is_early_q && is_complete && completed == fold_q && !is_sending_fold && !writes.is_valid;
+  assign ends_early = is_early_q && ((is_judged && completed == fold_q) || writes.is_valid || aged_o);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       is_folding_q   <= 1'b0;
+      is_early_q     <= 1'b0;
+      is_confirmed_q <= 1'b0;
+      has_told_q     <= 1'b0;
       blocks_start_q <= 1'b0;
       drain_q        <= '0;
       sums_q         <= '0;
     end else begin
-      is_folding_q   <= (starts && !is_blocks) || (is_folding_q && !is_last);
+      is_folding_q   <= (begins && !is_blocks) || (is_folding_q && !is_last && (confirms || !ends_early));
+      is_early_q     <= starts_early || (is_early_q && !confirms && !ends_early);
+      is_confirmed_q <= confirms || (is_confirmed_q && !starts_early);
       blocks_start_q <= starts && is_blocks;
       if (is_folding_q) begin
         drain_q <= DrainWidth'(FoldLatency);
       end else if (drain_q != '0) begin
         drain_q <= drain_q - 1'b1;
       end
-      sums_q <= sums_q + SumsWidth'(starts) - SumsWidth'(sum_taken_i);
+      sums_q <= sums_q + SumsWidth'(starts || confirms) - SumsWidth'(sum_taken_i);
+      // The time to tell of an early fold has come, and it is not confirmed.
+      has_told_q <= is_early_q && (tells_early || has_told_q);
     end
   end
 
   always_ff @(posedge clk_i) begin
-    beat_q <= starts ? '0 : beat_q + 7'd1;
-    left_q <= starts ? 7'((head.words - 9'd1) >> 1) : left_q - 7'd1;
-    if (starts) fold_q <= head;
+    beat_q <= begins ? '0 : beat_q + 7'd1;
+    left_q <= begins ? 7'((head.words - 9'd1) >> 1) : left_q - 7'd1;
+    if (begins) fold_q <= head;
   end
 
   assign payload_read_o    = is_folding_q || blocks_read;
   assign payload_address_o = {fold_place, is_folding_q ? beat_q : blocks_beat};
-  assign reads             = '{is_valid: is_folding_q, job: fold_q.job[JobBits-1:0],
+  assign reads             = '{is_valid: is_folding_q, is_early: is_early_q, job: fold_q.job[JobBits-1:0],
                                is_float: fold_q.how == FoldFp32, address: payload_address_o};
 
   // --- To their ranks' places ---
@@ -362,18 +404,18 @@ module aggregation_processor
     assign blocks_result  = '0;
   end
 
-  assign result_write_o   = writes.is_valid || blocks_write;
+  assign result_write_o   = (writes.is_valid && (!writes.is_early || is_confirmed_q)) || blocks_write;
   assign result_address_o = blocks_write ? blocks_address : writes.address;
   assign result_data_o    = blocks_write ? blocks_result : sums;
 
   // --- The sum is told of, when its first beat will be written in time; and kept, when it is sent ---
   delay_line #(
-    .Width (1),
+    .Width (2),
     .Cycles(TellLatency)
   ) u_tells (
     .clk_i,
-    .data_i(is_folding_q && beat_q == '0),
-    .data_o(tells)
+    .data_i({is_folding_q && beat_q == '0 && is_early_q, is_folding_q && beat_q == '0 && !is_early_q}),
+    .data_o({tells_early, tells})
   );
 
   stream_queue #(
@@ -382,15 +424,15 @@ module aggregation_processor
   ) u_begun (
     .clk_i,
     .rst_ni,
-    .s_valid_i(starts),
+    .s_valid_i(starts || confirms),
     .s_ready_o(unused_ready),  // always: there are no more sums
-    .s_data_i (head),
+    .s_data_i (confirms ? fold_q : head),
     .m_valid_o(is_begun),
     .m_ready_i(sum_valid_o),
     .m_data_o (sum_o)
   );
 
-  assign sum_valid_o = is_begun && (blocks_tell || tells);
+  assign sum_valid_o = is_begun && (blocks_tell || tells || ((tells_early || has_told_q) && is_confirmed_q));
   assign made_busy_o = made_valid_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

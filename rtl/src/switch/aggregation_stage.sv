@@ -20,9 +20,12 @@ module aggregation_stage
   // Judgement.
   input  logic [Ports-1:0]              info_valid_i,
   input  frame_info_t [Ports-1:0]       info_i,
+  input  logic [Ports-1:0]              is_near_i,
+  input  logic [Ports-1:0]              is_last_i,
+  output logic [Ports-1:0]              early_o,
   output logic [Ports-1:0]              route_valid_o,
   output route_e [Ports-1:0]            route_o,
-  input  logic [Ports-1:0]              s_valid_i,   // after RouteFold: the frame, at once and without a pause
+  input  logic [Ports-1:0]              s_valid_i,   // after RouteFold or early: the frame, at once, as it comes
   output logic [Ports-1:0]              s_ready_o,
   input  beat_t [Ports-1:0]             s_beat_i,
   output connection_t [Ports-1:0][Jobs-1:0] connections_o,
@@ -129,7 +132,8 @@ module aggregation_stage
   localparam int unsigned SumsBits = 6;  // of complete places: 8 wait to be folded, 8 to be sent, one is on its way
 
   // --- Folding ---
-  logic [Ports-1:0]                        is_coming, judge_valid, judge_done, judged_bad, arrived, is_awaited;
+  logic [Ports-1:0]                        is_coming, judge_valid, judge_done, judged_early, judged_bad, arrived;
+  logic [Ports-1:0]                        is_awaited;
   packet_t [Ports-1:0]                     judged;
   verdict_e                                judge_verdict;
   logic [JobBits-1:0]                      judged_job;
@@ -161,6 +165,7 @@ module aggregation_stage
     .is_coming_i      (|is_coming),
     .valid_i          (judge_valid),
     .packet_i         (judged),
+    .is_early_i       (judged_early),
     .is_bad_i         (judged_bad),
     .done_o           (judge_done),
     .verdict_o        (judge_verdict),
@@ -194,7 +199,8 @@ module aggregation_stage
     logic [SumsBits-1:0] sums_q;
     logic                completes, leaves;
 
-    assign completes       = |judge_done && judge_verdict == VerdictFolded && judged_job == JobBits'(job);
+    assign completes       = |(judge_done & ~judged_early) && judge_verdict == VerdictFolded &&
+                             judged_job == JobBits'(job);
     assign leaves          = sum_taken && sum_taken_packet.job == JobWidth'(job);
     assign is_pending[job] = sums_q != '0;
     always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -312,6 +318,9 @@ module aggregation_stage
       .rst_ni,
       .info_valid_i     (info_valid_i[port]),
       .info_i           (info_i[port]),
+      .is_near_i        (is_near_i[port]),
+      .is_last_i        (is_last_i[port]),
+      .early_o          (early_o[port]),
       .route_valid_o    (route_valid_o[port]),
       .route_o          (route_o[port]),
       .s_valid_i        (s_valid_i[port]),
@@ -340,6 +349,7 @@ module aggregation_stage
       .is_coming_o      (is_coming[port]),
       .judge_valid_o    (judge_valid[port]),
       .judge_o          (judged[port]),
+      .judge_early_o    (judged_early[port]),
       .judge_bad_o      (judged_bad[port]),
       .judge_done_i     (judge_done[port]),
       .judge_verdict_i  (judge_verdict),

@@ -31,7 +31,8 @@ module aggregation_status
   input  logic                       is_coming_i,   // one may ask within two cycles: no search for aged places begins
   input  logic [Ports-1:0]           valid_i,
   input  packet_t [Ports-1:0]        packet_i,
-  input  logic [Ports-1:0]           is_bad_i,      // a contribution that cannot be folded
+  input  logic [Ports-1:0]           is_early_i,    // what would the answer be? Nothing changes
+  input  logic [Ports-1:0]           is_bad_i,      // a contribution that cannot be folded: a cycle after it asks first
   output logic [Ports-1:0]           done_o,
   output verdict_e                   verdict_o,
   output logic [JobBits-1:0]         job_o,
@@ -42,6 +43,8 @@ module aggregation_status
   output logic                       fold_valid_o,
   input  logic                       fold_ready_i,
   output packet_t                    fold_o,
+  output logic                       early_valid_o,  // ... or will be, by a contribution that was asked about early
+  output logic                       judged_o,       // the contribution `fold_o`, whatever the answer is
 
   // Its sum is sent, and kept from now on.
   input  logic                       made_valid_i,
@@ -95,7 +98,7 @@ module aggregation_status
   logic [AddressWidth-1:0] address_d, address_q, clear_q, age_q;
   place_t                  read, there_q, now, then_;
   compared_t               compared_q;
-  logic                    writes, is_bad_q, is_current, is_former, is_old, completes;
+  logic                    writes, is_bad_q, is_early_q, is_current, is_former, is_old, completes;
   judged_t                 judged;
   logic [31:0]             ticks_q;
   verdict_e                verdict;
@@ -147,12 +150,13 @@ module aggregation_status
 
   always_ff @(posedge clk_i) begin
     if (starts) begin
-      ask_q     <= ask_d;
-      port_q    <= turn;
-      packet_q  <= packet_d;
-      is_bad_q  <= |(is_bad_i & turn);
-      address_q <= address_d;
+      ask_q      <= ask_d;
+      port_q     <= turn;
+      packet_q   <= packet_d;
+      is_early_q <= |(is_early_i & turn);
+      address_q  <= address_d;
     end
+    is_bad_q <= |(is_bad_i & port_q);
   end
 
   simple_dual_port_ram #(
@@ -219,8 +223,8 @@ module aggregation_status
     completes        = 1'b0;
     unique case (ask_q)
       AskJudge: begin
-        writes        = is_c_q && is_current && judged.enters;
-        completes     = is_c_q && is_current && judged.completes;
+        writes        = is_c_q && is_current && judged.enters && !is_early_q;
+        completes     = is_c_q && is_current && judged.completes && !is_early_q;
         then_.arrived = now.arrived | port_q;
         then_.gathers = packet_q.message;
         if (now.arrived == '0) then_.since = ticks_q;
@@ -246,16 +250,19 @@ module aggregation_status
   // Answers leave from registers, in the cycle in which the fold's queue has what was completed.
   assign fold_valid_o = completes;
   assign fold_o       = packet_q;
+  assign judged_o     = is_c_q && ask_q == AskJudge && !is_early_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      done_o       <= '0;
-      aged_o       <= 1'b0;
+      done_o         <= '0;
+      aged_o         <= 1'b0;
       folded_valid_o <= 1'b0;
+      early_valid_o  <= 1'b0;
     end else begin
-      done_o       <= is_c_q && ask_q == AskJudge ? port_q : '0;
-      aged_o       <= is_c_q && ask_q == AskAge && is_old;
+      done_o         <= is_c_q && ask_q == AskJudge ? port_q : '0;
+      aged_o         <= is_c_q && ask_q == AskAge && is_old;
       folded_valid_o <= writes && ask_q == AskMade;
+      early_valid_o  <= is_c_q && ask_q == AskJudge && is_early_q && is_current && judged.completes;
     end
   end
 

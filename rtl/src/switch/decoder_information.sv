@@ -1,25 +1,31 @@
 // Decoder Information: what a frame that may be folded says of itself, collected as its beats go into the Proc. FIFO,
 // together with the check of its ICRC and its lengths. It is whole in the cycle after the frame's last beat, and stays
-// until the next frame.
+// until the next frame. Behind its header, it is told when the frame's end is near, if the frame is as long as it says.
 module decoder_information
   import switch_pkg::*;
-(
+#(
+  parameter int unsigned NearBeats = 20
+) (
   input  logic        clk_i,
   input  logic        rst_ni,
   input  logic        valid_i,
   input  beat_t       beat_i,
   input  logic        has_tag_i,  // with the first beat
-  output frame_info_t info_o
+  output frame_info_t info_o,
+  output logic        is_near_o,  // so many beats are left at most,
+  output logic        is_last_o   // or three
 );
 
   localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
   localparam logic [3:0]  IpVersion  = 4'd6;
   localparam logic [7:0]  NextHeader = 8'h1b;
   localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
+  localparam int unsigned LastBeats  = 3;
 
   logic [IndexWidth-1:0] index_q, plain_q, end_q;  // of the beat; as if there were no tag; where the ICRC ends
+  logic [IndexWidth-1:0] near_q, last_q;           // where so many beats are left
   logic                  has_tag, ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
-  logic                  has_bad_block;
+  logic                  has_bad_block, has_header;
   logic [31:0]           high_q;
   logic [63:0]           data;
   logic [1:0]            pad_q;
@@ -33,6 +39,8 @@ module decoder_information
   assign data   = has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign length = number_of_2(data[31:16]);
 
+  // All that is asked about a packet that is no Write First is known behind these beats.
+  assign has_header = index_q > IndexWidth'(9);
   assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
   assign payload    = length_q - Least - extensions - 12'(pad_q);
   assign extensions = info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0;
@@ -52,10 +60,12 @@ module decoder_information
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      index_q <= '0;
-      plain_q <= '0;
-      ends_q  <= 1'b0;
-      ended_q <= 1'b0;
+      index_q   <= '0;
+      plain_q   <= '0;
+      ends_q    <= 1'b0;
+      ended_q   <= 1'b0;
+      is_near_o <= 1'b0;
+      is_last_o <= 1'b0;
     end else if (valid_i) begin
       index_q <= beat_i.last ? '0 : index_q + 1'b1;
       // With a tag, the second beat counts as the first.
@@ -63,6 +73,8 @@ module decoder_information
       // Of the next beat. Where the ICRC ends is known from the fourth beat on, and it ends behind the fifth.
       ends_q  <= !beat_i.last && index_q + 1'b1 == end_q && index_q > IndexWidth'(3);
       ended_q <= !beat_i.last && (ended_q || ends_q);
+      is_near_o <= !beat_i.last && (is_near_o || (has_header && index_q == near_q));
+      is_last_o <= !beat_i.last && (is_last_o || (has_header && index_q == last_q));
     end
   end
 
@@ -87,7 +99,11 @@ module decoder_information
                                 length > 16'(FrameBytesMax);
           info_q.gids[15:0]  <= data[63:48];
         end
-        IndexWidth'(3): info_q.gids[79:16] <= data;
+        IndexWidth'(3): begin
+          info_q.gids[79:16] <= data;
+          near_q             <= end_q - IndexWidth'(NearBeats);
+          last_q             <= end_q - IndexWidth'(LastBeats);
+        end
         IndexWidth'(4): info_q.gids[143:80] <= data;
         IndexWidth'(5): info_q.gids[207:144] <= data;
         IndexWidth'(6): begin

@@ -4,14 +4,16 @@
 // DEC_FSM (frame_decoder) reads frames as they go into a short FIFO and decides about each; the frame behind the
 // decision is then cut through, or goes into the Proc. FIFO. PROC_FSM asks the Aggregation Frame Handler about every
 // frame that is whole there, and forwards, hands over or discards it. Frames that it forwards leave before later frames
-// do: a connection's packets stay in order.
+// do: a connection's packets stay in order. The handler may take a frame early, while its last beats are still to come.
+// It is asked all the same when the frame is whole.
 module frame_analyzer
   import switch_pkg::*;
 #(
   parameter int unsigned Ports     = 8,
   parameter int unsigned Port      = 0,
   parameter int unsigned Jobs      = 1,
-  parameter int unsigned ProcBeats = 512  // of the Proc. FIFO: one frame that is judged and one that is copied
+  parameter int unsigned ProcBeats = 512,  // of the Proc. FIFO: one frame that is judged and one that is copied
+  parameter int unsigned NearBeats = 20    // so far from its end a frame may be taken early
 ) (
   input  logic                   clk_i,
   input  logic                   rst_ni,
@@ -34,6 +36,9 @@ module frame_analyzer
   input  connection_t [Jobs-1:0] connections_i,
   output logic                   info_valid_o,
   output frame_info_t            info_o,
+  output logic                   is_near_o,      // the end of the frame that `info_o` describes: it may be taken early
+  output logic                   is_last_o,      // three beats before it is whole, or less
+  input  logic                   early_i,        // it is taken
   input  logic                   route_valid_i,
   input  route_e                 route_i,
   output logic                   fold_valid_o,
@@ -112,7 +117,8 @@ module frame_analyzer
   localparam int unsigned LevelWidth = $clog2(ProcBeats + 2);
 
   proc_e                 proc_q;
-  logic                  begins_q, gives_way_q, gives_way, is_cut, is_cutting, goes, push;
+  logic                  begins_q, gives_way_q, gives_way, is_cut, is_cutting, goes, push, judged;
+  logic                  is_early_q, is_void_q, is_near;
   logic                  is_taken_q, is_whole_q, proc_valid, proc_ready, proc_first_q, is_known_q, sent_is_known_q;
   logic [Ports-1:0]      ports_q, sent_ports_q;
   logic [LevelWidth-1:0] unused_level;
@@ -137,6 +143,8 @@ module frame_analyzer
       gives_way_q       <= 1'b0;
       is_taken_q        <= 1'b0;
       is_whole_q        <= 1'b0;
+      is_early_q        <= 1'b0;
+      is_void_q         <= 1'b0;
       first_comes_q     <= 1'b0;
       first_is_judged_q <= 1'b0;
       first_gives_way_q <= 1'b0;
@@ -146,8 +154,11 @@ module frame_analyzer
         begins_q    <= beat.last;
         gives_way_q <= gives_way;
       end
-      is_taken_q <= push || (is_taken_q && !route_valid_i);
-      is_whole_q <= (push && head.last) || (is_whole_q && !route_valid_i);
+      is_taken_q <= push || (is_taken_q && !judged);
+      is_whole_q <= (push && head.last) || (is_whole_q && !judged);
+      // A frame that was taken early is void when the handler is reset: nobody is asked about it any more.
+      is_early_q <= !abort_i && (early_i || (is_early_q && !judged));
+      is_void_q  <= (abort_i && (early_i || is_early_q)) || (is_void_q && !judged);
       // Counted a cycle late: another frame is decided about after some beats, and this one is judged later still.
       first_comes_q     <= first_comes;
       first_is_judged_q <= route_valid_i && info_o.is_first;
@@ -156,13 +167,15 @@ module frame_analyzer
     end
   end
 
-  decoder_information u_information (
+  decoder_information #(.NearBeats(NearBeats)) u_information (
     .clk_i,
     .rst_ni,
     .valid_i  (push),
     .beat_i   (head),
     .has_tag_i(decision.fate.has_tag),
-    .info_o
+    .info_o,
+    .is_near_o(is_near),
+    .is_last_o
   );
 
   stream_fifo #(
@@ -181,7 +194,9 @@ module frame_analyzer
   );
 
   // --- PROC_FSM ---
-  assign info_valid_o = is_whole_q && proc_q == ProcJudge;
+  assign info_valid_o = is_whole_q && !is_void_q && (proc_q == ProcJudge || is_early_q);
+  assign is_near_o    = is_near && is_taken_q && proc_q == ProcJudge && !is_early_q && !is_void_q;
+  assign judged       = route_valid_i || (is_void_q && is_whole_q);
   assign fold_valid_o = proc_valid && proc_q == ProcFold;
   assign fold_beat_o  = proc_beat;
 
@@ -200,7 +215,9 @@ module frame_analyzer
       proc_first_q <= 1'b0;
     end else if (proc_q == ProcJudge) begin
       proc_first_q <= 1'b1;
-      if (route_valid_i) begin
+      if (early_i) begin
+        proc_q <= abort_i ? ProcDrop : ProcFold;
+      end else if (route_valid_i && !is_early_q) begin
         unique case (route_i)
           RouteForward: proc_q <= ProcForward;
           RouteFold:    proc_q <= ProcFold;
@@ -208,7 +225,7 @@ module frame_analyzer
         endcase
       end
     end else begin
-      if (abort_i && proc_q == ProcFold) proc_q <= ProcDrop;
+      if (proc_q == ProcFold && (abort_i || (is_early_q && route_valid_i && route_i != RouteFold))) proc_q <= ProcDrop;
       if (proc_valid && proc_ready) begin
         proc_first_q <= 1'b0;
         if (proc_beat.last) proc_q <= ProcJudge;

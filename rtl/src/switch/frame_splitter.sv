@@ -18,6 +18,7 @@ module frame_splitter
   input  logic [RepeatBits-1:0]          slot_i,       // ... for its header
   input  meta_t                          meta_i,
   input  logic [8:0]                     words_i,      // of gradients
+  input  logic                           stop_i,       // the frame is not folded after all: no more of it comes
   output logic                           is_busy_o,
   // From the cycle after `start_i`: the gradients of this place are on their way, and not a word of them is written yet.
   output logic                           is_awaited_o,
@@ -97,8 +98,8 @@ module frame_splitter
       is_busy_q    <= 1'b1;
       is_waiting_q <= !is_repeat_i;
     end else begin
-      if (s_valid_i && s_beat_i.last) is_busy_q <= 1'b0;
-      if (payload_write_o) is_waiting_q <= 1'b0;
+      if ((s_valid_i && s_beat_i.last) || stop_i) is_busy_q <= 1'b0;
+      if (payload_write_o || stop_i) is_waiting_q <= 1'b0;
     end
   end
 

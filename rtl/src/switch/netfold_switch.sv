@@ -148,8 +148,12 @@ module netfold_switch
   end
 
   // --- Frame Parsing Stage ---
+  // A fold that begins early begins when most of the last frame has come, and its first sum leaves the adders soon after
+  // the frame has been judged. More ports have more adders on the way.
+  localparam int unsigned NearBeats = 8 + 4 * $clog2(Ports);
+
   logic        [Ports-1:0]            on_valid, on_first, info_valid, route_valid;
-  logic        [Ports-1:0]            fold_valid, fold_ready;
+  logic        [Ports-1:0]            fold_valid, fold_ready, is_near, is_last, early;
   beat_t       [Ports-1:0]            on_beat, fold_beat;
   logic        [Ports-1:0][Ports-1:0] on_ports;
   frame_info_t [Ports-1:0]            info;
@@ -158,9 +162,10 @@ module netfold_switch
 
   for (genvar i = 0; i < Ports; i++) begin : gen_analyzer
     frame_analyzer #(
-      .Ports(Ports),
-      .Port (i),
-      .Jobs (Jobs)
+      .Ports    (Ports),
+      .Port     (i),
+      .Jobs     (Jobs),
+      .NearBeats(NearBeats)
     ) u_analyzer (
       .clk_i,
       .rst_ni,
@@ -177,6 +182,9 @@ module netfold_switch
       .connections_i(connections[i]),
       .info_valid_o (info_valid[i]),
       .info_o       (info[i]),
+      .is_near_o    (is_near[i]),
+      .is_last_o    (is_last[i]),
+      .early_i      (early[i]),
       .route_valid_i(route_valid[i]),
       .route_i      (route[i]),
       .fold_valid_o (fold_valid[i]),
@@ -206,6 +214,9 @@ module netfold_switch
     .config_i       (config_),
     .info_valid_i   (info_valid),
     .info_i         (info),
+    .is_near_i      (is_near),
+    .is_last_i      (is_last),
+    .early_o        (early),
     .route_valid_o  (route_valid),
     .route_o        (route),
     .s_valid_i      (fold_valid),
