@@ -152,7 +152,7 @@ class Job:
         rng = self.rng
         if not self.formats_to_come:  # so that each format occurs soon
             self.formats_to_come = rng.sample(self.formats, len(self.formats))
-        words, fmt, flags = rng.choice([252, 300, 507, 508, 600]), self.formats_to_come.pop(), rng.randrange(2)
+        words, fmt, flags = rng.choice([252, 300, 507, 508, 600, 1100]), self.formats_to_come.pop(), rng.randrange(2)
         self.due = []
         for worker in self.workers:
             frames = worker.write(self.message, words, fmt, flags, self.numbers(fmt, words))

@@ -13,7 +13,7 @@ from typing import Any
 
 from cocotb.triggers import RisingEdge
 
-from benches import number, packed, start
+from benches import chance, number, packed, start
 from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
 
 VERDICTS = [
@@ -42,6 +42,10 @@ FORWARD, FOLD, DROP = range(3)
 MAGIC_AND_VERSION = (0x4E46, 1)
 BEAT = 8
 QUIET_CYCLES = 1000  # six turns of the Output Arbiter, each of which sends a sum
+NEAR_BEATS = 20  # from a frame's end: there it may be taken early
+# Fields of `frame_info_t` that are known at a frame's end only: malformed, right ICRC, bad block.
+AT_THE_END = 0b1110
+HEADER_BEATS = 10  # all that is asked about a later packet is known behind them
 
 
 @dataclass
@@ -124,7 +128,9 @@ class Port:
     waiting: deque[bytes] = field(default_factory=deque)
     asked: Info | None = None
     info: int = 0  # of the frame that was asked about last
-    beats: Iterator[int] | None = None
+    left: int = 0  # beats of it that are still to come
+    is_early: bool = False  # it was taken early
+    beats: deque[int] = field(default_factory=deque)  # that stream
     sum: bytes = b""
     notice: bytes = b""
 
@@ -135,6 +141,9 @@ class StageBench:
     def __init__(
         self, dut: Any, ports: int, jobs: int, places: dict[bytes, int], ready: Any = lambda port: True
     ) -> None:
+        self.rng = chance()
+        self.beats_left = lambda: self.rng.choice([0, self.rng.randrange(NEAR_BEATS), NEAR_BEATS])
+        self.early = 0  # frames that were taken early
         self.dut, self.count, self.jobs, self.places, self.ready = dut, ports, jobs, places, ready
         self.ports = [Port() for _ in range(ports)]
         self.verdicts: list[tuple[int, str]] = []
@@ -183,7 +192,10 @@ class StageBench:
         if info.may_fold and info.opcode != FIRST:
             info.may_fold = 7 <= info.opcode <= 9 and self._matches(index, info)
         if info.may_fold:
-            port.asked = info
+            port.asked, port.is_early = info, False
+            port.left = self.beats_left()
+            if info.opcode == FIRST or len(frame) < BEAT * (HEADER_BEATS + port.left):
+                port.left = 0
         else:
             self._forward(index, frame)
 
@@ -206,22 +218,26 @@ class StageBench:
 
     async def _cycle(self) -> None:
         dut = self.dut
-        info_valid = s_valid = s_beat = m_ready = 0
+        info_valid = is_near = is_last = s_valid = s_beat = m_ready = 0
         for index, port in enumerate(self.ports):
             if port.waiting and not port.asked and not port.beats:
                 self._begin(index, port)
             if port.asked:
-                info_valid |= 1 << index
                 port.info = packed(port.asked.fields)
-            elif port.beats:
-                beat = next(port.beats, None)
-                if beat is None:
-                    port.beats = None
+                if port.left:
+                    is_near |= int(not port.is_early) << index
+                    is_last |= int(port.left <= 3) << index
+                    port.info &= ~AT_THE_END
+                    port.left -= self.rng.random() < 0.8
                 else:
-                    s_valid |= 1 << index
-                    s_beat |= beat << index * self.beat_bits
+                    info_valid |= 1 << index
+            # Of a frame that was taken early, only what has come.
+            if len(port.beats) > port.left:
+                s_valid |= 1 << index
+                s_beat |= port.beats.popleft() << index * self.beat_bits
             m_ready |= int(self.ready(index)) << index
         dut.info_valid_i.value, dut.s_valid_i.value, dut.m_ready_i.value = info_valid, s_valid, m_ready
+        dut.is_near_i.value, dut.is_last_i.value = is_near, is_last
         dut.notice_ready_i.value = m_ready
         self._offer_finds()
         # It stands until the next frame's.
@@ -253,6 +269,13 @@ class StageBench:
         answered, taken = number(dut.route_valid_o), number(dut.m_valid_o) & m_ready
         self.lost += number(dut.sum_lost_o).bit_count()
         self.aged += int(dut.aged_o.value)
+        taken_early = number(dut.early_o)
+        for index, port in enumerate(self.ports):
+            if taken_early >> index & 1:
+                assert port.asked, f"port {index} took a frame that it was not offered"
+                port.beats.extend(self._beats(port.asked.frame))
+                port.is_early = True
+                self.early += 1
         if answered:
             routes, verdicts = number(dut.route_o), number(dut.verdict_o)
             for index in range(self.count):
@@ -286,7 +309,9 @@ class StageBench:
         assert port.asked, f"port {index} was answered and had not asked"
         frame, port.asked = port.asked.frame, None
         self.verdicts.append((index, verdict))
-        if route == FOLD:
-            port.beats = self._beats(frame)
+        if route == DROP:
+            port.beats.clear()
+        elif route == FOLD and not port.is_early:
+            port.beats.extend(self._beats(frame))
         elif route == FORWARD:
             self.forwarded.append((index, frame))

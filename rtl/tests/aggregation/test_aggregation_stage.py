@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from campaign import BFP, FP32, INT32, Job, Jobs, places, software
 from cocotb.triggers import ClockCycles
-from stage_bench import VERDICTS, StageBench, configuration
+from stage_bench import NEAR_BEATS, VERDICTS, StageBench, configuration
 
 import netfold
 from benches import chance, simulate
@@ -126,7 +126,7 @@ async def agrees_with_the_software(dut: Any) -> None:
         if rng.random() < 0.01:
             await both.age()
         seen[await both.offer(*job.next())] += 1
-    dut._log.info("verdicts: %s, %d places aged", dict(seen), both.aged)
+    dut._log.info("verdicts: %s, %d places aged, %d frames taken early", dict(seen), both.aged, both.hard.early)
     usual = {"kept", "folded", "answered", "waiting", "forwarded", "icrc", "header", "spoofed", "psn"}
     assert usual | ({"block"} if BFP in formats else set()) <= set(seen)
 
@@ -156,7 +156,7 @@ async def jobs_agree_with_the_software(dut: Any) -> None:
             if rng.random() < 0.5:
                 job.begin_epoch()
         seen[await both.offer(*mixture.next())] += 1
-    dut._log.info("verdicts: %s, %d places aged", dict(seen), both.aged)
+    dut._log.info("verdicts: %s, %d places aged, %d frames taken early", dict(seen), both.aged, both.hard.early)
     assert {"kept", "folded", "answered", "waiting", "forwarded", "spoofed", "psn", "jobs"} <= set(seen)
     assert both.aged > 0
 
@@ -258,6 +258,31 @@ async def answers_everybody_at_once(dut: Any) -> None:
                 message, index = divmod(one.psn, packets)
                 at = 1004 + 1024 * (index - 1) if index else 0
                 assert elements_of(one, index) == folds[message][at : at + (1024 if index else 1004)]
+
+
+@cocotb.test(skip=JOBS > 1)
+async def folds_early(dut: Any) -> None:
+    """All long frames are taken early. A damaged one leaves no trace, also where it would complete a sum."""
+    rng = chance()
+    both = await started(dut)
+    both.hard.beats_left = lambda: NEAR_BEATS
+    ports = list(range(both.ports))
+    job = Job(rng, ports)
+    for message in range(4):
+        sent = [worker.write(message, 1000, FP32, 0, job.numbers(FP32, 1000)) for worker in job.workers]
+        for packet, frames in enumerate(zip(*sent, strict=True)):
+            before = both.hard.early
+            for port in rng.sample(ports, len(ports)):
+                wrong = bytearray(frames[port])
+                wrong[rng.randrange(200, 900)] ^= 1 << rng.randrange(8)
+                assert await both.offer(port, bytes(wrong)) == "icrc"
+            order = rng.sample(ports, len(ports))
+            for port in order:
+                assert await both.offer(port, frames[port]) == ("folded" if port == order[-1] else "kept")
+                wrong = bytearray(frames[order[-1]])
+                wrong[rng.randrange(200, 900)] ^= 1 << rng.randrange(8)
+                assert await both.offer(order[-1], bytes(wrong)) == "icrc"
+            assert both.hard.early - before == (3 * len(ports) - 1 if packet else 0)
 
 
 @cocotb.test(skip=os.environ.get("HAS_BFP", "0") == "0")

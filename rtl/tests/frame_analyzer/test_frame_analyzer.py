@@ -11,11 +11,12 @@ from typing import Any
 import cocotb
 from cocotb.triggers import RisingEdge
 
-from benches import CYCLES_MAX, chance, number, simulate, start
+from benches import CYCLES_MAX, chance, number, simulate, start, wait_for
 from ethernet import BEAT
 from roce_frames import ACKNOWLEDGE, FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, Connection, aggregation_header
 
 PORTS = 4
+NEAR_BEATS = 8  # from a frame's end: there it may be taken early
 FORWARD, FOLD, DROP = range(3)
 # frame_info_t, from the highest bit.
 INFO = {
@@ -147,42 +148,72 @@ def read_info(value: int) -> dict[str, int]:
 
 
 class Handler:
-    """Replaces the Aggregation Frame Handler: it answers after a random delay, and keeps its input."""
+    """Replaces the Aggregation Frame Handler: it answers after a random delay, and keeps its input. Some frames it takes
+    early."""
 
     def __init__(self, dut: Any, rng: Any, delay: int) -> None:
         """`delay`: the largest number of cycles to an answer."""
         self.dut, self.rng, self.delay = dut, rng, delay
-        self.judged: list[tuple[dict[str, int], int]] = []  # information, route
-        self.folded: list[bytes] = []
+        self.judged: list[tuple[dict[str, int], int, bool]] = []  # information, route, taken early
+        self.streams: list[bytes] = []  # frames; of those that were taken early and dropped, their heads at least
 
     async def run(self) -> None:
         """Run forever."""
         dut = self.dut
         while True:
             await RisingEdge(dut.clk_i)
-            if not dut.info_valid_o.value:
+            is_early = bool(dut.is_near_o.value) and not dut.info_valid_o.value and self.rng.random() < 0.7
+            if is_early:
+                await self._take_early()
+            elif not dut.info_valid_o.value:
                 continue
             told = read_info(number(dut.info_o))
             for _ in range(self.rng.randrange(self.delay + 1)):
                 await RisingEdge(dut.clk_i)
                 assert dut.info_valid_o.value and told == read_info(number(dut.info_o))
-            route = DROP if told["is_malformed"] else self.rng.choice([FORWARD, FOLD, DROP])
+            routes = [FOLD, DROP] if is_early else [FORWARD, FOLD, DROP]
+            route = DROP if told["is_malformed"] else self.rng.choice(routes)
             dut.route_valid_i.value, dut.route_i.value = 1, route
-            self.judged.append((told, route))
+            self.judged.append((told, route, is_early))
             await RisingEdge(dut.clk_i)
             dut.route_valid_i.value = 0
 
+    async def _take_early(self) -> None:
+        """What is told of a frame then is told at its end, too."""
+        dut = self.dut
+        early = read_info(number(dut.info_o))
+        dut.early_i.value = 1
+        await RisingEdge(dut.clk_i)
+        dut.early_i.value = 0
+        for _ in range(CYCLES_MAX):
+            await RisingEdge(dut.clk_i)
+            assert not dut.is_near_o.value
+            if dut.info_valid_o.value:
+                break
+        told = read_info(number(dut.info_o))
+        for name in ("to", "from", "gids", "has_tag", "opcode", "queue_pair", "psn", "payload_bytes", "is_first"):
+            assert told[name] == early[name], name
+
     async def take(self) -> None:
-        """Accept the frames to fold: without a pause from the first beat on."""
+        """Accept the frames to fold: those that were not taken early without a pause from the first beat on."""
         frame, dut = b"", self.dut
+        is_early = is_open = False
         while True:
             await RisingEdge(dut.clk_i)
-            assert dut.fold_valid_o.value or not frame
+            assert dut.fold_valid_o.value or not frame or is_early
             if dut.fold_valid_o.value:
-                frame, last, _ = append(frame, number(dut.fold_beat_o))
-                if last:
-                    self.folded.append(frame)
+                frame, is_last, _ = append(frame, number(dut.fold_beat_o))
+                is_open = not is_last
+                if is_last:
+                    self.streams.append(frame)
                     frame = b""
+            if dut.early_i.value:
+                is_early = is_open = True
+            if dut.route_valid_i.value and is_early:
+                if is_open and number(dut.route_i) == DROP:
+                    self.streams.append(frame)
+                    frame, is_open = b"", False
+                is_early = False
 
 
 def append(frame: bytes, beat: int) -> tuple[bytes, bool, bool]:
@@ -248,11 +279,14 @@ async def goes_its_way(dut: Any, idle: float, delay: int) -> None:
     for _ in range(300):
         await RisingEdge(dut.clk_i)
     assert len(handler.judged) == len(candidates)
-    forwarded, folded = [], []
-    for given, (info, route) in zip(candidates, handler.judged, strict=True):
+    forwarded, streams = [], []
+    for given, (info, route, is_early) in zip(candidates, handler.judged, strict=True):
         assert info | expected_info(given) == info, given
-        (forwarded if route == FORWARD else folded if route == FOLD else []).append(given)
-    assert handler.folded == [given.frame for given in folded]
+        (forwarded if route == FORWARD else streams if route == FOLD or is_early else []).append(given)
+    assert {FOLD, DROP} <= {route for _, route, is_early in handler.judged if is_early}
+    dropped = [route == DROP for _, route, is_early in handler.judged if route == FOLD or is_early]
+    for given, stream, is_dropped in zip(streams, handler.streams, dropped, strict=True):
+        assert given.frame.startswith(stream) if is_dropped else given.frame == stream
     others = (1 << PORTS) - 2  # it is port 0
     straight = [given for given in frames if not given.is_candidate]
     for expected in (straight, forwarded):  # each in its own order
@@ -294,9 +328,10 @@ async def gives_way(dut: Any) -> None:
 
 
 @cocotb.test()
-async def drops_what_a_reset_interrupts(dut: Any) -> None:
+@cocotb.parametrize((("is_early", "beats"), [(False, 10), (True, 1), (True, 10), (True, 59)]))
+async def drops_what_a_reset_interrupts(dut: Any, is_early: bool, beats: int) -> None:
     """A soft reset while a frame is copied: its rest is dropped, though the handler takes no more, and later frames are
-    asked about and forwarded."""
+    asked about and forwarded. Nobody is asked about a frame that was taken early."""
     rng = chance()
     await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=0, connections_i=BOUND)
     payload = rng.randbytes(400)
@@ -313,21 +348,24 @@ async def drops_what_a_reset_interrupts(dut: Any) -> None:
                     sent.append(frame)
                     frame = b""
 
-    async def answer(route: int) -> None:
-        for _ in range(400):
-            await RisingEdge(dut.clk_i)
-            if dut.info_valid_o.value:
-                break
-        assert dut.info_valid_o.value
+    async def answer(psn: int, route: int) -> None:
+        await wait_for(dut, lambda: bool(dut.info_valid_o.value))
+        assert read_info(number(dut.info_o))["psn"] == psn
         dut.route_valid_i.value, dut.route_i.value = 1, route
         await RisingEdge(dut.clk_i)
         dut.route_valid_i.value = 0
 
     cocotb.start_soon(collect())
     cocotb.start_soon(feed(dut, rng, 0.0, frames))
-    await answer(FOLD)
+    if is_early:
+        await wait_for(dut, lambda: bool(dut.is_near_o.value))
+        dut.early_i.value = 1
+        await RisingEdge(dut.clk_i)
+        dut.early_i.value = 0
+    else:
+        await answer(5, FOLD)
     copied = 0
-    while copied < 10:
+    while copied < beats:
         await RisingEdge(dut.clk_i)
         copied += int(dut.fold_valid_o.value)
     dut.fold_ready_i.value, dut.abort_i.value = 0, 1
@@ -336,7 +374,7 @@ async def drops_what_a_reset_interrupts(dut: Any) -> None:
     for _ in range(3):
         await RisingEdge(dut.clk_i)
     assert not dut.fold_valid_o.value
-    await answer(FORWARD)
+    await answer(6, FORWARD)
     for _ in range(100):
         await RisingEdge(dut.clk_i)
     assert sent == [frames[1].frame]
@@ -344,4 +382,4 @@ async def drops_what_a_reset_interrupts(dut: Any) -> None:
 
 def test_frame_analyzer() -> None:
     """Port 0 of four."""
-    simulate("frame_analyzer", __file__, Ports=PORTS)
+    simulate("frame_analyzer", __file__, Ports=PORTS, NearBeats=NEAR_BEATS)
