@@ -10,14 +10,14 @@ from cocotb.triggers import RisingEdge
 from benches import chance, number, packed, simulate, start
 
 PORTS, PLACES, PACKET_BITS = 2, 512, 66
-WORDS, INT32 = 8, 0
-KEPT, FOLDED, ANSWERED = 1, 2, 3
+WORDS, LONG_WORDS, INT32 = 8, 128, 0
+KEPT, FOLDED, ANSWERED, BLOCK = 1, 2, 3, 15
 PLACE = 5
 
 
-def packet(place: int, message: int) -> int:
+def packet(place: int, message: int, words: int = WORDS) -> int:
     """`packet_t` of job 0 in its first epoch."""
-    return packed([(0, 4), (0, 10), (place, 9), (message, 32), (WORDS, 9), (INT32, 2)])
+    return packed([(0, 4), (0, 10), (place, 9), (message, 32), (words, 9), (INT32, 2)])
 
 
 class Bench:
@@ -28,6 +28,7 @@ class Bench:
         self.payload = {(port, at): rng.getrandbits(64) for port in range(PORTS) for at in range(PLACES * 128)}
         self.results: dict[int, int] = {}
         self.told: list[int] = []  # sums, as packets
+        self.made = 0  # so many of them were sent
         self.reads: list[int | None] = [None]  # what is read comes two cycles later
 
     async def cycle(self) -> None:
@@ -62,10 +63,24 @@ class Bench:
         assert not left
         return verdicts
 
-    def expected(self, place: int) -> dict[int, int]:
+    async def ask(self, port: int, bits: int, is_early: bool = False, is_bad: bool = False) -> int:
+        """One port asks until it is answered; returns the verdict."""
+        dut = self.dut
+        dut.packet_i.value = bits << PACKET_BITS * port
+        dut.valid_i.value = 1 << port
+        dut.is_early_i.value, dut.is_bad_i.value = int(is_early) << port, int(is_bad) << port
+        for _ in range(100):
+            await self.cycle()
+            if dut.done_o.value:
+                break
+        assert dut.done_o.value
+        dut.valid_i.value = 0
+        return number(dut.verdict_o)
+
+    def expected(self, place: int, words: int = WORDS) -> dict[int, int]:
         """Sums of 32 bits by address."""
         found = {}
-        for at in range(place * 128, place * 128 + WORDS // 2):
+        for at in range(place * 128, place * 128 + words // 2):
             sums = [sum(self.payload[port, at] >> 32 * half for port in range(PORTS)) & 0xFFFFFFFF for half in (0, 1)]
             found[at] = sums[1] << 32 | sums[0]
         return found
@@ -76,7 +91,7 @@ async def ready(dut: Any) -> Bench:
     bench = Bench(dut, chance())
     await start(
         dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,
-        valid_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0, is_sending_i=0,
+        valid_i=0, is_early_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0, is_sending_i=0,
         sending_place_i=0, payload_data_i=0,
     )  # fmt: skip
     for _ in range(PLACES + 8):
@@ -138,6 +153,95 @@ async def keeps_a_sum_that_was_sent(dut: Any) -> None:
             folded.append(number(dut.folded_o))
     assert was_busy and not dut.made_busy_o.value and folded == [packet(PLACE, 4)]
     assert await bench.contribute(PLACE, 4) == [ANSWERED, ANSWERED]
+
+
+@cocotb.test()
+@cocotb.parametrize((("delay", "cause"), [(0, ""), (3, ""), (40, ""), (2, "bad"), (2, "sent"), (2, "awaited")]))
+async def folds_before_the_last_is_judged(dut: Any, delay: int, cause: str) -> None:
+    """The last contribution is asked about early, and judged some cycles after the fold has begun. Its sum is written
+    and told once, and not before. Without a cause against it the first fold is the only one, if the judgement comes in
+    time."""
+    bench = await ready(dut)
+    asked = packet(PLACE, 4, LONG_WORDS)
+    assert await bench.ask(0, asked) == KEPT
+    if cause == "awaited":
+        dut.is_awaited_i.value, dut.awaited_place_i.value = 0b10, PLACE << 9
+    assert await bench.ask(1, asked, is_early=True) == FOLDED
+    begins = 0
+    was_reading = False
+
+    async def wait(cycles: int) -> None:
+        nonlocal begins, was_reading
+        for _ in range(cycles):
+            await bench.cycle()
+            begins += bool(dut.payload_read_o.value) and not was_reading
+            was_reading = bool(dut.payload_read_o.value)
+
+    await wait(2 + delay)
+    assert begins == (0 if cause == "awaited" else 1)
+    dut.is_sending_i.value, dut.sending_place_i.value = int(cause == "sent"), PLACE
+    assert bench.told == [] and bench.results == {}
+    if cause == "bad":
+        assert await bench.ask(1, asked, is_bad=True) == BLOCK
+        await wait(100)
+        assert bench.told == [] and bench.results == {} and not was_reading
+    assert await bench.ask(1, asked) == FOLDED
+    await wait(30)
+    if cause in ("sent", "awaited"):
+        assert bench.told == [] and bench.results == {} and not was_reading
+        dut.is_sending_i.value = dut.is_awaited_i.value = 0
+    await wait(120)
+    assert bench.told == [asked] and bench.results == bench.expected(PLACE, LONG_WORDS)
+    assert begins == (1 if cause == "awaited" or (delay < 4 and not cause) else 2)
+    assert await bench.ask(0, packet(PLACE + 1, 4)) == KEPT
+    assert await bench.ask(1, packet(PLACE + 1, 4)) == FOLDED
+    await wait(100)
+    assert bench.told == [asked, packet(PLACE + 1, 4)]
+
+
+@cocotb.test()
+async def folds_early_at_any_time(dut: Any) -> None:
+    """Other places are completed, and sums of places sent, at random times. A sum is written only where its place is
+    complete; each is told once."""
+    bench = await ready(dut)
+    rng = chance()
+    wanted: list[int] = []
+    for message in range(4, 240):
+        place = rng.choice([PLACE, PLACE + 1])
+        asked = packet(place, message, LONG_WORDS)
+        dut.is_sending_i.value, dut.sending_place_i.value = 0, place
+        bench.results.clear()
+        assert await bench.ask(0, asked) == KEPT
+        if rng.random() < 0.9:
+            assert await bench.ask(1, asked, is_early=True) == FOLDED
+        for _ in range(rng.randrange(14)):
+            dut.is_sending_i.value = int(rng.random() < 0.1)
+            await bench.cycle()
+        if rng.random() < 0.3:
+            assert await bench.ask(1, asked, is_bad=True) == BLOCK
+        elif rng.random() < 0.3:
+            other = packet(PLACE + 2, message)
+            assert [await bench.ask(port, other) for port in range(PORTS)] == [KEPT, FOLDED]
+            wanted.append(other)
+        assert not bench.results.keys() & bench.expected(place, LONG_WORDS).keys()
+        if rng.random() < 0.5:
+            assert await bench.ask(1, asked, is_early=True) == FOLDED
+            for _ in range(rng.randrange(14)):
+                await bench.cycle()
+        assert await bench.ask(1, asked) == FOLDED
+        wanted.append(asked)
+        dut.is_sending_i.value = 0
+        for _ in range(200):
+            await bench.cycle()
+        assert sorted(bench.told) == sorted(wanted)
+        assert bench.results.items() >= bench.expected(place, LONG_WORDS).items()
+        while bench.made < len(bench.told):
+            dut.sum_taken_i.value, dut.sum_taken_packet_i.value = 1, bench.told[bench.made]
+            await bench.cycle()
+            dut.sum_taken_i.value = 0
+            bench.made += 1
+            for _ in range(10):
+                await bench.cycle()
 
 
 def test_aggregation_processor() -> None:

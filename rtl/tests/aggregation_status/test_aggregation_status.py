@@ -20,13 +20,14 @@ FORGOTTEN = 0xFFFF_FFFF
 
 @dataclass(frozen=True)
 class Packet:
-    """`packet_t`, and whether its blocks are malformed."""
+    """`packet_t`; whether its blocks are malformed; and whether it is asked about early."""
 
     job: int
     generation: int
     place: int
     message: int
     is_bad: bool = False
+    is_early: bool = False
 
     @property
     def bits(self) -> int:
@@ -77,6 +78,8 @@ class Model:
             verdict = WAITING
         elif packet.is_bad:
             verdict = BLOCK
+        elif packet.is_early:
+            verdict = FOLDED if place.arrived | {port} == self.folding[packet.job] else KEPT
         else:
             verdict = self.keep(port, packet, place)
         return verdict
@@ -110,7 +113,8 @@ class Bench:
         self.folds: deque[Packet] = deque()  # announced, and not made yet
         self.mades: deque[tuple[int, Packet]] = deque()  # by the cycle of their acceptance
         self.making: Packet | None = None
-        self.cycles = self.aged = 0
+        self.cycles = self.aged = self.early = 0
+        self.was_judged: int | None = None  # a cycle before it is answered
         self.seen: Counter[int] = Counter()
         self.folded: Counter[Packet] = Counter()
 
@@ -126,6 +130,7 @@ class Bench:
         dut.packet_i.value = sum(bits << PACKET_BITS * port for port, bits in enumerate(questions))
         dut.valid_i.value = sum(1 << port for port, packet in enumerate(self.asked) if packet)
         dut.is_coming_i.value = int(rng.random() < 0.3)
+        dut.is_early_i.value = sum(1 << port for port, packet in enumerate(self.asked) if packet and packet.is_early)
         dut.is_bad_i.value = sum(1 << port for port, packet in enumerate(self.asked) if packet and packet.is_bad)
         dut.fold_ready_i.value = int(rng.random() < 0.9)
         dut.made_valid_i.value = int(self.making is not None)
@@ -145,7 +150,8 @@ class Bench:
         latest = there.message if there.arrived or there.sum_of is None else there.sum_of + 4
         message = (latest + rng.choice([0] * 12 + [-4, -4, 4])) & 0xFFFF_FFFF
         generation = (self.generations[job] - (rng.random() < 0.05)) % GENERATIONS
-        return Packet(job, generation, place, message, rng.random() < 0.1)
+        is_early = rng.random() < 0.3
+        return Packet(job, generation, place, message, not is_early and rng.random() < 0.1, is_early)
 
     def look(self) -> None:
         """Answers come three cycles after their begin, by the epoch of the cycle before."""
@@ -169,9 +175,17 @@ class Bench:
                 arrived = self.model.places[packet.job, packet.place].arrived
                 assert number(dut.arrived_o) == sum(1 << one for one in arrived)
                 assert bool(dut.is_missing_o.value) == (arrived != self.model.folding[packet.job])
-            self.seen[expected] += 1
+            assert self.was_judged == (None if packet.is_early else packet.bits)
+            assert bool(dut.early_valid_o.value) == (packet.is_early and expected == FOLDED)
+            if dut.early_valid_o.value:
+                assert number(dut.folded_o) == packet.bits
+                self.early += 1
+            self.seen[expected] += not packet.is_early
             self.asked[port] = None
             self.check_turn(port)
+        else:
+            assert not dut.early_valid_o.value
+        self.was_judged = number(dut.fold_o) if dut.judged_o.value else None
         if dut.fold_valid_o.value:  # there was space at the time of the request
             self.folds.append(self.packet_of(number(dut.fold_o)))
 
@@ -213,7 +227,7 @@ async def follows_the_law(dut: Any) -> None:
     assert not (bench.folds or bench.making or any(bench.asked))
     dut._log.info("verdicts: %s, %d sums kept", dict(bench.seen), bench.folded.total())
     assert {KEPT, FOLDED, ANSWERED, WAITING, EPOCH, BLOCK, BUSY, STALE} <= set(bench.seen)
-    assert 0 < bench.folded.total() <= bench.seen[FOLDED]
+    assert 0 < bench.folded.total() <= bench.seen[FOLDED] and bench.early > 0
 
     await bench.cycle(asks=0)
     while bench.mades:
