@@ -95,7 +95,7 @@ module aggregation_processor
   packet_t                      completed, complete, early_q, head, fold_q, made_q;
   logic                         is_folding_q, starts, starts_early, begins, is_last, is_held, is_sending_fold;
   logic                         is_early_q;     // this fold is not confirmed yet
-  logic                         confirms, ends_early, is_confirmed_q, has_told_q;
+  logic                         is_over, confirms, ends_early, is_confirmed_q, has_told_q;
   logic [6:0]                   beat_q, left_q;  // beats behind this one
   logic [PlaceAddressWidth-1:0] head_place, fold_place;
   logic [SumsWidth-1:0]         sums_q;
@@ -168,11 +168,12 @@ module aggregation_processor
   );
 
   // --- The place that will be complete next: until its last contribution is judged ---
+  assign is_over = is_judged && completed == early_q;
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       early_valid_q <= 1'b0;
     end else begin
-      early_valid_q <= early_valid || (early_valid_q && !starts_early && !(is_judged && completed == early_q));
+      early_valid_q <= early_valid || (early_valid_q && !starts_early && !is_over);
     end
   end
 
@@ -201,8 +202,8 @@ module aggregation_processor
   assign starts     = complete_valid && !is_held &&
                       (is_blocks ? blocks_ready && !blocks_start_q && !is_folding_q && drain_q == '0
                                  : !blocks_busy && !blocks_start_q && (!is_folding_q || is_last));
-  assign starts_early = early_valid_q && !complete_valid && !is_held && !blocks_busy && !blocks_start_q &&
-                        !is_folding_q && drain_q == '0;
+  assign starts_early = early_valid_q && !is_over && !complete_valid && !is_held && !blocks_busy &&
+                        !blocks_start_q && !is_folding_q && drain_q == '0;
   assign begins     = starts || starts_early;
 
   // The last contribution of an early fold is judged. An older sum of the place may still be sent; then this one must

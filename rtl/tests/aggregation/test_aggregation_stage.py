@@ -107,6 +107,25 @@ class Both:
         return verdict
 
 
+    async def offer_at_once(self, port: int, frames: list[bytes]) -> list[str]:
+        """Send frames that are answered by sums or not at all; fails if the sums differ. Returns the verdicts."""
+        hard = self.hard
+        hard.verdicts.clear()
+        hard.sums.clear()
+        wanted = []
+        for frame in frames:
+            self.time_s += 1e-6
+            wanted += self.soft.offer(port, frame, self.time_s)
+            hard.offer(port, frame)
+        for _ in range(1500):
+            await hard.cycle()
+            if hard.is_idle and len(hard.sums) >= len(wanted):
+                break
+        await hard.cycle(3)
+        assert sorted(hard.sums) == sorted(wanted)
+        return [verdict for _, verdict in hard.verdicts]
+
+
 async def started(dut: Any) -> Both:
     """All ports fold."""
     both = Both(dut, int(os.environ["PORTS"]), JOBS)
@@ -265,24 +284,29 @@ async def folds_early(dut: Any) -> None:
     """All long frames are taken early. A damaged one leaves no trace, also where it would complete a sum."""
     rng = chance()
     both = await started(dut)
-    both.hard.beats_left = lambda: NEAR_BEATS
     ports = list(range(both.ports))
     job = Job(rng, ports)
+
+    def damaged(frame: bytes) -> bytes:
+        wrong = bytearray(frame)
+        wrong[rng.randrange(200, 900)] ^= 1 << rng.randrange(8)
+        return bytes(wrong)
+
     for message in range(4):
         sent = [worker.write(message, 1000, FP32, 0, job.numbers(FP32, 1000)) for worker in job.workers]
         for packet, frames in enumerate(zip(*sent, strict=True)):
             before = both.hard.early
-            for port in rng.sample(ports, len(ports)):
-                wrong = bytearray(frames[port])
-                wrong[rng.randrange(200, 900)] ^= 1 << rng.randrange(8)
-                assert await both.offer(port, bytes(wrong)) == "icrc"
-            order = rng.sample(ports, len(ports))
-            for port in order:
-                assert await both.offer(port, frames[port]) == ("folded" if port == order[-1] else "kept")
-                wrong = bytearray(frames[order[-1]])
-                wrong[rng.randrange(200, 900)] ^= 1 << rng.randrange(8)
-                assert await both.offer(order[-1], bytes(wrong)) == "icrc"
-            assert both.hard.early - before == (3 * len(ports) - 1 if packet else 0)
+            both.hard.beats_left = lambda: NEAR_BEATS
+            *others, last = rng.sample(ports, len(ports))
+            for port in ports:
+                assert await both.offer(port, damaged(frames[port])) == "icrc"
+            for port in others:
+                assert await both.offer(port, frames[port]) == "kept"
+                assert await both.offer(last, damaged(frames[last])) == "icrc"
+            both.hard.beats_left = lambda: rng.choice([0, rng.randrange(8, NEAR_BEATS)])
+            once_more = [damaged(frames[last]) for _ in range(20)]
+            assert await both.offer_at_once(last, [*once_more, frames[last]]) == ["icrc"] * 20 + ["folded"]
+            assert both.hard.early - before >= (3 * len(ports) - 2 if packet else 0)
 
 
 @cocotb.test(skip=os.environ.get("HAS_BFP", "0") == "0")
