@@ -4,8 +4,8 @@
 //
 // The table is asked as soon as the first beat has come, which holds the destination. So this beat waits until the
 // question before has been answered. MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete. A frame
-// that it finds wrong needs no answer. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest
-// would fit, or drops it whole.
+// that it finds wrong needs no answer. The destination follows it a cycle later at the earliest; answers take longer.
+// Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
@@ -56,18 +56,20 @@ module port_analyzer
   logic                  skips_q;  // what is left of a frame that is too long, or dropped
   logic [47:0]           to_q, from, learn_q;
   logic [15:0]           from_high_q;
-  logic                  asks, asks_q, waits_q, wants_q, has_found_q, learns_q, is_good_q;
+  logic                  asks, asks_q, waits_q, has_found_q, ends_well_q, learns_q;
+  logic                  owes_q;  // the destination of the frame that was analyzed last
+  logic                  needs_find_q, is_good_q;
   logic                  takes, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
   logic                  is_too_long;
-  logic                  needs_find, fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
+  logic                  fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
   beat_t                 beat;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
   logic [LevelWidth-1:0] level;
   destination_t          destination_d, destination;
-  logic                  has_found, is_answer;
+  logic                  has_found;
   logic [Ports-1:0]      found_ports, found_ports_q;
 
-  // --- The answer may come before the second beat ---
+  // --- The answer may come before it is needed ---
   assign has_found   = found_valid_i || has_found_q;
   assign found_ports = has_found_q ? found_ports_q : found_ports_i;
 
@@ -79,14 +81,14 @@ module port_analyzer
   assign from          = {from_high_q, number_of_4(s_beat_i.data[31:0])};
   assign is_bad_source = from[40] || from == '0;
   assign is_reserved   = to_q[47:4] == 44'h0180c200000;  // for the bridge itself (IEEE 802.1D, table 7-10)
-  assign needs_find    = !is_short && !is_bad_source && !to_q[40];
-  assign is_good       = is_analyzed ? !is_short && !is_bad_source : is_good_q;
+  assign is_good       = !is_short && !is_bad_source;
   assign is_too_long   = !skips && index_q == IndexWidth'(FrameBeatsMax - 1) &&
                          !(s_beat_i.last && s_beat_i.extra <= ExtraMax);
   assign takes         = s_valid_i && s_ready_o;
   assign analyzes      = takes && is_analyzed;
   assign asks          = takes && is_first_q && !refuses && !s_beat_i.last && !s_beat_i.data[0];  // for one address
-  assign s_ready_o     = skips || (fifo_ready && !(is_first_q && waits_q) && !(is_analyzed && !destination_ready));
+  assign s_ready_o     = skips || (fifo_ready && !(is_first_q && waits_q) &&
+                                   !(is_analyzed && (owes_q || !destination_ready)));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -96,8 +98,9 @@ module port_analyzer
       skips_q     <= 1'b0;
       asks_q      <= 1'b0;
       waits_q     <= 1'b0;
-      wants_q     <= 1'b0;
+      owes_q      <= 1'b0;
       has_found_q <= 1'b0;
+      ends_well_q <= 1'b0;
       learns_q    <= 1'b0;
     end else begin
       if (takes) begin
@@ -108,14 +111,11 @@ module port_analyzer
       end
       asks_q      <= asks || (asks_q && !find_ready_i);
       waits_q     <= asks || (waits_q && !found_valid_i);
-      wants_q     <= (analyzes && needs_find && !has_found) || (wants_q && !found_valid_i);
-      has_found_q <= !analyzes && is_second_q && has_found;
+      owes_q      <= analyzes || (owes_q && !destination_push);
+      has_found_q <= is_second_q && has_found;
+      ends_well_q <= takes && s_beat_i.last && !s_beat_i.error && !skips && !is_too_long;
       // A sender that could not be learned before the next frame is learned from a later one.
-      if (takes && s_beat_i.last) begin
-        learns_q <= is_good && !s_beat_i.error && !skips && !is_too_long;
-      end else if (learn_ready_i || analyzes) begin
-        learns_q <= 1'b0;
-      end
+      learns_q    <= !analyzes && (ends_well_q ? is_good_q : learns_q && !learn_ready_i);
     end
   end
 
@@ -125,8 +125,9 @@ module port_analyzer
       from_high_q <= number_of_2(s_beat_i.data[63:48]);
     end
     if (analyzes) begin
-      learn_q   <= from;
-      is_good_q <= is_good;
+      learn_q      <= from;
+      is_good_q    <= is_good;
+      needs_find_q <= is_good && !to_q[40];
     end
     if (found_valid_i) found_ports_q <= found_ports_i;
   end
@@ -138,11 +139,9 @@ module port_analyzer
 
   // --- The Port FIFO, and a destination for each frame in it ---
   always_comb begin
-    // No other frame is analyzed while one waits for its answer.
-    is_answer        = wants_q || (analyzes && needs_find);
-    destination_push = is_answer ? has_found : analyzes;
-    destination_d    = '{is_known: 1'b0, ports: is_good && !is_reserved ? '1 : '0};
-    if (is_answer) destination_d = '{is_known: |found_ports, ports: |found_ports ? found_ports : '1};
+    destination_push = owes_q && (!needs_find_q || has_found);
+    destination_d    = '{is_known: 1'b0, ports: is_good_q && !is_reserved ? '1 : '0};
+    if (needs_find_q) destination_d = '{is_known: |found_ports, ports: |found_ports ? found_ports : '1};
     beat = s_beat_i;
     if (is_too_long) begin
       beat.last  = 1'b1;
