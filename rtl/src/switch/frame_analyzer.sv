@@ -22,6 +22,7 @@ module frame_analyzer
   input  logic                   s_valid_i,
   output logic                   s_ready_o,
   input  beat_t                  s_beat_i,
+  input  mark_e                  s_mark_i,
   input  logic                   s_is_known_i,
   input  logic [Ports-1:0]       s_ports_i,
   input  logic                   is_crowded_i,  // no more frame can wait there
@@ -74,6 +75,7 @@ module frame_analyzer
     .ready_o      (decoder_ready),
     .take_i       (take),
     .beat_i       (s_beat_i),
+    .mark_i       (s_mark_i),
     .ends_here_i  (s_ports_i == '0),
     .first_waits_i(first_waits),
     .is_crowded_i,

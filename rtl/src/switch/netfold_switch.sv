@@ -74,6 +74,7 @@ module netfold_switch
   logic  [Ports-1:0]            frame_valid, frame_ready, frame_is_known;
   logic  [Ports-1:0]            port_is_filling, port_is_empty, port_is_crowded;
   beat_t [Ports-1:0]            frame_beat;
+  mark_e [Ports-1:0]            frame_mark;
   logic  [Ports-1:0][Ports-1:0] frame_ports;
 
   mac_table #(
@@ -138,6 +139,7 @@ module netfold_switch
       .m_valid_o      (frame_valid[i]),
       .m_ready_i      (frame_ready[i]),
       .m_beat_o       (frame_beat[i]),
+      .m_mark_o       (frame_mark[i]),
       .m_is_known_o   (frame_is_known[i]),
       .m_ports_o      (frame_ports[i]),
       .is_filling_o   (port_is_filling[i]),
@@ -172,6 +174,7 @@ module netfold_switch
       .s_valid_i    (frame_valid[i]),
       .s_ready_o    (frame_ready[i]),
       .s_beat_i     (frame_beat[i]),
+      .s_mark_i     (frame_mark[i]),
       .s_is_known_i (frame_is_known[i]),
       .s_ports_i    (frame_ports[i]),
       .is_crowded_i (port_is_crowded[i]),

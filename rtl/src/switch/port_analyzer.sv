@@ -1,6 +1,6 @@
 // The Port Learning Stage of one port (allreduce-switch, IV-B). It reads the Ethernet header of each frame on its way
-// into the Port FIFO, asks the forwarding table for the destination, and passes both on together. A frame's sender is
-// learned when its last beat has come undamaged.
+// into the Port FIFO, asks the forwarding table for the destination, and passes both on together, with the marks of
+// frame_marker. A frame's sender is learned when its last beat has come undamaged.
 //
 // The table is asked as soon as the first beat has come, which holds the destination. So this beat waits until the
 // question before has been answered. MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete. A frame
@@ -33,6 +33,7 @@ module port_analyzer
   output logic             m_valid_o,
   input  logic             m_ready_i,
   output beat_t            m_beat_o,
+  output mark_e            m_mark_o,
   output logic             m_is_known_o,
   output logic [Ports-1:0] m_ports_o,
 
@@ -63,6 +64,7 @@ module port_analyzer
   logic                  is_too_long;
   logic                  fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
   beat_t                 beat;
+  mark_e                 mark;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
   logic [LevelWidth-1:0] level;
   destination_t          destination_d, destination;
@@ -150,8 +152,10 @@ module port_analyzer
     end
   end
 
+  frame_marker u_marker (.clk_i, .rst_ni, .take_i(takes), .beat_i(s_beat_i), .mark_o(mark));
+
   stream_fifo #(
-    .Width ($bits(beat_t)),
+    .Width ($bits(mark_e) + $bits(beat_t)),
     .Depth (FifoBeats),
     .Passes(1'b1)
   ) u_fifo (
@@ -159,10 +163,10 @@ module port_analyzer
     .rst_ni,
     .s_valid_i(takes && !skips),
     .s_ready_o(fifo_ready),
-    .s_data_i (beat),
+    .s_data_i ({mark, beat}),
     .m_valid_o(fifo_valid),
     .m_ready_i(m_ready_i && destination_valid),
-    .m_data_o (m_beat_o),
+    .m_data_o ({m_mark_o, m_beat_o}),
     .level_o  (level)
   );
 

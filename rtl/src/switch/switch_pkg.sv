@@ -25,6 +25,18 @@ package switch_pkg;
     logic [63:0] data;
   } beat_t;
 
+  // What a beat shows about its frame (frame_marker): 3 bits, which fill the width of the Port FIFO's block RAMs.
+  typedef enum logic [2:0] {
+    MarkNone,
+    MarkTag,           // a VLAN tag
+    MarkLater,         // Write Middle, Last or with Immediate: the next beat holds its queue pair
+    // The highest bit: this decides about it.
+    MarkOther = 3'd4,  // it is not folded
+    MarkRunt,          // shorter than its tags
+    MarkOvertagged,    // more than two tags
+    MarkFirst          // a Write First with our aggregation header
+  } mark_e;
+
   // AGG_MODE and AGG_PORT_CFG, taken when an epoch of a job begins, and jobs that have their own.
   typedef struct packed {
     logic                is_used;

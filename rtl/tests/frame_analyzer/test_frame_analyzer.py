@@ -13,6 +13,7 @@ from cocotb.triggers import RisingEdge
 
 from benches import CYCLES_MAX, chance, number, simulate, start, wait_for
 from ethernet import BEAT
+from marks import marks_of
 from roce_frames import ACKNOWLEDGE, FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, Connection, aggregation_header
 
 PORTS = 4
@@ -224,8 +225,9 @@ def append(frame: bytes, beat: int) -> tuple[bytes, bool, bool]:
 
 
 async def feed(dut: Any, rng: Any, idle: float, frames: list[Given]) -> None:
-    """All frames, beat by beat."""
+    """All frames, beat by beat. Behind the mark that decides about a frame, any others come."""
     for given in frames:
+        marks = marks_of(given.frame)
         for at in range(0, len(given.frame), BEAT):
             while rng.random() < idle:
                 dut.s_valid_i.value = 0
@@ -234,6 +236,7 @@ async def feed(dut: Any, rng: Any, idle: float, frames: list[Given]) -> None:
             last = at + BEAT >= len(given.frame)
             beat = int(last and given.error) << 68 | int(last) << 67 | (len(part) - 1 if last else 0) << 64
             dut.s_beat_i.value = beat | int.from_bytes(part, "little")
+            dut.s_mark_i.value = marks[at // BEAT] if at // BEAT < len(marks) else rng.randrange(8)
             dut.s_is_known_i.value, dut.s_ports_i.value, dut.s_valid_i.value = int(given.is_known), given.ports, 1
             await RisingEdge(dut.clk_i)
             while not dut.s_ready_o.value:

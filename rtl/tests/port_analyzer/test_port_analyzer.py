@@ -1,5 +1,5 @@
-"""The Port Learning Stage of one port: its requests, the learnt addresses, and the routes of frames, for any delay of
-the table and the next stage."""
+"""The Port Learning Stage of one port: its requests, the learnt addresses, and the routes and marks of frames, for any
+delay of the table and the next stage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from benches import PAUSES, chance, number, simulate, start
 from ethernet import FRAME_MAX, beats_of
+from marks import TAGS, marks_of
+from roce_frames import ACKNOWLEDGE, FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, ROCE
 
 PORTS = 4
 EVERYWHERE, NOWHERE = (1 << PORTS) - 1, 0
 BROADCAST, BRIDGE, NOBODY = b"\xff" * 6, bytes.fromhex("0180c200000e"), bytes(6)
+
+
+def headers_of(rng: Any) -> bytes:
+    """What may follow the addresses: tags, an EtherType, and the headers of RoCE with all that is marked."""
+    types = [rng.choice(TAGS) for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
+    types.append(rng.choice([ROCE, ROCE, ROCE, ROCE, 0x0800, 0x1589]))
+    ethernet = rng.randbytes(2).join(one.to_bytes(2, "big") for one in types)
+    opcode, pad = rng.choice([FIRST] * 6 + [MIDDLE, LAST, LAST_IMMEDIATE, ONLY, ACKNOWLEDGE, 0x46]), rng.randrange(4)
+    network = rng.randbytes(4) + rng.choice([51, 52, 52, 53, 300]).to_bytes(2, "big") + rng.randbytes(34)
+    transport = bytes([opcode, pad << 4 | rng.choice([0x00, 0x40, 0xCF])]) + rng.randbytes(10 + 16)
+    aggregation = rng.choice([b"NF\x10", b"NF\x1f", b"NF\x10", b"NF\x20", b"NG\x10", b"FN\x10"])
+    return ethernet + network + transport + aggregation
 
 
 def draw(rng: Any) -> tuple[bytes, bool]:
@@ -23,7 +37,7 @@ def draw(rng: Any) -> tuple[bytes, bool]:
     source = rng.choice([address()] * 6 + [NOBODY, b"\x03" + address()[1:]])
     sizes = [60, 60, 100, rng.randrange(14, 300), rng.randrange(1, 14), FRAME_MAX, FRAME_MAX + rng.randrange(1, 30)]
     size = rng.choice(sizes)
-    return (to + source + b"\x08\0" + rng.randbytes(size))[:size], rng.random() < 0.1
+    return (to + source + headers_of(rng) + rng.randbytes(size))[:size], rng.random() < 0.1
 
 
 COUNTED = ("filtered", "oversize", "bad_source", "runt", "no_room", "damaged")  # arrival_t, from the lowest bit
@@ -40,6 +54,7 @@ class Neighbours:
         self.learned: list[bytes] = []
         self.counted = dict.fromkeys(COUNTED, 0)
         self.taken: list[tuple[bytes, int, int, bool]] = []
+        self.marks: list[list[int]] = []
         for task in (self._find(), self._learn(), self._count(), self._take()):
             cocotb.start_soon(task)
 
@@ -75,6 +90,7 @@ class Neighbours:
 
     async def _take(self) -> None:
         frame, dut = b"", self.dut
+        marks: list[int] = []
         while True:
             dut.m_ready_i.value = int(self.rng.random() >= self.stall)
             await RisingEdge(dut.clk_i)
@@ -83,9 +99,11 @@ class Neighbours:
             beat = number(dut.m_beat_o)
             last = beat >> 67 & 1
             frame += (beat & (1 << 64) - 1).to_bytes(8, "little")[: (beat >> 64 & 7) + 1 if last else 8]
+            marks.append(number(dut.m_mark_o))
             if last:
                 self.taken.append((frame, number(dut.m_ports_o), int(dut.m_is_known_o.value), bool(beat >> 68)))
-                frame = b""
+                self.marks.append(marks)
+                frame, marks = b"", []
 
 
 async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]]) -> list[bool]:
@@ -140,6 +158,9 @@ async def analyzes(dut: Any, idle: float, stall: float) -> None:
     expected = [expect(*one, neighbours.table) for one, is_out in zip(given, refused, strict=True) if not is_out]
     wanted = [what for what, _ in expected]
     assert neighbours.taken == wanted
+    for (frame, *_), marks in zip(wanted, neighbours.marks, strict=True):
+        told = marks_of(frame)
+        assert marks[: len(told)] == told, frame
     # The question goes out with a frame's first beat, also if the second one shows that no answer is needed.
     assert neighbours.asked == [frame[:6] for frame, *_ in wanted if len(frame) > 8 and not frame[0] & 1]
     totals = [sum(events[i] for _, events in expected) for i in range(len(COUNTED))]
