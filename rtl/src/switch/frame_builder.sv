@@ -61,12 +61,14 @@ module frame_builder
   meta_t       meta;
   kind_e       kind_q;
   logic        has_tag_q;
-  logic        is_active_q, is_repeat_q, is_mine, is_gone_q, is_found, is_late, is_six, is_odd;
+  logic        is_checked_q, is_active_q, is_repeat_q, is_its_header_q, is_its_repeat_q, is_mine;
+  logic        is_found, is_late, is_six, is_odd;
   logic [3:0]  full_beats;
   logic [7:0]  end_beat;
   logic [63:0] header;
 
-  // As in a meta_t, so that both memories' words are compared before it is chosen between them.
+  // As in a meta_t. Both memories' words are compared, and it is chosen between them a cycle later: paths that begin in
+  // a block RAM are long.
   logic [GenerationWidth+31:0] sum;
   assign sum = {packet_i.generation, packet_i.message};
 
@@ -75,8 +77,8 @@ module frame_builder
 
   assign header     = is_repeat_q ? repeat_data_i : header_data_i;
   assign meta       = header[$bits(meta_t)-1:0];
-  assign is_mine    = is_repeat_q ? repeat_data_i[$bits(sum)-1:0] == sum : header_data_i[$bits(sum)-1:0] == sum;
-  assign is_lost_o  = (is_gone_q && is_kept_i) || (is_found && found_ports_i == '0);
+  assign is_mine    = is_repeat_q ? is_its_repeat_q : is_its_header_q;
+  assign is_lost_o  = (is_checked_q && !is_mine && is_kept_i) || (is_found && found_ports_i == '0);
   assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
   assign full_beats = header_beats(kind_q, has_tag_q);
   assign is_six     = header_ends_at_six(kind_q, has_tag_q);
@@ -86,49 +88,46 @@ module frame_builder
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      is_active_q <= 1'b0;
-      is_gone_q   <= 1'b0;
+      is_checked_q <= 1'b0;
+      is_active_q  <= 1'b0;
     end else begin
-      is_gone_q <= checks_i && !is_mine;
-      if (looks_i) begin
-        is_active_q <= 1'b0;
-      end else if (checks_i) begin
-        is_active_q <= is_mine;
-      end
+      is_checked_q <= checks_i;
+      is_active_q  <= !looks_i && (checks_i || is_active_q);
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (looks_i) is_repeat_q <= is_repeat_i;
     if (checks_i) begin
-      kind_q    <= meta.kind;
-      has_tag_q <= meta.has_tag;
+      is_its_header_q <= header_data_i[$bits(sum)-1:0] == sum;
+      is_its_repeat_q <= repeat_data_i[$bits(sum)-1:0] == sum;
+      kind_q          <= meta.kind;
+      has_tag_q       <= meta.has_tag;
     end
   end
 
   // --- Where it goes: the address is in the first beat, read while it is checked ---
-  logic             begins_q, asks_q, waits_q, destination_ready, destination_valid, is_nowhere, frame_ends;
+  logic             begins, asks_q, waits_q, destination_ready, destination_valid, is_nowhere, frame_ends;
   logic [47:0]      address_q;
   logic [Ports-1:0] destination;
 
+  assign begins         = is_checked_q && is_mine;
   assign is_found       = waits_q && found_valid_i;
   assign find_valid_o   = asks_q;
   assign find_address_o = address_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      begins_q <= 1'b0;
-      asks_q   <= 1'b0;
-      waits_q  <= 1'b0;
+      asks_q  <= 1'b0;
+      waits_q <= 1'b0;
     end else begin
-      begins_q <= checks_i && is_mine;
-      asks_q   <= (begins_q && is_kept_i) || (asks_q && !find_ready_i);
-      waits_q  <= (begins_q && is_kept_i) || (waits_q && !is_found);
+      asks_q  <= (begins && is_kept_i) || (asks_q && !find_ready_i);
+      waits_q <= (begins && is_kept_i) || (waits_q && !is_found);
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (begins_q) address_q <= address_of(header[47:0]);
+    if (begins) address_q <= address_of(header[47:0]);
   end
 
   // A FIFO, because its output is a register: the paths through an output begin here.
@@ -163,7 +162,7 @@ module frame_builder
     if (!rst_ni) begin
       valid_q <= 1'b0;
     end else begin
-      valid_q <= steps_i && is_active_q && (step_i != '0 || !is_late) && beat <= end_beat;
+      valid_q <= steps_i && is_active_q && is_mine && (step_i != '0 || !is_late) && beat <= end_beat;
     end
   end
 
