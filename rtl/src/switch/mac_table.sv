@@ -14,7 +14,8 @@ module mac_table #(
   input  logic [7:0]             age_limit_i,  // ticks, at most 254
   output logic                   learns_o,     // it is clear
 
-  // Where is this address? The answer comes three cycles after the question was taken.
+  // Where is this address? The answer comes three cycles after the question was taken. The address stands for a cycle
+  // more than the question.
   input  logic [Askers-1:0]       find_valid_i,
   output logic [Askers-1:0]       find_ready_o,
   input  logic [Askers-1:0][47:0] find_address_i,
@@ -90,27 +91,27 @@ module mac_table #(
     end
   end
 
-  // --- Finding: choose, read, compare ---
+  // --- Finding: choose, read, compare --- Addresses follow the choice by a cycle: both in one would be a long path.
   logic             is_clear_q;  // the sweep after reset is through
   logic [Askers-1:0] asker1_q, asker2_q, asker3_q;
   logic [Ways-1:0]   is_hit, is_hit_q;
   logic [Ways-1:0][PortWidth-1:0] port_q;
-  logic [47:0]      wanted_d, wanted1_q, wanted2_q;
+  logic [47:0]      wanted, wanted_q;
   logic [31:BucketWidth] unused_find_hash;
 
   round_robin #(.Requests(Askers)) u_find (
     .clk_i, .rst_ni, .request_i(find_valid_i), .take_i(|find_valid_i), .grant_o(find_ready_o)
   );
-  crc32 #(.Width(48)) u_find_hash (.crc_i('0), .data_i(wanted1_q), .crc_o({unused_find_hash, find_bucket}));
+  crc32 #(.Width(48)) u_find_hash (.crc_i('0), .data_i(wanted), .crc_o({unused_find_hash, find_bucket}));
 
   assign found_valid_o = asker3_q;
 
   always_comb begin
-    wanted_d = '0;
-    for (int unsigned i = 0; i < Askers; i++) if (find_ready_o[i]) wanted_d |= find_address_i[i];
+    wanted = '0;
+    for (int unsigned i = 0; i < Askers; i++) if (asker1_q[i]) wanted |= find_address_i[i];
     found_ports_o = '0;
     for (int unsigned way = 0; way < Ways; way++) begin
-      is_hit[way] = is_clear_q && found_q[way].is_used && found_q[way].address == wanted2_q &&
+      is_hit[way] = is_clear_q && found_q[way].is_used && found_q[way].address == wanted_q &&
                     is_known(found_q[way].seen);
       if (is_hit_q[way]) found_ports_o |= Ports'(1) << port_q[way];
     end
@@ -129,9 +130,8 @@ module mac_table #(
   end
 
   always_ff @(posedge clk_i) begin
-    wanted1_q <= wanted_d;
-    wanted2_q <= wanted1_q;
-    is_hit_q  <= is_hit;
+    wanted_q <= wanted;
+    is_hit_q <= is_hit;
     for (int unsigned way = 0; way < Ways; way++) port_q[way] <= found_q[way].port;
   end
 

@@ -26,19 +26,24 @@ async def begin(dut: Any, age_limit: int = 200) -> None:
 
 
 async def serve(dut: Any, kind: str, questions: dict[int, int]) -> list[int]:
-    """Each port offers an address to `kind` (find or learn) until it is accepted; returns the order of acceptance."""
+    """Each port offers an address to `kind` (find or learn) until it is accepted; returns the order of acceptance. An
+    address to find stands for a cycle more."""
     waiting, order = dict(questions), []
+    stands: dict[int, int] = {}
     valid, ready, addresses = (getattr(dut, f"{kind}_{name}") for name in ("valid_i", "ready_o", "address_i"))
     while waiting:
-        addresses.value = sum(address << 48 * port for port, address in waiting.items())
+        addresses.value = sum(address << 48 * port for port, address in (waiting | stands).items())
         valid.value = sum(1 << port for port in waiting)
         await FallingEdge(dut.clk_i)
         taken = number(ready)
         await RisingEdge(dut.clk_i)
+        stands = {}
         if taken:
             assert taken.bit_count() == 1
             order.append(taken.bit_length() - 1)
-            del waiting[order[-1]]
+            address = waiting.pop(order[-1])
+            if kind == "find":
+                stands = {order[-1]: address}
     valid.value = 0
     return order
 
