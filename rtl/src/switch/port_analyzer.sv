@@ -5,7 +5,9 @@
 // The table is asked as soon as the first beat has come, which holds the destination. So this beat waits until the
 // question before has been answered. MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete. A frame
 // that it finds wrong needs no answer. The destination follows it a cycle later at the earliest; answers take longer.
-// Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops it whole.
+// Until then a frame waits in the Port FIFO and in a register behind it. So the register costs no time, and the long
+// paths of what reads the frame do not begin in a block RAM. Nothing else makes the stream wait: the Port FIFO takes a
+// frame if the longest would fit, or drops it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
@@ -63,8 +65,9 @@ module port_analyzer
   logic                  takes, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
   logic                  is_too_long;
   logic                  fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
-  beat_t                 beat;
-  mark_e                 mark;
+  logic                  head_valid_q, head_goes, loads;
+  beat_t                 beat, fifo_beat, head_q;
+  mark_e                 mark, fifo_mark, head_mark_q;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
   logic [LevelWidth-1:0] level;
   destination_t          destination_d, destination;
@@ -165,10 +168,28 @@ module port_analyzer
     .s_ready_o(fifo_ready),
     .s_data_i ({mark, beat}),
     .m_valid_o(fifo_valid),
-    .m_ready_i(m_ready_i && destination_valid),
-    .m_data_o ({m_mark_o, m_beat_o}),
+    .m_ready_i(loads),
+    .m_data_o ({fifo_mark, fifo_beat}),
     .level_o  (level)
   );
+
+  assign head_goes = head_valid_q && destination_valid && m_ready_i;
+  assign loads     = !head_valid_q || head_goes;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      head_valid_q <= 1'b0;
+    end else if (loads) begin
+      head_valid_q <= fifo_valid;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (loads) begin
+      head_q      <= fifo_beat;
+      head_mark_q <= fifo_mark;
+    end
+  end
 
   stream_queue #(
     .Width($bits(destination_t)),
@@ -180,11 +201,13 @@ module port_analyzer
     .s_ready_o(destination_ready),
     .s_data_i (destination_d),
     .m_valid_o(destination_valid),
-    .m_ready_i(fifo_valid && m_ready_i && m_beat_o.last),
+    .m_ready_i(head_goes && head_q.last),
     .m_data_o (destination)
   );
 
-  assign m_valid_o    = fifo_valid && destination_valid;
+  assign m_valid_o    = head_valid_q && destination_valid;
+  assign m_beat_o     = head_q;
+  assign m_mark_o     = head_mark_q;
   assign m_is_known_o = destination.is_known;
   assign m_ports_o    = destination.ports;
 
