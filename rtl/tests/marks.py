@@ -1,4 +1,4 @@
-"""What frame_marker tells frame_decoder about a frame, read from the whole frame."""
+"""The marks that frame_marker gives to the beats of a frame, read from the whole frame."""
 
 from __future__ import annotations
 

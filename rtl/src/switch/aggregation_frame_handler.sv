@@ -312,7 +312,7 @@ module aggregation_frame_handler
         ends    = (judge_done_i || !asks_q) && !is_early_q;
         verdict = !asks_q ? VerdictShape :
                   judge_verdict_i == VerdictAnswered && !can_repeat ? VerdictRoom : judge_verdict_i;
-        // What is copied is its connection's packet, whatever else is wrong with it.
+        // The connection of a copied frame was found right before. Damage is known now.
         if (is_copied_q && !is_right_q) verdict = info_i.is_malformed ? VerdictMalformed : VerdictIcrc;
         if (is_early_q && (judge_done_i || !asks_q)) next = Idle;
       end

@@ -39,7 +39,7 @@ module decoder_information
   assign data   = has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign length = number_of_2(data[31:16]);
 
-  // All that is asked about a packet that is no Write First is known behind these beats.
+  // Behind these beats all is known that an early question needs. Write Firsts are longer.
   assign has_header = index_q > IndexWidth'(9);
   assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
   assign payload    = length_q - Least - extensions - 12'(pad_q);

@@ -158,7 +158,7 @@ module frame_analyzer
       end
       is_taken_q <= push || (is_taken_q && !judged);
       is_whole_q <= (push && head.last) || (is_whole_q && !judged);
-      // A frame that was taken early is void when the handler is reset: nobody is asked about it any more.
+      // A frame that was taken early is void when the handler is reset: the handler is not asked about it.
       is_early_q <= !abort_i && (early_i || (is_early_q && !judged));
       is_void_q  <= (abort_i && (early_i || is_early_q)) || (is_void_q && !judged);
       // Counted a cycle late: another frame is decided about after some beats, and this one is judged later still.

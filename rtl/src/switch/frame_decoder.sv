@@ -1,5 +1,5 @@
 // DEC_FSM of the Frame Analyzer (allreduce-switch, IV-C, Table VI): decides about each frame as early as its header
-// allows, while the frame passes. What the header says is marked at its beats (frame_marker).
+// allows, while the frame passes. Its beats are marked by their headers (frame_marker).
 //
 //   not RoCE v1                          second beat, third if tagged   goes on
 //   another opcode                       seventh                        goes on

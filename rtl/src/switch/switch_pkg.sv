@@ -25,7 +25,7 @@ package switch_pkg;
     logic [63:0] data;
   } beat_t;
 
-  // What a beat shows about its frame (frame_marker): 3 bits, which fill the width of the Port FIFO's block RAMs.
+  // A beat's news about its frame (frame_marker): 3 bits, which fill the width of the Port FIFO's block RAMs.
   typedef enum logic [2:0] {
     MarkNone,
     MarkTag,           // a VLAN tag

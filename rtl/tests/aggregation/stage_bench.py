@@ -269,13 +269,7 @@ class StageBench:
         answered, taken = number(dut.route_valid_o), number(dut.m_valid_o) & m_ready
         self.lost += number(dut.sum_lost_o).bit_count()
         self.aged += int(dut.aged_o.value)
-        taken_early = number(dut.early_o)
-        for index, port in enumerate(self.ports):
-            if taken_early >> index & 1:
-                assert port.asked, f"port {index} took a frame that it was not offered"
-                port.beats.extend(self._beats(port.asked.frame))
-                port.is_early = True
-                self.early += 1
+        self._take_early(number(dut.early_o))
         if answered:
             routes, verdicts = number(dut.route_o), number(dut.verdict_o)
             for index in range(self.count):
@@ -299,6 +293,15 @@ class StageBench:
                     port.notice = b"" if ended else whole
                     if ended:
                         self.notices.append((index, whole))
+
+    def _take_early(self, taken: int) -> None:
+        """Frames stream from now on: those of the ports in the mask `taken`."""
+        for index, port in enumerate(self.ports):
+            if taken >> index & 1:
+                assert port.asked, f"port {index} took a frame that it was not offered"
+                port.beats.extend(self._beats(port.asked.frame))
+                port.is_early = True
+                self.early += 1
 
     def _gather(self, before: bytes, beat: int) -> tuple[bytes, bool]:
         extra, last = beat >> 64 & 7, beat >> 67 & 1

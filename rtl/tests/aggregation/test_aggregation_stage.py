@@ -106,7 +106,6 @@ class Both:
         assert len(hard.forwarded) == (verdict == "forwarded")
         return verdict
 
-
     async def offer_at_once(self, port: int, frames: list[bytes]) -> list[str]:
         """Send frames that are answered by sums or not at all; fails if the sums differ. Returns the verdicts."""
         hard = self.hard

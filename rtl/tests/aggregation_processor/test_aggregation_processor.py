@@ -91,8 +91,8 @@ async def ready(dut: Any) -> Bench:
     bench = Bench(dut, chance())
     await start(
         dut, tick_i=0, age_limit_i=0xFFFFFFFF, generation_i=0, ports_i=3, has_rank_i=3, port_of_rank_i=0b10,
-        valid_i=0, is_early_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0, is_sending_i=0,
-        sending_place_i=0, payload_data_i=0,
+        valid_i=0, is_early_i=0, is_bad_i=0, is_awaited_i=0, awaited_place_i=0, sum_taken_i=0, tag_address_i=0,
+        is_sending_i=0, sending_place_i=0, payload_data_i=0,
     )  # fmt: skip
     for _ in range(PLACES + 8):
         await bench.cycle()

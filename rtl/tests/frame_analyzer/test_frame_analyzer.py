@@ -149,8 +149,8 @@ def read_info(value: int) -> dict[str, int]:
 
 
 class Handler:
-    """Replaces the Aggregation Frame Handler: it answers after a random delay, and keeps its input. Some frames it takes
-    early."""
+    """Replaces the Aggregation Frame Handler: it answers after a random delay, and keeps its input. It takes some
+    frames early."""
 
     def __init__(self, dut: Any, rng: Any, delay: int) -> None:
         """`delay`: the largest number of cycles to an answer."""
@@ -180,7 +180,7 @@ class Handler:
             dut.route_valid_i.value = 0
 
     async def _take_early(self) -> None:
-        """What is told of a frame then is told at its end, too."""
+        """The same facts are told about a frame then, and at its end."""
         dut = self.dut
         early = read_info(number(dut.info_o))
         dut.early_i.value = 1
@@ -334,7 +334,7 @@ async def gives_way(dut: Any) -> None:
 @cocotb.parametrize((("is_early", "beats"), [(False, 10), (True, 1), (True, 10), (True, 59)]))
 async def drops_what_a_reset_interrupts(dut: Any, is_early: bool, beats: int) -> None:
     """A soft reset while a frame is copied: its rest is dropped, though the handler takes no more, and later frames are
-    asked about and forwarded. Nobody is asked about a frame that was taken early."""
+    asked about and forwarded. The handler is not asked about a frame that it took early."""
     rng = chance()
     await start(dut, s_valid_i=0, route_valid_i=0, fold_ready_i=1, abort_i=0, is_crowded_i=0, connections_i=BOUND)
     payload = rng.randbytes(400)

@@ -19,7 +19,7 @@ BROADCAST, BRIDGE, NOBODY = b"\xff" * 6, bytes.fromhex("0180c200000e"), bytes(6)
 
 
 def headers_of(rng: Any) -> bytes:
-    """What may follow the addresses: tags, an EtherType, and the headers of RoCE with all that is marked."""
+    """Bytes that may follow the addresses: tags, an EtherType, and RoCE's headers with all that is marked."""
     types = [rng.choice(TAGS) for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
     types.append(rng.choice([ROCE, ROCE, ROCE, ROCE, 0x0800, 0x1589]))
     ethernet = rng.randbytes(2).join(one.to_bytes(2, "big") for one in types)
