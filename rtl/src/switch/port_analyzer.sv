@@ -5,9 +5,9 @@
 // The table is asked as soon as the first beat has come, which holds the destination. So this beat waits until the
 // question before has been answered. MAC_ANA, the state of Fig. 10, is the second beat: addresses are complete. A frame
 // that it finds wrong needs no answer. The destination follows it a cycle later at the earliest; answers take longer.
-// Until then a frame waits in the Port FIFO and in a register behind it. So the register costs no time, and the long
-// paths of what reads the frame do not begin in a block RAM. Nothing else makes the stream wait: the Port FIFO takes a
-// frame if the longest would fit, or drops it whole.
+// Until then a frame waits in the Port FIFO and in a register behind it: so the long paths of what reads the frame do
+// not begin in a block RAM. A beat that finds the FIFO empty goes into the register at once, and the register costs no
+// time. Nothing else makes the stream wait: the Port FIFO takes a frame if the longest would fit, or drops it whole.
 module port_analyzer
   import switch_pkg::*;
 #(
@@ -65,7 +65,7 @@ module port_analyzer
   logic                  takes, is_analyzed, analyzes, is_short, is_bad_source, is_reserved, is_good;
   logic                  is_too_long;
   logic                  fifo_ready, fifo_valid, destination_ready, destination_valid, destination_push;
-  logic                  head_valid_q, head_goes, loads;
+  logic                  enters, passes, head_valid_q, head_goes, loads;
   beat_t                 beat, fifo_beat, head_q;
   mark_e                 mark, fifo_mark, head_mark_q;
   logic                  skips, refuses, has_room_q, is_filling_q, is_empty_q;
@@ -164,7 +164,7 @@ module port_analyzer
   ) u_fifo (
     .clk_i,
     .rst_ni,
-    .s_valid_i(takes && !skips),
+    .s_valid_i(enters && !passes),
     .s_ready_o(fifo_ready),
     .s_data_i ({mark, beat}),
     .m_valid_o(fifo_valid),
@@ -173,21 +173,23 @@ module port_analyzer
     .level_o  (level)
   );
 
+  assign enters    = takes && !skips;
   assign head_goes = head_valid_q && destination_valid && m_ready_i;
   assign loads     = !head_valid_q || head_goes;
+  assign passes    = loads && !fifo_valid;  // if it offers nothing, nothing is in it
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       head_valid_q <= 1'b0;
     end else if (loads) begin
-      head_valid_q <= fifo_valid;
+      head_valid_q <= fifo_valid || enters;
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (loads) begin
-      head_q      <= fifo_beat;
-      head_mark_q <= fifo_mark;
+      head_q      <= fifo_valid ? fifo_beat : beat;
+      head_mark_q <= fifo_valid ? fifo_mark : mark;
     end
   end
 
