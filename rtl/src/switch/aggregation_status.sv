@@ -43,7 +43,7 @@ module aggregation_status
   output logic                       fold_valid_o,
   input  logic                       fold_ready_i,
   output packet_t                    fold_o,
-  output logic                       early_valid_o,  // ... or will be, by a contribution that was asked about early
+  output logic                       early_valid_o,  // ... or will be, by the early contribution `folded_o`
   output logic                       judged_o,       // the contribution `fold_o`, whatever the answer is
 
   // Its sum is sent, and kept from now on.

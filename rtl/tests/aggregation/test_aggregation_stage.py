@@ -84,20 +84,11 @@ class Both:
         after = self._counts()
         verdict = next(name for name in VERDICTS if after[name] != before[name])
         hard = self.hard
-        hard.verdicts.clear()
-        hard.sums.clear()
-        hard.forwarded.clear()
-        hard.notices.clear()
-        hard.offer(port, frame)
         notices = [(port, frame) for port, frame in wanted if frame[12:14] == b"\x88\xb5"]
         sums = sorted((port, frame) for port, frame in wanted if frame[12:14] != b"\x88\xb5")
         if verdict == "forwarded":
             sums = []
-        for _ in range(1500):
-            await hard.cycle()
-            if hard.is_idle and len(hard.sums) >= len(sums) and len(hard.notices) >= len(notices):
-                break
-        await hard.cycle(3)
+        await self._send(port, [frame], len(sums), len(notices))
         if verdict == "malformed" and hard.forwarded:
             return verdict  # no connection: its head left before its end was checked (hardware-switch.md)
         assert hard.verdicts == [(port, verdict)], frame[:110].hex()
@@ -108,21 +99,26 @@ class Both:
 
     async def offer_at_once(self, port: int, frames: list[bytes]) -> list[str]:
         """Send frames that are answered by sums or not at all; fails if the sums differ. Returns the verdicts."""
-        hard = self.hard
-        hard.verdicts.clear()
-        hard.sums.clear()
         wanted = []
         for frame in frames:
             self.time_s += 1e-6
             wanted += self.soft.offer(port, frame, self.time_s)
+        await self._send(port, frames, len(wanted))
+        assert sorted(self.hard.sums) == sorted(wanted)
+        return [verdict for _, verdict in self.hard.verdicts]
+
+    async def _send(self, port: int, frames: list[bytes], sums: int, notices: int = 0) -> None:
+        """To the stage, one behind the other; waits until it is idle and so many sums and notices have come."""
+        hard = self.hard
+        for results in (hard.verdicts, hard.sums, hard.forwarded, hard.notices):
+            results.clear()
+        for frame in frames:
             hard.offer(port, frame)
         for _ in range(1500):
             await hard.cycle()
-            if hard.is_idle and len(hard.sums) >= len(wanted):
+            if hard.is_idle and len(hard.sums) >= sums and len(hard.notices) >= notices:
                 break
         await hard.cycle(3)
-        assert sorted(hard.sums) == sorted(wanted)
-        return [verdict for _, verdict in hard.verdicts]
 
 
 async def started(dut: Any) -> Both:
