@@ -3,37 +3,68 @@
 from __future__ import annotations
 
 from ethernet import BEAT
-from roce_frames import FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ROCE
+from roce_frames import FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ROCE, UDP_PORT, ipv4_checksum
 
 TAGS = (0x8100, 0x88A8)
 # mark_e
-NONE, TAG, LATER, OTHER, RUNT, OVERTAGGED, OURS = 0, 1, 2, 4, 5, 6, 7
+NONE, TAG, LATER, IP, OTHER, RUNT, OVERTAGGED, OURS = range(8)
+GRH_BYTES, IP_BYTES, IP_UDP_BYTES = 40, 20, 28
+NO_OPTIONS, UDP = 0x45, 17
+FIRST_BYTES = 52  # the shortest Write First with an aggregation header, from the BTH on
+
+
+def number(frame: bytes, at: int) -> int:
+    """The number of two bytes there. Bytes behind the frame's end are zeros."""
+    return int.from_bytes((frame + bytes(128))[at : at + 2], "big")
+
+
+def is_udp(packet: bytes) -> bool:
+    """Whether a packet without IPv4 options is UDP and no fragment."""
+    return packet[9] == UDP and number(packet, 6) & 0x3FFF == 0
+
+
+def is_roce_v2(packet: bytes) -> bool:
+    """Whether such a packet is RoCE's: the right checksum, port and lengths."""
+    total, to, length = (number(packet, at) for at in (2, 22, 24))
+    return ipv4_checksum(packet[:IP_BYTES]) == 0 and to == UDP_PORT and length == (total - IP_BYTES) & 0xFFFF
 
 
 def marks_of(frame: bytes) -> list[int]:
-    """The mark of each beat, up to the one that decides about the frame. Bytes behind its end are zeros."""
-    number = lambda at: int.from_bytes((frame + bytes(BEAT))[at : at + 2], "big")  # noqa: E731
+    """The mark of each beat, up to the one that decides about the frame."""
     tag, marks = 0, [NONE]
-    if number(12) in TAGS:
+    if number(frame, 12) in TAGS:
         if len(frame) <= 2 * BEAT:
             return [NONE, RUNT]
         tag, marks = 4, [NONE, TAG]
-        if len(frame) < (22 if number(16) in TAGS else 18):
+        if len(frame) < (22 if number(frame, 16) in TAGS else 18):
             return [*marks, RUNT]
-        if number(16) in TAGS and number(20) in TAGS:
+        if number(frame, 16) in TAGS and number(frame, 20) in TAGS:
             return [*marks, OVERTAGGED]
-    if number(12 + tag) != ROCE:
-        return [*marks, OTHER][: -(-len(frame) // BEAT)]
-    opcode = number(54 + tag) >> 8
-    marks += [NONE] * ((54 + tag) // BEAT - len(marks))
-    if opcode in (MIDDLE, LAST, LAST_IMMEDIATE):
-        marks += [LATER, NONE]
-    elif opcode == FIRST:
-        length, pad = number(18 + tag), number(54 + tag) >> 4 & 3
-        is_long = length > 52 or (length == 52 and not pad)
-        is_ours = is_long and number(82 + tag) == 0x4E46 and number(84 + tag) >> 12 == 1
-        at = (84 + tag) // BEAT
-        marks += [NONE] * (at - len(marks)) + [OURS if is_ours and len(frame) > (at + 1) * BEAT else OTHER]
+    return [*marks, *_behind_tag(frame, tag, len(marks))][: -(-len(frame) // BEAT)]
+
+
+def _behind_tag(frame: bytes, tag: int, beat: int) -> list[int]:
+    """Those from `beat` on, where the type is."""
+    type_, packet = number(frame, 12 + tag), frame[14 + tag :] + bytes(128)
+    if type_ == ROCE:
+        marks, network, length = [NONE], GRH_BYTES, number(packet, 4)
+    elif type_ == IPV4 and packet[0] == NO_OPTIONS:
+        marks, network, length = [IP], IP_UDP_BYTES, number(packet, 2) - IP_UDP_BYTES
+        if not is_udp(packet):
+            return [*marks, *[NONE] * (2 - beat), OTHER]
     else:
-        marks.append(OTHER)
-    return marks[: -(-len(frame) // BEAT)]
+        return [OTHER]
+    at = 14 + tag + network  # the BTH
+    marks += [NONE] * (at // BEAT - beat - 1)
+    opcode, pad = packet[network], packet[network + 1] >> 4 & 3
+    if network == IP_UDP_BYTES and not is_roce_v2(packet):
+        return [*marks, OTHER]
+    if opcode in (MIDDLE, LAST, LAST_IMMEDIATE):
+        return [*marks, LATER, NONE]
+    if opcode != FIRST:
+        return [*marks, OTHER]
+    is_long = length > FIRST_BYTES or (length == FIRST_BYTES and not pad)
+    is_ours = is_long and number(packet, network + 28) == 0x4E46 and packet[network + 30] >> 4 == 1
+    at = (at + 30) // BEAT
+    marks += [NONE] * (at - beat - len(marks))
+    return [*marks, OURS if is_ours and len(frame) > (at + 1) * BEAT else OTHER]

@@ -33,6 +33,14 @@ def network_bytes(packet: bytes) -> int:
     return GRH_BYTES if packet[0] >> 4 == 6 else IP_UDP_BYTES
 
 
+def ipv4_checksum(header: bytes) -> int:
+    """The checksum of an IPv4 header whose own is 0; 0 of a header whose own is right (RFC 1071)."""
+    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
 def icrc(packet: bytes) -> bytes:
     """The ICRC of a packet from its GRH or IPv4 header on, without its last four bytes: the InfiniBand specification,
     7.8.1 and A17.3.3, word by word."""

@@ -31,7 +31,7 @@ module aggregation_connection
   output shape_t       shape_o
 );
 
-  logic             is_bound_q;
+  logic             is_bound_q, is_v2_q;
   addresses_t       addresses_q;
   logic [255:0]     gids_q;
   logic [23:0]      queue_pair_q;
@@ -49,11 +49,12 @@ module aggregation_connection
 
   assign column       = info_i.aggregation.message[1:0];
   assign shape        = shape_of(info_i.aggregation.length_bytes, info_i.aggregation.format[2:0],
-                                 info_i.aggregation.flags[0]);
-  assign matches_o    = is_bound_q && queue_pair_q == info_i.queue_pair && addresses_q.to == info_i.addresses.to;
+                                 info_i.aggregation.flags[7:WorkersShift], info_i.aggregation.flags[0]);
+  assign matches_o    = is_bound_q && queue_pair_q == info_i.queue_pair && addresses_q.to == info_i.addresses.to &&
+                        is_v2_q == info_i.is_v2;
   assign is_same_o    = addresses_q.from == info_i.addresses.from && gids_q == info_i.gids;
   assign rank_o       = rank_q;
-  assign connection_o = '{is_bound: is_bound_q, queue_pair: queue_pair_q, to: addresses_q.to};
+  assign connection_o = '{is_bound: is_bound_q, is_v2: is_v2_q, queue_pair: queue_pair_q, to: addresses_q.to};
 
   // A worker may open the next message, or send any of its last four again.
   assign behind = next_q - info_i.aggregation.message;
@@ -123,6 +124,7 @@ module aggregation_connection
     if (bind_i) begin
       addresses_q  <= info_i.addresses;
       gids_q       <= info_i.gids;
+      is_v2_q      <= info_i.is_v2;
       queue_pair_q <= info_i.queue_pair;
       rank_q       <= info_i.aggregation.rank;
     end

@@ -47,7 +47,8 @@ module aggregation_frame_handler
   input  verdict_e                      table_verdict_i,
   input  logic                          table_binds_i,
   input  logic                          table_differs_i,
-  input  logic [15:0]                   table_differs_from_i,
+  input  logic                          table_miscounts_i,
+  input  logic [15:0]                   table_told_i,
   input  logic [Jobs-1:0][15:0]         number_i,
   input  logic [Jobs-1:0][15:0]         epoch_i,
   input  logic [Jobs-1:0]               clear_i,      // a new epoch
@@ -168,7 +169,8 @@ module aggregation_frame_handler
 
   // --- Idle: what needs no more than the frame and the connections ---
   always_comb begin
-    is_right_header = (info_i.aggregation.flags & ~(FlagEndsTensor | FlagSummed)) == '0 &&
+    is_right_header = (info_i.is_v2 ? (info_i.aggregation.flags & FlagsUnused) == '0
+                                    : (info_i.aggregation.flags & ~(FlagEndsTensor | FlagSummed)) == '0) &&
                       info_i.aggregation.length_bytes > LengthMin && info_i.aggregation.length_bytes <= LengthMax &&
                       info_i.aggregation.length_bytes[1:0] == '0;
     unique case (info_i.aggregation.format)
@@ -211,7 +213,7 @@ module aggregation_frame_handler
   assign column            = place_q[8:7];
   assign packet_of_message = place_q[6:0];
   logic unused_end;
-  assign unused_end = shape_here.ends_tensor;
+  assign unused_end = ^{shape_here.ends_tensor, shape_here.says_workers};
 
   assign shape_here        = shape[job_q[JobBits-1:0]];
   assign is_right_shape    = has_whole_words_q &&
@@ -385,9 +387,10 @@ module aggregation_frame_handler
         notice_o.message = {8'd0, info_i.psn};
       end
       Table: begin
-        notice_valid_o   = table_done_i && table_verdict_i == VerdictMismatch && table_differs_i;
-        notice_o.kind    = NoticeMismatch;
-        notice_o.rank    = table_differs_from_i;
+        notice_valid_o   = table_done_i && ((table_verdict_i == VerdictMismatch && table_differs_i) ||
+                                            (table_verdict_i == VerdictRank && table_miscounts_i));
+        notice_o.kind    = table_miscounts_i ? NoticeWorkers : NoticeMismatch;
+        notice_o.rank    = table_told_i;
         notice_o.message = info_i.aggregation.message;
       end
       default: begin
@@ -403,6 +406,7 @@ module aggregation_frame_handler
   // --- Copy ---
   always_comb begin
     meta.kind       = kind_of(info_i.opcode);
+    meta.is_v2      = info_i.is_v2;
     meta.has_tag    = info_i.has_tag;
     meta.generation = packet_q.generation;
     meta.message    = packet_q.message;

@@ -15,6 +15,8 @@ package aggregation_pkg;
   localparam logic [3:0]  MetaBeat       = 4'd15;
   localparam logic [7:0]  FlagEndsTensor = 8'd1;
   localparam logic [7:0]  FlagSummed     = 8'd2;
+  localparam logic [7:0]  FlagsUnused    = 8'd4;
+  localparam int unsigned WorkersShift   = 3;    // of v2: their number, in the bits from here on
 
   typedef enum logic [1:0] {FoldInt32, FoldFp32, FoldBfp} fold_e;
 
@@ -22,6 +24,7 @@ package aggregation_pkg;
   typedef struct packed {
     logic [15:0] last_word;  // its number from 0, the aggregation header's words included
     logic [2:0]  format;     // as in the aggregation header
+    logic        says_workers;
     logic        ends_tensor;
   } shape_t;
 
@@ -40,12 +43,13 @@ package aggregation_pkg;
     fold_e                 how;
   } packet_t;
 
-  // Where a frame's gradients begin depends on this and on a VLAN tag.
+  // Where a frame's gradients begin depends on this, on RoCE's version and on a VLAN tag.
   typedef enum logic [1:0] {KindPlain, KindFirst, KindImmediate} kind_e;
 
   // Beside a kept header.
   typedef struct packed {
     kind_e       kind;
+    logic        is_v2;
     logic        has_tag;
     generation_t generation;
     logic [31:0] message;
@@ -62,7 +66,7 @@ package aggregation_pkg;
     verdict_e verdict;
   } first_facts_t;
 
-  typedef enum logic [1:0] {NoticeWaiting, NoticeMismatch, NoticeUnknown} notice_e;
+  typedef enum logic [1:0] {NoticeWaiting, NoticeMismatch, NoticeUnknown, NoticeWorkers} notice_e;
 
   typedef struct packed {
     notice_e     kind;
@@ -81,22 +85,24 @@ package aggregation_pkg;
     endcase
   endfunction
 
-  // Headers are 66 bytes, 102 of a Write First, 70 with immediate data, and four more with a tag: full beats, and two
-  // bytes or six.
-  function automatic logic [3:0] header_beats(kind_e kind, logic has_tag);
+  // Headers are 66 bytes, 102 of a Write First, 70 with immediate data, 12 less of v2, and four more with a tag: full
+  // beats, and two bytes or six.
+  function automatic logic [3:0] header_beats(kind_e kind, logic is_v2, logic has_tag);
     unique case (kind)
-      KindFirst:     return 4'd12 + 4'(has_tag);
-      KindImmediate: return 4'd8 + 4'(has_tag);
-      default:       return 4'd8;
+      KindFirst:     return is_v2 ? 4'd11 : 4'd12 + 4'(has_tag);
+      KindImmediate: return is_v2 ? 4'd7 : 4'd8 + 4'(has_tag);
+      default:       return is_v2 ? 4'd6 + 4'(has_tag) : 4'd8;
     endcase
   endfunction
 
-  function automatic logic header_ends_at_six(kind_e kind, logic has_tag);
-    return has_tag ^ (kind != KindPlain);
+  function automatic logic header_ends_at_six(kind_e kind, logic is_v2, logic has_tag);
+    return is_v2 ^ has_tag ^ (kind != KindPlain);
   endfunction
 
-  function automatic shape_t shape_of(logic [31:0] length_bytes, logic [2:0] format, logic ends_tensor);
-    return '{last_word: 16'(length_bytes >> 2) + 16'(OwnWords - 1), format: format, ends_tensor: ends_tensor};
+  function automatic shape_t shape_of(logic [31:0] length_bytes, logic [2:0] format, logic [4:0] workers,
+                                      logic ends_tensor);
+    return '{last_word: 16'(length_bytes >> 2) + 16'(OwnWords - 1), format: format, says_workers: workers != '0,
+             ends_tensor: ends_tensor};
   endfunction
 
   // The last packet of a message with this last word.

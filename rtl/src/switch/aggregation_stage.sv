@@ -80,8 +80,8 @@ module aggregation_stage
   first_facts_t [Ports-1:0]                        facts;
   logic [JobWidth-1:0]                             table_job;
   verdict_e                                        table_verdict;
-  logic                                            table_binds, table_differs;
-  logic [PortBits-1:0]                             table_differs_from;
+  logic                                            table_binds, table_differs, table_miscounts;
+  logic [$clog2(Ports+1)-1:0]                      table_told;
   logic [Ports-1:0][Jobs-1:0]                      seen;
   logic [Jobs-1:0]                                 clear, is_pending, is_recent, has_summed, is_float;
   generation_t [Jobs-1:0]                             generation;
@@ -110,7 +110,8 @@ module aggregation_stage
     .verdict_o      (table_verdict),
     .binds_o        (table_binds),
     .differs_o      (table_differs),
-    .differs_from_o (table_differs_from),
+    .miscounts_o    (table_miscounts),
+    .told_o         (table_told),
     .seen_i         (seen),
     .is_recent_o    (is_recent),
     .has_summed_o   (has_summed),
@@ -336,7 +337,8 @@ module aggregation_stage
       .table_verdict_i  (table_verdict),
       .table_binds_i    (table_binds),
       .table_differs_i  (table_differs),
-      .table_differs_from_i(16'(table_differs_from)),
+      .table_miscounts_i(table_miscounts),
+      .table_told_i     (16'(table_told)),
       .number_i         (number),
       .epoch_i          (epoch),
       .clear_i          (clear),

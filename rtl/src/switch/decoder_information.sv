@@ -10,6 +10,7 @@ module decoder_information
   input  logic        rst_ni,
   input  logic        valid_i,
   input  beat_t       beat_i,
+  input  logic        is_v2_i,    // with the first beat
   input  logic        has_tag_i,  // with the first beat
   output frame_info_t info_o,
   output logic        is_near_o,  // so many beats are left at most,
@@ -20,36 +21,41 @@ module decoder_information
   localparam logic [3:0]  IpVersion  = 4'd6;
   localparam logic [7:0]  NextHeader = 8'h1b;
   localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
+  localparam logic [11:0] LeastV2    = 12'd44;  // and IPv4 and UDP
   localparam int unsigned LastBeats  = 3;
 
-  logic [IndexWidth-1:0] index_q, plain_q, end_q;  // of the beat; as if there were no tag; where the ICRC ends
+  logic [IndexWidth-1:0] index_q, plain_q, end_q;  // of the beat; as in v1 without a tag; where the ICRC ends
   logic [IndexWidth-1:0] near_q, last_q;           // where so many beats are left
-  logic                  has_tag, ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
+  logic                  is_v2, has_tag, ends_at_six_q, ends_q, ended_q, is_whole, is_contradictory_q, is_right;
   logic                  has_bad_block, has_header;
   logic [31:0]           high_q;
   logic [63:0]           data;
   logic [1:0]            pad_q;
   logic [15:0]           length;
-  logic [11:0]           length_q, extensions, payload;
+  logic [11:0]           length_q, least, payload;
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 
-  assign has_tag = info_q.has_tag;  // from the second beat on
-  // With a VLAN tag, all bytes behind the type are four bytes later.
-  assign data   = has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
-  assign length = number_of_2(data[31:16]);
+  assign is_v2   = info_q.is_v2;  // from the second beat on
+  assign has_tag = info_q.has_tag;
+  // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places. The
+  // IPv4 header, which the Port Analyzer has checked, lies behind v1's 26th byte then.
+  assign data   = is_v2 ^ has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
+  assign length = number_of_2(is_v2 ? data[47:32] : data[31:16]);
 
   // Behind these beats all is known that an early question needs. Write Firsts are longer.
   assign has_header = index_q > IndexWidth'(9);
   assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
-  assign payload    = length_q - Least - extensions - 12'(pad_q);
-  assign extensions = info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0;
+  assign payload    = length_q - least - 12'(pad_q);
+  assign least      = (is_v2 ? LeastV2 : Least) +
+                      (info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0);
 
   icrc u_icrc (
     .clk_i,
     .rst_ni,
     .valid_i,
     .first_i      (index_q == '0),
+    .is_v2_i      (is_v2),
     .has_tag_i    (has_tag),
     .data_i       (beat_i.data),
     .ends_i       (ends_q),
@@ -68,8 +74,10 @@ module decoder_information
       is_last_o <= 1'b0;
     end else if (valid_i) begin
       index_q <= beat_i.last ? '0 : index_q + 1'b1;
-      // With a tag, the second beat counts as the first.
-      plain_q <= beat_i.last || (index_q == '0 && has_tag_i) ? '0 : plain_q + 1'b1;
+      // With a tag, the second beat counts as the first; in v2 as the third.
+      if (beat_i.last)         plain_q <= '0;
+      else if (index_q != '0)  plain_q <= plain_q + 1'b1;
+      else                     plain_q <= is_v2_i ? IndexWidth'(2) : IndexWidth'(!has_tag_i);
       // Of the next beat. Where the ICRC ends is known from the fourth beat on, and it ends behind the fifth.
       ends_q  <= !beat_i.last && index_q + 1'b1 == end_q && index_q > IndexWidth'(3);
       ended_q <= !beat_i.last && (ended_q || ends_q);
@@ -84,6 +92,7 @@ module decoder_information
       info_q.icrc_is_right <= 1'b0;  // told below
       info_q.has_bad_block <= 1'b0;
       if (index_q == IndexWidth'(0)) begin
+        info_q.is_v2                 <= is_v2_i;
         info_q.has_tag               <= has_tag_i;
         info_q.addresses.to          <= address_of(beat_i.data[47:0]);
         info_q.addresses.from[47:32] <= number_of_2(beat_i.data[63:48]);
@@ -91,23 +100,12 @@ module decoder_information
       if (index_q == IndexWidth'(1)) info_q.addresses.from[31:0] <= number_of_4(beat_i.data[31:0]);
       case (plain_q)
         IndexWidth'(1): is_contradictory_q <= data[55:52] != IpVersion;
-        IndexWidth'(2): begin
-          length_q           <= length[11:0];
-          ends_at_six_q      <= length[2] == has_tag;
-          end_q              <= IndexWidth'((length + 16'd53 + {13'd0, has_tag, 2'd0}) >> 3);
-          is_contradictory_q <= is_contradictory_q || data[39:32] != NextHeader || length[1:0] != '0 ||
-                                length > 16'(FrameBytesMax);
-          info_q.gids[15:0]  <= data[63:48];
-        end
-        IndexWidth'(3): begin
-          info_q.gids[79:16] <= data;
-          near_q             <= end_q - IndexWidth'(NearBeats);
-          last_q             <= end_q - IndexWidth'(LastBeats);
-        end
-        IndexWidth'(4): info_q.gids[143:80] <= data;
-        IndexWidth'(5): info_q.gids[207:144] <= data;
+        IndexWidth'(2): info_q.gids[15:0] <= is_v2 ? '0 : data[63:48];
+        IndexWidth'(3): info_q.gids[79:16] <= is_v2 ? '0 : data;
+        IndexWidth'(4): info_q.gids[143:80] <= is_v2 ? {data[63:48], 48'd0} : data;
+        IndexWidth'(5): info_q.gids[207:144] <= is_v2 ? {16'd0, data[47:0]} : data;
         IndexWidth'(6): begin
-          info_q.gids[255:208] <= data[47:0];
+          info_q.gids[255:208] <= is_v2 ? '0 : data[47:0];
           info_q.opcode        <= data[55:48];
           info_q.is_first      <= data[55:48] == WriteFirst;
           pad_q                <= data[61:60];
@@ -141,6 +139,17 @@ module decoder_information
         end
         default: ;
       endcase
+      if (plain_q == (is_v2 ? IndexWidth'(3) : IndexWidth'(2))) begin
+        length_q           <= length[11:0];
+        ends_at_six_q      <= length[2] == has_tag;
+        end_q              <= IndexWidth'((length + (is_v2 ? 16'd13 : 16'd53) + {13'd0, has_tag, 2'd0}) >> 3);
+        is_contradictory_q <= (!is_v2 && (is_contradictory_q || data[39:32] != NextHeader)) || length[1:0] != '0 ||
+                              length > 16'(FrameBytesMax);
+      end
+      if (index_q == IndexWidth'(4)) begin
+        near_q <= end_q - IndexWidth'(NearBeats);
+        last_q <= end_q - IndexWidth'(LastBeats);
+      end
       if (beat_i.last) info_q.is_malformed <= is_contradictory_q || beat_i.error || !is_whole;
     end
   end

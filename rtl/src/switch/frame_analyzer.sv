@@ -174,6 +174,7 @@ module frame_analyzer
     .rst_ni,
     .valid_i  (push),
     .beat_i   (head),
+    .is_v2_i  (decision.fate.is_v2),
     .has_tag_i(decision.fate.has_tag),
     .info_o,
     .is_near_o(is_near),

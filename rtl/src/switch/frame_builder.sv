@@ -5,8 +5,8 @@
 // The builder asks for the frame's port when it begins to build it. A worker may have moved to another port since its
 // left neighbour contributed. It gets the sum at its new port, from which it has sent by then.
 //
-// Steps are the Output Arbiter's. Headers are 8 or 9 full beats (12 or 13 of a Write First): those of one beat less
-// begin a step later, so that all meet the sum's first beat at the same step.
+// Steps are the Output Arbiter's. Headers are at most 9 full beats (13 of a Write First): shorter ones begin some steps
+// later, so that all meet the sum's first beat at the same step.
 module frame_builder
   import switch_pkg::*;
   import aggregation_pkg::*;
@@ -49,6 +49,7 @@ module frame_builder
   output logic [Ports-1:0] m_ports_o  // one, through a frame
 );
 
+  localparam logic [7:0]  FirstBeats = 8'd13, OtherBeats = 8'd9;  // full ones of the longest headers
   localparam int unsigned FrameBeats = 145;  // at most, and those on their way into the FIFO
 
   typedef struct packed {
@@ -60,9 +61,9 @@ module frame_builder
   // --- What is to be sent ---
   meta_t       meta;
   kind_e       kind_q;
-  logic        has_tag_q;
+  logic        is_v2_q, has_tag_q;
   logic        is_checked_q, is_active_q, is_repeat_q, is_its_header_q, is_its_repeat_q, is_mine;
-  logic        is_found, is_late, is_six, is_odd;
+  logic        is_found, is_six, is_odd;
   logic [3:0]  full_beats;
   logic [7:0]  end_beat;
   logic [63:0] header;
@@ -79,10 +80,9 @@ module frame_builder
   assign meta       = header[$bits(meta_t)-1:0];
   assign is_mine    = is_repeat_q ? is_its_repeat_q : is_its_header_q;
   assign is_lost_o  = (is_checked_q && !is_mine && is_kept_i) || (is_found && found_ports_i == '0);
-  assign is_late_o  = !meta.has_tag || meta.kind == KindPlain;
-  assign full_beats = header_beats(kind_q, has_tag_q);
-  assign is_six     = header_ends_at_six(kind_q, has_tag_q);
-  assign is_late    = !has_tag_q || kind_q == KindPlain;
+  assign is_late_o  = meta.is_v2 || !meta.has_tag || meta.kind == KindPlain;
+  assign full_beats = header_beats(kind_q, is_v2_q, has_tag_q);
+  assign is_six     = header_ends_at_six(kind_q, is_v2_q, has_tag_q);
   assign is_odd     = packet_i.words[0];
   assign end_beat   = 8'(full_beats) + 8'(packet_i.words >> 1) + 8'(is_odd && is_six);
 
@@ -102,6 +102,7 @@ module frame_builder
       is_its_header_q <= header_data_i[$bits(sum)-1:0] == sum;
       is_its_repeat_q <= repeat_data_i[$bits(sum)-1:0] == sum;
       kind_q          <= meta.kind;
+      is_v2_q         <= meta.is_v2;
       has_tag_q       <= meta.has_tag;
     end
   end
@@ -155,14 +156,14 @@ module frame_builder
   logic [63:16] before_q;
   logic [63:0] joined;
 
-  assign beat          = step_i - 8'(is_late);
+  assign beat          = step_i - (kind_q == KindFirst ? FirstBeats : OtherBeats) + 8'(full_beats);  // below 0: not yet
   assign header_beat_o = looks_i ? MetaBeat : steps_i ? beat[3:0] : '0;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       valid_q <= 1'b0;
     end else begin
-      valid_q <= steps_i && is_active_q && is_mine && (step_i != '0 || !is_late) && beat <= end_beat;
+      valid_q <= steps_i && is_active_q && is_mine && beat <= end_beat;
     end
   end
 
@@ -217,6 +218,7 @@ module frame_builder
     .rst_ni,
     .valid_i      (in_valid_q),
     .first_i      (in_first_q),
+    .is_v2_i      (is_v2_q),
     .has_tag_i    (has_tag_q),
     .data_i       (in_data_q),
     .ends_i       (in_ends_q),

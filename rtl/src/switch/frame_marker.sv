@@ -1,6 +1,9 @@
 // Reads a frame's headers on its way into the Port FIFO and marks the beats that show something about it (mark_e). So
 // DEC_FSM, behind the FIFO, compares no types, opcodes and lengths: the comparisons with the decisions after them were
 // the longest paths of the switch. Marks behind one that decides mean nothing.
+//
+// A frame of RoCE v2 is marked only if its IPv4 header is right, is followed by UDP to RoCE's port, and the lengths of
+// both agree. Every other IPv4 packet is marked as not folded.
 module frame_marker
   import switch_pkg::*;
 (
@@ -12,48 +15,77 @@ module frame_marker
   output mark_e mark_o
 );
 
-  localparam logic [15:0] Magic     = 16'h4e46;
-  localparam logic [3:0]  Version   = 4'd1;
-  localparam logic [15:0] LengthMin = 16'd52;  // BTH, RETH, aggregation header, ICRC
+  localparam logic [15:0] Magic       = 16'h4e46;
+  localparam logic [3:0]  Version     = 4'd1;
+  localparam logic [15:0] LengthMin   = 16'd52;  // BTH, RETH, aggregation header, ICRC
+  localparam logic [15:0] LengthMinV2 = 16'd80;  // with IPv4 and UDP
+  localparam logic [15:0] IpBytes     = 16'd20;
+  localparam logic [7:0]  IpVersion   = 8'h45;   // and five words: no options
+  localparam logic [7:0]  IpUdp       = 8'd17;
+  localparam logic [15:0] IpFragment  = 16'h3fff;
 
   function automatic logic is_tag(logic [15:0] ether_type);
     return ether_type == 16'h8100 || ether_type == 16'h88a8;
   endfunction
 
-  logic [3:0]  index_q, index;  // of the beat; and as if there were no tag
-  logic        has_tag_q, is_longer_q, is_just_long_q, has_pad_q;
+  logic [3:0]  index_q, index;  // of the beat; and as in v1 without a tag
+  logic        has_tag_q, is_v2_q, is_long_q;
   logic [31:0] high_q;
   logic [63:0] data;
-  logic [15:0] type_, inner_type, innermost_type, length;
+  logic [15:0] type_, inner_type, innermost_type, length_q;
   logic [7:0]  opcode;
-  logic        is_ours;
+  logic        is_ip, is_inner_ip, is_ours, is_roce_v2;
+  logic [3:0]  words;           // of the beat, 16 bits each, in the IPv4 header
+  logic [19:0] sum_q, sum;
   logic        unused_parts;
 
-  // With a VLAN tag, all bytes behind the type are four bytes later.
-  assign data  = has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
-  assign index = index_q - 4'(has_tag_q);
+  // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
+  assign data  = is_v2_q ^ has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
+  assign index = index_q + 4'(is_v2_q) - 4'(has_tag_q && !is_v2_q);
 
   assign type_          = number_of_2(beat_i.data[47:32]);
   assign inner_type     = number_of_2(beat_i.data[15:0]);
   assign innermost_type = number_of_2(beat_i.data[47:32]);
-  assign length         = number_of_2(data[31:16]);
+  assign is_ip          = type_ == IpType && beat_i.data[55:48] == IpVersion;
+  assign is_inner_ip    = inner_type == IpType && beat_i.data[23:16] == IpVersion;
   assign opcode         = data[55:48];
-  assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version &&
-                          (is_longer_q || (is_just_long_q && !has_pad_q));
-  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32], data[15:0]};
+  assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
+  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
+
+  // Ones' complement: the sum of all words, the checksum among them, is a number of 16 ones when its carries are added.
+  // Neither the order of words nor that of their bytes matters.
+  assign is_roce_v2 = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) + IpBytes == length_q &&
+                      sum_q[15:4] == '1 && sum_q[3:0] == ~sum_q[19:16];
+
+  always_comb begin
+    unique case (index_q)
+      4'd1:    words = 4'b1000;
+      4'd2:    words = has_tag_q ? 4'b1110 : 4'b1111;
+      4'd3:    words = 4'b1111;
+      4'd4:    words = has_tag_q ? 4'b0111 : 4'b0001;
+      default: words = 4'b0000;
+    endcase
+    sum = index_q == 4'd1 || (index_q == 4'd2 && has_tag_q) ? '0 : sum_q;
+    for (int unsigned i = 0; i < 4; i++) sum += 20'(beat_i.data[16*i +: 16] & {16{words[i]}});
+  end
 
   always_comb begin
     mark_o = MarkNone;
     if (index_q == 4'd1) begin
       if (is_tag(type_))          mark_o = beat_i.last ? MarkRunt : MarkTag;
+      else if (is_ip)             mark_o = MarkIp;
       else if (type_ != RoceType) mark_o = MarkOther;
     end else if (index_q == 4'd2 && has_tag_q) begin
       if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) mark_o = MarkRunt;
       else if (is_tag(inner_type) && is_tag(innermost_type))                mark_o = MarkOvertagged;
+      else if (is_inner_ip)                                                 mark_o = MarkIp;
       else if (inner_type != RoceType)                                      mark_o = MarkOther;
+    end else if (index == 4'd4 && is_v2_q) begin
+      if (data[31:24] != IpUdp || (number_of_2(data[15:0]) & IpFragment) != '0) mark_o = MarkOther;
     end else if (index == 4'd6) begin
-      if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
-      else if (opcode != WriteFirst)                                  mark_o = MarkOther;
+      if (is_v2_q && !is_roce_v2)                                          mark_o = MarkOther;
+      else if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
+      else if (opcode != WriteFirst)                                       mark_o = MarkOther;
     end else if (index == 4'd10) begin
       mark_o = is_ours && !beat_i.last ? MarkFirst : MarkOther;
     end
@@ -63,25 +95,34 @@ module frame_marker
     if (!rst_ni) begin
       index_q   <= '0;
       has_tag_q <= 1'b0;
+      is_v2_q   <= 1'b0;
     end else if (take_i) begin
       if (beat_i.last) begin
         index_q   <= '0;
         has_tag_q <= 1'b0;
+        is_v2_q   <= 1'b0;
       end else begin
         if (index_q != '1) index_q <= index_q + 1'b1;
         if (index_q == 4'd1) has_tag_q <= is_tag(type_);
+        if (index_q == 4'd1) is_v2_q <= is_ip;
+        else if (index_q == 4'd2 && has_tag_q) is_v2_q <= is_inner_ip;
       end
     end
   end
 
+  // The length that the network header says: in v1 of what is behind the GRH, in v2 of all from the IPv4 header on.
   always_ff @(posedge clk_i) begin
     if (take_i) begin
       high_q <= beat_i.data[63:32];
-      if (index == 4'd2) begin
-        is_longer_q    <= length > LengthMin;
-        is_just_long_q <= length == LengthMin;
+      sum_q  <= sum;
+      if (index_q == 4'd2) begin
+        if (has_tag_q) length_q <= number_of_2(is_inner_ip ? beat_i.data[47:32] : beat_i.data[63:48]);
+        else           length_q <= number_of_2(is_v2_q ? beat_i.data[15:0] : beat_i.data[31:16]);
       end
-      if (index == 4'd6) has_pad_q <= data[61:60] != '0;
+      if (index == 4'd6) begin
+        is_long_q <= length_q > (is_v2_q ? LengthMinV2 : LengthMin) ||
+                     (length_q == (is_v2_q ? LengthMinV2 : LengthMin) && data[61:60] == '0);
+      end
     end
   end
 

@@ -43,7 +43,7 @@ module frame_splitter
   logic [PlaceAddressWidth-1:0] place_q;
   logic [RepeatBits-1:0]        slot_q;
   kind_e                        kind_q;
-  logic                         has_tag_q;
+  logic                         is_v2_q, has_tag_q;
   logic [8:0]                   words_q;
   logic [7:0]                   beat_q, payload_beat;
   logic [63:16]                 before_q;
@@ -57,23 +57,38 @@ module frame_splitter
   assign is_busy_o       = is_busy_q;
   assign is_awaited_o    = is_waiting_q;
   assign awaited_place_o = place_q;
-  assign full_beats      = header_beats(kind_q, has_tag_q);
-  assign is_six          = header_ends_at_six(kind_q, has_tag_q);
+  assign full_beats      = header_beats(kind_q, is_v2_q, has_tag_q);
+  assign is_six          = header_ends_at_six(kind_q, is_v2_q, has_tag_q);
 
-  // The marks (PROTOCOL.md): flow label 0x04e46 in bytes 15 to 17, the highest bit of immediate data, a flag of the
-  // aggregation header; a tag is four bytes.
+  // The marks (PROTOCOL.md): flow label 0x04e46 in bytes 15 to 17, or in v2 0x4e in the seven bits before the PSN, and
+  // no UDP checksum; the highest bit of immediate data, a flag of the aggregation header; a tag is four bytes.
   always_comb begin
     marked = s_beat_i.data;
-    if (!has_tag_q) begin
-      if (beat_q == 8'd1) marked[59:56] = 4'h0;
-      if (beat_q == 8'd2) marked[15:0] = 16'h464e;
-      if (beat_q == 8'd8 && kind_q == KindImmediate) marked[23] = 1'b1;
-      if (beat_q == 8'd10 && kind_q == KindFirst) marked[47:40] = marked[47:40] | FlagSummed;
-    end else begin
-      if (beat_q == 8'd2) {marked[47:32], marked[27:24]} = {16'h464e, 4'h0};
-      if (beat_q == 8'd8 && kind_q == KindImmediate) marked[55] = 1'b1;
-      if (beat_q == 8'd11 && kind_q == KindFirst) marked[15:8] = marked[15:8] | FlagSummed;
-    end
+    unique case ({is_v2_q, has_tag_q})
+      2'b00: begin
+        if (beat_q == 8'd1) marked[59:56] = 4'h0;
+        if (beat_q == 8'd2) marked[15:0] = 16'h464e;
+        if (beat_q == 8'd8 && kind_q == KindImmediate) marked[23] = 1'b1;
+        if (beat_q == 8'd10 && kind_q == KindFirst) marked[41] = 1'b1;
+      end
+      2'b01: begin
+        if (beat_q == 8'd2) {marked[47:32], marked[27:24]} = {16'h464e, 4'h0};
+        if (beat_q == 8'd8 && kind_q == KindImmediate) marked[55] = 1'b1;
+        if (beat_q == 8'd11 && kind_q == KindFirst) marked[9] = 1'b1;
+      end
+      2'b10: begin
+        if (beat_q == 8'd5) marked[15:0] = '0;
+        if (beat_q == 8'd6) marked[22:16] = 7'h4e;
+        if (beat_q == 8'd6 && kind_q == KindImmediate) marked[55] = 1'b1;
+        if (beat_q == 8'd9 && kind_q == KindFirst) marked[9] = 1'b1;
+      end
+      default: begin
+        if (beat_q == 8'd5) marked[47:32] = '0;
+        if (beat_q == 8'd6) marked[54:48] = 7'h4e;
+        if (beat_q == 8'd7 && kind_q == KindImmediate) marked[23] = 1'b1;
+        if (beat_q == 8'd9 && kind_q == KindFirst) marked[41] = 1'b1;
+      end
+    endcase
   end
 
   // While it waits for the frame, what the builder must know is written behind the header's place.
@@ -109,6 +124,7 @@ module frame_splitter
       slot_q      <= slot_i;
       is_repeat_q <= is_repeat_i;
       kind_q      <= meta_i.kind;
+      is_v2_q     <= meta_i.is_v2;
       has_tag_q   <= meta_i.has_tag;
       words_q     <= words_i;
       beat_q      <= '0;

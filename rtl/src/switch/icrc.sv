@@ -1,6 +1,7 @@
-// The invariant CRC of RoCE v1 frames as they pass, a beat per cycle. It is the reflected CRC-32 over eight bytes of
-// ones (in place of the local routing header) and the packet from its GRH on. Fields that routers may change count as
-// ones: traffic class, flow label, hop limit, and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1).
+// The invariant CRC of RoCE frames as they pass, a beat per cycle. It is the reflected CRC-32 over eight bytes of ones
+// (in place of the local routing header) and the packet from its network header on. Fields that routers may change count
+// as ones: traffic class, flow label and hop limit of v1's GRH; type of service, time to live and both checksums of v2's
+// IPv4 and UDP; and the fifth byte of the BTH (allreduce-switch, IV-D; IBA 1.2.1, 7.8.1 and annex A17).
 //
 // A packet begins and ends within beats: at byte 14, or 18 behind a VLAN tag, and after two or six bytes of the last
 // beat, as all lengths are multiples of four. Bytes outside count as zeros, which a CRC can take back: the register
@@ -11,7 +12,8 @@ module icrc (
 
   input  logic        valid_i,
   input  logic        first_i,        // of the frame
-  input  logic        has_tag_i,      // from the second beat on
+  input  logic        is_v2_i,        // from the second beat on
+  input  logic        has_tag_i,
   input  logic [63:0] data_i,
   input  logic        ends_i,         // what is covered ends in this beat,
   input  logic        ends_at_six_i,  // with its sixth byte, else its second
@@ -56,6 +58,7 @@ module icrc (
   localparam logic [31:0] RightAtTwo = forth(Residue, 6), RightAtSix = forth(Residue, 2);
 
   logic [3:0]  index_q;  // of the beat, up to eight: from there on all are alike
+  logic [7:0]  ones;     // bytes of the beat that count as ones
   logic        ended_q, ended_at_six_q;
   logic [31:0] crc_q, crc_in, crc_d;
   logic [63:0] data;
@@ -64,20 +67,45 @@ module icrc (
   always_comb begin
     data   = data_i;
     crc_in = crc_q;
-    unique case (index_q)
-      4'd1: begin
-        data   = {8'hff, data_i[55:48] | 8'h0f, 48'd0};
-        crc_in = StartPlain;
-      end
-      4'd2: begin
-        data   = has_tag_i ? {data_i[63:48], 24'hffffff, data_i[23:16] | 8'h0f, 16'd0}
-                           : {data_i[63:48], 8'hff, data_i[39:16], 16'hffff};
-        crc_in = has_tag_i ? StartTagged : crc_q;
-      end
-      4'd3: if (has_tag_i) data[15:8] = '1;
-      4'd7: if (has_tag_i) data[55:48] = '1; else data[23:16] = '1;
-      default: ;
+    unique case ({is_v2_i, has_tag_i})
+      2'b00: unique case (index_q)
+        4'd1:    ones = 8'b1000_0000;
+        4'd2:    ones = 8'b0010_0011;
+        4'd7:    ones = 8'b0000_0100;
+        default: ones = '0;
+      endcase
+      2'b01: unique case (index_q)
+        4'd2:    ones = 8'b0011_1000;
+        4'd3:    ones = 8'b0000_0010;
+        4'd7:    ones = 8'b0100_0000;
+        default: ones = '0;
+      endcase
+      2'b10: unique case (index_q)
+        4'd1:    ones = 8'b1000_0000;
+        4'd2:    ones = 8'b0100_0000;
+        4'd3:    ones = 8'b0000_0011;
+        4'd5:    ones = 8'b0100_0011;
+        default: ones = '0;
+      endcase
+      default: unique case (index_q)
+        4'd2:    ones = 8'b0000_1000;
+        4'd3:    ones = 8'b0011_0100;
+        4'd5:    ones = 8'b0011_0000;
+        4'd6:    ones = 8'b0000_0100;
+        default: ones = '0;
+      endcase
     endcase
+    for (int unsigned i = 0; i < 8; i++) if (ones[i]) data[8*i +: 8] = '1;
+    if (index_q == 4'd1) begin
+      data[47:0] = '0;
+      if (!is_v2_i) data[51:48] = '1;  // of the traffic class
+      crc_in = StartPlain;
+    end
+    if (index_q == 4'd2 && has_tag_i) begin
+      data[15:0] = '0;
+      if (!is_v2_i) data[19:16] = '1;
+      crc_in = StartTagged;
+    end
     if (ends_i) data = ends_at_six_i ? {16'd0, data[47:0]} : {48'd0, data[15:0]};
   end
 

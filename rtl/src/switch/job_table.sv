@@ -17,7 +17,8 @@ module job_table
   parameter int unsigned Jobs          = 1,
   parameter logic [31:0] HandoverTicks = 32'd195_313,     // of 1024 cycles: a second
   parameter logic [31:0] IdleTicks     = 32'd23_437_500,  // two minutes
-  localparam int unsigned PortBits = $clog2(Ports)
+  localparam int unsigned PortBits   = $clog2(Ports),
+  localparam int unsigned CountWidth = $clog2(Ports + 1)
 ) (
   input  logic                           clk_i,
   input  logic                           rst_ni,
@@ -33,8 +34,9 @@ module job_table
   output logic [JobWidth-1:0]            job_o,
   output verdict_e                       verdict_o,     // VerdictKept: its packet may be judged
   output logic                           binds_o,
-  output logic                           differs_o,     // with VerdictMismatch: from what this rank has begun:
-  output logic [PortBits-1:0]            differs_from_o,
+  output logic                           differs_o,     // with VerdictMismatch: from what another rank has begun
+  output logic                           miscounts_o,   // with VerdictRank: the workers
+  output logic [CountWidth-1:0]          told_o,        // that rank, or the right number
   input  logic [Ports-1:0][Jobs-1:0]     seen_i,
   output logic [Jobs-1:0]                is_recent_o,
   output logic [Jobs-1:0]                has_summed_o,  // a packet: all its workers are here
@@ -73,10 +75,9 @@ module job_table
     logic [Ports-1:0] ports;
   } folding_t;
 
-  localparam int unsigned CountWidth = $clog2(Ports + 1);
-  localparam int unsigned JobBits    = Jobs > 1 ? $clog2(Jobs) : 1;
+  localparam int unsigned JobBits = Jobs > 1 ? $clog2(Jobs) : 1;
 
-  logic [Jobs-1:0]                         is_used_q;
+  logic [Jobs-1:0]                         is_used_q, is_v2_q;  // jobs of v1 and of v2 have numbers of their own
   logic [Jobs-1:0][15:0]                   number_q, epoch_q;
   generation_t [Jobs-1:0]                     generation_q;
   folding_t [Jobs-1:0]                     folding_q;
@@ -98,7 +99,8 @@ module job_table
   logic [CountWidth-1:0] workers_found;
   column_t               column;
   shape_t                shape;
-  logic                  asks, begins, refuses, is_newer, forgets, is_new, is_new_q, is_wrong_rank_q;
+  logic                  asks, begins, refuses, is_newer, forgets, is_new, is_new_q, is_wrong_rank_q, miscounts_q;
+  logic [4:0]            workers;             // as the sender says
   logic                  binds, opens_q;      // opens_q: the rank begins a message before all others
   logic [PortBits-1:0]   rank;
   verdict_e              verdict, refusal, agreement, agreement_q;
@@ -136,8 +138,9 @@ module job_table
   logic unused_bits;
   assign unused_bits = ^{info_i, header, config_i.age_limit, folded_packet_i};
 
-  assign shape  = shape_of(header.length_bytes, header.format[2:0], header.flags[0]);
-  assign header = info_i[port_q].aggregation;
+  assign shape   = shape_of(header.length_bytes, header.format[2:0], workers, header.flags[0]);
+  assign header  = info_i[port_q].aggregation;
+  assign workers = header.flags[7:WorkersShift];
 
   // --- Find ---
   always_ff @(posedge clk_i) begin
@@ -152,7 +155,7 @@ module job_table
         end
       end
       for (int unsigned job = 0; job < Jobs; job++) begin
-        if (is_used_q[job] && number_q[job] == header.job) begin
+        if (is_used_q[job] && number_q[job] == header.job && is_v2_q[job] == info_i[port_q].is_v2) begin
           is_here_q <= 1'b1;
           job_q     <= JobBits'(job);
         end
@@ -217,6 +220,7 @@ module job_table
     is_new_q        <= is_new;
     is_wrong_rank_q <= header.rank >= 16'(workers_q[job_q]) ||
                        (has_rank_q[job_q][rank] && port_of_rank_q[job_q][rank] != port_q);
+    miscounts_q     <= workers != '0 && workers != 5'(workers_q[job_q]);
   end
 
   // --- Judge: the handler's own verdicts and what others say, in the software's order ---
@@ -228,7 +232,7 @@ module job_table
         verdict = VerdictSpoofed;
       end else if (facts_i[port_q].is_bad) begin
         verdict = VerdictHeader;
-      end else if (is_wrong_rank_q || facts_i[port_q].has_other_rank) begin
+      end else if (miscounts_q || is_wrong_rank_q || facts_i[port_q].has_other_rank) begin
         verdict = VerdictRank;
       end else if (facts_i[port_q].is_spoofed) begin
         verdict = VerdictSpoofed;
@@ -240,11 +244,12 @@ module job_table
   end
 
   always_ff @(posedge clk_i) begin
-    verdict_o      <= verdict;
-    binds_o        <= binds;
-    opens_q        <= binds && is_new_q && facts_i[port_q].is_next;
-    differs_o      <= facts_i[port_q].is_next;
-    differs_from_o <= column.rank;
+    verdict_o   <= verdict;
+    binds_o     <= binds;
+    opens_q     <= binds && is_new_q && facts_i[port_q].is_next;
+    differs_o   <= facts_i[port_q].is_next;
+    miscounts_o <= miscounts_q;
+    told_o      <= miscounts_q ? workers_q[job_q] : CountWidth'(column.rank);
   end
 
   always_comb begin
@@ -340,6 +345,7 @@ module job_table
     if (state_q == Begin && begins) begin
       number_q[job_q] <= header.job;
       epoch_q[job_q]  <= header.epoch;
+      is_v2_q[job_q]  <= info_i[port_q].is_v2;
     end
     if (drained) begin
       folding_q[job_q] <= folding_found_q;

@@ -1,7 +1,9 @@
 // The types that the stages of the aggregation switch exchange (docs/explanation/hardware-switch.md).
 package switch_pkg;
 
-  localparam logic [15:0] RoceType      = 16'h8915;
+  localparam logic [15:0] RoceType      = 16'h8915;               // of v1
+  localparam logic [15:0] IpType        = 16'h0800;               // of v2: IPv4, and UDP to this port
+  localparam logic [15:0] RocePort      = 16'd4791;
   localparam logic [47:0] SwitchAddress = 48'h024e46000001;  // of frames that the switch makes (wire/roce_notice.h)
 
   // RoCE opcodes of the reliable connection that are folded.
@@ -30,6 +32,7 @@ package switch_pkg;
     MarkNone,
     MarkTag,           // a VLAN tag
     MarkLater,         // Write Middle, Last or with Immediate: the next beat holds its queue pair
+    MarkIp,            // IPv4 without options: RoCE v2 if it goes on as that
     // The highest bit: this decides about it.
     MarkOther = 3'd4,  // it is not folded
     MarkRunt,          // shorter than its tags
@@ -89,14 +92,15 @@ package switch_pkg;
   // Decoder Information: what DEC_FSM found in a frame that may be folded. The frame itself is whole in the Proc. FIFO.
   typedef struct packed {
     addresses_t          addresses;
-    logic [255:0]        gids;           // SGID and DGID, as they lie
-    logic                has_tag;        // one VLAN tag: everything from the GRH on lies four bytes later
+    logic [255:0]        gids;           // SGID and DGID, as they lie; of v2 the IPv4 addresses, in 64 bits of them
+    logic                is_v2;          // of RoCE
+    logic                has_tag;        // one VLAN tag: everything behind it lies four bytes later
     logic [7:0]          opcode;
     logic [23:0]         queue_pair;
     logic [23:0]         psn;
     logic [31:0]         reth_length;    // of a Write First
     aggregation_header_t aggregation;    // of a Write First
-    logic [10:0]         payload_bytes;  // behind the transport's headers, as the GRH's length has it; no pad
+    logic [10:0]         payload_bytes;  // behind the transport's headers, as the network header says; no pad
     logic                is_malformed;   // lengths that contradict each other, or a damaged frame
     logic                icrc_is_right;
     logic                has_bad_block;  // if it is block floating point: an exponent that no encoder writes
@@ -106,6 +110,7 @@ package switch_pkg;
   // A connection that a port's worker folds over: what the Frame Analyzer matches later packets with.
   typedef struct packed {
     logic        is_bound;
+    logic        is_v2;
     logic [23:0] queue_pair;
     logic [47:0] to;
   } connection_t;
@@ -138,6 +143,7 @@ package switch_pkg;
   typedef struct packed {
     logic is_candidate;   // it may be folded
     logic is_first;       // a Write First, if so
+    logic is_v2;
     logic has_tag;
     logic is_runt;        // shorter than its tags: it ends here
     logic is_overtagged;  // more than two tags: it ends here

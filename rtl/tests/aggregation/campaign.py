@@ -15,23 +15,27 @@ from roce_frames import (
     ETHERNET,
     FIRST,
     GRH_BYTES,
+    IP_UDP_BYTES,
     LAST_IMMEDIATE,
     RETH,
     TRANSPORT,
     Connection,
     aggregation_header,
     icrc,
+    ipv4_checksum,
     mac,
+    network_bytes,
 )
 
 MESSAGES_BACK = 4
-TRANSPORT_AT = ETHERNET + GRH_BYTES
-FIRST_AT = TRANSPORT_AT + TRANSPORT + RETH  # the aggregation header
-# Values that no switch accepts there: magic, formats, flags, invalid shapes, lengths.
+WORKERS_SHIFT = 3  # in the flags
+# Values that no switch accepts there: magic, formats, flags, another number of workers (v2), invalid shapes, lengths.
 HEADER_EDITS = [
     (0, b"xx"),
     (2, b"\x16"),
+    (3, b"\x04"),
     (3, b"\x08"),
+    (3, b"\xf9"),
     (3, b"\x02"),
     (10, b"\x10"),
     (16, b"\x01"),
@@ -56,9 +60,12 @@ def software(ports: int, **options: float) -> Any:
 
 
 def sealed(frame: bytes) -> bytes:
-    """The packet with the right ICRC."""
-    at = ETHERNET + 4 * (frame[12:14] == b"\x81\x00")
-    return frame[:-4] + icrc(frame[at:-4])
+    """An untagged packet with the right ICRC, and the right checksum of IPv4."""
+    packet = frame[ETHERNET:-4]
+    if network_bytes(packet) == IP_UDP_BYTES:
+        check = ipv4_checksum(packet[:10] + bytes(2) + packet[12:20])
+        packet = packet[:10] + check.to_bytes(2, "big") + packet[12:]
+    return frame[:ETHERNET] + packet + icrc(packet)
 
 
 def tagged(frame: bytes) -> bytes:
@@ -67,7 +74,7 @@ def tagged(frame: bytes) -> bytes:
 
 
 def changed(frame: bytes, at: int, value: bytes) -> bytes:
-    """The frame with other bytes at a place, and an ICRC that fits them."""
+    """The frame with other bytes at a place, and checks that fit them."""
     return sealed(frame[:at] + value + frame[at + len(value) :])
 
 
@@ -84,13 +91,15 @@ class Worker:
         rng = self.job.rng
         self.psn = rng.choice([rng.randrange(1 << 24), PSN_MASK - rng.randrange(6)])
         to = self.job.ports[(self.rank + 1) % len(self.job.ports)]
-        new = Connection(mac(self.port), mac(to), rng.randrange(1 << 24), self.port + 1, to + 1)
+        new = Connection(mac(self.port), mac(to), rng.randrange(1 << 24), self.port + 1, to + 1, self.job.version)
         self.connection = connection or new
         self.has_tag = rng.random() < 0.3
 
     def write(self, message: int, words: int, fmt: int, flags: int, numbers: bytes) -> list[bytes]:
         """The frames of a message."""
         job = self.job
+        if job.version == 2 and message % 3 < 2:  # with the number of workers
+            flags |= len(job.ports) << WORKERS_SHIFT
         shape = {"job": job.number, "epoch": job.epoch, "fmt": fmt, "flags": flags}
         header = aggregation_header(self.rank, message, 4 * words, **shape)
         if fmt == BFP:
@@ -105,9 +114,16 @@ class Job:
     """The frames of workers, as a switch receives them at their ports (by rank): `next` returns (port, frame)."""
 
     def __init__(
-        self, rng: random.Random, ports: list[int], number: int = 1, formats: tuple[int, ...] = (0, FP32, INT32)
+        self,
+        rng: random.Random,
+        ports: list[int],
+        number: int = 1,
+        formats: tuple[int, ...] = (0, FP32, INT32),
+        version: int = 1,
     ) -> None:
-        self.rng, self.number, self.epoch, self.formats = rng, number, 1, formats
+        self.rng, self.number, self.epoch, self.formats, self.version = rng, number, 1, formats, version
+        self.transport_at = ETHERNET + (GRH_BYTES if version == 1 else IP_UDP_BYTES)
+        self.first_at = self.transport_at + TRANSPORT + RETH  # the aggregation header
         self.ports_to_come = ports  # of the next epoch
         self.formats_to_come = list(formats)
         self.values = np.random.default_rng(rng.randrange(1 << 30))
@@ -160,7 +176,7 @@ class Job:
             self.due += [(worker.port, frame) for frame in frames]
         self.message += 1
         self.due.sort(key=lambda _: rng.random())
-        self.due.sort(key=lambda one: untagged(one[1])[TRANSPORT_AT] != FIRST)
+        self.due.sort(key=lambda one: untagged(one[1])[self.transport_at] != FIRST)
         if fmt == BFP:  # before the right frame
             pairs = [[(port, self.with_bad_block(frame)), (port, frame)] for port, frame in self.due]
             self.due = [one for pair in pairs for one in pair[rng.random() < 0.3 :]]
@@ -173,8 +189,8 @@ class Job:
         olds = list(worker.sent)[-back:]
         worker.begin(connection)
         for index, frames in enumerate(olds):
-            bodies = [untagged(frame)[TRANSPORT_AT + TRANSPORT : -4] for frame in frames]
-            opcodes = [untagged(frame)[TRANSPORT_AT] for frame in frames]
+            bodies = [untagged(frame)[self.transport_at + TRANSPORT : -4] for frame in frames]
+            opcodes = [untagged(frame)[self.transport_at] for frame in frames]
             psns = [(worker.psn + i) & PSN_MASK for i in range(len(frames))]
             new = [worker.connection.frame(*one) for one in zip(opcodes, psns, bodies, strict=True)]
             worker.psn = (worker.psn + len(new)) & PSN_MASK
@@ -184,7 +200,9 @@ class Job:
     def with_bad_block(self, frame: bytes) -> bytes:
         """The frame with an exponent that no encoder writes, if it has blocks."""
         plain = untagged(frame)
-        elements_at = {FIRST: FIRST_AT + 20, LAST_IMMEDIATE: 70}.get(plain[TRANSPORT_AT], 66)
+        transport_at = self.transport_at
+        before = {FIRST: RETH + 20, LAST_IMMEDIATE: 4}.get(plain[transport_at], 0)
+        elements_at = transport_at + TRANSPORT + before
         blocks = (len(plain) - 4 - elements_at) // 17
         if not blocks:
             return plain
@@ -193,38 +211,63 @@ class Job:
     def damaged(self, frame: bytes) -> bytes:
         """The frame with one error."""
         rng, plain = self.rng, untagged(frame)
-        is_first = plain[TRANSPORT_AT] == FIRST
+        transport_at, first_at = self.transport_at, self.first_at
+        is_first = plain[transport_at] == FIRST
         if rng.random() < 0.2:  # with a wrong ICRC
-            at = rng.randrange(TRANSPORT_AT + 8, len(plain))
+            at = rng.randrange(transport_at + 8, len(plain))
             return plain[:at] + bytes([plain[at] ^ 1 << rng.randrange(8)]) + plain[at + 1 :]
         if rng.random() < 0.1:
             cut = plain[:-8] + plain[-4:]
-            return changed(cut, ETHERNET + 4, struct.pack("!H", len(cut) - TRANSPORT_AT))
+            return self.with_length(cut, len(cut) - transport_at)
         if is_first and rng.random() < 0.1:  # a length that differs from other ranks'
-            (length,) = struct.unpack("!I", plain[FIRST_AT + 16 : FIRST_AT + 20])
-            longer = changed(plain, FIRST_AT + 16, struct.pack("!I", length + 4))
-            return changed(longer, FIRST_AT - 4, struct.pack("!I", length + 24))
-        psn = int.from_bytes(plain[TRANSPORT_AT + 9 : TRANSPORT_AT + 12], "big")
+            (length,) = struct.unpack("!I", plain[first_at + 16 : first_at + 20])
+            longer = changed(plain, first_at + 16, struct.pack("!I", length + 4))
+            return changed(longer, first_at - 4, struct.pack("!I", length + 24))
+        if rng.random() < (0.15 if self.version == 1 else 0.3):
+            return self.with_network_fault(plain)
+        psn = int.from_bytes(plain[transport_at + 9 : transport_at + 12], "big")
         far = (psn + rng.choice([1, 3, 130, 600, -1, -3, -130])) & PSN_MASK
         edits = [
             (11, b"\x77"),  # from another address
-            (ETHERNET + rng.choice([20, 39]), b"\x99"),
-            (ETHERNET + 4, struct.pack("!H", rng.choice([20, len(plain)]))),
-            (TRANSPORT_AT + 5, b"\xee\xee\xee"),  # on another connection
-            (TRANSPORT_AT + 9, far.to_bytes(3, "big")),
+            (ETHERNET + rng.choice([20, 39] if self.version == 1 else [12, 15, 16, 19]), b"\x99"),  # of the GIDs
+            (transport_at + 5, b"\xee\xee\xee"),  # on another connection
+            (transport_at + 9, far.to_bytes(3, "big")),
         ]
         if rng.random() < 0.2:
             return self.with_bad_block(plain)
         if is_first:
             edits = [
                 *rng.sample(edits, 2),
-                *((FIRST_AT + at, value) for at, value in HEADER_EDITS),
-                (FIRST_AT - 4, b"\0\0\x77\x77"),
-                (FIRST_AT + 6, struct.pack("!H", (self.epoch - 1) & 0xFFFF)),
-                (FIRST_AT + 8, struct.pack("!H", rng.choice([0, 1, 2, 3, 300]))),
-                (FIRST_AT + 12, struct.pack("!I", max(self.message + rng.choice([-7, 1, 3]), 0))),
+                *((first_at + at, value) for at, value in HEADER_EDITS),
+                (first_at - 4, b"\0\0\x77\x77"),
+                (first_at + 6, struct.pack("!H", (self.epoch - 1) & 0xFFFF)),
+                (first_at + 8, struct.pack("!H", rng.choice([0, 1, 2, 3, 300]))),
+                (first_at + 12, struct.pack("!I", max(self.message + rng.choice([-7, 1, 3]), 0))),
             ]
         return changed(plain, *rng.choice(edits))
+
+    def with_length(self, frame: bytes, length: int) -> bytes:
+        """The frame whose network header says another length of what is behind it."""
+        if self.version == 1:
+            return changed(frame, ETHERNET + 4, struct.pack("!H", length))
+        udp = frame[: ETHERNET + 24] + struct.pack("!H", length + 8) + frame[ETHERNET + 26 :]
+        return changed(udp, ETHERNET + 2, struct.pack("!H", length + IP_UDP_BYTES))
+
+    def with_network_fault(self, frame: bytes) -> bytes:
+        """The frame that says that it is shorter, or of v1 also longer. (The software's switch forwards an IPv4 packet
+        that says it is longer.) Or one thing in the headers of IPv4 and UDP for which it is only forwarded, or which
+        routers may change."""
+        rng = self.rng
+        if self.version == 1:
+            return self.with_length(frame, rng.choice([20, len(frame)]))
+        if rng.random() < 0.3:
+            return self.with_length(frame, rng.choice([12, 16, 18]))
+        if rng.random() < 0.3:  # the checksum
+            at = ETHERNET + rng.choice([2, 8, 10, 11, 13])
+            return frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :]
+        fragment, protocol, port = (ETHERNET + 6, b"\x20"), (ETHERNET + 9, b"\x06"), (ETHERNET + 22, b"\x12\xb8")
+        changes = [(ETHERNET + 1, b"\x03"), (ETHERNET + 8, b"\x09"), (ETHERNET + 20, b"\xd1\x17")]
+        return changed(frame, *rng.choice([fragment, protocol, port, *changes]))
 
     def next(self) -> tuple[int, bytes]:
         """The next frame that a port receives."""

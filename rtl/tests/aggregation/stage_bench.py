@@ -14,7 +14,8 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from benches import chance, number, packed, start
-from roce_frames import ETHERNET, FIRST, GRH_BYTES, LAST_IMMEDIATE, RETH, TRANSPORT, icrc
+from marks import NO_OPTIONS, is_roce_v2, is_udp
+from roce_frames import ETHERNET, FIRST, GRH_BYTES, IP_UDP_BYTES, IPV4, LAST_IMMEDIATE, RETH, ROCE, TRANSPORT, icrc
 
 VERDICTS = [
     "forwarded",
@@ -45,6 +46,7 @@ QUIET_CYCLES = 1000  # six turns of the Output Arbiter, each of which sends a su
 NEAR_BEATS = 20  # from a frame's end: there it may be taken early
 # Fields of `frame_info_t` that are known at a frame's end only: malformed, right ICRC, bad block.
 AT_THE_END = 0b1110
+CONNECTION_BITS = 74
 HEADER_BEATS = 10  # all that is asked about a later packet is known behind them
 
 
@@ -54,6 +56,7 @@ class Info:
 
     frame: bytes
     tag: int = 0  # bytes
+    is_v2: bool = False
     opcode: int = -1
     queue_pair: int = 0
     to: int = 0
@@ -67,43 +70,54 @@ def has_bad_block(payload: bytes, is_first: bool) -> bool:
     return any(0 < exponent < 7 for exponent in elements[: len(elements) // 17 * 17 : 17])
 
 
+def network_bytes_of(frame: bytes, tag: int) -> int:
+    """The length of a frame's GRH, or of IPv4 and UDP; 0 if the frame is not RoCE."""
+    type_, packet = int.from_bytes(frame[12 + tag : 14 + tag], "big"), frame[ETHERNET + tag :]
+    if type_ == ROCE:
+        return GRH_BYTES
+    is_v2 = type_ == IPV4 and packet[0] == NO_OPTIONS and is_udp(packet) and is_roce_v2(packet)
+    return IP_UDP_BYTES if is_v2 else 0
+
+
 def analyze(frame: bytes) -> Info:
     """`frame_info_t` of a frame; may_fold is false if no handler is asked."""
     tag = 4 if frame[12:14] == b"\x81\x00" else 0
     info = Info(frame, tag)
-    packet = frame[ETHERNET + tag :]
-    if frame[12 + tag : 14 + tag] != b"\x89\x15" or len(packet) < GRH_BYTES + TRANSPORT + 4:
+    packet, network = frame[ETHERNET + tag :], network_bytes_of(frame, tag)
+    if not network or len(packet) < network + TRANSPORT + 4:
         info.may_fold = False
         return info
-    length = struct.unpack("!H", packet[4:6])[0]
-    transport = packet[GRH_BYTES:]
+    info.is_v2 = network == IP_UDP_BYTES
+    length = struct.unpack("!H", packet[2:4])[0] - network if info.is_v2 else struct.unpack("!H", packet[4:6])[0]
+    transport = packet[network:]
     info.opcode = transport[0]
     info.queue_pair = int.from_bytes(transport[5:8], "big")
     info.to = int.from_bytes(frame[:6], "big")
     extension = {FIRST: RETH, LAST_IMMEDIATE: 4}.get(info.opcode, 0)
-    size = GRH_BYTES + length
+    size = network + length
     pad = transport[1] >> 4 & 3
     payload_bytes = length - TRANSPORT - extension - pad - 4
     is_malformed = (
-        packet[0] >> 4 != 6 or packet[6] != 0x1B or size > len(frame) - ETHERNET - tag or payload_bytes < 0
-        or transport[1] & 15 != 0 or -payload_bytes % 4 != pad
+        (not info.is_v2 and (packet[0] >> 4 != 6 or packet[6] != 0x1B)) or payload_bytes < 0
+        or size > len(frame) - ETHERNET - tag or transport[1] & 15 != 0 or -payload_bytes % 4 != pad
     )  # fmt: skip
     packet += bytes(RETH + 20)  # bytes beyond a short frame are ignored
-    header = packet[GRH_BYTES + TRANSPORT + RETH :][:20]
+    header = packet[network + TRANSPORT + RETH :][:20]
     magic, version, flags, job, epoch, rank, block, mantissa, message, total = struct.unpack("!HBBHHHBBII", header)
     is_first = info.opcode == FIRST
     if is_first and (magic, version >> 4) != MAGIC_AND_VERSION:
         info.may_fold = False
     right = packet[size - 4 : size] == icrc(packet[: size - 4])
-    reth_length = struct.unpack("!I", packet[GRH_BYTES + TRANSPORT + 12 :][:4])[0]
+    reth_length = struct.unpack("!I", packet[network + TRANSPORT + 12 :][:4])[0]
+    gids = int.from_bytes(packet[12:20], "little") << 128 if info.is_v2 else int.from_bytes(packet[8:40], "little")
     info.fields = [
         (info.to, 48), (int.from_bytes(frame[6:12], "big"), 48),
-        (int.from_bytes(packet[8:40], "little"), 256), (int(tag > 0), 1), (info.opcode, 8),
+        (gids, 256), (int(info.is_v2), 1), (int(tag > 0), 1), (info.opcode, 8),
         (info.queue_pair, 24), (int.from_bytes(transport[9:12], "big"), 24), (reth_length, 32),
         (total, 32), (message, 32), (mantissa, 8), (block, 8), (rank, 16), (epoch, 16), (job, 16), (flags, 8),
         (version & 15, 4), (version >> 4, 4),
         (max(payload_bytes, 0) & 0x7FF, 11), (int(is_malformed), 1), (int(right), 1),
-        (int(has_bad_block(packet[GRH_BYTES + TRANSPORT + extension :][: max(payload_bytes, 0)], is_first)), 1),
+        (int(has_bad_block(packet[network + TRANSPORT + extension :][: max(payload_bytes, 0)], is_first)), 1),
         (int(is_first), 1),
     ]  # fmt: skip
     return info
@@ -179,12 +193,10 @@ class StageBench:
             quiet = quiet + 1 if self.is_idle else 0
 
     def _matches(self, port: int, info: Info) -> bool:
-        connections = number(self.dut.connections_o) >> port * self.jobs * 73
-        for job in range(self.jobs):
-            one = connections >> job * 73
-            if one >> 72 & 1 and one >> 48 & 0xFFFFFF == info.queue_pair and one & (1 << 48) - 1 == info.to:
-                return True
-        return False
+        connections = number(self.dut.connections_o) >> port * self.jobs * CONNECTION_BITS
+        wanted = 1 << 73 | int(info.is_v2) << 72 | info.queue_pair << 48 | info.to
+        ours = [connections >> job * CONNECTION_BITS & (1 << CONNECTION_BITS) - 1 for job in range(self.jobs)]
+        return wanted in ours
 
     def _begin(self, index: int, port: Port) -> None:
         frame = port.waiting.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections import Counter
 from typing import Any
@@ -17,7 +18,7 @@ import netfold
 from benches import chance, simulate
 from roce_frames import Connection, aggregation_header, elements_of, mac, read
 
-JOBS = int(os.environ.get("JOBS", "1"))
+JOBS, VERSION = int(os.environ.get("JOBS", "1")), int(os.environ.get("VERSION", "1"))
 # Times of the stage with several jobs: long enough that only the chosen ranks are silent.
 TICK_CYCLES, HANDOVER_TICKS, IDLE_TICKS = 16, 4_000, 16_000
 AGE_S, HANDOVER_S, IDLE_S = 0.06, 1.0, 120.0  # of the software
@@ -36,8 +37,13 @@ class Both:
         self.soft = software(ports, age_s=AGE_S)
         self.hard = StageBench(dut, ports, jobs, places(ports))
 
-    def _counts(self) -> dict[str, int]:
-        return {name.removeprefix("roce_v1_").removeprefix("drop_"): n for name, n in self.soft.counts().items()}
+    def _counts(self) -> Counter[str]:
+        """Of both versions together."""
+        counts: Counter[str] = Counter()
+        for name, count in self.soft.counts().items():
+            version, _, rest = name.partition("_v1_" if "_v1_" in name else "_v2_")
+            counts[rest.removeprefix("drop_") if version == "roce" else name] += count
+        return counts
 
     def configure(self, ports: list[int], is_float: bool, job: int = -1) -> None:
         """Set the ports that fold, and the type: for all jobs without a setting of their own (-1), or for one."""
@@ -52,7 +58,7 @@ class Both:
         """Other jobs occupy the software's places, except as many as the stage has."""
         for job in range(1000, 1000 + SOFTWARE_JOBS - self.jobs):
             header = aggregation_header(0, 0, 2000, job=job, flags=2)  # a sum: it only begins a job
-            (frame, *_) = Connection(mac(0), mac(1), job).message(0, header, bytes(2000))
+            (frame, *_) = Connection(mac(0), mac(1), job, version=VERSION).message(0, header, bytes(2000))
             assert self.soft.offer(0, frame, self.time_s) == []
 
     async def age(self) -> None:
@@ -82,7 +88,7 @@ class Both:
         self.time_s += 1e-6
         wanted = self.soft.offer(port, frame, self.time_s)
         after = self._counts()
-        verdict = next(name for name in VERDICTS if after[name] != before[name])
+        verdict = next((name for name in VERDICTS if after[name] != before[name]), "forwarded")  # of no handler's
         hard = self.hard
         notices = [(port, frame) for port, frame in wanted if frame[12:14] == b"\x88\xb5"]
         sums = sorted((port, frame) for port, frame in wanted if frame[12:14] != b"\x88\xb5")
@@ -134,7 +140,7 @@ async def agrees_with_the_software(dut: Any) -> None:
     rng = chance()
     both = await started(dut)
     formats = (0, FP32, INT32, BFP) if os.environ["HAS_BFP"] == "1" else (0, FP32, INT32)
-    job = Job(rng, list(range(both.ports)), formats=formats)
+    job = Job(rng, list(range(both.ports)), formats=formats, version=VERSION)
     seen: Counter[str] = Counter()
     for _ in range(FRAMES):
         if rng.random() < 0.01:
@@ -153,7 +159,9 @@ async def jobs_agree_with_the_software(dut: Any) -> None:
     both.fill()
     both.configure([0, 2], True, 2)
     both.configure([1, 2, 3], False, 3)
-    jobs = [Job(rng, [0, 1, 2, 3]), Job(rng, [0, 2], 2), Job(rng, [1, 2, 3], 3)]
+    jobs = [
+        Job(rng, ports, number, version=VERSION) for number, ports in ((1, [0, 1, 2, 3]), (2, [0, 2]), (3, [1, 2, 3]))
+    ]
     mixture = Jobs(rng, jobs)
     seen: Counter[str] = Counter()
     for _ in range(FRAMES):
@@ -181,7 +189,7 @@ async def silent_jobs_give_way(dut: Any) -> None:
     rng = chance()
     both = await started(dut)
     both.fill()
-    first, second, third = (Job(rng, [0, 1, 2, 3], number) for number in (1, 2, 3))
+    first, second, third = (Job(rng, [0, 1, 2, 3], number, version=VERSION) for number in (1, 2, 3))
     numbers = first.numbers(FP32, 300)
     mine = first.workers[1]
     second.workers[1].begin(mine.connection)
@@ -217,7 +225,7 @@ async def only_its_own_writes_keep_a_job_without_a_sum(dut: Any) -> None:
     rng = chance()
     both = await started(dut)
     both.fill()
-    first, second = (Job(rng, [0, 1, 2, 3], number) for number in (1, 2))
+    first, second = (Job(rng, [0, 1, 2, 3], number, version=VERSION) for number in (1, 2))
     second.workers[1].begin(first.workers[1].connection)
     second.workers[1].psn = first.workers[1].psn
     of_first, of_second = (job.workers[1].write(0, 1000, FP32, 0, job.numbers(FP32, 1000)) for job in (first, second))
@@ -235,6 +243,22 @@ async def only_its_own_writes_keep_a_job_without_a_sum(dut: Any) -> None:
     assert await both.offer(1, of_second[0]) == "spoofed"
 
 
+@cocotb.test(skip=JOBS == 1)
+async def versions_are_apart(dut: Any) -> None:
+    """Two jobs with the same number, one of each version, over the same addresses and queue pairs."""
+    rng = chance()
+    both = await started(dut)
+    jobs = [Job(rng, [0, 1, 2, 3], version=version) for version in (1, 2)]
+    seen: Counter[str] = Counter()
+    for _ in range(FRAMES // 2):
+        for mine, its in zip(jobs[0].workers, jobs[1].workers, strict=True):
+            queue_pair = mine.connection.queue_pair
+            its.connection = dataclasses.replace(its.connection, queue_pair=queue_pair)
+        seen[await both.offer(*rng.choice(jobs).next())] += 1
+    dut._log.info("verdicts: %s", dict(seen))
+    assert {"kept", "folded", "answered", "waiting"} <= set(seen)
+
+
 @cocotb.test()
 async def answers_everybody_at_once(dut: Any) -> None:
     """All jobs and ports at line rate, with some frames repeated: every sum reaches every worker, in order."""
@@ -248,7 +272,7 @@ async def answers_everybody_at_once(dut: Any) -> None:
     for rank in range(ports):
         sent: list[list[bytes]] = [[] for _ in range(JOBS)]
         for job in range(JOBS):
-            connection = Connection(mac(rank), mac((rank + 1) % ports), JOBS * rank + job, rank + 1, rank + 2)
+            connection = Connection(mac(rank), mac((rank + 1) % ports), JOBS * rank + job, rank + 1, rank + 2, VERSION)
             for message in range(messages):
                 header = aggregation_header(rank, message, 4 * count, job=job + 1)
                 sent[job] += connection.message(message * packets, header, numbers[job, message, rank].tobytes())
@@ -280,7 +304,7 @@ async def folds_early(dut: Any) -> None:
     rng = chance()
     both = await started(dut)
     ports = list(range(both.ports))
-    job = Job(rng, ports)
+    job = Job(rng, ports, version=VERSION)
 
     def damaged(frame: bytes) -> bytes:
         wrong = bytearray(frame)
@@ -329,17 +353,18 @@ async def is_reset_amid_a_fold(dut: Any) -> None:
                 assert await after.offer(port, frame) == ("folded" if port == ports[-1] else "kept")
 
 
-@pytest.mark.parametrize(("ports", "has_bfp"), [(3, 0), (4, 1)])
-def test_aggregation_stage(ports: int, has_bfp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ports", "has_bfp", "version"), [(3, 0, 1), (3, 0, 2), (4, 1, 1), (4, 1, 2)])
+def test_aggregation_stage(ports: int, has_bfp: int, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stage with one job."""
-    monkeypatch.setenv("PORTS", str(ports))
-    monkeypatch.setenv("HAS_BFP", str(has_bfp))
+    for name, value in (("PORTS", ports), ("HAS_BFP", has_bfp), ("VERSION", version)):
+        monkeypatch.setenv(name, str(value))
     simulate("aggregation_stage", __file__, Ports=ports, HasBfp=has_bfp, TickCycles=TICK_CYCLES)
 
 
-def test_aggregation_stage_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_aggregation_stage_of_jobs(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stage with places for two jobs, and faster time."""
-    monkeypatch.setenv("PORTS", "4")
-    monkeypatch.setenv("JOBS", "2")
+    for name, value in (("PORTS", 4), ("JOBS", 2), ("VERSION", version)):
+        monkeypatch.setenv(name, str(value))
     times = {"TickCycles": TICK_CYCLES, "HandoverTicks": HANDOVER_TICKS, "IdleTicks": IDLE_TICKS}
     simulate("aggregation_stage", __file__, Ports=4, Jobs=2, **times)

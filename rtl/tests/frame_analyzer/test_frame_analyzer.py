@@ -14,22 +14,43 @@ from cocotb.triggers import RisingEdge
 from benches import CYCLES_MAX, chance, number, simulate, start, wait_for
 from ethernet import BEAT
 from marks import marks_of
-from roce_frames import ACKNOWLEDGE, FIRST, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, Connection, aggregation_header
+from roce_frames import (
+    ACKNOWLEDGE,
+    FIRST,
+    LAST,
+    LAST_IMMEDIATE,
+    MIDDLE,
+    ONLY,
+    Connection,
+    aggregation_header,
+    ipv4_checksum,
+)
 
 PORTS = 4
 NEAR_BEATS = 8  # from a frame's end: there it may be taken early
 FORWARD, FOLD, DROP = range(3)
 # frame_info_t, from the highest bit.
 INFO = {
-    "to": 48, "from": 48, "gids": 256, "has_tag": 1, "opcode": 8, "queue_pair": 24, "psn": 24, "reth_length": 32,
+    "to": 48, "from": 48, "gids": 256, "is_v2": 1, "has_tag": 1, "opcode": 8, "queue_pair": 24, "psn": 24,
+    "reth_length": 32,
     "length": 32, "message": 32, "mantissa": 8, "block": 8, "rank": 16, "epoch": 16, "job": 16, "flags": 8,
     "format": 4, "version": 4, "payload_bytes": 11, "is_malformed": 1, "icrc_is_right": 1,
     "has_bad_block": 1, "is_first": 1,
 }  # fmt: skip
 # Facts for counters, from the lowest bit.
 PARSED = ("gave_way", "overtagged", "runt", "filtered", "flooded", "forwarded")
+JOBS = 2
 OURS = Connection("02:00:00:00:00:01", "02:00:00:00:00:02", queue_pair=0xABCDEF)
-BOUND = 1 << 72 | OURS.queue_pair << 48 | int(OURS.destination.replace(":", ""), 16)
+OURS_V2 = dataclasses.replace(OURS, queue_pair=0xEFABCD, version=2)
+
+
+def bound(connection: Connection) -> int:
+    """`connection_t`."""
+    fields = int(connection.version == 2) << 72 | connection.queue_pair << 48
+    return 1 << 73 | fields | int(connection.destination.replace(":", ""), 16)
+
+
+BOUND = bound(OURS_V2) << 74 | bound(OURS)
 
 
 @dataclasses.dataclass
@@ -50,6 +71,11 @@ def tagged(frame: bytes, tags: int) -> bytes:
     return frame[:12] + b"\x81\x00\x00\x07" * tags + frame[12:]
 
 
+def changed(frame: bytes, at: int, value: bytes) -> bytes:
+    """The frame with other bytes at a place."""
+    return frame[:at] + value + frame[at + len(value) :]
+
+
 def header_of(rng: Any, magic: bool = True) -> bytes:
     """The headers of a Write First: RETH and aggregation header."""
     header = aggregation_header(
@@ -62,27 +88,33 @@ def header_of(rng: Any, magic: bool = True) -> bytes:
 
 def draw(rng: Any, ends: bool = True) -> Given:
     """A random frame of a random kind; `may_end` allows frames that end in this module."""
-    kind = rng.choice(["other", "ack", "only", "first", "first", "foreign", "later", "later", "stranger", "short"])
+    kinds = ["other", "ack", "only", "first", "first", "foreign", "later", "later", "stranger", "short", "no RoCE"]
+    kind = rng.choice(kinds)
+    ours = rng.choice([OURS, OURS_V2])
     psn, size = rng.getrandbits(24), 4 * rng.randrange(1, 40)
     tags = rng.choice([0, 0, 0, 1, 1, 2])
     is_candidate = kind in ("first", "later") and tags < 2
     later = rng.choice([MIDDLE, LAST, LAST_IMMEDIATE])
-    stranger = dataclasses.replace(OURS, **rng.choice([{"queue_pair": 7}, {"destination": "02:00:00:00:00:03"}]))
+    other = {"version": 3 - ours.version}  # another job's
+    changes = [{"queue_pair": 7}, {"destination": "02:00:00:00:00:03"}, other]
+    stranger = dataclasses.replace(ours, **rng.choice(changes))
     body = rng.randbytes(size)
     if kind == "other":
         frame = OURS.frame(later, psn, body, ethernet=0x0800)[: rng.randrange(14, rng.choice([18, 100]))]
     elif kind == "ack":
-        frame = OURS.frame(ACKNOWLEDGE, psn, bytes(4))
+        frame = ours.frame(ACKNOWLEDGE, psn, bytes(4))
     elif kind == "only":
-        frame = OURS.frame(ONLY, psn, body)
+        frame = ours.frame(ONLY, psn, body)
     elif kind in ("first", "foreign"):
-        frame = OURS.frame(FIRST, psn, header_of(rng, kind == "first") + body)
+        frame = ours.frame(FIRST, psn, header_of(rng, kind == "first") + body)
     elif kind == "later":
-        frame = OURS.frame(later, psn, body)
+        frame = ours.frame(later, psn, body)
     elif kind == "stranger":
         frame = stranger.frame(later, psn, body)
+    elif kind == "no RoCE":  # a length of UDP that is not IPv4's, another port
+        frame = changed(OURS_V2.frame(later, psn, body), 14 + rng.choice([22, 23, 24, 25]), b"\x77")
     else:
-        frame = OURS.frame(later, psn, body)[: rng.randrange(14, 60)]
+        frame = ours.frame(later, psn, body)[: rng.randrange(14, 60 - 12 * (ours.version - 1))]
     given = Given(tagged(frame, tags), 0, rng.random() < 0.7, is_candidate, error=rng.random() < 0.05)
     given.ports = 1 << rng.randrange(PORTS) if given.is_known else (1 << PORTS) - 1
     if ends and rng.random() < 0.05:
@@ -94,18 +126,27 @@ def draw(rng: Any, ends: bool = True) -> Given:
 
 
 def damage(rng: Any, given: Given, at: int) -> None:
-    """One error in a frame whose GRH begins at `at`."""
+    """One error in a frame whose GRH or IPv4 header begins at `at`."""
     frame = bytearray(given.frame)
-    flaw = rng.choice(["crc", "crc", "version", "next", "length", "pad", "bth"])
+    is_v2 = frame[at] >> 4 == 4
+    flaw = rng.choice(["crc", "crc", "length", "pad", "bth", *([] if is_v2 else ["version", "next"])])
     if flaw == "crc":
         frame[-rng.randrange(1, 8)] ^= 1 << rng.randrange(8)
         given.icrc_is_right = False
+    elif is_v2 and flaw != "bth":
+        total = int.from_bytes(frame[at + 2 : at + 4], "big") + rng.choice([1, 2, 3] if flaw == "pad" else [4, 8, 400])
+        frame[at + 2 : at + 4], frame[at + 24 : at + 26] = total.to_bytes(2), (total - 20).to_bytes(2)
+        frame[at + 10 : at + 12] = bytes(2)
+        frame[at + 10 : at + 12] = ipv4_checksum(frame[at : at + 20]).to_bytes(2)
     elif flaw == "length":
         frame[at + 4 : at + 6] = (int.from_bytes(frame[at + 4 : at + 6], "big") + rng.choice([4, 8, 400])).to_bytes(2)
     elif flaw == "pad":
         frame[at + 5] ^= rng.choice([1, 2, 3])
     else:
-        frame[at + {"version": 0, "next": 6, "bth": 41}[flaw]] ^= {"version": 0x10, "next": 1, "bth": 1}[flaw]
+        transport = 28 if is_v2 else 40
+        frame[at + {"version": 0, "next": 6, "bth": transport + 1}[flaw]] ^= {"version": 0x10, "next": 1, "bth": 1}[
+            flaw
+        ]
     given.is_malformed |= flaw != "crc"
     given.frame = bytes(frame) + (bytes(rng.randrange(20)) if flaw == "crc" else b"")
     if flaw == "crc":  # padding of the Ethernet frame follows the ICRC, so the last bytes are not the packet's
@@ -116,11 +157,17 @@ def expected_info(given: Given) -> dict[str, int]:
     """The facts that DEC_FSM must find."""
     has_tag = given.frame[12:14] == b"\x81\x00"
     frame = given.frame[:12] + given.frame[16:] if has_tag else given.frame
+    is_v2 = frame[14] >> 4 == 4
+    length, gids = int.from_bytes(frame[18:20], "big"), int.from_bytes(frame[22:54], "little")
+    if is_v2:  # addresses, where v1 has parts of the GIDs
+        length = int.from_bytes(frame[16:18], "big") - 28
+        gids = int.from_bytes(frame[26:34], "little") << 128
+        frame = frame[:14] + bytes(40) + frame[42:]
     big = lambda at, size: int.from_bytes(frame[at : at + size], "big")  # noqa: E731
     opcode = frame[54]
     extension = {FIRST: 16, LAST_IMMEDIATE: 4}.get(opcode, 0)
     found = {
-        "to": big(0, 6), "from": big(6, 6), "gids": int.from_bytes(frame[22:54], "little"), "has_tag": int(has_tag),
+        "to": big(0, 6), "from": big(6, 6), "gids": gids, "is_v2": int(is_v2), "has_tag": int(has_tag),
         "opcode": opcode, "queue_pair": big(59, 3), "psn": big(63, 3), "is_malformed": int(given.is_malformed),
         "is_first": int(opcode == FIRST),
     }  # fmt: skip
@@ -131,7 +178,7 @@ def expected_info(given: Given) -> dict[str, int]:
             "message": big(94, 4), "length": big(98, 4),
         }  # fmt: skip
     if not given.is_malformed:
-        payload_bytes = big(18, 2) - 16 - extension
+        payload_bytes = length - 16 - extension
         elements = frame[66 + extension : 66 + extension + payload_bytes][20 * (opcode == FIRST) :]
         exponents = elements[: len(elements) // 17 * 17 : 17]
         found |= {"payload_bytes": payload_bytes, "icrc_is_right": int(given.icrc_is_right)}
@@ -192,7 +239,18 @@ class Handler:
             if dut.info_valid_o.value:
                 break
         told = read_info(number(dut.info_o))
-        for name in ("to", "from", "gids", "has_tag", "opcode", "queue_pair", "psn", "payload_bytes", "is_first"):
+        for name in (
+            "to",
+            "from",
+            "gids",
+            "is_v2",
+            "has_tag",
+            "opcode",
+            "queue_pair",
+            "psn",
+            "payload_bytes",
+            "is_first",
+        ):
             assert told[name] == early[name], name
 
     async def take(self) -> None:
@@ -324,7 +382,9 @@ async def gives_way(dut: Any) -> None:
     await feed(dut, rng, 0.0, frames)
     for _ in range(300):
         await RisingEdge(dut.clk_i)
-    strangers = sum(b"\x89\x15" in given.frame[12:18] and not given.is_candidate for given in frames)
+    types = (b"\x89\x15", b"\x08\x00")
+    is_roce = [any(one in given.frame[12:18] for one in types) for given in frames]
+    strangers = sum(is_one and not given.is_candidate for is_one, given in zip(is_roce, frames, strict=True))
     candidates = sum(given.is_candidate for given in frames)
     assert went + dropped + 1 == len(frames) and dut.info_valid_o.value
     assert candidates - 1 <= dropped < candidates + strangers
@@ -385,4 +445,4 @@ async def drops_what_a_reset_interrupts(dut: Any, is_early: bool, beats: int) ->
 
 def test_frame_analyzer() -> None:
     """Port 0 of four."""
-    simulate("frame_analyzer", __file__, Ports=PORTS, NearBeats=NEAR_BEATS)
+    simulate("frame_analyzer", __file__, Ports=PORTS, Jobs=JOBS, NearBeats=NEAR_BEATS)

@@ -17,8 +17,9 @@ from roce_frames import icrc
 PORTS, BEAT, META_BEAT, ETHERNET, TAG = 4, 8, 15, 14, 4
 PLAIN, WITH_HEADER, IMMEDIATE = range(3)
 HEADER_BYTES = {PLAIN: 66, WITH_HEADER: 102, IMMEDIATE: 70}
+EARLIER = 12  # bytes: in v2
 TAIL = 2  # steps after the last one of the sum
-FRAMES = 150
+FRAMES = 240
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Given:
     """A frame to send."""
 
     kind: int
+    is_v2: bool
     has_tag: bool
     words: int
     header: bytes
@@ -58,19 +60,20 @@ class Given:
             message ^= 1 << 7
         elif self.is_gone:
             generation ^= 1 << 3  # the same message of another epoch
-        meta = packed([(self.kind, 2), (int(self.has_tag), 1), (generation, 10), (message, 32)])
+        meta = packed([(self.kind, 2), (int(self.is_v2), 1), (int(self.has_tag), 1), (generation, 10), (message, 32)])
         return {**beats, META_BEAT: meta}
 
 
 def draw(rng: random.Random) -> Given:
     """Any."""
-    kind, has_tag = rng.randrange(3), rng.random() < 0.4
+    kind, is_v2, has_tag = rng.randrange(3), rng.random() < 0.5, rng.random() < 0.4
     words = rng.choice([1, 2, 3, 251, 256, rng.randrange(1, 257)])
-    header = bytearray(rng.randbytes(HEADER_BYTES[kind] + TAG * has_tag))
-    header[ETHERNET + TAG * has_tag] = 0x60 | header[ETHERNET + TAG * has_tag] & 15  # a GRH's version: RoCE v1
+    header = bytearray(rng.randbytes(HEADER_BYTES[kind] + TAG * has_tag - EARLIER * is_v2))
+    at = ETHERNET + TAG * has_tag  # IP's version: of a GRH's it is 6
+    header[at] = 0x45 if is_v2 else 0x60 | header[at] & 15
     to = rng.choice([0, *[1 << port for port in range(PORTS)] * 3])
     return Given(
-        kind, has_tag, words, bytes(header), rng.randbytes(1024), rng.getrandbits(10), rng.getrandbits(32),
+        kind, is_v2, has_tag, words, bytes(header), rng.randbytes(1024), rng.getrandbits(10), rng.getrandbits(32),
         rng.random() < 0.3, rng.random() < 0.1, rng.random() < 0.9, to,
     )  # fmt: skip
 
@@ -143,7 +146,7 @@ class Bench:
             return
         joint = 13 if given.kind == WITH_HEADER else 9
         is_late = bool(dut.is_late_o.value)
-        assert is_late == (not given.has_tag or given.kind == PLAIN)
+        assert is_late == (given.is_v2 or not given.has_tag or given.kind == PLAIN)
         first = 1 if is_late and rng.random() < 0.7 else 0
         for step in range(first, joint + (given.words - 1) // 2 + TAIL + 1):
             at = BEAT * (step - 1 - joint)

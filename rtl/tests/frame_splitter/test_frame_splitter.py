@@ -15,6 +15,8 @@ BEAT, META_BEAT = 8, 15
 PLAIN, WITH_HEADER, IMMEDIATE = range(3)
 HEADER_BYTES = {PLAIN: 66, WITH_HEADER: 102, IMMEDIATE: 70}
 GRH_AT, FLAGS_AT, IMMEDIATE_AT, TAG = 14, 85, 66, 4
+# Of v2; its transport begins so many bytes earlier.
+UDP_CHECK_AT, RESERVED_AT, EARLIER = 40, 50, 12
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Given:
     """A frame, and the handler's facts about it."""
 
     kind: int
+    is_v2: bool
     has_tag: bool
     words: int
     place: int
@@ -33,13 +36,18 @@ class Given:
     @property
     def header_bytes(self) -> int:
         """The frame up to the gradients."""
-        return HEADER_BYTES[self.kind] + TAG * self.has_tag
+        return HEADER_BYTES[self.kind] + TAG * self.has_tag - EARLIER * self.is_v2
 
     def marked(self) -> bytes:
         """Its header as the header of a sum."""
         header, shift = bytearray(self.frame), TAG * self.has_tag
-        header[GRH_AT + 1 + shift] &= 0xF0
-        header[GRH_AT + 2 + shift], header[GRH_AT + 3 + shift] = 0x4E, 0x46
+        if self.is_v2:
+            header[UDP_CHECK_AT + shift : UDP_CHECK_AT + 2 + shift] = bytes(2)
+            header[RESERVED_AT + shift] = header[RESERVED_AT + shift] & 0x80 | 0x4E
+            shift -= EARLIER
+        else:
+            header[GRH_AT + 1 + shift] &= 0xF0
+            header[GRH_AT + 2 + shift], header[GRH_AT + 3 + shift] = 0x4E, 0x46
         if self.kind == WITH_HEADER:
             header[FLAGS_AT + shift] |= 2
         if self.kind == IMMEDIATE:
@@ -49,12 +57,13 @@ class Given:
 
 def draw(rng: random.Random) -> Given:
     """Any."""
-    kind, has_tag, words = rng.randrange(3), rng.random() < 0.4, rng.choice([1, 2, 251, 256, rng.randrange(1, 257)])
+    kind, is_v2, has_tag = rng.randrange(3), rng.random() < 0.5, rng.random() < 0.4
+    words = rng.choice([1, 2, 251, 256, rng.randrange(1, 257)])
     generation, message = rng.getrandbits(10), rng.getrandbits(32)
-    meta = packed([(kind, 2), (int(has_tag), 1), (generation, 10), (message, 32)])
-    size = HEADER_BYTES[kind] + TAG * has_tag + 4 * words + 4  # the ICRC
+    meta = packed([(kind, 2), (int(is_v2), 1), (int(has_tag), 1), (generation, 10), (message, 32)])
+    size = HEADER_BYTES[kind] + TAG * has_tag - EARLIER * is_v2 + 4 * words + 4  # the ICRC
     frame = rng.randbytes(size + rng.choice([0, 0, 7]))
-    return Given(kind, has_tag, words, rng.randrange(512), rng.randrange(32), rng.random() < 0.3, meta, frame)
+    return Given(kind, is_v2, has_tag, words, rng.randrange(512), rng.randrange(32), rng.random() < 0.3, meta, frame)
 
 
 class Buffers:
@@ -93,7 +102,7 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
 
     await edge(began=False)
     dut.start_i.value, dut.s_valid_i.value = 0, 1
-    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 45), ("words_i", 9)):
+    for name, bits in (("place_i", 9), ("slot_i", 5), ("is_repeat_i", 1), ("meta_i", 46), ("words_i", 9)):
         getattr(dut, name).value = rng.getrandbits(bits)  # it is valid only once
     for at in range(0, len(given.frame), BEAT):
         part = given.frame[at : at + BEAT]
@@ -114,10 +123,10 @@ async def split(dut: Any, given: Given, rng: random.Random) -> Buffers:
 
 @cocotb.test()
 async def keeps_headers_and_gradients(dut: Any) -> None:
-    """Every kind, with a tag and without, of all lengths."""
+    """Every kind of both versions, with a tag and without, of all lengths."""
     rng = chance()
     await start(dut, start_i=0, s_valid_i=0)
-    for _ in range(250):
+    for _ in range(400):
         given = draw(rng)
         found = await split(dut, given, rng)
         headers, base = (found.repeats, given.slot) if given.is_repeat else (found.headers, given.place)

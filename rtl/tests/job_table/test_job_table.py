@@ -28,16 +28,19 @@ FORWARDED, KEPT, HEADER, EPOCH, RANK, SPOOFED, ORDER, MISMATCH, BUSY, STALE, JOB
     17,
     18,
 )
-INFO_BITS, FACTS_BITS, BEHIND_BITS = 600, 10, 15  # BEHIND: the fields after the aggregation header in frame_info_t
+# In frame_info_t: all, the fields after the aggregation header, and where the version is.
+INFO_BITS, BEHIND_BITS, VERSION_AT, FACTS_BITS = 601, 15, 248, 10
 
 
 @dataclass(frozen=True)
 class Header:
     """The fields of a Write First, and its handler's facts."""
 
+    version: int
     job: int
     epoch: int
     rank: int
+    workers: int  # 0: it does not say
     message: int
     length: int
     format: int
@@ -48,12 +51,13 @@ class Header:
     def info(self) -> int:
         """`frame_info_t`."""
         fields = [(self.length, 32), (self.message, 32), (0, 16), (self.rank, 16), (self.epoch, 16), (self.job, 16)]
-        return packed([*fields, (self.ends, 8), (self.format, 4), (1, 4)]) << BEHIND_BITS
+        header = packed([*fields, (self.workers << 3 | self.ends, 8), (self.format, 4), (1, 4)]) << BEHIND_BITS
+        return header | (self.version - 1) << VERSION_AT
 
     @property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, int, bool, int]:
         """The fields that workers must agree on."""
-        return self.length // 4, self.format, self.ends
+        return self.length // 4, self.format, self.workers > 0, self.ends
 
     @property
     def packets(self) -> int:
@@ -73,6 +77,7 @@ class Column:
 class Job:
     """In one epoch."""
 
+    version: int
     number: int
     epoch: int
     ports: int
@@ -84,11 +89,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """The table's answer; differs_from is valid with a mismatch."""
+    """The table's answer; `told` is a rank with a mismatch, and the number of workers if the sender says another."""
 
     verdict: int
     binds: bool = False
-    differs_from: int | None = None
+    told: int | None = None
 
 
 class Model:
@@ -101,7 +106,8 @@ class Model:
 
     def ask(self, port: int, header: Header) -> Answer:
         """A Write First from a port."""
-        slot = next((i for i, job in enumerate(self.jobs) if job and job.number == header.job), None)
+        named = header.version, header.job
+        slot = next((i for i, job in enumerate(self.jobs) if job and (job.version, job.number) == named), None)
         job = self.jobs[slot] if slot is not None else None
         is_float, ports = self.exceptions.get(header.job, self.default)
         if job is None or 0 < (header.epoch - job.epoch) & 0xFFFF < 0x8000:
@@ -112,7 +118,7 @@ class Model:
                 if not free:
                     return Answer(JOBS_FULL)
                 slot = free[-1]
-            job = self.jobs[slot] = Job(header.job, header.epoch, ports, is_float)
+            job = self.jobs[slot] = Job(*named, header.epoch, ports, is_float)
             self.generations[slot] += 1
         elif not job.ports >> port & 1 or header.epoch != job.epoch:
             return Answer(EPOCH if job.ports >> port & 1 else FORWARDED)
@@ -123,6 +129,8 @@ class Model:
         is_taken, is_bad, has_other_rank, is_spoofed, is_next, verdict = header.facts
         if is_taken or is_bad:
             return Answer(SPOOFED if is_taken else HEADER)
+        if header.workers not in (0, job.ports.bit_count()):
+            return Answer(RANK, told=job.ports.bit_count())
         if header.rank >= job.ports.bit_count() or job.port_of_rank.get(header.rank, port) != port or has_other_rank:
             return Answer(RANK)
         if is_spoofed:
@@ -146,16 +154,18 @@ class Model:
 
 def draw(rng: random.Random, model: Model) -> Header:
     """A Write First, often right and of an existing job."""
-    job = rng.randrange(3)
-    there = next((one for one in model.jobs if one and one.number == job), None)
+    version, job = rng.choice([(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)])
+    there = next((one for one in model.jobs if one and (one.version, one.number) == (version, job)), None)
+    workers = there.ports.bit_count() if there else PORTS
     epoch = (there.epoch if there else rng.choice([0, 0xFFFF])) + rng.choice([0] * 12 + [1, -1])
     length = rng.choice([1008, 1008, 1008, 2044, 131052])
     wrong = [int(rng.random() < 0.05) for _ in range(4)]
     is_next = int(rng.random() < 0.8)
     facts = (wrong[0], wrong[1], wrong[2], wrong[3], is_next, rng.choice([KEPT, ORDER, STALE, MISMATCH]))
     return Header(
-        job, epoch & 0xFFFF, rng.choice([0, 1, 2, 3, rng.randrange(8)]), (rng.randrange(12) - 4) & 0xFFFF_FFFF,
-        length, rng.choice([0, 0, 0, 1]), int(rng.random() < 0.1), facts,
+        version, job, epoch & 0xFFFF, rng.choice([0, 1, 2, 3, rng.randrange(8)]),
+        rng.choice([0] * 6 + [workers] * 2 + [rng.randrange(32)]) * (version - 1),
+        (rng.randrange(12) - 4) & 0xFFFF_FFFF, length, rng.choice([0, 0, 0, 1]), int(rng.random() < 0.1), facts,
     )  # fmt: skip
 
 
@@ -233,8 +243,11 @@ class Bench:
         assert header is not None and done == 1 << port
         wanted = model.ask(port, header)
         assert (number(dut.verdict_o), bool(dut.binds_o.value)) == (wanted.verdict, wanted.binds), (port, header)
-        if wanted.differs_from is not None:
-            assert dut.differs_o.value == 1 and number(dut.differs_from_o) == wanted.differs_from
+        told = {RANK: dut.miscounts_o, MISMATCH: dut.differs_o}.get(wanted.verdict)
+        if told is not None and (wanted.verdict == RANK or wanted.told is not None):
+            assert bool(told.value) == (wanted.told is not None)
+        if wanted.told is not None:
+            assert number(dut.told_o) == wanted.told
         self.seen[wanted.verdict] += 1
         self.asked[port] = None
 
