@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ethernet import BEAT
-from roce_frames import FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ROCE, UDP_PORT, ipv4_checksum
+from roce_frames import FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ROCE, UDP_PORT
 
 TAGS = (0x8100, 0x88A8)
 # mark_e
@@ -19,14 +19,14 @@ def number(frame: bytes, at: int) -> int:
 
 
 def is_udp(packet: bytes) -> bool:
-    """Whether a packet without IPv4 options is UDP and no fragment."""
-    return packet[9] == UDP and number(packet, 6) & 0x3FFF == 0
+    """Whether an IPv4 packet is UDP, without options, and no fragment."""
+    return packet[0] == NO_OPTIONS and packet[9] == UDP and number(packet, 6) & 0x3FFF == 0
 
 
 def is_roce_v2(packet: bytes) -> bool:
-    """Whether such a packet is RoCE's: the right checksum, port and lengths."""
+    """Whether such a packet is RoCE's: the right port and lengths."""
     total, to, length = (number(packet, at) for at in (2, 22, 24))
-    return ipv4_checksum(packet[:IP_BYTES]) == 0 and to == UDP_PORT and length == (total - IP_BYTES) & 0xFFFF
+    return to == UDP_PORT and length == (total - IP_BYTES) & 0xFFFF
 
 
 def marks_of(frame: bytes) -> list[int]:
@@ -48,10 +48,10 @@ def _behind_tag(frame: bytes, tag: int, beat: int) -> list[int]:
     type_, packet = number(frame, 12 + tag), frame[14 + tag :] + bytes(128)
     if type_ == ROCE:
         marks, network, length = [NONE], GRH_BYTES, number(packet, 4)
-    elif type_ == IPV4 and packet[0] == NO_OPTIONS:
+    elif type_ == IPV4:
         marks, network, length = [IP], IP_UDP_BYTES, number(packet, 2) - IP_UDP_BYTES
         if not is_udp(packet):
-            return [*marks, *[NONE] * (2 - beat), OTHER]
+            return [*marks, OTHER]
     else:
         return [OTHER]
     at = 14 + tag + network  # the BTH

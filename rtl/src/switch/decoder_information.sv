@@ -39,7 +39,7 @@ module decoder_information
   assign is_v2   = info_q.is_v2;  // from the second beat on
   assign has_tag = info_q.has_tag;
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places. The
-  // IPv4 header, which the Port Analyzer has checked, lies behind v1's 26th byte then.
+  // IPv4 header lies behind v1's 26th byte then.
   assign data   = is_v2 ^ has_tag ? {beat_i.data[31:0], high_q} : beat_i.data;
   assign length = number_of_2(is_v2 ? data[47:32] : data[31:16]);
 
@@ -143,8 +143,10 @@ module decoder_information
         length_q           <= length[11:0];
         ends_at_six_q      <= length[2] == has_tag;
         end_q              <= IndexWidth'((length + (is_v2 ? 16'd13 : 16'd53) + {13'd0, has_tag, 2'd0}) >> 3);
-        is_contradictory_q <= (!is_v2 && (is_contradictory_q || data[39:32] != NextHeader)) || length[1:0] != '0 ||
-                              length > 16'(FrameBytesMax);
+        is_contradictory_q <= (!is_v2 && (is_contradictory_q || data[39:32] != NextHeader)) || length[15:12] != '0;
+      end
+      if (plain_q == (is_v2 ? IndexWidth'(4) : IndexWidth'(3))) begin
+        is_contradictory_q <= is_contradictory_q || length_q[1:0] != '0 || length_q > 12'(FrameBytesMax);
       end
       if (index_q == IndexWidth'(4)) begin
         near_q <= end_q - IndexWidth'(NearBeats);

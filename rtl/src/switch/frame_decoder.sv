@@ -2,7 +2,7 @@
 // allows, while the frame passes. Its beats are marked by their headers (frame_marker).
 //
 //   not RoCE                             second beat, third if tagged   goes on
-//   IPv4, not UDP                        fourth                         goes on
+//   IPv4, not UDP                        third, fourth if tagged        goes on
 //   another opcode                       seventh                        goes on
 //   Write Middle, Last, with Immediate   eighth                         may be folded if its queue pair is
 //   Write First                          eleventh                       may be folded if its aggregation header is ours

@@ -2,8 +2,9 @@
 // DEC_FSM, behind the FIFO, compares no types, opcodes and lengths: the comparisons with the decisions after them were
 // the longest paths of the switch. Marks behind one that decides mean nothing.
 //
-// A frame of RoCE v2 is marked only if its IPv4 header is right, is followed by UDP to RoCE's port, and the lengths of
-// both agree. Every other IPv4 packet is marked as not folded.
+// A frame of RoCE v2 is UDP to RoCE's port, whose length agrees with IPv4's; no fragment, and without IPv4 options. Every
+// other IPv4 packet is marked as not folded. The checksums of IPv4 and UDP are not read: all else of these headers that
+// matters is covered by the ICRC, which is checked.
 module frame_marker
   import switch_pkg::*;
 (
@@ -20,7 +21,7 @@ module frame_marker
   localparam logic [15:0] LengthMin   = 16'd52;  // BTH, RETH, aggregation header, ICRC
   localparam logic [15:0] LengthMinV2 = 16'd80;  // with IPv4 and UDP
   localparam logic [15:0] IpBytes     = 16'd20;
-  localparam logic [7:0]  IpVersion   = 8'h45;   // and five words: no options
+  localparam logic [7:0]  IpVersion   = 8'h45;   // with five words: no options
   localparam logic [7:0]  IpUdp       = 8'd17;
   localparam logic [15:0] IpFragment  = 16'h3fff;
 
@@ -29,14 +30,12 @@ module frame_marker
   endfunction
 
   logic [3:0]  index_q, index;  // of the beat; and as in v1 without a tag
-  logic        has_tag_q, is_v2_q, is_long_q;
+  logic        has_tag_q, is_v2_q, is_plain_q, is_long_q;
   logic [31:0] high_q;
   logic [63:0] data;
-  logic [15:0] type_, inner_type, innermost_type, length_q;
-  logic [7:0]  opcode;
-  logic        is_ip, is_inner_ip, is_ours, is_roce_v2;
-  logic [3:0]  words;           // of the beat, 16 bits each, in the IPv4 header
-  logic [19:0] sum_q, sum;
+  logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
+  logic [7:0]  protocol, opcode;
+  logic        is_udp, is_ours, is_roce_v2;
   logic        unused_parts;
 
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
@@ -46,42 +45,27 @@ module frame_marker
   assign type_          = number_of_2(beat_i.data[47:32]);
   assign inner_type     = number_of_2(beat_i.data[15:0]);
   assign innermost_type = number_of_2(beat_i.data[47:32]);
-  assign is_ip          = type_ == IpType && beat_i.data[55:48] == IpVersion;
-  assign is_inner_ip    = inner_type == IpType && beat_i.data[23:16] == IpVersion;
+  assign protocol       = has_tag_q ? beat_i.data[31:24] : beat_i.data[63:56];
+  assign fragment       = number_of_2(has_tag_q ? beat_i.data[15:0] : beat_i.data[47:32]);
+  assign is_udp         = is_plain_q && protocol == IpUdp && (fragment & IpFragment) == '0;
   assign opcode         = data[55:48];
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
+  assign is_roce_v2     = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) + IpBytes == length_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
-
-  // Ones' complement: the sum of all words, the checksum among them, is a number of 16 ones when its carries are added.
-  // Neither the order of words nor that of their bytes matters.
-  assign is_roce_v2 = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) + IpBytes == length_q &&
-                      sum_q[15:4] == '1 && sum_q[3:0] == ~sum_q[19:16];
-
-  always_comb begin
-    unique case (index_q)
-      4'd1:    words = 4'b1000;
-      4'd2:    words = has_tag_q ? 4'b1110 : 4'b1111;
-      4'd3:    words = 4'b1111;
-      4'd4:    words = has_tag_q ? 4'b0111 : 4'b0001;
-      default: words = 4'b0000;
-    endcase
-    sum = index_q == 4'd1 || (index_q == 4'd2 && has_tag_q) ? '0 : sum_q;
-    for (int unsigned i = 0; i < 4; i++) sum += 20'(beat_i.data[16*i +: 16] & {16{words[i]}});
-  end
 
   always_comb begin
     mark_o = MarkNone;
     if (index_q == 4'd1) begin
       if (is_tag(type_))          mark_o = beat_i.last ? MarkRunt : MarkTag;
-      else if (is_ip)             mark_o = MarkIp;
+      else if (type_ == IpType)   mark_o = MarkIp;
       else if (type_ != RoceType) mark_o = MarkOther;
     end else if (index_q == 4'd2 && has_tag_q) begin
       if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) mark_o = MarkRunt;
       else if (is_tag(inner_type) && is_tag(innermost_type))                mark_o = MarkOvertagged;
-      else if (is_inner_ip)                                                 mark_o = MarkIp;
+      else if (inner_type == IpType)                                        mark_o = MarkIp;
       else if (inner_type != RoceType)                                      mark_o = MarkOther;
-    end else if (index == 4'd4 && is_v2_q) begin
-      if (data[31:24] != IpUdp || (number_of_2(data[15:0]) & IpFragment) != '0) mark_o = MarkOther;
+    end else if (is_v2_q && index_q == (has_tag_q ? 4'd3 : 4'd2)) begin
+      if (!is_udp) mark_o = MarkOther;
     end else if (index == 4'd6) begin
       if (is_v2_q && !is_roce_v2)                                          mark_o = MarkOther;
       else if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
@@ -104,8 +88,8 @@ module frame_marker
       end else begin
         if (index_q != '1) index_q <= index_q + 1'b1;
         if (index_q == 4'd1) has_tag_q <= is_tag(type_);
-        if (index_q == 4'd1) is_v2_q <= is_ip;
-        else if (index_q == 4'd2 && has_tag_q) is_v2_q <= is_inner_ip;
+        if (index_q == 4'd1) is_v2_q <= type_ == IpType;
+        else if (index_q == 4'd2 && has_tag_q) is_v2_q <= inner_type == IpType;
       end
     end
   end
@@ -113,10 +97,10 @@ module frame_marker
   // The length that the network header says: in v1 of what is behind the GRH, in v2 of all from the IPv4 header on.
   always_ff @(posedge clk_i) begin
     if (take_i) begin
-      high_q <= beat_i.data[63:32];
-      sum_q  <= sum;
+      high_q     <= beat_i.data[63:32];
+      is_plain_q <= (has_tag_q ? beat_i.data[23:16] : beat_i.data[55:48]) == IpVersion;  // of the beat with the type
       if (index_q == 4'd2) begin
-        if (has_tag_q) length_q <= number_of_2(is_inner_ip ? beat_i.data[47:32] : beat_i.data[63:48]);
+        if (has_tag_q) length_q <= number_of_2(inner_type == IpType ? beat_i.data[47:32] : beat_i.data[63:48]);
         else           length_q <= number_of_2(is_v2_q ? beat_i.data[15:0] : beat_i.data[31:16]);
       end
       if (index == 4'd6) begin

@@ -1,4 +1,4 @@
-// The aggregation switch as one box with flat ports: an Ethernet switch that folds RoCE v1 gradients in passing
+// The aggregation switch as one box with flat ports: an Ethernet switch that folds RoCE gradients in passing
 // (docs/explanation/hardware-switch.md). Behind each port's streams belongs a MAC that adds and checks the FCS.
 module netfold_switch
   import switch_pkg::*;

@@ -32,7 +32,7 @@ package switch_pkg;
     MarkNone,
     MarkTag,           // a VLAN tag
     MarkLater,         // Write Middle, Last or with Immediate: the next beat holds its queue pair
-    MarkIp,            // IPv4 without options: RoCE v2 if it goes on as that
+    MarkIp,            // IPv4: RoCE v2, if no later mark says otherwise
     // The highest bit: this decides about it.
     MarkOther = 3'd4,  // it is not folded
     MarkRunt,          // shorter than its tags

@@ -262,9 +262,6 @@ class Job:
             return self.with_length(frame, rng.choice([20, len(frame)]))
         if rng.random() < 0.3:
             return self.with_length(frame, rng.choice([12, 16, 18]))
-        if rng.random() < 0.3:  # the checksum
-            at = ETHERNET + rng.choice([2, 8, 10, 11, 13])
-            return frame[:at] + bytes([frame[at] ^ 1 << rng.randrange(8)]) + frame[at + 1 :]
         fragment, protocol, port = (ETHERNET + 6, b"\x20"), (ETHERNET + 9, b"\x06"), (ETHERNET + 22, b"\x12\xb8")
         changes = [(ETHERNET + 1, b"\x03"), (ETHERNET + 8, b"\x09"), (ETHERNET + 20, b"\xd1\x17")]
         return changed(frame, *rng.choice([fragment, protocol, port, *changes]))

@@ -14,7 +14,7 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 
 from benches import chance, number, packed, start
-from marks import NO_OPTIONS, is_roce_v2, is_udp
+from marks import is_roce_v2, is_udp
 from roce_frames import ETHERNET, FIRST, GRH_BYTES, IP_UDP_BYTES, IPV4, LAST_IMMEDIATE, RETH, ROCE, TRANSPORT, icrc
 
 VERDICTS = [
@@ -75,7 +75,7 @@ def network_bytes_of(frame: bytes, tag: int) -> int:
     type_, packet = int.from_bytes(frame[12 + tag : 14 + tag], "big"), frame[ETHERNET + tag :]
     if type_ == ROCE:
         return GRH_BYTES
-    is_v2 = type_ == IPV4 and packet[0] == NO_OPTIONS and is_udp(packet) and is_roce_v2(packet)
+    is_v2 = type_ == IPV4 and is_udp(packet) and is_roce_v2(packet)
     return IP_UDP_BYTES if is_v2 else 0
 
 
