@@ -20,8 +20,8 @@ module decoder_information
   localparam int unsigned IndexWidth = $clog2(FrameBeatsMax + 1);
   localparam logic [3:0]  IpVersion  = 4'd6;
   localparam logic [7:0]  NextHeader = 8'h1b;
-  localparam logic [11:0] Least      = 12'd16;  // BTH and ICRC
-  localparam logic [11:0] LeastV2    = 12'd44;  // and IPv4 and UDP
+  localparam logic [5:0]  Least      = 6'd16;  // BTH and ICRC
+  localparam logic [5:0]  LeastV2    = 6'd44;  // and IPv4 and UDP
   localparam int unsigned LastBeats  = 3;
 
   logic [IndexWidth-1:0] index_q, plain_q, end_q;  // of the beat; as in v1 without a tag; where the ICRC ends
@@ -30,9 +30,9 @@ module decoder_information
   logic                  has_bad_block, has_header;
   logic [31:0]           high_q;
   logic [63:0]           data;
-  logic [1:0]            pad_q;
   logic [15:0]           length;
-  logic [11:0]           length_q, least, payload;
+  logic [11:0]           length_q, payload;
+  logic [5:0]            extensions, others_q;     // bytes: RETH or immediate data; all that is no payload
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 
@@ -46,9 +46,8 @@ module decoder_information
   // Behind these beats all is known that an early question needs. Write Firsts are longer.
   assign has_header = index_q > IndexWidth'(9);
   assign is_whole   = ended_q || (ends_q && beat_i.extra >= (ends_at_six_q ? 3'd5 : 3'd1));
-  assign payload    = length_q - least - 12'(pad_q);
-  assign least      = (is_v2 ? LeastV2 : Least) +
-                      (info_q.is_first ? 12'd16 : info_q.opcode == WriteLastImmediate ? 12'd4 : 12'd0);
+  assign payload    = length_q - 12'(others_q);
+  assign extensions = data[55:48] == WriteFirst ? 6'd16 : data[55:48] == WriteLastImmediate ? 6'd4 : 6'd0;
 
   icrc u_icrc (
     .clk_i,
@@ -108,7 +107,7 @@ module decoder_information
           info_q.gids[255:208] <= is_v2 ? '0 : data[47:0];
           info_q.opcode        <= data[55:48];
           info_q.is_first      <= data[55:48] == WriteFirst;
-          pad_q                <= data[61:60];
+          others_q             <= (is_v2 ? LeastV2 : Least) + extensions + 6'(data[61:60]);
           is_contradictory_q   <= is_contradictory_q || data[59:56] != '0;  // the version of the BTH
         end
         IndexWidth'(7): begin
