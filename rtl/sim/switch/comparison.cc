@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "switch/roce_in_frame.h"
 #include "wire/aggregation_header.h"
 #include "wire/roce_notice.h"
 
@@ -14,19 +15,11 @@ namespace {
 namespace roce = wire::roce;
 
 constexpr std::size_t kNoticeRankAt = roce::kEthernetBytes + 8;  // PROTOCOL.md
-constexpr std::size_t kTagBytes = 4, kExamplesMax = 8, kExampleBytes = 110;
+constexpr std::size_t kExamplesMax = 8, kExampleBytes = 110;
 constexpr std::uint32_t kExponent = 0x7f800000, kNaN = 0x7fc00000;
 
-std::size_t content_at(const Bytes& frame) {
-  const bool has_tag = frame.size() > 16 && frame[12] == std::byte{0x81} && frame[13] == std::byte{0};
-  return roce::kEthernetBytes + (has_tag ? kTagBytes : 0);
-}
-
-bool is_sum(const Bytes& frame, roce::Packet& packet) {
-  const std::size_t content = content_at(frame);
-  return frame.size() > content && frame[content - 2] == std::byte{0x89} && frame[content - 1] == std::byte{0x15} &&
-         roce::parse(std::span(frame).subspan(content), packet) == roce::ParseError::kNone &&
-         packet.header.flow_label == roce::kSummedFlowLabel;
+bool is_sum(const std::optional<RoceInFrame>& found) {
+  return found && roce::is_marked_as_sum(found->packet.header);
 }
 
 bool is_waiting_notice(const Bytes& frame) {
@@ -53,9 +46,9 @@ std::string describe(const std::string& frame) {
 std::string Comparison::canonical(const Bytes& frame) const {
   std::string same(reinterpret_cast<const char*>(frame.data()), frame.size());
   if (is_waiting_notice(frame)) same.replace(kNoticeRankAt, 2, 2, '\0');
-  roce::Packet packet;
-  if (!has_floats_ || !is_sum(frame, packet) || !roce::icrc_is_right(packet.packet)) return same;
-  const std::size_t content = content_at(frame);
+  const auto found = roce_in(frame);
+  if (!has_floats_ || !is_sum(found) || !roce::icrc_is_right(found->packet.packet)) return same;
+  const auto& [content, packet] = *found;
   const std::size_t skipped = roce::has_reth(packet.header.opcode) ? roce::kAggregationBytes : 0;
   const std::size_t first = content + packet.payload_at + skipped;
   for (std::size_t at = first; at + 4 <= content + packet.payload_at + packet.payload.size(); at += 4) {
@@ -71,8 +64,7 @@ std::string Comparison::canonical(const Bytes& frame) const {
 void Comparison::entered(unsigned port, const TimedFrame& frame) {
   if (frame.is_damaged) return;
   for (const auto& [to, bytes] : software_.offer(port, frame.bytes, frame.last)) {
-    roce::Packet packet;
-    sums_ += is_sum(bytes, packet) ? 1 : 0;
+    sums_ += is_sum(roce_in(bytes)) ? 1 : 0;
     ++owed_[to][canonical(bytes)];
     ++owed_frames_;
   }

@@ -78,7 +78,8 @@ Endpoints::Endpoints(const EndpointsRun& run)
   for (unsigned rank = 0; rank < job_.world(); ++rank) {
     group::QpInfo card;
     card.mac = job_.address(rank);
-    card.gid = {0xfe, 0x80, static_cast<std::uint8_t>(rank)};
+    card.version = run.job.version;
+    card.gid = job_.gid(rank);
     card.first_psn = static_cast<std::uint32_t>(prng_.next()) & roce::kPsnMask;
     card.is_selective = !run.goes_back;
     cards[rank] = {card, card};
@@ -140,8 +141,9 @@ const std::vector<std::byte>& Endpoints::sum(std::uint32_t message) {
 
 bool Endpoints::is_right(unsigned rank, std::uint32_t message, std::span<const std::byte> bytes) {
   roce::AggregationHeader header;
-  const bool is_ours = roce::parse(bytes, header) == roce::AggregationError::kNone && header.message == message &&
-                       header.rank == job_.left_of(rank) && (header.flags & roce::kSummed) != 0;
+  const bool is_ours = roce::parse(bytes, header, job_.options().version) == roce::AggregationError::kNone &&
+                       header.message == message && header.rank == job_.left_of(rank) &&
+                       (header.flags & roce::kSummed) != 0;
   const auto& expected = sum(message);
   constexpr std::size_t skipped = roce::kAggregationBytes;
   return is_ours && bytes.size() == expected.size() &&

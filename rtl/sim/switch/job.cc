@@ -8,6 +8,9 @@
 #include "base/prng.h"
 #include "group/via_roce/qp_info.h"
 #include "numbers/codec.h"
+#include "switch/ethernet/headers.h"
+#include "switch/roce_in_frame.h"
+#include "wire/roce_network.h"
 
 namespace netfold::rtl {
 namespace {
@@ -15,14 +18,17 @@ namespace {
 namespace roce = wire::roce;
 
 constexpr std::uint16_t kPlainType = 0x88b7;  // IEEE 802: an organisation's own
-constexpr std::size_t kTagAt = 12, kTagBytes = 4;
 constexpr std::byte kTag[kTagBytes] = {std::byte{0x81}, std::byte{0}, std::byte{0x20}, std::byte{7}};
 constexpr std::uint32_t kExponents = 30;  // number of exponents of gradients
 
-roce::Gid gid_of(std::uint64_t address) {
-  roce::Gid gid{0xfe, 0x80};
-  for (unsigned i = 0; i < 6; ++i) gid[10 + i] = static_cast<std::uint8_t>(address >> (40 - 8 * i));
-  return gid;
+constexpr std::uint32_t kIpv4Network = 10u << 24;
+constexpr std::uint8_t kTimeToLive = 64;  // of v2
+constexpr std::size_t kProtocolAt = 9;    // in an IPv4 header
+constexpr std::byte kTcp{6};
+
+// The queue pair that this rank writes from.
+std::uint32_t own_queue_pair(unsigned rank) {
+  return 0x8000 + rank;
 }
 
 // Gradients: normally distributed numbers of very different sizes, some zeros and subnormals.
@@ -65,6 +71,31 @@ void Job::restart(unsigned rank) {
   ++lives_[rank];
 }
 
+Job Job::as_plain_writes(roce::Version version) const {
+  Job plain = *this;
+  plain.options_.version = version;
+  plain.options_.is_folded = false;
+  return plain;
+}
+
+roce::Gid Job::gid(unsigned rank) const {
+  if (options_.version == roce::Version::kV2) {
+    return roce::gid_of_ipv4(kIpv4Network | std::uint32_t{options_.job} << 8 | (rank + 1));
+  }
+  roce::Gid gid{0xfe, 0x80};
+  for (unsigned i = 0; i < 6; ++i) gid[10 + i] = static_cast<std::uint8_t>(address(rank) >> (40 - 8 * i));
+  return gid;
+}
+
+roce::Header Job::header_between(unsigned from, unsigned to) const {
+  roce::Header header;
+  header.version = options_.version;
+  header.from = gid(from);
+  header.to = gid(to);
+  if (options_.version == roce::Version::kV2) header.hop_limit = kTimeToLive;
+  return header;
+}
+
 void Job::fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::span<std::byte> out) const {
   Prng prng(options_.seed ^ (std::uint64_t{rank} << 56 | std::uint64_t{message} << 16 | index));
   std::vector<std::uint32_t> words(numbers::elements_that_fit(options_.format, out.size()));
@@ -85,6 +116,9 @@ std::vector<std::byte> Job::payload(unsigned rank, std::uint32_t message, std::u
   if (index == 0 && options_.is_folded) {
     roce::AggregationHeader header;
     header.format = options_.names_format ? options_.format.format : numbers::Format::kNone;
+    if (options_.version == roce::Version::kV2 && options_.says_workers) {
+      header.workers = static_cast<std::uint8_t>(world());
+    }
     header.job = options_.job;
     header.epoch = options_.epoch;
     header.rank = static_cast<std::uint16_t>(rank);
@@ -112,14 +146,13 @@ std::vector<std::byte> Job::message(unsigned rank, std::uint32_t number) const {
 Bytes Job::contribution(unsigned rank, std::uint32_t message, std::uint32_t index) const {
   const unsigned right = right_of(rank);
   const bool is_first = index == 0, is_last = index + 1 == options_.packets;
-  roce::Header header;
-  header.from = gid_of(address(rank));
-  header.to = gid_of(address(right));
+  roce::Header header = header_between(rank, right);
   header.opcode = is_first  ? roce::Opcode::kWriteFirst
                   : is_last ? roce::Opcode::kWriteLastImmediate
                             : roce::Opcode::kWriteMiddle;
   header.wants_ack = is_last;
   header.queue_pair = queue_pair(right);
+  header.source_port = roce::source_port_of(own_queue_pair(rank), header.queue_pair);
   header.psn = psn(rank, message, index);
   header.address = message % roce::kWindowMessages * group::kMessageBytes;
   header.key = 0x4e46;
@@ -130,11 +163,10 @@ Bytes Job::contribution(unsigned rank, std::uint32_t message, std::uint32_t inde
 
 Bytes Job::acknowledgement(unsigned rank, std::uint32_t message) const {
   const unsigned left = left_of(rank);
-  roce::Header header;
-  header.from = gid_of(address(rank));
-  header.to = gid_of(address(left));
+  roce::Header header = header_between(rank, left);
   header.opcode = roce::Opcode::kAcknowledge;
-  header.queue_pair = 0x8000 + left;
+  header.queue_pair = own_queue_pair(left);
+  header.source_port = roce::source_port_of(queue_pair(rank), header.queue_pair);
   header.psn = psn(left, message, options_.packets - 1);
   header.syndrome = roce::kAcknowledged;
   header.messages = message + 1;
@@ -147,9 +179,9 @@ Bytes Job::greeting(unsigned rank) const {
 
 Bytes Job::finish(const roce::Header& header, std::uint64_t to, std::uint64_t from,
                   const std::vector<std::byte>& payload) const {
-  const std::size_t packet_bytes = roce::packet_bytes(header.opcode, payload.size());
+  const std::size_t packet_bytes = roce::packet_bytes(header.opcode, payload.size(), header.version);
   Bytes frame(roce::kEthernetBytes + packet_bytes);
-  roce::emit_ethernet(to, from, frame);
+  roce::emit_ethernet(to, from, frame, header.version);
   const std::span<std::byte> packet = std::span(frame).subspan(roce::kEthernetBytes);
   const std::size_t at = roce::emit(header, payload.size(), packet);
   if (!payload.empty()) std::memcpy(packet.data() + at, payload.data(), payload.size());
@@ -166,6 +198,25 @@ Bytes plain_frame(std::uint64_t to, std::uint64_t from, std::size_t size_bytes, 
   Prng prng(seed);
   for (std::size_t at = roce::kEthernetBytes; at < frame.size(); ++at) frame[at] = static_cast<std::byte>(prng.next());
   frame.resize(size_bytes);
+  return frame;
+}
+
+Bytes ipv4_frame(std::uint64_t to, std::uint64_t from, std::size_t size_bytes, std::uint64_t seed) {
+  Prng prng(seed);
+  Bytes frame = plain_frame(to, from, std::max(size_bytes, kFrameBytesMin), prng.next());
+  const std::size_t room = frame.size() - switching::kUdpFrameBytes;
+  const switching::UdpFrame fields{.to = {to},
+                                   .from = {from},
+                                   .ip_to = static_cast<std::uint32_t>(prng.next()),
+                                   .ip_from = static_cast<std::uint32_t>(prng.next()),
+                                   .udp_to = static_cast<std::uint16_t>(prng.below(roce::kUdpPort)),
+                                   .udp_from = roce::kUdpPort,
+                                   .payload_bytes = frame.size() == kFrameBytesMin ? prng.below(room + 1) : room};
+  switching::write_udp_headers(fields, frame.data());
+  if (prng.chance(0.5)) return frame;
+  const std::span<std::byte> header = std::span(frame).subspan(roce::kEthernetBytes, roce::kIpv4Bytes);
+  header[kProtocolAt] = kTcp;
+  set_ipv4_checksum(header);
   return frame;
 }
 

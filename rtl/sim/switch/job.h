@@ -13,10 +13,12 @@
 namespace netfold::rtl {
 
 struct JobOptions {
+  wire::roce::Version version = wire::roce::Version::kV1;  // of all its frames
   std::uint16_t job = 1, epoch = 1;
   std::vector<unsigned> ports;  // by rank
   numbers::WireFormat format = {};
   bool names_format = true;  // else the message has no format, and the switch's AGG_MODE counts
+  bool says_workers = true;  // v2: the aggregation header has the number of workers, not 0
   bool is_folded = true;     // else the same frames without an aggregation header: plain writes
   bool has_tag = false;      // a VLAN tag
   bool is_wild = false;      // numbers of any bits: infinities, NaNs, subnormals
@@ -48,14 +50,18 @@ class Job {
   Bytes greeting(unsigned rank) const;
 
   std::uint64_t address(unsigned rank) const;
+  wire::roce::Gid gid(unsigned rank) const;
   std::uint32_t queue_pair(unsigned rank) const;  // the target of writes to this rank
   std::uint32_t psn(unsigned rank, std::uint32_t message, std::uint32_t index) const;
+  // The same connections with frames of this version and without an aggregation header: plain writes.
+  Job as_plain_writes(wire::roce::Version version) const;
   // Restarts the connections: other queue pairs and sequence numbers, the same messages.
   void restart(unsigned rank);
 
  private:
   std::vector<std::byte> payload(unsigned rank, std::uint32_t message, std::uint32_t index) const;
   void fill(unsigned rank, std::uint32_t message, std::uint32_t index, std::span<std::byte> out) const;
+  wire::roce::Header header_between(unsigned from, unsigned to) const;
   Bytes finish(const wire::roce::Header& header, std::uint64_t to, std::uint64_t from,
                const std::vector<std::byte>& payload) const;
 
@@ -65,6 +71,8 @@ class Job {
 
 // A plain frame of `size_bytes` between two addresses; its bytes depend on the seed.
 Bytes plain_frame(std::uint64_t to, std::uint64_t from, std::size_t size_bytes, std::uint64_t seed);
+// A plain IPv4 packet in such a frame, of TCP or of UDP to a port that is not RoCE's.
+Bytes ipv4_frame(std::uint64_t to, std::uint64_t from, std::size_t size_bytes, std::uint64_t seed);
 inline constexpr std::uint64_t kEverybody = 0xffffffffffff;
 
 }  // namespace netfold::rtl

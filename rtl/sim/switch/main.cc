@@ -18,7 +18,12 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void add_job(CLI::App& app, JobOptions& job, std::string& format) {
+void add_version(CLI::App& app, unsigned& version, const char* help) {
+  app.add_option("--version", version, help)->check(CLI::Range(1, 2));
+}
+
+void add_job(CLI::App& app, JobOptions& job, std::string& format, unsigned& version) {
+  add_version(app, version, "of RoCE: 1, or 2 over IPv4 and UDP");
   app.add_option("--format", format, "fp32, int32 or bfp")->check(CLI::IsMember({"fp32", "int32", "bfp"}));
   app.add_flag("--wild", job.is_wild, "numbers of any bits");
   app.add_option("--first-psn", job.first_psn, "of the first connection");
@@ -35,11 +40,13 @@ int main(int argc, char** argv) {
   MixtureRun mixture;
   unsigned runs = 1;
   std::string format;
+  unsigned version = 0;
   auto* const mixtures =
       app.add_subcommand("mixture", "Send random frames of every kind, one at a time, and compare with the software.");
   mixtures->add_option("--runs", runs, "number of random jobs");
   mixtures->add_option("--frames", mixture.frames, "a run");
   mixtures->add_option("--format", format, "fp32, int32 or bfp; \"\": at random");
+  add_version(*mixtures, version, "of RoCE; without it, at random for each run");
   mixtures->add_option("--workers", mixture.workers, "0: at random");
   mixtures->add_option("--loss", mixture.loss);
   mixtures->add_option("--seed", mixture.seed, "of the first run; without --runs, of the only run");
@@ -48,7 +55,7 @@ int main(int argc, char** argv) {
   Scene scene;
   bool is_ring = false;
   auto* const scenes = app.add_subcommand("scene", "Time workers at line rate.");
-  add_job(*scenes, scene.job, format);
+  add_job(*scenes, scene.job, format, version);
   scenes->add_option("--world", scene.world, "workers; 0: one per port");
   scenes->add_option("--messages", scene.workers.messages, "of each worker; of a ring: of each segment");
   scenes->add_flag("--ring", is_ring, "a ring all-reduce through the forwarding ports, not a fold");
@@ -69,7 +76,7 @@ int main(int argc, char** argv) {
 
   EndpointsRun endpoints;
   auto* const lossy = app.add_subcommand("lossy", "Run the software's endpoints on cables that lose frames.");
-  add_job(*lossy, endpoints.job, format);
+  add_job(*lossy, endpoints.job, format, version);
   lossy->add_option("--messages", endpoints.messages, "of each worker");
   lossy->add_option("--loss", endpoints.loss)->check(CLI::Range(0.0, 0.5));
   lossy->add_option("--damage", endpoints.damage, "fraction of frames to the switch with a wrong FCS")
@@ -85,6 +92,10 @@ int main(int argc, char** argv) {
     const double start = seconds();
     mixture.format = netfold::numbers::format_named(format);
     const netfold::numbers::WireFormat wire{mixture.format.value_or(netfold::numbers::Format::kFp32)};
+    if (version != 0) {
+      const auto chosen = static_cast<netfold::wire::roce::Version>(version);
+      mixture.version = scene.job.version = endpoints.job.version = chosen;
+    }
     nlohmann::json result;
     if (*mixtures) result = run_mixtures(runs, mixture);
     if (*scenes) {

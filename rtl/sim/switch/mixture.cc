@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/prng.h"
+#include "switch/changes.h"
 #include "switch/comparison.h"
 #include "switch/job.h"
 #include "switch/switch_device.h"
@@ -21,11 +22,8 @@ namespace {
 
 namespace roce = wire::roce;
 
-constexpr Ticks kPatience = 6000 * kCorePeriod;  // for frames that the software has sent long ago
-constexpr std::size_t kGrhAt = roce::kEthernetBytes, kBthAt = kGrhAt + roce::kGrhBytes,
-                      kRethAt = kBthAt + roce::kBthBytes, kAggregationAt = kRethAt + roce::kRethBytes,
-                      kNumbersAt = kBthAt + roce::kBthBytes + roce::kImmediateBytes;  // in all packets but the first
-constexpr std::uint64_t kStranger = 0x024e46f00000;                                   // addresses outside the job
+constexpr Ticks kPatience = 6000 * kCorePeriod;      // for frames that the software has sent long ago
+constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses outside the job
 
 constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour sometimes accepts no frames
 constexpr unsigned kNobody = ~0u;
@@ -38,10 +36,6 @@ struct Offered {
   unsigned rank = kNobody;  // rank and position of the contribution: it is sent again if it is not accepted
   std::uint64_t position = 0;
 };
-
-void seal(Bytes& frame) {
-  roce::seal(std::span(frame).subspan(roce::kEthernetBytes));
-}
 
 class Mixture {
  public:
@@ -61,7 +55,6 @@ class Mixture {
   void restart(unsigned rank);
   Offered plain();
   Offered foreign(unsigned rank);
-  bool change(Bytes& frame, bool is_first);
   void offer(const Offered& offered);
   std::uint64_t taken();
   void settle();
@@ -101,6 +94,8 @@ Mixture::Mixture(const MixtureRun& run) : options_(run), prng_(run.seed), waitin
 
 JobOptions Mixture::random_job() {
   JobOptions job;
+  job.version = options_.version.value_or(prng_.chance(0.5) ? roce::Version::kV1 : roce::Version::kV2);
+  job.says_workers = prng_.chance(0.6);
   job.job = static_cast<std::uint16_t>(prng_.below(200));
   job.epoch = epoch_;
   std::vector<unsigned> ports(SwitchDevice::kPorts);
@@ -169,39 +164,11 @@ Offered Mixture::repeated(unsigned rank) {
   return {job_->port(rank), contribution(rank, next_[rank] - back), "repeated"};
 }
 
-// Changes one field of a contribution. False if hardware and software may differ for that change.
-bool Mixture::change(Bytes& frame, bool is_first) {
-  const auto flip = [&](std::size_t at, std::size_t bytes) {
-    frame[at + prng_.below(bytes)] ^= static_cast<std::byte>(1u << prng_.below(8));
-  };
-  switch (prng_.below(is_first ? 10 : 7)) {
-    case 0: flip(frame.size() - roce::kIcrcBytes - 8, 8 + roce::kIcrcBytes); return true;  // the ICRC sees it
-    case 1: flip(kBthAt + 9, 3); break;                                                    // PSN
-    case 2: flip(6, 6), frame[6] &= std::byte{0xfe}; break;                                // source
-    case 3: flip(kGrhAt + 8, 32); break;                                                   // GIDs
-    case 4: flip(kBthAt + 5, 3); break;                                                    // queue pair
-    case 5: frame[kBthAt] = static_cast<std::byte>(6 + prng_.below(4)); break;             // opcode
-    case 6: flip(kNumbersAt, frame.size() - kNumbersAt); break;                            // numbers; a bfp exponent
-    case 7: flip(kRethAt + 12, 4); break;                                                  // length
-    default: flip(kAggregationAt, roce::kAggregationBytes); break;
-  }
-  if (std::equal(frame.begin(), frame.begin() + 6, frame.begin() + 6)) return false;  // from its own destination
-  seal(frame);
-  roce::AggregationHeader header;
-  const auto payload = std::span(frame).subspan(kAggregationAt);
-  if (frame[kBthAt] != std::byte{6} || roce::parse(payload, header) != roce::AggregationError::kNone) return true;
-  if (header.epoch > job_options_.epoch) return false;  // it would end the current epoch; begin_epoch() does that
-  // The hardware has no 16-bit floats, and only one shape of blocks.
-  const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
-  return header.format != numbers::Format::kFp16 && header.format != numbers::Format::kBf16 && !is_another_shape;
-}
-
 Offered Mixture::wrong(unsigned rank) {
-  if (job_options_.has_tag) return {};  // fields lie elsewhere
   const std::uint64_t back = std::min<std::uint64_t>(next_[rank], prng_.below(2 * packets()));
   const std::uint64_t position = next_[rank] - back;  // often the one that is due
   Offered offered{job_->port(rank), contribution(rank, position), "wrong"};
-  if (!change(offered.bytes, position % packets() == 0)) return {};
+  if (!change_one_field(offered.bytes, job_options_, position % packets() == 0, prng_)) return {};
   return offered;
 }
 
@@ -214,20 +181,26 @@ Offered Mixture::plain() {
                            : prng_.chance(0.5) ? job_->address(static_cast<unsigned>(prng_.below(job_->world())))
                                                : kStranger + prng_.below(SwitchDevice::kPorts);
   const std::size_t sizes[] = {60, 64, 60 + prng_.below(64), 60 + prng_.below(1459), 1518};
-  return {port, plain_frame(to, from, sizes[prng_.below(5)], prng_.next()), "plain",
-          to == kEverybody && prng_.chance(0.1)};
+  const auto make = prng_.chance(0.4) ? ipv4_frame : plain_frame;
+  return {port, make(to, from, sizes[prng_.below(5)], prng_.next()), "plain", to == kEverybody && prng_.chance(0.1)};
 }
 
-// RoCE that is not folded: acknowledgements, other opcodes, other queue pairs, writes without the aggregation header.
+// RoCE that is not folded: acknowledgements, writes without the aggregation header over other connections, and writes
+// of the other version that differ from the job's by nothing else.
 Offered Mixture::foreign(unsigned rank) {
   if (prng_.chance(0.4)) return {job_->port(rank), job_->acknowledgement(rank, 0), "acknowledgement"};
+  const auto index = static_cast<std::uint32_t>(prng_.below(packets()));
+  if (prng_.chance(0.5)) {
+    const bool is_v1 = job_options_.version == roce::Version::kV1;
+    const Job other = job_->as_plain_writes(is_v1 ? roce::Version::kV2 : roce::Version::kV1);
+    const auto message = static_cast<std::uint32_t>(next_[rank] / packets());
+    return {job_->port(rank), other.contribution(rank, message, index), "other version"};
+  }
   JobOptions plain = job_options_;
   plain.is_folded = false;
   plain.has_tag = false;
   plain.job = static_cast<std::uint16_t>(job_options_.job + 1);
-  const Job other(plain);
-  Bytes frame = other.contribution(rank, 0, static_cast<std::uint32_t>(prng_.below(packets())));
-  return {job_->port(rank), std::move(frame), "not folded"};
+  return {job_->port(rank), Job(plain).contribution(rank, 0, index), "not folded"};
 }
 
 // Restarts a connection under other sequence numbers, with frames in flight.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "numbers/format.h"
+#include "wire/roce.h"
 
 namespace netfold::rtl {
 
@@ -16,7 +17,8 @@ struct MixtureRun {
   unsigned frames = 1000;
   unsigned workers = 0;                   // 0: at random
   std::optional<numbers::Format> format;  // empty: at random
-  double loss = 0.1;                      // of contributions, which are sent again later
+  std::optional<wire::roce::Version> version;
+  double loss = 0.1;  // of contributions, which are sent again later
   std::uint64_t seed = 1;
   bool is_verbose = false;  // a line for each frame on standard error
 };

@@ -1,4 +1,4 @@
-// The software's switch of RoCE v1 frames, in simulated time: the expected behaviour of the hardware.
+// The software's switch of RoCE frames, in simulated time: the expected behaviour of the hardware.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,10 @@ class SoftwareSwitch {
 
   // AGG_MODE and AGG_PORT_CFG, as in the hardware.
   void set_registers(std::uint32_t mode, std::uint32_t port_config);
-  std::uint64_t count(switching::RoceVerdict verdict) const { return switch_.thread().roce->count(verdict); }
+  // Frames of both versions, as the hardware counts them.
+  std::uint64_t count(switching::RoceVerdict verdict) const {
+    return switch_.thread().roce->count(verdict) + switch_.thread().roce_v2->count(verdict);
+  }
   std::uint64_t flawed(switching::Flaw flaw) const;  // frames of all ports
 
  private:

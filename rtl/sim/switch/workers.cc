@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "switch/roce_in_frame.h"
+
 namespace netfold::rtl {
 namespace {
 
@@ -110,10 +112,8 @@ void Workers::entered(unsigned rank, const TimedFrame& frame) {
 }
 
 bool Workers::arrived(unsigned rank, const TimedFrame& frame) {
-  roce::Packet packet;
-  const bool is_roce = frame.bytes.size() > roce::kEthernetBytes && frame.bytes[12] == std::byte{0x89} &&
-                       frame.bytes[13] == std::byte{0x15};
-  if (!is_roce) {
+  const auto found = roce_in(frame.bytes);
+  if (!found) {
     const auto sent = plain_in_.find(number_of(frame.bytes));
     if (sent == plain_in_.end()) {
       ++unexpected_;
@@ -123,16 +123,12 @@ bool Workers::arrived(unsigned rank, const TimedFrame& frame) {
     plain_in_.erase(sent);
     return false;
   }
-  const std::size_t content = roce::kEthernetBytes + (job_.options().has_tag ? 4 : 0);
-  if (roce::parse(std::span(frame.bytes).subspan(content), packet) != roce::ParseError::kNone) {
-    ++unexpected_;
+  const roce::Header& header = found->packet.header;
+  if (header.opcode == roce::Opcode::kAcknowledge) {
+    workers_[rank].acknowledged = std::max(workers_[rank].acknowledged, header.messages);
     return false;
   }
-  if (packet.header.opcode == roce::Opcode::kAcknowledge) {
-    workers_[rank].acknowledged = std::max(workers_[rank].acknowledged, packet.header.messages);
-    return false;
-  }
-  on_sum(rank, (packet.header.psn - job_.psn(job_.left_of(rank), 0, 0)) & roce::kPsnMask, frame);
+  on_sum(rank, (header.psn - job_.psn(job_.left_of(rank), 0, 0)) & roce::kPsnMask, frame);
   return true;
 }
 
