@@ -16,11 +16,12 @@ import pytest
 
 from netfold_lab.bench import roce
 from netfold_lab.rtl import simulation, switch_bench, switch_report
-from roce_frames import ACKNOWLEDGE, SUMMED_LABEL, frames_marked_by_tshark, read
+from roce_frames import ACKNOWLEDGE, IPV4, ROCE, frames_marked_by_tshark, read
 
 pytestmark = pytest.mark.timeout(900)
 SHAPE = simulation.SwitchShape(ports=4, has_crossings=False)
 MESSAGE = switch_bench.MESSAGE_PACKETS
+BOTH = pytest.mark.parametrize("version", switch_bench.VERSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +35,26 @@ def _silent(_: str) -> None:
     pass
 
 
-@pytest.mark.parametrize("wire", switch_bench.FORMATS)
-def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, wire: str) -> None:
-    found = switch_bench.mixtures(built, 8, 300, 1, wire)
+@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp32", 2), ("bfp", 2)])
+def test_random_frames_have_the_software_s_fate(built: simulation.SwitchShape, wire: str, version: int) -> None:
+    found = switch_bench.mixtures(built, 8, 300, 1, wire, version)
     assert found["differences"] == 0, (found["seeds"], found["examples"], found["verdicts"])
-    for verdict in ("kept", "folded", "answered", "waiting", "icrc", "header", "order", "psn", "spoofed", "busy"):
+    wanted = ["kept", "folded", "answered", "waiting", "icrc", "header", "order", "psn", "spoofed", "busy"]
+    for verdict in [*wanted, *(["rank", "mismatch"] if version == 2 else [])]:
         hardware, software = found["verdicts"][verdict]
         assert hardware == software > 0, verdict
 
 
-@pytest.mark.parametrize("wire", switch_bench.FORMATS)
-def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShape, wire: str) -> None:
-    found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire == "fp32", 1)
+@pytest.mark.parametrize(("wire", "version"), [("fp32", 1), ("int32", 1), ("bfp", 1), ("fp32", 2)])
+def test_sums_at_line_rate_have_the_software_s_bits(built: simulation.SwitchShape, wire: str, version: int) -> None:
+    found = switch_bench.sums(built, wire, 2 * MESSAGE * built.ports, wire == "fp32", 1, version)
     assert (found["differences"], found["underruns"]) == (0, 0), found["examples"]
     assert found["sums"] >= 2 * MESSAGE * built.ports
 
 
-def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape) -> None:
-    found = switch_bench.losses(built, "fp32", 2, 0.05, 1)
+@BOTH
+def test_what_is_lost_is_asked_for_and_answered(built: simulation.SwitchShape, version: int) -> None:
+    found = switch_bench.losses(built, "fp32", 2, 0.05, 1, version=version)
     assert found["differences"] == 0, found
     assert found["resent"] > 0 and found["verdicts"]["answered"] > 0 and found["bad_icrcs"] == 0, found
 
@@ -66,31 +69,40 @@ def test_who_is_paused_in_time_loses_nothing(built: simulation.SwitchShape) -> N
     assert found["pauses"] > 0 and found["differences"] == 0, found
 
 
-@pytest.mark.parametrize(("wire", "plain_every"), [("fp32", 0), ("fp32", 1), ("bfp", 0)])
-def test_ports_at_line_rate_leave_no_bubbles(built: simulation.SwitchShape, wire: str, plain_every: int) -> None:
-    found = switch_bench.line_rate(built, wire, 4 * MESSAGE, plain_every, _silent)
+@pytest.mark.parametrize(
+    ("wire", "plain_every", "version"), [("fp32", 0, 1), ("fp32", 1, 1), ("bfp", 0, 1), ("fp32", 0, 2), ("fp32", 1, 2)]
+)
+def test_ports_at_line_rate_leave_no_bubbles(
+    built: simulation.SwitchShape, wire: str, plain_every: int, version: int
+) -> None:
+    found = switch_bench.line_rate(built, wire, 4 * MESSAGE, plain_every, _silent, version)
     assert (found["differences"], found["drops"], found["underruns"], found["pauses"]) == (0, 0, 0, 0), found
     assert found["share_of_line"] > 0.999, found
 
 
-def test_latencies_are_below_what_was_asked(built: simulation.SwitchShape) -> None:
-    for row in switch_bench.latencies(built, 2, 0.1, _silent):
+@BOTH
+def test_latencies_are_below_what_was_asked(built: simulation.SwitchShape, version: int) -> None:
+    for row in switch_bench.latencies(built, 2, 0.1, _silent, version):
         assert row["count"] > 10, row
         assert row["median_ns"] <= row["asked_ns"], row
 
 
-def test_scapy_and_tshark_read_what_leaves(built: simulation.SwitchShape, tmp_path: Path) -> None:
+@BOTH
+def test_scapy_and_tshark_read_what_leaves(built: simulation.SwitchShape, tmp_path: Path, version: int) -> None:
     from scapy.utils import RawPcapReader
 
-    simulation.run(built, "scene", "--messages=1", "--plain-every=9", f"--pcap={tmp_path / 'out'}")
+    simulation.run(
+        built, "scene", "--messages=1", "--plain-every=9", f"--pcap={tmp_path / 'out'}", f"--version={version}"
+    )
+    ether_type = {1: ROCE, 2: IPV4}[version]
     kinds: dict[str, int] = {}
     for capture in sorted(tmp_path.glob("out.*.pcap")):
         for frame, _ in RawPcapReader(str(capture)):
-            if frame[12:14] != b"\x89\x15":
+            if int.from_bytes(frame[12:14], "big") != ether_type:
                 continue
             found = read(frame)
             kind = "acknowledgement" if found.opcode == ACKNOWLEDGE else "sum"
-            assert kind == "acknowledgement" or found.flow_label == SUMMED_LABEL
+            assert kind == "acknowledgement" or found.is_sum
             kinds[kind] = kinds.get(kind, 0) + 1
         if shutil.which("tshark") is not None:
             assert frames_marked_by_tshark(capture) == ""
@@ -99,11 +111,13 @@ def test_scapy_and_tshark_read_what_leaves(built: simulation.SwitchShape, tmp_pa
 
 @pytest.mark.root
 @pytest.mark.namespaces
-def test_it_stands_between_interfaces(built: simulation.SwitchShape) -> None:
-    plan = roce.RoceSettings(workers=4, size_bytes=1 << 17, loss=0.01, window=16, repeat=1, engine="rtl")
+@BOTH
+def test_it_stands_between_interfaces(built: simulation.SwitchShape, version: int) -> None:
+    options: dict[str, Any] = {"workers": 4, "size_bytes": 1 << 17, "loss": 0.01, "window": 16, "repeat": 1}
+    plan = roce.RoceSettings(**options, engine="rtl", version=version)
     entry = roce.measure(plan, _silent)
     assert entry["ranks_with_wrong_bits"] == 0
-    assert entry["switch_counters"]["roce_v1_folded"] >= 2 * 128
+    assert entry["switch_counters"]["roce_folded"] >= 2 * 128
     assert entry["switch_counters"]["cycles_per_s"] > 0
 
 

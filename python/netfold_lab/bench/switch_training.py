@@ -15,12 +15,17 @@ TIMEOUT_S = 900.0
 WINDOW = 32
 
 
-def train(engine: str, wire: str, world: int, steps: int, batch: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The result of each rank's training, and the switch's counters. engine: "rtl" or "software"."""
+def train(
+    engine: str, wire: str, world: int, steps: int, batch: int, version: int
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The result of each rank's training, and the switch's counters. engine: "rtl" or "software"; version: RoCE's."""
     options = {"world": world, "format": wire, "steps": steps, "batch": batch, "interface": names.INTERFACE}
-    options["client"] = {"timeout_s": TIMEOUT_S / 10, "window": WINDOW}
+    options["client"] = {"timeout_s": TIMEOUT_S / 10, "window": WINDOW, "version": version}
     each = [{**options, "rank": rank} for rank in range(world)]
-    with Cables(world) as cables, switched(cables, engine, "trainer", each, TIMEOUT_S) as (switch, ranks):
+    with (
+        Cables(world, has_addresses=version == 2) as cables,
+        switched(cables, engine, "trainer", each, TIMEOUT_S) as (switch, ranks),
+    ):
         for rank in ranks:
             rank.tell("go")
         said = [rank.hear() for rank in ranks]
@@ -29,15 +34,16 @@ def train(engine: str, wire: str, world: int, steps: int, batch: int) -> tuple[l
     return said, counts
 
 
-def compare(wire: str, world: int, steps: int, batch: int) -> dict[str, Any]:
+def compare(wire: str, world: int, steps: int, batch: int, version: int = 1) -> dict[str, Any]:
     """Train both ways. `same`: whether all ranks of both ended with the same bits."""
-    hardware, counts = train("rtl", wire, world, steps, batch)
-    software, _ = train("software", wire, world, steps, batch)
+    hardware, counts = train("rtl", wire, world, steps, batch, version)
+    software, _ = train("software", wire, world, steps, batch, version)
     first = hardware[0]
     return {
         "system": "netfold",
         "algorithm": "in-network",
         "protocol": "roce",
+        "version": version,
         "format": wire,
         "world": world,
         "steps": steps,
@@ -47,8 +53,8 @@ def compare(wire: str, world: int, steps: int, batch: int) -> dict[str, Any]:
         "loss": first["loss"],
         "time_s": first["time_s"],
         "software_time_s": software[0]["time_s"],
-        "folded": counts["roce_v1_folded"],
-        "answered_again": counts["roce_v1_answered"],
+        "folded": counts["roce_folded"],
+        "answered_again": counts["roce_answered"],
         "switch_cycles": counts["cycles"],
         "switch_cycles_per_s": counts["cycles_per_s"],
     }

@@ -24,9 +24,9 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="At the end, one JSON object of counters.")] = False,
 ) -> None:
-    """Switch frames between interfaces, and fold RoCE v1 gradients, in the hardware of rtl/ simulated by Verilator.
-    Frames are real, but the simulation is some thousand times slower than the FPGA. Ctrl-C ends it. It needs root
-    (CAP_NET_RAW)."""
+    """Switch frames between interfaces, and fold gradients of RoCE v1 and v2, in the hardware of rtl/ simulated by
+    Verilator. Frames are real, but the simulation is some thousand times slower than the FPGA. Ctrl-C ends it. It needs
+    root (CAP_NET_RAW)."""
     from netfold import native
 
     if engine != "rtl":
@@ -55,7 +55,7 @@ def _until_interrupted(switch: Any) -> None:
         while not ended.wait(REPORT_PERIOD_S):
             counts = switch.counts()
             status.update(
-                f"{counts['roce_v1_folded']:.0f} folded, {counts['cycles']:.3g} cycles, "
+                f"{counts['roce_folded']:.0f} folded, {counts['cycles']:.3g} cycles, "
                 f"{counts['cycles_per_s']:.3g} per second while frames are in flight"
             )
 

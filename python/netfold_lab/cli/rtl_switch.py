@@ -14,12 +14,17 @@ Ports = Annotated[int, typer.Option(min=2, max=16, help="Ports of the switch.")]
 OneClock = Annotated[
     bool, typer.Option(help="One clock for the whole switch: faster to simulate, but without clock crossings.")
 ]
+Version = Annotated[
+    int, typer.Option(min=1, max=2, help="Version of RoCE: 1 (over Ethernet), or 2 (over IPv4 and UDP).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def register(rtl: typer.Typer) -> None:
     """Add the group to `netfold rtl`."""
-    switch = typer.Typer(help="Build, test and measure the hardware switch that folds RoCE v1, and train through it.")
+    switch = typer.Typer(
+        help="Build, test and measure the hardware switch that folds RoCE v1 and v2, and train through it."
+    )
     for command in (build, test, bench, train, report):
         switch.command()(command)
     rtl.add_typer(switch, name="switch", no_args_is_help=True)
@@ -47,13 +52,17 @@ def test(
     ] = "fp32,int32,bfp",
     messages: Annotated[int, typer.Option(min=0, help="Messages of each endpoint on cables that lose frames.")] = 4,
     loss: Annotated[float, typer.Option(min=0, max=0.3, help="Fraction of frames lost, each way.")] = 0.05,
+    version: Annotated[
+        int, typer.Option(min=0, max=2, help="Version of RoCE: 1, or 2 (over IPv4 and UDP). 0: both.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Seed; the same seed repeats a run.")] = 1,
     ports: Ports = 8,
     one_clock: OneClock = True,
     as_json: AsJson = False,
 ) -> None:
     """Compare the hardware with the software's switch: frame by frame, sum by sum, with loss. Any difference is a
-    failure."""
+    failure. With both versions of RoCE, each job of random frames draws its version, and frames of the other version
+    come between; sums and loss are tested once for each version."""
     from netfold_lab.rtl import simulation, switch_bench
 
     shape = simulation.SwitchShape(ports, not one_clock)
@@ -62,6 +71,7 @@ def test(
         raise typer.BadParameter(
             f"write some of {', '.join(switch_bench.FORMATS)}, with commas", param_hint="--formats"
         )
+    versions = (version,) if version else switch_bench.VERSIONS
     results: list[dict[str, Any]] = []
     with errors(), progress() as say:
         say(f"building {shape.name}")
@@ -69,22 +79,21 @@ def test(
         for wire in wires:
             if runs:
                 say(f"{runs} times {frames_a_run} random frames, {wire}")
-                results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed, wire))
-            if frames:
-                say(f"{frames} sums of {wire} at line rate")
-                results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed))
-        if messages:
-            say(f"{messages} messages per worker, with {loss:g} of the frames lost")
-            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed))
+                results.append(switch_bench.mixtures(shape, runs, frames_a_run, seed, wire, version or None))
+            for each in versions if frames else []:
+                say(f"{frames} sums of {wire} at line rate, RoCE v{each}")
+                results.append(switch_bench.sums(shape, wire, frames, wire == "fp32", seed, each))
+        for each in versions if messages else []:
+            say(f"{messages} messages per worker of RoCE v{each}, with {loss:g} of the frames lost")
+            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed, version=each))
             say("the same with neighbours that stall by pause frames")
-            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed, stall=loss))
+            results.append(switch_bench.losses(shape, "fp32", messages, loss, seed, stall=loss, version=each))
     failed = any(result["differences"] for result in results)
     for example in [example for result in results for example in result.get("examples", [])]:
         typer.echo(example, err=True)
     parameters = {"runs": runs, "frames_a_run": frames_a_run, "frames": frames, "messages": messages, "loss": loss}
-    finish(
-        "switch test", {**parameters, "seed": seed, "ports": ports, "one_clock": one_clock}, results, as_json, failed
-    )
+    parameters |= {"version": version, "seed": seed, "ports": ports, "one_clock": one_clock}
+    finish("switch test", parameters, results, as_json, failed)
 
 
 def bench(
@@ -92,6 +101,7 @@ def bench(
     workers: Annotated[str, typer.Option(help="Numbers of workers of the all-reduces to time.")] = "2,3,4,5,6,7,8",
     loads: Annotated[str, typer.Option(help="Loads of the line at which to measure latencies.")] = "0.1,0.5,0.9,1",
     plot: Annotated[Path | None, output("Draw histograms of the latencies to this file (.png, .svg).")] = None,
+    version: Version = 1,
     ports: Ports = 8,
     one_clock: OneClock = False,
     as_json: AsJson = False,
@@ -109,13 +119,16 @@ def bench(
         say(f"building {shape.name}")
         simulation.build(shape)
         scenes = (("fp32", 0), ("fp32", 1), ("bfp", 0))
-        rates = [switch_bench.line_rate(shape, wire, frames, plain_every, say) for wire, plain_every in scenes]
-        timed = [row for load in loads.split(",") for row in switch_bench.latencies(shape, 4, float(load), say)]
-        results += rates + timed + switch_bench.ratios(shape, worlds, say)
+        rates = [switch_bench.line_rate(shape, wire, frames, every, say, version) for wire, every in scenes]
+        timed = [
+            row for load in loads.split(",") for row in switch_bench.latencies(shape, 4, float(load), say, version)
+        ]
+        results += rates + timed + switch_bench.ratios(shape, worlds, say, version)
     if plot is not None:
         switch_plots.draw_latencies(timed, plot)
     failed = any(rate["differences"] for rate in rates)
-    parameters = {"frames": frames, "workers": worlds, "loads": loads, "ports": ports, "one_clock": one_clock}
+    parameters = {"frames": frames, "workers": worlds, "loads": loads, "version": version}
+    parameters |= {"ports": ports, "one_clock": one_clock}
     finish("switch bench", parameters, results, as_json, failed)
 
 
@@ -124,6 +137,7 @@ def train(
     format_: Annotated[str, typer.Option("--format", help="fp32 or bfp.")] = "fp32",
     steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 20,
     batch: Annotated[int, typer.Option(min=1, help="Pictures per rank and step.")] = 32,
+    version: Version = 1,
     as_json: AsJson = False,
 ) -> None:
     """Train the digits classifier over veth ports through the simulated switch, and through the software's. Fails
@@ -136,9 +150,9 @@ def train(
     with errors(), progress() as say:
         say("building")
         simulation.build(simulation.SwitchShape(workers, has_crossings=False), ("_rtl_switch",))
-        say(f"training {workers} workers for {steps} steps, twice")
-        result = switch_training.compare(format_, workers, steps, batch)
-    parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
+        say(f"training {workers} workers for {steps} steps by RoCE v{version}, twice")
+        result = switch_training.compare(format_, workers, steps, batch, version)
+    parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch, "version": version}
     finish("switch train", parameters, [result], as_json, not result["same"])
 
 

@@ -141,8 +141,8 @@ std::vector<std::pair<std::string, double>> InterfaceSwitch::counts() {
     for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) {
       count += device_.read(NETFOLD_SWITCH_ROCE_FORWARDED + NETFOLD_SWITCH_PORT_STRIDE * port + 4 * number);
     }
-    all.emplace_back(
-        fmt::format("roce_v1_{}{}", switching::is_drop(verdict) ? "drop_" : "", switching::name_of(verdict)), count);
+    all.emplace_back(fmt::format("roce_{}{}", switching::is_drop(verdict) ? "drop_" : "", switching::name_of(verdict)),
+                     count);
   }
   std::uint64_t underruns = 0;
   for (unsigned port = 0; port < SwitchDevice::kPorts; ++port) underruns += device_.sender(port).underruns();

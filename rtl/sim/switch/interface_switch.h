@@ -30,8 +30,8 @@ class InterfaceSwitch {
   ~InterfaceSwitch();  // stops
 
   void configure(bool is_float, std::uint32_t folding_ports);
-  // The hardware's counters: "port<n>_<counter>", "roce_v1_<verdict>" as the software's; and cycles, busy_s (of this
-  // machine's time, in which they were simulated), cycles_per_s.
+  // The hardware's counters, "roce_<verdict>" and "roce_drop_<verdict>", of both versions of RoCE together; and
+  // underruns, lost_outside, cycles, busy_s (of this machine's time, in which they were simulated), cycles_per_s.
   std::vector<std::pair<std::string, double>> counts();
 
  private:
