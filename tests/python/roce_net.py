@@ -21,11 +21,12 @@ def _ip(*words: str) -> None:
 
 
 @contextmanager
-def roce_net(world: int, ports: list[int] | None = None) -> Iterator[RoceNet]:
-    """The namespace and its running switch; `ports` fold (default: all). Everything is removed at the end."""
+def roce_net(world: int, ports: list[int] | None = None, engine: str = "software") -> Iterator[RoceNet]:
+    """The namespace and its running switch; `ports` fold (default: all). Everything is removed at the end. Engine
+    "rtl": the Verilated switch, which must be built for as many ports."""
     namespace = f"{names.new_lab_id()}-roce"
     _ip("netns", "add", namespace)
-    net = RoceNet(namespace, world)
+    net = RoceNet(namespace, world, engine)
     try:
         _ip("-n", namespace, "link", "set", "lo", "up")
         for rank in range(world):
@@ -43,14 +44,16 @@ def roce_net(world: int, ports: list[int] | None = None) -> Iterator[RoceNet]:
 class RoceNet:
     """The namespace's name, and its switch."""
 
-    def __init__(self, namespace: str, world: int) -> None:
+    def __init__(self, namespace: str, world: int, engine: str) -> None:
         self.namespace = namespace
         self._world = world
+        self._engine = engine
         self._switch: Process | None = None
 
     def start_switch(self, ports: list[int]) -> None:
         """Start the switch and wait until it folds at `ports` (empty: all)."""
-        served = {"interfaces": [f"p{rank}" for rank in range(self._world)], "ports": ports}
+        interfaces = [f"p{rank}" for rank in range(self._world)]
+        served = {"interfaces": interfaces, "ports": ports, "engine": self._engine}
         self._switch = Process("switch", self.namespace, served, Path(os.devnull), START_S)
         self._switch.hear()
 
