@@ -16,8 +16,9 @@ constexpr std::size_t kSourceAt = 6;
 // Of the transport header, of RETH, of the aggregation header.
 constexpr std::size_t kQueuePairAt = 5, kPsnAt = 9, kLengthAt = 12, kFlagsAt = 3;
 // Of the network header: the GIDs of v1; IPv4 and UDP of v2.
-constexpr std::size_t kGidsAt = 8, kServiceAt = 1, kIdAt = 4, kFragmentAt = 6, kTimeToLiveAt = 8, kProtocolAt = 9,
-                      kCheckAt = 10, kAddressesAt = 12, kUdpFromAt = 20, kUdpToAt = 22, kUdpCheckAt = 26;
+constexpr std::size_t kGrhLengthAt = 4, kGidsAt = 8, kServiceAt = 1, kTotalAt = 2, kIdAt = 4, kFragmentAt = 6,
+                      kTimeToLiveAt = 8, kProtocolAt = 9, kCheckAt = 10, kAddressesAt = 12, kUdpFromAt = 20,
+                      kUdpToAt = 22, kUdpLengthAt = 24;
 constexpr std::uint64_t kWorkersLimit = 32;
 constexpr std::byte kWithOptions{0x46};  // IPv4 with six words of header
 
@@ -40,6 +41,7 @@ class Change {
   void field_of_ipv4();
   void options_or_version();
   void workers();
+  void shorten();
   void flip(std::size_t at, std::size_t bytes) {
     frame_[at + prng_.below(bytes)] ^= static_cast<std::byte>(1u << prng_.below(8));
   }
@@ -66,7 +68,7 @@ void Change::any_field(bool is_first) {
 void Change::field_of_roce(bool is_first) {
   const std::size_t numbers = reth_ + roce::kImmediateBytes;  // in all packets but the first
   const bool is_v1 = job_.version == roce::Version::kV1;
-  switch (prng_.below(is_first ? 11 : 7)) {
+  switch (prng_.below(is_first ? 12 : 8)) {
     case 0: return flip(frame_.size() - roce::kIcrcBytes - 8, 8 + roce::kIcrcBytes);  // the ICRC sees it
     case 1: flip(transport_ + kPsnAt, 3); break;
     case 2: flip(kSourceAt, 6), frame_[kSourceAt] &= std::byte{0xfe}; break;
@@ -74,8 +76,9 @@ void Change::field_of_roce(bool is_first) {
     case 4: flip(transport_ + kQueuePairAt, 3); break;
     case 5: frame_[transport_] = static_cast<std::byte>(6 + prng_.below(4)); break;  // opcode
     case 6: flip(numbers, frame_.size() - numbers); break;                           // numbers; a bfp exponent
-    case 7: flip(reth_ + kLengthAt, 4); break;
-    case 8: workers(); break;
+    case 7: return shorten();
+    case 8: flip(reth_ + kLengthAt, 4); break;
+    case 9: workers(); break;
     default: flip(aggregation_, roce::kAggregationBytes); break;
   }
   seal();
@@ -88,6 +91,24 @@ void Change::workers() {
   const std::uint64_t right = said != 0 ? 0 : job_.ports.size();
   const std::uint64_t now = prng_.chance(0.5) ? right : prng_.below(kWorkersLimit);
   flags = (flags & std::byte{roce::kEndsTensor | roce::kSummed}) | static_cast<std::byte>(now << roce::kWorkersShift);
+}
+
+// The packet ends early by its lengths and its ICRC, and padding follows.
+void Change::shorten() {
+  const auto opcode = static_cast<roce::Opcode>(frame_[transport_]);
+  const std::size_t payload_bytes = packet().size() - roce::header_bytes(opcode, job_.version) - roce::kIcrcBytes;
+  const std::size_t cut = 4 * (1 + prng_.below(payload_bytes / 4));
+  const auto shorten_at = [&](std::size_t at) {
+    wire::put_big(packet(), at, static_cast<std::uint16_t>(wire::get_big<std::uint16_t>(packet(), at) - cut));
+  };
+  if (job_.version == roce::Version::kV1) {
+    shorten_at(kGrhLengthAt);
+  } else {
+    shorten_at(kTotalAt);
+    shorten_at(kUdpLengthAt);
+  }
+  set_checksum();
+  roce::seal(packet().first(packet().size() - cut));
 }
 
 // Such frames are forwarded, or stay right: the ICRC does not cover what routers change.
@@ -116,11 +137,12 @@ void Change::options_or_version() {
 
 bool Change::is_comparable() const {
   if (std::equal(frame_.begin(), frame_.begin() + 6, frame_.begin() + kSourceAt)) return false;  // to itself
+  if (frame_[transport_] != static_cast<std::byte>(roce::Opcode::kWriteFirst)) return true;
+  // The software says that a packet without the whole of RETH is malformed; the hardware does not fold it.
+  if (frame_.size() < aggregation_ + roce::kIcrcBytes) return false;
   roce::AggregationHeader header;
   const auto payload = std::span(frame_).subspan(aggregation_);
-  const bool is_ours = frame_[transport_] == static_cast<std::byte>(roce::Opcode::kWriteFirst) &&
-                       roce::parse(payload, header, job_.version) == roce::AggregationError::kNone;
-  if (!is_ours) return true;
+  if (roce::parse(payload, header, job_.version) != roce::AggregationError::kNone) return true;
   if (header.epoch > job_.epoch) return false;  // it would end the current epoch
   // The hardware has no 16-bit floats, and only one shape of blocks.
   const bool is_another_shape = header.format == numbers::Format::kBfp && (header.block != 16 || header.mantissa != 7);
