@@ -61,8 +61,8 @@ def test(
     as_json: AsJson = False,
 ) -> None:
     """Compare the hardware with the software's switch: frame by frame, sum by sum, with loss. Any difference is a
-    failure. With both versions of RoCE, each job of random frames draws its version, and frames of the other version
-    come between; sums and loss are tested once for each version."""
+    failure. With both versions of RoCE, each job of random frames draws its version, and sums and loss are tested once
+    for each version."""
     from netfold_lab.rtl import simulation, switch_bench
 
     shape = simulation.SwitchShape(ports, not one_clock)
