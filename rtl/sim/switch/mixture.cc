@@ -26,6 +26,8 @@ constexpr Ticks kPatience = 6000 * kCorePeriod;      // for frames that the soft
 constexpr std::uint64_t kStranger = 0x024e46f00000;  // addresses outside the job
 
 constexpr Ticks kStallMax = 500 * kCorePeriod;  // for which a neighbour sometimes accepts no frames
+// The first frame of an epoch waits so long in the hardware while sums of the epoch before are made.
+constexpr Ticks kDrainTime = 500 * kCorePeriod;
 constexpr unsigned kNobody = ~0u;
 
 struct Offered {
@@ -121,6 +123,7 @@ JobOptions Mixture::random_job() {
 }
 
 void Mixture::begin_epoch(bool may_change_settings) {
+  device_.run_for(kDrainTime);  // a frame of a later epoch at another port must not overtake one that waits
   job_options_.epoch = epoch_++;
   job_.emplace(job_options_);
   next_.assign(job_->world(), 0);
