@@ -32,7 +32,7 @@ module decoder_information
   logic [63:0]           data;
   logic [15:0]           length;
   logic [11:0]           length_q, payload;
-  logic [5:0]            extensions, others_q;     // bytes: RETH or immediate data; all that is no payload
+  logic [5:0]            extensions, others_q;     // bytes: RETH or immediate data; all but payload
   logic [31:0]           unused_icrc;
   frame_info_t           info_q;
 

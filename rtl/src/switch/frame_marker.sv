@@ -19,7 +19,7 @@ module frame_marker
   localparam logic [15:0] Magic       = 16'h4e46;
   localparam logic [3:0]  Version     = 4'd1;
   localparam logic [15:0] LengthMin   = 16'd52;  // BTH, RETH, aggregation header, ICRC
-  localparam logic [15:0] LengthMinV2 = 16'd80;  // with IPv4 and UDP
+  localparam logic [15:0] LengthMinV2 = 16'd60;  // with UDP
   localparam logic [15:0] IpBytes     = 16'd20;
   localparam logic [7:0]  IpVersion   = 8'h45;   // with five words: no options
   localparam logic [7:0]  IpUdp       = 8'd17;
@@ -50,7 +50,7 @@ module frame_marker
   assign is_udp         = is_plain_q && protocol == IpUdp && (fragment & IpFragment) == '0;
   assign opcode         = data[55:48];
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
-  assign is_roce_v2     = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) + IpBytes == length_q;
+  assign is_roce_v2     = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
 
   always_comb begin
@@ -94,14 +94,17 @@ module frame_marker
     end
   end
 
-  // The length that the network header says: in v1 of what is behind the GRH, in v2 of all from the IPv4 header on.
+  // The length that the network header says of what is behind the GRH, or behind IPv4.
   always_ff @(posedge clk_i) begin
     if (take_i) begin
       high_q     <= beat_i.data[63:32];
       is_plain_q <= (has_tag_q ? beat_i.data[23:16] : beat_i.data[55:48]) == IpVersion;  // of the beat with the type
       if (index_q == 4'd2) begin
-        if (has_tag_q) length_q <= number_of_2(inner_type == IpType ? beat_i.data[47:32] : beat_i.data[63:48]);
-        else           length_q <= number_of_2(is_v2_q ? beat_i.data[15:0] : beat_i.data[31:16]);
+        if (has_tag_q ? inner_type == IpType : is_v2_q) begin
+          length_q <= number_of_2(has_tag_q ? beat_i.data[47:32] : beat_i.data[15:0]) - IpBytes;
+        end else begin
+          length_q <= number_of_2(has_tag_q ? beat_i.data[63:48] : beat_i.data[31:16]);
+        end
       end
       if (index == 4'd6) begin
         is_long_q <= length_q > (is_v2_q ? LengthMinV2 : LengthMin) ||
