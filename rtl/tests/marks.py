@@ -1,9 +1,11 @@
-"""The marks that frame_marker gives to the beats of a frame, read from the whole frame."""
+"""The marks that frame_marker gives to the beats of a frame, read from the whole frame; and headers that have them."""
 
 from __future__ import annotations
 
+import random
+
 from ethernet import BEAT
-from roce_frames import FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ROCE, UDP_PORT
+from roce_frames import ACKNOWLEDGE, FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, ROCE, UDP_PORT
 
 TAGS = (0x8100, 0x88A8)
 # mark_e
@@ -57,14 +59,45 @@ def _behind_tag(frame: bytes, tag: int, beat: int) -> list[int]:
     at = 14 + tag + network  # the BTH
     marks += [NONE] * (at // BEAT - beat - 1)
     opcode, pad = packet[network], packet[network + 1] >> 4 & 3
+    if opcode not in (FIRST, MIDDLE, LAST, LAST_IMMEDIATE):
+        return [*marks, OTHER]
+    is_later = opcode != FIRST
+    marks.append(LATER if is_later else NONE)
     if network == IP_UDP_BYTES and not is_roce_v2(packet):
         return [*marks, OTHER]
-    if opcode in (MIDDLE, LAST, LAST_IMMEDIATE):
-        return [*marks, LATER, NONE]
-    if opcode != FIRST:
-        return [*marks, OTHER]
+    if is_later:
+        return [*marks, NONE]
     is_long = length > FIRST_BYTES or (length == FIRST_BYTES and not pad)
     is_ours = is_long and number(packet, network + 28) == 0x4E46 and packet[network + 30] >> 4 == 1
     at = (at + 30) // BEAT
     marks += [NONE] * (at - beat - len(marks))
     return [*marks, OURS if is_ours and len(frame) > (at + 1) * BEAT else OTHER]
+
+
+def headers_of(rng: random.Random) -> bytes:
+    """Bytes that may follow the addresses: tags, an EtherType, and RoCE's headers with all that is marked."""
+    types = [rng.choice(TAGS) for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
+    types.append(rng.choice([*[ROCE] * 4, *[IPV4] * 4, 0x0008, 0x1589]))
+    ethernet = rng.randbytes(2).join(one.to_bytes(2, "big") for one in types)
+    opcode, pad = rng.choice([FIRST] * 6 + [MIDDLE, LAST, LAST_IMMEDIATE, ONLY, ACKNOWLEDGE, 0x46]), rng.randrange(4)
+    length = rng.choice([51, 52, 52, 53, 300])
+    network = rng.randbytes(4) + length.to_bytes(2, "big") + rng.randbytes(34)
+    if types[-1] == IPV4 and rng.random() < 0.9:
+        network = ip_headers_of(rng, length)
+    transport = bytes([opcode, pad << 4 | rng.choice([0x00, 0x40, 0xCF])]) + rng.randbytes(10 + 16)
+    aggregation = rng.choice([b"NF\x10", b"NF\x1f", b"NF\x10", b"NF\x20", b"NG\x10", b"FN\x10"])
+    return ethernet + network + transport + aggregation
+
+
+def ip_headers_of(rng: random.Random, length: int) -> bytes:
+    """IPv4 and UDP before so many bytes, with all that must be right for RoCE, and sometimes one thing that is not."""
+    wrong = rng.choice(["nothing"] * 8 + ["version", "fragment", "protocol", "port", "length"])
+    first = rng.choice([0x46, 0x55, 0x44]) if wrong == "version" else 0x45
+    fragment = 1 << rng.randrange(14) if wrong == "fragment" else 0
+    protocol = rng.choice([6, 16, 25]) if wrong == "protocol" else 17
+    header = bytes([first, rng.randrange(256)]) + (28 + length).to_bytes(2, "big") + rng.randbytes(2)
+    header += (rng.randrange(4) << 14 | fragment).to_bytes(2, "big") + bytes([rng.randrange(256), protocol])
+    port = UDP_PORT ^ (1 << rng.randrange(16) if wrong == "port" else 0)
+    size = 8 + length + (rng.choice([-1, 1, 256]) if wrong == "length" else 0)
+    udp = rng.randbytes(2) + port.to_bytes(2, "big") + size.to_bytes(2, "big") + rng.randbytes(2)
+    return header + rng.randbytes(2 + 8) + udp

@@ -7,8 +7,8 @@
 //   Write Middle, Last, with Immediate   eighth                         may be folded if its queue pair is
 //   Write First                          eleventh                       may be folded if its aggregation header is ours
 //
-// (The last three: one beat later behind a tag, and one earlier in v2 with or without a tag, where UDP to another port
-// is like another opcode.) The knowledge about a connection begins with its Write First: while one of this port is not
+// (The last three: one beat later behind a tag, and one earlier in v2 with or without a tag. UDP to another port goes on
+// where v2 has the queue pair.) The knowledge about a connection begins with its Write First: while one of this port is not
 // judged, later packets wait for it, in the beat that decides; but not where other frames would be lost for it.
 module frame_decoder
   import switch_pkg::*;
@@ -34,7 +34,8 @@ module frame_decoder
 );
 
   logic            begins_q, decided_q, has_tag_q, is_v2_q;
-  logic            is_later_q;  // the beat that decides about a later packet, which may have to wait for a Write First
+  logic            is_later_q, is_later;  // the beat that decides about a later packet, which may have to wait for a
+                                          // Write First
   logic [47:0]     to_q;
   logic [7:0]      high_q;      // the last byte of the beat before
   logic [23:0]     plain_pair, turned_pair;
@@ -56,21 +57,22 @@ module frame_decoder
     end
   end
 
+  assign is_later = is_later_q && mark_i != MarkOther;
   assign decides = beat_i.last || ends_here_i || is_later_q ||
                    mark_i inside {MarkOther, MarkRunt, MarkOvertagged, MarkFirst};
 
   always_comb begin
     fate_o               = '{is_v2: is_v2_q, has_tag: has_tag_q, default: 1'b0};
-    fate_o.is_candidate  = is_later_q ? is_folded && !beat_i.last && !first_waits_i : mark_i == MarkFirst;
+    fate_o.is_candidate  = is_later ? is_folded && !beat_i.last && !first_waits_i : mark_i == MarkFirst;
     fate_o.is_first      = mark_i == MarkFirst;
     fate_o.is_runt       = mark_i == MarkRunt;
     fate_o.is_overtagged = mark_i == MarkOvertagged;
-    fate_o.gives_way     = is_later_q && first_waits_i;
+    fate_o.gives_way     = is_later && first_waits_i;
   end
 
   assign decides_o     = take_i && decides && !decided_q;
   assign first_comes_o = take_i && mark_i == MarkFirst && !decided_q;
-  assign ready_o       = !(is_later_q && first_waits_i && !is_crowded_i);
+  assign ready_o       = !(is_later && first_waits_i && !is_crowded_i);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

@@ -35,7 +35,7 @@ module frame_marker
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
   logic [7:0]  protocol, opcode;
-  logic        is_udp, is_ours, is_roce_v2;
+  logic        is_udp, is_ours, is_roce_v2_q;
   logic        unused_parts;
 
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
@@ -50,7 +50,6 @@ module frame_marker
   assign is_udp         = is_plain_q && protocol == IpUdp && (fragment & IpFragment) == '0;
   assign opcode         = data[55:48];
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
-  assign is_roce_v2     = number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
 
   always_comb begin
@@ -67,9 +66,10 @@ module frame_marker
     end else if (is_v2_q && index_q == (has_tag_q ? 4'd3 : 4'd2)) begin
       if (!is_udp) mark_o = MarkOther;
     end else if (index == 4'd6) begin
-      if (is_v2_q && !is_roce_v2)                                          mark_o = MarkOther;
-      else if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
-      else if (opcode != WriteFirst)                                       mark_o = MarkOther;
+      if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
+      else if (opcode != WriteFirst)                                  mark_o = MarkOther;
+    end else if (index == 4'd7 && is_v2_q) begin
+      if (!is_roce_v2_q) mark_o = MarkOther;
     end else if (index == 4'd10) begin
       mark_o = is_ours && !beat_i.last ? MarkFirst : MarkOther;
     end
@@ -107,6 +107,7 @@ module frame_marker
         end
       end
       if (index == 4'd6) begin
+        is_roce_v2_q <= number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
         is_long_q <= length_q > (is_v2_q ? LengthMinV2 : LengthMin) ||
                      (length_q == (is_v2_q ? LengthMinV2 : LengthMin) && data[61:60] == '0);
       end

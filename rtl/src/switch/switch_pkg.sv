@@ -31,7 +31,7 @@ package switch_pkg;
   typedef enum logic [2:0] {
     MarkNone,
     MarkTag,           // a VLAN tag
-    MarkLater,         // Write Middle, Last or with Immediate: the next beat holds its queue pair
+    MarkLater,         // Write Middle, Last or with Immediate: the next beat holds its queue pair, and decides
     MarkIp,            // IPv4: RoCE v2, if no later mark says otherwise
     // The highest bit: this decides about it.
     MarkOther = 3'd4,  // it is not folded
