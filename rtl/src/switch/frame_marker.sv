@@ -29,18 +29,18 @@ module frame_marker
     return ether_type == 16'h8100 || ether_type == 16'h88a8;
   endfunction
 
-  logic [3:0]  index_q, index;  // of the beat; and as in v1 without a tag
+  logic [3:0]  index_q;  // of the beat, as in v1 without a tag: a tagged frame's second beat counts as its first again
   logic        has_tag_q, is_v2_q, is_plain_q, is_long_q;
   logic [31:0] high_q;
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
   logic [7:0]  protocol, opcode;
+  logic        at_type, at_inner, at_udp, at_opcode, at_port, at_header;
   logic        is_udp, is_ours, is_roce_v2_q;
   logic        unused_parts;
 
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
   assign data  = is_v2_q ^ has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
-  assign index = index_q + 4'(is_v2_q) - 4'(has_tag_q && !is_v2_q);
 
   assign type_          = number_of_2(beat_i.data[47:32]);
   assign inner_type     = number_of_2(beat_i.data[15:0]);
@@ -52,25 +52,33 @@ module frame_marker
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
 
+  // Of a tagged frame, the type comes a beat later.
+  assign at_type   = index_q == 4'd1 && !has_tag_q;
+  assign at_inner  = index_q == 4'd1 && has_tag_q;
+  assign at_udp    = index_q == (has_tag_q ? 4'd4 : 4'd3) && is_v2_q;
+  assign at_opcode = index_q == 4'd6;
+  assign at_port   = index_q == 4'd7 && is_v2_q;
+  assign at_header = index_q == 4'd10;
+
   always_comb begin
     mark_o = MarkNone;
-    if (index_q == 4'd1) begin
+    if (at_type) begin
       if (is_tag(type_))          mark_o = beat_i.last ? MarkRunt : MarkTag;
       else if (type_ == IpType)   mark_o = MarkIp;
       else if (type_ != RoceType) mark_o = MarkOther;
-    end else if (index_q == 4'd2 && has_tag_q) begin
+    end else if (at_inner) begin
       if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) mark_o = MarkRunt;
       else if (is_tag(inner_type) && is_tag(innermost_type))                mark_o = MarkOvertagged;
       else if (inner_type == IpType)                                        mark_o = MarkIp;
       else if (inner_type != RoceType)                                      mark_o = MarkOther;
-    end else if (is_v2_q && index_q == (has_tag_q ? 4'd3 : 4'd2)) begin
+    end else if (at_udp) begin
       if (!is_udp) mark_o = MarkOther;
-    end else if (index == 4'd6) begin
+    end else if (at_opcode) begin
       if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
       else if (opcode != WriteFirst)                                  mark_o = MarkOther;
-    end else if (index == 4'd7 && is_v2_q) begin
+    end else if (at_port) begin
       if (!is_roce_v2_q) mark_o = MarkOther;
-    end else if (index == 4'd10) begin
+    end else if (at_header) begin
       mark_o = is_ours && !beat_i.last ? MarkFirst : MarkOther;
     end
   end
@@ -86,10 +94,12 @@ module frame_marker
         has_tag_q <= 1'b0;
         is_v2_q   <= 1'b0;
       end else begin
-        if (index_q != '1) index_q <= index_q + 1'b1;
-        if (index_q == 4'd1) has_tag_q <= is_tag(type_);
-        if (index_q == 4'd1) is_v2_q <= type_ == IpType;
-        else if (index_q == 4'd2 && has_tag_q) is_v2_q <= inner_type == IpType;
+        if (at_type && is_tag(type_))              index_q <= 4'd1;
+        else if (at_type && type_ == IpType)       index_q <= 4'd3;
+        else if (at_inner && inner_type == IpType) index_q <= 4'd4;
+        else if (index_q != '1)                    index_q <= index_q + 1'b1;
+        if (at_type) has_tag_q <= is_tag(type_);
+        if (at_type || at_inner) is_v2_q <= (has_tag_q ? inner_type : type_) == IpType;
       end
     end
   end
@@ -99,14 +109,10 @@ module frame_marker
     if (take_i) begin
       high_q     <= beat_i.data[63:32];
       is_plain_q <= (has_tag_q ? beat_i.data[23:16] : beat_i.data[55:48]) == IpVersion;  // of the beat with the type
-      if (index_q == 4'd2) begin
-        if (has_tag_q ? inner_type == IpType : is_v2_q) begin
-          length_q <= number_of_2(has_tag_q ? beat_i.data[47:32] : beat_i.data[15:0]) - IpBytes;
-        end else begin
-          length_q <= number_of_2(has_tag_q ? beat_i.data[63:48] : beat_i.data[31:16]);
-        end
-      end
-      if (index == 4'd6) begin
+      if (at_inner)                                 length_q <= number_of_2(beat_i.data[47:32]) - IpBytes;
+      if (index_q == 4'd3 && is_v2_q && !has_tag_q) length_q <= number_of_2(beat_i.data[15:0]) - IpBytes;
+      if (index_q == 4'd2)                          length_q <= number_of_2(data[31:16]);
+      if (at_opcode) begin
         is_roce_v2_q <= number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
         is_long_q <= length_q > (is_v2_q ? LengthMinV2 : LengthMin) ||
                      (length_q == (is_v2_q ? LengthMinV2 : LengthMin) && data[61:60] == '0);
