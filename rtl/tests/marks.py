@@ -21,14 +21,15 @@ def number(frame: bytes, at: int) -> int:
 
 
 def is_udp(packet: bytes) -> bool:
-    """Whether an IPv4 packet is UDP, without options, and no fragment."""
-    return packet[0] == NO_OPTIONS and packet[9] == UDP and number(packet, 6) & 0x3FFF == 0
+    """Whether an IPv4 packet is UDP. Of one with options, this reads the same place."""
+    return packet[9] == UDP
 
 
 def is_roce_v2(packet: bytes) -> bool:
-    """Whether such a packet is RoCE's: the right port and lengths."""
+    """Whether such a packet is RoCE's: no options, no fragment, the right port and lengths."""
     total, to, length = (number(packet, at) for at in (2, 22, 24))
-    return to == UDP_PORT and length == (total - IP_BYTES) & 0xFFFF
+    is_whole = packet[0] == NO_OPTIONS and number(packet, 6) & 0x3FFF == 0
+    return is_whole and to == UDP_PORT and length == (total - IP_BYTES) & 0xFFFF
 
 
 def marks_of(frame: bytes) -> list[int]:

@@ -30,13 +30,13 @@ module frame_marker
   endfunction
 
   logic [3:0]  index_q;  // of the beat, as in v1 without a tag: a tagged frame's second beat counts as its first again
-  logic        has_tag_q, is_v2_q, is_plain_q, is_long_q;
+  logic        has_tag_q, is_v2_q, is_plain_q, is_whole_q, is_long_q;
   logic [31:0] high_q;
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
   logic [7:0]  protocol, opcode;
   logic        at_type, at_inner, at_udp, at_opcode, at_port, at_header;
-  logic        is_udp, is_ours, is_roce_v2_q;
+  logic        is_ours, is_roce_v2_q;
   logic        unused_parts;
 
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
@@ -47,7 +47,6 @@ module frame_marker
   assign innermost_type = number_of_2(beat_i.data[47:32]);
   assign protocol       = has_tag_q ? beat_i.data[31:24] : beat_i.data[63:56];
   assign fragment       = number_of_2(has_tag_q ? beat_i.data[15:0] : beat_i.data[47:32]);
-  assign is_udp         = is_plain_q && protocol == IpUdp && (fragment & IpFragment) == '0;
   assign opcode         = data[55:48];
   assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
@@ -72,7 +71,7 @@ module frame_marker
       else if (inner_type == IpType)                                        mark_o = MarkIp;
       else if (inner_type != RoceType)                                      mark_o = MarkOther;
     end else if (at_udp) begin
-      if (!is_udp) mark_o = MarkOther;
+      if (protocol != IpUdp) mark_o = MarkOther;
     end else if (at_opcode) begin
       if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
       else if (opcode != WriteFirst)                                  mark_o = MarkOther;
@@ -112,8 +111,9 @@ module frame_marker
       if (at_inner)                                 length_q <= number_of_2(beat_i.data[47:32]) - IpBytes;
       if (index_q == 4'd3 && is_v2_q && !has_tag_q) length_q <= number_of_2(beat_i.data[15:0]) - IpBytes;
       if (index_q == 4'd2)                          length_q <= number_of_2(data[31:16]);
+      if (at_udp) is_whole_q <= is_plain_q && (fragment & IpFragment) == '0;
       if (at_opcode) begin
-        is_roce_v2_q <= number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
+        is_roce_v2_q <= is_whole_q && number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
         is_long_q <= length_q > (is_v2_q ? LengthMinV2 : LengthMin) ||
                      (length_q == (is_v2_q ? LengthMinV2 : LengthMin) && data[61:60] == '0);
       end
