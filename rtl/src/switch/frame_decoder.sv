@@ -7,9 +7,10 @@
 //   Write Middle, Last, with Immediate   eighth                         may be folded if its queue pair is
 //   Write First                          eleventh                       may be folded if its aggregation header is ours
 //
-// (The last three: one beat later behind a tag, and one earlier in v2 with or without a tag. UDP to another port goes on
-// where v2 has the queue pair.) The knowledge about a connection begins with its Write First: while one of this port is not
-// judged, later packets wait for it, in the beat that decides; but not where other frames would be lost for it.
+// (The last three: one beat later behind a tag, and one earlier in v2 with or without a tag. Other UDP, fragments and
+// IPv4 with options go on where v2 has the queue pair.) The knowledge about a connection begins with its Write First:
+// while one of this port is not judged, later packets wait for it, in the beat that decides; but not where other frames
+// would be lost for it.
 module frame_decoder
   import switch_pkg::*;
 #(
@@ -34,8 +35,8 @@ module frame_decoder
 );
 
   logic            begins_q, decided_q, has_tag_q, is_v2_q;
-  logic            is_later_q, is_later;  // the beat that decides about a later packet, which may have to wait for a
-                                          // Write First
+  // The beat that decides about a later packet, which may have to wait for a Write First.
+  logic            is_later_q, is_later;
   logic [47:0]     to_q;
   logic [7:0]      high_q;      // the last byte of the beat before
   logic [23:0]     plain_pair, turned_pair;
@@ -90,8 +91,8 @@ module frame_decoder
     end
   end
 
-  // Addresses and versions are compared a cycle before, as they came with the first beats. It is soon enough for a connection that a
-  // Write First has just begun: later packets are decided about two cycles after its judgement.
+  // Addresses and versions are compared a cycle before, as they came with the first beats. It is soon enough for a
+  // connection that a Write First has just begun: later packets are decided about two cycles after its judgement.
   always_ff @(posedge clk_i) begin
     for (int unsigned job = 0; job < Jobs; job++) begin
       is_to_q[job] <= connections_i[job].is_bound && connections_i[job].to == to_q &&
