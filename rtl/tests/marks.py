@@ -70,7 +70,7 @@ def _behind_tag(frame: bytes, tag: int, beat: int) -> list[int]:
         return [*marks, NONE]
     is_long = length > FIRST_BYTES or (length == FIRST_BYTES and not pad)
     is_ours = is_long and number(packet, network + 28) == 0x4E46 and packet[network + 30] >> 4 == 1
-    at = (at + 30) // BEAT
+    at = (at + 30) // BEAT + 1
     marks += [NONE] * (at - beat - len(marks))
     return [*marks, OURS if is_ours and len(frame) > (at + 1) * BEAT else OTHER]
 

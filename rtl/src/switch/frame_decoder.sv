@@ -5,7 +5,7 @@
 //   IPv4, not UDP                        third, fourth if tagged        goes on
 //   another opcode                       seventh                        goes on
 //   Write Middle, Last, with Immediate   eighth                         may be folded if its queue pair is
-//   Write First                          eleventh                       may be folded if its aggregation header is ours
+//   Write First                          twelfth                        may be folded if its aggregation header is ours
 //
 // (The last three: one beat later behind a tag, and one earlier in v2 with or without a tag. Other UDP, fragments and
 // IPv4 with options go on where v2 has the queue pair.) The knowledge about a connection begins with its Write First:

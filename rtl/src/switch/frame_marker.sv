@@ -36,7 +36,7 @@ module frame_marker
   logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
   logic [7:0]  protocol, opcode;
   logic        at_type, at_inner, at_udp, at_opcode, at_port, at_header;
-  logic        is_ours, is_roce_v2_q;
+  logic        is_ours_q, is_roce_v2_q;
   logic        unused_parts;
 
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
@@ -48,7 +48,6 @@ module frame_marker
   assign protocol       = has_tag_q ? beat_i.data[31:24] : beat_i.data[63:56];
   assign fragment       = number_of_2(has_tag_q ? beat_i.data[15:0] : beat_i.data[47:32]);
   assign opcode         = data[55:48];
-  assign is_ours        = number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
   assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
 
   // Of a tagged frame, the type comes a beat later.
@@ -57,7 +56,7 @@ module frame_marker
   assign at_udp    = index_q == (has_tag_q ? 4'd4 : 4'd3) && is_v2_q;
   assign at_opcode = index_q == 4'd6;
   assign at_port   = index_q == 4'd7 && is_v2_q;
-  assign at_header = index_q == 4'd10;
+  assign at_header = index_q == 4'd11;  // behind magic and version
 
   always_comb begin
     mark_o = MarkNone;
@@ -78,7 +77,7 @@ module frame_marker
     end else if (at_port) begin
       if (!is_roce_v2_q) mark_o = MarkOther;
     end else if (at_header) begin
-      mark_o = is_ours && !beat_i.last ? MarkFirst : MarkOther;
+      mark_o = is_ours_q && !beat_i.last ? MarkFirst : MarkOther;
     end
   end
 
@@ -111,6 +110,7 @@ module frame_marker
       if (at_inner)                                 length_q <= number_of_2(beat_i.data[47:32]) - IpBytes;
       if (index_q == 4'd3 && is_v2_q && !has_tag_q) length_q <= number_of_2(beat_i.data[15:0]) - IpBytes;
       if (index_q == 4'd2)                          length_q <= number_of_2(data[31:16]);
+      is_ours_q  <= number_of_2(data[31:16]) == Magic && data[39:36] == Version && is_long_q;
       if (at_udp) is_whole_q <= is_plain_q && (fragment & IpFragment) == '0;
       if (at_opcode) begin
         is_roce_v2_q <= is_whole_q && number_of_2(data[15:0]) == RocePort && number_of_2(data[31:16]) == length_q;
