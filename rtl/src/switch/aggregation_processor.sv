@@ -237,8 +237,9 @@ module aggregation_processor
   end
 
   always_ff @(posedge clk_i) begin
-    beat_q <= begins ? '0 : beat_q + 7'd1;
-    left_q <= begins ? 7'((head.words - 9'd1) >> 1) : left_q - 7'd1;
+    // Where no fold goes on, one may begin. So these need not know whether it does, which is known late in a cycle.
+    beat_q <= is_folding_q && !is_last ? beat_q + 7'd1 : '0;
+    left_q <= is_folding_q && !is_last ? left_q - 7'd1 : 7'((head.words - 9'd1) >> 1);
     if (begins) fold_q <= head;
   end
 
