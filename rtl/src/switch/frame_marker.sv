@@ -35,6 +35,7 @@ module frame_marker
   logic [63:0] data;
   logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
   logic [7:0]  protocol, opcode;
+  mark_e       of_type, of_inner, of_opcode;
   logic        at_type, at_inner, at_udp, at_opcode, at_port, at_header;
   logic        is_ours_q, is_roce_v2_q;
   logic        unused_parts;
@@ -59,27 +60,24 @@ module frame_marker
   assign at_header = index_q == 4'd11;  // behind magic and version
 
   always_comb begin
-    mark_o = MarkNone;
-    if (at_type) begin
-      if (is_tag(type_))          mark_o = beat_i.last ? MarkRunt : MarkTag;
-      else if (type_ == IpType)   mark_o = MarkIp;
-      else if (type_ != RoceType) mark_o = MarkOther;
-    end else if (at_inner) begin
-      if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) mark_o = MarkRunt;
-      else if (is_tag(inner_type) && is_tag(innermost_type))                mark_o = MarkOvertagged;
-      else if (inner_type == IpType)                                        mark_o = MarkIp;
-      else if (inner_type != RoceType)                                      mark_o = MarkOther;
-    end else if (at_udp) begin
-      if (protocol != IpUdp) mark_o = MarkOther;
-    end else if (at_opcode) begin
-      if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) mark_o = MarkLater;
-      else if (opcode != WriteFirst)                                  mark_o = MarkOther;
-    end else if (at_port) begin
-      if (!is_roce_v2_q) mark_o = MarkOther;
-    end else if (at_header) begin
-      mark_o = is_ours_q && !beat_i.last ? MarkFirst : MarkOther;
-    end
+    of_type = MarkNone;
+    if (is_tag(type_))          of_type = beat_i.last ? MarkRunt : MarkTag;
+    else if (type_ == IpType)   of_type = MarkIp;
+    else if (type_ != RoceType) of_type = MarkOther;
+    of_inner = MarkNone;
+    if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) of_inner = MarkRunt;
+    else if (is_tag(inner_type) && is_tag(innermost_type))                of_inner = MarkOvertagged;
+    else if (inner_type == IpType)                                        of_inner = MarkIp;
+    else if (inner_type != RoceType)                                      of_inner = MarkOther;
+    of_opcode = MarkNone;
+    if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) of_opcode = MarkLater;
+    else if (opcode != WriteFirst)                                  of_opcode = MarkOther;
   end
+
+  assign mark_o = mark_e'((at_type ? of_type : MarkNone) | (at_inner ? of_inner : MarkNone) |
+                          (at_opcode ? of_opcode : MarkNone) |
+                          ((at_udp && protocol != IpUdp) || (at_port && !is_roce_v2_q) ? MarkOther : MarkNone) |
+                          (at_header ? (is_ours_q && !beat_i.last ? MarkFirst : MarkOther) : MarkNone));
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
