@@ -5,12 +5,24 @@ from __future__ import annotations
 import random
 
 from ethernet import BEAT
-from roce_frames import ACKNOWLEDGE, FIRST, IPV4, LAST, LAST_IMMEDIATE, MIDDLE, ONLY, ROCE, UDP_PORT
+from roce_frames import (
+    ACKNOWLEDGE,
+    FIRST,
+    GRH_BYTES,
+    IP_UDP_BYTES,
+    IPV4,
+    LAST,
+    LAST_IMMEDIATE,
+    MIDDLE,
+    ONLY,
+    ROCE,
+    UDP_PORT,
+)
 
 TAGS = (0x8100, 0x88A8)
 # mark_e
 NONE, TAG, LATER, IP, OTHER, RUNT, OVERTAGGED, OURS = range(8)
-GRH_BYTES, IP_BYTES, IP_UDP_BYTES = 40, 20, 28
+IP_BYTES = 20
 NO_OPTIONS, UDP = 0x45, 17
 FIRST_BYTES = 52  # the shortest Write First with an aggregation header, from the BTH on
 

@@ -33,12 +33,12 @@ def network_bytes(packet: bytes) -> int:
     return GRH_BYTES if packet[0] >> 4 == 6 else IP_UDP_BYTES
 
 
-def ipv4_checksum(header: bytes) -> int:
-    """The checksum of an IPv4 header whose own is 0; 0 of a header whose own is right (RFC 1071)."""
-    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
+def with_ipv4_checksum(packet: bytes) -> bytes:
+    """An IPv4 packet without options, with its header's right checksum (RFC 1071)."""
+    total = sum(int.from_bytes(packet[at : at + 2], "big") for at in range(0, 20, 2) if at != 10)
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    return packet[:10] + (~total & 0xFFFF).to_bytes(2, "big") + packet[12:]
 
 
 def icrc(packet: bytes) -> bytes:

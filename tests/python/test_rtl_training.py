@@ -8,6 +8,7 @@ import pytest
 
 import test_mpi
 from netfold import native
+from netfold_lab.bench.switch_training import WINDOW
 from netfold_lab.rtl import simulation
 from roce_net import roce_net
 from test_roce_training import train_twice
@@ -15,9 +16,6 @@ from torch_ranks import run_ranks, values
 
 pytestmark = [pytest.mark.root, pytest.mark.namespaces, pytest.mark.timeout(900)]
 RANKS = 4
-# Packets in flight. A simulated switch takes milliseconds for a frame, and a whole window must take less time than
-# endpoints wait before they send again.
-WINDOW = 32
 
 
 @pytest.fixture(scope="module", autouse=True)

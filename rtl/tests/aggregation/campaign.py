@@ -22,9 +22,9 @@ from roce_frames import (
     Connection,
     aggregation_header,
     icrc,
-    ipv4_checksum,
     mac,
     network_bytes,
+    with_ipv4_checksum,
 )
 
 MESSAGES_BACK = 4
@@ -63,8 +63,7 @@ def sealed(frame: bytes) -> bytes:
     """An untagged packet with the right ICRC, and the right checksum of IPv4."""
     packet = frame[ETHERNET:-4]
     if network_bytes(packet) == IP_UDP_BYTES:
-        check = ipv4_checksum(packet[:10] + bytes(2) + packet[12:20])
-        packet = packet[:10] + check.to_bytes(2, "big") + packet[12:]
+        packet = with_ipv4_checksum(packet)
     return frame[:ETHERNET] + packet + icrc(packet)
 
 

@@ -23,7 +23,7 @@ from roce_frames import (
     ONLY,
     Connection,
     aggregation_header,
-    ipv4_checksum,
+    with_ipv4_checksum,
 )
 
 PORTS = 4
@@ -136,17 +136,14 @@ def damage(rng: Any, given: Given, at: int) -> None:
     elif is_v2 and flaw != "bth":
         total = int.from_bytes(frame[at + 2 : at + 4], "big") + rng.choice([1, 2, 3] if flaw == "pad" else [4, 8, 400])
         frame[at + 2 : at + 4], frame[at + 24 : at + 26] = total.to_bytes(2), (total - 20).to_bytes(2)
-        frame[at + 10 : at + 12] = bytes(2)
-        frame[at + 10 : at + 12] = ipv4_checksum(frame[at : at + 20]).to_bytes(2)
+        frame[at:] = with_ipv4_checksum(bytes(frame[at:]))
     elif flaw == "length":
         frame[at + 4 : at + 6] = (int.from_bytes(frame[at + 4 : at + 6], "big") + rng.choice([4, 8, 400])).to_bytes(2)
     elif flaw == "pad":
         frame[at + 5] ^= rng.choice([1, 2, 3])
     else:
-        transport = 28 if is_v2 else 40
-        frame[at + {"version": 0, "next": 6, "bth": transport + 1}[flaw]] ^= {"version": 0x10, "next": 1, "bth": 1}[
-            flaw
-        ]
+        where = {"version": 0, "next": 6, "bth": 29 if is_v2 else 41}
+        frame[at + where[flaw]] ^= 0x10 if flaw == "version" else 1
     given.is_malformed |= flaw != "crc"
     given.frame = bytes(frame) + (bytes(rng.randrange(20)) if flaw == "crc" else b"")
     if flaw == "crc":  # padding of the Ethernet frame follows the ICRC, so the last bytes are not the packet's
@@ -239,18 +236,8 @@ class Handler:
             if dut.info_valid_o.value:
                 break
         told = read_info(number(dut.info_o))
-        for name in (
-            "to",
-            "from",
-            "gids",
-            "is_v2",
-            "has_tag",
-            "opcode",
-            "queue_pair",
-            "psn",
-            "payload_bytes",
-            "is_first",
-        ):
+        network = ("to", "from", "gids", "is_v2", "has_tag")
+        for name in (*network, "opcode", "queue_pair", "psn", "payload_bytes", "is_first"):
             assert told[name] == early[name], name
 
     async def take(self) -> None:
