@@ -32,8 +32,10 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
 }
 
 // With a right ICRC again, and not of a later epoch: a sender that forges the epoch can replace a job, because RoCE has
-// no secrets.
+// no secrets. A flipped bit can make a frame one of the other version, which may be too short for that one's headers: it
+// is thrown as it is.
 void reseal(std::vector<std::byte>& frame, roce::Version version) {
+  if (roce::version_of(std::span(frame).subspan(roce::kEthernetBytes)) != version) return;
   const std::size_t epoch_at =
       roce::kEthernetBytes + roce::network_bytes(version) + roce::kBthBytes + roce::kRethBytes + 6;
   if (frame.size() >= epoch_at + 2) frame[epoch_at] = frame[epoch_at + 1] = std::byte{0};
