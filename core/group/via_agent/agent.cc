@@ -18,12 +18,12 @@ constexpr std::size_t kSessionsMax = 1024;  // each has threads and descriptors
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::start(const std::string& address) {
-  auto listener = LocalListener::at(address);
+  auto listener = link::LocalListener::at(address, SOCK_SEQPACKET);
   if (!listener) return tl::unexpected(listener.error());
   return std::unique_ptr<Agent>(new Agent(std::move(*listener)));
 }
 
-Agent::Agent(LocalListener listener)
+Agent::Agent(link::LocalListener listener)
     : listener_(std::move(listener)),
       name_(fmt::format("the agent at {} (process {})", listener_.address(), getpid())),
       thread_([this] { run(); }) {}
@@ -65,14 +65,15 @@ void Agent::run() {
     }
     std::erase_if(sessions_, [](const auto& session) { return session->is_over(); });
     for (int accepted = 0; accepted < kAcceptsMax; ++accepted) {
-      auto socket = listener_.accept();
-      if (!socket) break;
-      if (const auto may_enter = admit(*socket); !may_enter) {
+      auto descriptor = listener_.accept();
+      if (!descriptor) break;
+      LocalSocket socket(std::move(*descriptor));
+      if (const auto may_enter = admit(socket); !may_enter) {
         log::warn("a worker was turned away: {}", may_enter.error().message);
-        static_cast<void>(socket->send({{"error", to_json(may_enter.error())}}));
+        static_cast<void>(socket.send({{"error", to_json(may_enter.error())}}));
         continue;
       }
-      sessions_.push_back(std::make_unique<ServedWorker>(std::move(*socket), name_, [this] { wakeup_.wake(); }));
+      sessions_.push_back(std::make_unique<ServedWorker>(std::move(socket), name_, [this] { wakeup_.wake(); }));
     }
     std::array<pollfd, 2> descriptors{{{listener_.descriptor(), POLLIN, 0}, {wakeup_.descriptor(), POLLIN, 0}}};
     wait_for(descriptors, kNever);

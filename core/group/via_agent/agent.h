@@ -8,12 +8,13 @@
 #include <thread>
 
 #include "group/via_agent/served_worker.h"
+#include "link/local_socket.h"
 
 namespace netfold::group {
 
 class Agent {
  public:
-  // Errors as LocalListener's.
+  // Errors as link::LocalListener's.
   static Result<std::unique_ptr<Agent>> start(const std::string& address);
   ~Agent();  // stop("was stopped")
 
@@ -22,12 +23,12 @@ class Agent {
   void stop(const std::string& why);
 
  private:
-  explicit Agent(LocalListener listener);
+  explicit Agent(link::LocalListener listener);
 
   void run();
   Result<void> admit(const LocalSocket& socket) const;
 
-  LocalListener listener_;
+  link::LocalListener listener_;
   const std::string name_;
   Wakeup wakeup_;
   std::mutex mutex_;

@@ -84,11 +84,11 @@ Result<void> AgentGroup::introduce(const char* kind, const json& options, const 
   if (!message) return tl::unexpected(message.error());
   opened_ = message->body["opened"];
   auto& descriptors = message->descriptors;
-  if (descriptors.size() != 4 || !cannot_shrink(descriptors[0]) || !cannot_shrink(descriptors[1])) {
+  if (descriptors.size() != 4 || !link::cannot_shrink(descriptors[0]) || !link::cannot_shrink(descriptors[1])) {
     return fail(ErrorCode::kSystem,
                 fmt::format("the program at {} is not an agent of Netfold", conversation_->agent()));
   }
-  auto mapping = Mapping::of(descriptors[0], 0, sizeof(Channel), true);
+  auto mapping = link::Mapping::of(descriptors[0], 0, sizeof(Channel), true);
   if (!mapping) return tl::unexpected(mapping.error());
   channel_.emplace(AgentChannel{std::move(*mapping), std::move(descriptors[1]),
                                 std::make_unique<Wakeup>(descriptors[2].release()),

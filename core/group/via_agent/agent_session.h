@@ -13,14 +13,14 @@
 #include "group/session.h"
 #include "group/via_agent/channel.h"
 #include "group/via_agent/conversation.h"
-#include "group/via_agent/shared_memory.h"
 #include "group/via_agent/undo_log.h"
+#include "link/shared_memory.h"
 
 namespace netfold::group {
 
 // The memory and the bells that the agent shares with the worker.
 struct AgentChannel {
-  Mapping memory;  // a Channel
+  link::Mapping memory;  // a Channel
   Descriptor log;
   std::unique_ptr<Wakeup> request_bell, answer_bell;  // the worker rings the first, the agent the second
 

@@ -1,5 +1,4 @@
-// Messages between processes of one machine, each a JSON object, with descriptors beside them. An address is a path, or
-// `@name`: a name in no file system, seen only in the same network namespace.
+// Messages between processes of one machine, each a JSON object, with descriptors beside them (link/local_socket.h).
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +12,11 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "group/via_agent/shared_memory.h"
+#include "link/descriptor.h"
 
 namespace netfold::group {
+
+using link::Descriptor;
 
 struct Message {
   nlohmann::json body;
@@ -46,26 +47,6 @@ class LocalSocket {
   Result<Message> await(Nanoseconds deadline, const std::function<bool()>& keep_going) const;
 
  private:
-  Descriptor descriptor_;
-};
-
-class LocalListener {
- public:
-  // kSystem: another program listens there, or the address cannot be used. A socket that a dead program left behind is
-  // replaced.
-  static Result<LocalListener> at(const std::string& address);
-  ~LocalListener();
-  LocalListener(LocalListener&&) = default;
-
-  int descriptor() const { return descriptor_.get(); }
-  const std::string& address() const { return address_; }
-  std::optional<LocalSocket> accept() const;  // empty if no process has connected
-
- private:
-  LocalListener(std::string address, Descriptor descriptor)
-      : address_(std::move(address)), descriptor_(std::move(descriptor)) {}
-
-  std::string address_;
   Descriptor descriptor_;
 };
 

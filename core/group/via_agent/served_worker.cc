@@ -89,9 +89,9 @@ Result<void> ServedWorker::open_engine(const json& opening) {
   if (!read) return tl::unexpected(read.error());
   if (found != token) return netfold::fail(ErrorCode::kRefused, "the worker's memory is not what it says");
 
-  auto channel = make_shared_memory(sizeof(Channel), true);
+  auto channel = link::make_shared_memory(sizeof(Channel), true);
   if (!channel) return tl::unexpected(channel.error());
-  auto mapping = Mapping::of(*channel, 0, sizeof(Channel), true);
+  auto mapping = link::Mapping::of(*channel, 0, sizeof(Channel), true);
   if (!mapping) return tl::unexpected(mapping.error());
   auto log = UndoLog::make();
   if (!log) return tl::unexpected(log.error());

@@ -55,7 +55,7 @@ class ServedWorker {
   Wakeup request_bell_, answer_bell_;  // the worker rings the first, we the second
   Wakeup engine_bell_;
   std::optional<WorkerMemory> memory_;
-  std::optional<Mapping> channel_memory_;
+  std::optional<link::Mapping> channel_memory_;
   Channel* channel_ = nullptr;
   std::optional<UndoLog> log_;
   std::optional<Relay> relay_;  // after the engine has been closed

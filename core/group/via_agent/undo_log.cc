@@ -8,7 +8,7 @@
 
 namespace netfold::group {
 
-UndoLog::Slot::Slot(Mapping memory) : memory_(std::move(memory)), header_(*new (memory_.data()) SlotHeader{}) {}
+UndoLog::Slot::Slot(link::Mapping memory) : memory_(std::move(memory)), header_(*new (memory_.data()) SlotHeader{}) {}
 
 void UndoLog::Slot::is_for(std::uint64_t address, std::size_t size_bytes) {
   header_.address = address;
@@ -24,7 +24,7 @@ void UndoLog::Slot::clear() {
 }
 
 Result<UndoLog> UndoLog::make() {
-  auto memory = make_shared_memory(0, false);
+  auto memory = link::make_shared_memory(0, false);
   if (!memory) return tl::unexpected(memory.error());
   return UndoLog(std::move(*memory));
 }
@@ -35,7 +35,7 @@ Result<UndoLog::Slot*> UndoLog::take() {
     if (ftruncate(memory_.get(), static_cast<off_t>(end + kSlotBytes)) != 0) {
       return tl::unexpected(system_error("no memory to keep a worker's numbers in"));
     }
-    auto mapping = Mapping::of(memory_, end, kSlotBytes, true);
+    auto mapping = link::Mapping::of(memory_, end, kSlotBytes, true);
     if (!mapping) return tl::unexpected(mapping.error());
     slots_.push_back(std::make_unique<Slot>(std::move(*mapping)));
     free_.push_back(slots_.back().get());
@@ -50,12 +50,12 @@ void UndoLog::give_back(Slot* slot) {
   free_.push_back(slot);
 }
 
-Result<void> undo(const Descriptor& log, const std::map<std::uint64_t, Extent>& requests) {
+Result<void> undo(const link::Descriptor& log, const std::map<std::uint64_t, Extent>& requests) {
   struct stat status {};
   if (fstat(log.get(), &status) != 0) return fail(ErrorCode::kSystem, "the agent's undo log cannot be read");
   const auto slots = static_cast<std::size_t>(status.st_size) / kSlotBytes;
   for (std::size_t slot = 0; slot < slots; ++slot) {
-    const auto memory = Mapping::of(log, slot * kSlotBytes, kSlotBytes, false);
+    const auto memory = link::Mapping::of(log, slot * kSlotBytes, kSlotBytes, false);
     if (!memory) return tl::unexpected(memory.error());
     const auto& header = *reinterpret_cast<const SlotHeader*>(memory->data());
     const auto request = requests.find(header.ticket.load(std::memory_order_acquire));

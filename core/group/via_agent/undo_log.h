@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "group/via_agent/channel.h"
-#include "group/via_agent/shared_memory.h"
+#include "link/shared_memory.h"
 
 namespace netfold::group {
 
@@ -18,7 +18,7 @@ class UndoLog {
  public:
   class Slot {
    public:
-    explicit Slot(Mapping memory);
+    explicit Slot(link::Mapping memory);
 
     // Where data() belongs in the worker; at most kSlotDataBytes. Before mark().
     void is_for(std::uint64_t address, std::size_t size_bytes);
@@ -28,7 +28,7 @@ class UndoLog {
     void clear();
 
    private:
-    Mapping memory_;
+    link::Mapping memory_;
     SlotHeader& header_;
   };
 
@@ -37,12 +37,12 @@ class UndoLog {
   // Slots are kept for what comes next: fresh memory costs a page fault every 4 KiB.
   Result<Slot*> take();
   void give_back(Slot* slot);  // clears it
-  Result<Descriptor> for_worker() const { return for_reading(memory_); }
+  Result<link::Descriptor> for_worker() const { return link::for_reading(memory_); }
 
  private:
-  explicit UndoLog(Descriptor memory) : memory_(std::move(memory)) {}
+  explicit UndoLog(link::Descriptor memory) : memory_(std::move(memory)) {}
 
-  Descriptor memory_;
+  link::Descriptor memory_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_;
 };
@@ -53,6 +53,6 @@ struct Extent {
   std::size_t size_bytes;
 };
 // Puts back what was overwritten for these requests; nothing outside of them. kSystem if the log cannot be read.
-Result<void> undo(const Descriptor& log, const std::map<std::uint64_t, Extent>& requests);
+Result<void> undo(const link::Descriptor& log, const std::map<std::uint64_t, Extent>& requests);
 
 }  // namespace netfold::group

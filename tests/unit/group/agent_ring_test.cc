@@ -216,8 +216,8 @@ TEST(UndoLog, TheWorkerCannotWriteIt) {
   ASSERT_TRUE(log && log->take());
   const auto worker = log->for_worker();
   ASSERT_TRUE(worker);
-  EXPECT_FALSE(Mapping::of(*worker, 0, kSlotBytes, true));
-  EXPECT_TRUE(cannot_shrink(*worker));
+  EXPECT_FALSE(link::Mapping::of(*worker, 0, kSlotBytes, true));
+  EXPECT_TRUE(link::cannot_shrink(*worker));
 }
 
 }  // namespace

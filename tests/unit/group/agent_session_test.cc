@@ -28,8 +28,8 @@ struct StoppedAgent {
 StoppedAgent stopped_agent() {
   std::array<int, 2> ends{};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
-  const auto memory = make_shared_memory(sizeof(Channel), true);
-  auto mapping = Mapping::of(*memory, 0, sizeof(Channel), true);
+  const auto memory = link::make_shared_memory(sizeof(Channel), true);
+  auto mapping = link::Mapping::of(*memory, 0, sizeof(Channel), true);
   new (mapping->data()) Channel{};
   auto log = UndoLog::make();
   AgentChannel channel{std::move(*mapping), log->for_worker().value(), std::make_unique<Wakeup>(),

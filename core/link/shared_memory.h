@@ -7,9 +7,7 @@
 #include "base/result.h"
 #include "link/descriptor.h"
 
-namespace netfold::group {
-
-using link::Descriptor;
+namespace netfold::link {
 
 // A memfd that no process can shrink: memory that vanishes would kill every process that touches it. It may grow unless
 // `is_fixed`.
@@ -35,4 +33,4 @@ class Mapping {
   std::size_t size_bytes_;
 };
 
-}  // namespace netfold::group
+}  // namespace netfold::link

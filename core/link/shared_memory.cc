@@ -1,4 +1,4 @@
-#include "group/via_agent/shared_memory.h"
+#include "link/shared_memory.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -7,14 +7,14 @@
 
 #include <utility>
 
-namespace netfold::group {
+namespace netfold::link {
 
 Result<Descriptor> make_shared_memory(std::size_t size_bytes, bool is_fixed) {
-  Descriptor memory(memfd_create("netfold-agent", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor memory(memfd_create("netfold", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int seals = F_SEAL_SHRINK | (is_fixed ? F_SEAL_GROW | F_SEAL_SEAL : 0);
   if (memory.get() < 0 || ftruncate(memory.get(), static_cast<off_t>(size_bytes)) != 0 ||
       fcntl(memory.get(), F_ADD_SEALS, seals) != 0) {
-    return tl::unexpected(system_error("cannot make memory to share with a worker"));
+    return tl::unexpected(system_error("cannot make memory to share with another process"));
   }
   return memory;
 }
@@ -34,7 +34,7 @@ bool cannot_shrink(const Descriptor& memory) {
 Result<Mapping> Mapping::of(const Descriptor& memory, std::size_t offset, std::size_t size_bytes, bool writable) {
   const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const data = mmap(nullptr, size_bytes, access, MAP_SHARED, memory.get(), static_cast<off_t>(offset));
-  if (data == MAP_FAILED) return tl::unexpected(system_error("cannot map memory that agent and worker share"));
+  if (data == MAP_FAILED) return tl::unexpected(system_error("cannot map memory that two processes share"));
   return Mapping(static_cast<std::byte*>(data), size_bytes);
 }
 
@@ -45,4 +45,4 @@ Mapping::~Mapping() {
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_bytes_(other.size_bytes_) {}
 
-}  // namespace netfold::group
+}  // namespace netfold::link
