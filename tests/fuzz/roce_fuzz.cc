@@ -32,8 +32,8 @@ std::vector<std::byte> plausible(RoceWorld& world, Prng& prng) {
 }
 
 // With a right ICRC again, and not of a later epoch: a sender that forges the epoch can replace a job, because RoCE has
-// no secrets. A flipped bit can make a frame one of the other version, which may be too short for that one's headers: it
-// is thrown as it is.
+// no secrets. A flipped bit can make a frame one of the other version, which may be too short for that one's headers:
+// it is thrown as it is.
 void reseal(std::vector<std::byte>& frame, roce::Version version) {
   if (roce::version_of(std::span(frame).subspan(roce::kEthernetBytes)) != version) return;
   const std::size_t epoch_at =
