@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   bind_switch_group(module);
   bind_peer_group(module);
   bind_split_group(module);
+  bind_nic_group(module);
   bind_agent_group(module);
   bind_schedule(module);
   bind_frames(module);

@@ -1,4 +1,5 @@
-// Ranks that do collectives among themselves, some of them through a switch at the same time, for Python.
+// Ranks that do collectives among themselves, some of them through a switch or through smart NICs at the same time, for
+// Python.
 #include "group/via_peers/peer_group.h"
 
 #include <nanobind/stl/pair.h>
@@ -6,6 +7,7 @@
 #include "arguments.h"
 #include "collectives.h"
 #include "group/via_both/split_group.h"
+#include "group/via_nic/nic_group.h"
 #include "module.h"
 
 using namespace nb::literals;
@@ -20,6 +22,11 @@ class PyPeerGroup : public GroupCalls<PeerGroup> {
 };
 
 class PySplitGroup : public GroupCalls<group::SplitGroup> {
+ public:
+  using GroupCalls::GroupCalls;
+};
+
+class PyNicGroup : public GroupCalls<group::NicGroup> {
  public:
   using GroupCalls::GroupCalls;
 };
@@ -148,4 +155,28 @@ void bind_split_group(nb::module_& module) {
       "together\n"
       "from a worker, and how fast a worker's link is, in bytes/s. 0: not known yet.");
   netfold::bind_listener(bound);
+}
+
+void bind_nic_group(nb::module_& module) {
+  using netfold::PyNicGroup;
+  auto bound =
+      nb::class_<PyNicGroup>(module, "NicGroup", "A rank whose FP32 all-reduces by the ring go through a smart NIC.");
+  netfold::bind_open<const std::string&, int>(
+      bound,
+      [](netfold::group::PeerGroupOptions peers, const std::string& nic, int core) {
+        peers.core = core;
+        return netfold::group::NicGroup::open({.peers = std::move(peers), .nic = nic});
+      },
+      "nic"_a, "core"_a = -1,
+      "Listens at `listen`, as PeerGroup, and takes the NIC: a PCI address that vfio-pci drives, or the "
+      "path\n"
+      "of a socket where another program is the NIC (vfio-user); after it perhaps ,bar=NUMBER and ,offset=NUMBER.\n"
+      "{rank} stands for the rank. Other collectives, types and formats run among the ranks. Raises NetfoldError.");
+  netfold::bind_listener(bound);
+  module.def(
+      "check_nic_place",
+      [](const std::string& text) {
+        if (const auto place = netfold::link::parse_pci_place(text, 0); !place) netfold::raise(place.error());
+      },
+      "text"_a, "Raises NetfoldError, with what to write, if the text does not name a NIC as NicGroup's `nic`.");
 }

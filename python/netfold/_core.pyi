@@ -401,6 +401,91 @@ class SplitGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
+class NicGroup:
+    """A rank whose FP32 all-reduces by the ring go through a smart NIC."""
+
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], nic: str, core: int = -1) -> None:
+        """
+        Listens at `listen`, as PeerGroup, and takes the NIC: a PCI address that vfio-pci drives, or the path
+        of a socket where another program is the NIC (vfio-user); after it perhaps ,bar=NUMBER and ,offset=NUMBER.
+        {rank} stands for the rank. Other collectives, types and formats run among the ranks. Raises NetfoldError.
+        """
+
+    @property
+    def address(self) -> str:
+        """host:port where this rank listens"""
+
+    def set_physical_order(self, order: Sequence[int]) -> None:
+        """
+        Where the ranks sit, for hdrm: see `order` of schedule(). Alike on all ranks, before connect.
+        """
+
+    def connect(self, addresses: Sequence[str]) -> None:
+        """
+        Connects to all ranks, whose addresses are given by rank; blocks, at most timeout_s. Raises NetfoldError.
+        """
+
+    def all_reduce(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, group: int = 0, between: str = 'ring', block: int = 16, mantissa: int = 7, awaited: bool = False, encoded: bool = False) -> int:
+        """
+        Hands `count` elements at address in_ptr over, the sum (or average) to be written to out_ptr; returns a
+        ticket at once. The memory belongs to the group until the ticket is finished. Every rank hands over the
+        same all-reduces in the same order. algorithm and its options: see schedule(). awaited: the caller waits
+        for this ticket next, and does the work itself; no thread is woken for it, next_completion does not return it. encoded: both addresses hold whole blocks of `wire`, which is bfp; only of sums.
+        """
+
+    def reduce_scatter(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, average: bool = False, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Sums (or averages) world * count elements at in_ptr and writes this rank's part, the rank-th `count` of
+        them, to out_ptr; in_ptr is only read. The rest as all_reduce.
+        """
+
+    def all_gather(self, in_ptr: int, out_ptr: int, count: int, dtype: str, wire: str, algorithm: str = 'ring', sub_nodes: int = 0, switches: int = 0, block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Writes every rank's `count` elements at in_ptr, one rank behind the other, to out_ptr. In place, in_ptr is
+        this rank's part at out_ptr. A wire format that rounds rounds every rank's part alike, the own one too.
+        """
+
+    def broadcast(self, ptr: int, count: int, root: int, dtype: str, wire: str, algorithm: str = 'binomial', block: int = 16, mantissa: int = 7, awaited: bool = False) -> int:
+        """
+        Writes root's `count` elements to every rank's memory. algorithm: binomial for few bytes, ring for many.
+        """
+
+    def barrier(self, awaited: bool = False) -> int:
+        """Its ticket is finished once every rank has come to the same barrier."""
+
+    def wait(self, ticket: int, timeout_s: float = float('inf')) -> bool:
+        """
+        Blocks until the ticket's collective is done, at most timeout_s; says whether it is. Raises NetfoldError if
+        it failed.
+        """
+
+    def next_completion(self, timeout_s: float) -> tuple[int, NetfoldError | None] | None:
+        """
+        The next finished (ticket, None or NetfoldError), or None after timeout_s.
+        """
+
+    def for_device(self, copied_ptr: int, over_ptr: int, number: int) -> None:
+        """
+        A device copies the tensor of the next collective here and back. The addresses of two uint32, or 0: the
+        tensor may be read when the first is `number`. When the collective is over, the second becomes `number`, or
+        number + 1 if it has failed. Both words must live until then.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """
+        Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
+        """
+
+    def close(self, reason: str = '') -> None:
+        """
+        Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
+        """
+
+def check_nic_place(text: str) -> None:
+    """
+    Raises NetfoldError, with what to write, if the text does not name a NIC as NicGroup's `nic`.
+    """
+
 class AgentPeerGroup:
     """
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import subprocess
 import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
-from netfold import native
-
-START_S = 30.0
-STOP_S = 15.0
+from netfold import helpers, native
 
 
 class PrivateAgent:
@@ -57,34 +53,17 @@ class PrivateAgent:
             if self._holders > 0:
                 return
             self._running.pop(os.getpid(), None)
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        helpers.end(self._process)
 
 
 def _start(address: str, cores: Sequence[int]) -> subprocess.Popen[str]:
-    """Start the agent and wait until it listens. It has a session of its own, so that Ctrl-C reaches only the
-    worker."""
+    """Start the agent and wait until it listens."""
     program = native.find(native.AGENT)
     if program is None:
         raise RuntimeError(
             f"netfold: NETFOLD_ENGINE=agent needs the program netfold-agent: {native.not_built(native.AGENT)}"
         )
-    command = [str(program), "--socket", address, "--end-with", str(os.getpid()), "--log-level", "error"]
+    arguments = ["--socket", address, "--log-level", "error"]
     if cores:
-        command += ["--cores", ",".join(map(str, cores))]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    with process.stdout as said:
-        line = said.readline() if select.select([said], [], [], START_S)[0] else ""
-    if not line.startswith("listening at"):
-        process.kill()
-        raise RuntimeError(
-            f"netfold: netfold-agent did not start (exit status {process.wait()}): see its messages above"
-        )
-    return process
+        arguments += ["--cores", ",".join(map(str, cores))]
+    return helpers.start(program, arguments)

@@ -48,18 +48,18 @@ def find(what: str) -> Path | None:
     return next((place for place in places if os.access(place, os.X_OK if is_program else os.R_OK)), None)
 
 
-@cache
-def simulated_nic(block: int, mantissa: int) -> ModuleType:
-    """The extension with a Verilated smart NIC of this bfp shape: the latest build in the source tree. Raises
-    RuntimeError that says how to build it."""
+def simulated_nic(block: int, mantissa: int) -> Path:
+    """The program of a Verilated smart NIC of this bfp shape: the latest build in the source tree. Raises RuntimeError
+    that says how to build it."""
     builds = Path(__file__).resolve().parents[2] / "build"
-    found = sorted(builds.glob(f"rtl-l*-b{block}-m{mantissa}/rtl/sim/_rtl*.so"), key=lambda path: path.stat().st_mtime)
+    shapes = builds.glob(f"rtl-l*-b{block}-m{mantissa}/rtl/sim/netfold-nic")
+    found = sorted(shapes, key=lambda path: path.stat().st_mtime)
     if not found:
         raise RuntimeError(
-            "netfold: NETFOLD_ENGINE=rtl needs the simulated NIC: run, in the source tree, "
+            "netfold: the simulated NIC is not built: run, in the source tree, "
             f"`netfold rtl build --block {block} --mantissa {mantissa}`"
         )
-    return _load("_rtl", found[-1])
+    return found[-1]
 
 
 @cache

@@ -1,34 +1,47 @@
 """Where a worker's engine runs (NETFOLD_ENGINE): in the thread that waits, in a thread of its own, in an agent, or in a
-simulated smart NIC; and whether it speaks RoCE."""
+smart NIC; and whether it speaks RoCE."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from netfold import native
 from netfold.agent import PrivateAgent
 from netfold.engines import PeerEngine, Reducer, RoceEngine
+from netfold.simulated_nic import SimulatedNic
 
-CALLER, THREAD, AGENT, RTL, ROCE = ENGINES = ("caller", "thread", "agent", "rtl", "roce")
+logger = logging.getLogger("netfold")
+
+CALLER, THREAD, AGENT, NIC, ROCE = ENGINES = ("caller", "thread", "agent", "nic", "roce")
+SIMULATED = "simulated"  # a NIC that the worker starts itself
 
 
 class Placement:
     """Creates engines of the chosen kind. `engine` is one of ENGINES. `agent` is the socket of a running agent ("":
-    this process starts its own). `cores` are the cores for the engines of this machine's workers (empty: any). `bfp` is
-    the block and mantissa that a simulated NIC is built for.
+    this process starts its own). `cores` are the cores for the engines of this machine's workers (empty: any). `nic` is
+    a NETFOLD_NIC, and `bfp` the block and mantissa that a simulated one is built for.
 
-    Raises RuntimeError if an agent cannot start, or if no such NIC was built. Call `release` when the engines are
-    closed.
+    Raises RuntimeError if an agent cannot start. Call `release` when the engines are closed.
     """
 
+    _has_nic: ClassVar[bool] = False  # a group of this process drives this rank's NIC
+
     def __init__(
-        self, engine: str, agent: str, cores: Sequence[int], rank: int, bfp: tuple[int, int] = (16, 7)
+        self,
+        engine: str,
+        agent: str,
+        cores: Sequence[int],
+        rank: int,
+        nic: str = "",
+        bfp: tuple[int, int] = (16, 7),
     ) -> None:
         self._engine = engine
         self._core = core_of(cores, rank)
-        self._nic = native.simulated_nic(*bfp) if engine == RTL else None
+        self._nic, self._bfp = nic, bfp
+        self._drives_nic = False
+        self._simulated: SimulatedNic | None = None
         self._private = PrivateAgent.hold(cores) if engine == AGENT and not agent else None
         self._agent = self._private.address if self._private is not None else agent
 
@@ -61,15 +74,31 @@ class Placement:
 
         if self._engine == AGENT:
             return _core.AgentPeerGroup(rank, world, agent=self._agent, **settings)
-        if self._nic is not None:
-            group: PeerEngine = self._nic.NicGroup(rank, world, core=self._core, **settings)
-            return group
+        if self._engine == NIC and (nic := self._take_nic(settings["listen"])):
+            return _core.NicGroup(rank, world, nic=nic, core=self._core, **settings)
         is_driven = self._engine == CALLER
         return _core.PeerGroup(rank, world, core=self._core, inline_progress=is_driven, **settings)
 
+    def _take_nic(self, listen: str) -> str:
+        """Where this rank's NIC is; "" if another group of this process drives it. A simulated one is started, and
+        sends its frames from the address where the rank listens. Raises RuntimeError if it cannot start."""
+        if self._nic == SIMULATED:
+            self._simulated = SimulatedNic(*self._bfp, ip=listen.rpartition(":")[0])
+            return self._simulated.address
+        if Placement._has_nic:
+            logger.info("netfold: another group drives the NIC: this group's tensors go around the ring in software")
+            return ""
+        Placement._has_nic = self._drives_nic = True
+        return self._nic
+
     def release(self) -> None:
-        """End the agent that this process started, unless other groups of the process use it. A second call does
-        nothing."""
+        """End the agent and the simulated NIC that this process started, unless other groups of the process use it.
+        A second call does nothing."""
+        if self._drives_nic:
+            Placement._has_nic = self._drives_nic = False
+        if self._simulated is not None:
+            self._simulated.release()
+            self._simulated = None
         if self._private is not None:
             self._private.release()
             self._private = None

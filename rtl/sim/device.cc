@@ -1,10 +1,13 @@
 #include "device.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 
 #include "Vnetfold_nic.h"
 #include "clocked.h"
+#include "netfold_nic.h"
 
 namespace netfold::rtl {
 
@@ -21,12 +24,15 @@ void place(std::uint32_t* words, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-Address address_of_rank(unsigned rank) {
-  return {0x02, 0x4e, 0x46, 0, static_cast<std::uint8_t>(rank >> 8), static_cast<std::uint8_t>(rank)};
+void HostMemory::read(std::uint64_t address, std::span<std::byte> into) const {
+  std::memcpy(into.data(), reinterpret_cast<const std::byte*>(address), into.size());
+}
+void HostMemory::write(std::uint64_t address, std::span<const std::byte> bytes) const {
+  std::memcpy(reinterpret_cast<std::byte*>(address), bytes.data(), bytes.size());
 }
 
-Device::Device(const DeviceOptions& options)
-    : options_(options), prng_(options.seed), model_(std::make_unique<Model>()) {}
+Device::Device(DeviceOptions options)
+    : options_(std::move(options)), prng_(options_.seed), model_(std::make_unique<Model>()) {}
 Device::~Device() = default;
 Device::Device(Device&&) noexcept = default;
 
@@ -34,11 +40,11 @@ std::uint64_t Device::cycles() const {
   return model_->cycles();
 }
 
-bool Device::interrupt() const {
+bool Device::interrupts() const {
   return (*model_)->interrupt_o != 0;
 }
 
-std::uint32_t Device::read(std::uint32_t offset) {
+Result<std::uint32_t> Device::read(std::uint32_t offset) {
   Model& nic = *model_;
   nic->s_axil_araddr_i = offset;
   nic->s_axil_arvalid_i = 1;
@@ -57,7 +63,7 @@ std::uint32_t Device::read(std::uint32_t offset) {
   return value;
 }
 
-bool Device::write(std::uint32_t offset, std::uint32_t value) {
+Result<void> Device::write(std::uint32_t offset, std::uint32_t value) {
   Model& nic = *model_;
   nic->s_axil_awaddr_i = offset;
   nic->s_axil_awvalid_i = 1;
@@ -76,56 +82,8 @@ bool Device::write(std::uint32_t offset, std::uint32_t value) {
   }
   step(false);
   nic->s_axil_bready_i = 0;
-  return accepted;
-}
-
-void Device::reset() {
-  write(NETFOLD_NIC_CONTROL, NETFOLD_NIC_CONTROL_SOFT_RESET_MASK << NETFOLD_NIC_CONTROL_SOFT_RESET_SHIFT);
-  const auto is_ready = [&] { return (read(NETFOLD_NIC_STATUS) >> NETFOLD_NIC_STATUS_READY_SHIFT & 1) != 0; };
-  for (unsigned i = 0; i < 100000 && !is_ready(); ++i) {
-  }
-}
-
-void Device::join(const RingPlace& place) {
-  reset();
-  while (completion()) {
-  }
-  const auto set_address = [&](std::uint32_t low, unsigned rank) {
-    std::uint64_t bits = 0;
-    const Address address = address_of_rank(rank);
-    for (std::size_t i = 0; i < address.size(); ++i) bits |= std::uint64_t{address[i]} << 8 * i;
-    write(low, static_cast<std::uint32_t>(bits));
-    write(low + 4, static_cast<std::uint32_t>(bits >> 32));
-  };
-  set_address(NETFOLD_NIC_OWN_ADDRESS_LOW, place.position);
-  set_address(NETFOLD_NIC_RIGHT_ADDRESS_LOW, (place.position + 1) % place.size);
-  set_address(NETFOLD_NIC_LEFT_ADDRESS_LOW, (place.position + place.size - 1) % place.size);
-  write(NETFOLD_NIC_RING,
-        place.position << NETFOLD_NIC_RING_POSITION_SHIFT | place.size << NETFOLD_NIC_RING_SIZE_SHIFT);
-  write(NETFOLD_NIC_IDENTITY,
-        place.ring << NETFOLD_NIC_IDENTITY_RING_SHIFT | place.epoch << NETFOLD_NIC_IDENTITY_EPOCH_SHIFT);
-  write(NETFOLD_NIC_REQUEST_TIMEOUT, place.request_timeout);
-  write(NETFOLD_NIC_LINK_TIMEOUT, place.link_timeout);
-  write(NETFOLD_NIC_CONTROL, 1u << NETFOLD_NIC_CONTROL_ENABLE_SHIFT | (place.bfp ? 1u : 0u)
-                                                                          << NETFOLD_NIC_CONTROL_BFP_SHIFT);
-}
-
-bool Device::post(const float* source, float* destination, std::uint32_t count, std::uint16_t tag) {
-  const auto from = reinterpret_cast<std::uint64_t>(source), to = reinterpret_cast<std::uint64_t>(destination);
-  write(NETFOLD_NIC_REQUEST_SOURCE_LOW, static_cast<std::uint32_t>(from));
-  write(NETFOLD_NIC_REQUEST_SOURCE_HIGH, static_cast<std::uint32_t>(from >> 32));
-  write(NETFOLD_NIC_REQUEST_DESTINATION_LOW, static_cast<std::uint32_t>(to));
-  write(NETFOLD_NIC_REQUEST_DESTINATION_HIGH, static_cast<std::uint32_t>(to >> 32));
-  write(NETFOLD_NIC_REQUEST_COUNT, count);
-  return write(NETFOLD_NIC_REQUEST_POST, tag);
-}
-
-std::optional<Ended> Device::completion() {
-  if (!interrupt()) return std::nullopt;
-  const std::uint32_t word = read(NETFOLD_NIC_COMPLETION);
-  if ((word >> NETFOLD_NIC_COMPLETION_VALID_SHIFT & 1) == 0) return std::nullopt;
-  return Ended{static_cast<std::uint16_t>(word >> NETFOLD_NIC_COMPLETION_TAG_SHIFT),
-               word >> NETFOLD_NIC_COMPLETION_STATUS_SHIFT & NETFOLD_NIC_COMPLETION_STATUS_MASK};
+  if (!accepted) return fail(ErrorCode::kSystem, "the NIC answered a write of a register with a bus error");
+  return {};
 }
 
 void Device::drive_memory() {
@@ -136,7 +94,10 @@ void Device::drive_memory() {
   nic->s_read_tvalid_i = !reads_.empty() && reads_.front().due <= cycles() && goes();
   if (nic->s_read_tvalid_i) {
     const Burst& burst = reads_.front();
-    place(nic->s_read_tdata_i.data(), burst.at + burst.done, std::min(kBeatBytes, burst.bytes - burst.done));
+    std::array<std::byte, kBeatBytes> beat;
+    const auto part = std::span(beat).first(std::min(kBeatBytes, burst.bytes - burst.done));
+    options_.host->read(burst.address + burst.done, part);
+    place(nic->s_read_tdata_i.data(), part.data(), part.size());
   }
   nic->written_i = !confirmations_.empty() && confirmations_.front().due <= cycles();
 }
@@ -156,23 +117,20 @@ void Device::take_answers() {
   Model& nic = *model_;
   if (nic->s_read_tvalid_i && nic->s_read_tready_o) {
     Burst& burst = reads_.front();
-    ++host_beats_;
     burst.done += kBeatBytes;
     if (burst.done >= burst.bytes) reads_.pop_front();
   }
   if (nic->m_read_command_tvalid_o && nic->m_read_command_tready_i) {
-    reads_.push_back({reinterpret_cast<std::byte*>(nic->m_read_command_address_o), nic->m_read_command_bytes_o, 0,
-                      cycles() + options_.read_latency});
+    reads_.push_back({.address = nic->m_read_command_address_o,
+                      .bytes = nic->m_read_command_bytes_o,
+                      .due = cycles() + options_.read_latency});
   }
   if (nic->written_i) confirmations_.pop_front();
   if (nic->m_write_tvalid_o && nic->m_write_tready_i) {
     Burst& burst = writes_.front();
-    ++host_beats_;
     const auto* const words = nic->m_write_tdata_o.data();
-    const std::uint64_t keep = nic->m_write_tkeep_o;
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      if ((keep >> 4 * lane & 1) != 0) std::memcpy(burst.at + burst.done + 4 * lane, words + lane, 4);
-    }
+    const std::size_t kept = static_cast<std::size_t>(std::popcount(std::uint64_t{nic->m_write_tkeep_o}));
+    options_.host->write(burst.address + burst.done, std::as_bytes(std::span(words, kLanes)).first(kept));
     burst.done += kBeatBytes;
     if (nic->m_write_tlast_o) {
       burst.due = cycles() + options_.write_latency;
@@ -181,8 +139,7 @@ void Device::take_answers() {
     }
   }
   if (nic->m_write_command_tvalid_o && nic->m_write_command_tready_i) {
-    writes_.push_back(
-        {reinterpret_cast<std::byte*>(nic->m_write_command_address_o), nic->m_write_command_bytes_o, 0, 0});
+    writes_.push_back({.address = nic->m_write_command_address_o, .bytes = nic->m_write_command_bytes_o});
   }
   if (nic->s_eth_tvalid_i) {
     arrived_ += kBeatBytes;

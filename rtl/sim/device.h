@@ -1,64 +1,56 @@
 // One smart NIC as a host sees it: a Verilated netfold_nic with host memory behind its memory ports and frames at its
-// Ethernet port, driven through its registers as a driver would.
+// Ethernet port. A driver uses its registers as those of a PCI device; each access takes a few cycles.
 //
-// Host addresses are this process's own. No function blocks; step() is one cycle.
+// No function blocks; step() is one cycle.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/prng.h"
-#include "netfold_nic.h"
+#include "link/pci/pci_device.h"
 
 namespace netfold::rtl {
 
 inline constexpr unsigned kLanes = NETFOLD_RTL_LANES;
 inline constexpr std::size_t kBeatBytes = std::size_t{4} * kLanes;
-inline constexpr std::size_t kMaxRing = 32;
 
 using Frame = std::vector<std::byte>;
-using Address = std::array<std::uint8_t, 6>;
 
-Address address_of_rank(unsigned rank);  // locally administered
+// The host's memory as the device uses it: by default this process's own, at its own addresses.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  virtual void read(std::uint64_t address, std::span<std::byte> into) const;
+  virtual void write(std::uint64_t address, std::span<const std::byte> bytes) const;
+};
 
 struct DeviceOptions {
   unsigned read_latency = 40, write_latency = 40;  // cycles between command and answer
   double stall = 0;                                // probability that a port of the host does not accept or offer data
   std::uint64_t seed = 1;
+  std::shared_ptr<HostMemory> host = std::make_shared<HostMemory>();
 };
 
-struct RingPlace {
-  unsigned position = 0, size = 2;
-  bool bfp = false;
-  unsigned ring = 1, epoch = 1;
-  std::uint32_t request_timeout = 0x10000;  // in 1024 cycles
-  std::uint32_t link_timeout = 0x4000;      // in cycles
-};
-
-struct Ended {
-  std::uint16_t tag;
-  unsigned status;  // NETFOLD_NIC_DONE, ...
-};
-
-class Device {
+class Device final : public link::PciDevice {
  public:
-  explicit Device(const DeviceOptions& options = {});
-  ~Device();
+  explicit Device(DeviceOptions options = {});
+  ~Device() override;
   Device(Device&&) noexcept;
 
-  // --- As a driver, through the registers; each access takes a few cycles of only this device. ---
-  void join(const RingPlace& place);  // soft reset, settings, enable
-  void reset();
-  bool post(const float* source, float* destination, std::uint32_t count, std::uint16_t tag);  // false: no room
-  std::uint32_t read(std::uint32_t offset);
-  bool write(std::uint32_t offset, std::uint32_t value);
-  std::optional<Ended> completion();  // empty: no request has ended
-  bool interrupt() const;
+  // --- As a driver; the registers take cycles of only this device. ---
+  Result<std::uint32_t> read(std::uint32_t offset) override;
+  Result<void> write(std::uint32_t offset, std::uint32_t value) override;  // kSystem: a bus error
+  std::span<std::byte> memory() override { return {}; }                    // any of the host's
+  std::uint64_t memory_address() const override { return 0; }
+  int interrupt() const override { return -1; }
+  void clear_interrupt() override {}
+  bool interrupts() const;  // interrupt_o
 
   // --- As the device's surroundings ---
   // One cycle. `may_send`: the MAC accepts a beat.
@@ -67,13 +59,12 @@ class Device {
   // A whole frame that has left; empty if no frame has left.
   std::optional<Frame> sent();
   std::uint64_t cycles() const;
-  std::uint64_t host_beats() const { return host_beats_; }  // read and written so far
 
  private:
   struct Burst {
-    std::byte* at;
+    std::uint64_t address;
     std::size_t bytes, done = 0;
-    std::uint64_t due;  // the cycle of its data, or of its confirmation
+    std::uint64_t due = 0;  // the cycle of its data, or of its confirmation
   };
   struct Model;
 
@@ -89,7 +80,6 @@ class Device {
   std::deque<Frame> arriving_, sent_;
   std::size_t arrived_ = 0;  // bytes of the first arriving frame
   Frame leaving_;
-  std::uint64_t host_beats_ = 0;
 };
 
 }  // namespace netfold::rtl

@@ -5,6 +5,19 @@
 
 namespace netfold::rtl {
 
+std::uint64_t address_of_port(unsigned port) {
+  constexpr std::uint64_t kPrefix = 0x46'4e'02;  // 02:4e:46
+  return kPrefix | std::uint64_t{port} << 40;
+}
+
+group::RingPlace place_in_ring(unsigned position, unsigned size) {
+  return {.position = position,
+          .size = size,
+          .own = address_of_port(position),
+          .right = address_of_port((position + 1) % size),
+          .left = address_of_port((position + size - 1) % size)};
+}
+
 Ethernet::Ethernet(std::vector<Device>& devices, const EthernetOptions& options)
     : devices_(devices), options_(options), prng_(options.seed), ports_(devices.size()) {}
 
@@ -34,11 +47,13 @@ void Ethernet::step() {
   ++cycle_;
 }
 
+constexpr std::size_t kAddressBytes = 6;
+
 void Ethernet::cross(std::size_t from, Frame frame) {
   std::size_t to = from;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
-    const Address address = address_of_rank(static_cast<unsigned>(i));
-    if (std::memcmp(frame.data(), address.data(), address.size()) == 0) to = i;
+    const std::uint64_t address = address_of_port(static_cast<unsigned>(i));
+    if (std::memcmp(frame.data(), &address, kAddressBytes) == 0) to = i;
   }
   if (prng_.chance(options_.loss)) return;
   if (prng_.chance(options_.damage)) {

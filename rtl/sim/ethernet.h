@@ -4,15 +4,34 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "base/prng.h"
 #include "device.h"
+#include "group/via_nic/nic_driver.h"
 
 namespace netfold::rtl {
 
 // Bytes that Ethernet adds to a frame: checksum, preamble and the gap between frames; and the shortest frame with them.
 inline constexpr std::size_t kEthernetOverheadBytes = 24, kEthernetFrameBytesMin = 84;
+
+// Of the device at a port: locally administered, the first byte in the lowest bits.
+std::uint64_t address_of_port(unsigned port);
+// Of a device in a ring of all ports, in their order.
+group::RingPlace place_in_ring(unsigned position, unsigned size);
+// Numbers at their address in this process, as the device knows it.
+inline std::uint64_t address_of(const std::vector<float>& numbers) {
+  return reinterpret_cast<std::uint64_t>(numbers.data());
+}
+inline void expect_done(const Result<void>& done) {
+  if (!done) throw std::runtime_error(done.error().message);
+}
+// A request that has ended, read when the device interrupts.
+inline std::optional<group::NicEnd> next_end(const Device& device, group::NicDriver& driver) {
+  return device.interrupts() ? driver.completion().value() : std::nullopt;
+}
 
 struct EthernetOptions {
   double bytes_per_cycle = 0;  // of a port, each way; 0: a beat per cycle, without gaps between frames

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ethernet.h"
+#include "netfold_nic.h"
 #include "software_ring.h"
 
 namespace netfold::rtl {
@@ -13,22 +14,28 @@ constexpr std::uint32_t kTimeout = 8;  // in 1024 cycles
 
 struct Pair {
   std::vector<Device> devices;
+  std::vector<group::NicDriver> drivers;
   std::vector<std::vector<float>> in, out;
 
   Pair() {
     for (int rank = 0; rank < 2; ++rank) {
-      devices.emplace_back(DeviceOptions{});
+      devices.emplace_back();
       in.emplace_back(5000, static_cast<float>(rank) + 0.5f);
       out.emplace_back(5000, 0.0f);
     }
+    for (Device& device : devices) drivers.emplace_back(device);
+    for (group::NicDriver& driver : drivers) expect_done(driver.reset());
   }
-  void join(unsigned epoch) {
+  void join(std::uint8_t epoch) {
     for (unsigned rank = 0; rank < 2; ++rank) {
-      devices[rank].join({.position = rank, .size = 2, .epoch = epoch, .request_timeout = kTimeout});
+      auto place = place_in_ring(rank, 2);
+      place.epoch = epoch;
+      place.request_timeout = kTimeout;
+      expect_done(drivers[rank].join(place));
     }
   }
   void post(unsigned rank, std::uint32_t count, std::uint16_t tag) {
-    devices[rank].post(in[rank].data(), out[rank].data(), count, tag);
+    drivers[rank].post(address_of(in[rank]), address_of(out[rank]), count, tag).value();
   }
   // Runs until a number of requests have ended; returns their statuses by device.
   std::vector<std::vector<unsigned>> statuses(std::size_t of_first, std::size_t of_second) {
@@ -37,7 +44,7 @@ struct Pair {
     while (ethernet.cycles() < kCyclesMax && (found[0].size() < of_first || found[1].size() < of_second)) {
       ethernet.step();
       for (unsigned rank = 0; rank < 2; ++rank) {
-        while (const auto ended = devices[rank].completion()) found[rank].push_back(ended->status);
+        while (const auto ended = next_end(devices[rank], drivers[rank])) found[rank].push_back(ended->status);
       }
     }
     return found;
@@ -79,7 +86,7 @@ nlohmann::json run_failures() {
   pair.post(0, 5000, 6);
   Ethernet ethernet(pair.devices, {});
   for (int i = 0; i < 500; ++i) ethernet.step();
-  pair.devices[0].reset();
+  expect_done(pair.devices[0].write(NETFOLD_NIC_CONTROL, 1u << NETFOLD_NIC_CONTROL_SOFT_RESET_SHIFT));
   cases.push_back(judged("a soft reset", pair.statuses(1, 0), {{kReset}, {}}));
 
   pair.join(4);

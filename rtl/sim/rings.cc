@@ -4,6 +4,7 @@
 #include <bit>
 #include <stdexcept>
 
+#include "netfold_nic.h"
 #include "software_ring.h"
 
 namespace netfold::rtl {
@@ -56,7 +57,7 @@ nlohmann::json counters_of(std::vector<Device>& devices) {
   nlohmann::json counters;
   for (const Counter& counter : kCounters) {
     std::uint64_t sum = 0;
-    for (Device& device : devices) sum += device.read(counter.offset);
+    for (Device& device : devices) sum += device.read(counter.offset).value();
     counters[counter.name] = sum;
   }
   return counters;
@@ -75,9 +76,13 @@ RingResult run_ring(const RingRun& run) {
   std::vector<Device> devices;
   for (unsigned rank = 0; rank < run.world; ++rank) {
     devices.emplace_back(DeviceOptions{.stall = run.host_stall, .seed = prng.next()});
-    RingPlace place{.position = rank, .size = run.world, .bfp = run.bfp};
+  }
+  std::vector<group::NicDriver> drivers(devices.begin(), devices.end());
+  for (unsigned rank = 0; rank < run.world; ++rank) {
+    auto place = place_in_ring(rank, run.world);
+    place.bfp = run.bfp;
     place.link_timeout = 3000;
-    devices.back().join(place);
+    expect_done(drivers[rank].join(place));
   }
   Ethernet ethernet(devices, run.ethernet);
   RingResult result;
@@ -86,13 +91,14 @@ RingResult run_ring(const RingRun& run) {
   const auto is_done = [&] { return std::ranges::all_of(ended, [&](std::size_t n) { return n == tensors.size(); }); };
   while (!is_done()) {
     for (unsigned rank = 0; rank < run.world; ++rank) {
-      Device& device = devices[rank];
       for (; posted[rank] < tensors.size() && posted[rank] < ended[rank] + 16; ++posted[rank]) {
         Tensor& tensor = tensors[posted[rank]];
-        device.post(tensor.in[rank].data(), tensor.out[rank].data(), run.counts[posted[rank]],
-                    static_cast<std::uint16_t>(posted[rank]));
+        drivers[rank]
+            .post(address_of(tensor.in[rank]), address_of(tensor.out[rank]), run.counts[posted[rank]],
+                  static_cast<std::uint16_t>(posted[rank]))
+            .value();
       }
-      while (const auto one = device.completion()) {
+      while (const auto one = next_end(devices[rank], drivers[rank])) {
         if (one->status != NETFOLD_NIC_DONE || one->tag != ended[rank]) ++result.failed;
         ++ended[rank];
       }

@@ -27,8 +27,8 @@ COUNTS = [1, 40, 1003, 70_000]
 
 @pytest.fixture(scope="module")
 def built() -> simulation.Shape:
-    """The shape whose simulations are built, and the engine."""
-    simulation.build(SHAPE, ("netfold-rtl", "_rtl"))
+    """The shape whose simulations are built, and the NIC."""
+    simulation.build(SHAPE, ("netfold-rtl", "netfold-nic"))
     return SHAPE
 
 
@@ -125,7 +125,7 @@ def test_a_nic_is_an_engine(built: simulation.Shape, wire: str) -> None:
     environment = {"NETFOLD_FORMAT": wire, "NETFOLD_ALGORITHM": "ring"}
     nics, software = (
         values(run_ranks(_sums, COUNTS, world=WORLD, environment={**environment, **engine}))
-        for engine in ({"NETFOLD_ENGINE": "rtl"}, {})
+        for engine in ({"NETFOLD_NIC": "simulated"}, {})
     )
     assert [sums for sums, _ in nics] == [sums for sums, _ in software]
     assert [stats["nic_requests"] for _, stats in nics] == [len(COUNTS)] * WORLD
@@ -146,15 +146,15 @@ def _late(rank: int) -> str:
 
 
 def test_a_nic_whose_neighbour_is_silent_gives_up(built: simulation.Shape) -> None:
-    environment = {"NETFOLD_ENGINE": "rtl", "NETFOLD_ALGORITHM": "ring", "NETFOLD_TIMEOUT_S": "2"}
+    environment = {"NETFOLD_NIC": "simulated", "NETFOLD_ALGORITHM": "ring", "NETFOLD_TIMEOUT_S": "2"}
     outcomes = run_ranks(_late, environment=environment, timeout_s=40)
     assert "no data came through the ring of NICs" in str(outcomes[0].value), outcomes
 
 
 def test_settings_of_the_engine() -> None:
-    assert load(None, {"NETFOLD_ENGINE": "rtl"}).algorithm == "ring"
+    assert load(None, {"NETFOLD_NIC": "simulated"}).algorithm == "ring"
     with pytest.raises(ValueError, match="ring of NICs"):
-        load(None, {"NETFOLD_ENGINE": "rtl", "NETFOLD_ALGORITHM": "direct"})
+        load(None, {"NETFOLD_NIC": "simulated", "NETFOLD_ALGORITHM": "direct"})
 
 
 def _netfold(*words: str) -> subprocess.CompletedProcess[str]:

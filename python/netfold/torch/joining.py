@@ -74,7 +74,9 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
     try:
         try:
             agreement, embedded = agree(seat.store, seat.rank, settings, seat.group, address, timeout_s)
-            placement = Placement(settings.engine, settings.agent, settings.cores, seat.rank, settings.bfp)
+            placement = Placement(
+                settings.engine, settings.agent, settings.cores, seat.rank, settings.nic, settings.bfp
+            )
         except Exception as error:
             host_group.publish_error(seat.store, seat.rank, error)
             raise

@@ -14,7 +14,7 @@ from typing import Any
 from netfold.algorithms import ANY, AUTO, IN_NETWORK, ORDERS, RANK, SPLIT, WITH_SWITCH, bigraph_of, choices
 from netfold.errors import NetfoldError
 from netfold.log import LEVELS, logger
-from netfold.placement import AGENT, CALLER, ENGINES, ROCE, RTL, THREAD
+from netfold.placement import AGENT, CALLER, ENGINES, NIC, ROCE, SIMULATED, THREAD
 
 WIRE_FORMATS = ("fp32", "fp16", "bf16", "bfp")
 WINDOW_PACKETS_MAX = 16384
@@ -44,6 +44,7 @@ class Settings:
     engine: str
     agent: str
     roce: str
+    nic: str
     cores: tuple[int, ...]
     tcp_streams: int
     dscp: int
@@ -171,6 +172,17 @@ def _roce(value: Any) -> str:
     return _text(value)
 
 
+def _nic(value: Any) -> str:
+    from netfold import _core
+
+    try:
+        if _text(value) != SIMULATED:
+            _core.check_nic_place(_text(value))
+    except NetfoldError as error:
+        raise ValueError(f"{error}; or write {SIMULATED}") from None
+    return _text(value)
+
+
 def _streams(value: Any) -> int:
     if _text(value) not in map(str, range(1, TCP_STREAMS_MAX + 1)):
         raise ValueError(f"give a number of connections, 1 to {TCP_STREAMS_MAX}")
@@ -280,7 +292,7 @@ TABLE = (
         "NETFOLD_ENGINE",
         THREAD,
         _engine,
-        "engine that folds: caller, thread, agent, rtl (a simulated NIC), or roce (see NETFOLD_ROCE)",
+        "engine that folds: caller, thread, agent, nic (see NETFOLD_NIC), or roce (see NETFOLD_ROCE)",
     ),
     Setting("agent", "NETFOLD_AGENT", "", _text, "socket of a running `netfold agent`; default: an agent of its own"),
     Setting(
@@ -289,6 +301,13 @@ TABLE = (
         "",
         _roce,
         "RoCE endpoint, to a switch that folds RoCE: eth1, or mlx5_0,verbs; then perhaps version=1, job=9, packets=8",
+    ),
+    Setting(
+        "nic",
+        "NETFOLD_NIC",
+        "",
+        _nic,
+        "smart NIC: its PCI address 0000:65:00.0 (then perhaps bar=2, offset=0x1000), its socket, or simulated",
     ),
     Setting("cores", "NETFOLD_CORES", (), _cores, "CPU cores to pin the local workers' engines to"),
     Setting("tcp_streams", "NETFOLD_TCP_STREAMS", 1, _streams, "TCP connections to each rank of another machine"),
@@ -401,19 +420,24 @@ def _settle_secret(merged: dict[str, Any]) -> None:
 
 
 def _settle_nic(merged: dict[str, Any]) -> None:
-    """Reject settings that a ring of simulated NICs cannot use."""
-    if merged["engine"] != RTL:
+    """NETFOLD_NIC chooses the engine and the algorithm; reject settings that a ring of smart NICs cannot use."""
+    if not merged["nic"]:
+        if merged["engine"] == NIC:
+            raise ValueError(
+                f"netfold: NETFOLD_ENGINE={NIC} needs NETFOLD_NIC: its PCI address, such as 0000:65:00.0, or "
+                f"{SIMULATED}"
+            )
         return
+    if merged["engine"] not in (THREAD, NIC) or merged["roce"]:
+        raise ValueError(f"netfold: NETFOLD_NIC needs NETFOLD_ENGINE={NIC} and no NETFOLD_ROCE: unset one of them")
     if merged["algorithm"] not in ("", "ring") or merged["switch"]:
         raise ValueError(
-            "netfold: NETFOLD_ENGINE=rtl folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or use "
-            "another engine"
+            "netfold: NETFOLD_NIC folds in a ring of NICs: unset NETFOLD_ALGORITHM and NETFOLD_SWITCH, or unset "
+            "NETFOLD_NIC"
         )
     if merged["require_auth"]:
-        raise ValueError("netfold: simulated NICs send no tags: unset NETFOLD_REQUIRE_AUTH or NETFOLD_ENGINE=rtl")
-    if merged["interface"]:
-        raise ValueError("netfold: NETFOLD_ENGINE=rtl has NICs of its own: unset NETFOLD_INTERFACE")
-    merged["algorithm"] = "ring"
+        raise ValueError("netfold: smart NICs send no tags: unset NETFOLD_REQUIRE_AUTH or NETFOLD_NIC")
+    merged["engine"], merged["algorithm"] = NIC, "ring"
 
 
 def _settle_roce(merged: dict[str, Any]) -> None:

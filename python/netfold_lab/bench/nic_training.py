@@ -56,10 +56,10 @@ def _rank_main(pipe: Connection, *arguments: Any) -> None:
         raise
 
 
-def train(engine: str, wire: str, world: int, steps: int, batch: int) -> list[dict[str, Any]]:
+def train(nic: str, wire: str, world: int, steps: int, batch: int) -> list[dict[str, Any]]:
     """The result of each rank's training: parameters (bytes), accuracy, loss, time_s, stats. Raises RuntimeError with
     the first rank's error, or if a rank does not end."""
-    environment = {"NETFOLD_ENGINE": engine, "NETFOLD_FORMAT": wire, "NETFOLD_ALGORITHM": "ring"}
+    environment = {"NETFOLD_NIC": nic, "NETFOLD_FORMAT": wire, "NETFOLD_ALGORITHM": "ring"}
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="netfold-nic-training-") as folder:
         ranks = []
@@ -92,8 +92,8 @@ def train(engine: str, wire: str, world: int, steps: int, batch: int) -> list[di
 
 def compare(wire: str, world: int, steps: int, batch: int) -> dict[str, Any]:
     """Train both ways. `same`: whether all ranks of both ended with the same bits."""
-    nics = train("rtl", wire, world, steps, batch)
-    software = train("thread", wire, world, steps, batch)
+    nics = train("simulated", wire, world, steps, batch)
+    software = train("", wire, world, steps, batch)
     first = nics[0]["parameters"]
     stats = nics[0]["stats"]
     return {

@@ -54,14 +54,14 @@ def _shape(lanes: int, block: int, mantissa: int) -> Any:
 
 
 def build(lanes: Lanes = 8, block: Block = 16, mantissa: Mantissa = 7, as_json: AsJson = False) -> None:
-    """Build the simulations of one shape: netfold-rtl, and the engine behind NETFOLD_ENGINE=rtl. The first build takes
+    """Build the simulations of one shape: netfold-rtl, and the NIC behind NETFOLD_NIC=simulated. The first build takes
     minutes."""
     from netfold_lab.rtl import simulation
 
     with errors(), progress() as say:
         shape = _shape(lanes, block, mantissa)
         say(f"building {shape.name}")
-        built = simulation.build(shape, ("netfold-rtl", "_rtl"))
+        built = simulation.build(shape, ("netfold-rtl", "netfold-nic"))
     parameters = {"lanes": lanes, "block": block, "mantissa": mantissa}
     finish_lines("build", parameters, [{"folder": str(built)}], [f"built: {built}"], as_json)
 
@@ -150,7 +150,7 @@ def train(
         raise typer.BadParameter("the NICs support fp32 and bfp")
     with errors(), progress() as say:
         say("building")
-        simulation.build(simulation.Shape(), ("_rtl",))
+        simulation.build(simulation.Shape(), ("netfold-nic",))
         say(f"training {workers} workers for {steps} steps, twice")
         result = nic_training.compare(format_, workers, steps, batch)
     parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}

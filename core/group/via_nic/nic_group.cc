@@ -1,0 +1,74 @@
+#include "group/via_nic/nic_group.h"
+
+#include <fmt/core.h>
+
+#include <random>
+#include <utility>
+
+namespace netfold::group {
+namespace {
+
+// Locally administered, and drawn, so that NICs of other jobs on the same network have others.
+std::uint64_t drawn_address() {
+  constexpr std::uint64_t kPrefix = 0x46'4e'02;  // 02:4e:46
+  std::random_device random;
+  return kPrefix | std::uint64_t{random() & 0xffffff} << 24;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NicGroup>> NicGroup::open(NicGroupOptions options) {
+  if (options.peers.world > static_cast<int>(kNicRingMax)) {
+    return netfold::fail(ErrorCode::kInvalidArgument,
+                         fmt::format("a ring of NICs has at most {} places, not {}", kNicRingMax, options.peers.world));
+  }
+  if (options.peers.require_auth) {
+    return netfold::fail(ErrorCode::kInvalidArgument,
+                         "the frames of smart NICs carry no tags: unset NETFOLD_REQUIRE_AUTH");
+  }
+  const auto place = link::parse_pci_place(options.nic, options.peers.rank);
+  if (!place) return tl::unexpected(place.error());
+  auto device = link::open_pci_device(*place, kNicRegisterBytes, kNicMemoryBytes);
+  if (!device) return tl::unexpected(device.error());
+  NicDriver driver(**device);
+  const auto shape = driver.identify();
+  if (!shape) {
+    return netfold::fail(shape.error().code, fmt::format("NETFOLD_NIC={}: {}", options.nic, shape.error().message));
+  }
+  const auto address = driver.own_address();
+  if (!address) return tl::unexpected(address.error());
+  const NicSessionOptions session{
+      .peers = {options.peers.rank, options.peers.world, from_seconds(options.peers.timeout_s)},
+      .shape = *shape,
+      .own_address = *address != 0 ? *address : drawn_address(),
+      .ring_number = std::random_device{}() & 0xffffff};
+  auto mesh = listen_for_peers(options.peers);
+  if (!mesh) return tl::unexpected(mesh.error());
+  return std::unique_ptr<NicGroup>(new NicGroup(std::move(options), std::move(*mesh), std::move(*device), session));
+}
+
+NicGroup::NicGroup(NicGroupOptions options, std::unique_ptr<Mesh> mesh, std::unique_ptr<link::PciDevice> device,
+                   NicSessionOptions session)
+    : Driver({.thread_name = fmt::format("nf-nic-{}", options.peers.rank),
+              .rank = options.peers.rank,
+              .core = options.peers.core,
+              .on_completion = options.peers.on_completion}),
+      options_(std::move(options)),
+      session_(session),
+      mesh_(std::move(mesh)),
+      device_(std::move(device)),
+      address_(link::to_string(mesh_->addresses())) {}
+
+Result<void> NicGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {
+  const std::lock_guard connecting(connecting_);
+  if (static_cast<int>(addresses.size()) != options_.peers.world || is_started() || is_closing()) {
+    return connects_once(options_.peers.world, addresses.size());
+  }
+  const auto goes_on = [&] { return !is_closing() && (!keep_going || keep_going()); };
+  auto peers = connect_peers(*mesh_, options_.peers, addresses, order_, goes_on);
+  if (!peers) return tl::unexpected(peers.error());
+  start(std::make_unique<NicSession>(session_, std::move(peers->session), std::move(device_)));
+  return {};
+}
+
+}  // namespace netfold::group
