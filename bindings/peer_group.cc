@@ -174,6 +174,18 @@ void bind_nic_group(nb::module_& module) {
       "{rank} stands for the rank. Other collectives, types and formats run among the ranks. Raises NetfoldError.");
   netfold::bind_listener(bound);
   module.def(
+      "describe_nic",
+      [](const std::string& nic) {
+        const auto taken = netfold::group::take_nic(nic, 0);
+        if (!taken) netfold::raise(taken.error());
+        return std::tuple(taken->shape.lanes, taken->shape.block, taken->shape.mantissa, taken->shape.has_bfp,
+                          taken->own_address, taken->device->interrupt() >= 0);
+      },
+      "nic"_a,
+      "Takes the NIC for a moment, resets it, and returns what it says of itself: lanes, block and mantissa of bfp,\n"
+      "whether it has bfp, its Ethernet address (the first byte in the lowest bits; 0: none), and whether it has an\n"
+      "interrupt. Raises NetfoldError.");
+  module.def(
       "check_nic_place",
       [](const std::string& text) {
         if (const auto place = netfold::link::parse_pci_place(text, 0); !place) netfold::raise(place.error());

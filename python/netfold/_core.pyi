@@ -481,6 +481,13 @@ class NicGroup:
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
         """
 
+def describe_nic(nic: str) -> tuple[int, int, int, bool, int, bool]:
+    """
+    Takes the NIC for a moment, resets it, and returns what it says of itself: lanes, block and mantissa of bfp,
+    whether it has bfp, its Ethernet address (the first byte in the lowest bits; 0: none), and whether it has an
+    interrupt. Raises NetfoldError.
+    """
+
 def check_nic_place(text: str) -> None:
     """
     Raises NetfoldError, with what to write, if the text does not name a NIC as NicGroup's `nic`.

@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -244,3 +245,28 @@ def test_the_simulated_nic_ends_with_its_process(programs: Path, tmp_path: Path)
         process.wait()
         assert simulated.wait(START_S) == 0
     assert not (tmp_path / "nic").exists()
+
+
+def test_the_doctor_looks_at_it(programs: Path, tmp_path: Path) -> None:
+    def doctor(place: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "netfold.cli", "doctor", "--nic", place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
+        return done.returncode, done.stdout
+
+    with nic(programs, tmp_path / "nic"):
+        status, text = doctor(str(tmp_path / "nic"))
+    assert status == 0
+    assert "8 lanes, bfp 16,7" in text and "MSI" in text, text
+    status, text = doctor(str(tmp_path / "nic"))
+    assert status == 1 and "cannot reach" in text, text
+
+
+def test_the_command_runs_one(programs: Path, tmp_path: Path) -> None:
+    place = tmp_path / "nic"
+    command = [sys.executable, "-m", "netfold.cli", "rtl", "nic", str(place)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == f"listening at {place}\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(START_S) == 0
+    assert not place.exists()

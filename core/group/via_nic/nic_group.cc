@@ -17,6 +17,19 @@ std::uint64_t drawn_address() {
 
 }  // namespace
 
+Result<TakenNic> take_nic(const std::string& place, int rank) {
+  const auto parsed = link::parse_pci_place(place, rank);
+  if (!parsed) return tl::unexpected(parsed.error());
+  auto device = link::open_pci_device(*parsed, kNicRegisterBytes, kNicMemoryBytes);
+  if (!device) return tl::unexpected(device.error());
+  NicDriver driver(**device);
+  const auto shape = driver.identify();
+  if (!shape) return fail(shape.error().code, fmt::format("the device at {}: {}", place, shape.error().message));
+  const auto address = driver.own_address();
+  if (!address) return tl::unexpected(address.error());
+  return TakenNic{std::move(*device), *shape, *address};
+}
+
 Result<std::unique_ptr<NicGroup>> NicGroup::open(NicGroupOptions options) {
   if (options.peers.world > static_cast<int>(kNicRingMax)) {
     return netfold::fail(ErrorCode::kInvalidArgument,
@@ -26,37 +39,25 @@ Result<std::unique_ptr<NicGroup>> NicGroup::open(NicGroupOptions options) {
     return netfold::fail(ErrorCode::kInvalidArgument,
                          "the frames of smart NICs carry no tags: unset NETFOLD_REQUIRE_AUTH");
   }
-  const auto place = link::parse_pci_place(options.nic, options.peers.rank);
-  if (!place) return tl::unexpected(place.error());
-  auto device = link::open_pci_device(*place, kNicRegisterBytes, kNicMemoryBytes);
-  if (!device) return tl::unexpected(device.error());
-  NicDriver driver(**device);
-  const auto shape = driver.identify();
-  if (!shape) {
-    return netfold::fail(shape.error().code, fmt::format("NETFOLD_NIC={}: {}", options.nic, shape.error().message));
-  }
-  const auto address = driver.own_address();
-  if (!address) return tl::unexpected(address.error());
-  const NicSessionOptions session{
-      .peers = {options.peers.rank, options.peers.world, from_seconds(options.peers.timeout_s)},
-      .shape = *shape,
-      .own_address = *address != 0 ? *address : drawn_address(),
-      .ring_number = std::random_device{}() & 0xffffff};
+  auto nic = take_nic(options.nic, options.peers.rank);
+  if (!nic) return tl::unexpected(nic.error());
   auto mesh = listen_for_peers(options.peers);
   if (!mesh) return tl::unexpected(mesh.error());
-  return std::unique_ptr<NicGroup>(new NicGroup(std::move(options), std::move(*mesh), std::move(*device), session));
+  return std::unique_ptr<NicGroup>(new NicGroup(std::move(options), std::move(*mesh), std::move(*nic)));
 }
 
-NicGroup::NicGroup(NicGroupOptions options, std::unique_ptr<Mesh> mesh, std::unique_ptr<link::PciDevice> device,
-                   NicSessionOptions session)
+NicGroup::NicGroup(NicGroupOptions options, std::unique_ptr<Mesh> mesh, TakenNic nic)
     : Driver({.thread_name = fmt::format("nf-nic-{}", options.peers.rank),
               .rank = options.peers.rank,
               .core = options.peers.core,
               .on_completion = options.peers.on_completion}),
       options_(std::move(options)),
-      session_(session),
+      session_{.peers = {options_.peers.rank, options_.peers.world, from_seconds(options_.peers.timeout_s)},
+               .shape = nic.shape,
+               .own_address = nic.own_address != 0 ? nic.own_address : drawn_address(),
+               .ring_number = std::random_device{}() & 0xffffff},
       mesh_(std::move(mesh)),
-      device_(std::move(device)),
+      device_(std::move(nic.device)),
       address_(link::to_string(mesh_->addresses())) {}
 
 Result<void> NicGroup::connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going) {

@@ -15,6 +15,15 @@
 
 namespace netfold::group {
 
+// A NIC that this process has taken.
+struct TakenNic {
+  std::unique_ptr<link::PciDevice> device;
+  NicShape shape;
+  std::uint64_t own_address = 0;  // 0: the driver chooses one
+};
+// `place`: see link::parse_pci_place. Errors as of the device, and as NicDriver::identify().
+Result<TakenNic> take_nic(const std::string& place, int rank);
+
 struct NicGroupOptions {
   PeerGroupOptions peers = {};
   std::string nic;  // where it is: link::parse_pci_place
@@ -32,8 +41,7 @@ class NicGroup final : public Driver {
   Result<void> connect(const std::vector<std::string>& addresses, const std::function<bool()>& keep_going = {});
 
  private:
-  NicGroup(NicGroupOptions options, std::unique_ptr<Mesh> mesh, std::unique_ptr<link::PciDevice> device,
-           NicSessionOptions session);
+  NicGroup(NicGroupOptions options, std::unique_ptr<Mesh> mesh, TakenNic nic);
 
   const NicGroupOptions options_;
   const NicSessionOptions session_;

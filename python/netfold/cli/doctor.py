@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from netfold.cli import arguments as cli_arguments
-from netfold.cli.checks import MISSING, OK, SLOW, Check, gpu, machine, package, sockets, switch
+from netfold.cli.checks import MISSING, OK, SLOW, Check, gpu, machine, nic, package, sockets, switch
 
 COLORS = {OK: "green", SLOW: "yellow", MISSING: "red"}
 STATUS_WIDTH = 8
@@ -45,15 +45,19 @@ def parser() -> argparse.ArgumentParser:
         With --switch: measure what that switch takes from this machine, and print how much faster it makes large
         all-reduces, for each link that it could have. With --rank too, on all workers at the same time, measure its
         link as well: each worker gives another rank, from 0 to --workers less 1. NETFOLD_SECRET is the switch's
-        secret, if it has one.""",
+        secret, if it has one.
+
+        With --nic: take that smart NIC, as NETFOLD_NIC names it, and print what it says of itself.""",
         (
             "netfold doctor",
             "netfold doctor --json",
             "netfold doctor --switch 10.0.0.5:7171 --workers 8",
             "netfold doctor --switch 10.0.0.5:7171 --workers 8 --rank 0",
+            "netfold doctor --nic 0000:65:00.0,bar=2",
         ),
     )
     made.add_argument("--switch", type=cli_arguments.host_port, metavar="HOST:PORT", help="measure this switch")
+    made.add_argument("--nic", metavar="PLACE", help="look at this smart NIC")
     made.add_argument(
         "--workers",
         type=cli_arguments.integer_in(2, 1024),
@@ -78,14 +82,21 @@ def run(arguments: list[str]) -> None:
     given = made.parse_args(arguments)
     if given.rank is not None and not (given.switch and given.rank < given.workers):
         made.error("--rank needs --switch, and is below --workers")
-    checks = switch.look(given.switch, given.workers, given.rank) if given.switch else examine()
+    if given.nic and given.switch:
+        made.error("--nic and --switch are two questions: ask one")
+    if given.nic:
+        checks = nic.look(given.nic)
+    elif given.switch:
+        checks = switch.look(given.switch, given.workers, given.rank)
+    else:
+        checks = examine()
     if given.as_json:
         from netfold.json_output import envelope, print_json
 
         print_json(envelope("doctor", {}, [asdict(check) for check in checks]))
     else:
         show(checks)
-        if not given.switch:
+        if not (given.switch or given.nic):
             count(checks)
     if any(check.required and check.status == MISSING for check in checks):
         sys.exit(1)

@@ -128,6 +128,7 @@ EXAMPLES = {
     "rtl test": ("netfold rtl test --values 10000 --rings 5 --loss 0.1",),
     "rtl bench": ("netfold rtl bench --worlds 2,4 --count 65536",),
     "rtl train": ("netfold rtl train --format fp32 --workers 2 --steps 10",),
+    "rtl nic": ("netfold rtl nic /tmp/nic0", "netfold rtl nic /tmp/nic0 --interface eth1"),
     "rtl coverage": ("netfold rtl coverage --runs 10",),
     "rtl report": ("netfold rtl report --gbit-s 40",),
     "rtl timing": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
         test,
         bench,
         train,
+        nic,
         coverage,
         report,
         timing,
@@ -155,6 +157,27 @@ def train(
         result = nic_training.compare(format_, workers, steps, batch)
     parameters = {"workers": workers, "format": format_, "steps": steps, "batch": batch}
     finish("train", parameters, [result], as_json, not result["same"])
+
+
+def nic(
+    socket: Annotated[str, typer.Argument(help="Path of the socket, as NETFOLD_NIC or QEMU names it.")],
+    interface: Annotated[str, typer.Option(help="Interface that carries its frames (needs CAP_NET_RAW).")] = "",
+    ip: Annotated[str, typer.Option(help="IPv4 address of this machine, for frames in UDP.")] = "127.0.0.1",
+    faults: Annotated[str, typer.Option(help="Faults of the frames that it sends, such as loss=0.01,seed=7.")] = "",
+    lanes: Lanes = 8,
+    block: Block = 16,
+    mantissa: Mantissa = 7,
+) -> None:
+    """Run a simulated NIC behind a socket, as a PCI device (vfio-user): for a rank with NETFOLD_NIC, or for a guest of
+    QEMU. It ends at Ctrl-C."""
+    from netfold_lab.rtl import simulation
+
+    with errors(), progress() as say:
+        shape = _shape(lanes, block, mantissa)
+        say(f"building {shape.name}")
+        program = simulation.build(shape, ("netfold-nic",)) / "rtl" / "sim" / "netfold-nic"
+    cable = ["--interface", interface] if interface else ["--ip", ip]
+    os.execv(program, [program.name, "--socket", socket, *cable, *(["--faults", faults] if faults else [])])
 
 
 def coverage(

@@ -83,8 +83,12 @@ TEST(PathSearch, ABlackHoleGivesTheSmallerSizeWithinASecond) {
     const Outcome outcome = search(path, 8272, prng);
     ASSERT_LE(outcome.found, path.mtu);
     ASSERT_LE(outcome.took, 800 * kMillisecond);
-    if (path.loss == 0) ASSERT_GE(outcome.found + 8, path.mtu) << path.round_trip;
-    if (path.loss > 0) ASSERT_GE(outcome.found + 1600, path.mtu) << "six tries of a size are not all lost";
+    if (path.loss == 0) {
+      ASSERT_GE(outcome.found + 8, path.mtu) << path.round_trip;
+    }
+    if (path.loss > 0) {
+      ASSERT_GE(outcome.found + 1600, path.mtu) << "six tries of a size are not all lost";
+    }
   }
 }
 
