@@ -2,33 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <sstream>
 
+#include "base/place_text.h"
 #include "group/via_roce/message_layout.h"
 
 namespace netfold::group {
-namespace {
-
-// The number behind `word` in a part such as job=9. False if the part is another, or no number follows.
-template <class Number>
-bool read_number(std::string_view part, std::string_view word, Number& number) {
-  if (!part.starts_with(word)) return false;
-  const char* const end = part.data() + part.size();
-  const auto [stopped, error] = std::from_chars(part.data() + word.size(), end, number);
-  return error == std::errc{} && stopped == end;
-}
-
-}  // namespace
 
 Result<RocePlace> parse_roce_place(const std::string& text, int rank) {
   RocePlace place;
   std::istringstream parts(text);
   std::getline(parts, place.device, ',');
-  constexpr std::string_view kRank = "{rank}";
-  if (const auto at = place.device.find(kRank); at != std::string::npos) {
-    place.device.replace(at, kRank.size(), std::to_string(rank));
-  }
+  put_rank(place.device, rank);
   bool is_right = !place.device.empty() && place.device.find('=') == std::string::npos;
   for (std::string part; is_right && std::getline(parts, part, ',');) {
     if (part == "verbs") {

@@ -2,26 +2,15 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <sstream>
+#include <string_view>
 
+#include "base/place_text.h"
 #include "link/pci/vfio.h"
 #include "link/pci/vfio_user_device.h"
 
 namespace netfold::link {
 namespace {
-
-// The number behind `word` in a part such as bar=2 or offset=0x1000. False if the part is another.
-template <class Number>
-bool read_number(std::string_view part, std::string_view word, Number& number) {
-  if (!part.starts_with(word)) return false;
-  part.remove_prefix(word.size());
-  const bool is_hexadecimal = part.starts_with("0x");
-  if (is_hexadecimal) part.remove_prefix(2);
-  const char* const end = part.data() + part.size();
-  const auto [stopped, error] = std::from_chars(part.data(), end, number, is_hexadecimal ? 16 : 10);
-  return error == std::errc{} && stopped == end;
-}
 
 // Such as 0000:65:00.0.
 bool is_pci_address(const std::string& text) {
@@ -43,10 +32,7 @@ Result<PciPlace> parse_pci_place(const std::string& text, int rank) {
   PciPlace place;
   std::istringstream parts(text);
   std::getline(parts, place.device, ',');
-  constexpr std::string_view kRank = "{rank}";
-  if (const auto at = place.device.find(kRank); at != std::string::npos) {
-    place.device.replace(at, kRank.size(), std::to_string(rank));
-  }
+  put_rank(place.device, rank);
   bool is_right = place.is_socket() || is_pci_address(place.device);
   for (std::string part; is_right && std::getline(parts, part, ',');) {
     is_right = (read_number(part, "bar=", place.bar) && place.bar < kBars) ||

@@ -5,7 +5,6 @@
 #include <linux/pci_regs.h>
 #include <linux/vfio.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "base/wakeup.h"
 #include "link/descriptor.h"
+#include "link/shared_memory.h"
 
 namespace netfold::link {
 namespace {
@@ -40,31 +40,6 @@ Result<std::string> name_of_link(const std::string& path) {
   const std::string text(target.data(), static_cast<std::size_t>(size));
   return text.substr(text.rfind('/') + 1);
 }
-
-// Memory of this process, or registers of the device, that goes with this object.
-class Mapped {
- public:
-  Mapped() = default;
-  Mapped(void* data, std::size_t size_bytes) : data_(data == MAP_FAILED ? nullptr : data), size_bytes_(size_bytes) {}
-  ~Mapped() {
-    if (data_ != nullptr) munmap(data_, size_bytes_);
-  }
-  Mapped(Mapped&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-  Mapped& operator=(Mapped&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_bytes_, other.size_bytes_);
-    return *this;
-  }
-
-  explicit operator bool() const { return data_ != nullptr; }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  std::size_t size_bytes() const { return size_bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_bytes_ = 0;
-};
 
 class VfioDevice final : public PciDevice {
  public:
@@ -90,7 +65,7 @@ class VfioDevice final : public PciDevice {
     return {};
   }
 
-  std::span<std::byte> memory() override { return {memory_.data(), memory_.size_bytes()}; }
+  std::span<std::byte> memory() override { return {memory_->data(), memory_->size_bytes()}; }
   std::uint64_t memory_address() const override { return memory_address_; }
   int interrupt() const override { return interrupt_ ? interrupt_->descriptor() : -1; }
   void clear_interrupt() override {
@@ -99,7 +74,7 @@ class VfioDevice final : public PciDevice {
 
  private:
   volatile std::uint32_t* at(std::uint32_t offset) const {
-    return reinterpret_cast<volatile std::uint32_t*>(registers_.data() + place_.offset + offset);
+    return reinterpret_cast<volatile std::uint32_t*>(registers_->data() + place_.offset + offset);
   }
   tl::unexpected<Error> failed(const std::string& why) const {
     return fail(ErrorCode::kSystem, fmt::format("the PCI device at {}: {}", place_.device, why));
@@ -169,10 +144,9 @@ class VfioDevice final : public PciDevice {
       return failed(fmt::format("BAR {} has {} bytes: no room for {} bytes of registers at offset {}", place_.bar,
                                 static_cast<std::uint64_t>(info->size), register_bytes, place_.offset));
     }
-    registers_ = Mapped(
-        mmap(nullptr, info->size, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(), static_cast<off_t>(info->offset)),
-        info->size);
-    if (!registers_) return refused("cannot map its registers");
+    auto mapping = Mapping::of(device_, info->offset, info->size, true);
+    if (!mapping) return refused("cannot map its registers");
+    registers_.emplace(std::move(*mapping));
     return {};
   }
 
@@ -205,9 +179,11 @@ class VfioDevice final : public PciDevice {
 
   Result<void> share_memory(std::size_t memory_bytes) {
     constexpr std::uint64_t kLowest = std::uint64_t{1} << 30;  // below lie addresses that machines keep for themselves
-    memory_ =
-        Mapped(mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), memory_bytes);
-    if (!memory_) return refused("there is no memory to share with it");
+    const auto memory = make_shared_memory(memory_bytes, true);
+    if (!memory) return tl::unexpected(memory.error());
+    auto mapping = Mapping::of(*memory, 0, memory_bytes, true);
+    if (!mapping) return tl::unexpected(mapping.error());
+    memory_.emplace(std::move(*mapping));
     memory_address_ = kLowest;
     for (const vfio_iova_range& range : address_ranges()) {
       const std::uint64_t start = std::max<std::uint64_t>(range.start, kLowest);
@@ -218,7 +194,7 @@ class VfioDevice final : public PciDevice {
     vfio_iommu_type1_dma_map map{};
     map.argsz = sizeof map;
     map.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE;
-    map.vaddr = reinterpret_cast<std::uint64_t>(memory_.data());
+    map.vaddr = reinterpret_cast<std::uint64_t>(memory_->data());
     map.iova = memory_address_;
     map.size = memory_bytes;
     if (ioctl(container_.get(), VFIO_IOMMU_MAP_DMA, &map) == 0) return {};
@@ -264,9 +240,9 @@ class VfioDevice final : public PciDevice {
   }
 
   PciPlace place_;
-  Mapped memory_;  // outlives the device's use of it
+  std::optional<Mapping> memory_;  // outlives the device's use of it
   Descriptor container_, group_, device_;
-  Mapped registers_;
+  std::optional<Mapping> registers_;
   std::uint64_t memory_address_ = 0;
   std::optional<Wakeup> interrupt_;
 };
