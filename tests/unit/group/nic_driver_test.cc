@@ -1,5 +1,5 @@
 // The driver of a smart NIC beside registers that are wrong, gone or full. That it works is tested with the hardware
-// (tests/python/test_nic.py).
+// (tests/python/test_nic_driver.py).
 #include "group/via_nic/nic_driver.h"
 
 #include <gtest/gtest.h>
