@@ -32,6 +32,16 @@ def number(frame: bytes, at: int) -> int:
     return int.from_bytes((frame + bytes(128))[at : at + 2], "big")
 
 
+def types_of(data: int) -> int:
+    """A beat's types_t: is its type that of a tag, of IPv4, of RoCE v1, in bytes 4 and 5 or in 0 and 1?"""
+    beat = data.to_bytes(BEAT, "little")
+    bits = 0
+    for known in (TAGS, (IPV4,), (ROCE,)):
+        for at in (4, 0):
+            bits = bits << 1 | (number(beat, at) in known)
+    return bits
+
+
 def is_udp(packet: bytes) -> bool:
     """Whether an IPv4 packet is UDP. Of one with options, this reads the same place."""
     return packet[9] == UDP

@@ -56,7 +56,8 @@ module aggregation_connection
   assign rank_o       = rank_q;
   assign connection_o = '{is_bound: is_bound_q, is_v2: is_v2_q, queue_pair: queue_pair_q, to: addresses_q.to};
 
-  // A worker may open the next message, or send any of its last four again.
+  // A worker may open the next message, or send any of its last four again. Of those none has a number above the next
+  // one's: they end at message 0.
   assign behind = next_q - info_i.aggregation.message;
   always_comb begin
     facts_o                = '0;
@@ -65,7 +66,7 @@ module aggregation_connection
     facts_o.is_next        = behind == '0;
     if (behind[31] || behind == '0) begin
       facts_o.verdict = VerdictOrder;
-    end else if (behind > 32'(Columns) || behind > next_q) begin
+    end else if (behind > 32'(Columns) || info_i.aggregation.message > next_q) begin
       facts_o.verdict = VerdictStale;
     end else if (shapes_q[column] != shape) begin
       facts_o.verdict = VerdictMismatch;

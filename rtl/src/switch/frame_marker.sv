@@ -8,12 +8,13 @@
 module frame_marker
   import switch_pkg::*;
 (
-  input  logic  clk_i,
-  input  logic  rst_ni,
+  input  logic   clk_i,
+  input  logic   rst_ni,
 
-  input  logic  take_i,  // the beat is taken
-  input  beat_t beat_i,
-  output mark_e mark_o
+  input  logic   take_i,  // the beat is taken
+  input  beat_t  beat_i,
+  input  types_t types_i,
+  output mark_e  mark_o
 );
 
   localparam logic [15:0] Magic       = 16'h4e46;
@@ -25,15 +26,11 @@ module frame_marker
   localparam logic [7:0]  IpUdp       = 8'd17;
   localparam logic [15:0] IpFragment  = 16'h3fff;
 
-  function automatic logic is_tag(logic [15:0] ether_type);
-    return ether_type == 16'h8100 || ether_type == 16'h88a8;
-  endfunction
-
   logic [3:0]  index_q;  // of the beat, as in v1 without a tag: a tagged frame's second beat counts as its first again
   logic        has_tag_q, is_v2_q, is_plain_q, is_whole_q, is_long_q;
   logic [31:0] high_q;
   logic [63:0] data;
-  logic [15:0] type_, inner_type, innermost_type, fragment, length_q;
+  logic [15:0] fragment, length_q;
   logic [7:0]  protocol, opcode;
   mark_e       of_type, of_inner, of_opcode;
   logic        at_type, at_inner, at_udp, at_opcode, at_port, at_header;
@@ -43,13 +40,10 @@ module frame_marker
   // The same fields lie four bytes later with a VLAN tag, and twelve earlier in v2: they are read in v1's places.
   assign data  = is_v2_q ^ has_tag_q ? {beat_i.data[31:0], high_q} : beat_i.data;
 
-  assign type_          = number_of_2(beat_i.data[47:32]);
-  assign inner_type     = number_of_2(beat_i.data[15:0]);
-  assign innermost_type = number_of_2(beat_i.data[47:32]);
-  assign protocol       = has_tag_q ? beat_i.data[31:24] : beat_i.data[63:56];
-  assign fragment       = number_of_2(has_tag_q ? beat_i.data[15:0] : beat_i.data[47:32]);
-  assign opcode         = data[55:48];
-  assign unused_parts   = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
+  assign protocol     = has_tag_q ? beat_i.data[31:24] : beat_i.data[63:56];
+  assign fragment     = number_of_2(has_tag_q ? beat_i.data[15:0] : beat_i.data[47:32]);
+  assign opcode       = data[55:48];
+  assign unused_parts = ^{beat_i.error, data[63:62], data[59:56], data[47:40], data[35:32]};
 
   // Of a tagged frame, the type comes a beat later.
   assign at_type   = index_q == 4'd1 && !has_tag_q;
@@ -61,14 +55,14 @@ module frame_marker
 
   always_comb begin
     of_type = MarkNone;
-    if (is_tag(type_))          of_type = beat_i.last ? MarkRunt : MarkTag;
-    else if (type_ == IpType)   of_type = MarkIp;
-    else if (type_ != RoceType) of_type = MarkOther;
+    if (types_i.is_tag[1])        of_type = beat_i.last ? MarkRunt : MarkTag;
+    else if (types_i.is_ip[1])    of_type = MarkIp;
+    else if (!types_i.is_roce[1]) of_type = MarkOther;
     of_inner = MarkNone;
-    if (beat_i.last && beat_i.extra < (is_tag(inner_type) ? 3'd5 : 3'd1)) of_inner = MarkRunt;
-    else if (is_tag(inner_type) && is_tag(innermost_type))                of_inner = MarkOvertagged;
-    else if (inner_type == IpType)                                        of_inner = MarkIp;
-    else if (inner_type != RoceType)                                      of_inner = MarkOther;
+    if (beat_i.last && beat_i.extra < (types_i.is_tag[0] ? 3'd5 : 3'd1)) of_inner = MarkRunt;
+    else if (&types_i.is_tag)                                            of_inner = MarkOvertagged;
+    else if (types_i.is_ip[0])                                           of_inner = MarkIp;
+    else if (!types_i.is_roce[0])                                        of_inner = MarkOther;
     of_opcode = MarkNone;
     if (opcode inside {WriteMiddle, WriteLast, WriteLastImmediate}) of_opcode = MarkLater;
     else if (opcode != WriteFirst)                                  of_opcode = MarkOther;
@@ -90,12 +84,12 @@ module frame_marker
         has_tag_q <= 1'b0;
         is_v2_q   <= 1'b0;
       end else begin
-        if (at_type && is_tag(type_))              index_q <= 4'd1;
-        else if (at_type && type_ == IpType)       index_q <= 4'd3;
-        else if (at_inner && inner_type == IpType) index_q <= 4'd4;
-        else if (index_q != '1)                    index_q <= index_q + 1'b1;
-        if (at_type) has_tag_q <= is_tag(type_);
-        if (at_type || at_inner) is_v2_q <= (has_tag_q ? inner_type : type_) == IpType;
+        if (at_type && types_i.is_tag[1])       index_q <= 4'd1;
+        else if (at_type && types_i.is_ip[1])   index_q <= 4'd3;
+        else if (at_inner && types_i.is_ip[0])  index_q <= 4'd4;
+        else if (index_q != '1)                 index_q <= index_q + 1'b1;
+        if (at_type) has_tag_q <= types_i.is_tag[1];
+        if (at_type || at_inner) is_v2_q <= types_i.is_ip[has_tag_q ? 0 : 1];
       end
     end
   end

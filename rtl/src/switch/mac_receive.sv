@@ -1,5 +1,6 @@
 // From a MAC, which cannot wait, into the switch: beats cross to the switch's clock. Should there be no room (a MAC that
-// gives frames shorter than Ethernet's without gaps), the frame ends there, damaged, and its rest is left out.
+// gives frames shorter than Ethernet's without gaps), the frame ends there, damaged, and its rest is left out. What type
+// of Ethernet a beat may hold is found on the MAC's side.
 module mac_receive
   import switch_pkg::*;
 #(
@@ -17,13 +18,16 @@ module mac_receive
   input  logic        rst_ni,
   output logic        m_valid_o,
   input  logic        m_ready_i,
-  output beat_t       m_beat_o
+  output beat_t       m_beat_o,
+  output types_t      m_types_o
 );
 
-  logic  valid, ready, skips_q, owes_q;  // owes_q: the end of a frame that did not fit
-  beat_t beat, damaged_end;
+  logic   valid, ready, skips_q, owes_q;  // owes_q: the end of a frame that did not fit
+  beat_t  beat, damaged_end;
+  types_t types;
 
   assign damaged_end = '{error: 1'b1, last: 1'b1, extra: '0, data: '0};
+  assign types       = types_of(beat.data);
   assign valid       = owes_q || (s_tvalid_i && !skips_q);
 
   always_comb begin
@@ -43,14 +47,14 @@ module mac_receive
   end
 
   if (Crosses) begin : gen_cross
-    cross_fifo #(.Width($bits(beat_t))) u_fifo (
-      .s_clk_i(mac_clk_i), .s_rst_ni(mac_rst_ni), .s_valid_i(valid), .s_ready_o(ready), .s_data_i(beat),
-      .m_clk_i(clk_i), .m_rst_ni(rst_ni), .m_valid_o, .m_ready_i, .m_data_o(m_beat_o)
+    cross_fifo #(.Width($bits(types_t) + $bits(beat_t))) u_fifo (
+      .s_clk_i(mac_clk_i), .s_rst_ni(mac_rst_ni), .s_valid_i(valid), .s_ready_o(ready), .s_data_i({types, beat}),
+      .m_clk_i(clk_i), .m_rst_ni(rst_ni), .m_valid_o, .m_ready_i, .m_data_o({m_types_o, m_beat_o})
     );
   end else begin : gen_queue
-    stream_queue #(.Width($bits(beat_t)), .Depth(32)) u_queue (
-      .clk_i, .rst_ni, .s_valid_i(valid), .s_ready_o(ready), .s_data_i(beat),
-      .m_valid_o, .m_ready_i, .m_data_o(m_beat_o)
+    stream_queue #(.Width($bits(types_t) + $bits(beat_t)), .Depth(32)) u_queue (
+      .clk_i, .rst_ni, .s_valid_i(valid), .s_ready_o(ready), .s_data_i({types, beat}),
+      .m_valid_o, .m_ready_i, .m_data_o({m_types_o, m_beat_o})
     );
   end
 

@@ -99,8 +99,9 @@ module netfold_switch
   );
 
   for (genvar i = 0; i < Ports; i++) begin : gen_in
-    logic  rx_rst_n, in_valid, in_ready;
-    beat_t in_beat;
+    logic   rx_rst_n, in_valid, in_ready;
+    beat_t  in_beat;
+    types_t in_types;
 
     reset_sync u_reset (.clk_i(Crossings ? rx_clk_i[i] : clk_i), .rst_ni, .rst_no(rx_rst_n));
 
@@ -116,7 +117,8 @@ module netfold_switch
       .rst_ni,
       .m_valid_o (in_valid),
       .m_ready_i (in_ready),
-      .m_beat_o  (in_beat)
+      .m_beat_o  (in_beat),
+      .m_types_o (in_types)
     );
 
     port_analyzer #(
@@ -128,6 +130,7 @@ module netfold_switch
       .s_valid_i      (in_valid),
       .s_ready_o      (in_ready),
       .s_beat_i       (in_beat),
+      .s_types_i      (in_types),
       .find_valid_o   (find_valid[i]),
       .find_ready_i   (find_ready[i]),
       .find_address_o (find_address[i]),

@@ -20,6 +20,7 @@ module port_analyzer
   input  logic             s_valid_i,
   output logic             s_ready_o,
   input  beat_t            s_beat_i,
+  input  types_t           s_types_i,
 
   output logic             find_valid_o,
   input  logic             find_ready_i,
@@ -155,7 +156,7 @@ module port_analyzer
     end
   end
 
-  frame_marker u_marker (.clk_i, .rst_ni, .take_i(takes), .beat_i(s_beat_i), .mark_o(mark));
+  frame_marker u_marker (.clk_i, .rst_ni, .take_i(takes), .beat_i(s_beat_i), .types_i(s_types_i), .mark_o(mark));
 
   stream_fifo #(
     .Width ($bits(mark_e) + $bits(beat_t)),

@@ -4,6 +4,8 @@ package switch_pkg;
   localparam logic [15:0] RoceType      = 16'h8915;               // of v1
   localparam logic [15:0] IpType        = 16'h0800;               // of v2: IPv4, and UDP to this port
   localparam logic [15:0] RocePort      = 16'd4791;
+  localparam logic [15:0] TagType       = 16'h8100;               // of a VLAN
+  localparam logic [15:0] OuterTagType  = 16'h88a8;
   localparam logic [47:0] SwitchAddress = 48'h024e46000001;  // of frames that the switch makes (wire/roce_notice.h)
 
   // RoCE opcodes of the reliable connection that are folded.
@@ -26,6 +28,13 @@ package switch_pkg;
     logic [2:0]  extra;  // of the last: valid bytes less one
     logic [63:0] data;
   } beat_t;
+
+  // The types of Ethernet that a beat's data would have in bytes 4 and 5, the higher bit, and 0 and 1. They are compared
+  // where the beat comes from its MAC: behind the crossing to the switch's clock the comparisons would lie in the longest
+  // paths.
+  typedef struct packed {
+    logic [1:0] is_tag, is_ip, is_roce;
+  } types_t;
 
   // A beat's news about its frame (frame_marker): 3 bits, which fill the width of the Port FIFO's block RAMs.
   typedef enum logic [2:0] {
@@ -125,6 +134,14 @@ package switch_pkg;
   // Numbers of more bytes than one, as they lie in a beat: the first is the highest.
   function automatic logic [15:0] number_of_2(logic [15:0] lying);
     return {lying[7:0], lying[15:8]};
+  endfunction
+
+  function automatic types_t types_of(logic [63:0] data);
+    for (int unsigned i = 0; i < 2; i++) begin
+      types_of.is_tag[i]  = number_of_2(data[32*i +: 16]) inside {TagType, OuterTagType};
+      types_of.is_ip[i]   = number_of_2(data[32*i +: 16]) == IpType;
+      types_of.is_roce[i] = number_of_2(data[32*i +: 16]) == RoceType;
+    end
   endfunction
 
   function automatic logic [31:0] number_of_4(logic [31:0] lying);

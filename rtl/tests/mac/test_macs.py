@@ -12,6 +12,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 from benches import chance, number, simulate
+from marks import types_of
 
 MAC_PS, SWITCH_PS = 6400, 5000
 BEAT, FRAMES = 8, 150
@@ -19,8 +20,11 @@ Frame = tuple[bytes, int]  # bytes, and whether it is damaged
 
 
 def frames_of(rng: Any) -> list[Frame]:
-    """Frames of one beat to ten."""
-    return [(rng.randbytes(rng.randrange(1, 81)), int(rng.random() < 0.2)) for _ in range(FRAMES)]
+    """Frames of one beat to ten. Types of Ethernet are in them, or almost."""
+    types = [bytes.fromhex(each) for each in ("8100", "88a8", "0800", "8915", "8101", "0008", "1589")]
+    words = lambda: rng.choice([*types, rng.randbytes(2)]) + rng.randbytes(2)  # noqa: E731
+    sizes = [rng.randrange(1, 81) for _ in range(FRAMES)]
+    return [(b"".join(words() for _ in range(20))[:size], int(rng.random() < 0.2)) for size in sizes]
 
 
 async def begin(dut: Any, crosses: bool, inputs: tuple[str, ...]) -> tuple[Any, Any]:
@@ -62,6 +66,7 @@ async def receives(dut: Any, sleep: int) -> None:
             if dut.m_valid_o.value and dut.m_ready_i.value:
                 beat = number(dut.m_beat_o)
                 last, extra = beat >> 67 & 1, beat >> 64 & 7
+                assert number(dut.m_types_o) == types_of(beat & (1 << 64) - 1)
                 data += (beat & (1 << 64) - 1).to_bytes(BEAT, "little")[: extra + 1]
                 if last:
                     taken.append((data, beat >> 68))

@@ -10,7 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from benches import PAUSES, chance, number, simulate, start
 from ethernet import FRAME_MAX, beats_of
-from marks import headers_of, marks_of
+from marks import headers_of, marks_of, types_of
 
 PORTS = 4
 EVERYWHERE, NOWHERE = (1 << PORTS) - 1, 0
@@ -103,6 +103,7 @@ async def feed(dut: Any, rng: Any, idle: float, given: list[tuple[bytes, bool]])
                 await RisingEdge(dut.clk_i)
             extra = keep.bit_count() - 1 if last else 0
             dut.s_beat_i.value, dut.s_valid_i.value = error << 68 | last << 67 | extra << 64 | data, 1
+            dut.s_types_i.value = types_of(data)
             await RisingEdge(dut.clk_i)
             while not dut.s_ready_o.value:
                 await RisingEdge(dut.clk_i)
