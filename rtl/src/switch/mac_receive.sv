@@ -1,6 +1,6 @@
 // From a MAC, which cannot wait, into the switch: beats cross to the switch's clock. Should there be no room (a MAC that
-// gives frames shorter than Ethernet's without gaps), the frame ends there, damaged, and its rest is left out. What type
-// of Ethernet a beat may hold is found on the MAC's side.
+// gives frames shorter than Ethernet's without gaps), the frame ends there, damaged, and its rest is left out. The types
+// of Ethernet that a beat may hold are found on the MAC's side.
 module mac_receive
   import switch_pkg::*;
 #(
