@@ -105,6 +105,10 @@ bool ConfigSpace::take_reset() {
   return is_asked;
 }
 
+bool ConfigSpace::is_bus_master() const {
+  return (bytes_[PCI_COMMAND] & std::byte{PCI_COMMAND_MASTER}) != std::byte{0};
+}
+
 // --- The client's memory ---
 
 int ClientMemory::map(const link::vfio_user::DmaMap& window, const link::Descriptor* file) {
@@ -156,7 +160,7 @@ void ClientMemory::walk(std::uint64_t address, std::size_t bytes, Use use) const
       const std::uint64_t offset = address + done - start;
       if (offset < window.bytes) {
         some = std::min<std::size_t>(some, window.bytes - offset);
-        if (window.data != nullptr) place = window.data + offset;
+        if (window.data != nullptr && is_allowed_) place = window.data + offset;
       }
     }
     use(place, done, some);
@@ -209,6 +213,7 @@ void NicServer::lose_client(const std::string& why) {
   interrupt_.reset();
   config_ = {};
   memory_->clear();
+  memory_->allow(false);
   power_on();
 }
 
@@ -389,6 +394,7 @@ NicServer::Answer NicServer::write_region(const Message& message) {
   if (access->region == VFIO_PCI_CONFIG_REGION_INDEX) {
     if (!config_.write(access->offset, bytes)) return {.error = EINVAL};
     if (config_.take_reset()) power_on();
+    memory_->allow(config_.is_bus_master());
     return {.body = body_of(*access)};
   }
   if (!is_registers(*access)) return {.error = EINVAL};

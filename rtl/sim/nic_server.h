@@ -30,7 +30,8 @@ class ConfigSpace {
   ConfigSpace();
   std::span<const std::byte> read(std::size_t at, std::size_t bytes) const;  // empty: there is no such part
   bool write(std::size_t at, std::span<const std::byte> bytes);
-  bool take_reset();  // the host has asked for one (a function level reset)
+  bool take_reset();           // the host has asked for one (a function level reset)
+  bool is_bus_master() const;  // the device may use memory
 
  private:
   std::array<std::byte, 256> bytes_{}, writable_{};
@@ -41,6 +42,7 @@ class ConfigSpace {
 class ClientMemory final : public HostMemory {
  public:
   // `file`: empty where the client has the window to itself. An errno, or 0.
+  void allow(bool is_bus_master) { is_allowed_ = is_bus_master; }
   int map(const link::vfio_user::DmaMap& window, const link::Descriptor* file);
   void unmap(std::uint64_t address, std::uint64_t bytes);
   void clear();
@@ -61,6 +63,7 @@ class ClientMemory final : public HostMemory {
   template <class Use>
   void walk(std::uint64_t address, std::size_t bytes, Use use) const;
 
+  bool is_allowed_ = false;                  // else the device reaches no window
   std::map<std::uint64_t, Window> windows_;  // by address
   std::map<File, std::weak_ptr<link::Mapping>> files_;
 };

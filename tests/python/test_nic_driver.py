@@ -46,17 +46,15 @@ def programs() -> Path:
 @contextmanager
 def nic(programs: Path, place: Path, *options: str, prefix: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
     """A simulated NIC that listens at `place`."""
-    command = [*prefix, str(programs / "netfold-nic"), "--socket", str(place), "--log-level", "error", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [*prefix, str(programs / "netfold-nic"), "--socket", str(place), *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == f"listening at {place}\n"
         yield process
     finally:
         process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        process.communicate()
 
 
 @contextmanager
@@ -145,6 +143,8 @@ def test_a_nic_that_ends_is_an_error(programs: Path, tmp_path: Path, signal_: si
         counts = ",".join(["2000000"] * 20)
         command = [str(programs / "drive-nics"), *map(str, places), "--counts", counts]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driving:
+            assert victim.stderr is not None
+            assert "a program drives this NIC" in victim.stderr.readline()
             time.sleep(1.0)  # in the middle: all of it takes many seconds
             victim.send_signal(signal_)
             _, error = driving.communicate(timeout=60)

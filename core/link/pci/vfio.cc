@@ -74,7 +74,7 @@ class VfioDevice final : public PciDevice {
 
  private:
   volatile std::uint32_t* at(std::uint32_t offset) const {
-    return reinterpret_cast<volatile std::uint32_t*>(registers_->data() + place_.offset + offset);
+    return reinterpret_cast<volatile std::uint32_t*>(registers_->data() + in_page_ + offset);
   }
   tl::unexpected<Error> failed(const std::string& why) const {
     return fail(ErrorCode::kSystem, fmt::format("the PCI device at {}: {}", place_.device, why));
@@ -144,7 +144,10 @@ class VfioDevice final : public PciDevice {
       return failed(fmt::format("BAR {} has {} bytes: no room for {} bytes of registers at offset {}", place_.bar,
                                 static_cast<std::uint64_t>(info->size), register_bytes, place_.offset));
     }
-    auto mapping = Mapping::of(device_, info->offset, info->size, true);
+    // Not the whole BAR: other pages may be the kernel's, such as the table of MSI-X.
+    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    in_page_ = place_.offset % page_bytes;
+    auto mapping = Mapping::of(device_, info->offset + place_.offset - in_page_, in_page_ + register_bytes, true);
     if (!mapping) return refused("cannot map its registers");
     registers_.emplace(std::move(*mapping));
     return {};
@@ -243,6 +246,7 @@ class VfioDevice final : public PciDevice {
   std::optional<Mapping> memory_;  // outlives the device's use of it
   Descriptor container_, group_, device_;
   std::optional<Mapping> registers_;
+  std::size_t in_page_ = 0;  // where the registers begin in the mapping
   std::uint64_t memory_address_ = 0;
   std::optional<Wakeup> interrupt_;
 };

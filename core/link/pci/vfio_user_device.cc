@@ -1,6 +1,7 @@
 #include "link/pci/vfio_user_device.h"
 
 #include <fmt/core.h>
+#include <linux/pci_regs.h>
 #include <linux/vfio.h>
 
 #include <array>
@@ -34,7 +35,8 @@ class VfioUserDevice final : public PciDevice {
     if (auto found = find_registers(register_bytes); !found) return found;
     if (auto reset = call(Command::kReset, {}); !reset) return tl::unexpected(reset.error());
     if (auto shared = share_memory(memory_bytes); !shared) return shared;
-    return ask_for_interrupts();
+    if (auto asked = ask_for_interrupts(); !asked) return asked;
+    return may_use_memory();
   }
 
   Result<std::uint32_t> read(std::uint32_t offset) override {
@@ -155,6 +157,15 @@ class VfioUserDevice final : public PciDevice {
       }
       return {};
     }
+    return {};
+  }
+
+  // As bus master.
+  Result<void> may_use_memory() {
+    const std::uint16_t command = PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
+    const vfio_user::RegionAccess access{PCI_COMMAND, VFIO_PCI_CONFIG_REGION_INDEX, sizeof command};
+    const auto reply = call(Command::kRegionWrite, {bytes_of(access), bytes_of(command)});
+    if (!reply) return tl::unexpected(reply.error());
     return {};
   }
 
