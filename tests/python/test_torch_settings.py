@@ -98,8 +98,8 @@ def test_the_caller_cannot_be_the_engine_of_a_switchs_job(said: dict[str, str]) 
 def test_engines_without_tags_do_not_take_the_setting() -> None:
     for engine in ("thread", "caller", "agent"):
         assert load(None, {"NETFOLD_ENGINE": engine, "NETFOLD_REQUIRE_AUTH": "yes"}).require_auth
-    with pytest.raises(ValueError, match=r"no tags.*NETFOLD_REQUIRE_AUTH or NETFOLD_ENGINE=rtl"):
-        load(None, {"NETFOLD_ENGINE": "rtl", "NETFOLD_REQUIRE_AUTH": "yes"})
+    with pytest.raises(ValueError, match=r"no tags.*NETFOLD_REQUIRE_AUTH or NETFOLD_NIC"):
+        load(None, {"NETFOLD_NIC": "simulated", "NETFOLD_REQUIRE_AUTH": "yes"})
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from netfold import _core
 from netfold.cli.checks import MISSING, OK, SLOW, Check
-from netfold.errors import NetfoldError
 
 
 def look(place: str) -> list[Check]:
     """`place` is a NETFOLD_NIC, but not "simulated"."""
+    from netfold import _core
+    from netfold.errors import NetfoldError
+
     try:
         lanes, block, mantissa, has_bfp, address, has_interrupt = _core.describe_nic(place)
     except NetfoldError as error:
