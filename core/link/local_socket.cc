@@ -83,6 +83,13 @@ std::optional<Descriptor> LocalListener::accept() const {
   return descriptor;
 }
 
+std::optional<Peer> peer_of(const Descriptor& socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+  return Peer{credentials.pid, credentials.uid};
+}
+
 ssize_t send_with_descriptors(int socket, std::span<iovec> pieces, std::span<const int> descriptors) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kDescriptorsMax * sizeof(int))> room{};
   msghdr header{};

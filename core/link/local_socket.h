@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include <cstddef>
@@ -40,6 +41,13 @@ class LocalListener {
   std::string address_;
   Descriptor descriptor_;
 };
+
+// The process at the other end of a socket, as the kernel reports it; `pid` is 0 if it is in another container.
+struct Peer {
+  pid_t pid;
+  uid_t uid;
+};
+std::optional<Peer> peer_of(const Descriptor& socket);
 
 // As sendmsg() and recvmsg(), with descriptors beside the bytes; those that come are added to `descriptors`. `flags`
 // are those that recvmsg() reports.

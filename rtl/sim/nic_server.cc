@@ -44,10 +44,8 @@ std::vector<std::byte> body_of(const Structure& structure) {
 
 // Every user may connect to a name that is in no file system.
 bool is_own_user(const link::Descriptor& socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  const bool is_known = getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-  return is_known && (peer.uid == geteuid() || peer.uid == 0);
+  const auto peer = link::peer_of(socket);
+  return peer && (peer->uid == geteuid() || peer->uid == 0);
 }
 
 constexpr std::uint32_t kRegisterBytes = 4;
@@ -286,11 +284,9 @@ void NicServer::serve() {
 NicServer::Answer NicServer::answer(Message& message) {
   switch (message.header.command) {
     case Command::kVersion: {
-      static constexpr std::string_view kAbilities =
-          R"({"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576}})";
       auto body = body_of(vfio_user::kVersion);
-      for (const char each : kAbilities) body.push_back(static_cast<std::byte>(each));
-      body.push_back(std::byte{0});
+      const auto capabilities = bytes_of(vfio_user::kCapabilities);
+      body.insert(body.end(), capabilities.begin(), capabilities.end());
       return {.body = std::move(body)};
     }
     case Command::kDmaMap: return map_memory(message);

@@ -28,7 +28,7 @@ namespace netfold::rtl {
 class ConfigSpace {
  public:
   ConfigSpace();
-  std::span<const std::byte> read(std::size_t at, std::size_t bytes) const;  // empty: there is no such part
+  std::span<const std::byte> read(std::size_t at, std::size_t bytes) const;  // empty if some are not there
   bool write(std::size_t at, std::span<const std::byte> bytes);
   bool take_reset();           // the host has asked for one (a function level reset)
   bool is_bus_master() const;  // the device may use memory

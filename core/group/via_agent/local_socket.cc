@@ -29,13 +29,12 @@ Result<LocalSocket> LocalSocket::connect(const std::string& address) {
   return LocalSocket(std::move(*descriptor));
 }
 
-Result<Peer> LocalSocket::peer() const {
-  ucred credentials{};
-  socklen_t size = sizeof credentials;
-  if (getsockopt(descriptor_.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0 || credentials.pid <= 0) {
+Result<link::Peer> LocalSocket::peer() const {
+  const auto peer = link::peer_of(descriptor_);
+  if (!peer || peer->pid <= 0) {
     return fail(ErrorCode::kSystem, "the kernel does not say which process connected: is it in another container?");
   }
-  return Peer{credentials.pid, credentials.uid};
+  return *peer;
 }
 
 bool LocalSocket::has_ended() const {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "link/descriptor.h"
+#include "link/local_socket.h"
 
 namespace netfold::group {
 
@@ -23,12 +24,6 @@ struct Message {
   std::vector<Descriptor> descriptors = {};
 };
 
-// The process at the other end, as the kernel reports it.
-struct Peer {
-  pid_t pid;
-  uid_t uid;
-};
-
 class LocalSocket {
  public:
   // kSystem: no process listens there.
@@ -37,8 +32,8 @@ class LocalSocket {
   explicit LocalSocket(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
 
   int descriptor() const { return descriptor_.get(); }
-  Result<Peer> peer() const;
-  bool has_ended() const;  // the other end is closed; asking takes no message away
+  Result<link::Peer> peer() const;  // kSystem if it is in another container
+  bool has_ended() const;           // the other end is closed; asking takes no message away
 
   Result<void> send(const nlohmann::json& body, const std::vector<int>& descriptors = {}) const;
   // Empty if nothing has come; kSystem if the other end is closed or sends bytes that are not a message.

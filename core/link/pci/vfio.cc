@@ -16,9 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/wakeup.h"
 #include "link/descriptor.h"
-#include "link/shared_memory.h"
+#include "link/pci/held_device.h"
 
 namespace netfold::link {
 namespace {
@@ -41,9 +40,9 @@ Result<std::string> name_of_link(const std::string& path) {
   return text.substr(text.rfind('/') + 1);
 }
 
-class VfioDevice final : public PciDevice {
+class VfioDevice final : public HeldDevice {
  public:
-  explicit VfioDevice(PciPlace place) : place_(std::move(place)) {}
+  explicit VfioDevice(PciPlace place) : HeldDevice("the PCI device", std::move(place)) {}
 
   Result<void> set_up(std::size_t register_bytes, std::size_t memory_bytes) {
     if (auto opened = open_group(); !opened) return opened;
@@ -65,19 +64,11 @@ class VfioDevice final : public PciDevice {
     return {};
   }
 
-  std::span<std::byte> memory() override { return {memory_->data(), memory_->size_bytes()}; }
   std::uint64_t memory_address() const override { return memory_address_; }
-  int interrupt() const override { return interrupt_ ? interrupt_->descriptor() : -1; }
-  void clear_interrupt() override {
-    if (interrupt_) interrupt_->clear();
-  }
 
  private:
   volatile std::uint32_t* at(std::uint32_t offset) const {
     return reinterpret_cast<volatile std::uint32_t*>(registers_->data() + in_page_ + offset);
-  }
-  tl::unexpected<Error> failed(const std::string& why) const {
-    return fail(ErrorCode::kSystem, fmt::format("the PCI device at {}: {}", place_.device, why));
   }
   tl::unexpected<Error> refused(const char* what) const {
     return failed(fmt::format("{}: {}", what, std::strerror(errno)));
@@ -140,10 +131,7 @@ class VfioDevice final : public PciDevice {
   Result<void> map_registers(std::size_t register_bytes) {
     const auto info = region(place_.bar);
     if (!info) return tl::unexpected(info.error());
-    if (info->size < place_.offset || info->size - place_.offset < register_bytes) {
-      return failed(fmt::format("BAR {} has {} bytes: no room for {} bytes of registers at offset {}", place_.bar,
-                                static_cast<std::uint64_t>(info->size), register_bytes, place_.offset));
-    }
+    if (auto fits = check_room(info->size, register_bytes); !fits) return fits;
     // Not the whole BAR: other pages may be the kernel's, such as the table of MSI-X.
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     in_page_ = place_.offset % page_bytes;
@@ -182,11 +170,7 @@ class VfioDevice final : public PciDevice {
 
   Result<void> share_memory(std::size_t memory_bytes) {
     constexpr std::uint64_t kLowest = std::uint64_t{1} << 30;  // below lie addresses that machines keep for themselves
-    const auto memory = make_shared_memory(memory_bytes, true);
-    if (!memory) return tl::unexpected(memory.error());
-    auto mapping = Mapping::of(*memory, 0, memory_bytes, true);
-    if (!mapping) return tl::unexpected(mapping.error());
-    memory_.emplace(std::move(*mapping));
+    if (const auto made = make_memory(memory_bytes); !made) return tl::unexpected(made.error());
     memory_address_ = kLowest;
     for (const vfio_iova_range& range : address_ranges()) {
       const std::uint64_t start = std::max<std::uint64_t>(range.start, kLowest);
@@ -242,13 +226,10 @@ class VfioDevice final : public PciDevice {
     return {};
   }
 
-  PciPlace place_;
-  std::optional<Mapping> memory_;  // outlives the device's use of it
   Descriptor container_, group_, device_;
   std::optional<Mapping> registers_;
   std::size_t in_page_ = 0;  // where the registers begin in the mapping
   std::uint64_t memory_address_ = 0;
-  std::optional<Wakeup> interrupt_;
 };
 
 }  // namespace

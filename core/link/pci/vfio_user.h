@@ -48,6 +48,7 @@ struct Version {
   std::uint16_t major, minor;  // and JSON, with a zero at its end
 };
 constexpr Version kVersion{0, 0};
+constexpr char kCapabilities[] = R"({"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576}})";
 
 struct DmaMap {
   std::uint32_t size_bytes, flags;  // of this structure

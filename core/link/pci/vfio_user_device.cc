@@ -7,13 +7,12 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/wakeup.h"
+#include "link/pci/held_device.h"
 #include "link/pci/vfio_user.h"
-#include "link/shared_memory.h"
 
 namespace netfold::link {
 namespace {
@@ -24,11 +23,11 @@ using vfio_user::Header;
 using vfio_user::Message;
 
 constexpr std::uint64_t kMemoryAddress = std::uint64_t{1} << 30;  // as the device says it; any will do
-constexpr std::string_view kCapabilities = R"({"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576}})";
 
-class VfioUserDevice final : public PciDevice {
+class VfioUserDevice final : public HeldDevice {
  public:
-  VfioUserDevice(PciPlace place, vfio_user::Socket socket) : place_(std::move(place)), socket_(std::move(socket)) {}
+  VfioUserDevice(PciPlace place, vfio_user::Socket socket)
+      : HeldDevice("the device", std::move(place)), socket_(std::move(socket)) {}
 
   Result<void> set_up(std::size_t register_bytes, std::size_t memory_bytes) {
     if (auto agreed = agree_on_version(); !agreed) return agreed;
@@ -54,17 +53,9 @@ class VfioUserDevice final : public PciDevice {
     return {};
   }
 
-  std::span<std::byte> memory() override { return {memory_->data(), memory_->size_bytes()}; }
   std::uint64_t memory_address() const override { return kMemoryAddress; }
-  int interrupt() const override { return interrupt_ ? interrupt_->descriptor() : -1; }
-  void clear_interrupt() override {
-    if (interrupt_) interrupt_->clear();
-  }
 
  private:
-  tl::unexpected<Error> failed(const std::string& why) const {
-    return fail(ErrorCode::kSystem, fmt::format("the device at {}: {}", place_.device, why));
-  }
   // Later calls would wait for an answer in vain, or take an old one for their own.
   tl::unexpected<Error> lost(const std::string& why) {
     lost_ = why;
@@ -93,9 +84,7 @@ class VfioUserDevice final : public PciDevice {
   }
 
   Result<void> agree_on_version() {
-    constexpr std::array<std::byte, 1> kEnd{};
-    const auto reply =
-        call(Command::kVersion, {bytes_of(vfio_user::kVersion), std::as_bytes(std::span(kCapabilities)), kEnd});
+    const auto reply = call(Command::kVersion, {bytes_of(vfio_user::kVersion), bytes_of(vfio_user::kCapabilities)});
     if (!reply) return fail(reply.error().code, reply.error().message + ": does another program drive the device?");
     const auto version = reply->at<vfio_user::Version>();
     if (!version) return short_reply();
@@ -114,24 +103,17 @@ class VfioUserDevice final : public PciDevice {
     if (!reply) return tl::unexpected(reply.error());
     const auto info = reply->at<vfio_region_info>();
     if (!info) return short_reply();
-    if (info->size < place_.offset || info->size - place_.offset < register_bytes) {
-      return failed(fmt::format("BAR {} has {} bytes: no room for {} bytes of registers at offset {}", place_.bar,
-                                static_cast<std::uint64_t>(info->size), register_bytes, place_.offset));
-    }
-    return {};
+    return check_room(info->size, register_bytes);
   }
 
   Result<void> share_memory(std::size_t memory_bytes) {
-    auto descriptor = make_shared_memory(memory_bytes, true);
+    const auto descriptor = make_memory(memory_bytes);
     if (!descriptor) return tl::unexpected(descriptor.error());
-    auto mapping = Mapping::of(*descriptor, 0, memory_bytes, true);
-    if (!mapping) return tl::unexpected(mapping.error());
     const vfio_user::DmaMap map{sizeof map, vfio_user::kMayRead | vfio_user::kMayWrite, 0, kMemoryAddress,
                                 memory_bytes};
     const std::array<int, 1> descriptors{descriptor->get()};
     const auto reply = call(Command::kDmaMap, {bytes_of(map)}, descriptors);
     if (!reply) return tl::unexpected(reply.error());
-    memory_.emplace(std::move(*mapping));
     return {};
   }
 
@@ -169,12 +151,9 @@ class VfioUserDevice final : public PciDevice {
     return {};
   }
 
-  PciPlace place_;
   vfio_user::Socket socket_;
   std::uint16_t last_id_ = 0;
   std::string lost_;  // why the device does not answer any more
-  std::optional<Mapping> memory_;
-  std::optional<Wakeup> interrupt_;
 };
 
 }  // namespace
