@@ -8,7 +8,7 @@ GPU).
 from __future__ import annotations
 
 import functools
-import multiprocessing.forkserver
+import multiprocessing
 import os
 import re
 import secrets
@@ -158,10 +158,19 @@ def nothing_left_behind() -> Iterator[None]:
         time.sleep(0.05)
 
 
+@functools.cache
+def _load_fork_server() -> None:
+    """Start the fork server of ranks and wait until it has loaded torch, for which it runs programs such as ldconfig.
+    It forks only then."""
+    first = multiprocessing.get_context("forkserver").Process(target=int)
+    first.start()
+    first.join()
+
+
 @pytest.fixture
 def no_rank_left() -> Iterator[None]:
     """Fails a test if a rank of torch_ranks still runs after it (the fork server of ranks may stay)."""
-    multiprocessing.forkserver.ensure_running()
+    _load_fork_server()
     before = _children()
     yield
     left = _children() - before
