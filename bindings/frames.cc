@@ -197,14 +197,14 @@ void bind_roce_group(nb::module_& module) {
           "of the longest message, 2 to 128, the same at all ranks; a small switch needs short ones.\n"
           "epoch 0: rank 0's clock gives the next one. first_psn None: drawn. Raises NetfoldError.")
       .def_prop_ro(
-          "card", [](const PyRoceGroup& self) { return self.engine().card(); },
+          "address", [](const PyRoceGroup& self) { return self.engine().address(); },
           "What the others must know of this worker, as text.")
       .def(
           "connect",
-          [](PyRoceGroup& self, const std::vector<std::string>& cards) {
-            without_lock([&] { return self.engine().connect(cards); });
+          [](PyRoceGroup& self, const std::vector<std::string>& addresses) {
+            without_lock([&] { return self.engine().connect(addresses); });
           },
-          "cards"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.");
+          "addresses"_a, "The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.");
   bind_all_reduce(bound);
   bind_waiting(bound, "Packets, retransmissions and reasons, of this worker.");
   module.def(

@@ -273,7 +273,7 @@ nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error*
   if (!opened) return failed(error, opened.error());
   RoceGroup* const roce = opened->get();
   std::unique_ptr<netfold::group::Group> engine = std::move(*opened);
-  *group = new nf_group{netfold::owned_by_process(std::move(engine)), nullptr, roce, roce->card(), options.world};
+  *group = new nf_group{netfold::owned_by_process(std::move(engine)), nullptr, roce, roce->address(), options.world};
   return NF_OK;
 }
 

@@ -710,10 +710,10 @@ class RoceGroup:
         """
 
     @property
-    def card(self) -> str:
+    def address(self) -> str:
         """What the others must know of this worker, as text."""
 
-    def connect(self, cards: Sequence[str]) -> None:
+    def connect(self, addresses: Sequence[str]) -> None:
         """
         The endpoint texts of all ranks, in rank order; called once, before the first all_reduce.
         """

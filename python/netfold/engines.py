@@ -57,14 +57,14 @@ class Reducer(Engine, Protocol):
 
 
 class RoceEngine(Reducer, Protocol):
-    """A worker over RoCE. Ranks exchange their `card`, text that describes an endpoint."""
+    """A worker over RoCE. Ranks exchange their `address`, text that describes an endpoint."""
 
     @property
-    def card(self) -> str:
+    def address(self) -> str:
         """The text of this rank."""
 
-    def connect(self, cards: Sequence[str]) -> None:
-        """Connect to the neighbours; `cards` is in rank order. Raises NetfoldError."""
+    def connect(self, addresses: Sequence[str]) -> None:
+        """Connect to the neighbours; `addresses` is in rank order. Raises NetfoldError."""
 
 
 class PeerEngine(Engine, Protocol):

@@ -139,17 +139,17 @@ RoceGroup::RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> c
   card_.epoch = options_.job.epoch != 0 ? options_.job.epoch : next_epoch();
 }
 
-std::string RoceGroup::card() const {
+std::string RoceGroup::address() const {
   return to_text(card_);
 }
 
-Result<void> RoceGroup::connect(const std::vector<std::string>& cards) {
+Result<void> RoceGroup::connect(const std::vector<std::string>& addresses) {
   const std::size_t world = options_.job.world, rank = options_.job.rank;
-  if (cards.size() != world || is_started()) {
+  if (addresses.size() != world || is_started()) {
     return netfold::fail(ErrorCode::kInvalidArgument,
                          fmt::format("call connect() once, with the endpoint information of all {} ranks", world));
   }
-  const auto all = read_cards(cards, options_);
+  const auto all = read_cards(addresses, options_);
   if (!all) return tl::unexpected(all.error());
   if (options_.job.epoch == 0) options_.job.epoch = all->front().epoch;
   QpPairInfo right = (*all)[(rank + 1) % world], left = (*all)[(rank + world - 1) % world];

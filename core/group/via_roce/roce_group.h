@@ -35,8 +35,8 @@ class RoceGroup final : public Driver {
 
   // This worker's queue pairs as text; and those of all, by rank. connect() comes once, before the first submit. It
   // takes two seconds at most, and blames the rank whose text does not match.
-  std::string card() const;
-  Result<void> connect(const std::vector<std::string>& cards);
+  std::string address() const;
+  Result<void> connect(const std::vector<std::string>& addresses);
 
  private:
   RoceGroup(RoceGroupOptions options, std::unique_ptr<MessageChannel> channel);

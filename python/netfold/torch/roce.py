@@ -47,12 +47,12 @@ def join(store: Store, rank: int, world: int, timeout_s: float, open_engine: Cal
         store.set(f"{KEY}{rank}", json.dumps({"error": str(error)}))
         raise
     try:
-        store.set(f"{KEY}{rank}", json.dumps({"card": engine.card}))
+        store.set(f"{KEY}{rank}", json.dumps({"address": engine.address}))
         said = [json.loads(value) for value in store_values.of_all_ranks(store, KEY, world, timeout_s)]
         for other, each in enumerate(said):
             if "error" in each:
                 raise RuntimeError(f"netfold: rank {other} could not open its RoCE endpoint: {each['error']}")
-        engine.connect([each["card"] for each in said])
+        engine.connect([each["address"] for each in said])
     except BaseException as error:
         engine.close(f"rank {rank} could not join: {error}"[:500])
         raise

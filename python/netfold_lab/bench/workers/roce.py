@@ -40,7 +40,7 @@ def serve_worker(options: dict[str, Any]) -> None:
     values = elements(options["seed"], options["rank"], options["count"], dtype)
     sums = np.zeros_like(values)
     client = _core.RoceGroup(options["interface"], options["rank"], options["world"], **options["client"])
-    say(client.card)
+    say(client.address)
     client.connect(json.loads(sys.stdin.readline()))
     say("connected")
     for _ in sys.stdin:
@@ -73,7 +73,7 @@ def serve_trainer(options: dict[str, Any]) -> None:
     from netfold_lab.bench.workers.roce_training import train
 
     client = _core.RoceGroup(options["interface"], options["rank"], options["world"], **options["client"])
-    say(client.card)
+    say(client.address)
     client.connect(json.loads(sys.stdin.readline()))
     say("connected")
     for _ in sys.stdin:
