@@ -3,6 +3,7 @@
 //   cc all_reduce.c -o all_reduce $(pkg-config --cflags --libs netfold)
 //   ./all_reduce 4 1048576 20        # ranks, floats, times
 //   NETFOLD_ROCE='eth{rank}' ./all_reduce 4 1048576 20    # over RoCE, through a switch that folds it
+//   NETFOLD_NIC='/tmp/nic{rank}' ./all_reduce 2 100000 2  # around a ring of smart NICs, or simulated ones
 //
 // The ranks are processes that the program starts itself. How they tell each other their addresses is the program's own
 // business; here each writes its own down a pipe, and the parent hands the list to all.
@@ -51,6 +52,7 @@ static nf_group *join(int rank, int world, const pipes *to) {
   options.world = world;
   options.placement = NF_CALLERS_THREAD;
   options.roce = getenv("NETFOLD_ROCE");
+  options.nic = getenv("NETFOLD_NIC");
   check(rank, nf_group_open(&options, &group, &error), &error);
 
   char own[NF_ADDRESS_BYTES] = "", all[RANKS_MAX][NF_ADDRESS_BYTES];

@@ -1,5 +1,5 @@
-// The C interface (core/include/netfold.h) over group::PeerGroup and
-// group::RoceGroup: options in, statuses out, no exception past here.
+// The C interface (core/include/netfold.h) over group::PeerGroup, group::NicGroup and group::RoceGroup: options in,
+// statuses out, no exception past here.
 #include "netfold.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "base/comma_list.h"
 #include "base/fork.h"
+#include "group/via_nic/nic_group.h"
 #include "group/via_peers/peer_group.h"
 #include "group/via_roce/roce_group.h"
 #include "group/via_roce/roce_place.h"
@@ -19,6 +20,7 @@
 using netfold::ErrorCode;
 using netfold::Nanoseconds;
 using netfold::group::CollectiveRequest;
+using netfold::group::NicGroup;
 using netfold::group::PeerGroup;
 using netfold::group::PeerGroupOptions;
 using netfold::group::RoceGroup;
@@ -30,10 +32,11 @@ using netfold::schedule::Collective;
 
 struct nf_group {
   netfold::ProcessOwned<netfold::group::Group> engine;
-  PeerGroup* peers;  // one of the two is `engine`, the other is null
-  RoceGroup* roce;
   std::string address;
   int world;
+  PeerGroup* peers = nullptr;  // one of the three is `engine`, the others are null
+  NicGroup* nic = nullptr;
+  RoceGroup* roce = nullptr;
 };
 
 namespace {
@@ -137,6 +140,7 @@ const char* usual_algorithm(Collective collective, std::size_t size_bytes, const
   constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
   if (collective == Collective::kBarrier) return "dissemination";
   if (collective == Collective::kAllReduce) {
+    if (group.nic != nullptr) return netfold::schedule::kRing;
     return netfold::schedule::usual(size_bytes, group.world, group.peers->shares_memory());
   }
   if (size_bytes > kSmallBytes) return netfold::schedule::kRing;
@@ -189,7 +193,7 @@ nf_status read(const nf_group* group, const void* in, void* out, std::size_t cou
   netfold::schedule::Algorithm& algorithm = request.algorithm;
   if (options->algorithm != nullptr) {
     algorithm.name = options->algorithm;
-  } else if (group->peers != nullptr) {
+  } else if (group->roce == nullptr) {
     algorithm.name = usual_algorithm(*wanted, count * netfold::numbers::size_bytes(*element), *group);
   }
   algorithm.sub_nodes = options->sub_nodes;
@@ -224,6 +228,19 @@ nf_status run(nf_collective collective, nf_group* group, const void* in, void* o
   });
 }
 
+// `which`: the pointer to such an engine in a group.
+template <class Engine, class Options>
+nf_status open_engine(Engine* nf_group::*which, Options options, int world, nf_group** group, nf_error* error) {
+  auto opened = Engine::open(std::move(options));
+  if (!opened) return failed(error, opened.error());
+  Engine* const engine = opened->get();
+  std::unique_ptr<netfold::group::Group> owned = std::move(*opened);
+  *group = new nf_group{netfold::owned_by_process(std::move(owned)), engine->address(), world};
+  (*group)->*which = engine;
+  return NF_OK;
+}
+
+// Ranks among themselves, with or without smart NICs.
 nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error* error) {
   constexpr int kDscpMax = 63;
   if (options.dscp < 0 || options.dscp > kDscpMax) return wrong(error, "dscp is 0 to 63");
@@ -240,17 +257,15 @@ nf_status open_peers(const nf_group_options& options, nf_group** group, nf_error
   wanted.tcp_streams = options.tcp_streams;
   wanted.dscp = static_cast<std::uint8_t>(options.dscp);
   wanted.inline_progress = options.placement == NF_CALLERS_THREAD;
-  auto opened = PeerGroup::open(std::move(wanted));
-  if (!opened) return failed(error, opened.error());
-  PeerGroup* const peers = opened->get();
-  std::unique_ptr<netfold::group::Group> engine = std::move(*opened);
-  *group = new nf_group{netfold::owned_by_process(std::move(engine)), peers, nullptr, peers->address(), options.world};
-  return NF_OK;
+  if (options.nic == nullptr) return open_engine(&nf_group::peers, std::move(wanted), options.world, group, error);
+  return open_engine(&nf_group::nic, netfold::group::NicGroupOptions{std::move(wanted), options.nic}, options.world,
+                     group, error);
 }
 
 nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error* error) {
   constexpr int kRanksMax = 0xffff;
   if (options.require_auth != 0) return wrong(error, "RoCE has no tags: leave out require_auth or roce");
+  if (options.nic != nullptr) return wrong(error, "a switch of RoCE or smart NICs: leave out roce or nic");
   if (options.rank < 0 || options.rank > kRanksMax || options.world < 0 || options.world > kRanksMax) {
     return wrong(error, "a rank is 0 to world - 1");
   }
@@ -269,12 +284,7 @@ nf_status open_roce(const nf_group_options& options, nf_group** group, nf_error*
   wanted.version = place->version;
   wanted.timeout_s = options.timeout_s;
   wanted.core = options.core;
-  auto opened = RoceGroup::open(std::move(wanted));
-  if (!opened) return failed(error, opened.error());
-  RoceGroup* const roce = opened->get();
-  std::unique_ptr<netfold::group::Group> engine = std::move(*opened);
-  *group = new nf_group{netfold::owned_by_process(std::move(engine)), nullptr, roce, roce->address(), options.world};
-  return NF_OK;
+  return open_engine(&nf_group::roce, std::move(wanted), options.world, group, error);
 }
 
 }  // namespace
@@ -359,9 +369,10 @@ nf_status nf_group_connect(nf_group* group, const char* const* addresses, double
     if (is_inherited(group->engine)) return wrong(error, netfold::kInherited);
     const Nanoseconds deadline = netfold::now() + netfold::from_seconds(timeout_s);
     const std::vector<std::string> all(addresses, addresses + group->world);
-    const auto connected = group->roce != nullptr
-                               ? group->roce->connect(all)
-                               : group->peers->connect(all, [&] { return netfold::now() < deadline; });
+    const auto goes_on = [&] { return netfold::now() < deadline; };
+    const auto connected = group->roce != nullptr  ? group->roce->connect(all)
+                           : group->nic != nullptr ? group->nic->connect(all, goes_on)
+                                                   : group->peers->connect(all, goes_on);
     return connected ? NF_OK : failed(error, connected.error());
   });
 }

@@ -37,6 +37,15 @@ void put(char (&to)[N], const std::string& text) {
   to[text.copy(to, N - 1)] = '\0';
 }
 
+// With this rank of the program in the place of {rank}: the communicator may number its ranks otherwise.
+std::string for_this_rank(std::string text) {
+  constexpr std::string_view kRank = "{rank}";
+  int rank = 0;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (const auto at = text.find(kRank); at != std::string::npos) text.replace(at, kRank.size(), std::to_string(rank));
+  return text;
+}
+
 template <class Said>
 std::vector<Said> tell_all(MPI_Comm communicator, const Said& mine, int world) {
   std::vector<Said> all(static_cast<std::size_t>(world));
@@ -147,21 +156,28 @@ std::string Channel::shared_secret() const {
   return Job::get().settings().secret + secret.data();
 }
 
+bool Channel::has_all_of_program() const {
+  int all = 0;
+  PMPI_Comm_size(MPI_COMM_WORLD, &all);
+  return world_ == all;
+}
+
 // The ports that fold are those of all ranks of the program, so communicators of fewer ranks fold among themselves.
 // Each communicator of all has a job of its own. Ranks make and free communicators in the same order, so they number
 // jobs alike.
 std::string Channel::roce_endpoint() {
-  std::string endpoint = Job::get().settings().roce;
-  int all = 0, rank_of_all = 0;
-  PMPI_Comm_size(MPI_COMM_WORLD, &all);
-  PMPI_Comm_rank(MPI_COMM_WORLD, &rank_of_all);
-  if (endpoint.empty() || world_ != all) return "";
-  constexpr std::string_view kRank = "{rank}";  // of the program: the communicator may number its ranks otherwise
-  if (const auto at = endpoint.find(kRank); at != std::string::npos) {
-    endpoint.replace(at, kRank.size(), std::to_string(rank_of_all));
-  }
+  const std::string& endpoint = Job::get().settings().roce;
+  if (endpoint.empty() || !has_all_of_program()) return "";
   roce_job_ = Job::get().take_roce_job();
-  return endpoint;
+  return for_this_rank(endpoint);
+}
+
+// The first communicator of all ranks has the NICs until it is freed. The other ones fold in software.
+std::string Channel::nic_place() {
+  const std::string& place = Job::get().settings().nic;
+  if (place.empty() || !has_all_of_program()) return "";
+  drives_nic_ = Job::get().take_nic();
+  return drives_nic_ ? for_this_rank(place) : "";
 }
 
 void Channel::connect() {
@@ -186,6 +202,8 @@ void Channel::connect() {
     options.roce = roce.c_str();
     options.roce_group = roce_job_;
   }
+  const std::string nic = nic_place();
+  if (!nic.empty()) options.nic = nic.c_str();
   nf_group_open(&options, &group_, &error);
   std::vector<std::string> addresses(static_cast<std::size_t>(world_));
   state_ = State::kMpi;
@@ -229,6 +247,7 @@ void Channel::close() {
   Job::get().remove(this);
   if (roce_job_ >= 0) Job::get().give_back_roce_job(std::exchange(roce_job_, -1));
   nf_group_close(group_, nullptr);
+  if (std::exchange(drives_nic_, false)) Job::get().give_back_nic();
   group_ = nullptr;
   state_ = State::kMpi;
 }

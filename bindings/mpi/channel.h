@@ -41,7 +41,9 @@ class Channel {
   void agree();
   void connect();
   std::string shared_secret() const;
+  bool has_all_of_program() const;
   std::string roce_endpoint();
+  std::string nic_place();
   bool all_could(const std::string& address, const std::string& error, std::string* addresses);
   int raise(const std::string& text) const;
 
@@ -51,7 +53,8 @@ class Channel {
   bool is_one_machine_ = false;
   std::string error_;  // of kWrong
   nf_group* group_ = nullptr;
-  int roce_job_ = -1;  // added to the one that NETFOLD_ROCE names; -1: none
+  int roce_job_ = -1;        // added to the one that NETFOLD_ROCE names; -1: none
+  bool drives_nic_ = false;  // this process's
 };
 
 }  // namespace netfold::mpi

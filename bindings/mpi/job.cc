@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "channel.h"
 
@@ -41,6 +42,16 @@ int Job::take_roce_job() {
 void Job::give_back_roce_job(int number) {
   const std::lock_guard lock(mutex_);
   roce_jobs_.erase(number);
+}
+
+bool Job::take_nic() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(is_nic_taken_, true);
+}
+
+void Job::give_back_nic() {
+  const std::lock_guard lock(mutex_);
+  is_nic_taken_ = false;
 }
 
 void Job::let_mpi_proceed() const {

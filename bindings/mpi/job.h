@@ -30,6 +30,9 @@ class Job {
   // The lowest number that no channel has. A number that was given back is taken again, in a later epoch.
   int take_roce_job();
   void give_back_roce_job(int number);
+  // This process's smart NIC, for one channel at a time. False: another channel has it.
+  bool take_nic();
+  void give_back_nic();
 
   // All-reduces so far, and their bytes.
   struct Counts {
@@ -49,6 +52,7 @@ class Job {
   std::mutex mutex_;
   std::set<Channel*> channels_;
   std::set<int> roce_jobs_;
+  bool is_nic_taken_ = false;
 };
 
 // One line on standard error.

@@ -25,6 +25,7 @@ Settings read_settings() {
   settings.algorithm = variable("NETFOLD_ALGORITHM");
   settings.bind = variable("NETFOLD_BIND");
   settings.roce = variable("NETFOLD_ROCE");
+  settings.nic = variable("NETFOLD_NIC");
   settings.secret = variable("NETFOLD_SECRET");
   settings.interfaces = variable("NETFOLD_INTERFACE");
   const auto refuse = [&](const char* name, const std::string& value, const char* rule) {
@@ -40,6 +41,15 @@ Settings read_settings() {
     refuse(
         "NETFOLD_ALGORITHM", settings.algorithm,
         "MPI programs fold among their ranks, or with NETFOLD_ROCE through a switch: name a host algorithm, or auto");
+  }
+  if (settings.nic == "simulated") {
+    refuse("NETFOLD_NIC", settings.nic, "start a NIC with `netfold rtl nic SOCKET`, and name its socket here");
+  } else if (!settings.nic.empty() && !settings.roce.empty()) {
+    refuse("NETFOLD_NIC", settings.nic, "with NETFOLD_ROCE a switch folds: unset one of them");
+  } else if (!settings.nic.empty() && !settings.algorithm.empty() && settings.algorithm != "ring") {
+    refuse("NETFOLD_ALGORITHM", settings.algorithm, "NETFOLD_NIC folds in a ring of NICs: unset one of them");
+  } else if (!settings.nic.empty()) {
+    settings.algorithm = "ring";  // on communicators without the NICs, too: their sums have the same bits
   }
   if (const auto value = variable("NETFOLD_MPI"); value == "off") {
     settings.is_on = false;
@@ -65,6 +75,9 @@ Settings read_settings() {
   if (const auto value = variable("NETFOLD_REQUIRE_AUTH"); value == "yes" || value == "1" || value == "true") {
     settings.requires_auth = true;
     if (!settings.roce.empty()) refuse("NETFOLD_REQUIRE_AUTH", value, "RoCE has no tags: unset it or NETFOLD_ROCE");
+    if (!settings.nic.empty()) {
+      refuse("NETFOLD_REQUIRE_AUTH", value, "smart NICs send no tags: unset it or NETFOLD_NIC");
+    }
   } else if (!value.empty() && value != "no" && value != "0" && value != "false") {
     refuse("NETFOLD_REQUIRE_AUTH", value, "write yes or no");
   }
@@ -80,9 +93,9 @@ Settings read_settings() {
 }
 
 std::uint64_t digest_of(const Settings& settings) {
-  const std::string text =
-      fmt::format("{} {} {} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
-                  static_cast<int>(settings.format), settings.roce.empty(), settings.requires_auth);
+  const std::string text = fmt::format("{} {} {} {} {} {} {}", settings.is_on, settings.min_bytes, settings.algorithm,
+                                       static_cast<int>(settings.format), settings.roce.empty(), settings.nic.empty(),
+                                       settings.requires_auth);
   std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a: equal on every machine
   for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return digest;

@@ -21,6 +21,7 @@ struct Settings {
   double timeout_s = 1800;
   std::string bind;            // NETFOLD_BIND: host that other machines reach this rank at; "": found
   std::string roce;            // NETFOLD_ROCE: this rank's RoCE endpoint; "": ranks fold among themselves
+  std::string nic;             // NETFOLD_NIC: this rank's smart NIC; "": none
   bool requires_auth = false;  // NETFOLD_REQUIRE_AUTH: tags on what leaves a machine
   std::string secret;          // NETFOLD_SECRET
   std::string interfaces;      // NETFOLD_INTERFACE, to other machines; "": the routing table's

@@ -1,6 +1,6 @@
-// Netfold for C programs: ranks that fold tensors, among themselves or through a switch of RoCE. To fold is to sum in a
-// fixed order. Ranks that fold among themselves also have the other operations and collectives. This header is the
-// whole interface.
+// Netfold for C programs: ranks that fold tensors, among themselves, through their smart NICs, or through a switch of
+// RoCE. To fold is to sum in a fixed order. Ranks that do not use RoCE also have the other operations and collectives.
+// This header is the whole interface.
 //
 // A group is one rank's end of a set of ranks. Each rank opens its group. The program sends every rank's address to all
 // ranks (through MPI, a file or a socket of its own), and each rank connects once. From then on every rank submits the
@@ -35,7 +35,7 @@ extern "C" {
 // The version of the interface. A program that was built with one minor version runs with every later one of the same
 // major version.
 #define NF_INTERFACE_MAJOR 1
-#define NF_INTERFACE_MINOR 3
+#define NF_INTERFACE_MINOR 4
 
 // The result of a call. The numbers never change.
 typedef enum nf_status {
@@ -135,9 +135,15 @@ typedef struct nf_group_options {
   const char* interfaces;
   int tcp_streams;  // TCP connections to each rank of another machine, by each of these interfaces; at most 16 in all
   int dscp;         // 0 to 63, of this rank's packets
+  // Since 1.4, and not with `roce`. The smart NIC of this rank: its PCI address, such as "0000:65:00.0", and after it
+  // perhaps ",bar=2" and ",offset=0x1000", or the socket of a simulated one; "{rank}" in it stands for the rank. All
+  // ranks have one. It runs the all-reduces by "ring", the algorithm of such a group, that sum NF_FLOAT32 which travel
+  // as they are or as NF_AS_BFP. Ranks run everything else among themselves. Its frames carry no tags, and `placement`
+  // means nothing. NULL: none.
+  const char* nic;
 } nf_group_options;
 #define NF_GROUP_OPTIONS_INIT \
-  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0, 0, NULL, 1, 0 }
+  { sizeof(nf_group_options), 0, 1, "127.0.0.1:0", 30.0, NF_OWN_THREAD, -1, 1, NULL, NULL, 0, 0, NULL, 1, 0, NULL }
 #define NF_ADDRESS_BYTES 1024  // with the zero at its end
 
 // How one tensor is folded. The values are the same on every rank. Start from NF_FOLD_OPTIONS_INIT.

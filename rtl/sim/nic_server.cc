@@ -206,7 +206,8 @@ void NicServer::power_on() {
 }
 
 void NicServer::lose_client(const std::string& why) {
-  log::info("the program that drove this NIC has gone: {}", why);
+  const auto frames = device_->read(NETFOLD_NIC_FRAMES_SENT);
+  log::info("the program that drove this NIC has gone: {}. The NIC has sent {} frames", why, frames.value_or(0));
   client_.reset();
   interrupt_.reset();
   config_ = {};

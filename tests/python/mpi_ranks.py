@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from numbers_model import fold_pairwise, same_bits
+
 WORLD = MPI.COMM_WORLD
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 TYPES = (np.float32, np.float64, *INTEGERS)
@@ -80,6 +82,31 @@ def progress() -> None:
     request.Wait()
     sent.Wait()
     assert pending[0] == WORLD.size, pending
+
+
+def in_rank_order() -> None:
+    """Sums of floats have the bits of the fold pairwise in rank order, as a switch gives them."""
+    for count in (1, 1000, 100_003):
+        mine = [np.random.default_rng([count, rank]).standard_normal(count, np.float32) for rank in range(WORLD.size)]
+        result = np.zeros_like(mine[0])
+        for _ in range(3):
+            WORLD.Allreduce(mine[WORLD.rank], result)
+            assert same_bits(result, fold_pairwise(mine)), count
+
+
+def through_nics() -> None:
+    """One communicator at a time has the NICs. The others have the same bits."""
+    mine = np.random.default_rng(WORLD.rank).standard_normal(70_003, np.float32)
+    results = []
+    for _ in range(3):
+        comm, other = WORLD.Dup(), WORLD.Dup()
+        for each in (comm, other):
+            results.append(np.zeros_like(mine))
+            each.Allreduce(mine, results[-1])
+        comm.Free()
+        other.Free()
+    sums()
+    assert all(same_bits(results[0], result) for result in results)
 
 
 def different_settings() -> None:

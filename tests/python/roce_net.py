@@ -4,6 +4,7 @@ ranks find each other over its loopback interface."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,19 @@ class RoceNet:
         assert self._switch is not None
         self._switch.tell("counters")
         return self._switch.hear()
+
+    def lose_percent(self, percent: int) -> None:
+        """Drop so many of the IP packets that either end of a cable sends. The kernel's random numbers have no seed."""
+        rule = f"ether type ip numgen random mod 100 < {percent} counter drop"
+        ends = [f"{end}{rank}" for rank in range(self._world) for end in ("w", "p")]
+        hooks = [f'chain {end} {{\ntype filter hook egress device "{end}" priority 0\n{rule}\n}}' for end in ends]
+        rules = "\n".join(["table netdev loss {", *hooks, "}", ""])
+        subprocess.run([*self.enter(), "nft", "-f", "-"], input=rules.encode(), check=True, capture_output=True)
+
+    def lost_frames(self) -> int:
+        """The frames that lose_percent has dropped."""
+        listed = subprocess.run([*self.enter(), "nft", "list", "ruleset"], check=True, capture_output=True, text=True)
+        return sum(int(count) for count in re.findall(r"counter packets (\d+)", listed.stdout))
 
     def enter(self) -> list[str]:
         """The words before a command that runs in the namespace."""

@@ -147,6 +147,10 @@ def test_ranks_that_are_set_differently_fall_back_together_and_say_so_once() -> 
         ({"NETFOLD_DSCP": "x"}, "NETFOLD_DSCP=x is not usable"),
         ({"NETFOLD_REQUIRE_AUTH": "maybe"}, "NETFOLD_REQUIRE_AUTH=maybe is not usable: write yes or no"),
         ({"NETFOLD_REQUIRE_AUTH": "yes", "NETFOLD_ROCE": "lo"}, "RoCE has no tags"),
+        ({"NETFOLD_REQUIRE_AUTH": "yes", "NETFOLD_NIC": "/nic"}, "smart NICs send no tags"),
+        ({"NETFOLD_ROCE": "lo", "NETFOLD_NIC": "/nic"}, "with NETFOLD_ROCE a switch folds: unset one of them"),
+        ({"NETFOLD_ALGORITHM": "direct", "NETFOLD_NIC": "/nic"}, "NETFOLD_NIC folds in a ring of NICs"),
+        ({"NETFOLD_NIC": "simulated"}, "netfold rtl nic"),
     ],
 )
 def test_a_wrong_setting_is_an_error_on_every_rank(settings: dict[str, str], words: str) -> None:

@@ -22,6 +22,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import c_example
+import test_mpi
 import vfio_guest
 from netfold import _core
 from netfold.errors import NetfoldError
@@ -35,6 +37,7 @@ pytestmark = pytest.mark.timeout(600)
 SHAPE = simulation.Shape()
 START_S = 30.0
 RUN_S = 120.0
+FRAME_BYTES = 1408  # of payload, at most
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +217,39 @@ def test_a_second_group_sums_in_software(programs: Path, tmp_path: Path) -> None
         ranks = values(run_ranks(_in_two_groups, environment=environment))
     assert [[requests for _, requests in rank] for rank in ranks] == [[1, 0], [1, 0]]
     assert len({sums for rank in ranks for sums, _ in rank}) == 1
+
+
+def frames_of_programs(simulated: subprocess.Popen[str], programs: int) -> list[int]:
+    """The frames that a NIC sent for each of these programs, which have ended."""
+    assert simulated.stderr is not None
+    lines = [simulated.stderr.readline() for _ in range(2 * programs)]
+    return [int(line.split()[-2]) for line in lines if "has gone" in line]
+
+
+def test_c_programs_sum_through_it(programs: Path, tmp_path: Path) -> None:
+    example = c_example.build(tmp_path)
+    with ExitStack() as nics:
+        simulated = [nics.enter_context(nic(programs, tmp_path / f"nic{rank}")) for rank in range(2)]
+        environment = {**os.environ, "NETFOLD_NIC": f"{tmp_path}/nic{{rank}}"}
+        words = [str(example), "2", "100003", "2"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=environment)
+        assert done.returncode == 0, done.stderr  # it checks every element
+        for each in simulated:
+            assert frames_of_programs(each, 1)[0] > 3 * 100003 * 4 // FRAME_BYTES
+        environment["NETFOLD_ROCE"] = "eth0"
+        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=environment)
+        assert "leave out roce or nic" in done.stderr
+
+
+@test_mpi.needs_mpi
+def test_mpi_programs_sum_through_it(programs: Path, tmp_path: Path) -> None:
+    place = f"{tmp_path}/nic{{rank}}"
+    with ExitStack() as nics:
+        simulated = [nics.enter_context(nic(programs, tmp_path / f"nic{rank}")) for rank in range(2)]
+        done = test_mpi.run_ranks("through_nics", 2, NETFOLD_NIC=place)
+        assert test_mpi.taken_over(done) == 6 + test_mpi.SUMS
+        frames = [frames_of_programs(each, 4) for each in simulated]
+    assert all(count > 70_003 * 4 // FRAME_BYTES for of_nic in frames for count in of_nic)
 
 
 @pytest.mark.parametrize("text", ["65:00.0", "0000:65:00.0,bar=6", "0000:65:00.0,offset=2", "eth1", "", "/x,bar"])

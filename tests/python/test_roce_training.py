@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import time
 from datetime import timedelta
@@ -13,10 +12,9 @@ from typing import Any
 
 import pytest
 
+import c_example
 import test_mpi
-from netfold import native
 from netfold.torch import settings
-from repository import ROOT
 from roce_net import roce_net
 from torch_ranks import run_ranks, values
 
@@ -191,7 +189,7 @@ def test_settings_that_contradict_roce_are_refused(given: dict[str, Any], words:
         settings.load(settings.read(given), {})
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None or native.find(native.MPI_LIBRARY) is None, reason="no MPI")
+@test_mpi.needs_mpi
 def test_mpi_programs_sum_over_roce() -> None:
     with roce_net(4) as net:
         run = test_mpi.run_ranks("communicators", 4, prefix=net.enter(), NETFOLD_ROCE="w{rank}", NETFOLD_TIMEOUT_S="20")
@@ -201,12 +199,22 @@ def test_mpi_programs_sum_over_roce() -> None:
     assert counts["roce_v2_folded"] > 60
 
 
+@test_mpi.needs_mpi
+def test_mpi_programs_have_the_bits_of_udp_at_one_percent_loss() -> None:
+    """The fold pairwise in rank order, as through a switch of UDP. The kernel drops frames from both ends of cables."""
+    world = 8
+    with roce_net(world) as net:
+        net.lose_percent(1)
+        settings_ = {"NETFOLD_ROCE": "w{rank}", "NETFOLD_TIMEOUT_S": "20"}
+        run = test_mpi.run_ranks("in_rank_order", world, prefix=net.enter(), **settings_)
+        counts, lost = net.counts(), net.lost_frames()
+    assert test_mpi.taken_over(run) == 9
+    assert counts["roce_v2_folded"] >= 3 * 100_003 * 4 // 1024
+    assert lost > 50
+
+
 def test_c_programs_sum_over_roce(tmp_path: Path) -> None:
-    library, header = native.find(native.C_LIBRARY), native.find(native.C_HEADER)
-    assert library is not None and header is not None
-    program = tmp_path / "all_reduce"
-    source = ROOT / "examples" / "all_reduce.c"
-    subprocess.run(["cc", "-std=c99", f"-I{header.parent}", "-o", program, source, library], check=True)
+    program = c_example.build(tmp_path)
     with roce_net(3) as net:
         words = [*net.enter(), str(program), "3", "100003", "2"]
         environment = {**os.environ, "NETFOLD_ROCE": "w{rank},version=1,job=3"}
