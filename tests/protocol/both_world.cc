@@ -30,9 +30,10 @@ const double kTimeoutS = to_seconds(BothWorld::kTimeout);
 constexpr std::size_t kScattersAt = 1;  // behind the only switch
 constexpr Nanoseconds kSubmitsWithin = kMillisecond;
 
-testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed) {
+testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather) {
   testing::Plan plan;
   plan.seed = seed;
+  plan.weather = weather;
   testing::JobPlan job;
   job.name = "job";
   job.world = world;
@@ -226,8 +227,9 @@ class BothWorld::Rank final : public Actor {
   bool has_news_ = true;
 };
 
-BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed)
-    : plan_(plan_of(world, stream_bytes_s, seed)), around_(plan_, {}), meeting_(around_, 0) {
+BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather)
+    : plan_(plan_of(world, stream_bytes_s, seed, weather)), around_(plan_, {}), meeting_(around_, 0) {
+  around_.network.set_weather(weather);
   start_switch();
   for (int rank = 0; rank < world; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
 }
@@ -238,8 +240,28 @@ void BothWorld::start_switch() {
   switch_ = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++);
 }
 
+void BothWorld::pause_switch(Nanoseconds time) {
+  if (switch_) switch_->pause_until(now() + time);
+}
+
+void BothWorld::pause(int rank, Nanoseconds time) {
+  ranks_[static_cast<std::size_t>(rank)]->pause_until(now() + time);
+}
+
+void BothWorld::block_to_switch(int rank, bool is_blocked) {
+  around_.network.block(ip_of(rank), testing::kSwitchAddress.ip, is_blocked);
+}
+
+void BothWorld::block_from_switch(int rank, bool is_blocked) {
+  around_.network.block(testing::kSwitchAddress.ip, ip_of(rank), is_blocked);
+}
+
+std::uint32_t BothWorld::ip_of(int rank) const {
+  return ranks_[static_cast<std::size_t>(rank)]->ip();
+}
+
 void BothWorld::deafen(int rank) {
-  const std::uint32_t ip = ranks_[static_cast<std::size_t>(rank)]->ip();
+  const std::uint32_t ip = ip_of(rank);
   around_.network.block(testing::kSwitchAddress.ip, ip, true);
   for (const auto& other : ranks_) {
     if (other->ip() != ip) around_.network.block(other->ip(), ip, true);

@@ -18,8 +18,8 @@ class BothWorld {
  public:
   static constexpr Nanoseconds kTimeout = 20 * kSecond;  // of the ranks
 
-  // One stream between ranks carries `stream_bytes_s`.
-  BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed);
+  // One stream between ranks carries `stream_bytes_s`. `weather`: of datagrams.
+  BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather = {});
   ~BothWorld();
 
   // Every rank hands over an all-reduce, reduce-scatter or all-gather by `split` of random elements, each a little
@@ -31,6 +31,12 @@ class BothWorld {
   bool run_for(Nanoseconds time);
   void kill_switch() { switch_.reset(); }
   void start_switch();
+  // They do nothing for this time.
+  void pause_switch(Nanoseconds time);
+  void pause(int rank, Nanoseconds time);
+  // Between this rank and the switch nothing passes any more that way, or all does again.
+  void block_to_switch(int rank, bool is_blocked);
+  void block_from_switch(int rank, bool is_blocked);
   // Nothing comes to this rank any more. Its own packets still arrive.
   void deafen(int rank);
   // This rank does nothing any more, and its machine still confirms what comes.
@@ -53,6 +59,7 @@ class BothWorld {
   };
 
   bool are_all_done() const;
+  std::uint32_t ip_of(int rank) const;
   std::vector<std::byte> expected(const Collective& collective, std::size_t rank) const;
 
   const testing::Plan plan_;

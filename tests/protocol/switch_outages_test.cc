@@ -1,0 +1,145 @@
+// A group that sums both ways outlives its switch, with the same bits: a switch that dies, pauses, or reaches a rank no
+// more, at times that a seed draws.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "base/prng.h"
+#include "protocol/both_world.h"
+#include "support/random_seed.h"
+
+namespace netfold::tests {
+namespace {
+
+using numbers::Format;
+using schedule::Collective;
+
+constexpr std::uint64_t kOutageSeeds = 4;
+constexpr Nanoseconds kRoundMax = 4 * BothWorld::kTimeout;  // of virtual time
+constexpr Nanoseconds kSoon = 200 * kMillisecond, kOutageMax = 8 * kSecond;
+constexpr std::size_t kElementsMax = 700'000;
+constexpr Nanoseconds kFormed = 5 * kSecond;    // the group, before anything happens
+constexpr Nanoseconds kReturns = 30 * kSecond;  // all ranks join a switch again that is there
+
+testing::Weather draw_outage_weather(Prng& prng) {
+  const auto sometimes = [&](double most) { return prng.chance(0.5) ? most * prng.unit() : 0; };
+  testing::Weather weather;
+  weather.loss = sometimes(0.01);
+  weather.duplicate = sometimes(0.05);
+  weather.hold = sometimes(0.05);
+  weather.late = sometimes(0.01);
+  weather.full = sometimes(0.1);
+  return weather;
+}
+
+// A group, and what a seed does to its switch.
+class Outages {
+ public:
+  explicit Outages(std::uint64_t seed)
+      : prng_(seed),
+        ranks_(static_cast<std::uint16_t>(2 + prng_.below(7))),
+        world_(ranks_, 1e6 * std::exp2(prng_.below(7)), seed, draw_outage_weather(prng_)) {
+    EXPECT_TRUE(world_.run_for(kFormed));
+  }
+
+  // Some collectives, and something that happens meanwhile. An error, or "".
+  std::string round() {
+    submit_some();
+    if (!world_.run_for(soon())) return failure();
+    const Nanoseconds lasts = draw(kOutageMax);
+    const int rank = static_cast<int>(prng_.below(ranks_));
+    const auto goes_on = [&] {
+      if (!world_.run_for(lasts / 2)) return false;
+      submit_some();
+      return world_.run_for(lasts / 2);
+    };
+    bool is_well = true;
+    switch (prng_.below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        world_.kill_switch();
+        is_well = goes_on();
+        world_.start_switch();
+        break;
+      case 3: world_.pause_switch(lasts); break;
+      case 4: world_.pause(rank, lasts); break;
+      case 5:
+        world_.block_to_switch(rank, true);
+        is_well = goes_on();
+        world_.block_to_switch(rank, false);
+        break;
+      case 6:
+        world_.block_from_switch(rank, true);
+        is_well = goes_on();
+        world_.block_from_switch(rank, false);
+        break;
+      default: break;
+    }
+    return is_well ? results() : failure();
+  }
+
+  // The switch is there again, and stays: all ranks take it back.
+  std::string calm() {
+    if (!world_.run_for(kReturns)) return failure();
+    for (int i = 0; i < 4; ++i) {  // words travel with tensors
+      world_.submit({.count = kElementsMax});
+      if (const std::string error = results(); !error.empty()) return error;
+    }
+    const auto lost = world_.counters("lost_switches");
+    const bool is_back = std::ranges::all_of(lost, [](std::uint64_t each) { return each == 0; });
+    return is_back ? "" : "the switch is not taken back";
+  }
+
+  std::uint64_t rounds() { return 2 + prng_.below(8); }
+
+ private:
+  void submit_some() {
+    for (std::uint64_t count = 1 + prng_.below(12); count > 0; --count) world_.submit(draw_request());
+  }
+  std::string results() {
+    if (!world_.run_until_done(kRoundMax)) return failure();
+    const int wrong = world_.wrong_results();
+    return wrong > 0 ? fmt::format("{} wrong results", wrong) : "";
+  }
+  Nanoseconds draw(Nanoseconds most) {  // often short
+    return static_cast<Nanoseconds>(static_cast<double>(most) * std::pow(prng_.unit(), 3));
+  }
+  Nanoseconds soon() { return draw(kSoon); }
+  std::string failure() const { return world_.failure() ? world_.failure()->message : "it takes too long"; }
+
+  group::CollectiveRequest draw_request() {
+    constexpr std::array kCollectives{Collective::kAllReduce, Collective::kAllReduce, Collective::kReduceScatter,
+                                      Collective::kAllGather};
+    constexpr std::array kFormats{Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp};
+    group::CollectiveRequest request;
+    request.collective = kCollectives[prng_.below(kCollectives.size())];
+    const std::size_t most = request.collective == Collective::kAllReduce ? kElementsMax : kElementsMax / ranks_;
+    request.count = prng_.chance(0.6) ? prng_.below(2000) : prng_.below(most);
+    if (request.collective != Collective::kAllGather) request.format = kFormats[prng_.below(kFormats.size())];
+    request.average = request.collective == Collective::kAllReduce && prng_.chance(0.3);
+    return request;
+  }
+
+  Prng prng_;
+  const std::uint16_t ranks_;
+  BothWorld world_;
+};
+
+TEST(SwitchOutages, EndNothingAndChangeNoBit) {
+  for (const std::uint64_t seed : random_seeds(kOutageSeeds)) {
+    SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
+    Outages outages(seed);
+    std::string error;
+    for (std::uint64_t rounds = outages.rounds(); error.empty() && rounds > 0; --rounds) error = outages.round();
+    if (error.empty()) error = outages.calm();
+    ASSERT_EQ(error, "");
+  }
+}
+
+}  // namespace
+}  // namespace netfold::tests
