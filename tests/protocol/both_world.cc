@@ -30,10 +30,9 @@ const double kTimeoutS = to_seconds(BothWorld::kTimeout);
 constexpr std::size_t kScattersAt = 1;  // behind the only switch
 constexpr Nanoseconds kSubmitsWithin = kMillisecond;
 
-testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather) {
+testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed) {
   testing::Plan plan;
   plan.seed = seed;
-  plan.weather = weather;
   testing::JobPlan job;
   job.name = "job";
   job.world = world;
@@ -228,7 +227,7 @@ class BothWorld::Rank final : public Actor {
 };
 
 BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather)
-    : plan_(plan_of(world, stream_bytes_s, seed, weather)), around_(plan_, {}), meeting_(around_, 0) {
+    : plan_(plan_of(world, stream_bytes_s, seed)), around_(plan_, {}), meeting_(around_, 0) {
   around_.network.set_weather(weather);
   start_switch();
   for (int rank = 0; rank < world; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
@@ -241,19 +240,16 @@ void BothWorld::start_switch() {
 }
 
 void BothWorld::pause_switch(Nanoseconds time) {
-  if (switch_) switch_->pause_until(now() + time);
+  switch_->pause_until(now() + time);
 }
 
 void BothWorld::pause(int rank, Nanoseconds time) {
   ranks_[static_cast<std::size_t>(rank)]->pause_until(now() + time);
 }
 
-void BothWorld::block_to_switch(int rank, bool is_blocked) {
-  around_.network.block(ip_of(rank), testing::kSwitchAddress.ip, is_blocked);
-}
-
-void BothWorld::block_from_switch(int rank, bool is_blocked) {
-  around_.network.block(testing::kSwitchAddress.ip, ip_of(rank), is_blocked);
+void BothWorld::block(int rank, bool is_outward, bool is_blocked) {
+  const IpAddress here = ip_of(rank), there = testing::kSwitchAddress.ip;
+  around_.network.block(is_outward ? here : there, is_outward ? there : here, is_blocked);
 }
 
 std::uint32_t BothWorld::ip_of(int rank) const {
@@ -262,7 +258,7 @@ std::uint32_t BothWorld::ip_of(int rank) const {
 
 void BothWorld::deafen(int rank) {
   const std::uint32_t ip = ip_of(rank);
-  around_.network.block(testing::kSwitchAddress.ip, ip, true);
+  block(rank, false, true);
   for (const auto& other : ranks_) {
     if (other->ip() != ip) around_.network.block(other->ip(), ip, true);
   }
@@ -273,7 +269,7 @@ void BothWorld::stop(int rank) {
 }
 
 void BothWorld::silence_switch() {
-  for (const auto& rank : ranks_) around_.network.block(testing::kSwitchAddress.ip, rank->ip(), true);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) block(static_cast<int>(rank), false, true);
 }
 
 void BothWorld::submit(const CollectiveRequest& request) {

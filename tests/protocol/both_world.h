@@ -34,9 +34,8 @@ class BothWorld {
   // They do nothing for this time.
   void pause_switch(Nanoseconds time);
   void pause(int rank, Nanoseconds time);
-  // Between this rank and the switch nothing passes any more that way, or all does again.
-  void block_to_switch(int rank, bool is_blocked);
-  void block_from_switch(int rank, bool is_blocked);
+  // From this rank to the switch, or the other way, nothing passes any more, or all does again.
+  void block(int rank, bool is_outward, bool is_blocked);
   // Nothing comes to this rank any more. Its own packets still arrive.
   void deafen(int rank);
   // This rank does nothing any more, and its machine still confirms what comes.

@@ -49,7 +49,7 @@ class Outages {
   // Some collectives, and something that happens meanwhile. An error, or "".
   std::string round() {
     submit_some();
-    if (!world_.run_for(soon())) return failure();
+    if (!world_.run_for(draw(kSoon))) return failure();
     const Nanoseconds lasts = draw(kOutageMax);
     const int rank = static_cast<int>(prng_.below(ranks_));
     const auto goes_on = [&] {
@@ -57,6 +57,7 @@ class Outages {
       submit_some();
       return world_.run_for(lasts / 2);
     };
+    const bool is_outward = prng_.chance(0.5);
     bool is_well = true;
     switch (prng_.below(8)) {
       case 0:
@@ -69,14 +70,10 @@ class Outages {
       case 3: world_.pause_switch(lasts); break;
       case 4: world_.pause(rank, lasts); break;
       case 5:
-        world_.block_to_switch(rank, true);
-        is_well = goes_on();
-        world_.block_to_switch(rank, false);
-        break;
       case 6:
-        world_.block_from_switch(rank, true);
+        world_.block(rank, is_outward, true);
         is_well = goes_on();
-        world_.block_from_switch(rank, false);
+        world_.block(rank, is_outward, false);
         break;
       default: break;
     }
@@ -109,7 +106,6 @@ class Outages {
   Nanoseconds draw(Nanoseconds most) {  // often short
     return static_cast<Nanoseconds>(static_cast<double>(most) * std::pow(prng_.unit(), 3));
   }
-  Nanoseconds soon() { return draw(kSoon); }
   std::string failure() const { return world_.failure() ? world_.failure()->message : "it takes too long"; }
 
   group::CollectiveRequest draw_request() {

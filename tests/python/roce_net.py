@@ -13,6 +13,7 @@ from typing import Any
 
 from netfold_lab.bench.roce import Process
 from netfold_lab.lab import names
+from netfold_lab.lab.faults import run_tool
 
 START_S = 30.0
 
@@ -79,7 +80,7 @@ class RoceNet:
         ends = [f"{end}{rank}" for rank in range(self._world) for end in ("w", "p")]
         hooks = [f'chain {end} {{\ntype filter hook egress device "{end}" priority 0\n{rule}\n}}' for end in ends]
         rules = "\n".join(["table netdev loss {", *hooks, "}", ""])
-        subprocess.run([*self.enter(), "nft", "-f", "-"], input=rules.encode(), check=True, capture_output=True)
+        run_tool(self.enter(), "nft", "-f", "-", stdin=rules)
 
     def lost_frames(self) -> int:
         """The frames that lose_percent has dropped."""

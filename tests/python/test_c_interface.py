@@ -15,13 +15,6 @@ from netfold import native
 from repository import ROOT
 
 
-@pytest.fixture(scope="module")
-def library() -> Path:
-    found = native.find(native.C_LIBRARY)
-    assert found is not None, "`make build` builds it"
-    return found
-
-
 @pytest.mark.parametrize("compiler", ["cc -std=c99", "cc -std=c11", "c++ -std=c++11 -x c++", "c++ -std=c++20 -x c++"])
 def test_the_header_is_for_c_and_for_cpp(tmp_path: Path, compiler: str) -> None:
     header = native.find(native.C_HEADER)
@@ -35,7 +28,9 @@ def test_the_header_is_for_c_and_for_cpp(tmp_path: Path, compiler: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_nothing_but_the_interface_is_visible(library: Path) -> None:
+def test_nothing_but_the_interface_is_visible() -> None:
+    library = native.find(native.C_LIBRARY)
+    assert library is not None, "`make build` builds it"
     listed = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
     names = {line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines() if " A " not in line}
     header = native.find(native.C_HEADER)

@@ -60,19 +60,21 @@ def nic(programs: Path, place: Path, *options: str, prefix: tuple[str, ...] = ()
         process.communicate()
 
 
+def sockets_of(folder: Path) -> list[Path]:
+    """The sockets of two NICs."""
+    return [folder / f"nic{rank}" for rank in range(2)]
+
+
 @contextmanager
-def two_nics(programs: Path, folder: Path, *options: str) -> Iterator[list[str]]:
-    """The sockets of two NICs whose frames are datagrams."""
+def two_nics(programs: Path, folder: Path, *options: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Two NICs, at `sockets_of(folder)`, whose frames are datagrams."""
     with ExitStack() as nics:
-        places = [folder / f"nic{rank}" for rank in range(2)]
-        for place in places:
-            nics.enter_context(nic(programs, place, *options))
-        yield [str(place) for place in places]
+        yield [nics.enter_context(nic(programs, place, *options)) for place in sockets_of(folder)]
 
 
-def drive(programs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def drive(programs: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the driver's test."""
-    command = [str(programs / "drive-nics"), *words]
+    command = [programs / "drive-nics", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
 
 
@@ -88,8 +90,8 @@ def said(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_sums_over_lossy_cables_have_the_bits_of_the_software(
     programs: Path, tmp_path: Path, form: tuple[str, ...], seed: int
 ) -> None:
-    with two_nics(programs, tmp_path, "--faults", f"loss=0.02,seed={seed}") as places:
-        found = said(drive(programs, *places, *form, "--seed", str(seed)))
+    with two_nics(programs, tmp_path, "--faults", f"loss=0.02,seed={seed}"):
+        found = said(drive(programs, *sockets_of(tmp_path), *form, "--seed", str(seed)))
     assert sum(rank["nic_frames_resent"] for rank in found["counters"]) > 0
     assert all(rank["nic_requests"] == 5 and rank["nic_cycles"] > 0 for rank in found["counters"])
 
@@ -111,7 +113,7 @@ def test_real_frames_pass_between_interfaces(programs: Path, tmp_path: Path) -> 
                 ip("-n", namespace, "link", "set", end, "up")
                 inside = ("ip", "netns", "exec", namespace)
                 nics.enter_context(nic(programs, place, "--interface", end, prefix=inside))
-            said(drive(programs, *map(str, places), "--bfp"))
+            said(drive(programs, *places, "--bfp"))
             links = ["ip", "-n", namespace, "-s", "-j", "link", "show", "w0"]
             counted = json.loads(subprocess.run(links, capture_output=True, text=True, check=True).stdout)
     finally:
@@ -123,10 +125,8 @@ def test_real_frames_pass_between_interfaces(programs: Path, tmp_path: Path) -> 
 def test_the_linux_kernel_gives_it_to_the_driver_by_vfio(programs: Path, tmp_path: Path) -> None:
     """The driver runs in a guest. The guest's PCI devices are two simulated NICs, behind an IOMMU."""
     guest = vfio_guest.prepare(ROOT / "build" / "vfio-guest")
-    sockets = [tmp_path / f"nic{rank}" for rank in range(2)]
-    with ExitStack() as nics:
-        for place in sockets:
-            nics.enter_context(nic(programs, place))
+    sockets = sockets_of(tmp_path)
+    with two_nics(programs, tmp_path):
         places = [guest.address(rank) for rank in range(2)]
         status, console = guest.run(programs / "drive-nics", [*places, "--counts", "1,1003,70000"], sockets, RUN_S)
         missing, refusal = guest.run(programs / "drive-nics", [places[0], "0000:00:1f.7"], sockets, RUN_S)
@@ -141,10 +141,9 @@ def test_the_linux_kernel_gives_it_to_the_driver_by_vfio(programs: Path, tmp_pat
     ("signal_", "why"), [(signal.SIGKILL, "has closed it"), (signal.SIGSTOP, "is its program stopped?")]
 )
 def test_a_nic_that_ends_is_an_error(programs: Path, tmp_path: Path, signal_: signal.Signals, why: str) -> None:
-    places = [tmp_path / f"nic{rank}" for rank in range(2)]
-    with nic(programs, places[0]), nic(programs, places[1]) as victim:
+    with two_nics(programs, tmp_path) as (_, victim):
         counts = ",".join(["2000000"] * 20)
-        command = [str(programs / "drive-nics"), *map(str, places), "--counts", counts]
+        command = [programs / "drive-nics", *sockets_of(tmp_path), "--counts", counts]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driving:
             assert victim.stderr is not None
             assert "a program drives this NIC" in victim.stderr.readline()
@@ -184,11 +183,12 @@ def _hostile(prng: random.Random) -> bytes:
 
 def test_hostile_programs_do_not_end_it(programs: Path, tmp_path: Path, seed: int) -> None:
     prng = random.Random(seed)
-    with two_nics(programs, tmp_path) as places:
+    places = sockets_of(tmp_path)
+    with two_nics(programs, tmp_path):
         for _ in range(40):
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(5)
-                client.connect(places[0])
+                client.connect(str(places[0]))
                 try:
                     for _ in range(50):
                         client.sendall(_hostile(prng))
@@ -228,24 +228,24 @@ def frames_of_programs(simulated: subprocess.Popen[str], programs: int) -> list[
 
 def test_c_programs_sum_through_it(programs: Path, tmp_path: Path) -> None:
     example = c_example.build(tmp_path)
-    with ExitStack() as nics:
-        simulated = [nics.enter_context(nic(programs, tmp_path / f"nic{rank}")) for rank in range(2)]
-        environment = {**os.environ, "NETFOLD_NIC": f"{tmp_path}/nic{{rank}}"}
-        words = [str(example), "2", "100003", "2"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=environment)
+
+    def run(**more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "NETFOLD_NIC": f"{tmp_path}/nic{{rank}}", **more}
+        words = [example, "2", "100003", "2"]
+        return subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=environment)
+
+    with two_nics(programs, tmp_path) as simulated:
+        done = run()
         assert done.returncode == 0, done.stderr  # it checks every element
         for each in simulated:
             assert frames_of_programs(each, 1)[0] > 3 * 100003 * 4 // FRAME_BYTES
-        environment["NETFOLD_ROCE"] = "eth0"
-        done = subprocess.run(words, capture_output=True, text=True, timeout=RUN_S, check=False, env=environment)
-        assert "leave out roce or nic" in done.stderr
+        assert "leave out roce or nic" in run(NETFOLD_ROCE="eth0").stderr
 
 
 @test_mpi.needs_mpi
 def test_mpi_programs_sum_through_it(programs: Path, tmp_path: Path) -> None:
     place = f"{tmp_path}/nic{{rank}}"
-    with ExitStack() as nics:
-        simulated = [nics.enter_context(nic(programs, tmp_path / f"nic{rank}")) for rank in range(2)]
+    with two_nics(programs, tmp_path) as simulated:
         done = test_mpi.run_ranks("through_nics", 2, NETFOLD_NIC=place)
         assert test_mpi.taken_over(done) == 6 + test_mpi.SUMS
         frames = [frames_of_programs(each, 4) for each in simulated]
