@@ -46,11 +46,11 @@ module frame_fifo_formal (
       assume (follow_i == was_follow);
       assume (!(commit_i && rollback_i) && !(s_valid_i && (commit_i || rollback_i)));
       // The counters outside agree with the content.
-      assert (8'(3'(u_fifo.trial_q - u_fifo.read_q)) == trial - out - 8'(m_valid));
+      assert (8'(3'(u_fifo.trial - u_fifo.read_q)) == trial - out - 8'(m_valid));
       assert (8'(3'(u_fifo.committed_q - u_fifo.read_q)) == committed - out - 8'(m_valid));
       assert (committed - out - 8'(m_valid) <= trial - out - 8'(m_valid));
       assert (trial - out - 8'(m_valid) <= 8'(Depth));
-      assert (free == 3'(Depth) - 3'(u_fifo.trial_q - u_fifo.read_q));
+      assert (free == 3'(Depth) - 3'(u_fifo.trial - u_fifo.read_q));
       if (m_valid) assert (out != committed);  // no uncommitted beat comes out
       if (seen && out == follow_i && m_valid) assert (m_data == data);
       if (seen && !(out == follow_i && m_valid)) assert (u_fifo.memory[2'(u_fifo.read_q[1:0] + behind[1:0])] == data);

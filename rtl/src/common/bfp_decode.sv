@@ -28,9 +28,14 @@ module bfp_decode #(
 
   localparam int unsigned BlocksPerBeat = Lanes > Block ? Lanes / Block : 1;
 
-  logic                          piece_valid, piece_ready, piece_last;
-  logic [8*BlocksPerBeat-1:0]    exponent;
-  logic [(Mantissa+1)*Lanes-1:0] mantissa;
+  typedef struct packed {
+    logic [8*BlocksPerBeat-1:0]    exponent;
+    logic [(Mantissa+1)*Lanes-1:0] mantissa;
+    logic                          is_last;
+  } piece_t;
+
+  logic   cut_valid, cut_ready, piece_valid, piece_ready;
+  piece_t cut, piece;
 
   bfp_unpacker #(
     .Lanes     (Lanes),
@@ -47,12 +52,26 @@ module bfp_decode #(
     .s_tready_o,
     .s_tdata_i,
     .s_tlast_i,
-    .m_tvalid_o  (piece_valid),
-    .m_tready_i  (piece_ready),
-    .m_exponent_o(exponent),
-    .m_mantissa_o(mantissa),
-    .m_tlast_o   (piece_last),
+    .m_tvalid_o  (cut_valid),
+    .m_tready_i  (cut_ready),
+    .m_exponent_o(cut.exponent),
+    .m_mantissa_o(cut.mantissa),
+    .m_tlast_o   (cut.is_last),
     .mismatch_o
+  );
+
+  // Pieces are the narrowest place on the way. Whether numbers are taken may be known late in a cycle.
+  stream_skid #(
+    .Width($bits(piece_t))
+  ) u_skid (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(cut_valid),
+    .s_ready_o(cut_ready),
+    .s_data_i (cut),
+    .m_valid_o(piece_valid),
+    .m_ready_i(piece_ready),
+    .m_data_o (piece)
   );
 
   bfp_decoder #(
@@ -65,9 +84,9 @@ module bfp_decode #(
     .rst_ni,
     .s_tvalid_i  (piece_valid),
     .s_tready_o  (piece_ready),
-    .s_exponent_i(exponent),
-    .s_mantissa_i(mantissa),
-    .s_tuser_i   (piece_last),
+    .s_exponent_i(piece.exponent),
+    .s_mantissa_i(piece.mantissa),
+    .s_tuser_i   (piece.is_last),
     .m_tvalid_o,
     .m_tready_i,
     .m_tdata_o,

@@ -33,6 +33,7 @@ module bfp_encoder #(
   localparam int unsigned Groups = (Lanes + Group - 1) / Group;
   localparam int unsigned LanesPerBlock  = Lanes / BlocksPerBeat;
   localparam int unsigned GroupsPerBlock = Groups / BlocksPerBeat;
+  localparam int unsigned Compared       = GroupsPerBlock > Group ? GroupsPerBlock : Group;
 
   // --- 1: the largest exponent of each four lanes; 2: of the lanes of a block ---
   logic                       en, valid1_q, valid2_q, last1_q, last2_q;
@@ -40,22 +41,31 @@ module bfp_encoder #(
   logic [8*Groups-1:0]        group_max, group_max1_q;
   logic [8*BlocksPerBeat-1:0] beat_max, beat_max2_q;
 
-  always_comb begin
-    group_max = '0;
-    for (int unsigned lane = 0; lane < Lanes; lane++) begin
-      if (s_tdata_i[32*lane+23 +: 8] > group_max[8*(lane/Group) +: 8]) begin
-        group_max[8*(lane/Group) +: 8] = s_tdata_i[32*lane+23 +: 8];
+  // Each exponent is compared with each other at the same time; the largest shows itself. Of equal ones, the first.
+  function automatic logic [7:0] largest_of(logic [Compared-1:0][7:0] exponents);
+    largest_of = '0;
+    for (int unsigned i = 0; i < Compared; i++) begin
+      logic is_largest;
+      is_largest = 1'b1;
+      for (int unsigned j = 0; j < Compared; j++) begin
+        if (j < i ? exponents[j] >= exponents[i] : exponents[j] > exponents[i]) is_largest = 1'b0;
       end
+      largest_of |= is_largest ? exponents[i] : '0;
     end
+  endfunction
+
+  for (genvar group = 0; group < Groups; group++) begin : gen_group
+    logic [Group-1:0][7:0] exponents;
+
+    for (genvar i = 0; i < Group; i++) begin : gen_exponent
+      localparam int unsigned Lane = Group * group + i;
+      assign exponents[i] = Lane < Lanes ? s_tdata_i[(32*Lane+23)%(32*Lanes) +: 8] : '0;
+    end
+    assign group_max[8*group +: 8] = largest_of((8*Compared)'(exponents));
   end
 
-  always_comb begin
-    beat_max = '0;
-    for (int unsigned group = 0; group < Groups; group++) begin
-      if (group_max1_q[8*group +: 8] > beat_max[8*(group/GroupsPerBlock) +: 8]) begin
-        beat_max[8*(group/GroupsPerBlock) +: 8] = group_max1_q[8*group +: 8];
-      end
-    end
+  for (genvar block = 0; block < BlocksPerBeat; block++) begin : gen_beat_max
+    assign beat_max[8*block +: 8] = largest_of((8*Compared)'(group_max1_q[8*GroupsPerBlock*block +: 8*GroupsPerBlock]));
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

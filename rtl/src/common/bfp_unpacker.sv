@@ -54,6 +54,7 @@ module bfp_unpacker #(
   logic                  gone_q;          // the next beat, all but its first word
   logic [AtWidth-1:0]    at_q;            // the byte of the beat where the next piece begins
   logic [CountWidth-1:0] left_q;          // beats of numbers still to give
+  logic                  is_left_q, is_one_q, is_two_q;  // they are not none, one, two
   logic [IndexWidth-1:0] index_q, next_index;  // of the beat in its block
   logic [AtWidth:0]      end_, next_end;  // of the piece and of the one behind it
   logic                  has_first, next_has_first, goes_on, uses_up, next_goes_on, has_next, cut, cut_last;
@@ -67,9 +68,9 @@ module bfp_unpacker #(
   assign end_      = behind(at_q, has_first);
   assign uses_up   = end_[AtWidth];
   assign goes_on   = uses_up && end_[AtWidth-1:0] != '0;
-  assign cut       = kept_q && left_q != '0 && out_ready && (!goes_on || (has_next && !last_q));
+  assign cut       = kept_q && is_left_q && out_ready && (!goes_on || (has_next && !last_q));
   assign has_next  = gone_q || (ahead_valid_q && s_tvalid_i);
-  assign cut_last  = cut && left_q == CountWidth'(1);
+  assign cut_last  = cut && is_one_q;
 
   assign next_index     = BeatsPerBlock == 1 || index_q == IndexWidth'(BeatsPerBlock - 1) ? '0 : index_q + 1'b1;
   assign next_has_first = BeatsPerBlock == 1 || next_index == '0;
@@ -77,13 +78,13 @@ module bfp_unpacker #(
   assign next_goes_on   = !uses_up && next_end[AtWidth] && next_end[AtWidth-1:0] != '0;
 
   // The next beat takes the place of this one, or is not needed any more.
-  assign drop            = kept_q && !last_q && !gone_q && left_q == CountWidth'(2) && cut && next_goes_on;
+  assign drop            = kept_q && !last_q && !gone_q && is_two_q && cut && next_goes_on;
   assign s_tready_o      = !kept_q || (cut && uses_up) || cut_last || drop;
   assign take            = s_tvalid_i && s_tready_o;
-  assign command_ready_o = left_q == '0 || cut_last;
+  assign command_ready_o = !is_left_q || cut_last;
 
   // Too short: the end is here, and the next piece is not. Too long: all is given before the end came.
-  assign mismatch_o = (kept_q && last_q && left_q != '0 && goes_on) || (cut && !cut_last && uses_up && last_q) ||
+  assign mismatch_o = (kept_q && last_q && is_left_q && goes_on) || (cut && !cut_last && uses_up && last_q) ||
                       (cut_last && !(goes_on ? gone_q || s_tlast_i : last_q)) || (drop && take && !s_tlast_i);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -93,6 +94,9 @@ module bfp_unpacker #(
       gone_q        <= 1'b0;
       at_q          <= '0;
       left_q        <= '0;
+      is_left_q     <= 1'b0;
+      is_one_q      <= 1'b0;
+      is_two_q      <= 1'b0;
       index_q       <= '0;
     end else begin
       if (s_tready_o && !drop) kept_q <= s_tvalid_i && !(cut_last && goes_on && !gone_q);
@@ -103,9 +107,15 @@ module bfp_unpacker #(
         index_q <= next_index;
       end
       if (command_valid_i && command_ready_o) begin
-        left_q <= command_beats_i;
+        left_q    <= command_beats_i;
+        is_left_q <= command_beats_i != '0;
+        is_one_q  <= command_beats_i == CountWidth'(1);
+        is_two_q  <= command_beats_i == CountWidth'(2);
       end else if (cut) begin
-        left_q <= left_q - 1'b1;
+        left_q    <= left_q - 1'b1;
+        is_left_q <= !is_one_q;
+        is_one_q  <= is_two_q;
+        is_two_q  <= left_q == CountWidth'(3);
       end
     end
   end

@@ -27,35 +27,39 @@ module frame_fifo #(
   localparam int unsigned PointerWidth = $clog2(Depth);
 
   logic [Width-1:0]      memory [Depth];
-  logic [PointerWidth:0] trial_q, committed_q, read_q;
-  logic                  out_valid_q;
+  logic [PointerWidth:0] trial_q, trial, committed_q, read_q;
+  logic                  rolled_back_q, out_valid_q;
   logic [Width-1:0]      out_q;
   logic                  push, pull;
 
-  assign s_ready_o = trial_q != (read_q ^ (PointerWidth + 1)'(Depth));
+  // A rollback takes effect here, a cycle later: a frame's checksum decides about it, late in its cycle.
+  assign trial     = rolled_back_q ? committed_q : trial_q;
+  assign s_ready_o = trial != (read_q ^ (PointerWidth + 1)'(Depth));
   assign push      = s_valid_i && s_ready_o;
   assign pull      = committed_q != read_q && (!out_valid_q || m_ready_i);
   assign m_valid_o = out_valid_q;
   assign m_data_o  = out_q;
-  assign free_o    = LevelWidth'(Depth) - LevelWidth'(trial_q - read_q);
+  assign free_o    = LevelWidth'(Depth) - LevelWidth'(trial - read_q);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      trial_q     <= '0;
-      committed_q <= '0;
-      read_q      <= '0;
-      out_valid_q <= 1'b0;
+      trial_q       <= '0;
+      rolled_back_q <= 1'b0;
+      committed_q   <= '0;
+      read_q        <= '0;
+      out_valid_q   <= 1'b0;
     end else begin
       // After a rollback the next beat overwrites what was forgotten.
-      trial_q <= rollback_i ? committed_q : trial_q + (PointerWidth + 1)'(push);
-      if (commit_i) committed_q <= trial_q;
+      trial_q       <= trial + (PointerWidth + 1)'(push);
+      rolled_back_q <= rollback_i;
+      if (commit_i) committed_q <= trial;
       if (pull) read_q <= read_q + 1'b1;
       out_valid_q <= pull || (out_valid_q && !m_ready_i);
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (push) memory[trial_q[PointerWidth-1:0]] <= s_data_i;
+    if (push) memory[trial[PointerWidth-1:0]] <= s_data_i;
     if (pull) out_q <= memory[read_q[PointerWidth-1:0]];
   end
 

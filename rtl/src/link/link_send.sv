@@ -35,14 +35,15 @@ module link_send
   output logic [DataWidth-1:0] m_tdata_o,
   output logic                 m_tlast_o,
 
-  output logic                 idle_o,         // every frame was acknowledged, and none is being gathered
+  output logic                 idle_o,         // a cycle ago every frame was acknowledged, and none was being gathered
   output send_events_t         events_o
 );
 
   localparam int unsigned IndexWidth = $clog2(PayloadBeats);
   localparam int unsigned SlotWidth  = $clog2(Slots);
 
-  logic [31:0]           head, base, crc, release_to, crc_data, crc_ack, crc_payload;
+  logic [SlotWidth:0]    head;
+  logic [31:0]           base, crc, release_to, crc_data, crc_ack, crc_payload;
   logic [7:0]            beats;
   logic                  ends_chunk, release_frames, gathers_none;
   logic [DataWidth-1:0]  payload;
@@ -59,7 +60,7 @@ module link_send
   logic [31:0]           quiet_q;       // cycles without news of frames that are out
 
   logic                  en, read, last_beat, start_data, start_ack, has_frame, may_send, is_progress, is_valid_ack;
-  logic                  go_back_gap, go_back_timeout;
+  logic                  go_back_gap, go_back_timeout, is_out;  // is_out: a frame is, and not acknowledged
   header_t               data_header, ack_header;
 
   replay_buffer #(
@@ -135,9 +136,8 @@ module link_send
     .crc_o (crc_payload)
   );
 
-  // --- What goes next ---
-  assign idle_o      = gathers_none && head == base;
-  assign has_frame   = next_q != head;
+  // --- What goes next. base, next_q and head lie in this order, with no more than `Slots` frames between ---
+  assign has_frame   = next_q[SlotWidth:0] != head;
   assign may_send    = $signed(limit_q - next_q) > 0;
   assign start_ack   = !sending_q && say_valid_i;
   assign start_data  = !sending_q && !say_valid_i && !heard_valid_q && !go_back_timeout && has_frame && may_send;
@@ -145,12 +145,21 @@ module link_send
   assign read        = en && sending_q;
   assign say_ready_o = en && !sending_q;
 
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      idle_o <= 1'b1;
+    end else begin
+      idle_o <= gathers_none && head == base[SlotWidth:0];
+    end
+  end
+
   // --- What was heard ---
   // Of frames between the oldest kept and the last sent; anything else is old or wrong.
   assign is_valid_ack    = heard_valid_q && !sending_q && heard_q.expected - base <= sent_q - base;
   assign is_progress     = is_valid_ack && heard_q.expected != base;
   assign go_back_gap     = is_valid_ack && heard_q.gap && !(rewound_q && rewound_to_q == heard_q.expected);
-  assign go_back_timeout = !sending_q && !heard_valid_q && next_q != base && quiet_q >= timeout_i;
+  assign is_out          = next_q[SlotWidth:0] != base[SlotWidth:0];
+  assign go_back_timeout = !sending_q && !heard_valid_q && is_out && quiet_q >= timeout_i;
   assign release_frames  = is_progress;
   assign release_to      = heard_q.expected;
 
@@ -202,7 +211,7 @@ module link_send
         rewound_q <= 1'b0;
       end
 
-      if (is_progress || go_back_gap || go_back_timeout || next_q == base) begin
+      if (is_progress || go_back_gap || go_back_timeout || !is_out) begin
         quiet_q <= '0;
       end else if (quiet_q != '1) begin
         quiet_q <= quiet_q + 1'b1;

@@ -1,6 +1,6 @@
 // Frames that were not acknowledged yet. Beats are gathered into frames of up to `PayloadBeats`; a whole frame can be
 // read any number of times, until `release_to_i` passes it. A frame is known by its number; its place is the number
-// modulo `Slots`.
+// modulo `Slots`. The last beat of a frame is written in the cycle before `head_o` passes it: the checksum takes two.
 module replay_buffer #(
   parameter int unsigned DataWidth    = 256,
   parameter int unsigned PayloadBeats = 44,
@@ -17,7 +17,7 @@ module replay_buffer #(
   input  logic                  s_tlast_i,   // ends a frame and a chunk
 
   output logic                  gathers_none_o,
-  output logic [31:0]           head_o,      // number of the first frame that is not whole
+  output logic [SlotWidth:0]    head_o,      // number of the first frame that is not whole: as much as places need
   output logic [31:0]           base_o,      // number of the oldest frame kept
   input  logic                  release_i,
   input  logic [31:0]           release_to_i,
@@ -40,52 +40,79 @@ module replay_buffer #(
 
   logic [DataWidth-1:0]  memory [Slots * (1 << IndexWidth)];
   frame_t                frames [Slots];
-  logic [31:0]           head_q, base_q, crc_q, crc_next;
+  logic [31:0]           base_q;
+  logic [SlotWidth:0]    head_q, write_q, taken;  // write_q: number of the frame that is gathered
   logic [IndexWidth-1:0] index_q;
-  logic                  push, ends_frame;
+  logic                  push, ends_frame, is_full_q;
 
-  crc32 #(
-    .Width(DataWidth)
-  ) u_crc (
-    .crc_i (crc_q),
-    .data_i(s_tdata_i),
-    .crc_o (crc_next)
-  );
-
-  assign s_tready_o = head_q - base_q < 32'(Slots);
+  assign taken      = write_q - base_q[SlotWidth:0];
+  assign s_tready_o = !is_full_q;
   assign push       = s_tvalid_i && s_tready_o;
   assign ends_frame = push && (s_tlast_i || index_q == IndexWidth'(PayloadBeats - 1));
 
+  // A CRC is linear: the beat's share goes into a register. It is added to that of the beats before a cycle later.
+  logic [31:0] crc_beat, crc_beat_q, crc_before, crc_q, crc_next;
+  logic        pushed_q, ended_q, ended_chunk_q;
+  logic [7:0]  beats_q;
+
+  crc32 #(
+    .Width(DataWidth)
+  ) u_crc_beat (
+    .crc_i ('0),
+    .data_i(s_tdata_i),
+    .crc_o (crc_beat)
+  );
+
+  crc32 #(
+    .Width(DataWidth)
+  ) u_crc_before (
+    .crc_i (crc_q),
+    .data_i('0),
+    .crc_o (crc_before)
+  );
+
+  assign crc_next = crc_before ^ crc_beat_q;
+
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      head_q  <= '0;
-      base_q  <= '0;
-      index_q <= '0;
-      crc_q   <= '1;
+      is_full_q <= 1'b0;
+      write_q   <= '0;
+      index_q   <= '0;
+      pushed_q  <= 1'b0;
+      ended_q   <= 1'b0;
+      crc_q     <= '1;
+      head_q    <= '0;
+      base_q    <= '0;
     end else begin
+      is_full_q <= taken == (SlotWidth + 1)'(ends_frame ? Slots - 1 : Slots);  // a released place is seen a cycle late
       if (ends_frame) begin
-        head_q  <= head_q + 1'b1;
+        write_q <= write_q + 1'b1;
         index_q <= '0;
-        crc_q   <= '1;
       end else if (push) begin
         index_q <= index_q + 1'b1;
-        crc_q   <= crc_next;
       end
+      pushed_q <= push;
+      ended_q  <= ends_frame;
+      if (pushed_q) crc_q <= ended_q ? '1 : crc_next;
+      if (ended_q) head_q <= head_q + 1'b1;
       if (release_i) base_q <= release_to_i;
     end
   end
 
   always_ff @(posedge clk_i) begin
-    if (push) memory[{head_q[SlotWidth-1:0], index_q}] <= s_tdata_i;
-    if (ends_frame) frames[head_q[SlotWidth-1:0]] <= '{8'(index_q) + 8'd1, s_tlast_i, crc_next};
+    if (push) memory[{write_q[SlotWidth-1:0], index_q}] <= s_tdata_i;
+    crc_beat_q    <= crc_beat;
+    beats_q       <= 8'(index_q) + 8'd1;
+    ended_chunk_q <= s_tlast_i;
+    if (ended_q) frames[head_q[SlotWidth-1:0]] <= '{beats_q, ended_chunk_q, crc_next};
     if (read_i) read_data_o <= memory[{slot_i, read_index_i}];
   end
 
-  assign gathers_none_o = index_q == '0;
-  assign head_o       = head_q;
-  assign base_o       = base_q;
-  assign beats_o      = frames[slot_i].beats;
-  assign ends_chunk_o = frames[slot_i].ends_chunk;
-  assign crc_o        = frames[slot_i].crc;
+  assign gathers_none_o = index_q == '0 && !ended_q;
+  assign head_o         = head_q;
+  assign base_o         = base_q;
+  assign beats_o        = frames[slot_i].beats;
+  assign ends_chunk_o   = frames[slot_i].ends_chunk;
+  assign crc_o          = frames[slot_i].crc;
 
 endmodule

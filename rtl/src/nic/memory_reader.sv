@@ -37,7 +37,7 @@ module memory_reader
   localparam logic [15:0] BeatElements  = 16'(Lanes);
 
   // --- Asking: one burst after the other ---
-  logic                 asking_q, data_ready, asked, is_last_burst, no_burst_unused, fifo_valid, fifo_ready;
+  logic                 asking_q, has_room_q, data_ready, asked, is_last_burst, no_burst_unused, fifo_valid, fifo_ready;
   logic [FreeWidth-1:0] free_q, due_q, asked_beats;  // due: beats asked for that have not come
   logic [BurstWidth-1:0] burst_beats;
   logic [15:0]          burst_elements;
@@ -77,7 +77,7 @@ module memory_reader
 
   assign chunk_ready_o     = ask_space && data_ready;
   assign next_taken        = !asking_q || (asked && is_last_burst);
-  assign command_valid_o   = asking_q && !drain_i && free_q >= FreeWidth'(burst_beats);
+  assign command_valid_o   = asking_q && !drain_i && has_room_q;
   assign command_bytes_o   = burst_elements << 2;
   assign asked             = command_valid_o && command_ready_i;
   assign asked_beats       = asked ? FreeWidth'(burst_beats) : '0;
@@ -85,11 +85,13 @@ module memory_reader
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      asking_q <= 1'b0;
+      asking_q   <= 1'b0;
+      has_room_q <= 1'b0;
       free_q   <= FreeWidth'(FifoDepth);
       due_q    <= '0;
     end else begin
       if (next_taken) asking_q <= next_valid;
+      has_room_q <= !asked && !next_taken && free_q >= FreeWidth'(burst_beats);  // of the next burst, a cycle ago
       free_q <= free_q - asked_beats + FreeWidth'(fifo_valid && fifo_ready);
       due_q  <= due_q + asked_beats - FreeWidth'(s_tvalid_i && s_tready_o);
     end

@@ -43,9 +43,9 @@ module memory_writer
   localparam int unsigned ConfirmWidth  = 8;  // bursts on their way are fewer than half of what this counts
   localparam int unsigned EndsDepth     = 8;
 
-  // --- In: padding is dropped ---
+  // --- In: padding is dropped. Whether a beat is padding is a register: modules far back depend on it ---
   logic [15:0] in_elements, in_left_q, in_left;
-  logic        in_valid, in_ready, in_starts_q, is_padding, in_moves, fifo_space, chunk_in_ready, chunk_out_ready;
+  logic        in_valid, in_ready, in_starts_q, is_padding_q, in_moves, fifo_space, chunk_in_ready, chunk_out_ready;
 
   assign chunk_ready_o = chunk_in_ready && chunk_out_ready;
 
@@ -64,25 +64,26 @@ module memory_writer
   );
 
   assign in_left    = in_starts_q ? in_elements : in_left_q;
-  assign is_padding = in_left == '0;
-  assign s_tready_o = in_valid && (fifo_space || is_padding);
+  assign s_tready_o = in_valid && (fifo_space || is_padding_q);
   assign in_moves   = s_tvalid_i && s_tready_o;
   assign in_ready   = in_moves && s_tlast_i;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      in_starts_q <= 1'b1;
-      in_left_q   <= '0;
+      in_starts_q  <= 1'b1;
+      in_left_q    <= '0;
+      is_padding_q <= 1'b0;  // a chunk begins with an element
     end else if (in_moves) begin
-      in_starts_q <= s_tlast_i;
-      in_left_q   <= in_left > BeatElements ? in_left - BeatElements : '0;
+      in_starts_q  <= s_tlast_i;
+      in_left_q    <= in_left > BeatElements ? in_left - BeatElements : '0;
+      is_padding_q <= !s_tlast_i && in_left <= BeatElements;
     end
   end
 
   logic [LevelWidth-1:0] unused_level;
   logic                  fifo_push, fifo_valid, fifo_ready;
 
-  assign fifo_push = s_tvalid_i && in_valid && !is_padding;
+  assign fifo_push = s_tvalid_i && in_valid && !is_padding_q;
 
   stream_fifo #(
     .Width(32 * Lanes),

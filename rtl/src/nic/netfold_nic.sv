@@ -88,7 +88,7 @@ module netfold_nic
   status_e                 reason;
   logic [31:0]             request_timeout, link_timeout;
   logic [RoomWidth-1:0]    room;
-  logic [Counters-1:0]     count;
+  logic [Counters-1:0]     count, count_q;
   link_pkg::identity_t     identity;
   link_pkg::neighbours_t   neighbours;
   link_pkg::send_events_t  send_events;
@@ -142,7 +142,7 @@ module netfold_nic
     .resetting_i       (resetting),
     .reason_i          (reason),
     .link_idle_i       (link_idle),
-    .count_i           (count)
+    .count_i           (count_q)
   );
 
   assign ring_ok     = ring.size >= 6'd2 && ring.size <= 6'd32 && ring.position < ring.size;
@@ -325,6 +325,14 @@ module netfold_nic
     count[CountRequestsDone]   = completion_taken && completion_valid && completion.status == StatusDone;
     count[CountRequestsFailed] = completion_taken && completion_valid && completion.status != StatusDone;
     count[CountCyclesBusy]     = busy;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      count_q <= '0;
+    end else begin
+      count_q <= count;
+    end
   end
 
 endmodule

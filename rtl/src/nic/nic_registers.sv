@@ -154,63 +154,81 @@ module nic_registers
     end
   end
 
-  // --- Reading ---
-  logic        read, rvalid_q;
-  logic [31:0] rdata_q;
+  // --- Reading: the address is taken, then each kind's answer is found, then one of these ---
+  logic        asked_q, found_q, rvalid_q, is_counter, is_counter_q;
+  logic [11:0] raddr_q;
+  logic [31:0] value, value_q, count, count_q, rdata_q;
   logic [9:0]  counter_index;
 
-  assign read               = arvalid_i && !rvalid_q;
-  assign arready_o          = read;
+  localparam int unsigned CountIndexWidth = $clog2(Counters);
+
+  assign arready_o          = !asked_q && !found_q && !rvalid_q;
   assign rvalid_o           = rvalid_q;
   assign rdata_o            = rdata_q;
   assign rresp_o            = Okay;
-  assign completion_taken_o = read && araddr_i == OffsetCompletion;
-  assign counter_index      = 10'((araddr_i - FirstCounter) >> 2);
+  assign completion_taken_o = asked_q && raddr_q == OffsetCompletion;
+  assign counter_index      = 10'((raddr_q - FirstCounter) >> 2);
+  assign is_counter         = raddr_q >= FirstCounter && counter_index < 10'(Counters);
+
+  always_comb begin
+    count = '0;
+    for (int unsigned i = 0; i < Counters; i++) begin
+      if (counter_index[CountIndexWidth-1:0] == CountIndexWidth'(i)) count = counter_q[i];
+    end
+  end
+
+  always_comb begin
+    value = '0;
+    unique case (raddr_q)
+      OffsetId:                     value = ResetId;
+      OffsetVersion:                value = Version;
+      OffsetShape:                  value = {11'd0, HasBfp, 4'(Mantissa), 8'(Block), 8'(Lanes)};
+      OffsetControl:                value = {30'd0, ring_q.bfp, enable_q};
+      OffsetStatus: begin
+        value = {24'd0, link_idle_i, reason_i, resetting_i, busy_i, failed_i, ready_i};
+      end
+      OffsetRing:                   value = {18'd0, ring_q.size, 2'd0, ring_q.position};
+      OffsetIdentity:               value = {8'd0, identity_q.epoch, identity_q.ring};
+      OffsetRequestTimeout:         value = request_timeout_q;
+      OffsetLinkTimeout:            value = link_timeout_q;
+      OffsetOwnAddressLow:          value = identity_q.address[31:0];
+      OffsetOwnAddressHigh:         value = {16'd0, identity_q.address[47:32]};
+      OffsetRightAddressLow:        value = neighbours_q.right[31:0];
+      OffsetRightAddressHigh:       value = {16'd0, neighbours_q.right[47:32]};
+      OffsetLeftAddressLow:         value = neighbours_q.left[31:0];
+      OffsetLeftAddressHigh:        value = {16'd0, neighbours_q.left[47:32]};
+      OffsetRequestSourceLow:       value = request_q.span.source[31:0];
+      OffsetRequestSourceHigh:      value = request_q.span.source[63:32];
+      OffsetRequestDestinationLow:  value = request_q.span.destination[31:0];
+      OffsetRequestDestinationHigh: value = request_q.span.destination[63:32];
+      OffsetRequestCount:           value = request_q.span.count;
+      OffsetRequestRoom:            value = 32'(room_i);
+      OffsetCompletion: begin
+        value = {completion_valid_i, 12'd0, completion_valid_i ? completion_i.status : StatusDone,
+                 completion_valid_i ? completion_i.tag : 16'd0};
+      end
+      default: ;
+    endcase
+  end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      asked_q  <= 1'b0;
+      found_q  <= 1'b0;
       rvalid_q <= 1'b0;
-      rdata_q  <= '0;
     end else begin
-      rvalid_q <= read || (rvalid_q && !rready_i);
-      if (read) begin
-        unique case (araddr_i)
-          OffsetId:                     rdata_q <= ResetId;
-          OffsetVersion:                rdata_q <= Version;
-          OffsetShape:                  rdata_q <= {11'd0, HasBfp, 4'(Mantissa), 8'(Block), 8'(Lanes)};
-          OffsetControl:                rdata_q <= {30'd0, ring_q.bfp, enable_q};
-          OffsetStatus: begin
-            rdata_q <= {24'd0, link_idle_i, reason_i, resetting_i, busy_i, failed_i, ready_i};
-          end
-          OffsetRing:                   rdata_q <= {18'd0, ring_q.size, 2'd0, ring_q.position};
-          OffsetIdentity:               rdata_q <= {8'd0, identity_q.epoch, identity_q.ring};
-          OffsetRequestTimeout:         rdata_q <= request_timeout_q;
-          OffsetLinkTimeout:            rdata_q <= link_timeout_q;
-          OffsetOwnAddressLow:          rdata_q <= identity_q.address[31:0];
-          OffsetOwnAddressHigh:         rdata_q <= {16'd0, identity_q.address[47:32]};
-          OffsetRightAddressLow:        rdata_q <= neighbours_q.right[31:0];
-          OffsetRightAddressHigh:       rdata_q <= {16'd0, neighbours_q.right[47:32]};
-          OffsetLeftAddressLow:         rdata_q <= neighbours_q.left[31:0];
-          OffsetLeftAddressHigh:        rdata_q <= {16'd0, neighbours_q.left[47:32]};
-          OffsetRequestSourceLow:       rdata_q <= request_q.span.source[31:0];
-          OffsetRequestSourceHigh:      rdata_q <= request_q.span.source[63:32];
-          OffsetRequestDestinationLow:  rdata_q <= request_q.span.destination[31:0];
-          OffsetRequestDestinationHigh: rdata_q <= request_q.span.destination[63:32];
-          OffsetRequestCount:           rdata_q <= request_q.span.count;
-          OffsetRequestRoom:            rdata_q <= 32'(room_i);
-          OffsetCompletion: begin
-            rdata_q <= {completion_valid_i, 12'd0, completion_valid_i ? completion_i.status : StatusDone,
-                        completion_valid_i ? completion_i.tag : 16'd0};
-          end
-          default: begin
-            rdata_q <= '0;
-            for (int unsigned i = 0; i < Counters; i++) begin
-              if (araddr_i >= FirstCounter && counter_index == 10'(i)) rdata_q <= counter_q[i];
-            end
-          end
-        endcase
-      end
+      asked_q  <= arvalid_i && arready_o;
+      found_q  <= asked_q;
+      rvalid_q <= found_q || (rvalid_q && !rready_i);
     end
+  end
+
+  always_ff @(posedge clk_i) begin
+    raddr_q      <= araddr_i;
+    value_q      <= value;
+    count_q      <= count;
+    is_counter_q <= is_counter;
+    if (found_q) rdata_q <= is_counter_q ? count_q : value_q;
   end
 
 endmodule

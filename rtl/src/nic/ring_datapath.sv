@@ -66,10 +66,10 @@ module ring_datapath
   output logic [32*Lanes-1:0] right_tdata_o,
   output logic                right_tlast_o,
 
-  output logic                moves_o,          // a beat of numbers was sent, folded or stored
+  output logic                moves_o,          // a beat of numbers was sent, folded or stored, a cycle ago
   output logic                folded_o,         // a beat of sums left the adders
   output logic                malformed_o,
-  output logic                mismatch_o
+  output logic                mismatch_o        // a cycle ago
 );
 
   localparam int unsigned DataWidth     = 32 * Lanes;
@@ -208,14 +208,24 @@ module ring_datapath
   logic                 arrived_valid, arrived_ready, arrived_last;
   logic [DataWidth-1:0] arrived_data;
 
-  assign wire_valid    = left_tvalid_i && arrival_valid && (!arrival.forwards || forward_ready);
-  assign forward_valid = left_tvalid_i && arrival_valid && arrival.forwards && wire_ready;
-  assign left_tready_o = arrival_valid && wire_ready && (!arrival.forwards || forward_ready);
+  logic                 fork_ready;
+
+  stream_fork u_fork (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(left_tvalid_i && arrival_valid),
+    .s_ready_o(fork_ready),
+    .to_i     ({arrival.forwards, 1'b1}),
+    .m_valid_o({forward_valid, wire_valid}),
+    .m_ready_i({forward_ready, wire_ready})
+  );
+
+  assign left_tready_o = arrival_valid && fork_ready;
   assign arrival_taken = left_tvalid_i && left_tready_o && left_tlast_i;
 
   // An FP32 chunk ends with its last beat, not before and not after.
   logic [15:0] beats_q;
-  logic        mismatch_fp32;
+  logic        mismatch, mismatch_fp32;
 
   assign mismatch_fp32 = left_tvalid_i && left_tready_o && left_tlast_i != (beats_q == arrival.beats - 16'd1);
 
@@ -261,20 +271,37 @@ module ring_datapath
   // --- Forked: to the right neighbour, and back to what it will read ---
   logic                 coded_valid, coded_ready, coded_last;  // a beat's numbers behind the encoder
   logic                 out_valid, out_ready, out_last, kept_valid, kept_ready, kept_last;
-  logic                 pack_ready, back_ready;
+  logic                 keep_ready, pack_valid, pack_ready, back_valid, back_ready;
   logic [DataWidth-1:0] out_data, kept_data;
 
-  assign coded_ready = keep_valid && pack_ready && (!keeps || back_ready);
+  stream_fork u_keep_fork (
+    .clk_i,
+    .rst_ni,
+    .s_valid_i(coded_valid && keep_valid),
+    .s_ready_o(keep_ready),
+    .to_i     ({keeps, 1'b1}),
+    .m_valid_o({back_valid, pack_valid}),
+    .m_ready_i({back_ready, pack_ready})
+  );
+
+  assign coded_ready = keep_valid && keep_ready;
   assign keep_taken  = coded_valid && coded_ready && coded_last;
 
   if (HasBfp) begin : gen_bfp
+    typedef struct packed {
+      logic [8*BlocksPerBeat-1:0]    exponent;
+      logic [(Mantissa+1)*Lanes-1:0] mantissa;
+      logic                          is_first;  // of a block
+      logic                          is_last;   // of the chunk
+    } piece_t;
+
     logic                          unpack_ready, malformed_in, malformed_back, mismatch_in;
-    logic                          decoded_valid, decoded_last, encoder_ready, piece_valid, piece_first, piece_last;
+    logic                          decoded_valid, decoded_last, encoder_ready;
+    logic                          encoded_valid, encoded_ready, piece_valid;
     logic [DataWidth-1:0]          decoded_data;
-    logic [8*BlocksPerBeat-1:0]    exponent;
-    logic [(Mantissa+1)*Lanes-1:0] mantissa;
-    logic                          packer_ready, packed_valid, packed_last, back_valid, back_last, decoder_ready;
-    logic [DataWidth-1:0]          packed_data, back_data;
+    piece_t                        encoded, piece;
+    logic                          packer_ready, packed_valid, packed_last, read_valid, read_last, decoder_ready;
+    logic [DataWidth-1:0]          packed_data, read_data;
 
     bfp_decode #(
       .Lanes     (Lanes),
@@ -310,12 +337,26 @@ module ring_datapath
       .s_tready_o  (encoder_ready),
       .s_tdata_i   (encode_data),
       .s_tlast_i   (encode_last),
-      .m_tvalid_o  (piece_valid),
-      .m_tready_i  (coded_ready),
-      .m_exponent_o(exponent),
-      .m_mantissa_o(mantissa),
-      .m_first_o   (piece_first),
-      .m_tlast_o   (piece_last)
+      .m_tvalid_o  (encoded_valid),
+      .m_tready_i  (encoded_ready),
+      .m_exponent_o(encoded.exponent),
+      .m_mantissa_o(encoded.mantissa),
+      .m_first_o   (encoded.is_first),
+      .m_tlast_o   (encoded.is_last)
+    );
+
+    // As in bfp_decode: whether pieces are taken may be known late in a cycle.
+    stream_skid #(
+      .Width($bits(piece_t))
+    ) u_skid (
+      .clk_i,
+      .rst_ni,
+      .s_valid_i(encoded_valid),
+      .s_ready_o(encoded_ready),
+      .s_data_i (encoded),
+      .m_valid_o(piece_valid),
+      .m_ready_i(coded_ready),
+      .m_data_o (piece)
     );
 
     bfp_packer #(
@@ -325,12 +366,12 @@ module ring_datapath
     ) u_packer (
       .clk_i,
       .rst_ni,
-      .s_tvalid_i  (piece_valid && bfp_i && keep_valid && (!keeps || back_ready)),
+      .s_tvalid_i  (pack_valid && bfp_i),
       .s_tready_o  (packer_ready),
-      .s_exponent_i(exponent),
-      .s_mantissa_i(mantissa),
-      .s_first_i   (piece_first),
-      .s_tlast_i   (piece_last),
+      .s_exponent_i(piece.exponent),
+      .s_mantissa_i(piece.mantissa),
+      .s_first_i   (piece.is_first),
+      .s_tlast_i   (piece.is_last),
       .m_tvalid_o  (packed_valid),
       .m_tready_i  (out_ready),
       .m_tdata_o   (packed_data),
@@ -345,15 +386,15 @@ module ring_datapath
     ) u_back (
       .clk_i,
       .rst_ni,
-      .s_tvalid_i  (piece_valid && bfp_i && keep_valid && keeps && pack_ready),
+      .s_tvalid_i  (back_valid && bfp_i),
       .s_tready_o  (decoder_ready),
-      .s_exponent_i(exponent),
-      .s_mantissa_i(mantissa),
-      .s_tuser_i   (piece_last),
-      .m_tvalid_o  (back_valid),
+      .s_exponent_i(piece.exponent),
+      .s_mantissa_i(piece.mantissa),
+      .s_tuser_i   (piece.is_last),
+      .m_tvalid_o  (read_valid),
       .m_tready_i  (kept_ready),
-      .m_tdata_o   (back_data),
-      .m_tuser_o   (back_last),
+      .m_tdata_o   (read_data),
+      .m_tuser_o   (read_last),
       .malformed_o (malformed_back)
     );
 
@@ -363,17 +404,17 @@ module ring_datapath
     assign arrived_last  = bfp_i ? decoded_last : left_tlast_i;
     assign encode_ready  = bfp_i ? encoder_ready : coded_ready;
     assign coded_valid   = bfp_i ? piece_valid : encode_valid;
-    assign coded_last    = bfp_i ? piece_last : encode_last;
+    assign coded_last    = bfp_i ? piece.is_last : encode_last;
     assign pack_ready    = bfp_i ? packer_ready : out_ready;
     assign back_ready    = bfp_i ? decoder_ready : kept_ready;
-    assign out_valid     = bfp_i ? packed_valid : coded_valid && keep_valid && (!keeps || back_ready);
+    assign out_valid     = bfp_i ? packed_valid : pack_valid;
     assign out_data      = bfp_i ? packed_data : encode_data;
     assign out_last      = bfp_i ? packed_last : encode_last;
-    assign kept_valid    = bfp_i ? back_valid : coded_valid && keep_valid && keeps && pack_ready;
-    assign kept_data     = bfp_i ? back_data : encode_data;
-    assign kept_last     = bfp_i ? back_last : encode_last;
+    assign kept_valid    = bfp_i ? read_valid : back_valid;
+    assign kept_data     = bfp_i ? read_data : encode_data;
+    assign kept_last     = bfp_i ? read_last : encode_last;
     assign malformed_o   = malformed_in || malformed_back;
-    assign mismatch_o    = bfp_i ? mismatch_in : mismatch_fp32;
+    assign mismatch      = bfp_i ? mismatch_in : mismatch_fp32;
   end else begin : gen_fp32
     assign wire_ready    = arrived_ready;
     assign arrived_valid = wire_valid;
@@ -384,27 +425,43 @@ module ring_datapath
     assign coded_last    = encode_last;
     assign pack_ready    = out_ready;
     assign back_ready    = kept_ready;
-    assign out_valid     = coded_valid && keep_valid && (!keeps || back_ready);
+    assign out_valid     = pack_valid;
     assign out_data      = encode_data;
     assign out_last      = encode_last;
-    assign kept_valid    = coded_valid && keep_valid && keeps && pack_ready;
+    assign kept_valid    = back_valid;
     assign kept_data     = encode_data;
     assign kept_last     = encode_last;
     assign malformed_o   = 1'b0;
-    assign mismatch_o    = mismatch_fp32;
+    assign mismatch      = mismatch_fp32;
     assign command_ready = 1'b1;
 
     logic unused_command;
     assign unused_command = ^{command_valid, command_beats};
   end
 
-  // --- To the right neighbour ---
-  assign out_ready      = send_valid && !send_forwards && right_tready_i;
-  assign forward_ready  = send_valid && send_forwards && right_tready_i;
-  assign right_tvalid_o = send_valid && (send_forwards ? forward_valid : out_valid);
-  assign right_tdata_o  = send_forwards ? left_tdata_i : out_data;
-  assign right_tlast_o  = send_forwards ? left_tlast_i : out_last;
-  assign send_taken     = right_tvalid_o && right_tready_i && right_tlast_o;
+  // --- To the right neighbour, from a register: a checksum over the beat follows ---
+  logic right_ready, right_moves;
+
+  assign right_ready   = right_tready_i || !right_tvalid_o;
+  assign out_ready     = send_valid && !send_forwards && right_ready;
+  assign forward_ready = send_valid && send_forwards && right_ready;
+  assign right_moves   = send_valid && (send_forwards ? forward_valid : out_valid) && right_ready;
+  assign send_taken    = right_moves && (send_forwards ? left_tlast_i : out_last);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      right_tvalid_o <= 1'b0;
+    end else if (right_ready) begin
+      right_tvalid_o <= right_moves;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (right_ready) begin
+      right_tdata_o <= send_forwards ? left_tdata_i : out_data;
+      right_tlast_o <= send_forwards ? left_tlast_i : out_last;
+    end
+  end
 
   // --- To host memory ---
   logic                 result_valid, result_ready, result_last;
@@ -449,7 +506,15 @@ module ring_datapath
 
   assign idle_o   = reader_idle && writer_idle;
   assign folded_o = encode_valid && encode_ready && encode_folded;
-  assign moves_o  = (right_tvalid_o && right_tready_i) || (result_valid && result_ready) || written_i ||
-                    (read_tvalid_i && read_tready_o);
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      moves_o    <= 1'b0;
+      mismatch_o <= 1'b0;
+    end else begin
+      mismatch_o <= mismatch;
+      moves_o    <= right_moves || (result_valid && result_ready) || written_i || (read_tvalid_i && read_tready_o);
+    end
+  end
 
 endmodule

@@ -68,28 +68,36 @@ module ring_plan
   piece_t     piece_q, chunk_q;           // of the segments, of the segment at work
   logic       is_last_piece_q, ends_tensor_q;  // the chunk does
   operation_t operation_q;
+  logic       is_none_q;                  // of no beats: its segment has nothing of this piece
 
   // --- Segments ---
   piece_t     chunk_units;
-  logic [5:0] first_segment, segment_before, segment_next;
-  logic [6:0] last_step;
-  logic       is_last_step, is_last_segment, is_rest, is_halved, moves;
+  logic [5:0] end_segment_q;                   // the last of the ring
+  logic [5:0] first_segment_q, segment_before, segment_next;
+  logic [6:0] last_step_q;
+  logic       is_last_step, is_last_segment, is_longer_next, is_rest, is_halved, moves;
   logic [6:0] remainder;
   logic [5:0] remainder_next;
   logic       quotient_bit;
 
   assign chunk_units     = ring_i.bfp ? piece_t'(ChunkBeats * Lanes / UnitBfp) : piece_t'(ChunkUnitsMax);
-  assign first_segment   = ring_i.position == '0 ? ring_i.size - 6'd1 : ring_i.position - 6'd1;
-  assign segment_before  = segment_q == '0 ? ring_i.size - 6'd1 : segment_q - 6'd1;
-  assign is_last_segment = segment_q == ring_i.size - 6'd1;
-  assign last_step       = {ring_i.size, 1'b0} - 7'd2;
-  assign is_last_step    = step_q == last_step;
-  assign moves           = state_q == StateOffer && (operation_q.beats == '0 || operation_ready_i);
+  assign segment_before  = segment_q == '0 ? end_segment_q : segment_q - 6'd1;
+  assign is_last_segment = segment_q == end_segment_q;
+  assign is_last_step    = step_q == last_step_q;
+  assign moves           = state_q == StateOffer && (is_none_q || operation_ready_i);
 
+  // Which segment comes next is known before `moves` is.
   always_comb begin
-    segment_next = segment_q;
-    if (state_q == StateLocate && segment_q != first_segment) segment_next = segment_q + 6'd1;
-    if (moves) segment_next = is_last_step ? first_segment : segment_before;
+    segment_next   = segment_q;
+    is_longer_next = segment_q < longer_q;
+    if (state_q == StateLocate && segment_q != first_segment_q) begin
+      segment_next   = segment_q + 6'd1;
+      is_longer_next = segment_q + 6'd1 < longer_q;
+    end
+    if (moves) begin
+      segment_next   = is_last_step ? first_segment_q : segment_before;
+      is_longer_next = is_last_step ? first_segment_q < longer_q : segment_before < longer_q;
+    end
   end
 
   // The piece of all segments: a chunk, the rest, or a half of it.
@@ -125,7 +133,7 @@ module ring_plan
   end
 
   assign request_ready_o   = state_q == StateIdle;
-  assign operation_valid_o = (state_q == StateOffer && operation_q.beats != '0) || state_q == StateEnd;
+  assign operation_valid_o = (state_q == StateOffer && !is_none_q) || state_q == StateEnd;
   always_comb begin
     operation_o = operation_q;
     if (state_q == StateEnd) begin
@@ -142,7 +150,7 @@ module ring_plan
       unique case (state_q)
         StateIdle:    if (request_valid_i) state_q <= request_i.count == '0 ? StateEnd : StateDivide;
         StateDivide:  if (divide_left_q == '0) state_q <= StateLocate;
-        StateLocate:  if (segment_q == first_segment) state_q <= StatePiece;
+        StateLocate:  if (segment_q == first_segment_q) state_q <= StatePiece;
         StatePiece:   state_q <= StateCut;
         StateCut:     state_q <= StateMeasure;
         StateMeasure: state_q <= StateOffer;
@@ -153,8 +161,11 @@ module ring_plan
   end
 
   always_ff @(posedge clk_i) begin
-    segment_q   <= state_q == StateIdle ? '0 : segment_next;
-    is_longer_q <= state_q == StateDivide ? remainder_next != '0 : segment_next < longer_q;
+    end_segment_q   <= ring_i.size - 6'd1;
+    last_step_q     <= {ring_i.size, 1'b0} - 7'd2;
+    first_segment_q <= (ring_i.position == '0 ? ring_i.size : ring_i.position) - 6'd1;
+    segment_q       <= state_q == StateIdle ? '0 : segment_next;
+    is_longer_q     <= state_q == StateDivide ? remainder_next != '0 : is_longer_next;
     unique case (state_q)
       StateIdle: begin
         request_q       <= request_i;
@@ -176,7 +187,7 @@ module ring_plan
         first_start_q  <= segment_start_q;
         last_segment_q <= (each_q == '0 ? longer_q : ring_i.size) - 6'd1;
         left_q         <= each_q + units_t'(longer_q != '0);
-        if (segment_q != first_segment) segment_start_q <= segment_start_q + length;
+        if (segment_q != first_segment_q) segment_start_q <= segment_start_q + length;
       end
       StatePiece: begin
         piece_q         <= is_rest ? piece_t'(left_q) : is_halved ? piece_t'((left_q + 1'b1) >> 1) : chunk_units;
@@ -196,6 +207,7 @@ module ring_plan
         operation_q.destination <= request_q.destination + {29'd0, start_element, 2'b00};
         operation_q.elements    <= ends_tensor_q ? 16'(request_q.count) - 16'(start_element) : 16'(chunk_elements);
         operation_q.beats       <= 16'(chunk_elements >> LaneBits);
+        is_none_q               <= chunk_q == '0;
       end
       StateOffer: begin
         if (moves) begin
