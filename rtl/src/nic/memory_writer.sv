@@ -71,13 +71,15 @@ module memory_writer
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       in_starts_q  <= 1'b1;
-      in_left_q    <= '0;
       is_padding_q <= 1'b0;  // a chunk begins with an element
     end else if (in_moves) begin
       in_starts_q  <= s_tlast_i;
-      in_left_q    <= in_left > BeatElements ? in_left - BeatElements : '0;
       is_padding_q <= !s_tlast_i && in_left <= BeatElements;
     end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (in_moves) in_left_q <= in_left > BeatElements ? in_left - BeatElements : '0;
   end
 
   logic [LevelWidth-1:0] unused_level;

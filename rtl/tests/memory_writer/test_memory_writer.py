@@ -83,7 +83,8 @@ def work(rng: Any) -> tuple[list[dict[str, int]], list[dict[str, int]], dict[int
     for _ in range(REQUESTS):
         for _ in range(rng.randrange(CHUNKS + 1)):
             count = 2 * rng.randrange(1, 20)
-            elements = rng.choice([count * LANES, rng.randrange(1, count * LANES + 1)])
+            whole_beats = LANES * rng.randrange(1, count)  # padding begins where a beat ends
+            elements = rng.choice([count * LANES, whole_beats, rng.randrange(1, count * LANES + 1)])
             chunks.append({"chunk_i": count << BEATS_BIT | elements << ELEMENTS_BIT | address << ADDRESS_BIT})
             data = rng.randbytes(count * BEAT)
             for i in range(count):
