@@ -135,7 +135,10 @@ EXAMPLES = {
         "netfold rtl timing --design switch --no-place",
         "netfold rtl timing ring_plan --design nic40",
     ),
-    "rtl constraints": ("netfold rtl constraints --ports 4 --out build/constraints",),
+    "rtl constraints": (
+        "netfold rtl constraints --ports 4 --out build/constraints",
+        "netfold rtl constraints --design nic --ports 1",
+    ),
     "rtl board": ("netfold rtl board --out build/board", "netfold rtl board --device LFE5UM-45F --seed 3"),
     "rtl lint": ("netfold rtl lint",),
     "rtl prove": ("netfold rtl prove",),

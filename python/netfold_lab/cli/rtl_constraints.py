@@ -13,8 +13,8 @@ from netfold_lab.outputs import output_folder
 
 def constraints(
     out: Annotated[Path, output_folder("Folder for the files.")] = Path("constraints"),
-    design: Annotated[str, typer.Option(help="A design of rtl/constraints.toml.")] = "switch",
-    ports: Annotated[int, typer.Option(min=2, max=16, help="Ethernet ports.")] = 8,
+    design: Annotated[str, typer.Option(help="switch or nic, of rtl/constraints.toml.")] = "switch",
+    ports: Annotated[int, typer.Option(min=1, max=16, help="Ethernet ports.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write the clocks and clock crossings for Vivado (XDC), Quartus (SDC) and nextpnr (LPF), from

@@ -83,9 +83,10 @@ def read(design: str, ports: int) -> Constraints:
     unknown = {row["kind"] for row in rows} - set(KINDS)
     if unknown:
         raise RtlError(f"{SOURCE.name}: {', '.join(sorted(unknown))} is none of {', '.join(KINDS)}")
+    settings = {"Ports": ports, **given[design].get("settings", {})}
     crossings = [
         Crossing(path, row["kind"], row.get("from", ""), row.get("to", ""))
-        for module, path in hierarchy.instances(given[design]["top"], {"Ports": ports})
+        for module, path in hierarchy.instances(given[design]["top"], settings)
         for row in rows
         if row["module"] == module
     ]

@@ -16,7 +16,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -45,7 +45,7 @@ class Design:
     """A device and its clock. `boxes` are modules that only hold others: they count in the device as a whole."""
 
     top: str
-    mhz: int
+    mhz: float
     settings: tuple[tuple[str, int], ...]
     boxes: tuple[str, ...]
 
@@ -69,8 +69,7 @@ def design(name: str, ports: int) -> Design:
     """One of DESIGNS; `ports` are those of a switch."""
     if name == "switch":
         return Design("netfold_switch", 200, (("Ports", ports),), _SWITCH_BOXES)
-    lanes, mhz = {"nic40": (8, 250), "nic100": (16, 322)}[name]
-    return Design("netfold_nic", mhz, (("Lanes", lanes),), _NIC_BOXES)
+    return Design("netfold_nic", 250, (("Lanes", {"nic40": 8, "nic100": 16}[name]),), _NIC_BOXES)
 
 
 def units(of: Design) -> list[Unit]:
@@ -174,16 +173,23 @@ def chosen(names: Sequence[str], ports: int, modules: Sequence[str]) -> list[tup
 
 
 def measure(
-    names: Sequence[str], ports: int, modules: Sequence[str], place: bool, jobs: int, progress: Progress
+    names: Sequence[str],
+    ports: int,
+    modules: Sequence[str],
+    mhz: float | None,
+    place: bool,
+    jobs: int,
+    progress: Progress,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each module, by design: its parameters, clock and budget, its longest paths, `met`, and with `place`
-    its clock on an ECP5. `jobs` modules are measured at a time. Raises RtlError."""
+    """A row for each module, by design: its parameters, clock (`mhz`, or the design's) and budget, its longest paths,
+    `met`, and with `place` its clock on an ECP5. `jobs` modules are measured at a time. Raises RtlError."""
     wanted = chosen(names, ports, modules)
     kept = _Kept()
 
     def row(item: tuple[str, Unit]) -> dict[str, Any]:
         name, unit = item
         of = design(name, ports)
+        of = of if mhz is None else replace(of, mhz=mhz)
         given = " ".join(f"{key}={value}" for key, value in unit.parameters)
         found: dict[str, Any] = {"design": name, "module": unit.module, "parameters": given}
         found |= {"mhz": of.mhz, "budget": of.budget}

@@ -18,6 +18,8 @@ module link_send
   input  identity_t            identity_i,
   input  neighbours_t          neighbours_i,
   input  logic [31:0]          timeout_i,
+  input  logic                 stop_i,         // begin no frame
+  output logic                 stopped_o,      // none is on its way out: a reset breaks none off
 
   input  logic                 s_tvalid_i,
   output logic                 s_tready_o,
@@ -52,6 +54,7 @@ module link_send
   logic [31:0]           sent_q;        // frames below this number have been sent at least once
   logic [31:0]           limit_q;
   logic                  sending_q;     // a frame's payload is on its way
+  logic                  out_valid_q;   // a beat is on its way out
   logic [IndexWidth-1:0] index_q;
   ack_t                  heard_q;
   logic                  heard_valid_q;
@@ -59,7 +62,8 @@ module link_send
   logic                  rewound_q;
   logic [31:0]           quiet_q;       // cycles without news of frames that are out
 
-  logic                  en, read, last_beat, start_data, start_ack, has_frame, may_send, is_progress, is_valid_ack;
+  logic                  en, read, last_beat, start_data, start_ack, has_frame, may_send, may_start;
+  logic                  is_progress, is_valid_ack;
   logic                  go_back_gap, go_back_timeout, is_out;  // is_out: a frame is, and not acknowledged
   header_t               data_header, ack_header;
 
@@ -139,11 +143,13 @@ module link_send
   // --- What goes next. base, next_q and head lie in this order, with no more than `Slots` frames between ---
   assign has_frame   = next_q[SlotWidth:0] != head;
   assign may_send    = $signed(limit_q - next_q) > 0;
-  assign start_ack   = !sending_q && say_valid_i;
-  assign start_data  = !sending_q && !say_valid_i && !heard_valid_q && !go_back_timeout && has_frame && may_send;
+  assign may_start   = !sending_q && !stop_i;
+  assign start_ack   = may_start && say_valid_i;
+  assign start_data  = may_start && !say_valid_i && !heard_valid_q && !go_back_timeout && has_frame && may_send;
   assign last_beat   = 8'(index_q) + 8'd1 == beats;  // the sum is there before the memory's answer
   assign read        = en && sending_q;
-  assign say_ready_o = en && !sending_q;
+  assign say_ready_o = en && may_start;
+  assign stopped_o   = !sending_q && !out_valid_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -220,7 +226,7 @@ module link_send
   end
 
   // --- The way out: a header, or what the memory gives a cycle after it was asked ---
-  logic    out_valid_q, out_last_q, out_is_header_q;
+  logic    out_last_q, out_is_header_q;
   header_t     header_q, header;
   logic [31:0] crc_payload_q;  // 0 behind no payload
 

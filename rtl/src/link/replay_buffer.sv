@@ -50,17 +50,28 @@ module replay_buffer #(
   assign push       = s_tvalid_i && s_tready_o;
   assign ends_frame = push && (s_tlast_i || index_q == IndexWidth'(PayloadBeats - 1));
 
-  // A CRC is linear: the beat's share goes into a register. It is added to that of the beats before a cycle later.
-  logic [31:0] crc_beat, crc_beat_q, crc_before, crc_q, crc_next;
+  // A CRC is linear: the shares of a beat's halves go into registers. They are added to that of the beats before a cycle
+  // later.
+  localparam int unsigned Half = DataWidth / 2;
+
+  logic [31:0] crc_low, crc_low_q, crc_high, crc_high_q, crc_before, crc_q, crc_next;
   logic        pushed_q, ended_q, ended_chunk_q;
   logic [7:0]  beats_q;
 
   crc32 #(
     .Width(DataWidth)
-  ) u_crc_beat (
+  ) u_crc_low (
     .crc_i ('0),
-    .data_i(s_tdata_i),
-    .crc_o (crc_beat)
+    .data_i({{Half{1'b0}}, s_tdata_i[Half-1:0]}),
+    .crc_o (crc_low)
+  );
+
+  crc32 #(
+    .Width(Half)
+  ) u_crc_high (
+    .crc_i ('0),
+    .data_i(s_tdata_i[DataWidth-1:Half]),
+    .crc_o (crc_high)
   );
 
   crc32 #(
@@ -71,7 +82,7 @@ module replay_buffer #(
     .crc_o (crc_before)
   );
 
-  assign crc_next = crc_before ^ crc_beat_q;
+  assign crc_next = crc_before ^ crc_low_q ^ crc_high_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
@@ -101,7 +112,8 @@ module replay_buffer #(
 
   always_ff @(posedge clk_i) begin
     if (push) memory[{write_q[SlotWidth-1:0], index_q}] <= s_tdata_i;
-    crc_beat_q    <= crc_beat;
+    crc_low_q     <= crc_low;
+    crc_high_q    <= crc_high;
     beats_q       <= 8'(index_q) + 8'd1;
     ended_chunk_q <= s_tlast_i;
     if (ended_q) frames[head_q[SlotWidth-1:0]] <= '{beats_q, ended_chunk_q, crc_next};

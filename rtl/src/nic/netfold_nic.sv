@@ -244,12 +244,19 @@ module netfold_nic
     .mismatch_o             (mismatch)
   );
 
-  // The link is forgotten while the device is not enabled; a soft reset disables it.
+  // The link is forgotten when the device is not enabled; a soft reset disables it. The frame that is on its way to the
+  // MAC ends first: a MAC knows no frame without an end.
+  logic link_stops, link_stops_q, link_stopped;
+
+  assign link_stops = !enable || link_stops_q;
+
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
-      link_rst_nq <= 1'b0;
+      link_rst_nq  <= 1'b0;
+      link_stops_q <= 1'b0;
     end else begin
-      link_rst_nq <= enable;
+      link_rst_nq  <= !(link_stops && link_stopped);
+      link_stops_q <= link_stops && !link_stopped;
     end
   end
 
@@ -288,6 +295,8 @@ module netfold_nic
     .identity_i   (identity),
     .neighbours_i (neighbours),
     .timeout_i    (link_timeout),
+    .stop_i       (link_stops),
+    .stopped_o    (link_stopped),
     .s_tvalid_i   (right_valid),
     .s_tready_o   (right_ready),
     .s_tdata_i    (right_data),

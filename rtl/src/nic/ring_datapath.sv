@@ -268,24 +268,23 @@ module ring_datapath
     .m_tuser_o ({encode_folded, encode_last})
   );
 
-  // --- Forked: to the right neighbour, and back to what it will read ---
-  logic                 coded_valid, coded_ready, coded_last;  // a beat's numbers behind the encoder
+  // --- Forked: to the right neighbour, and to what it will read. Numbers here, pieces below: each has its own fork, so
+  // no path leads from one to the other ---
+  logic                 plain_ready, plain_taken, plain_out_valid, plain_kept_valid;
   logic                 out_valid, out_ready, out_last, kept_valid, kept_ready, kept_last;
-  logic                 keep_ready, pack_valid, pack_ready, back_valid, back_ready;
   logic [DataWidth-1:0] out_data, kept_data;
 
-  stream_fork u_keep_fork (
+  stream_fork u_plain_fork (
     .clk_i,
     .rst_ni,
-    .s_valid_i(coded_valid && keep_valid),
-    .s_ready_o(keep_ready),
+    .s_valid_i(encode_valid && keep_valid && !bfp_i),
+    .s_ready_o(plain_ready),
     .to_i     ({keeps, 1'b1}),
-    .m_valid_o({back_valid, pack_valid}),
-    .m_ready_i({back_ready, pack_ready})
+    .m_valid_o({plain_kept_valid, plain_out_valid}),
+    .m_ready_i({kept_ready, out_ready})
   );
 
-  assign coded_ready = keep_valid && keep_ready;
-  assign keep_taken  = coded_valid && coded_ready && coded_last;
+  assign plain_taken = keep_valid && plain_ready;
 
   if (HasBfp) begin : gen_bfp
     typedef struct packed {
@@ -297,10 +296,11 @@ module ring_datapath
 
     logic                          unpack_ready, malformed_in, malformed_back, mismatch_in;
     logic                          decoded_valid, decoded_last, encoder_ready;
-    logic                          encoded_valid, encoded_ready, piece_valid;
+    logic                          encoded_valid, encoded_ready, piece_valid, piece_ready, pieces_ready;
+    logic                          pack_valid, pack_ready, back_valid, back_ready;
     logic [DataWidth-1:0]          decoded_data;
     piece_t                        encoded, piece;
-    logic                          packer_ready, packed_valid, packed_last, read_valid, read_last, decoder_ready;
+    logic                          packed_valid, packed_last, read_valid, read_last;
     logic [DataWidth-1:0]          packed_data, read_data;
 
     bfp_decode #(
@@ -355,9 +355,21 @@ module ring_datapath
       .s_ready_o(encoded_ready),
       .s_data_i (encoded),
       .m_valid_o(piece_valid),
-      .m_ready_i(coded_ready),
+      .m_ready_i(piece_ready),
       .m_data_o (piece)
     );
+
+    stream_fork u_piece_fork (
+      .clk_i,
+      .rst_ni,
+      .s_valid_i(piece_valid && keep_valid),
+      .s_ready_o(pieces_ready),
+      .to_i     ({keeps, 1'b1}),
+      .m_valid_o({back_valid, pack_valid}),
+      .m_ready_i({back_ready, pack_ready})
+    );
+
+    assign piece_ready = keep_valid && pieces_ready;
 
     bfp_packer #(
       .Lanes   (Lanes),
@@ -366,8 +378,8 @@ module ring_datapath
     ) u_packer (
       .clk_i,
       .rst_ni,
-      .s_tvalid_i  (pack_valid && bfp_i),
-      .s_tready_o  (packer_ready),
+      .s_tvalid_i  (pack_valid),
+      .s_tready_o  (pack_ready),
       .s_exponent_i(piece.exponent),
       .s_mantissa_i(piece.mantissa),
       .s_first_i   (piece.is_first),
@@ -386,8 +398,8 @@ module ring_datapath
     ) u_back (
       .clk_i,
       .rst_ni,
-      .s_tvalid_i  (back_valid && bfp_i),
-      .s_tready_o  (decoder_ready),
+      .s_tvalid_i  (back_valid),
+      .s_tready_o  (back_ready),
       .s_exponent_i(piece.exponent),
       .s_mantissa_i(piece.mantissa),
       .s_tuser_i   (piece.is_last),
@@ -402,15 +414,13 @@ module ring_datapath
     assign arrived_valid = bfp_i ? decoded_valid : wire_valid;
     assign arrived_data  = bfp_i ? decoded_data : left_tdata_i;
     assign arrived_last  = bfp_i ? decoded_last : left_tlast_i;
-    assign encode_ready  = bfp_i ? encoder_ready : coded_ready;
-    assign coded_valid   = bfp_i ? piece_valid : encode_valid;
-    assign coded_last    = bfp_i ? piece.is_last : encode_last;
-    assign pack_ready    = bfp_i ? packer_ready : out_ready;
-    assign back_ready    = bfp_i ? decoder_ready : kept_ready;
-    assign out_valid     = bfp_i ? packed_valid : pack_valid;
+    assign encode_ready  = bfp_i ? encoder_ready : plain_taken;
+    assign keep_taken    = bfp_i ? piece_valid && piece_ready && piece.is_last
+                                 : encode_valid && plain_taken && encode_last;
+    assign out_valid     = bfp_i ? packed_valid : plain_out_valid;
     assign out_data      = bfp_i ? packed_data : encode_data;
     assign out_last      = bfp_i ? packed_last : encode_last;
-    assign kept_valid    = bfp_i ? read_valid : back_valid;
+    assign kept_valid    = bfp_i ? read_valid : plain_kept_valid;
     assign kept_data     = bfp_i ? read_data : encode_data;
     assign kept_last     = bfp_i ? read_last : encode_last;
     assign malformed_o   = malformed_in || malformed_back;
@@ -420,15 +430,12 @@ module ring_datapath
     assign arrived_valid = wire_valid;
     assign arrived_data  = left_tdata_i;
     assign arrived_last  = left_tlast_i;
-    assign encode_ready  = coded_ready;
-    assign coded_valid   = encode_valid;
-    assign coded_last    = encode_last;
-    assign pack_ready    = out_ready;
-    assign back_ready    = kept_ready;
-    assign out_valid     = pack_valid;
+    assign encode_ready  = plain_taken;
+    assign keep_taken    = encode_valid && plain_taken && encode_last;
+    assign out_valid     = plain_out_valid;
     assign out_data      = encode_data;
     assign out_last      = encode_last;
-    assign kept_valid    = back_valid;
+    assign kept_valid    = plain_kept_valid;
     assign kept_data     = encode_data;
     assign kept_last     = encode_last;
     assign malformed_o   = 1'b0;

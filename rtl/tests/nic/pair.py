@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 import cocotb
 import numpy as np
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import RisingEdge, Timer
 
 from axi_lite import AxiLite, Wires
 from benches import wait_for
@@ -23,6 +24,9 @@ ENABLE, BFP, SOFT_RESET = 1, 2, 4
 READY, FAILED, BUSY, RESETTING = 1, 2, 4, 8
 SOURCE, DESTINATION = 0x1000, 0x9000
 MEMORY_BYTES = 0x10000  # the host's memory repeats in the 64-bit address space
+# Of a MAC, where the NIC's clock has 10 ns: 322.27 MHz beside 250. The line carries 100 Gbit/s, which is three beats of
+# 512 bits in five cycles.
+MAC_PS = 7758
 
 
 @dataclass
@@ -117,7 +121,7 @@ class Nic:
     def before(self) -> None:
         """Drive the inputs of the next cycle."""
         wires = self.wires
-        for name in ("m_read_command_tready_i", "m_write_command_tready_i", "m_write_tready_i", "m_eth_tready_i"):
+        for name in ("m_read_command_tready_i", "m_write_command_tready_i", "m_write_tready_i"):
             wires.set(**{name: int(self.goes())})
         if self.reads and self.goes():
             address, size = self.reads[0]
@@ -126,6 +130,11 @@ class Nic:
         confirms = self.unconfirmed > 0 and self.goes()
         self.unconfirmed -= confirms
         wires.set(written_i=int(confirms))
+
+    def before_wires(self) -> None:
+        """... of the Ethernet ports."""
+        wires = self.wires
+        wires.set(m_eth_tready_i=int(self.goes()))
         if self.arriving and self.goes():
             frame = self.arriving[0]
             wires.set(s_eth_tvalid_i=1, s_eth_tdata_i=frame.pop(0), s_eth_tlast_i=int(not frame))
@@ -134,8 +143,8 @@ class Nic:
         else:
             wires.set(s_eth_tvalid_i=0)
 
-    def after(self) -> list[int] | None:
-        """Accept the outputs of the cycle; returns a whole frame that has left."""
+    def after(self) -> None:
+        """Accept the outputs of the cycle."""
         wires = self.wires
         moved = lambda valid, ready: wires.get(valid) == 1 == wires.get(ready)  # noqa: E731
         if moved("s_read_tvalid_i", "s_read_tready_o"):
@@ -150,13 +159,38 @@ class Nic:
         if moved("m_write_tvalid_o", "m_write_tready_i"):
             self.data.append((wires.get("m_write_tdata_o"), wires.get("m_write_tkeep_o")))
         self._store()
-        if not moved("m_eth_tvalid_o", "m_eth_tready_i"):
+
+    def after_wires(self) -> list[int] | None:
+        """... of the Ethernet ports; returns a whole frame that has left."""
+        return self._leave(self.wires.get("m_eth_tready_i"))
+
+    def _leave(self, ready: int) -> list[int] | None:
+        """A beat leaves if there is one; returns its frame if that is whole. A frame that has begun goes on, without a
+        hole, unless the device is reset by wire."""
+        if not self.wires.dut.rst_ni.value:
+            self.leaving = []
+        valid = self.wires.get("m_eth_tvalid_o")
+        assert valid or not self.leaving, "a frame has a hole"
+        if not (valid and ready):
             return None
-        self.leaving.append(wires.get("m_eth_tdata_o"))
-        if not wires.get("m_eth_tlast_o"):
+        self.leaving.append(self.wires.get("m_eth_tdata_o"))
+        if not self.wires.get("m_eth_tlast_o"):
             return None
         frame, self.leaving = self.leaving, []
         return frame
+
+    def mac_cycle(self, line: deque[int | None]) -> list[int] | None:
+        """A MAC before its clock's next edge; returns as `after_wires`. It takes and gives a frame without a pause, at
+        the line's rate. `line`: beats that arrive, and None where the line is slower than the clock."""
+        if not line and self.arriving:
+            beats = self.arriving.pop(0)
+            line.extend([*beats, *[None] * (len(beats) * 2 // 3 + 1)])
+        beat = line.popleft() if line else None
+        is_last = not line or line[0] is None
+        self.wires.set(s_eth_tvalid_i=int(beat is not None), s_eth_tdata_i=beat or 0, s_eth_tlast_i=int(is_last))
+        ready = int(self.goes())
+        self.wires.set(m_eth_tready_i=ready)
+        return self._leave(ready)
 
     def _store(self) -> None:
         """Write a burst when its command and data have arrived."""
@@ -178,16 +212,35 @@ class Pair:
         self.nics = [Nic(Wires(dut, given, index, PORTS), rng, pace) for index in range(PORTS)]
         self.plugged = True
 
-    async def run(self) -> None:
-        """Run forever: the hosts, and frames between the NICs, some of which are lost."""
+    def carry(self, frames: list[list[int] | None]) -> None:
+        """Frames that have left arrive at the other NIC, or are lost."""
+        for nic, frame in zip(reversed(self.nics), frames, strict=True):
+            if frame and self.plugged and self.rng.random() >= self.pace.loss:
+                nic.arriving.append(frame)
+
+    async def run(self, crosses: bool) -> None:
+        """Run forever: the hosts, and frames between the NICs, unless they are in the clocks of MACs."""
         while True:
             for nic in self.nics:
                 nic.before()
+                if not crosses:
+                    nic.before_wires()
             await RisingEdge(self.dut.clk_i)
-            frames = [nic.after() for nic in self.nics]
-            for nic, frame in zip(reversed(self.nics), frames, strict=True):
-                if frame and self.plugged and self.rng.random() >= self.pace.loss:
-                    nic.arriving.append(frame)
+            for nic in self.nics:
+                nic.after()
+            if not crosses:
+                self.carry([nic.after_wires() for nic in self.nics])
+
+    async def run_macs(self) -> None:
+        """Run forever: the clocks of the MACs, and frames between them."""
+        lines: list[deque[int | None]] = [deque() for _ in self.nics]
+        await Timer(self.rng.randrange(1, MAC_PS), "ps")
+        while True:
+            self.dut.rx_clk_i.value = self.dut.tx_clk_i.value = (1 << PORTS) - 1
+            await Timer(MAC_PS // 2, "ps")
+            self.dut.rx_clk_i.value = self.dut.tx_clk_i.value = 0
+            self.carry([nic.mac_cycle(line) for nic, line in zip(self.nics, lines, strict=True)])
+            await Timer(MAC_PS // 2, "ps")
 
     async def both(self, *calls: Any) -> list[Any]:
         """A call of each driver, at the same time."""

@@ -3,10 +3,12 @@ frames; resets in the middle of requests; impossible requests."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.triggers import RisingEdge
 from pair import DONE, FAILED, LANES, MISMATCH, OFFSETS, READY, REFUSED, RESET, SOFT_RESET, TIMEOUT, Pace, Pair
 
@@ -45,7 +47,10 @@ async def begin(dut: Any, pace: Pace) -> tuple[Pair, Any]:
     rng = chance()
     pair = Pair(dut, rng, pace)
     await start(dut)
-    cocotb.start_soon(pair.run())
+    crosses = os.environ.get("CROSSES") == "1"
+    cocotb.start_soon(pair.run(crosses))
+    if crosses:
+        cocotb.start_soon(pair.run_macs())
     return pair, rng
 
 
@@ -142,6 +147,8 @@ async def says_what_is_wrong(dut: Any) -> None:
     await reduces(pair, rng, False, [100])
 
 
-def test_nic() -> None:
-    """Both are ports of the device with several ports."""
-    simulate("netfold_nic_quad", __file__, Ports=2, Lanes=LANES)
+@pytest.mark.parametrize("crosses", [0, 1])
+def test_nic(crosses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are ports of the device with several ports; with the NICs' clock on the wires, or with those of MACs."""
+    monkeypatch.setenv("CROSSES", str(crosses))
+    simulate("netfold_nic_quad", __file__, Ports=2, Lanes=LANES, Crosses=crosses)
