@@ -44,8 +44,8 @@ module replay_buffer_formal (
     was_frame <= follow_frame_i;
     was_index <= follow_index_i;
     if (first) begin
-      written_q  <= 1'b0;
-      was_read_q <= 1'b0;
+      written_q      <= 1'b0;
+      was_read_q     <= 1'b0;
       was_released_q <= 1'b0;
     end else begin
       if (push && filling == follow_frame_i && u_replay.index_q == follow_index_i) begin

@@ -63,8 +63,8 @@ module netfold_nic_quad #(
   output logic [Ports-1:0]                m_eth_tlast_o
 );
 
-  localparam int unsigned Width      = 32 * Lanes;
-  localparam int unsigned FrameBeats = 352 / Lanes + 1;  // of netfold_nic: its payload and a header
+  localparam int unsigned Width        = 32 * Lanes;
+  localparam int unsigned PayloadBeats = 352 / Lanes;  // 1408 bytes, as in netfold_nic
 
   for (genvar i = 0; i < Ports; i++) begin : gen_port
     logic             rx_valid, rx_last, rx_error, tx_valid, tx_ready, tx_last;
@@ -112,7 +112,7 @@ module netfold_nic_quad #(
 
       frame_gate #(
         .Width     (Width),
-        .FrameBeats(FrameBeats)
+        .FrameBeats(PayloadBeats + 1)  // a header before it
       ) u_gate (
         .clk_i    (tx_clk_i[i]),
         .rst_ni   (tx_rst_n),
@@ -140,11 +140,12 @@ module netfold_nic_quad #(
     end
 
     netfold_nic #(
-      .Lanes     (Lanes),
-      .Block     (Block),
-      .Mantissa  (Mantissa),
-      .HasBfp    (HasBfp),
-      .Subnormals(Subnormals)
+      .Lanes       (Lanes),
+      .Block       (Block),
+      .Mantissa    (Mantissa),
+      .HasBfp      (HasBfp),
+      .Subnormals  (Subnormals),
+      .PayloadBeats(PayloadBeats)
     ) u_nic (
       .clk_i,
       .rst_ni,

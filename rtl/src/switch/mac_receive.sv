@@ -1,6 +1,6 @@
-// From a MAC, which cannot wait, into the switch: beats cross to the switch's clock (frame_cross). There is no room if a
-// MAC gives frames shorter than Ethernet's without gaps. The types of Ethernet that a beat may hold are found on the
-// MAC's side.
+// From a MAC into the switch. A MAC cannot wait: its beats cross to the switch's clock through frame_cross. A MAC that
+// gives frames shorter than Ethernet's, without gaps, finds no room there. The types of Ethernet that a beat may hold are
+// found on the MAC's side.
 module mac_receive
   import switch_pkg::*;
 #(
