@@ -98,8 +98,8 @@ void SwitchPath::handle(const link::Incoming& datagram, Nanoseconds now) {
   const auto [job, is_from_above] = filter_.admit(datagram.bytes, datagram.from, packet);
   if (job == nullptr) return;
   JobOutbox outbox(*this, *job);
-  const Verdict verdict =
-      is_from_above ? job->aggregator.on_packet_from_above(packet, outbox) : job->aggregator.on_packet(packet, outbox);
+  const Verdict verdict = is_from_above ? job->aggregator.on_packet_from_above(packet, outbox)
+                                        : job->aggregator.on_packet(packet, now, outbox);
   filter_.count(*job, verdict, packet.header, datagram.bytes.size(), now, is_from_above);
 }
 

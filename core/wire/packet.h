@@ -7,6 +7,7 @@
 // Header fields are in network byte order; elements are little-endian. The tag (16 bytes) is there if its flag is set.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "numbers/format.h"
 
 namespace netfold::wire {
@@ -29,6 +31,18 @@ constexpr std::uint32_t kReorderSlackChunks = 8;
 constexpr std::size_t kSumBytes = 4;             // of an element of a partial sum: fp32, or int32
 constexpr std::uint16_t kSwitchWorker = 0xffff;  // `worker` of a packet that concerns no single rank
 constexpr std::uint16_t kNoOwner = 0xffff;       // of a chunk without bytes: a barrier
+// When a switch answered an echo, by its own clock: in units of 8.192 us, of which 16 bits come round after 537 ms.
+// Never 0, which says nothing.
+constexpr int kEchoTimeBits = 13;
+constexpr Nanoseconds kEchoTimeRange = Nanoseconds{1} << (16 + kEchoTimeBits);
+constexpr std::uint16_t echo_time(Nanoseconds now) {
+  return std::max<std::uint16_t>(1, static_cast<std::uint16_t>(now >> kEchoTimeBits));
+}
+// How much later than `time` that was, if it was less than half a range earlier or later.
+constexpr Nanoseconds echo_time_since(Nanoseconds time, std::uint16_t answered) {
+  const auto units = static_cast<std::int16_t>(answered - static_cast<std::uint16_t>(time >> kEchoTimeBits));
+  return Nanoseconds{units} << kEchoTimeBits;
+}
 
 enum class Kind : std::uint8_t {
   kContribution = 0,  // worker to switch: my elements of this chunk
@@ -72,8 +86,9 @@ struct Header {
   std::uint16_t worker = 0;
   std::uint16_t epoch = 0;  // apart from `job`: is_of_lease() says why
   std::uint16_t slot = 0;
-  // Elements; of a copy: bytes. Of a probe: chunks that its sender has sent after this one. Between switches, of a
-  // waiting: the rank that is missing; of an echo: the rank that asked, plus one.
+  // Elements; of a copy: bytes. Of a probe: chunks that its sender has sent after this one. Of an echo to a worker:
+  // echo_time(), or 0. Between switches, of a waiting: the rank that is missing; of an echo: the rank that asked, plus
+  // one.
   std::uint16_t count = 0;
   std::uint32_t chunk = 0;  // number of this chunk within the epoch; wraps
   std::uint16_t owner = 0;  // where has_owner(kind): the rank that receives the sum, or whose bytes these are

@@ -232,7 +232,7 @@ TEST(Tree, TakesPartialSumsFromSwitchesOnly) {
     packet.header.format = Format::kFp32;
     packet.header.count = 16;
     if (place == 0) packet.header.flags |= wire::kPartial;
-    EXPECT_EQ(aggregator.on_packet(packet, outbox), switching::Verdict::kBadKind);
+    EXPECT_EQ(aggregator.on_packet(packet, 0, outbox), switching::Verdict::kBadKind);
   }
 }
 

@@ -161,6 +161,7 @@ WELL_FORMED = {
     "probe": Packet("probe"),
     "probe-of-several": Packet("probe", count=17),
     "echo": Packet("echo", tag=TAG),
+    "echo-with-the-switchs-time": Packet("echo", count=4711),
     "missing": Packet("missing", worker=0, chunk=0),
     "waiting": Packet("waiting", worker=65534, tag=TAG),
     "waiting-between-switches": Packet("waiting", worker=4, count=6),

@@ -16,9 +16,11 @@
 // that has become faster is found again.
 //
 // A reduce-scatter fills the queue on the way up, an all-gather that on the way down, and a worker may run both, each
-// in a stream of its own. The packets that one of them sends the other way wait there behind the other's many. So
-// of such a chunk (`is_one_way`) a long round trip does not say that the window is large enough: it starts until a
-// loss.
+// in a stream of its own. The packets that one of them sends the other way wait there behind the other's many. So both
+// have the same round trip, and the shares of their links are as their windows: a stream whose window has shrunk loses
+// rate to the other one's queue. A window of such a stream (`Direction`) therefore follows the queue of its own
+// direction only, and grows fast while few of its chunks are in it. Where a switch does not tell the directions apart,
+// a long round trip does not say that the window is large enough: it starts until a loss.
 //
 // Source: slow start and multiplicative decrease, RFC 5681; the queue as window times the queueing part of the round
 // trip, TCP Vegas (Brakmo and Peterson 1994).
@@ -42,19 +44,22 @@ class CongestionWindow {
   std::uint64_t shrinks() const { return shrinks_; }
 
   // One more chunk is done. `is_limited`: a larger window would have sent more, and sooner.
-  void on_result(bool is_limited, Queue queue, bool is_one_way = false) {
+  void on_result(bool is_limited, Queue queue, Direction direction = Direction::kBoth) {
     if (++results_in_round_ >= std::max(window_, kRoundLeast)) results_in_round_ = missing_in_round_ = 0;
     if (!queue.is_long) own_loss_ -= own_loss_ / kLossMemory;
     tolerated_ = std::min(kToleratedMost, tolerated_ + 2 * own_loss_);
     if (!is_limited || window_ >= most_) return;
-    if (queue.is_built && !is_one_way) is_starting_ = false;
+    const double queued = window_ * queue.queueing;  // chunks
+    const bool is_one_way = direction != Direction::kBoth;
+    if (queue.is_built && queue.is_known && (!is_one_way || queued >= kQueuedFew)) is_starting_ = false;
     if (is_starting_) {
       ++window_;
       return;
     }
-    if (++results_ < std::max(window_, kResultsPerStep)) return;
+    const bool is_fast = is_one_way && queue.is_known && queued < (queue.is_short ? kQueuedFew : kQueuedFew / 2);
+    if (++results_ < (is_fast ? kResultsPerFastStep : std::max(window_, kResultsPerStep))) return;
     results_ = 0;
-    window_ = std::min(most_, window_ + 1 + steps_++ / kStepsUntilLonger);
+    window_ = is_fast ? window_ + 1 : std::min(most_, window_ + 1 + steps_++ / kStepsUntilLonger);
   }
 
   // A chunk that was overtaken, of this worker or of another one. `next` is the first chunk that was not sent yet.
@@ -88,6 +93,9 @@ class CongestionWindow {
   static constexpr std::uint32_t kRoundLeast = 64;  // results; of fewer, a loss by chance would be a large part
   static constexpr std::uint32_t kResultsPerStep = 100;
   static constexpr std::uint32_t kStepsUntilLonger = 4;
+  // Of a stream in one direction: an eighth more a round trip while fewer of its chunks are in its queue.
+  static constexpr std::uint32_t kResultsPerFastStep = 8;
+  static constexpr double kQueuedFew = 16;
   static constexpr double kLossMemory = 256;  // results
   static constexpr double kToleratedMost = 4;
 

@@ -174,7 +174,7 @@ void DataPath::handle(const link::Incoming& datagram, Nanoseconds now) {
     return;
   }
   heard_at_ = now;
-  if (packet.header.kind == wire::Kind::kEcho) return window_.on_echo(packet.header.chunk, now);
+  if (packet.header.kind == wire::Kind::kEcho) return window_.on_echo(packet.header.chunk, now, packet.header.count);
   const auto position = window_.position_of(packet.header.chunk);
   if (!position) return;  // a late duplicate
   switch (packet.header.kind) {
@@ -193,7 +193,7 @@ void DataPath::handle_result(const wire::Packet& packet, Window::Position positi
     ++dropped_packets_;
     return;
   }
-  if (!window_.on_result(position, now, operation.is_one_way())) return;
+  if (!window_.on_result(position, now, operation.direction())) return;
   operation.store(position, packet.payload);
   finish_if_whole(operation);
 }
@@ -204,7 +204,7 @@ void DataPath::handle_done(Window::Position position, Nanoseconds now) {
     ++dropped_packets_;
     return;
   }
-  if (!window_.on_result(position, now, operation.is_one_way())) return;
+  if (!window_.on_result(position, now, operation.direction())) return;
   operation.store_done(position);
   finish_if_whole(operation);
 }

@@ -43,7 +43,10 @@ class Operation {
   Ticket ticket() const { return ticket_; }
   std::uint64_t chunks() const { return plan_.chunks * parts_; }
   std::size_t elements() const { return request_.count; }
-  bool is_one_way() const { return kind_ != wire::Kind::kContribution; }  // the bytes go mostly up, or mostly down
+  Direction direction() const {  // in which most bytes go
+    if (kind_ == wire::Kind::kContribution) return Direction::kBoth;
+    return kind_ == wire::Kind::kScatter ? Direction::kUp : Direction::kDown;
+  }
   bool is_whole() const { return stored_ == chunks(); }
 
   // Before the first chunk is sent: where in the stream it starts. `pool`: for what results overwrite in place.

@@ -104,7 +104,7 @@ std::optional<Window::Position> Window::position_of(std::uint32_t chunk) const {
   return base_ + static_cast<std::uint32_t>(offset);
 }
 
-bool Window::on_result(Position position, Nanoseconds now, bool is_one_way) {
+bool Window::on_result(Position position, Nanoseconds now, Direction direction) {
   Chunk& chunk = at(position);
   if (chunk.is_done) {
     ++stats_.duplicate_results;
@@ -113,19 +113,20 @@ bool Window::on_result(Position position, Nanoseconds now, bool is_one_way) {
   chunk.is_done = true;
   end_repeat(chunk);
   // Where chunks are away for much longer than an echo, they wait for other ranks: a larger window would not help.
-  const Queue queue = delay_.queue(now);
+  const Queue queue = delay_.queue(now, direction);
   const Nanoseconds skew = queue.is_long ? 0 : kSkew;
   // The queue of another stream may grow faster than echoes tell.
-  const bool waits_for_others = !is_one_way && delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
+  const bool waits_for_others =
+      direction == Direction::kBoth && delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
   const bool is_limited = outstanding_ >= congestion_.chunks() && !waits_for_others;
   --outstanding_;
   if (chunk.tries == 0) measure(now - chunk.sent);  // Karn: an ambiguous round trip is not a measurement
   last_progress_ = now;
   silences_ = 0;
   timer_ = now + timeout();
-  queue_overtaken(position, now);
+  queue_overtaken(position, queue);
   if (position == base_) advance_base();
-  congestion_.on_result(is_limited, queue, is_one_way);
+  congestion_.on_result(is_limited, queue, direction);
   return true;
 }
 
@@ -147,8 +148,8 @@ void Window::end_repeat(Chunk& chunk) {
   if (std::exchange(chunk.is_repeated, false)) --repeated_;
 }
 
-void Window::on_echo(std::uint32_t chunk, Nanoseconds now) {
-  const auto round_trip = delay_.on_echo(chunk, now);
+void Window::on_echo(std::uint32_t chunk, Nanoseconds now, std::uint16_t switch_time) {
+  const auto round_trip = delay_.on_echo(chunk, now, switch_time);
   if (round_trip && round_trip_ == 0) measure(*round_trip);
   if (!round_trip || silent_from_ >= silent_to_) return;
   silent_probes_ *= 2;
@@ -212,11 +213,11 @@ Window::Position Window::slack() const {
   return Position{std::clamp(congestion_.chunks() / 2, 1u, wire::kReorderSlackChunks)} * lease_.shards;
 }
 
-void Window::queue_overtaken(Position done, Nanoseconds now) {
+void Window::queue_overtaken(Position done, Queue queue) {
   Position& looked_at = overtaken_[lease_.shard_of(static_cast<std::uint32_t>(done))];
   for (; looked_at + slack() <= done; looked_at += lease_.shards) {
     if (looked_at < base_ || at(looked_at).is_done) continue;
-    congestion_.on_loss(looked_at, next_, delay_.queue(now));
+    congestion_.on_loss(looked_at, next_, queue);
     if (at(looked_at).tries == 0) queue_probe(looked_at);
   }
   if (done < retried_overtaken_at_) return;

@@ -64,10 +64,10 @@ class Window {
 
   // Where a chunk number of a received packet lies, if it is one of the outstanding window.
   std::optional<Position> position_of(std::uint32_t chunk) const;
-  // True if the result is news: the caller then stores it. False: a duplicate. `is_one_way`: congestion_window.h.
-  bool on_result(Position position, Nanoseconds now, bool is_one_way = false);
+  // True if the result is news: the caller then stores it. False: a duplicate. `direction`: of the chunk.
+  bool on_result(Position position, Nanoseconds now, Direction direction = Direction::kBoth);
   void on_missing(Position position, Nanoseconds now);
-  void on_echo(std::uint32_t chunk, Nanoseconds now);
+  void on_echo(std::uint32_t chunk, Nanoseconds now, std::uint16_t switch_time = 0);
   void on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now);
 
   // When on_time() wants to be called though no packet came; kNever if nothing is outstanding.
@@ -113,7 +113,7 @@ class Window {
   std::optional<Transmission> next_probe();
   std::optional<Transmission> next_repeat(Nanoseconds now);
   Position slack() const;
-  void queue_overtaken(Position done, Nanoseconds now);
+  void queue_overtaken(Position done, Queue queue);
   void watch_again(Position position);
   void measure(Nanoseconds round_trip);
   void advance_base();

@@ -101,7 +101,7 @@ std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads
   return slots_of_a_shard(lease) * (own + copies);
 }
 
-Verdict Aggregator::on_packet(const wire::Packet& packet, AggregatorOutput& outbox) {
+Verdict Aggregator::on_packet(const wire::Packet& packet, Nanoseconds now, AggregatorOutput& outbox) {
   const Header& header = packet.header;
   assert(header.worker < lease_.world || header.kind == Kind::kAwait);
   const bool is_in_slot = wire::has_owner(header.kind) || header.slot == lease_.slot_of(header.chunk);
@@ -112,7 +112,7 @@ Verdict Aggregator::on_packet(const wire::Packet& packet, AggregatorOutput& outb
     case Kind::kContribution: return on_contribution(packet, outbox);
     case Kind::kProbe: return on_probe(header, outbox);
     case Kind::kAwait: return on_await(header, outbox);
-    case Kind::kEcho: return on_echo(header, outbox);
+    case Kind::kEcho: return on_echo(header, now, outbox);
     case Kind::kWaiting: return on_waiting_below(header);
     default: return Verdict::kBadKind;
   }

@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/zeroed_bytes.h"
 #include "numbers/fold.h"
 #include "switch/aggregation/tree.h"
@@ -105,7 +106,7 @@ class Aggregator {
 
   // The packet is of this job and epoch, its worker is a place (below lease.world), or it is a question of the job's
   // host; its tag, if the job has a key, has been checked.
-  Verdict on_packet(const wire::Packet& packet, AggregatorOutput& outbox);
+  Verdict on_packet(const wire::Packet& packet, Nanoseconds now, AggregatorOutput& outbox);
   // The same of a packet of the switch above.
   Verdict on_packet_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
 
@@ -149,7 +150,7 @@ class Aggregator {
   void send_up(std::uint32_t index, AggregatorOutput& outbox);
   void say_to_above(wire::Kind kind, std::uint32_t chunk, std::uint16_t count, AggregatorOutput& outbox);
   void ask_above(std::uint16_t prober, std::uint16_t count, std::uint32_t index, AggregatorOutput& outbox);
-  Verdict on_echo(const wire::Header& header, AggregatorOutput& outbox);
+  Verdict on_echo(const wire::Header& header, Nanoseconds now, AggregatorOutput& outbox);
   Verdict on_waiting_below(const wire::Header& header);
   Verdict on_result_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
   Verdict on_done_from_above(const wire::Header& header, AggregatorOutput& outbox);

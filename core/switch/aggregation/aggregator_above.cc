@@ -66,14 +66,16 @@ void Aggregator::ask_above(std::uint16_t prober, std::uint16_t count, std::uint3
   send_notice(Kind::kWaiting, prober, answers ? slot.missing_above : wire::kSwitchWorker, slot.chunk, outbox);
 }
 
-// Up to the top and back down, so that it meets every queue that a chunk meets. `count` remembers the rank that asked.
-Verdict Aggregator::on_echo(const Header& header, AggregatorOutput& outbox) {
+// Up to the top and back down, so that it meets every queue that a chunk meets. `count` remembers the rank that asked,
+// and tells a worker of the topmost switch when the echo was there.
+Verdict Aggregator::on_echo(const Header& header, Nanoseconds now, AggregatorOutput& outbox) {
   const std::uint16_t rank = tree_.rank_of(header.worker);
   const std::uint16_t asked = tree_.is_switch(header.worker) ? header.count : static_cast<std::uint16_t>(rank + 1);
   if (tree_.above) {
     say_to_above(Kind::kEcho, header.chunk, asked, outbox);
   } else {
-    send_notice(Kind::kEcho, header.worker, rank, header.chunk, outbox, header.count);
+    const std::uint16_t count = tree_.is_switch(header.worker) ? header.count : wire::echo_time(now);
+    send_notice(Kind::kEcho, header.worker, rank, header.chunk, outbox, count);
   }
   return Verdict::kAnswered;
 }

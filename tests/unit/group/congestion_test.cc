@@ -7,7 +7,7 @@ namespace netfold::group {
 namespace {
 
 constexpr Nanoseconds kCongestionStart = kSecond;
-constexpr Queue kShort{}, kLong{0.9, true, true};
+constexpr Queue kShort{}, kLong{.queueing = 0.9, .is_short = false, .is_long = true, .is_built = true};
 
 // The echo of `chunk` goes and comes back.
 void echo(PathDelay& delay, std::uint32_t chunk, Nanoseconds at, Nanoseconds round_trip) {
@@ -69,12 +69,102 @@ TEST(PathDelay, ForgetsAShortRoundTripOfLongAgo) {
   EXPECT_EQ(delay.queue(kCongestionStart + 60 * kSecond).queueing, 0) << "the path has become longer";
 }
 
+TEST(PathDelay, DoesNotMeasureAnEchoThatMayBeAnotherOne) {
+  PathDelay delay;
+  echo(delay, 1, kCongestionStart, 10 * kMillisecond);
+  Nanoseconds now = kCongestionStart + kSecond;
+  delay.on_sent(7, now);
+  delay.on_sent(7, now += kSecond);  // the first one was given up, but was only late
+  EXPECT_TRUE(delay.on_echo(7, now + kMicrosecond)) << "it is an answer";
+  EXPECT_EQ(delay.latest(), 10 * kMillisecond);
+  delay.on_sent(7, now += kMillisecond);
+  EXPECT_TRUE(delay.on_echo(7, now + kMicrosecond)) << "the second answer";
+  EXPECT_EQ(delay.least(), 10 * kMillisecond);
+  delay.on_sent(8, now);
+  EXPECT_TRUE(delay.on_echo(8, now)) << "within one round of the caller, whose time stands still";
+  EXPECT_EQ(delay.least(), 10 * kMillisecond);
+}
+
+TEST(PathDelay, WaitsLongerForEachEchoThatDoesNotComeBack) {
+  PathDelay delay;
+  echo(delay, 1, kCongestionStart, 100 * kMicrosecond);
+  const auto patience = [&](std::uint32_t chunk) {
+    Nanoseconds away = 0;
+    delay.on_sent(chunk, kCongestionStart);
+    while (!delay.wants_echo(kCongestionStart + away)) away += kMillisecond;
+    return away;
+  };
+  const Nanoseconds first = patience(2), second = patience(3), third = patience(4);
+  EXPECT_GE(second, 2 * first - kMillisecond);
+  EXPECT_GE(third, 2 * second - kMillisecond) << "a queue that has become long is measured in the end";
+  EXPECT_TRUE(delay.on_echo(4, kCongestionStart + kMillisecond));
+  EXPECT_LE(patience(5), first + kMillisecond);
+}
+
+// An echo whose ways up and down take so long. The switch's clock is ahead of the worker's.
+void echo_by_ways(PathDelay& delay, Nanoseconds at, Nanoseconds ahead, Nanoseconds up, Nanoseconds down) {
+  delay.on_sent(1, at);
+  EXPECT_EQ(delay.on_echo(1, at + up + down, wire::echo_time(at + up + ahead)), up + down);
+}
+
+class Ways : public ::testing::TestWithParam<Nanoseconds> {};
+INSTANTIATE_TEST_SUITE_P(ClockIsAheadBy, Ways,
+                         ::testing::Values(Nanoseconds{0}, 7 * kMillisecond, 400 * kMillisecond, -600 * kMillisecond,
+                                           86'400 * kSecond));
+
+TEST_P(Ways, TheSwitchsTimeTellsThemApart) {
+  PathDelay delay;
+  Nanoseconds now = kCongestionStart;
+  EXPECT_FALSE(delay.queue(now, Direction::kUp).is_known);
+  echo_by_ways(delay, now, GetParam(), 50 * kMicrosecond, 50 * kMicrosecond);
+  const auto part = [&](Direction direction) { return delay.queue(now, direction).queueing; };
+  for (int wave = 0; wave < 200; ++wave) {  // and the 16 bits come round
+    echo_by_ways(delay, now += 10 * kMillisecond, GetParam(), 9050 * kMicrosecond, 950 * kMicrosecond);
+    now += 10 * kMillisecond;
+    EXPECT_NEAR(part(Direction::kUp), 0.9, 0.01);
+    EXPECT_NEAR(part(Direction::kDown), 0.09, 0.01);
+    EXPECT_TRUE(delay.queue(now, Direction::kUp).is_built);
+    echo_by_ways(delay, now, GetParam(), 50 * kMicrosecond, 4950 * kMicrosecond);
+    now += 5 * kMillisecond;
+    EXPECT_NEAR(part(Direction::kUp), 0, 0.01);
+    EXPECT_NEAR(part(Direction::kDown), 0.98, 0.01);
+    EXPECT_TRUE(delay.queue(now, Direction::kUp).is_short);
+    EXPECT_TRUE(delay.queue(now, Direction::kDown).is_long);
+  }
+}
+
+TEST(PathDelay, DoesNotTellTheWaysApartWithoutTheSwitchsTime) {
+  PathDelay delay;
+  echo(delay, 1, kCongestionStart, 100 * kMicrosecond);
+  echo(delay, 2, kCongestionStart + kSecond, 10 * kMillisecond);
+  EXPECT_FALSE(delay.queue(kCongestionStart + kSecond, Direction::kDown).is_known) << "an older switch";
+  EXPECT_TRUE(delay.queue(kCongestionStart + kSecond, Direction::kBoth).is_known);
+  PathDelay slow;
+  echo_by_ways(slow, kCongestionStart, 0, 100 * kMillisecond, 200 * kMillisecond);
+  EXPECT_FALSE(slow.queue(kCongestionStart + kSecond, Direction::kDown).is_known) << "half the range of that time";
+}
+
 TEST(CongestionWindow, DoublesARoundTripUntilThereIsAQueue) {
   CongestionWindow window(4, 256);
   for (int result = 0; result < 4; ++result) window.on_result(true, kShort);
   EXPECT_EQ(window.chunks(), 8u);
   for (int result = 0; result < 100; ++result) window.on_result(true, kLong);
   EXPECT_EQ(window.chunks(), 9u) << "then by one for a hundred results";
+}
+
+// Its rate is its window's share of both windows: what it lost to the other stream must come back soon.
+TEST(CongestionWindow, OfOneDirectionGrowsFastWhileItsOwnQueueIsShort) {
+  CongestionWindow window(100, 256);
+  window.on_loss(5, 100, kLong);
+  ASSERT_EQ(window.chunks(), 70u);
+  for (int result = 0; result < 80; ++result) window.on_result(true, kShort, Direction::kUp);
+  EXPECT_EQ(window.chunks(), 80u);
+  for (int result = 0; result < 80; ++result) window.on_result(true, kLong, Direction::kUp);
+  EXPECT_EQ(window.chunks(), 80u) << "its own queue is long";
+  for (int result = 0; result < 80; ++result) window.on_result(true, {.is_known = false}, Direction::kUp);
+  EXPECT_LE(window.chunks(), 81u) << "an older switch";
+  for (int result = 0; result < 80; ++result) window.on_result(true, kShort, Direction::kBoth);
+  EXPECT_LE(window.chunks(), 82u);
 }
 
 TEST(CongestionWindow, GrowsOnlyWhenItIsTheLimit) {

@@ -78,7 +78,7 @@ class AggregatorTest : public ::testing::Test {
                   .slot = lease_.slot_of(chunk),
                   .count = static_cast<std::uint16_t>(elements.size()),
                   .chunk = chunk};
-    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, outbox_);
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, 0, outbox_);
   }
 
   // Of a chunk with an owner.
@@ -90,21 +90,21 @@ class AggregatorTest : public ::testing::Test {
                         .count = count,
                         .chunk = chunk,
                         .owner = owner};
-    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, outbox_);
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, 0, outbox_);
   }
 
   // `sent_after`: chunks that the rank has sent after this one.
   Verdict probe(std::uint16_t rank, std::uint32_t chunk, std::uint16_t sent_after = 0, Kind kind = Kind::kProbe) {
     const Header header{
         .kind = kind, .worker = rank, .slot = lease_.slot_of(chunk), .count = sent_after, .chunk = chunk};
-    return aggregator_->on_packet({header, {}, {}}, outbox_);
+    return aggregator_->on_packet({header, {}, {}}, 0, outbox_);
   }
 
   // The host asks for all chunks before this one.
   Verdict await(std::uint32_t chunk) {
     const Header header{
         .kind = Kind::kAwait, .worker = wire::kSwitchWorker, .slot = lease_.slot_of(chunk), .chunk = chunk};
-    return aggregator_->on_packet({header, {}, {}}, outbox_);
+    return aggregator_->on_packet({header, {}, {}}, 0, outbox_);
   }
   // Whom the packets since the last call went to, the host's as the number of the chunk they name.
   std::vector<std::uint32_t> signals() {
@@ -315,19 +315,19 @@ TEST_F(AggregatorTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(contribute(0, 0, std::vector<float>(17)), Verdict::kBadLength) << "longer than the lease allows";
   Header header{.kind = Kind::kContribution, .format = Format::kFp32, .slot = 1, .count = 1, .chunk = 0};
   const float x = 1;
-  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadSlot);
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, 0, outbox_), Verdict::kBadSlot);
   header.slot = 0;
   header.count = 2;
-  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadLength);
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, 0, outbox_), Verdict::kBadLength);
   header.kind = Kind::kResult;
-  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, outbox_), Verdict::kBadKind);
+  EXPECT_EQ(aggregator_->on_packet({header, std::as_bytes(std::span(&x, 1)), {}}, 0, outbox_), Verdict::kBadKind);
 }
 
 TEST_F(AggregatorTest, RefusesBlocksThatNoEncoderWrites) {
   std::vector<std::byte> block(17);
   block[0] = std::byte{3};  // 0 < exponent < mantissa
   const Header header{.kind = Kind::kContribution, .format = Format::kBfp, .count = 16};
-  EXPECT_EQ(aggregator_->on_packet({header, block, {}}, outbox_), Verdict::kMalformedBlock);
+  EXPECT_EQ(aggregator_->on_packet({header, block, {}}, 0, outbox_), Verdict::kMalformedBlock);
 }
 
 TEST_F(AggregatorTest, HandlesWorldsOfManyWords) {
@@ -367,7 +367,7 @@ class LendingTest : public AggregatorTest {
                         .slot = lease_.slot_of(chunk),
                         .count = static_cast<std::uint16_t>(elements.size()),
                         .chunk = chunk};
-    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, lender_);
+    return aggregator_->on_packet({header, std::as_bytes(std::span(elements)), {}}, 0, lender_);
   }
   LendingOutbox lender_;
 };
@@ -430,13 +430,16 @@ TEST_F(AggregatorTest, TakesMemoryWhereItIsWritten) {
   EXPECT_EQ(contribute(0, 0, {1, 2}), Verdict::kKept);
 }
 
-TEST_F(AggregatorTest, SendsAnEchoBack) {
-  EXPECT_EQ(probe(1, 77, 0, Kind::kEcho), Verdict::kAnswered);
+TEST_F(AggregatorTest, SendsAnEchoBackAndSaysWhen) {
+  constexpr Nanoseconds kNow = 5 * kSecond + 3 * kMillisecond;
+  const Header header = lease_.header(Kind::kEcho, 1, 77);
+  EXPECT_EQ(aggregator_->on_packet({header, {}, {}}, kNow, outbox_), Verdict::kAnswered);
   const auto sent = outbox_.take();
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(sent[0].to, 1);
   EXPECT_EQ(sent[0].header.kind, Kind::kEcho);
   EXPECT_EQ(sent[0].header.chunk, 77u);
+  EXPECT_EQ(sent[0].header.count, wire::echo_time(kNow));
 }
 
 }  // namespace

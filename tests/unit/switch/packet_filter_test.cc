@@ -43,7 +43,7 @@ TEST(PacketFilter, DropsWhatWasRecordedBeforeTheNumbersOfChunksWrapped) {
     bytes.insert(bytes.end(), tag.begin(), tag.end());
     wire::Packet packet;
     const auto admitted = filter.admit(bytes, kWorker, packet);
-    return admitted.job != nullptr && job.aggregator.on_packet(packet, nothing) == Verdict::kFolded;
+    return admitted.job != nullptr && job.aggregator.on_packet(packet, 0, nothing) == Verdict::kFolded;
   };
   for (const std::uint32_t chunk : {0xfffffffdu, 0xfffffffeu, 0xffffffffu}) EXPECT_TRUE(arrives(chunk, first));
   EXPECT_FALSE(arrives(0, first)) << "the key of the first 2^32 chunks";

@@ -162,5 +162,15 @@ TEST(Packet, PrintsForPeople) {
             "contribution job 4660 epoch 22136 worker 39612 slot 3567 chunk 19090927 2 x fp32 last");
 }
 
+TEST(EchoTime, TellsTimesThatAreLessThanHalfARangeApart) {
+  for (const Nanoseconds answered : {Nanoseconds{0}, 3 * kSecond, 1000 * kSecond, kEchoTimeRange - 1}) {
+    EXPECT_NE(echo_time(answered), 0) << "0 says nothing";
+    for (const Nanoseconds before : {-200 * kMillisecond, -kMillisecond, Nanoseconds{0}, 250 * kMillisecond}) {
+      const Nanoseconds since = echo_time_since(answered - before, echo_time(answered));
+      EXPECT_NEAR(static_cast<double>(since), static_cast<double>(before), 2 << kEchoTimeBits);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace netfold::wire

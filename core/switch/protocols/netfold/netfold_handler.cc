@@ -213,8 +213,8 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
     }
   }
   if (header.kind == wire::Kind::kAwait) release_all({&job->signal, 1}, outbox.pool());  // only the last one counts
-  const Verdict verdict = job->aggregator.on_packet(packet, out);
-  filter_.count(*job, verdict, header, frame.payload_bytes, now_);
+  const Verdict verdict = job->aggregator.on_packet(packet, outbox.time(), out);
+  filter_.count(*job, verdict, header, frame.payload_bytes, outbox.time());
   if (verdict == Verdict::kAwaited) return out.keep_question(), HandlerVerdict::kTaken;
   if (verdict == Verdict::kKept || verdict == Verdict::kFolded || out.is_used()) return HandlerVerdict::kTaken;
   if (head != nullptr) head->buffer = nullptr;

@@ -44,7 +44,6 @@ class NetfoldHandler final : public ProtocolHandler {
   NetfoldHandler(Options options, DataPlane::OnMismatch on_mismatch);
 
   HandlerVerdict offer(const ParsedFrame& frame, Outbox& outbox) override;
-  void on_time(Nanoseconds now, Outbox&) override { now_ = now; }
   bool recognises(const ParsedFrame& frame) const override { return thread_for(frame) < options_.ports.size(); }
   std::uint16_t thread_of(const ParsedFrame& frame, std::uint16_t) const override { return thread_for(frame); }
   void drain(Outbox& outbox) override;
@@ -71,7 +70,6 @@ class NetfoldHandler final : public ProtocolHandler {
   DataPlane::OnMismatch on_mismatch_;
   PacketFilter filter_;
   std::vector<std::uint16_t> placed_;  // ids of jobs
-  Nanoseconds now_ = 0;                // a millisecond old at most
 };
 
 }  // namespace netfold::switching
