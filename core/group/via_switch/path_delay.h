@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -67,20 +68,26 @@ class PathDelay {
   Nanoseconds least() const { return latest_ == 0 ? 0 : at_best().round_trip; }
 
   // The longest round trip of the last half second; without limit if none is known.
-  Nanoseconds most() const { return latest_ == 0 ? kNever / 2 : std::max(most_[0].both, most_[1].both); }
+  Nanoseconds most() const { return latest_ == 0 ? kNever / 2 : most_of(Direction::kBoth); }
 
   Queue queue(Nanoseconds now, Direction direction = Direction::kBoth) const {
-    const Nanoseconds round_trip = at_least(now), queued = round_trip - least();
     const bool is_known = direction == Direction::kBoth || (up_ && at_best().up);
-    if (latest_ == 0 || queued <= 0) return {.is_known = is_known};
-    if (direction == Direction::kBoth || !is_known) return queue_of(queued, round_trip, most() - least(), is_known);
-    const Nanoseconds best = *at_best().up;
-    if (direction == Direction::kUp) {
-      return queue_of(std::min(*up_ - best, queued), round_trip, std::max(most_[0].up, most_[1].up) - best, true);
+    if (!is_known) {
+      Queue both = queue(now);
+      both.is_known = false;
+      return both;
     }
-    const Nanoseconds down = latest_ - *up_, down_best = least() - best;
-    return queue_of(std::min(down - down_best, queued), round_trip, std::max(most_[0].down, most_[1].down) - down_best,
-                    true);
+    const Nanoseconds round_trip = at_least(now), both = round_trip - least();
+    if (latest_ == 0 || both <= 0) return {};
+    const Nanoseconds best = at_best().of(direction), range = most_of(direction) - best;
+    Nanoseconds queued = both;
+    if (direction != Direction::kBoth) {
+      queued = std::clamp<Nanoseconds>(Times{latest_, up_}.of(direction) - best, 0, both);
+    }
+    return {.queueing = static_cast<double>(queued) / static_cast<double>(round_trip),
+            .is_short = queued <= range / 3,
+            .is_long = queued > range / 2,
+            .is_built = queued > std::max(3 * least(), kBuiltLeast)};
   }
 
  private:
@@ -102,36 +109,37 @@ class PathDelay {
   struct Times {
     Nanoseconds round_trip = kNever;
     std::optional<Nanoseconds> up;
+
+    Nanoseconds of(Direction direction) const {  // there must be `up` where only one of the ways is asked for
+      if (direction == Direction::kBoth) return round_trip;
+      return direction == Direction::kUp ? *up : round_trip - *up;
+    }
   };
-  struct Most {
-    Nanoseconds both = 0, up = -kNever, down = -kNever;
-  };
+  static constexpr std::array kDirections{Direction::kBoth, Direction::kUp, Direction::kDown};
+  using Most = std::array<Nanoseconds, kDirections.size()>;  // by direction
+  static constexpr Most kNone{0, -kNever, -kNever};
 
   // An echo that has been away for longer than the last one counts already.
   Nanoseconds at_least(Nanoseconds now) const { return std::max(latest_, echo_ ? now - echo_->sent : 0); }
 
-  const Times& at_best() const { return least_[0].round_trip < least_[1].round_trip ? least_[0] : least_[1]; }
-
-  Queue queue_of(Nanoseconds queued, Nanoseconds round_trip, Nanoseconds range, bool is_known) const {
-    queued = std::max<Nanoseconds>(queued, 0);
-    return {.queueing = static_cast<double>(queued) / static_cast<double>(round_trip),
-            .is_short = queued <= range / 3,
-            .is_long = queued > range / 2,
-            .is_built = queued > std::max(3 * least(), kBuiltLeast),
-            .is_known = is_known};
+  Nanoseconds most_of(Direction direction) const {
+    const auto index = static_cast<std::size_t>(direction);
+    return std::max(most_[0][index], most_[1][index]);
   }
+
+  const Times& at_best() const { return least_[0].round_trip < least_[1].round_trip ? least_[0] : least_[1]; }
 
   void forget(Nanoseconds now) {
     if (now - least_since_ > 2 * kLeastMemory) {  // the clocks have drifted apart
       least_ = {};
-      most_ = {};
+      most_ = {kNone, kNone};
     }
     if (now - least_since_ > kLeastMemory) {
       least_ = {Times{}, least_[0]};
       least_since_ = now;
     }
     if (now - most_since_ > kMostMemory) {
-      most_ = {Most{}, most_[0]};
+      most_ = {kNone, most_[0]};
       most_since_ = now;
     }
   }
@@ -146,10 +154,10 @@ class PathDelay {
   void measure(Times times) {
     up_ = times.up;
     if (times.round_trip < least_[0].round_trip) least_[0] = times;
-    most_[0].both = std::max(most_[0].both, times.round_trip);
-    if (!up_) return;
-    most_[0].up = std::max(most_[0].up, *up_);
-    most_[0].down = std::max(most_[0].down, times.round_trip - *up_);
+    for (const Direction direction : kDirections) {
+      Nanoseconds& most = most_[0][static_cast<std::size_t>(direction)];
+      if (direction == Direction::kBoth || times.up) most = std::max(most, times.of(direction));
+    }
   }
 
   std::optional<Echo> echo_;               // on its way
@@ -160,7 +168,7 @@ class PathDelay {
   Nanoseconds latest_ = 0, least_since_ = 0, most_since_ = 0;
   std::optional<Nanoseconds> up_;  // of the latest
   std::array<Times, 2> least_;     // in this period, and in the one before
-  std::array<Most, 2> most_;
+  std::array<Most, 2> most_{kNone, kNone};
 };
 
 }  // namespace netfold::group

@@ -94,9 +94,9 @@ class AggregatorTest : public ::testing::Test {
   }
 
   // `sent_after`: chunks that the rank has sent after this one.
-  Verdict probe(std::uint16_t rank, std::uint32_t chunk, std::uint16_t sent_after = 0, Kind kind = Kind::kProbe) {
+  Verdict probe(std::uint16_t rank, std::uint32_t chunk, std::uint16_t sent_after = 0) {
     const Header header{
-        .kind = kind, .worker = rank, .slot = lease_.slot_of(chunk), .count = sent_after, .chunk = chunk};
+        .kind = Kind::kProbe, .worker = rank, .slot = lease_.slot_of(chunk), .count = sent_after, .chunk = chunk};
     return aggregator_->on_packet({header, {}, {}}, 0, outbox_);
   }
 
