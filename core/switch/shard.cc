@@ -7,6 +7,11 @@
 #include "base/thread.h"
 
 namespace netfold::switching {
+namespace {
+
+constexpr int kBatchesAtOnce = 16;  // then stop_, the mailbox and the link's deadline are looked at
+
+}  // namespace
 
 Shard::Shard(std::uint16_t index, std::unique_ptr<link::Link> link, std::uint16_t jobs_max, int core,
              DataPlane::OnMismatch on_mismatch)
@@ -37,7 +42,8 @@ void Shard::run(int core) {
     wait_for(descriptors, path_.link().deadline());
     if (descriptors[1].revents != 0) wakeup_.clear();
     mailbox_.run_posted();
-    path_.pump(now());
+    for (int batch = 0; batch < kBatchesAtOnce && path_.pump(now()); ++batch) {
+    }
   }
 }
 

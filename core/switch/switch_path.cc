@@ -6,7 +6,6 @@ namespace netfold::switching {
 namespace {
 
 constexpr std::size_t kReceiveMost = 1024;      // datagrams a batch
-constexpr std::size_t kBatchesAtOnce = 16;      // a bound, so that the caller can look after other things
 constexpr std::size_t kNoticesMost = 4096;      // a batch
 constexpr std::size_t kBacklogMost = 1u << 16;  // beyond it results are dropped here; probes bring them back
 
@@ -71,15 +70,13 @@ SwitchPath::SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max,
   backlog_.reserve(kBacklogMost);
 }
 
-void SwitchPath::pump(Nanoseconds now) {
+bool SwitchPath::pump(Nanoseconds now) {
   send_backlog();
-  for (std::size_t batch = 0; batch < kBatchesAtOnce; ++batch) {
-    const auto datagrams = link_->receive(kReceiveMost);
-    if (datagrams.empty()) break;
-    for (const link::Incoming& datagram : datagrams) handle(datagram, now);
-    flush();
-  }
+  const auto datagrams = link_->receive(kReceiveMost);
+  for (const link::Incoming& datagram : datagrams) handle(datagram, now);
+  flush();
   publish_stats();
+  return !datagrams.empty();
 }
 
 void SwitchPath::place(std::uint16_t id, ShardJob* job) {

@@ -16,8 +16,9 @@ class SwitchPath {
  public:
   SwitchPath(std::unique_ptr<link::Link> link, std::uint16_t jobs_max, DataPlane::OnMismatch on_mismatch);
 
-  // Handles what has come, up to a bound, and sends what follows from it.
-  void pump(Nanoseconds now);
+  // Handles what has come, up to a batch, and sends what follows from it. True if something had come: there may be
+  // more. `now` goes into echoes, so it must not be that of an earlier batch.
+  bool pump(Nanoseconds now);
   // Puts `job` (or nothing) in place `id`.
   void place(std::uint16_t id, ShardJob* job);
 

@@ -33,6 +33,10 @@
 
 namespace netfold::group {
 
+// Whether a larger window would have sent more, and sooner. Results come in batches, and only the first result of a
+// batch finds the window full.
+enum class Filled : std::uint8_t { kNot, kBefore, kUntilNow };
+
 class CongestionWindow {
  public:
   using Position = std::uint64_t;
@@ -43,20 +47,22 @@ class CongestionWindow {
   std::uint32_t chunks() const { return window_; }
   std::uint64_t shrinks() const { return shrinks_; }
 
-  // One more chunk is done. `is_limited`: a larger window would have sent more, and sooner.
-  void on_result(bool is_limited, Queue queue, Direction direction = Direction::kBoth) {
+  // One more chunk is done.
+  void on_result(Filled filled, Queue queue, Direction direction = Direction::kBoth) {
     if (++results_in_round_ >= std::max(window_, kRoundLeast)) results_in_round_ = missing_in_round_ = 0;
     if (!queue.is_long) own_loss_ -= own_loss_ / kLossMemory;
     tolerated_ = std::min(kToleratedMost, tolerated_ + 2 * own_loss_);
-    if (!is_limited || window_ >= most_) return;
+    if (filled == Filled::kNot || window_ >= most_) return;
     const double queued = window_ * queue.queueing;  // chunks
     const bool is_one_way = direction != Direction::kBoth;
     if (queue.is_built && queue.is_known && (!is_one_way || queued >= kQueuedFew)) is_starting_ = false;
+    const bool is_fast =
+        !is_starting_ && is_one_way && queue.is_known && queued < (queue.is_short ? kQueuedFew : kQueuedFew / 2);
+    if (filled == Filled::kBefore && !is_fast) return;
     if (is_starting_) {
       ++window_;
       return;
     }
-    const bool is_fast = is_one_way && queue.is_known && queued < (queue.is_short ? kQueuedFew : kQueuedFew / 2);
     if (++results_ < (is_fast ? kResultsPerFastStep : std::max(window_, kResultsPerStep))) return;
     results_ = 0;
     window_ = is_fast ? window_ + 1 : std::min(most_, window_ + 1 + steps_++ / kStepsUntilLonger);
@@ -64,13 +70,14 @@ class CongestionWindow {
 
   // A chunk that was overtaken, of this worker or of another one. `next` is the first chunk that was not sent yet.
   void on_loss(Position position, Position next, Queue queue) {
-    if (position < recovered_from_) return;  // sent before the window shrank: known already
+    if (position < recovered_from_) return;  // sent before the windows shrank: known already
     if (!queue.is_long) {
       own_loss_ += 1 / kLossMemory;
     } else if (tolerated_ >= 1) {
       tolerated_ -= 1;
     } else if (window_ * queue.queueing >= kQueuedLeast) {
-      shrink(next);
+      // All ranks hear of it now. One of them, with a larger window, may have lost more chunks by then.
+      shrink(std::max(next, position + std::min(2 * window_, most_)));
     }
   }
 
@@ -101,12 +108,12 @@ class CongestionWindow {
 
   std::uint32_t smaller(std::uint32_t window) const { return std::max(least_, window * 7 / 10); }
 
-  void shrink(Position next) {
+  void shrink(Position recovered_from) {
     window_before_ = window_;
     missing_before_ = 0;
     window_ = smaller(window_);
     is_starting_ = false;
-    recovered_from_ = next;
+    recovered_from_ = recovered_from;
     results_ = steps_ = 0;
     results_in_round_ = missing_in_round_ = 0;
     ++shrinks_;
@@ -114,7 +121,7 @@ class CongestionWindow {
 
   std::uint32_t window_, least_, most_;
   bool is_starting_ = true;
-  Position recovered_from_ = 0;            // chunks before this one were sent before the window last shrank
+  Position recovered_from_ = 0;            // chunks before this one were sent before the windows last shrank
   double own_loss_ = 0;                    // losses a result while the queue is short
   double tolerated_ = 0;                   // losses at a long queue
   std::uint32_t results_ = 0, steps_ = 0;  // since the window last grew, and growths since it last shrank

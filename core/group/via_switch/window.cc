@@ -89,7 +89,9 @@ std::optional<Window::Transmission> Window::next(Nanoseconds now) {
     ++stats_.echoes;
     return Transmission{next_, wire::Kind::kEcho};
   }
-  if (next_ == end_ || next_ >= base_ + lease_.slots || outstanding_ >= congestion_.chunks()) return std::nullopt;
+  const bool may_send = next_ < end_ && next_ < base_ + lease_.slots;
+  is_full_ = may_send && outstanding_ >= congestion_.chunks();
+  if (!may_send || is_full_) return std::nullopt;
   const Position position = next_++;
   at(position) = {.sent = now};
   if (outstanding_++ == 0) timer_ = now + timeout();
@@ -118,7 +120,9 @@ bool Window::on_result(Position position, Nanoseconds now, Direction direction) 
   // The queue of another stream may grow faster than echoes tell.
   const bool waits_for_others =
       direction == Direction::kBoth && delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
-  const bool is_limited = outstanding_ >= congestion_.chunks() && !waits_for_others;
+  Filled filled = Filled::kNot;
+  if (!waits_for_others && is_full_) filled = Filled::kBefore;
+  if (!waits_for_others && outstanding_ >= congestion_.chunks()) filled = Filled::kUntilNow;
   --outstanding_;
   if (chunk.tries == 0) measure(now - chunk.sent);  // Karn: an ambiguous round trip is not a measurement
   last_progress_ = now;
@@ -126,7 +130,7 @@ bool Window::on_result(Position position, Nanoseconds now, Direction direction) 
   timer_ = now + timeout();
   queue_overtaken(position, queue);
   if (position == base_) advance_base();
-  congestion_.on_result(is_limited, queue, direction);
+  congestion_.on_result(filled, queue, direction);
   return true;
 }
 

@@ -129,6 +129,7 @@ class Window {
   std::vector<Position> retried_;               // retransmitted and watched
   Position retried_overtaken_at_ = UINT64_MAX;  // the least overtaken_at among them
   std::uint64_t outstanding_ = 0;
+  bool is_full_ = false;  // a chunk could not be sent because of the window, when sending was last tried
   CongestionWindow congestion_;
   PathDelay delay_;
   Nanoseconds timer_ = kNever;

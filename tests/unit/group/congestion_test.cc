@@ -146,9 +146,9 @@ TEST(PathDelay, DoesNotTellTheWaysApartWithoutTheSwitchsTime) {
 
 TEST(CongestionWindow, DoublesARoundTripUntilThereIsAQueue) {
   CongestionWindow window(4, 256);
-  for (int result = 0; result < 4; ++result) window.on_result(true, kShort);
+  for (int result = 0; result < 4; ++result) window.on_result(Filled::kUntilNow, kShort);
   EXPECT_EQ(window.chunks(), 8u);
-  for (int result = 0; result < 100; ++result) window.on_result(true, kLong);
+  for (int result = 0; result < 100; ++result) window.on_result(Filled::kUntilNow, kLong);
   EXPECT_EQ(window.chunks(), 9u) << "then by one for a hundred results";
 }
 
@@ -157,19 +157,34 @@ TEST(CongestionWindow, OfOneDirectionGrowsFastWhileItsOwnQueueIsShort) {
   CongestionWindow window(100, 256);
   window.on_loss(5, 100, kLong);
   ASSERT_EQ(window.chunks(), 70u);
-  for (int result = 0; result < 80; ++result) window.on_result(true, kShort, Direction::kUp);
+  for (int result = 0; result < 80; ++result) window.on_result(Filled::kUntilNow, kShort, Direction::kUp);
   EXPECT_EQ(window.chunks(), 80u);
-  for (int result = 0; result < 80; ++result) window.on_result(true, kLong, Direction::kUp);
+  for (int result = 0; result < 80; ++result) window.on_result(Filled::kUntilNow, kLong, Direction::kUp);
   EXPECT_EQ(window.chunks(), 80u) << "its own queue is long";
-  for (int result = 0; result < 80; ++result) window.on_result(true, {.is_known = false}, Direction::kUp);
+  for (int result = 0; result < 80; ++result) window.on_result(Filled::kUntilNow, {.is_known = false}, Direction::kUp);
   EXPECT_LE(window.chunks(), 81u) << "an older switch";
-  for (int result = 0; result < 80; ++result) window.on_result(true, kShort, Direction::kBoth);
+  for (int result = 0; result < 80; ++result) window.on_result(Filled::kUntilNow, kShort, Direction::kBoth);
   EXPECT_LE(window.chunks(), 82u);
+}
+
+// Results come in batches, and only the first of a batch finds the window full.
+TEST(CongestionWindow, OfOneDirectionGrowsFastByEachResultOfABatch) {
+  CongestionWindow window(100, 256);
+  const auto grown = [&](Queue queue, Direction direction) {
+    const std::uint32_t before = window.chunks();
+    for (int result = 0; result < 80; ++result) window.on_result(Filled::kBefore, queue, direction);
+    return window.chunks() - before;
+  };
+  EXPECT_EQ(grown(kShort, Direction::kUp), 0u) << "its start ends when its queue is built";
+  window.on_loss(5, 100, kLong);
+  EXPECT_EQ(grown(kShort, Direction::kUp), 10u);
+  EXPECT_EQ(grown(kLong, Direction::kUp), 0u);
+  EXPECT_EQ(grown(kShort, Direction::kBoth), 0u);
 }
 
 TEST(CongestionWindow, GrowsOnlyWhenItIsTheLimit) {
   CongestionWindow window(4, 256);
-  for (int result = 0; result < 1000; ++result) window.on_result(false, kShort);
+  for (int result = 0; result < 1000; ++result) window.on_result(Filled::kNot, kShort);
   EXPECT_EQ(window.chunks(), 4u);
 }
 
@@ -180,10 +195,12 @@ TEST(CongestionWindow, ShrinksOnceForALossAtALongQueue) {
   window.on_loss(6, 110, kLong);
   window.on_loss(99, 120, kLong);
   EXPECT_EQ(window.chunks(), 70u) << "sent before it shrank";
-  window.on_loss(100, 130, kLong);
+  window.on_loss(204, 230, kLong);
+  EXPECT_EQ(window.chunks(), 70u) << "another rank, with twice the window, may have sent it before";
+  window.on_loss(205, 230, kLong);
   EXPECT_EQ(window.chunks(), 49u);
   EXPECT_EQ(window.shrinks(), 2u);
-  for (CongestionWindow::Position next = 200; next < 10'000; next += 100) window.on_loss(next - 50, next, kLong);
+  for (CongestionWindow::Position next = 400; next < 10'000; next += 100) window.on_loss(next - 50, next, kLong);
   EXPECT_EQ(window.chunks(), 2u) << "never less: one chunk on the way there, one on the way back";
 }
 
@@ -193,12 +210,12 @@ TEST(CongestionWindow, ToleratesLossThatIsThereWithoutAQueueToo) {
   constexpr CongestionWindow::Position kNext = 1000;
   for (int loss = 0; loss < 100; ++loss) {  // 4% of all chunks, at a short queue
     window.on_loss(++position, kNext, kShort);
-    for (int result = 0; result < 25; ++result) window.on_result(true, kShort);
+    for (int result = 0; result < 25; ++result) window.on_result(Filled::kUntilNow, kShort);
   }
   EXPECT_EQ(window.shrinks(), 0u);
   for (int loss = 0; loss < 20; ++loss) {
     window.on_loss(++position, kNext, kLong);
-    for (int result = 0; result < 25; ++result) window.on_result(true, kLong);
+    for (int result = 0; result < 25; ++result) window.on_result(Filled::kUntilNow, kLong);
   }
   EXPECT_EQ(window.shrinks(), 0u) << "as many at a long queue";
   for (int loss = 0; loss < 20; ++loss) window.on_loss(++position, kNext, kLong);
