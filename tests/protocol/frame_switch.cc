@@ -1,5 +1,7 @@
 #include "protocol/frame_switch.h"
 
+#include <algorithm>
+
 namespace netfold::tests {
 namespace {
 
@@ -8,15 +10,12 @@ constexpr std::uint32_t kSwitchIp = FrameSwitch::kIp, kWorkersIp = 0;  // memory
 constexpr std::uint16_t kJobsMax = 8;
 constexpr std::size_t kBufferBytes = 4096;
 
-switching::MacAddress mac_of(link::Address worker) {
-  return {0x0200'0100'0000u + worker.port};
-}
-
 }  // namespace
 
 FrameSwitch::FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port, const switching::Admission& admission,
                          switching::DataPlane::OnMismatch on_mismatch)
     : first_port_(first_port),
+      below_(admission.tree.contributors),
       switch_(kPorts,
               {.threads = admission.lease.shards,
                .netfold = switching::NetfoldOptions{.ip = kSwitchIp,
@@ -29,6 +28,13 @@ FrameSwitch::FrameSwitch(link::MemoryNetwork& network, std::uint16_t first_port,
     jobs_.push_back(std::make_unique<switching::FrameJob>(admission, shard));
     switch_.thread(shard).netfold->place(admission.lease.job, jobs_.back().get(), switch_.pool());
   }
+}
+
+switching::MacAddress FrameSwitch::mac_of(std::uint16_t port) const {
+  for (const switching::Contributor& each : below_) {
+    if (std::ranges::find(each.udp_ports, port) != each.udp_ports.end()) port = each.udp_ports.front();
+  }
+  return {0x0200'0100'0000u + port};
 }
 
 void FrameSwitch::pump(Nanoseconds now) {
@@ -63,8 +69,8 @@ bool FrameSwitch::every_frame_has_one_fate() const {
 void FrameSwitch::take_datagrams(link::Link& link) {
   for (const link::Incoming& datagram : link.receive(SIZE_MAX)) {
     std::vector<std::byte> frame(switching::kUdpFrameBytes);
-    switching::write_udp_headers({kSwitchMac, mac_of(datagram.from), kSwitchIp, kWorkersIp, link.local_address().port,
-                                  datagram.from.port, datagram.bytes.size()},
+    switching::write_udp_headers({kSwitchMac, mac_of(datagram.from.port), kSwitchIp, kWorkersIp,
+                                  link.local_address().port, datagram.from.port, datagram.bytes.size()},
                                  frame.data());
     frame.insert(frame.end(), datagram.bytes.begin(), datagram.bytes.end());
     port(datagram.from.port % kPorts).arrive(frame);
@@ -79,7 +85,7 @@ void FrameSwitch::send_frames() {
       if (switching::parse({nullptr, frame.data(), size_bytes, 0, false, false}, {}, parsed) != switching::Flaw::kNone)
         continue;
       if (!parsed.has_udp || parsed.from != kSwitchMac || parsed.ip.from != kSwitchIp) continue;
-      if (parsed.to != mac_of({0, parsed.udp.to})) continue;
+      if (parsed.to != mac_of(parsed.udp.to)) continue;
       const link::Outgoing datagram{{0, parsed.udp.to}, parsed.payload(), {}, {}};
       links_[static_cast<std::size_t>(parsed.udp.from - first_port_)]->send({&datagram, 1});
     }

@@ -22,6 +22,7 @@ class FrameSwitch {
   void pump(Nanoseconds now);
 
   switching::FrameJob& job(std::uint16_t shard) { return *jobs_[shard]; }
+  std::uint16_t shards() const { return static_cast<std::uint16_t>(jobs_.size()); }
   std::uint64_t drops(switching::DropReason reason) const;
   bool every_frame_has_one_fate() const;
   link::MemoryPool& pool() { return switch_.pool(); }
@@ -31,7 +32,10 @@ class FrameSwitch {
   void take_datagrams(link::Link& link);
   void send_frames();
 
+  switching::MacAddress mac_of(std::uint16_t port) const;
+
   std::uint16_t first_port_;
+  std::vector<switching::Contributor> below_;               // switches, whose ports are behind one address each
   std::vector<std::unique_ptr<link::Link>> links_;          // the network's ends, by shard
   std::vector<std::unique_ptr<switching::FrameJob>> jobs_;  // by shard
   switching::MemorySwitch switch_;

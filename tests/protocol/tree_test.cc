@@ -36,7 +36,8 @@ std::vector<float> expected(const Shape& shape, const std::vector<std::vector<fl
 void expect_right_sums(const Shape& shape, const TreeOptions& options, Format format, std::size_t count_max,
                        bool average = false) {
   SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << options.seed << " " << shape.text() << " "
-                                    << numbers::name_of(format) << " payload " << options.payload_bytes);
+                                    << numbers::name_of(format) << " payload " << options.payload_bytes
+                                    << (options.frames ? " frames" : ""));
   TreeWorld world(shape, options);
   Prng prng(options.seed);
   std::vector<std::vector<std::vector<float>>> tensors;
@@ -75,7 +76,9 @@ TEST(Tree, IsRightForEveryWorldAndBlock) {
       if (block >= world) continue;
       const auto format = static_cast<Format>(1 + (world + block) % 5);
       if (format == Format::kInt32) continue;
-      expect_right_sums(two_levels(world, block), {.seed = world * 100u + block}, format, 600);
+      for (const bool frames : {false, true}) {
+        expect_right_sums(two_levels(world, block), {.frames = frames, .seed = world * 100u + block}, format, 600);
+      }
     }
   }
 }
@@ -117,7 +120,10 @@ TEST(Tree, IsRightWhateverTheNetworkDoes) {
                       .duplicate = prng.unit() * 0.2,
                       .reorder = prng.unit() * 0.3,
                       .hold_max = static_cast<Nanoseconds>(prng.below(50)) * kMillisecond};
-    expect_right_sums(shape, options, kFormats[prng.below(4)], 2000, prng.chance(0.3));
+    const Format format = kFormats[prng.below(4)];
+    const bool average = prng.chance(0.3);
+    options.frames = prng.chance(0.5);
+    expect_right_sums(shape, options, format, 2000, average);
     if (::testing::Test::HasFatalFailure()) return;
   }
 }
@@ -142,11 +148,13 @@ TEST(Tree, SumsIntegers) {
 
 // Two switches of four workers below one: what the links carry.
 struct EightRanks {
-  TreeWorld world{two_levels(8, 4), {.payload_bytes = 1456}};
+  TreeWorld world;
   Prng prng{1};
   std::vector<std::vector<float>> tensors;
 
-  explicit EightRanks(std::size_t chunks) : tensors(random_tensors(8, 364 * chunks, prng)) {
+  explicit EightRanks(std::size_t chunks, bool frames = false)
+      : world(two_levels(8, 4), {.payload_bytes = 1456, .frames = frames}),
+        tensors(random_tensors(8, 364 * chunks, prng)) {
     for (std::uint16_t rank = 0; rank < 8; ++rank) submit(rank);
   }
   void submit(std::uint16_t rank) {
@@ -155,8 +163,12 @@ struct EightRanks {
   }
 };
 
-TEST(Tree, CarriesEachSumOnceOnACleanNetwork) {
-  EightRanks ranks(100);
+class TreeBelow : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(ASwitch, TreeBelow, ::testing::Bool(),
+                         [](const auto& frames) { return frames.param ? "OfFrames" : "OverSockets"; });
+
+TEST_P(TreeBelow, CarriesEachSumOnceOnACleanNetwork) {
+  EightRanks ranks(100, GetParam());
   ASSERT_TRUE(ranks.world.run(kSecond));
   const auto top = ranks.world.counters(0);
   EXPECT_EQ(top.contributions, 200u);
@@ -171,8 +183,8 @@ TEST(Tree, CarriesEachSumOnceOnACleanNetwork) {
   }
 }
 
-TEST(Tree, NamesTheRankThatIsMissingBelowAnotherSwitch) {
-  EightRanks ranks(10);
+TEST_P(TreeBelow, NamesTheRankThatIsMissingBelowAnotherSwitch) {
+  EightRanks ranks(10, GetParam());
   ranks.world.stop_worker(6);
   ASSERT_FALSE(ranks.world.run(20 * kSecond));
   for (const std::uint16_t rank : {0, 3, 4, 7}) {
@@ -183,8 +195,8 @@ TEST(Tree, NamesTheRankThatIsMissingBelowAnotherSwitch) {
   }
 }
 
-TEST(Tree, NamesTheSwitchAboveThatDoesNotAnswer) {
-  EightRanks ranks(10);
+TEST_P(TreeBelow, NamesTheSwitchAboveThatDoesNotAnswer) {
+  EightRanks ranks(10, GetParam());
   ranks.world.stop_switch(0);
   ASSERT_FALSE(ranks.world.run(20 * kSecond));
   for (const std::uint16_t rank : {0, 5}) {

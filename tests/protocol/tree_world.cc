@@ -132,13 +132,17 @@ void TreeWorld::build(const Shape& shape, std::optional<switching::Above> above,
     }
   }
   const bool has_faults = above.has_value();
+  const auto on_mismatch = [this](std::uint16_t, std::uint16_t, int, std::string what) {
+    mismatches_.push_back(std::move(what));
+  };
+  const bool is_of_frames = options_.frames && !above;
+  if (is_of_frames) top_ = std::make_unique<FrameSwitch>(network_, ports.front(), admission, on_mismatch);
   switches_.emplace_back();
-  for (std::uint16_t index = 0; index < lease.shards; ++index) {
+  for (std::uint16_t index = 0; index < lease.shards && !is_of_frames; ++index) {
     Switch& box = switches_.back();
     box.jobs.push_back(std::make_unique<switching::ShardJob>(admission, index));
-    box.paths.push_back(std::make_unique<switching::SwitchPath>(
-        open(ports[index], has_faults), kTreeJobsMax,
-        [this](std::uint16_t, std::uint16_t, int, std::string what) { mismatches_.push_back(std::move(what)); }));
+    box.paths.push_back(
+        std::make_unique<switching::SwitchPath>(open(ports[index], has_faults), kTreeJobsMax, on_mismatch));
     box.paths.back()->place(lease.job, box.jobs.back().get());
   }
   wire::Lease of_rank = lease;
@@ -164,13 +168,16 @@ void TreeWorld::submit(std::uint16_t rank, const group::CollectiveRequest& reque
 switching::JobCounters TreeWorld::counters(std::size_t number) const {
   switching::JobCounters sum;
   for (const auto& job : switches_[number].jobs) sum += job->snapshot();
+  for (std::uint16_t shard = 0; number == 0 && top_ && shard < top_->shards(); ++shard) {
+    sum += top_->job(shard).snapshot();
+  }
   return sum;
 }
 
 std::uint64_t TreeWorld::drops(std::size_t number, switching::DropReason reason) const {
   std::uint64_t sum = 0;
   for (const auto& path : switches_[number].paths) sum += path->drops(reason);
-  return sum;
+  return number == 0 && top_ ? top_->drops(reason) : sum;
 }
 
 bool TreeWorld::is_done() const {
@@ -202,6 +209,7 @@ bool TreeWorld::run(Nanoseconds limit) {
       if (box.is_stopped) continue;
       for (const auto& path : box.paths) path->pump(time_);
     }
+    if (top_ && !switches_.front().is_stopped) top_->pump(time_);
     if (moved() != before) {
       time_ += 10 * kMicrosecond;
       continue;

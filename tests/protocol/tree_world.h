@@ -11,6 +11,7 @@
 #include "group/via_switch/data_path.h"
 #include "link/fault_injector.h"
 #include "link/memory.h"
+#include "protocol/frame_switch.h"
 #include "switch/switch_path.h"
 
 namespace netfold::tests {
@@ -40,6 +41,7 @@ struct TreeOptions {
   numbers::BfpShape bfp = {};
   bool tagged = false;
   std::uint32_t first_chunk = 0;
+  bool frames = false;  // the topmost switch is an Ethernet switch
   link::Faults faults = {};
   std::uint64_t seed = 1;
 };
@@ -86,6 +88,7 @@ class TreeWorld {
   link::MemoryNetwork network_;
   Nanoseconds time_ = kSecond;
   std::vector<Switch> switches_;
+  std::unique_ptr<FrameSwitch> top_;  // in the place of the first one's jobs and paths
   std::vector<Worker> workers_;
   std::vector<std::string> mismatches_;
 };

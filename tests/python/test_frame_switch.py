@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from netfold_lab.lab import names, netns
 from netfold_lab.lab.generator import GeneratorLab
 
 WORLD = 3
+SWITCH = f"{names.switch_address()}:7171"
 SEED, ROCE_JOB, ROCE_COUNT = 5, 9, 100_003
 PROGRAM = native.find(native.SWITCH)
 BENCH = native.find(native.SWITCH_BENCH)
@@ -72,11 +74,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCommands]:
     commands.run("down", check=False)
 
 
-def on_every_worker(lab: LabCommands, job: str, *more: str) -> list[str]:
-    """Run the rank program on each worker of the lab; returns the output of each."""
+def on_every_worker(lab: LabCommands, job: str, *more: str, at: Sequence[str] = (SWITCH,) * WORLD) -> list[str]:
+    """Run the rank program on each worker of the lab, rank r with the switch at[r]; returns the output of each."""
     words = [sys.executable, RANK_PROGRAM]
     ranks = [
-        lab.start("exec", f"w{rank}", "--", *words, str(rank), str(WORLD), "10.77.0.1:7171", job, *more)
+        lab.start("exec", f"w{rank}", "--", *words, str(rank), str(WORLD), at[rank], job, *more)
         for rank in range(WORLD)
     ]
     said = []
@@ -106,6 +108,18 @@ def through_sockets() -> str:
 @pytest.mark.namespaces
 def test_workers_get_the_bits_of_the_sockets_switch(lab: LabCommands) -> None:
     assert set(on_every_worker(lab, "bits")) == {through_sockets()}
+
+
+# On the machine of rank 0 there is a switch over sockets for the ranks 0 and 1. Rank 2 is at the Ethernet switch.
+@pytest.mark.namespaces
+def test_a_switch_over_sockets_may_be_below_it(lab: LabCommands) -> None:
+    leaf = lab.start("exec", "w0", "--", str(PROGRAM), "--parent", SWITCH, "--threads", "2")
+    try:
+        below = "10.77.0.10:7171"
+        assert set(on_every_worker(lab, "tree", at=[below, below, SWITCH])) == {through_sockets()}
+    finally:
+        leaf.send_signal(signal.SIGTERM)
+        leaf.communicate(timeout=20)
 
 
 @pytest.mark.namespaces

@@ -31,6 +31,10 @@ std::size_t result_stride(const wire::Lease& lease) {
 std::uint32_t slots_of_a_shard(const wire::Lease& lease) {
   return lease.slots / lease.shards;
 }
+// In a tree, a worker's payload may have to be widened.
+bool copies_payloads(const wire::Lease& lease, Payloads payloads) {
+  return payloads == Payloads::kCopied || lease.is_tree;
+}
 std::uint32_t words_for(std::uint16_t world) {
   return (world + 63u) / 64u;
 }
@@ -76,7 +80,7 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
       slots_(slots_of_a_shard(lease)),
       arrivals_(slots_.size() * arrival_words_),
       inputs_(slots_.size() * lease.world),
-      payloads_(payloads == Payloads::kLent ? 0 : inputs_.size() * payload_stride(lease)),
+      payloads_(copies_payloads(lease, payloads) ? inputs_.size() * payload_stride(lease) : 0),
       results_(payloads == Payloads::kLent ? 0 : slots_.size() * result_stride(lease)),
       dones_(slots_.size()),
       gap_checked_(lease.world, lease.first_chunk_of(shard)),
@@ -84,7 +88,7 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
   assert(lease.world > 0 && shard < lease.shards);
   assert(tree_.contributors.empty() || tree_.contributors.size() == lease.world);
-  assert(payloads == Payloads::kCopied || (!tree_.above && !folds_sums_));
+  assert(payloads == Payloads::kCopied || !tree_.above);
   std::uint32_t chunk = lease.first_chunk_of(shard);
   for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) {
     Slot& slot = slots_[place_of(chunk)];
@@ -96,9 +100,9 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
 std::size_t Aggregator::memory_bytes(const wire::Lease& lease, Payloads payloads) {
   const std::size_t own = sizeof(Slot) + sizeof(std::optional<wire::ShortPacket>) +
                           words_for(lease.world) * sizeof(std::uint64_t) + lease.world * sizeof(void*);
-  const std::size_t copies =
-      payloads == Payloads::kLent ? 0 : lease.world * payload_stride(lease) + result_stride(lease);
-  return slots_of_a_shard(lease) * (own + copies);
+  const std::size_t copies = copies_payloads(lease, payloads) ? lease.world * payload_stride(lease) : 0;
+  const std::size_t result = payloads == Payloads::kLent ? 0 : result_stride(lease);
+  return slots_of_a_shard(lease) * (own + copies + result);
 }
 
 Verdict Aggregator::on_packet(const wire::Packet& packet, Nanoseconds now, AggregatorOutput& outbox) {
@@ -313,12 +317,13 @@ void Aggregator::report_mismatch(const Slot& slot, const Header& header, Aggrega
 
 // Where the payload lies from now on until it is folded.
 const std::byte* Aggregator::keep(std::uint32_t index, const wire::Packet& packet) {
-  if (payloads_are_ == Payloads::kLent) return packet.payload.data();
   const Header& header = packet.header;
+  // A worker among switches: widened, as their sums are.
+  const bool widens = folds_sums_ && header.kind != Kind::kCopy && (header.flags & wire::kPartial) == 0;
+  if (payloads_are_ == Payloads::kLent && !widens) return packet.payload.data();
   std::byte* const copy =
       payloads_.data() + (std::size_t{index} * lease_.world + header.worker) * payload_stride(lease_);
-  if (folds_sums_ && header.kind != Kind::kCopy &&
-      (header.flags & wire::kPartial) == 0) {  // a worker among switches: widened, as their sums are
+  if (widens) {
     const std::byte* const alone = packet.payload.data();
     folder_.fold(lease_.wire_format(header.format), {&alone, 1}, header.count, copy, {.out = true});
   } else if (!packet.payload.empty()) {

@@ -183,7 +183,7 @@ class Aggregator {
   std::vector<Slot> slots_;
   std::vector<std::uint64_t> arrivals_;                  // slots x arrival_words_
   std::vector<const std::byte*> inputs_;                 // slots x world: where each payload lies
-  ZeroedBytes payloads_;                                 // slots x world x payload stride; empty if they are lent
+  ZeroedBytes payloads_;                                 // slots x world x payload stride, where any is copied
   ZeroedBytes results_;                                  // slots x result stride; empty if payloads are lent
   std::vector<std::optional<wire::ShortPacket>> dones_;  // by place: what those hear who get nothing of its result
   std::vector<std::uint32_t> gap_checked_;               // by worker: chunks before this one were looked at for gaps

@@ -16,8 +16,8 @@ namespace netfold::switching {
 
 constexpr std::size_t kEthernetBytes = 14;
 constexpr std::size_t kTagBytes = 4;
-constexpr std::size_t kTagsMax = 2;  // 802.1Q, 802.1ad
-constexpr std::size_t kIpv4Bytes = 20;
+constexpr std::size_t kTagsMax = 2;                         // 802.1Q, 802.1ad
+constexpr std::size_t kIpv4Bytes = 20, kIpv4BytesMax = 60;  // with options
 constexpr std::size_t kUdpBytes = 8;
 constexpr std::size_t kUdpFrameBytes = kEthernetBytes + kIpv4Bytes + kUdpBytes;  // untagged, no options
 

@@ -87,11 +87,6 @@ std::optional<control::Refused> check_below(const SwitchRules& rules, const cont
                                join.job, rules.parent));
   }
   if (!join.below) return std::nullopt;
-  if (rules.folds_on_the_way) {
-    return refused(ErrorCode::kInvalidArgument,
-                   "it folds packets on their way, as an Ethernet switch, and takes no switch below it: name a switch "
-                   "over sockets as the parent");
-  }
   return check_cycle(rules, {&join.below->id, 1});
 }
 
@@ -115,6 +110,7 @@ Grant plan_grant(const SwitchRules& rules, std::span<const control::Join* const>
   grant.lease.bfp = joins.front()->bfp;
   grant.lease.shards = rules.shards();
   grant.lease.payload_bytes = std::min(payload_for(mtu, rules.tagged), bounds.payload_max);
+  grant.lease.is_tree = std::ranges::any_of(joins, [](const control::Join* join) { return join->below.has_value(); });
   const std::uint32_t wished =
       window == 0 ? std::bit_floor(kSlotBytesDefault / grant.lease.payload_bytes)
                   : std::bit_ceil(std::min(window, control::kSlotsMax / kSlotsOfAWindow)) * kSlotsOfAWindow;

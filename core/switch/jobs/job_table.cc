@@ -318,7 +318,6 @@ void JobTable::admit(JobKey key, Nanoseconds now) {
     const control::Refused refused = refuse_for_memory(rules_, *joins.front(), grant, others_bytes, 0);
     return fail_job(key, Error{refused.code, refused.reason, refused.rank});
   }
-  grant.lease.is_tree = job.has_switches();
   const std::string name = job.name;
   run(key, grant.lease, std::nullopt, now);
   if (grant.lease.slots >= grant.slots_wished) return;

@@ -319,15 +319,5 @@ TEST(TreeControl, TakesNoHost) {
   EXPECT_THAT(refusal->reason, AllOf(HasSubstr("host"), HasSubstr("10.0.0.9:7171")));
 }
 
-TEST(TreeControl, ASwitchThatFoldsOnTheWayTakesNoneBelow) {
-  SwitchRules rules;
-  rules.folds_on_the_way = true;
-  control::Join join;
-  join.below = control::Below{{9000}, 7171, {}};
-  const auto refusal = check_below(rules, join);
-  ASSERT_TRUE(refusal);
-  EXPECT_THAT(refusal->reason, HasSubstr("Ethernet switch"));
-}
-
 }  // namespace
 }  // namespace netfold::switching

@@ -26,6 +26,11 @@ link::Frame head_of(const ParsedFrame& frame) {
   return head;
 }
 
+void keep_head(const ParsedFrame& frame, std::optional<FrameHead>& kept) {
+  kept.emplace().frame = frame;
+  std::memcpy(kept->bytes.data(), frame.frame.bytes, frame.payload_at);
+}
+
 // Of a head that has become an answer: the lengths of what follows it.
 void resize_answer(const link::Frame& head, std::size_t payload_bytes) {
   constexpr std::size_t kTypeAt = 2 * MacAddress::kBytes, kTag = 0x8100, kServiceTag = 0x88a8;
@@ -46,8 +51,9 @@ void resize_answer(const link::Frame& head, std::size_t payload_bytes) {
 // The answers of one job's aggregator while it handles one frame.
 class NetfoldHandler::JobOutbox final : public AggregatorOutput {
  public:
-  JobOutbox(NetfoldHandler& handler, FrameJob& job, const ParsedFrame& frame, Outbox& outbox)
-      : handler_(handler), job_(job), frame_(frame), outbox_(outbox) {}
+  JobOutbox(NetfoldHandler& handler, FrameJob& job, const ParsedFrame& frame, const wire::Header& header,
+            Outbox& outbox)
+      : handler_(handler), job_(job), frame_(frame), header_(header), outbox_(outbox) {}
 
   void result_to_all(std::uint32_t place, std::span<const std::byte> packet) override {
     const std::size_t world = job_.admission.lease.world;
@@ -55,7 +61,9 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     body.size_bytes = static_cast<std::uint32_t>(packet.size());
     outbox_.pool().retain(body.buffer, static_cast<std::uint32_t>(world));
     link::Frame* const heads = &job_.heads[place * world];
+    const bool has_sums = job_.admission.tree.has_switches();  // longer than the result
     for (std::size_t rank = 0; rank < world; ++rank) {
+      if (has_sums) resize_answer(heads[rank], packet.size());
       outbox_.send(heads[rank].port, {heads[rank], body});
       heads[rank].buffer = nullptr;
     }
@@ -97,22 +105,30 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     is_used_ = true;
   }
 
-  // Also to the sender of this frame, which may be a contribution that stays: in a buffer of its own.
+  // To the sender of this frame, which may be a contribution that stays, or to a switch below: in a buffer of its own.
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
+    const bool is_answer = worker == header_.worker;
+    const auto* const latest = is_answer || !job_.latest[worker] ? nullptr : &*job_.latest[worker];
+    if (!is_answer && latest == nullptr) return;  // that switch has not sent anything yet
+    ParsedFrame answer = is_answer ? frame_ : latest->frame;
+    const std::byte* const head = is_answer ? frame_.frame.bytes : latest->bytes.data();
     link::Frame copy = outbox_.pool().allocate();
     if (copy.buffer == nullptr) return;  // probes ask again
-    const std::size_t head_bytes = frame_.payload_at;
-    std::memcpy(copy.bytes, frame_.frame.bytes, head_bytes);
-    ParsedFrame answer = frame_;
+    const std::size_t head_bytes = answer.payload_at;
+    std::memcpy(copy.bytes, head, head_bytes);
     answer.frame.bytes = copy.bytes;
-    if (!is_turned_) {
-      turn_into_answer(answer, packet.size());
-    } else {
+    if (is_answer && is_turned_) {
       set_lengths(answer, packet.size());
+    } else {
+      turn_into_answer(answer, packet.size());
+    }
+    if (!is_answer) {  // its threads have a port each
+      const link::Address to = job_.admission.address_of(worker, wire::chunk_in(packet));
+      write_u16(copy.bytes + answer.content_at + answer.ip.header_bytes + 2, to.port);
     }
     std::memcpy(copy.bytes + head_bytes, packet.data(), packet.size());
     copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
-    outbox_.send(frame_.frame.port, {copy, {}});
+    outbox_.send(answer.frame.port, {copy, {}});
     if (wire::is_kind(packet, wire::Kind::kMissing)) job_.count_missing(worker);
   }
 
@@ -166,6 +182,7 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
   NetfoldHandler& handler_;
   FrameJob& job_;
   const ParsedFrame& frame_;
+  const wire::Header& header_;
   Outbox& outbox_;
   bool is_turned_ = false, is_used_ = false;
 };
@@ -173,7 +190,8 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
 FrameJob::FrameJob(const Admission& admitted, std::uint16_t shard)
     : ShardJob(admitted, shard, Payloads::kLent),
       heads(aggregator.places() * admitted.lease.world),
-      results(aggregator.places()) {}
+      results(aggregator.places()),
+      latest(admitted.lease.world) {}
 
 NetfoldHandler::NetfoldHandler(Options options, DataPlane::OnMismatch on_mismatch)
     : options_(std::move(options)), on_mismatch_(std::move(on_mismatch)), filter_(options_.jobs_max) {}
@@ -198,8 +216,11 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   auto* const job = static_cast<FrameJob*>(filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet).job);
   if (job == nullptr) return HandlerVerdict::kDropped;
 
-  JobOutbox out(*this, *job, frame, outbox);
   const wire::Header& header = packet.header;
+  if (header.worker < job->latest.size() && job->admission.tree.is_switch(header.worker)) {
+    keep_head(frame, job->latest[header.worker]);
+  }
+  JobOutbox out(*this, *job, frame, header, outbox);
   link::Frame* head = nullptr;
   if (wire::is_contribution(header.kind)) {
     // Its place is free unless this is a duplicate; the aggregator knows, but wants the payload first.

@@ -10,8 +10,10 @@
 // folded.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,13 +25,23 @@
 
 namespace netfold::switching {
 
+// The headers of a frame, with its addresses and tags: enough to answer its sender later.
+struct FrameHead {
+  static constexpr std::size_t kBytesMax = kEthernetBytes + kTagsMax * kTagBytes + kIpv4BytesMax + kUdpBytes;
+
+  ParsedFrame frame;  // nothing of its payload
+  std::array<std::byte, kBytesMax> bytes;
+};
+
 // A job as one folding thread sees it: also the buffers that its slots hold.
 struct FrameJob : ShardJob {
   FrameJob(const Admission& admitted, std::uint16_t shard);
 
   std::vector<link::Frame> heads;    // places x world: answers to be, in contributions' buffers; null: not here
   std::vector<link::Frame> results;  // by place: the kept result; null: none
-  link::Frame signal;                // to the host, when what it waits for is folded; null: it waits for nothing
+  // By place, where a switch is: of the frame that came from there last. That switch is asked without having asked.
+  std::vector<std::optional<FrameHead>> latest;
+  link::Frame signal;  // to the host, when what it waits for is folded; null: it waits for nothing
   std::uint16_t signal_payload_at = 0;
 };
 
