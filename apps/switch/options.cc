@@ -275,9 +275,10 @@ Result<void> complete(Words& words, SwitchOptions& options) {
                              server.data.first_port, server.data.shards));
   }
   if (!server.parent.empty()) {
-    if (words.dpdk) return wrong("--parent is for the switch over sockets; remove it, or remove --dpdk");
-    if (const auto parent = link::parse_address(server.parent); !parent) {
-      return wrong(fmt::format("--parent: {}", parent.error().message));
+    const auto parent = link::parse_address(server.parent);
+    if (!parent) return wrong(fmt::format("--parent: {}", parent.error().message));
+    if (words.dpdk && !parent->ip.is_v4()) {
+      return wrong("--parent with --dpdk must be an IPv4 address: an Ethernet switch folds IPv4 only");
     }
   } else if (!options.parent_secret_file.empty()) {
     return wrong("--parent-secret-file needs a --parent");

@@ -101,6 +101,8 @@ class DataPlane {
   static std::size_t memory_bytes(const wire::Lease& lease);  // what admitting it would take, all shards together
   // Packets addressed to a job's host are folded on their way there, where it sees them.
   virtual bool folds_on_the_way() const { return false; }
+  // Before the first job: the IPv4 address of the switch above. It matters where packets are folded on their way.
+  virtual void set_parent(std::uint32_t /*ip*/) {}
   virtual void admit(Admission admission) = 0;  // returns when every shard has it
   virtual void evict(std::uint16_t job) = 0;    // returns when no shard has it
 

@@ -139,13 +139,8 @@ class SwitchServer::Control {
     if (!options_.parent.empty()) {
       const auto address = link::parse_address(options_.parent);
       if (!address) return fail(ErrorCode::kInvalidArgument, fmt::format("--parent: {}", address.error().message));
-      if (data_plane_->folds_on_the_way()) {
-        return fail(
-            ErrorCode::kInvalidArgument,
-            "--parent with --dpdk: a switch that folds packets on their way cannot be below another one; start it "
-            "without --dpdk");
-      }
       parent = *address;
+      if (parent.ip.is_v4()) data_plane_->set_parent(parent.ip.v4());
     }
     auto rules = rules_from(options_, *data_plane_, factory, address_.port, open_path_link());
     if (const std::size_t least_bytes = smallest_job_bytes(rules); rules.memory_max_bytes < least_bytes) {

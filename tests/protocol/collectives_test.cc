@@ -183,7 +183,7 @@ TEST(CollectivesInTrees, AreRightHoweverTheNetworkMisbehaves) {
     options.shards_max = 2;
     options.tagged = prng.below(2) == 0;
     if (seed % 2 == 0) options.faults = {.loss = 0.05, .duplicate = 0.05, .reorder = 0.1};
-    options.frames = prng.below(2) == 0;
+    options.frames = prng.unit();
     SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << seed << " " << shape.text());
     TreeWorld world(shape, options);
     expect_all_right(world, ranks, 800, seed, [&](const auto& tensors) { return fold_by(shape, tensors); });

@@ -36,8 +36,8 @@ std::vector<float> expected(const Shape& shape, const std::vector<std::vector<fl
 void expect_right_sums(const Shape& shape, const TreeOptions& options, Format format, std::size_t count_max,
                        bool average = false) {
   SCOPED_TRACE(::testing::Message() << "NETFOLD_SEED=" << options.seed << " " << shape.text() << " "
-                                    << numbers::name_of(format) << " payload " << options.payload_bytes
-                                    << (options.frames ? " frames" : ""));
+                                    << numbers::name_of(format) << " payload " << options.payload_bytes << " frames "
+                                    << options.frames);
   TreeWorld world(shape, options);
   Prng prng(options.seed);
   std::vector<std::vector<std::vector<float>>> tensors;
@@ -76,7 +76,7 @@ TEST(Tree, IsRightForEveryWorldAndBlock) {
       if (block >= world) continue;
       const auto format = static_cast<Format>(1 + (world + block) % 5);
       if (format == Format::kInt32) continue;
-      for (const bool frames : {false, true}) {
+      for (const double frames : {0.0, 1.0}) {
         expect_right_sums(two_levels(world, block), {.frames = frames, .seed = world * 100u + block}, format, 600);
       }
     }
@@ -122,7 +122,7 @@ TEST(Tree, IsRightWhateverTheNetworkDoes) {
                       .hold_max = static_cast<Nanoseconds>(prng.below(50)) * kMillisecond};
     const Format format = kFormats[prng.below(4)];
     const bool average = prng.chance(0.3);
-    options.frames = prng.chance(0.5);
+    options.frames = prng.unit();
     expect_right_sums(shape, options, format, 2000, average);
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -152,7 +152,7 @@ struct EightRanks {
   Prng prng{1};
   std::vector<std::vector<float>> tensors;
 
-  explicit EightRanks(std::size_t chunks, bool frames = false)
+  explicit EightRanks(std::size_t chunks, double frames)
       : world(two_levels(8, 4), {.payload_bytes = 1456, .frames = frames}),
         tensors(random_tensors(8, 364 * chunks, prng)) {
     for (std::uint16_t rank = 0; rank < 8; ++rank) submit(rank);
@@ -163,9 +163,9 @@ struct EightRanks {
   }
 };
 
-class TreeBelow : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(ASwitch, TreeBelow, ::testing::Bool(),
-                         [](const auto& frames) { return frames.param ? "OfFrames" : "OverSockets"; });
+class TreeBelow : public ::testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(ASwitch, TreeBelow, ::testing::Values(0.0, 1.0),
+                         [](const auto& frames) { return frames.param > 0 ? "OfFrames" : "OverSockets"; });
 
 TEST_P(TreeBelow, CarriesEachSumOnceOnACleanNetwork) {
   EightRanks ranks(100, GetParam());

@@ -135,14 +135,14 @@ void TreeWorld::build(const Shape& shape, std::optional<switching::Above> above,
   const auto on_mismatch = [this](std::uint16_t, std::uint16_t, int, std::string what) {
     mismatches_.push_back(std::move(what));
   };
-  const bool is_of_frames = options_.frames && !above;
-  if (is_of_frames) top_ = std::make_unique<FrameSwitch>(network_, ports.front(), admission, on_mismatch);
-  switches_.emplace_back();
+  std::vector<std::unique_ptr<link::Link>> links;
+  for (const std::uint16_t port : ports) links.push_back(open(port, has_faults));
+  Switch& box = switches_.emplace_back();
+  const bool is_of_frames = prng_.chance(options_.frames);
+  if (is_of_frames) box.frames = std::make_unique<FrameSwitch>(std::move(links), admission, on_mismatch);
   for (std::uint16_t index = 0; index < lease.shards && !is_of_frames; ++index) {
-    Switch& box = switches_.back();
     box.jobs.push_back(std::make_unique<switching::ShardJob>(admission, index));
-    box.paths.push_back(
-        std::make_unique<switching::SwitchPath>(open(ports[index], has_faults), kTreeJobsMax, on_mismatch));
+    box.paths.push_back(std::make_unique<switching::SwitchPath>(std::move(links[index]), kTreeJobsMax, on_mismatch));
     box.paths.back()->place(lease.job, box.jobs.back().get());
   }
   wire::Lease of_rank = lease;
@@ -168,16 +168,16 @@ void TreeWorld::submit(std::uint16_t rank, const group::CollectiveRequest& reque
 switching::JobCounters TreeWorld::counters(std::size_t number) const {
   switching::JobCounters sum;
   for (const auto& job : switches_[number].jobs) sum += job->snapshot();
-  for (std::uint16_t shard = 0; number == 0 && top_ && shard < top_->shards(); ++shard) {
-    sum += top_->job(shard).snapshot();
-  }
+  const auto& frames = switches_[number].frames;
+  for (std::uint16_t shard = 0; frames && shard < frames->shards(); ++shard) sum += frames->job(shard).snapshot();
   return sum;
 }
 
 std::uint64_t TreeWorld::drops(std::size_t number, switching::DropReason reason) const {
   std::uint64_t sum = 0;
   for (const auto& path : switches_[number].paths) sum += path->drops(reason);
-  return number == 0 && top_ ? top_->drops(reason) : sum;
+  const auto& frames = switches_[number].frames;
+  return frames ? frames->drops(reason) : sum;
 }
 
 bool TreeWorld::is_done() const {
@@ -194,6 +194,7 @@ bool TreeWorld::run(Nanoseconds limit) {
     for (const Switch& box : switches_) {
       for (const auto& path : box.paths)
         sum += path->link().stats().sent_packets + path->link().stats().received_packets;
+      if (box.frames) sum += box.frames->moved_packets();
     }
     return sum;
   };
@@ -208,8 +209,8 @@ bool TreeWorld::run(Nanoseconds limit) {
     for (Switch& box : switches_) {
       if (box.is_stopped) continue;
       for (const auto& path : box.paths) path->pump(time_);
+      if (box.frames) box.frames->pump(time_);
     }
-    if (top_ && !switches_.front().is_stopped) top_->pump(time_);
     if (moved() != before) {
       time_ += 10 * kMicrosecond;
       continue;
@@ -222,6 +223,7 @@ bool TreeWorld::run(Nanoseconds limit) {
       for (const auto& path : box.paths) {
         if (!box.is_stopped) next = std::min(next, path->link().deadline());
       }
+      if (box.frames && !box.is_stopped) next = std::min(next, box.frames->deadline());
     }
     if (is_done()) break;
     if (next == kNever || next > end) return false;

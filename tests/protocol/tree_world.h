@@ -41,7 +41,7 @@ struct TreeOptions {
   numbers::BfpShape bfp = {};
   bool tagged = false;
   std::uint32_t first_chunk = 0;
-  bool frames = false;  // the topmost switch is an Ethernet switch
+  double frames = 0;  // how many of the switches are Ethernet switches, by chance
   link::Faults faults = {};
   std::uint64_t seed = 1;
 };
@@ -73,6 +73,7 @@ class TreeWorld {
   struct Switch {
     std::vector<std::unique_ptr<switching::ShardJob>> jobs;
     std::vector<std::unique_ptr<switching::SwitchPath>> paths;
+    std::unique_ptr<FrameSwitch> frames;  // in the place of these two
     bool is_stopped = false;
   };
 
@@ -88,7 +89,6 @@ class TreeWorld {
   link::MemoryNetwork network_;
   Nanoseconds time_ = kSecond;
   std::vector<Switch> switches_;
-  std::unique_ptr<FrameSwitch> top_;  // in the place of the first one's jobs and paths
   std::vector<Worker> workers_;
   std::vector<std::string> mismatches_;
 };

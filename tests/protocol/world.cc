@@ -31,7 +31,13 @@ World::World(WorldOptions options) {
   const auto on_mismatch = [this](std::uint16_t, std::uint16_t, int, std::string what) {
     mismatches_.push_back(std::move(what));
   };
-  if (options.frames) frames_ = std::make_unique<FrameSwitch>(network_, kSwitchPort, admission, on_mismatch);
+  if (options.frames) {
+    std::vector<std::unique_ptr<link::Link>> links;
+    for (std::uint16_t index = 0; index < options.shards; ++index) {
+      links.push_back(network_.open(static_cast<std::uint16_t>(kSwitchPort + index)));
+    }
+    frames_ = std::make_unique<FrameSwitch>(std::move(links), admission, on_mismatch);
+  }
   for (std::uint16_t index = 0; index < options.shards; ++index) {
     const auto port = static_cast<std::uint16_t>(kSwitchPort + index);
     addresses.push_back({0, port});

@@ -26,8 +26,10 @@ from lab_commands import LabCommands
 from netfold import _core, native
 from netfold_lab.bench.switch import register
 from netfold_lab.bench.workers.roce import elements
-from netfold_lab.lab import names, netns
+from netfold_lab.lab import names, netns, processes
+from netfold_lab.lab.frame_star import device, start_switch
 from netfold_lab.lab.generator import GeneratorLab
+from netfold_lab.lab.star import SWITCH_PORT
 
 WORLD = 3
 SWITCH = f"{names.switch_address()}:7171"
@@ -120,6 +122,23 @@ def test_a_switch_over_sockets_may_be_below_it(lab: LabCommands) -> None:
     finally:
         leaf.send_signal(signal.SIGTERM)
         leaf.communicate(timeout=20)
+
+
+# The ranks 0 and 1 are at the Ethernet switch. Rank 2 is at the switch above it, on its own machine.
+@pytest.mark.namespaces
+def test_it_may_be_below_a_switch_over_sockets(tmp_path: Path) -> None:
+    lab = LabCommands(tmp_path)
+    up = lab.run("up", "--workers", str(WORLD), "--rate-mbit-s", "0", "--switch", "dpdk", "--json")
+    here, above = names.switch(json.loads(up.stdout)["results"][0]["lab"]), f"{names.worker_address(2)}:7171"
+    with contextlib.ExitStack() as stack:
+        stack.callback(lab.run, "down", check=False)
+        processes.end_all_in([here], netns.DIRECTORY)
+        lab.start("exec", "w2", "--", str(PROGRAM))
+        ports = [*(f"p{rank}" for rank in range(WORLD)), SWITCH_PORT]
+        devices = [device(number, port) for number, port in enumerate(ports)]
+        started = start_switch(here, devices, tmp_path, ["--parent", above, "--threads", "2"])
+        stack.callback(processes.end_children, [started])
+        assert set(on_every_worker(lab, "tree", at=[SWITCH, SWITCH, above])) == {through_sockets()}
 
 
 @pytest.mark.namespaces

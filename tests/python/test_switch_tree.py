@@ -194,7 +194,7 @@ def test_the_command_line_names_what_does_not_go_together() -> None:
     for arguments, words in (
         (["--parent", "nonsense"], "--parent"),
         (["--parent-secret-file", "x"], "needs a --parent"),
-        (["--parent", "10.0.0.1:7171", "--dpdk", "--port", "nf"], "--parent is for the switch over sockets"),
+        (["--parent", "[fd00::1]:7171", "--dpdk", "--port", "nf"], "must be an IPv4 address"),
     ):
         ended = run("switch", *arguments)
         assert ended.returncode == 2

@@ -88,7 +88,6 @@ Aggregator::Aggregator(const wire::Lease& lease, std::uint16_t shard, Payloads p
   assert(std::has_single_bit(lease.slots) && std::has_single_bit(lease.shards) && lease.shards <= lease.slots);
   assert(lease.world > 0 && shard < lease.shards);
   assert(tree_.contributors.empty() || tree_.contributors.size() == lease.world);
-  assert(payloads == Payloads::kCopied || !tree_.above);
   std::uint32_t chunk = lease.first_chunk_of(shard);
   for (std::size_t i = 0; i < slots_.size(); ++i, chunk += lease.shards) {
     Slot& slot = slots_[place_of(chunk)];
@@ -150,12 +149,10 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   }
 
   if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
-    const std::size_t room =
-        wire::kHeaderBytes + result_payload_bytes(slot.first) + (lease_.keys ? wire::kTagBytes : 0);
-    slot.result = outbox.room_for_result(index, room);
-    if (slot.result == nullptr) {
-      slot.has_result =
-          false;  // the room of the round before is gone; all ranks are in the next, so all have its result
+    const bool goes_up_as_sum = tree_.above && !is_copy;
+    slot.has_result = false;  // all ranks are in the next round, so all have the result, whose room this is
+    if (!take_room(index, goes_up_as_sum ? slot.first.count * wire::kSumBytes : result_payload_bytes(slot.first),
+                   outbox)) {
       return Verdict::kNoRoom;
     }
   }
@@ -166,6 +163,13 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   if (slot.arrived < lease_.world) return Verdict::kKept;
   complete(index, outbox);
   return Verdict::kFolded;
+}
+
+// Where payloads are lent: memory for a packet. False: all of it is in use, and the slot keeps what it has.
+bool Aggregator::take_room(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox) {
+  std::byte* const room = outbox.room_for_result(index, wire::kHeaderBytes + payload_bytes + wire::kTagBytes);
+  if (room != nullptr) slots_[index].result = room;
+  return room != nullptr;
 }
 
 void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {

@@ -81,8 +81,8 @@ class AggregatorOutput {
   virtual void result_to_some(std::uint32_t place, std::span<const std::byte> packet, std::span<const std::byte> done,
                               Receivers receivers) = 0;
   virtual void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) = 0;
-  // Where payloads are lent, memory for the next result of `place`, valid until that is asked for again; null if no
-  // memory is free at the moment.
+  // Where payloads are lent, memory for the next result of `place`, or for its sum on the way up, valid until that is
+  // asked for again; null if no memory is free at the moment.
   virtual std::byte* room_for_result(std::uint32_t /*place*/, std::size_t /*size_bytes*/) { return nullptr; }
   // A short packet (missing, waiting, done), to be copied.
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
@@ -152,6 +152,7 @@ class Aggregator {
   void ask_above(std::uint16_t prober, std::uint16_t count, std::uint32_t index, AggregatorOutput& outbox);
   Verdict on_echo(const wire::Header& header, Nanoseconds now, AggregatorOutput& outbox);
   Verdict on_waiting_below(const wire::Header& header);
+  bool take_room(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
   Verdict on_result_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
   Verdict on_done_from_above(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_missing_from_above(const wire::Header& header, AggregatorOutput& outbox);

@@ -19,7 +19,7 @@ SwitchThread EthernetSwitch::make_thread(std::uint16_t thread, link::BufferPool&
   std::vector<std::unique_ptr<ProtocolHandler>> handlers;
   if (options_.netfold) {
     auto netfold = std::make_unique<NetfoldHandler>(
-        NetfoldHandler::Options{&data_addresses_, udp_ports_, number, options_.netfold->jobs_max},
+        NetfoldHandler::Options{&data_addresses_, udp_ports_, number, options_.netfold->jobs_max, &way_up_},
         options_.netfold->on_mismatch);
     made.netfold = netfold.get();
     handlers.push_back(std::move(netfold));

@@ -63,6 +63,7 @@ class EthernetSwitch {
   MacTable& addresses() { return addresses_; }
   const MacTable& addresses() const { return addresses_; }
   DataAddresses& data_addresses() { return data_addresses_; }
+  WayUp& way_up() { return way_up_; }
 
   const EthernetSwitchOptions& options() const { return options_; }
   const std::vector<std::uint16_t>& udp_ports() const { return udp_ports_; }  // of Netfold's packets, by folding thread
@@ -72,6 +73,7 @@ class EthernetSwitch {
   std::vector<std::uint16_t> udp_ports_;
   MacTable addresses_;
   DataAddresses data_addresses_;
+  WayUp way_up_;
   Settings settings_;
   AggregationSettings jobs_settings_{settings_};
   RoceOwners roce_owners_, roce_v2_owners_;

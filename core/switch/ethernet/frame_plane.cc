@@ -70,6 +70,7 @@ class DevicePlane final : public FramePlane {
   const std::vector<std::uint16_t>& udp_ports() const override { return switch_.udp_ports(); }
 
   bool folds_on_the_way() const override { return true; }
+  void set_parent(std::uint32_t ip) override { switch_.way_up().set_parent(ip); }
   void admit(Admission admission) override {
     switch_.data_addresses().set(admission.lease.job, admission.host ? admission.host->ip.v4() : 0);
     jobs_.admit(admission);

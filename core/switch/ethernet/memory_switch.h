@@ -34,6 +34,7 @@ class MemorySwitch {
   AggregationSettings& jobs_settings() { return switch_.jobs_settings(); }
   MacTable& addresses() { return switch_.addresses(); }
   DataAddresses& data_addresses() { return switch_.data_addresses(); }
+  WayUp& way_up() { return switch_.way_up(); }
   std::size_t ports() const { return ports_.size(); }
   link::MemoryPort& port(link::PortNumber number) { return *ports_.at(number); }
   std::size_t threads() const { return threads_.size(); }

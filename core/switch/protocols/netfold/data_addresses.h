@@ -12,6 +12,7 @@ class DataAddresses {
  public:
   DataAddresses(std::uint32_t own, std::uint16_t jobs_max) : own_(own), hosts_(jobs_max) {}
 
+  bool is_own(std::uint32_t ip) const { return ip == own_; }
   bool contains(std::uint32_t ip) const {
     if (ip == own_) return true;
     const std::uint16_t used = used_.load(std::memory_order_acquire);

@@ -51,9 +51,9 @@ void resize_answer(const link::Frame& head, std::size_t payload_bytes) {
 // The answers of one job's aggregator while it handles one frame.
 class NetfoldHandler::JobOutbox final : public AggregatorOutput {
  public:
-  JobOutbox(NetfoldHandler& handler, FrameJob& job, const ParsedFrame& frame, const wire::Header& header,
-            Outbox& outbox)
-      : handler_(handler), job_(job), frame_(frame), header_(header), outbox_(outbox) {}
+  // `sender`: its place, or kSwitchWorker.
+  JobOutbox(NetfoldHandler& handler, FrameJob& job, const ParsedFrame& frame, std::uint16_t sender, Outbox& outbox)
+      : handler_(handler), job_(job), frame_(frame), sender_(sender), outbox_(outbox) {}
 
   void result_to_all(std::uint32_t place, std::span<const std::byte> packet) override {
     const std::size_t world = job_.admission.lease.world;
@@ -105,13 +105,13 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     is_used_ = true;
   }
 
-  // To the sender of this frame, which may be a contribution that stays, or to a switch below: in a buffer of its own.
+  // To the sender of this frame, which may be a contribution that stays, or to another place: in a buffer of its own.
   void notice(std::uint16_t worker, std::span<const std::byte> packet) override {
-    const bool is_answer = worker == header_.worker;
-    const auto* const latest = is_answer || !job_.latest[worker] ? nullptr : &*job_.latest[worker];
-    if (!is_answer && latest == nullptr) return;  // that switch has not sent anything yet
-    ParsedFrame answer = is_answer ? frame_ : latest->frame;
-    const std::byte* const head = is_answer ? frame_.frame.bytes : latest->bytes.data();
+    const bool is_answer = worker == sender_;
+    const bool is_known = worker < job_.latest.size() && job_.latest[worker];
+    if (!is_answer && !is_known) return;  // nothing has come from there yet
+    ParsedFrame answer = is_answer ? frame_ : job_.latest[worker]->frame;
+    const std::byte* const head = is_answer ? frame_.frame.bytes : job_.latest[worker]->bytes.data();
     link::Frame copy = outbox_.pool().allocate();
     if (copy.buffer == nullptr) return;  // probes ask again
     const std::size_t head_bytes = answer.payload_at;
@@ -130,6 +130,25 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
     copy.size_bytes = static_cast<std::uint32_t>(head_bytes + packet.size());
     outbox_.send(answer.frame.port, {copy, {}});
     if (wire::is_kind(packet, wire::Kind::kMissing)) job_.count_missing(worker);
+  }
+
+  void sum_to_above(std::span<const std::byte> packet, bool is_again) override {
+    const std::uint32_t place = job_.aggregator.place_of(wire::chunk_in(packet));
+    link::Frame& body = job_.results[place];
+    const link::Frame head = head_to_above(packet);
+    if (head.buffer == nullptr) return;  // probes ask for it again
+    body.size_bytes = static_cast<std::uint32_t>(packet.size());
+    outbox_.pool().retain(body.buffer, 1);
+    outbox_.send(head.port, {head, body});
+    (is_again ? job_.counters.up_resent : job_.counters.up_sums).add(1);
+  }
+
+  void notice_to_above(std::span<const std::byte> packet) override {
+    link::Frame whole = head_to_above(packet);
+    if (whole.buffer == nullptr) return;
+    std::memcpy(whole.bytes + whole.size_bytes, packet.data(), packet.size());
+    whole.size_bytes += static_cast<std::uint32_t>(packet.size());
+    outbox_.send(whole.port, {whole, {}});
   }
 
   // Either this frame is the question, and its own answer, or an earlier one is kept to be it.
@@ -157,10 +176,13 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
   }
 
   std::byte* room_for_result(std::uint32_t place, std::size_t size_bytes) override {
+    link::Frame fresh = outbox_.pool().allocate();
+    if (fresh.buffer == nullptr) return nullptr;
+    const bool fits = fresh.size_bytes >= kResultAt + size_bytes;
     link::Frame& room = job_.results[place];
-    if (room.buffer != nullptr) outbox_.pool().release({&room.buffer, 1});
-    room = outbox_.pool().allocate();
-    if (room.buffer == nullptr || room.size_bytes < kResultAt + size_bytes) return nullptr;
+    if (fits) std::swap(room, fresh);
+    if (fresh.buffer != nullptr) outbox_.pool().release({&fresh.buffer, 1});
+    if (!fits) return nullptr;
     room.bytes += kResultAt;
     return room.bytes;
   }
@@ -179,10 +201,27 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
   }
 
  private:
+  // The headers of a frame for the switch above. Without a buffer: none is free, or the way there is not known.
+  link::Frame head_to_above(std::span<const std::byte> packet) {
+    const Above& above = *job_.admission.tree.above;
+    const link::Address to = above.shards[above.lease.shard_of(wire::chunk_in(packet))];
+    const auto way = handler_.options_.way_up->addresses();
+    const link::PortNumber port = way ? outbox_.port_of(way->to) : link::kNoPort;
+    if (port == link::kNoPort) return {};
+    link::Frame head = outbox_.pool().allocate();
+    if (head.buffer == nullptr) return {};
+    const std::uint16_t from = handler_.options_.ports[handler_.options_.thread];
+    write_udp_headers({way->to, way->from, to.ip.v4(), way->ip_from, to.port, from, packet.size()}, head.bytes);
+    head.size_bytes = kUdpFrameBytes;
+    head.port = port;
+    job_.counters.up_sent_bytes.add(packet.size());
+    return head;
+  }
+
   NetfoldHandler& handler_;
   FrameJob& job_;
   const ParsedFrame& frame_;
-  const wire::Header& header_;
+  const std::uint16_t sender_;
   Outbox& outbox_;
   bool is_turned_ = false, is_used_ = false;
 };
@@ -191,7 +230,7 @@ FrameJob::FrameJob(const Admission& admitted, std::uint16_t shard)
     : ShardJob(admitted, shard, Payloads::kLent),
       heads(aggregator.places() * admitted.lease.world),
       results(aggregator.places()),
-      latest(admitted.lease.world) {}
+      latest(admitted.tree.above || admitted.tree.has_switches() ? admitted.lease.world : 0) {}
 
 NetfoldHandler::NetfoldHandler(Options options, DataPlane::OnMismatch on_mismatch)
     : options_(std::move(options)), on_mismatch_(std::move(on_mismatch)), filter_(options_.jobs_max) {}
@@ -206,6 +245,7 @@ std::uint16_t NetfoldHandler::thread_for(const ParsedFrame& frame) const {
 }
 
 HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
+  if (frame.has_ip && options_.addresses->is_own(frame.ip.from)) options_.way_up->look_at(frame);
   if (options_.thread == kNoFolding || thread_for(frame) != options_.thread) return HandlerVerdict::kNotMine;
   // A host's port need not be one that folds.
   if (!outbox.settings().folds(frame.frame.port) && !wire::is_kind(frame.payload(), wire::Kind::kAwait)) {
@@ -213,14 +253,14 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   }
   if (frame.frame.is_shared) return offer_copy(frame, outbox);
   wire::Packet packet;
-  auto* const job = static_cast<FrameJob*>(filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet).job);
+  const auto [admitted, is_from_above] = filter_.admit(frame.payload(), {frame.ip.from, frame.udp.from}, packet);
+  auto* const job = static_cast<FrameJob*>(admitted);
   if (job == nullptr) return HandlerVerdict::kDropped;
+  if (is_from_above) return take_from_above(*job, frame, packet, outbox);
 
   const wire::Header& header = packet.header;
-  if (header.worker < job->latest.size() && job->admission.tree.is_switch(header.worker)) {
-    keep_head(frame, job->latest[header.worker]);
-  }
-  JobOutbox out(*this, *job, frame, header, outbox);
+  if (header.worker < job->latest.size()) keep_head(frame, job->latest[header.worker]);
+  JobOutbox out(*this, *job, frame, header.worker, outbox);
   link::Frame* head = nullptr;
   if (wire::is_contribution(header.kind)) {
     // Its place is free unless this is a duplicate; the aggregator knows, but wants the payload first.
@@ -240,6 +280,16 @@ HandlerVerdict NetfoldHandler::offer(const ParsedFrame& frame, Outbox& outbox) {
   if (verdict == Verdict::kKept || verdict == Verdict::kFolded || out.is_used()) return HandlerVerdict::kTaken;
   if (head != nullptr) head->buffer = nullptr;
   return HandlerVerdict::kDropped;
+}
+
+HandlerVerdict NetfoldHandler::take_from_above(FrameJob& job, const ParsedFrame& frame, const wire::Packet& packet,
+                                               Outbox& outbox) {
+  JobOutbox out(*this, job, frame, wire::kSwitchWorker, outbox);
+  const Verdict verdict = job.aggregator.on_packet_from_above(packet, out);
+  filter_.count(job, verdict, packet.header, frame.payload_bytes, outbox.time(), true);
+  if (verdict != Verdict::kFromAbove && verdict != Verdict::kAnswered) return HandlerVerdict::kDropped;
+  outbox.pool().release({&frame.frame.buffer, 1});
+  return HandlerVerdict::kTaken;
 }
 
 // A copy of a frame that others read as well, and that can therefore not become an answer.

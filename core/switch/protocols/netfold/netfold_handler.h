@@ -22,6 +22,7 @@
 #include "switch/data_plane.h"
 #include "switch/ethernet/protocol_handler.h"
 #include "switch/protocols/netfold/data_addresses.h"
+#include "switch/protocols/netfold/way_up.h"
 
 namespace netfold::switching {
 
@@ -39,7 +40,8 @@ struct FrameJob : ShardJob {
 
   std::vector<link::Frame> heads;    // places x world: answers to be, in contributions' buffers; null: not here
   std::vector<link::Frame> results;  // by place: the kept result; null: none
-  // By place, where a switch is: of the frame that came from there last. That switch is asked without having asked.
+  // By place: of the frame that came from there last. A switch is asked without having asked; and where a switch is
+  // above, what that says goes on to a worker. Empty where neither is.
   std::vector<std::optional<FrameHead>> latest;
   link::Frame signal;  // to the host, when what it waits for is folded; null: it waits for nothing
   std::uint16_t signal_payload_at = 0;
@@ -52,6 +54,7 @@ class NetfoldHandler final : public ProtocolHandler {
     std::vector<std::uint16_t> ports;          // UDP, one a folding thread
     std::uint16_t thread = 0;                  // which of them this is; kNoFolding: only tells packets from others
     std::uint16_t jobs_max = 64;
+    WayUp* way_up = nullptr;  // of all threads
   };
   NetfoldHandler(Options options, DataPlane::OnMismatch on_mismatch);
 
@@ -75,6 +78,7 @@ class NetfoldHandler final : public ProtocolHandler {
  private:
   class JobOutbox;
 
+  HandlerVerdict take_from_above(FrameJob& job, const ParsedFrame& frame, const wire::Packet& packet, Outbox& outbox);
   HandlerVerdict offer_copy(const ParsedFrame& frame, Outbox& outbox);
   std::uint16_t thread_for(const ParsedFrame& frame) const;
 
