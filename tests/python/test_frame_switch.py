@@ -133,7 +133,7 @@ def test_it_may_be_below_a_switch_over_sockets(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         stack.callback(lab.run, "down", check=False)
         processes.end_all_in([here], netns.DIRECTORY)
-        lab.start("exec", "w2", "--", str(PROGRAM))
+        stack.callback(processes.end_children, [lab.start("exec", "w2", "--", str(PROGRAM))])
         ports = [*(f"p{rank}" for rank in range(WORLD)), SWITCH_PORT]
         devices = [device(number, port) for number, port in enumerate(ports)]
         started = start_switch(here, devices, tmp_path, ["--parent", above, "--threads", "2"])
