@@ -9,7 +9,7 @@
 namespace netfold::switching {
 namespace {
 
-constexpr int kBatchesAtOnce = 16;  // then stop_, the mailbox and the link's deadline are looked at
+constexpr int kBatchesAtOnce = 16;  // then stopping_, the mailbox and the link's deadline are looked at
 
 }  // namespace
 

@@ -54,8 +54,7 @@ class SwitchPath::JobOutbox final : public AggregatorOutput {
 
  private:
   link::Address address_above(std::span<const std::byte> packet) const {
-    const Above& above = *job_.admission.tree.above;
-    return above.shards[above.lease.shard_of(wire::chunk_in(packet))];
+    return job_.admission.tree.above->address_of(wire::chunk_in(packet));
   }
 
   SwitchPath& path_;

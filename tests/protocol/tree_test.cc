@@ -152,7 +152,7 @@ struct EightRanks {
   Prng prng{1};
   std::vector<std::vector<float>> tensors;
 
-  explicit EightRanks(std::size_t chunks, double frames)
+  EightRanks(std::size_t chunks, double frames)
       : world(two_levels(8, 4), {.payload_bytes = 1456, .frames = frames}),
         tensors(random_tensors(8, 364 * chunks, prng)) {
     for (std::uint16_t rank = 0; rank < 8; ++rank) submit(rank);

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -117,11 +116,10 @@ def test_workers_get_the_bits_of_the_sockets_switch(lab: LabCommands) -> None:
 def test_a_switch_over_sockets_may_be_below_it(lab: LabCommands) -> None:
     leaf = lab.start("exec", "w0", "--", str(PROGRAM), "--parent", SWITCH, "--threads", "2")
     try:
-        below = "10.77.0.10:7171"
+        below = f"{names.worker_address(0)}:7171"
         assert set(on_every_worker(lab, "tree", at=[below, below, SWITCH])) == {through_sockets()}
     finally:
-        leaf.send_signal(signal.SIGTERM)
-        leaf.communicate(timeout=20)
+        processes.end_children([leaf])
 
 
 # The ranks 0 and 1 are at the Ethernet switch. Rank 2 is at the switch above it, on its own machine.

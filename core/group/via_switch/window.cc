@@ -120,9 +120,9 @@ bool Window::on_result(Position position, Nanoseconds now, Direction direction) 
   // The queue of another stream may grow faster than echoes tell.
   const bool waits_for_others =
       direction == Direction::kBoth && delay_.latest() > 0 && now - chunk.sent > 2 * delay_.latest() + skew;
-  Filled filled = Filled::kNot;
-  if (!waits_for_others && is_full_) filled = Filled::kBefore;
-  if (!waits_for_others && outstanding_ >= congestion_.chunks()) filled = Filled::kUntilNow;
+  Filled filled = is_full_ ? Filled::kBefore : Filled::kNot;
+  if (outstanding_ >= congestion_.chunks()) filled = Filled::kUntilNow;
+  if (waits_for_others) filled = Filled::kNot;
   --outstanding_;
   if (chunk.tries == 0) measure(now - chunk.sent);  // Karn: an ambiguous round trip is not a measurement
   last_progress_ = now;

@@ -148,14 +148,8 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
     return Verdict::kMismatch;
   }
 
-  if (payloads_are_ == Payloads::kLent && slot.arrived + 1 == lease_.world) {
-    const bool goes_up_as_sum = tree_.above && !is_copy;
-    slot.has_result = false;  // all ranks are in the next round, so all have the result, whose room this is
-    if (!take_room(index, goes_up_as_sum ? slot.first.count * wire::kSumBytes : result_payload_bytes(slot.first),
-                   outbox)) {
-      return Verdict::kNoRoom;
-    }
-  }
+  const bool is_last = slot.arrived + 1 == lease_.world;
+  if (is_last && !take_room(index, folded_payload_bytes(slot.first), outbox)) return Verdict::kNoRoom;
   inputs_[std::size_t{index} * lease_.world + header.worker] = keep(index, packet);
   arrivals_[index * arrival_words_ + header.worker / 64] |= std::uint64_t{1} << (header.worker % 64);
   ++slot.arrived;
@@ -165,8 +159,10 @@ Verdict Aggregator::on_contribution(const wire::Packet& packet, AggregatorOutput
   return Verdict::kFolded;
 }
 
-// Where payloads are lent: memory for a packet. False: all of it is in use, and the slot keeps what it has.
+// Memory for the slot's next packet: its own where payloads are copied, else the outbox's. False: all of that is in
+// use, and the slot keeps what it has.
 bool Aggregator::take_room(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox) {
+  if (payloads_are_ == Payloads::kCopied) return true;
   std::byte* const room = outbox.room_for_result(index, wire::kHeaderBytes + payload_bytes + wire::kTagBytes);
   if (room != nullptr) slots_[index].result = room;
   return room != nullptr;
@@ -177,14 +173,21 @@ void Aggregator::complete(std::uint32_t index, AggregatorOutput& outbox) {
   const auto inputs = std::span(inputs_).subspan(std::size_t{index} * lease_.world, lease_.world);
   std::byte* const to = slot.result + wire::kHeaderBytes;
   if (slot.first.kind == Kind::kCopy) {
-    const std::uint16_t owner = place_of_owner(slot.first);
-    if (owner != wire::kSwitchWorker && slot.first.count > 0) std::memcpy(to, inputs[owner], slot.first.count);
+    write_copy(index);
   } else {
     folder_.fold(lease_.wire_format(slot.first.format), inputs, slot.first.count, to,
                  {.in = folds_sums_, .out = tree_.above.has_value()});
   }
   if (tree_.above) return send_up(index, outbox);
   publish(index, result_payload_bytes(slot.first), outbox);
+}
+
+// The owner's bytes, if it is here.
+void Aggregator::write_copy(std::uint32_t index) {
+  const Slot& slot = slots_[index];
+  const std::uint16_t owner = place_of_owner(slot.first);
+  if (owner == wire::kSwitchWorker || slot.first.count == 0) return;
+  std::memcpy(slot.result + wire::kHeaderBytes, inputs_[std::size_t{index} * lease_.world + owner], slot.first.count);
 }
 
 // The chunk's result lies behind the place of its header: sends it to those who get it, and opens the slot for its next
@@ -364,6 +367,12 @@ Receivers Aggregator::receivers_of(const Header& header) const {
 std::size_t Aggregator::result_payload_bytes(const Header& header) const {
   if (header.kind == Kind::kCopy) return header.count;
   return numbers::encoded_bytes(lease_.wire_format(header.format), header.count);
+}
+
+// Of what complete() writes.
+std::size_t Aggregator::folded_payload_bytes(const Header& header) const {
+  const bool goes_up_as_sum = tree_.above && header.kind != Kind::kCopy;
+  return goes_up_as_sum ? header.count * wire::kSumBytes : result_payload_bytes(header);
 }
 
 bool Aggregator::has_arrived(std::uint32_t index, std::uint16_t worker) const {

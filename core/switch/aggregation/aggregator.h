@@ -82,7 +82,7 @@ class AggregatorOutput {
                               Receivers receivers) = 0;
   virtual void result_to_one(std::uint16_t worker, std::uint32_t place, std::span<const std::byte> packet) = 0;
   // Where payloads are lent, memory for the next result of `place`, or for its sum on the way up, valid until that is
-  // asked for again; null if no memory is free at the moment.
+  // asked for again; null if no memory is free at the moment: then what was given before stays valid.
   virtual std::byte* room_for_result(std::uint32_t /*place*/, std::size_t /*size_bytes*/) { return nullptr; }
   // A short packet (missing, waiting, done), to be copied.
   virtual void notice(std::uint16_t worker, std::span<const std::byte> packet) = 0;
@@ -139,7 +139,9 @@ class Aggregator {
   void tell_missing_after(const wire::Header& probe, AggregatorOutput& outbox);
   Verdict on_await(const wire::Header& header, AggregatorOutput& outbox);
   void look_for_gaps(std::uint16_t worker, std::uint32_t chunk, AggregatorOutput& outbox);
+  bool take_room(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
   void complete(std::uint32_t index, AggregatorOutput& outbox);
+  void write_copy(std::uint32_t index);
   void publish(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
   void publish_to_some(std::uint32_t index, std::uint32_t chunk, AggregatorOutput& outbox);
   std::uint16_t ask_who_is_missing(std::uint32_t index, AggregatorOutput& outbox);
@@ -152,7 +154,6 @@ class Aggregator {
   void ask_above(std::uint16_t prober, std::uint16_t count, std::uint32_t index, AggregatorOutput& outbox);
   Verdict on_echo(const wire::Header& header, Nanoseconds now, AggregatorOutput& outbox);
   Verdict on_waiting_below(const wire::Header& header);
-  bool take_room(std::uint32_t index, std::size_t payload_bytes, AggregatorOutput& outbox);
   Verdict on_result_from_above(const wire::Packet& packet, AggregatorOutput& outbox);
   Verdict on_done_from_above(const wire::Header& header, AggregatorOutput& outbox);
   Verdict on_missing_from_above(const wire::Header& header, AggregatorOutput& outbox);
@@ -166,6 +167,7 @@ class Aggregator {
   std::uint16_t place_of_owner(const wire::Header& header) const;
   Receivers receivers_of(const wire::Header& header) const;
   std::size_t result_payload_bytes(const wire::Header& header) const;
+  std::size_t folded_payload_bytes(const wire::Header& header) const;
   bool has_arrived(std::uint32_t index, std::uint16_t worker) const;
   std::uint16_t lowest_missing(std::uint32_t index) const;
 

@@ -136,7 +136,7 @@ Verdict Aggregator::on_result_from_above(const wire::Packet& packet, AggregatorO
     return Verdict::kMalformedBlock;
   }
   // The sum may still be on its way up, once more.
-  if (payloads_are_ == Payloads::kLent && !take_room(index, packet.payload.size(), outbox)) return Verdict::kNoRoom;
+  if (!take_room(index, packet.payload.size(), outbox)) return Verdict::kNoRoom;
   std::memcpy(slot.result + wire::kHeaderBytes, packet.payload.data(), packet.payload.size());
   publish(index, packet.payload.size(), outbox);
   return Verdict::kFromAbove;
@@ -155,14 +155,10 @@ Verdict Aggregator::on_done_from_above(const Header& header, AggregatorOutput& o
   const bool fits = receivers.who == Receivers::Who::kNone || (slot.first.kind == Kind::kCopy && has_owner_below) ||
                     (slot.first.kind == Kind::kScatter && !has_owner_below);
   if (!fits) return Verdict::kBadKind;
-  const std::size_t payload_bytes = slot.first.kind == Kind::kCopy ? slot.first.count : 0;
-  if (payloads_are_ == Payloads::kLent) {  // the packet that went up may still be on its way, once more
-    if (!take_room(index, payload_bytes, outbox)) return Verdict::kNoRoom;
-    if (payload_bytes > 0) {
-      std::memcpy(slot.result + wire::kHeaderBytes, inputs_[std::size_t{index} * lease_.world + receivers.owner],
-                  payload_bytes);
-    }
-  }
+  const bool is_copy = slot.first.kind == Kind::kCopy;
+  const std::size_t payload_bytes = is_copy ? slot.first.count : 0;
+  if (!take_room(index, payload_bytes, outbox)) return Verdict::kNoRoom;
+  if (is_copy && payloads_are_ == Payloads::kLent) write_copy(index);  // into the new memory
   publish(index, payload_bytes, outbox);
   return Verdict::kFromAbove;
 }

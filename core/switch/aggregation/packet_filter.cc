@@ -70,7 +70,7 @@ PacketFilter::Admitted PacketFilter::admit(std::span<const std::byte> bytes, lin
 ShardJob* PacketFilter::job_below(std::span<const std::byte> bytes, link::Address from, const wire::Packet& packet) {
   for (ShardJob* const job : below_) {
     const Above& above = *job->aggregator.tree().above;
-    if (job->has_failed || !(above.shards[above.lease.shard_of(packet.header.chunk)] == from)) continue;
+    if (job->has_failed || !(above.address_of(packet.header.chunk) == from)) continue;
     if (wire::is_of_lease(above.lease, packet, bytes)) return job;
   }
   return nullptr;

@@ -36,6 +36,8 @@ struct Above {
   wire::Lease lease;                  // as the switch above granted it: its job, epoch and key
   std::uint16_t rank = 0;             // under which this switch speaks there
   std::vector<link::Address> shards;  // the data addresses of the switch above
+
+  link::Address address_of(std::uint32_t chunk) const { return shards[lease.shard_of(chunk)]; }
 };
 
 struct Tree {

@@ -27,7 +27,8 @@ link::Frame head_of(const ParsedFrame& frame) {
 }
 
 void keep_head(const ParsedFrame& frame, std::optional<FrameHead>& kept) {
-  kept.emplace().frame = frame;
+  if (!kept) kept.emplace();
+  kept->frame = frame;
   std::memcpy(kept->bytes.data(), frame.frame.bytes, frame.payload_at);
 }
 
@@ -203,8 +204,7 @@ class NetfoldHandler::JobOutbox final : public AggregatorOutput {
  private:
   // The headers of a frame for the switch above. Without a buffer: none is free, or the way there is not known.
   link::Frame head_to_above(std::span<const std::byte> packet) {
-    const Above& above = *job_.admission.tree.above;
-    const link::Address to = above.shards[above.lease.shard_of(wire::chunk_in(packet))];
+    const link::Address to = job_.admission.tree.above->address_of(wire::chunk_in(packet));
     const auto way = handler_.options_.way_up->addresses();
     const link::PortNumber port = way ? outbox_.port_of(way->to) : link::kNoPort;
     if (port == link::kNoPort) return {};

@@ -20,7 +20,7 @@ class WayUp {
     std::uint32_t ip_from;
   };
 
-  // From a control thread, before the first job. 0: there is no switch above.
+  // A control thread calls this before the first job. Until then there is no switch above.
   void set_parent(std::uint32_t ip) { parent_.store(ip, std::memory_order_relaxed); }
 
   // A frame that the host has sent, without tags.
