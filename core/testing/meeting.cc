@@ -40,7 +40,7 @@ void Meeting::look() {
   around_.history.note("the ranks of job-{} have met", job_);
   std::vector<RankPlace> places;
   for (const auto& [rank, guest] : guests_) places.push_back({guest.ip, guest.on_news});
-  auto connections = connect_ranks(around_.network, places, plan().stream, false);
+  auto connections = connect_ranks(around_.network, places, plan().stream, true);
   for (auto& [rank, guest] : std::exchange(guests_, {})) {
     around_.bits.on_admitted(life.number, {job_, rank}, guest.seed);
     guest.on_met(life, std::move(connections[static_cast<std::size_t>(rank)]));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -65,6 +66,7 @@ class BothWorld::Rank final : public Actor {
     wake();
   }
   bool is_done() const { return unfinished_ == 0; }
+  std::size_t unfinished() const { return unfinished_; }
   std::uint32_t ip() const { return ip_; }
   std::uint64_t counter(const char* name) const {
     return session_ ? session_->counters()[name].get<std::uint64_t>() : 0;
@@ -179,11 +181,7 @@ class BothWorld::Rank final : public Actor {
     if (world_.failure_) return;
     if (!session_ && !join()) return;
     const Nanoseconds now = timeline_.now();
-    for (const auto& [ticket, request] : std::exchange(waiting_, {})) {
-      auto prepared = session_->prepare(request);
-      if (!prepared) return fail(prepared.error());
-      session_->submit(ticket, request, std::move(*prepared));
-    }
+    if (const auto handed = hand_over(); !handed) return fail(handed.error());
     if (std::exchange(has_news_, false)) session_->on_wake(std::array<pollfd, 1>{{{-1, POLLIN, POLLIN}}});
     const auto moved = session_->pump(now);
     if (!moved) return fail(moved.error());
@@ -211,6 +209,17 @@ class BothWorld::Rank final : public Actor {
     return true;
   }
 
+  Result<void> hand_over() {
+    while (!waiting_.empty() && (!world_.is_one_by_one_ || unfinished_ == waiting_.size())) {
+      const auto [ticket, request] = waiting_.front();
+      waiting_.pop_front();
+      auto prepared = session_->prepare(request);
+      if (!prepared) return tl::unexpected(prepared.error());
+      session_->submit(ticket, request, std::move(*prepared));
+    }
+    return {};
+  }
+
   void fail(const Error& error) { world_.failure_ = error; }
 
   BothWorld& world_;
@@ -221,8 +230,8 @@ class BothWorld::Rank final : public Actor {
   std::unique_ptr<group::SwitchSession> in_switch_;  // until the others are met
   std::optional<group::PeerConnections> connections_;
   std::unique_ptr<group::SplitSession> session_;
-  std::vector<std::pair<group::Ticket, CollectiveRequest>> waiting_;
-  std::size_t unfinished_ = 0;
+  std::deque<std::pair<group::Ticket, CollectiveRequest>> waiting_;
+  std::size_t unfinished_ = 0;  // of all, those that wait included
   bool has_news_ = true;
 };
 
@@ -306,6 +315,15 @@ bool BothWorld::run_for(Nanoseconds time) {
   const Nanoseconds until = now() + time;
   while (!failure_ && around_.timeline.step(until)) continue;
   return !failure_;
+}
+
+bool BothWorld::run_until_ahead(int rank, int of, Nanoseconds limit) {
+  const Nanoseconds until = now() + limit;
+  const auto is_ahead = [&] {
+    return ranks_[static_cast<std::size_t>(rank)]->unfinished() < ranks_[static_cast<std::size_t>(of)]->unfinished();
+  };
+  while (!failure_ && !is_ahead() && around_.timeline.step(until)) continue;
+  return !failure_ && is_ahead();
 }
 
 std::vector<std::byte> BothWorld::expected(const Collective& collective, std::size_t rank) const {

@@ -25,10 +25,15 @@ class BothWorld {
   // Every rank hands over an all-reduce, reduce-scatter or all-gather by `split` of random elements, each a little
   // later than the others. `request` is without memory.
   void submit(const group::CollectiveRequest& request);
+  // From now on every rank hands a collective over only when the one before it is over, as a script that waits for
+  // each.
+  void hand_over_one_by_one() { is_one_by_one_ = true; }
   // Until all are over on every rank; false after `limit`, or if a rank has failed.
   bool run_until_done(Nanoseconds limit);
   // False if a rank has failed.
   bool run_for(Nanoseconds time);
+  // Until one rank has finished something that this other one has not; false as above.
+  bool run_until_ahead(int rank, int of, Nanoseconds limit);
   void kill_switch() { switch_.reset(); }
   void start_switch();
   // They do nothing for this time.
@@ -66,6 +71,7 @@ class BothWorld {
   testing::Meeting meeting_;
   std::unique_ptr<testing::SwitchProcess> switch_;
   std::uint64_t switch_lives_ = 0;
+  bool is_one_by_one_ = false;
   std::vector<std::unique_ptr<Collective>> collectives_;  // in the order of submission
   std::size_t looked_at_ = 0;
   std::optional<Error> failure_;

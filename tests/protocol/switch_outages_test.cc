@@ -43,6 +43,7 @@ class Outages {
       : prng_(seed),
         ranks_(static_cast<std::uint16_t>(2 + prng_.below(7))),
         world_(ranks_, 1e6 * std::exp2(prng_.below(7)), seed, draw_outage_weather(prng_)) {
+    if (prng_.chance(0.5)) world_.hand_over_one_by_one();
     EXPECT_TRUE(world_.run_for(kFormed));
   }
 
@@ -134,6 +135,28 @@ TEST(SwitchOutages, EndNothingAndChangeNoBit) {
     for (std::uint64_t rounds = outages.rounds(); error.empty() && rounds > 0; --rounds) error = outages.round();
     if (error.empty()) error = outages.calm();
     ASSERT_EQ(error, "");
+  }
+}
+
+// The script of one rank has the sum, and hands the next tensor over. That of another one lacks it, and hands over
+// nothing until it has it.
+TEST(SwitchOutages, ARankWithoutASumWaitsForNoneThatHasItAndHasGoneOn) {
+  for (const std::uint64_t seed : random_seeds(kOutageSeeds)) {
+    SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
+    Prng prng(seed);
+    const auto ranks = static_cast<std::uint16_t>(2 + prng.below(7));
+    BothWorld world(ranks, 1e7, seed);
+    world.hand_over_one_by_one();
+    ASSERT_TRUE(world.run_for(kFormed));
+    world.submit({.count = kElementsMax});
+    ASSERT_TRUE(world.run_until_done(kRoundMax));
+    const int behind = static_cast<int>(prng.below(ranks)), ahead = (behind + 1) % ranks;
+    for (int i = 0; i < 8; ++i) world.submit({.count = kElementsMax});
+    if (!world.run_until_ahead(ahead, behind, kRoundMax)) continue;
+    world.kill_switch();
+    for (int rank = 0; rank < ranks; ++rank) world.block(rank, false, true);
+    EXPECT_TRUE(world.run_until_done(kRoundMax)) << (world.failure() ? world.failure()->message : "it takes too long");
+    EXPECT_EQ(world.wrong_results(), 0);
   }
 }
 

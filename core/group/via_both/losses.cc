@@ -12,7 +12,7 @@ void Losses::hear(int rank, std::size_t at, const Word& word) {
 
 void Losses::leave(int rank) {
   for (std::size_t at = 0; at < states_.size(); ++at) {
-    if (is_open(states_[at])) hear(rank, at, {.begun = 0, .first = UINT64_MAX});
+    if (is_open(states_[at])) hear(rank, at, {.first = UINT64_MAX, .begun = 0});
   }
 }
 
@@ -28,16 +28,10 @@ std::optional<int> Losses::waits_for() const {
   return lowest;
 }
 
-bool Losses::is_open() const {
-  return std::ranges::any_of(states_, [this](const State& each) { return is_open(each); });
-}
-
-std::optional<std::size_t> Losses::due(std::uint64_t begun) const {
+std::optional<std::size_t> Losses::due() const {
   for (std::size_t at = 0; at < states_.size(); ++at) {
-    if (!is_open(states_[at])) continue;
-    std::uint64_t furthest = 0;
-    for (const auto& word : states_[at].words) furthest = std::max(furthest, word->begun);
-    if (furthest <= begun) return at;  // less only if another was due at the same place
+    const State& each = states_[at];
+    if (is_open(each) && std::ranges::all_of(each.words, [](const auto& word) { return word.has_value(); })) return at;
   }
   return std::nullopt;
 }
@@ -46,6 +40,12 @@ std::uint64_t Losses::first(std::size_t at) const {
   std::uint64_t first = UINT64_MAX;
   for (const auto& word : states_[at].words) first = std::min(first, word->first);
   return first;
+}
+
+std::uint64_t Losses::end(std::size_t at) const {
+  std::uint64_t end = 0;
+  for (const auto& word : states_[at].words) end = std::max(end, word->begun);
+  return end;
 }
 
 }  // namespace netfold::group

@@ -1,13 +1,11 @@
 // What the ranks say to each other when a switch is lost: one that cannot be reached any more, by one rank or by all.
 // Its parts are then summed again among the ranks. Pure.
 //
-// Ranks begin everything in the same order, and count it. When a rank learns that a switch is lost, by itself or from
-// another, it does without it from then on. It tells all others how much it has begun, and the first part at the switch
-// that is not over for it, and begins nothing new until all have said theirs. Then each goes on up to what the rank
-// that was furthest had begun. There all of them begin the same parts again: from the first one that any rank lacks.
-//
-// More than one switch may be lost at a time. If a rank has spoken of several, it waits for what all others say about
-// all of them; of those that are due at the same place it takes the first in the list. So all take the same order.
+// Ranks hand the same parts to a switch in the same order, and count them. When a rank learns that a switch is lost, by
+// itself or from another, it does without it from then on. It tells all others which of its parts is the first that is
+// not over for it, and how many it has begun, and begins nothing new until all have said theirs. Then all do the same
+// parts again (part_again.h): from the first one that any rank lacks, up to the last one that any rank has begun. What
+// begins later begins on all ranks when they know of the loss.
 //
 // A switch that is back begins another life, as if it were another switch: its lives have numbers of their own here.
 #pragma once
@@ -22,8 +20,8 @@ namespace netfold::group {
 class Losses {
  public:
   struct Word {
-    std::uint64_t begun = 0;  // by this rank, of everything
     std::uint64_t first = 0;  // number of the first part at the switch that is not over for this rank
+    std::uint64_t begun = 0;  // parts there, by this rank
   };
 
   Losses(int rank, int world) : rank_(rank), world_(static_cast<std::size_t>(world)) {}
@@ -37,13 +35,12 @@ class Losses {
   // Some rank has not said yet how far it is.
   bool awaits_words() const { return waits_for().has_value(); }
   std::optional<int> waits_for() const;  // the lowest such rank
-  // Some parts are still to be begun again.
-  bool is_open() const;
-  // The switch whose parts are to be begun again now that so much was begun.
-  std::optional<std::size_t> due(std::uint64_t begun) const;
-  std::uint64_t first(std::size_t at) const;  // the first of those parts; all ranks have spoken
+  // A switch whose parts are to be begun again now: all ranks have spoken.
+  std::optional<std::size_t> due() const;
+  // Which parts: from the first one, and not those from the end on. All ranks have spoken.
+  std::uint64_t first(std::size_t at) const;
+  std::uint64_t end(std::size_t at) const;
   void begun_again(std::size_t at) { states_[at].is_begun_again = true; }
-  bool is_begun_again(std::size_t at) const { return at < states_.size() && states_[at].is_begun_again; }
 
  private:
   struct State {

@@ -13,6 +13,7 @@ namespace {
 // Notes to the other ranks: what has happened, to which switch, in which of its lives; and of a loss, the word.
 constexpr std::uint64_t kLost = 0, kJoined = 1;
 constexpr std::size_t kJoinedNumbers = 3, kLostNumbers = 5;
+constexpr int kPartBits = 40;  // of the number of a part that is done again; above them that of the lost switch
 
 }  // namespace
 
@@ -46,7 +47,7 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   collect();  // what is over there
   Switch& lost = switches_[of.at];
   Life& life = lost.lives[of.life];
-  const Losses::Word word{begun_, life.kept.first_not_over()};
+  const Losses::Word word{life.kept.first_not_over(), life.begun_parts};
   // The timeout counts from when nothing moved any more. But what follows has some time, too.
   stalled_since_ = time_;
   if (life.session && !life.session->is_idle()) {
@@ -63,7 +64,7 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
     list_sessions();
   }
   losses_.lose(number(of), word);
-  among_ranks_->say_note({kLost, of.at, of.life, word.begun, word.first});
+  among_ranks_->say_note({kLost, of.at, of.life, word.first, word.begun});
   if (of.at != scatters_at_) {
     estimate_.lose(of.at);
     report({lost.name, why.message});
@@ -73,26 +74,51 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   if (returns_) returns_->ask({of.at, of.life + 1});
 }
 
+// The parts that this rank has begun already.
 void SplitSession::begin_again(std::size_t lost) {
-  ++begun_;
   const SwitchLife of{lost % switches_.size(), lost / switches_.size()};
   KeptParts& kept = switches_[of.at].lives[of.life].kept;
-  for (const KeptPart& part : kept.from(losses_.first(lost))) sum_among_ranks(of.at, part);
+  std::uint64_t part = losses_.first(lost);
+  for (const KeptPart& each : kept.from(part)) do_again(of, part++, each);
   kept.clear();
   losses_.begun_again(lost);
 }
 
-// A part of a lost switch. Where it is over, and only others need it, nobody reads the sum.
-void SplitSession::sum_among_ranks(std::size_t at, const KeptPart& part) {
-  Again again{next_ticket_++, part.piece, at, part.input};
-  CollectiveRequest request = part.request;
-  request.algorithm.name = schedule::kDirect;
-  if (part.piece == KeptPart::kOver) {
-    again.unread.resize(out_bytes(request, options_.world));
-    request.out = again.unread.data();
+void SplitSession::do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept) {
+  const std::uint64_t number = std::uint64_t{this->number(of)} << kPartBits | part;
+  again_.push_back({of.at, std::make_unique<PartAgain>(kept, options_.rank, options_.world, number)});
+  again_.back().part->begin(submit_message());
+}
+
+PartAgain::Submit SplitSession::submit_message() {
+  return [this](const CollectiveRequest& message) {
+    among_ranks_->submit(next_ticket_, message, nullptr);
+    return next_ticket_++;
+  };
+}
+
+// False if it is not a message of a part that is done again.
+bool SplitSession::end_message(Ticket ticket) {
+  const auto found =
+      std::ranges::find_if(again_, [&](const Again& each) { return each.part->end(ticket, submit_message()); });
+  if (found == again_.end()) return false;
+  if (!found->part->is_over()) return true;
+  if (found->part->piece() != KeptPart::kOver) running(found->part->piece()).in_switches[found->at].is_over = true;
+  again_.erase(found);
+  among_ranks_->set_lost_time(0);
+  return true;
+}
+
+// A part that has begun with a switch of which all ranks know that it is lost.
+void SplitSession::start_without_switch(std::size_t at, std::uint64_t part, const Piece& piece) {
+  const CollectiveRequest& request = piece.in_switches[at].request;
+  if (part < losses_.end(number(at))) {
+    return do_again({at, switches_[at].now}, part, {request, piece.tensor->input, piece.ticket});
   }
-  again_.push_back(std::move(again));
-  among_ranks_->submit_unprepared(again_.back().ticket, request);
+  CollectiveRequest among_ranks = request;
+  among_ranks.algorithm.name = schedule::kDirect;
+  moved_.push_back({next_ticket_++, piece.ticket, at});
+  among_ranks_->submit_unprepared(moved_.back().ticket, among_ranks);
 }
 
 // --- Switches that are back ---

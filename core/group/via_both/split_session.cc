@@ -116,12 +116,10 @@ void SplitSession::submit(Ticket ticket, const CollectiveRequest& request, std::
 // order.
 bool SplitSession::start_next() {
   if (measurement_ || losses_.awaits_words()) return false;
-  if (const auto at = losses_.due(begun_)) {
+  if (const auto at = losses_.due()) {
     begin_again(*at);
     return true;
   }
-  // Another rank has begun this, and need not have waited for the parts that are at a lost switch.
-  const bool is_behind = losses_.is_open();
   const bool goes_on = !running_.empty() && running_.back()->begun < running_.back()->request.count;
   if (!goes_on && waiting_.empty()) return false;
   const CollectiveRequest& request = goes_on ? running_.back()->request : waiting_.front()->request;
@@ -130,19 +128,17 @@ bool SplitSession::start_next() {
   // A word for a few of the others: it has time to come through the queues that they fill.
   const bool needs_word = is_divided || (is_one_way && one_way_needs_word());
   if (needs_word && awaits_word_) return false;
-  if (is_divided && !is_behind && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
+  if (is_divided && std::ranges::count_if(pieces_, &Piece::is_divided) >= kPiecesMax) return false;
   const Share& share = needs_word ? share_ : one_way_share_;
-  if (is_one_way && !is_behind && share.is_measured && waits_for_other_way(request, share)) return false;
+  if (is_one_way && share.is_measured && waits_for_other_way(request, share)) return false;
   const bool needs_rates = is_split(request) && is_all_reduce(request) && !has_measured_;
   if (needs_rates || (needs_word && !share_.is_measured)) {
-    if (!pieces_.empty() && !is_behind) return false;
-    ++begun_;
+    if (!pieces_.empty()) return false;
     begin_lives();
     measurement_.emplace(options_.world, scatters_at_, among_ranks_->shares_memory(), whole_bytes(request));
     measure_next();
     return true;
   }
-  ++begun_;
   if (!goes_on) {
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
@@ -310,11 +306,11 @@ void SplitSession::start_in_switch(std::size_t at, Piece& piece) {
   Part& part = piece.in_switches[at];
   if (part.is_over) return;
   part.begun = time_;
-  const auto& input = piece.tensor->input;
-  if (losses_.is_begun_again(number(at))) return sum_among_ranks(at, {part.request, input, piece.ticket});
-  hand_to_switch(at, piece.ticket, part.request);
   Life& life = switches_[at].current();
-  life.kept.add({part.request, input, piece.ticket, life.handed_chunks});
+  const std::uint64_t number_of_part = life.begun_parts++;
+  if (is_lost(at)) return start_without_switch(at, number_of_part, piece);
+  hand_to_switch(at, piece.ticket, part.request);
+  life.kept.add({part.request, piece.tensor->input, piece.ticket, life.handed_chunks});
 }
 
 void SplitSession::hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request) {
@@ -425,11 +421,11 @@ bool SplitSession::collect() {
       end_of_measured();
     } else if (ticket == kWordTicket) {
       take_word();
-    } else if (const auto again = std::ranges::find(again_, ticket, &Again::ticket); again != again_.end()) {
-      if (again->piece != KeptPart::kOver) running(again->piece).in_switches[again->at].is_over = true;
-      again_.erase(again);
+    } else if (const auto moved = std::ranges::find(moved_, ticket, &Moved::ticket); moved != moved_.end()) {
+      running(moved->piece).in_switches[moved->at].is_over = true;
+      moved_.erase(moved);
       among_ranks_->set_lost_time(0);
-    } else {
+    } else if (!end_message(ticket)) {
       end_part(running(ticket).among_ranks, ranks_free_at_);
       among_ranks_->set_lost_time(0);
     }
@@ -516,16 +512,20 @@ std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
   pieces_.clear();
   running_.clear();
   waiting_.clear();
+  moved_.clear();
+  again_.clear();
   awaits_word_ = false;  // else leave() would wait for it
   return tickets;
 }
 
 bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
   time_ = now;
-  if (awaits_word_ && !error && running_.empty() && waiting_.empty()) {  // about a tensor that will not come
+  // A word about a tensor that will not come, and parts that only others need.
+  const auto is_needed = [this] { return awaits_word_ || !again_.empty(); };
+  if (is_needed() && !error && running_.empty() && waiting_.empty()) {
     const auto goes_on = among_ranks_->pump(now);
     collect();
-    if (goes_on && awaits_word_) return false;
+    if (goes_on && is_needed()) return false;
   }
   bool has_left = true;
   for (Session* const each : sessions_) has_left = each->leave(error, now) && has_left;

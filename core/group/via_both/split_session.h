@@ -1,8 +1,9 @@
 // A rank's session both ways at once: a share of each large tensor goes through each of one or more switches, the rest
 // is summed among the ranks by direct, which sums in the order of the switch. So the shares change no bit.
 //
-// A switch that is lost ends nothing: the parts that are at it are summed again, among the ranks (losses.h). Meanwhile
-// the ranks try to join it again (switch_returns.h). When all have, rank 0 says from which piece on it has a share.
+// A switch that is lost ends nothing: the parts at it are summed again, among the ranks (losses.h, part_again.h).
+// Meanwhile the ranks try to join it again (switch_returns.h). When all have, rank 0 says from which piece on it has a
+// share.
 //
 // A very large tensor runs in pieces, at most two at a time, so that its later pieces follow what the first ones found.
 // Rank 0 decides the share of each (share.h). Its word for a piece leaves while the piece before it begins: then the
@@ -27,6 +28,7 @@
 #include "group/via_both/losses.h"
 #include "group/via_both/measurement.h"
 #include "group/via_both/one_way_choice.h"
+#include "group/via_both/part_again.h"
 #include "group/via_both/share.h"
 #include "group/via_both/share_report.h"
 #include "group/via_both/share_word.h"
@@ -99,6 +101,7 @@ class SplitSession final : public Session {
     std::unique_ptr<SwitchSession> session = nullptr;  // null: not joined yet, or lost
     KeptParts kept = {};
     std::uint64_t handed_chunks = 0;
+    std::uint64_t begun_parts = 0;
     int joined_ranks = 0;  // those that have said so
   };
   // A job at a switch: all-reduces and all-gathers have one at each switch, reduce-scatters one at the first.
@@ -149,7 +152,10 @@ class SplitSession final : public Session {
   void begin_again(std::size_t lost);
   void report(ShareReport::News news);
   static void add_counters(nlohmann::json& sum, const nlohmann::json& more);
-  void sum_among_ranks(std::size_t at, const KeptPart& part);
+  void do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept);
+  PartAgain::Submit submit_message();
+  bool end_message(Ticket ticket);
+  void start_without_switch(std::size_t at, std::uint64_t part, const Piece& piece);
   void set_pace();
   bool collect();
   void end_of_measured();
@@ -184,16 +190,18 @@ class SplitSession final : public Session {
   std::deque<std::unique_ptr<Tensor>> waiting_, running_;  // in the order of submission
   std::deque<Piece> pieces_;                               // that run
   Ticket next_ticket_ = 1;
-  std::uint64_t begun_ = 0;  // tensors, pieces, measurements and beginnings again: alike on all ranks
   Losses losses_;
   Nanoseconds stalled_since_ = 0;  // what was at the switch that was lost last
-  struct Again {                   // a part of a lost switch, among the ranks
-    Ticket ticket, piece;          // kOver: only others need it
+  struct Again {                   // a part of a lost switch
     std::size_t at;
-    std::shared_ptr<const Undo> input;
-    std::vector<std::byte> unread = {};  // the sum that only others need
+    std::unique_ptr<PartAgain> part;
   };
   std::vector<Again> again_;
+  struct Moved {  // a part that was meant for a lost switch, in its turn among the ranks
+    Ticket ticket, piece;
+    std::size_t at;
+  };
+  std::vector<Moved> moved_;
   std::vector<Ticket> finished_;
   Nanoseconds time_ = 0;                                     // of the last pump
   std::uint64_t divided_ = 0;                                // pieces

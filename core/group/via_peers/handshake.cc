@@ -28,7 +28,6 @@ namespace {
 using link::Descriptor;
 using nlohmann::json;
 
-constexpr int kVersion = 7;
 constexpr std::size_t kLineBytesMax = 4096;
 constexpr Nanoseconds kLookAround = 100 * kMillisecond;
 constexpr Nanoseconds kRetry = 20 * kMillisecond;
@@ -53,7 +52,7 @@ Result<std::optional<json>> take_line(int descriptor) {
   }
   [[maybe_unused]] const ssize_t taken = recv(descriptor, buffer.data(), end + 1, 0);
   json message = parse_json(text.substr(0, end));
-  if (message.is_object() && message.value("netfold_ranks", json()) == json(kVersion)) return message;
+  if (message.is_object() && message.value("netfold_ranks", json()) == json(kRanksVersion)) return message;
   return fail(ErrorCode::kRefused, "does not speak as a rank of this version of netfold");
 }
 
@@ -121,7 +120,7 @@ const char* name_of_stream(bool is_for_messages) {
 }
 
 json hello(const HandshakeOptions& options, const char* kind) {
-  return {{"netfold_ranks", kVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
+  return {{"netfold_ranks", kRanksVersion}, {"kind", kind}, {"rank", options.rank}, {"world", options.world}};
 }
 
 tl::unexpected<Error> about(int rank, const HandshakeOptions& options, const Error& error) {

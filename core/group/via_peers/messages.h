@@ -27,6 +27,8 @@ class Messages final : public Runner {
  public:
   static constexpr std::size_t kSmallBytesMax = std::size_t{16} << 10;
   static constexpr std::size_t kCreditBytes = std::size_t{64} << 10;
+  // Tags from here on are for messages of the group's own, beside those of callers.
+  static constexpr std::uint64_t kOwnTags = std::uint64_t{1} << 63;
 
   // links[peer], null for this rank. They must outlive this.
   Messages(int rank, std::vector<link::StreamLink*> links);

@@ -82,6 +82,9 @@ Result<void> PeerSession::check_message(const CollectiveRequest& request) const 
   if (request.format != numbers::Format::kNone) {
     return fail(ErrorCode::kInvalidArgument, "a message travels as it lies in memory");
   }
+  if (request.tag >= Messages::kOwnTags) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("the tag of a message is at most {}", Messages::kOwnTags - 1));
+  }
   const bool is_any = !is_send && request.peer == kNoRank;
   if (is_any || (request.peer >= 0 && request.peer < options_.world && request.peer != options_.rank)) return {};
   return fail(ErrorCode::kInvalidArgument,

@@ -320,6 +320,9 @@ TEST_P(AllTypesOver, NonsenseIsRefused) {
   };
   EXPECT_NE(refused(message(Collective::kSend, tensor.data(), 4, 0)).find("cannot send to rank 0"), std::string::npos);
   EXPECT_NE(refused(message(Collective::kSend, tensor.data(), 4, 7)).find("ranks 0 to 1"), std::string::npos);
+  EXPECT_NE(
+      refused(message(Collective::kSend, tensor.data(), 4, 1, std::uint64_t{1} << 63)).find("9223372036854775807"),
+      std::string::npos);
   auto request = as_it_lies(Collective::kAllReduce, tensor.data(), tensor.data(), 4, Operation::kXor);
   request.type = ElementType::kFp64;
   EXPECT_NE(refused(request).find("bxor is not defined on fp64"), std::string::npos);

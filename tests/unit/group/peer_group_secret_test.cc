@@ -1,9 +1,11 @@
 // Ranks prove to each other that they know the group's secret.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include "base/wakeup.h"
+#include "group/via_peers/handshake.h"
 #include "link/descriptor.h"
 #include "link/tcp/control_socket.h"
 #include "peer_groups.h"
@@ -77,8 +79,10 @@ TEST_P(Secrets, RanksThatKnowItSayWhatTheyDisagreeAbout) {
 }
 
 TEST_P(Secrets, StrangersDoNotEndTheMeetingOfRanks) {
-  const std::string hello = R"({"netfold_ranks":3,"kind":"control","rank":1,"world":2,"to":0,"nonce":"00"})"
-                            "\n";
+  const auto line = [](const std::string& rest) {
+    return fmt::format("{{\"netfold_ranks\":{}{}}}\n", kRanksVersion, rest);
+  };
+  const std::string hello = line(R"(,"kind":"control","rank":1,"world":2,"to":0,"nonce":"00")");
   PeerGroupOptions options;
   options.world = 2;
   options.shm = GetParam();
@@ -90,18 +94,17 @@ TEST_P(Secrets, StrangersDoNotEndTheMeetingOfRanks) {
   const std::vector<std::string> addresses{groups_[0]->address(), groups_[1]->address()};
   auto lower = std::async(std::launch::async, [&] { return groups_[0]->connect(addresses); });
   std::vector<link::Descriptor> strangers;  // that say nothing more
-  for (const std::string& line :
-       {std::string("{\"netfold_ranks\":3}\n"), hello, hello + R"({"netfold_ranks":3,"kind":"verdict","proof":"00"})",
-        std::string(R"({"netfold_ranks":3,"kind":"data","rank":1,"world":2,"index":0,"of":1,"proof":""})") + "\n",
-        std::string(R"({"netfold_ranks":3,"kind":"control","rank":1,"world":7,"to":5})") + "\n", std::string("{\"net"),
-        std::string(5000, 'x'), std::string(), std::string(), std::string(), std::string(), std::string(),
-        std::string()}) {
+  for (const std::string& said :
+       {line(""), hello, hello + line(R"(,"kind":"verdict","proof":"00")"),
+        line(R"(,"kind":"data","rank":1,"world":2,"index":0,"of":1,"proof":"")"),
+        line(R"(,"kind":"control","rank":1,"world":7,"to":5)"), std::string("{\"net"), std::string(5000, 'x'),
+        std::string(), std::string(), std::string(), std::string(), std::string(), std::string()}) {
     auto socket = link::begin_connect(*link::parse_address(addresses[0]));
     ASSERT_TRUE(socket);
     strangers.emplace_back(*socket);
     pollfd writable{*socket, POLLOUT, 0};
     wait_for({&writable, 1}, now() + kSecond);
-    ASSERT_EQ(send(*socket, line.data(), line.size(), MSG_NOSIGNAL), static_cast<ssize_t>(line.size()));
+    ASSERT_EQ(send(*socket, said.data(), said.size(), MSG_NOSIGNAL), static_cast<ssize_t>(said.size()));
   }
   const auto upper = groups_[1]->connect(addresses);
   EXPECT_TRUE(upper) << upper.error().message;
