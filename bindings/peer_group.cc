@@ -127,7 +127,7 @@ void bind_split_group(nb::module_& module) {
       "All\n"
       "ranks name the switches in the same order.\n"
       "Besides \"split\", all_reduce takes \"in-network\" and every algorithm of a PeerGroup. By \"split\" large\n"
-      "reduce-scatters and all-gathers go through the first switch where both are on their way. The other collectives "
+      "reduce-scatters and all-gathers go through the switches where both are on their way. The other collectives "
       "run\n"
       "among the ranks. secret: of the ranks and of the job. require_auth: packets, and data between ranks, carry "
       "tags.\n"

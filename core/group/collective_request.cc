@@ -24,16 +24,20 @@ Result<void> check_as_it_lies(const CollectiveRequest& request) {
   return {};
 }
 
+std::size_t bytes_of_all_parts(const CollectiveRequest& request, int world) {
+  return request.bytes_of(request.stride() * static_cast<std::size_t>(world - 1) + request.count);
+}
+
 }  // namespace
 
 std::size_t in_bytes(const CollectiveRequest& request, int world) {
   const bool scatters = request.collective == schedule::Collective::kReduceScatter;
-  return request.bytes_of(request.count) * static_cast<std::size_t>(scatters ? world : 1);
+  return scatters ? bytes_of_all_parts(request, world) : request.bytes_of(request.count);
 }
 
 std::size_t out_bytes(const CollectiveRequest& request, int world) {
   const bool gathers = request.collective == schedule::Collective::kAllGather;
-  return request.bytes_of(request.count) * static_cast<std::size_t>(gathers ? world : 1);
+  return gathers ? bytes_of_all_parts(request, world) : request.bytes_of(request.count);
 }
 
 bool overwrites_input(const CollectiveRequest& request, int world) {

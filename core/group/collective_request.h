@@ -36,6 +36,9 @@ struct CollectiveRequest {
   numbers::BfpShape bfp = {};
   // If this is a part of a tensor: how many elements the tensor has, and which of them is the first here. Else 0.
   std::uint64_t whole = 0, part_at = 0;
+  // Of some elements of every rank's part of a reduce-scatter or all-gather: how many elements of `in`, or of `out`,
+  // lie between where those of one rank and those of the next begin. 0: they follow each other.
+  std::size_t part_stride = 0;
   numbers::Operation operation = numbers::Operation::kSum;  // others only of elements as they lie in memory
   // Of an all-to-all, gather or scatter: how many elements go where. `count` is not used; `in` and `out` must not
   // overlap.
@@ -52,6 +55,7 @@ struct CollectiveRequest {
   DeviceWords words = {};
 
   bool is_in_place() const { return in == out; }
+  std::size_t stride() const { return part_stride > 0 ? part_stride : count; }
   // Bytes of the first elements of `in` or `out`; of an encoded request: whole blocks.
   std::size_t bytes_of(std::size_t elements) const {
     return is_encoded ? numbers::encoded_bytes({format, bfp}, elements) : elements * numbers::size_bytes(type);

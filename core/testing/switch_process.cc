@@ -19,15 +19,16 @@ constexpr std::uint64_t kEpochsOfALife = 1000;
 // The packet paths, with nothing of a thread around them.
 class SwitchProcess::DataPlane final : public switching::DataPlane {
  public:
-  DataPlane(Surroundings& around, const std::function<void()>& on_news, const OnMismatch& on_mismatch)
-      : admissions_(around.admissions),
+  DataPlane(Surroundings& around, AdmissionsChecker& admissions, IpAddress ip, const std::function<void()>& on_news,
+            const OnMismatch& on_mismatch)
+      : admissions_(admissions),
         jobs_(around.plan.shards, [this](std::uint16_t shard, std::uint16_t job, switching::ShardJob* part) {
           paths_[shard]->place(job, part);
         }) {
     for (std::uint16_t shard = 0; shard < around.plan.shards; ++shard) {
       ports_.push_back(static_cast<std::uint16_t>(kFirstPort + shard));
-      paths_.push_back(std::make_unique<switching::SwitchPath>(
-          around.network.open({kSwitchAddress.ip, ports_.back()}, on_news), kJobsMax, on_mismatch));
+      paths_.push_back(std::make_unique<switching::SwitchPath>(around.network.open({ip, ports_.back()}, on_news),
+                                                               kJobsMax, on_mismatch));
     }
   }
 
@@ -61,24 +62,32 @@ class SwitchProcess::DataPlane final : public switching::DataPlane {
   std::vector<std::uint16_t> ports_;
 };
 
-SwitchProcess::SwitchProcess(Surroundings& around, std::uint64_t life)
+SwitchProcess::SwitchProcess(Surroundings& around, std::uint64_t life, const link::Address& address)
     : Actor(around.timeline),
       around_(around),
+      address_(address),
+      own_admissions_(around.history),
       data_plane_(std::make_unique<DataPlane>(
-          around, [this] { wake(); },
+          around, address == kSwitchAddress ? around.admissions : own_admissions_, address.ip, [this] { wake(); },
           [this](std::uint16_t job, std::uint16_t epoch, int rank, std::string what) {
             mismatches_.push_back({job, epoch, rank, std::move(what)});
           })),
       control_(rules(life), *data_plane_, {64, [&around](const switching::LogLine& line, Nanoseconds) {
                                              around.history.note("the switch: {}", line.text);
                                            }}) {
-  around_.admissions.on_switch_start();
+  (address == kSwitchAddress ? around.admissions : own_admissions_).on_switch_start();
   around_.network.listen(
-      kSwitchAddress, [this](std::unique_ptr<link::ControlLink> link, IpAddress ip) { accept(std::move(link), ip); });
+      address_, [this](std::unique_ptr<link::ControlLink> link, IpAddress ip) { accept(std::move(link), ip); });
 }
 
 SwitchProcess::~SwitchProcess() {
-  around_.network.stop_listening(kSwitchAddress);
+  around_.network.stop_listening(address_);
+}
+
+std::uint64_t SwitchProcess::folded_chunks() const {
+  std::uint64_t chunks = 0;
+  for (std::uint16_t job = 0; job < kJobsMax; ++job) chunks += data_plane_->counters(job).folded_chunks;
+  return chunks;
 }
 
 switching::SwitchRules SwitchProcess::rules(std::uint64_t life) {
@@ -110,7 +119,7 @@ void SwitchProcess::accept(std::unique_ptr<link::ControlLink> link, IpAddress ip
 
 void SwitchProcess::stop() {
   is_stopping_ = true;
-  around_.network.stop_listening(kSwitchAddress);
+  around_.network.stop_listening(address_);
   wake();
 }
 

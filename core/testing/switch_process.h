@@ -14,13 +14,15 @@ namespace netfold::testing {
 
 class SwitchProcess final : public Actor {
  public:
-  SwitchProcess(Surroundings& around, std::uint64_t life);
+  // At another address than the usual one: one of several.
+  SwitchProcess(Surroundings& around, std::uint64_t life, const link::Address& address = kSwitchAddress);
   ~SwitchProcess() override;
 
   // As by SIGTERM: tells its workers, and is done once they have heard it.
   void stop();
   bool is_done() const { return is_stopping_ && control_.peers().empty(); }
   const switching::SwitchControl& control() const { return control_; }
+  std::uint64_t folded_chunks() const;  // of the jobs that it has
 
  private:
   class DataPlane;
@@ -36,6 +38,8 @@ class SwitchProcess final : public Actor {
   };
 
   Surroundings& around_;
+  const link::Address address_;
+  AdmissionsChecker own_admissions_;  // of another switch than the usual one: it has numbers of its own
   std::unique_ptr<DataPlane> data_plane_;
   switching::SwitchControl control_;
   std::vector<std::pair<std::unique_ptr<link::ControlLink>, IpAddress>> accepted_;

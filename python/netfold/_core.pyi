@@ -309,7 +309,7 @@ class SplitGroup:
         Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
         ranks name the switches in the same order.
         Besides "split", all_reduce takes "in-network" and every algorithm of a PeerGroup. By "split" large
-        reduce-scatters and all-gathers go through the first switch where both are on their way. The other collectives run
+        reduce-scatters and all-gathers go through the switches where both are on their way. The other collectives run
         among the ranks. secret: of the ranks and of the job. require_auth: packets, and data between ranks, carry tags.
         interfaces: of this machine; each switch is joined once by
         each of them, and the rates that are measured decide about the shares. Ranks reach each other as with PeerGroup.

@@ -28,7 +28,6 @@ using testing::Actor;
 constexpr std::uint32_t kFirstIp = 0x0a000100;
 constexpr std::uint16_t kFirstPort = 30000;
 const double kTimeoutS = to_seconds(BothWorld::kTimeout);
-constexpr std::size_t kScattersAt = 1;  // behind the only switch
 constexpr Nanoseconds kSubmitsWithin = kMillisecond;
 
 testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t seed) {
@@ -43,14 +42,21 @@ testing::Plan plan_of(std::uint16_t world, double stream_bytes_s, std::uint64_t 
   return plan;
 }
 
+link::Address address_of_switch(std::size_t at) {
+  return {IpAddress(testing::kSwitchAddress.ip.v4() + static_cast<std::uint32_t>(at)), testing::kSwitchAddress.port};
+}
+
 }  // namespace
 
-// It joins the switch, meets the others, and then runs what it is given, as the driver does.
+// It joins the switches, meets the others, and then runs what it is given, as the driver does.
 class BothWorld::Rank final : public Actor {
  public:
   Rank(BothWorld& world, int rank)
       : Actor(world.around_.timeline), world_(world), rank_(rank), ip_(kFirstIp + static_cast<std::uint32_t>(rank)) {
-    joining_.emplace(SwitchLife{0, 0}, std::make_unique<Joining>(*this, "job"));
+    for (std::size_t at = 0; at < world.switches_.size(); ++at) {
+      joining_.emplace(SwitchLife{at, 0}, std::make_unique<Joining>(*this, at, "job"));
+    }
+    in_switches_.resize(world.switches_.size());
     world_.meeting_.come(rank_, {ip_, static_cast<std::uint64_t>(rank_), [this] { on_news(); },
                                  [this](testing::AdmissionsChecker::Life, group::PeerConnections connections) {
                                    connections_ = std::move(connections);
@@ -76,8 +82,9 @@ class BothWorld::Rank final : public Actor {
   // Attempts to join one job at the switch, without end.
   class Joining {
    public:
-    Joining(Rank& rank, std::string job) : rank_(rank), port_(rank.next_port_++) {
-      options_.switch_address = "switch:7171";
+    Joining(Rank& rank, std::size_t at, std::string job)
+        : rank_(rank), address_(address_of_switch(at)), port_(rank.next_port_++) {
+      options_.switch_address = fmt::format("switch{}:7171", at);
       options_.job = std::move(job);
       options_.world = rank.world_.plan_.jobs[0].world;
       options_.rank = static_cast<std::uint16_t>(rank.rank_);
@@ -100,7 +107,7 @@ class BothWorld::Rank final : public Actor {
         options.rank = options_.rank;
         options.timeout = from_seconds(kTimeoutS);
         options.silence_max = 1500 * kMillisecond;
-        options.switch_name = "switch:7171";
+        options.switch_name = options_.switch_address;
         return std::make_unique<group::SwitchSession>(std::move(options), std::move(link_), std::move(*joined));
       }
       rank_.wake_at(attempts_->deadline());
@@ -110,7 +117,7 @@ class BothWorld::Rank final : public Actor {
    private:
     void start() {
       attempts_ = std::make_unique<membership::JoinAttempts>(
-          options_, testing::kSwitchAddress,
+          options_, address_,
           [this] {
             control::Nonce nonce;
             for (std::byte& b : nonce) b = static_cast<std::byte>(rank_.world_.around_.prng.next());
@@ -122,7 +129,7 @@ class BothWorld::Rank final : public Actor {
     void connect() {
       const std::uint64_t attempt = ++attempt_;
       rank_.world_.around_.network.connect(
-          rank_.ip_, testing::kSwitchAddress,
+          rank_.ip_, address_,
           [this, attempt, lives = std::weak_ptr<int>(lives_)](std::unique_ptr<link::ControlLink> link) {
             if (lives.expired() || attempt != attempt_ || !attempts_->is_connecting()) return;
             if (link) {
@@ -136,6 +143,7 @@ class BothWorld::Rank final : public Actor {
     }
 
     Rank& rank_;
+    const link::Address address_;
     std::uint16_t port_;
     membership::JoinOptions options_;
     std::unique_ptr<link::Link> link_;
@@ -149,8 +157,10 @@ class BothWorld::Rank final : public Actor {
     explicit Returns(Rank& rank) : rank_(rank) {}
     void ask(SwitchLife life) override {
       std::erase_if(rank_.joining_, [&](const auto& each) { return each.first.at == life.at; });
-      const char* const what = life.at == kScattersAt ? "/scatters" : "";
-      rank_.joining_.emplace(life, std::make_unique<Joining>(rank_, fmt::format("job{}~{}", what, life.life)));
+      const std::size_t switches = rank_.world_.switches_.size();
+      const char* const what = life.at >= switches ? "/scatters" : "";
+      rank_.joining_.emplace(
+          life, std::make_unique<Joining>(rank_, life.at % switches, fmt::format("job{}~{}", what, life.life)));
     }
     std::optional<Joined> take() override {
       for (auto& [life, joining] : rank_.joining_) {
@@ -191,20 +201,19 @@ class BothWorld::Rank final : public Actor {
   }
 
   bool join() {
-    if (const auto first = joining_.find({0, 0}); first != joining_.end()) {
-      in_switch_ = first->second->pump(timeline_.now());
-      if (!in_switch_) return false;
-      joining_.erase(first);
+    for (std::size_t at = 0; at < in_switches_.size(); ++at) {
+      const auto first = joining_.find({at, 0});
+      if (first == joining_.end()) continue;
+      in_switches_[at] = first->second->pump(timeline_.now());
+      if (in_switches_[at]) joining_.erase(first);
     }
-    if (!connections_) return false;
+    if (!connections_ || !joining_.empty()) return false;
     const int world = world_.plan_.jobs[0].world;
     const group::PeerSessionOptions options{rank_, world, from_seconds(kTimeoutS)};
     auto among_ranks = std::make_unique<group::PeerSession>(options, std::move(*connections_),
                                                             group::Plans(world, rank_), timeline_.now());
-    std::vector<std::unique_ptr<group::SwitchSession>> in_switches;
-    in_switches.push_back(std::move(in_switch_));
     session_ =
-        std::make_unique<group::SplitSession>(options, std::move(in_switches), std::move(among_ranks),
+        std::make_unique<group::SplitSession>(options, std::move(in_switches_), std::move(among_ranks),
                                               std::make_shared<group::ShareReport>(), std::make_unique<Returns>(*this));
     return true;
   }
@@ -227,7 +236,7 @@ class BothWorld::Rank final : public Actor {
   std::uint32_t ip_;
   std::uint16_t next_port_ = kFirstPort;
   std::map<SwitchLife, std::unique_ptr<Joining>, ByPlace> joining_;
-  std::unique_ptr<group::SwitchSession> in_switch_;  // until the others are met
+  std::vector<std::unique_ptr<group::SwitchSession>> in_switches_;  // until the others are met
   std::optional<group::PeerConnections> connections_;
   std::unique_ptr<group::SplitSession> session_;
   std::deque<std::pair<group::Ticket, CollectiveRequest>> waiting_;
@@ -235,29 +244,30 @@ class BothWorld::Rank final : public Actor {
   bool has_news_ = true;
 };
 
-BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather)
-    : plan_(plan_of(world, stream_bytes_s, seed)), around_(plan_, {}), meeting_(around_, 0) {
+BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather,
+                     std::size_t switches)
+    : plan_(plan_of(world, stream_bytes_s, seed)), around_(plan_, {}), meeting_(around_, 0), switches_(switches) {
   around_.network.set_weather(weather);
-  start_switch();
+  for (std::size_t at = 0; at < switches; ++at) start_switch(at);
   for (int rank = 0; rank < world; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
 }
 
 BothWorld::~BothWorld() = default;
 
-void BothWorld::start_switch() {
-  switch_ = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++);
+void BothWorld::start_switch(std::size_t at) {
+  switches_[at] = std::make_unique<testing::SwitchProcess>(around_, switch_lives_++, address_of_switch(at));
 }
 
-void BothWorld::pause_switch(Nanoseconds time) {
-  switch_->pause_until(now() + time);
+void BothWorld::pause_switch(Nanoseconds time, std::size_t at) {
+  switches_[at]->pause_until(now() + time);
 }
 
 void BothWorld::pause(int rank, Nanoseconds time) {
   ranks_[static_cast<std::size_t>(rank)]->pause_until(now() + time);
 }
 
-void BothWorld::block(int rank, bool is_outward, bool is_blocked) {
-  const IpAddress here = ip_of(rank), there = testing::kSwitchAddress.ip;
+void BothWorld::block(int rank, bool is_outward, bool is_blocked, std::size_t at) {
+  const IpAddress here = ip_of(rank), there = address_of_switch(at).ip;
   around_.network.block(is_outward ? here : there, is_outward ? there : here, is_blocked);
 }
 
@@ -350,10 +360,12 @@ std::vector<std::byte> BothWorld::expected(const Collective& collective, std::si
 int BothWorld::wrong_results() {
   int wrong = 0;
   for (; looked_at_ < collectives_.size(); ++looked_at_) {
-    const Collective& collective = *collectives_[looked_at_];
+    Collective& collective = *collectives_[looked_at_];
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       wrong += are_same_bits(collective.out[rank], expected(collective, rank)) ? 0 : 1;
     }
+    collective.in.clear();  // a long test has many
+    collective.out.clear();
   }
   return wrong;
 }

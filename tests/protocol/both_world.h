@@ -19,7 +19,8 @@ class BothWorld {
   static constexpr Nanoseconds kTimeout = 20 * kSecond;  // of the ranks
 
   // One stream between ranks carries `stream_bytes_s`. `weather`: of datagrams.
-  BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather = {});
+  BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather = {},
+            std::size_t switches = 1);
   ~BothWorld();
 
   // Every rank hands over an all-reduce, reduce-scatter or all-gather by `split` of random elements, each a little
@@ -34,22 +35,24 @@ class BothWorld {
   bool run_for(Nanoseconds time);
   // Until one rank has finished something that this other one has not; false as above.
   bool run_until_ahead(int rank, int of, Nanoseconds limit);
-  void kill_switch() { switch_.reset(); }
-  void start_switch();
+  void kill_switch(std::size_t at = 0) { switches_[at].reset(); }
+  void start_switch(std::size_t at = 0);
+  std::size_t switches() const { return switches_.size(); }
   // They do nothing for this time.
-  void pause_switch(Nanoseconds time);
+  void pause_switch(Nanoseconds time, std::size_t at = 0);
   void pause(int rank, Nanoseconds time);
-  // From this rank to the switch, or the other way, nothing passes any more, or all does again.
-  void block(int rank, bool is_outward, bool is_blocked);
+  // From this rank to a switch, or the other way, nothing passes any more, or all does again.
+  void block(int rank, bool is_outward, bool is_blocked, std::size_t at = 0);
   // Nothing comes to this rank any more. Its own packets still arrive.
   void deafen(int rank);
   // This rank does nothing any more, and its machine still confirms what comes.
   void stop(int rank);
-  // Packets of the switch do not arrive any more.
+  // Packets of the first switch do not arrive any more.
   void silence_switch();
 
   // Of what is over, and was not looked at before: how many results have a wrong bit.
   int wrong_results();
+  std::uint64_t folded_chunks(std::size_t at) const { return switches_[at]->folded_chunks(); }
   // A counter of each rank.
   std::vector<std::uint64_t> counters(const char* name) const;
   Nanoseconds now() const { return around_.timeline.now(); }
@@ -69,7 +72,7 @@ class BothWorld {
   const testing::Plan plan_;
   testing::Surroundings around_;
   testing::Meeting meeting_;
-  std::unique_ptr<testing::SwitchProcess> switch_;
+  std::vector<std::unique_ptr<testing::SwitchProcess>> switches_;
   std::uint64_t switch_lives_ = 0;
   bool is_one_by_one_ = false;
   std::vector<std::unique_ptr<Collective>> collectives_;  // in the order of submission

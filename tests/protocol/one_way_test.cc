@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
+#include <functional>
+#include <vector>
 
 #include "base/prng.h"
 #include "protocol/both_world.h"
@@ -28,7 +29,7 @@ group::CollectiveRequest request_of(Collective collective, Format format = Forma
   return request;
 }
 
-class OneWay : public ::testing::Test {
+class OneWay : public ::testing::TestWithParam<std::size_t> {  // switches
  protected:
   OneWay() : seed_(random_seed()), trace_(__FILE__, __LINE__, fmt::format("NETFOLD_SEED={}", seed_)) {}
 
@@ -57,13 +58,18 @@ class OneWay : public ::testing::Test {
     }
     FAIL() << "the switch is not taken";
   }
+  std::vector<std::uint64_t> folded_chunks() const {  // by switch
+    std::vector<std::uint64_t> chunks;
+    for (std::size_t at = 0; at < world_.switches(); ++at) chunks.push_back(world_.folded_chunks(at));
+    return chunks;
+  }
 
   std::uint64_t seed_;
   ::testing::ScopedTrace trace_;
-  BothWorld world_{kOneWayWorld, kOneWayStreamBytesS, seed_};
+  BothWorld world_{kOneWayWorld, kOneWayStreamBytesS, seed_, {}, GetParam()};
 };
 
-TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
+TEST_P(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
   for (int i = 0; i < 6; ++i) {
     run({Collective::kReduceScatter});
     run({Collective::kAllGather});
@@ -76,7 +82,7 @@ TEST_F(OneWay, TakesTheSwitchWhereBothRunAndLeavesItWhereOneIsAlone) {
   EXPECT_EQ(in_switch(), before) << "by itself it is faster among the ranks";
 }
 
-TEST_F(OneWay, TheWayChangesNoBit) {
+TEST_P(OneWay, TheWayChangesNoBit) {
   for (const Format format : {Format::kFp32, Format::kFp16, Format::kBf16, Format::kBfp}) {
     SCOPED_TRACE(numbers::name_of(format));
     for (int i = 0; i < 24; ++i) run({Collective::kReduceScatter});  // until the switch is left
@@ -91,7 +97,7 @@ TEST_F(OneWay, TheWayChangesNoBit) {
 }
 
 // All-reduces are divided beside them: one word says both.
-TEST_F(OneWay, RunBesideAllReduces) {
+TEST_P(OneWay, RunBesideAllReduces) {
   Prng prng(seed_);
   for (int i = 0; i < 60; ++i) {
     run({prng.below(4) == 0 ? Collective::kAllReduce : Collective::kAllGather, Collective::kReduceScatter});
@@ -99,29 +105,45 @@ TEST_F(OneWay, RunBesideAllReduces) {
   EXPECT_GT(in_switch(), 0U);
 }
 
-class OneWayLoses : public OneWay, public ::testing::WithParamInterface<int> {};
+// Each switch has about the same part of it: it takes about as much as the others.
+TEST_P(OneWay, IsDividedBetweenTheSwitches) {
+  run_until_in_switch();
+  for (int i = 0; i < 8; ++i) run_both();
+  const auto before = folded_chunks();
+  const std::uint64_t count = in_switch();
+  for (int i = 0; i < 8; ++i) run_both();
+  ASSERT_EQ(in_switch(), count + 16);
+  auto chunks = folded_chunks();
+  std::ranges::transform(chunks, before, chunks.begin(), std::minus());
+  EXPECT_GT(4 * std::ranges::min(chunks), std::ranges::max(chunks));
+}
+
+INSTANTIATE_TEST_SUITE_P(Switches, OneWay, ::testing::Values(1, 3));
+
+class OneWayLoses : public OneWay {};
 
 // The switch dies while both are on their way through it: nothing is lost, and no bit changes. It comes back, and both
 // take it again.
 TEST_P(OneWayLoses, TheSwitchAndNothingElse) {
+  Prng prng(seed_);
   run_until_in_switch();
-  for (int times = 0; times < 3 && !HasFatalFailure(); ++times) {
+  for (int times = 0; times < 12 && !HasFatalFailure(); ++times) {
     for (int i = 0; i < 3; ++i) {
       world_.submit(request_of(Collective::kAllGather));
       world_.submit(request_of(Collective::kReduceScatter));
     }
-    Prng prng(seed_ + static_cast<std::uint64_t>(100 * GetParam() + times));
+    const std::size_t lost = prng.below(world_.switches());
     ASSERT_TRUE(world_.run_for(static_cast<Nanoseconds>(prng.below(20 * kMillisecond))));
-    world_.kill_switch();
+    world_.kill_switch(lost);
     run_both();
     EXPECT_EQ(world_.counters("lost_switches"), std::vector<std::uint64_t>(kOneWayWorld, 1));
-    world_.start_switch();
+    world_.start_switch(lost);
     ASSERT_TRUE(world_.run_for(5 * kSecond));
     run_until_in_switch();
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Times, OneWayLoses, ::testing::Range(0, 4));
+INSTANTIATE_TEST_SUITE_P(Switches, OneWayLoses, ::testing::Values(1, 3));
 
 }  // namespace
 }  // namespace netfold::tests

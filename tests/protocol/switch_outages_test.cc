@@ -36,13 +36,13 @@ testing::Weather draw_outage_weather(Prng& prng) {
   return weather;
 }
 
-// A group, and what a seed does to its switch.
+// A group, and what a seed does to its switches.
 class Outages {
  public:
   explicit Outages(std::uint64_t seed)
       : prng_(seed),
         ranks_(static_cast<std::uint16_t>(2 + prng_.below(7))),
-        world_(ranks_, 1e6 * std::exp2(prng_.below(7)), seed, draw_outage_weather(prng_)) {
+        world_(ranks_, 1e6 * std::exp2(prng_.below(7)), seed, draw_outage_weather(prng_), 1 + prng_.below(3)) {
     if (prng_.chance(0.5)) world_.hand_over_one_by_one();
     EXPECT_TRUE(world_.run_for(kFormed));
   }
@@ -53,6 +53,7 @@ class Outages {
     if (!world_.run_for(draw(kSoon))) return failure();
     const Nanoseconds lasts = draw(kOutageMax);
     const int rank = static_cast<int>(prng_.below(ranks_));
+    const std::size_t at = prng_.below(world_.switches());
     const auto goes_on = [&] {
       if (!world_.run_for(lasts / 2)) return false;
       submit_some();
@@ -64,17 +65,17 @@ class Outages {
       case 0:
       case 1:
       case 2:
-        world_.kill_switch();
+        world_.kill_switch(at);
         is_well = goes_on();
-        world_.start_switch();
+        world_.start_switch(at);
         break;
-      case 3: world_.pause_switch(lasts); break;
+      case 3: world_.pause_switch(lasts, at); break;
       case 4: world_.pause(rank, lasts); break;
       case 5:
       case 6:
-        world_.block(rank, is_outward, true);
+        world_.block(rank, is_outward, true, at);
         is_well = goes_on();
-        world_.block(rank, is_outward, false);
+        world_.block(rank, is_outward, false, at);
         break;
       default: break;
     }

@@ -20,10 +20,12 @@ PartAgain::PartAgain(const KeptPart& part, int rank, int world, std::uint64_t nu
   const std::size_t ranks = static_cast<std::size_t>(world), blocks = request.count / numbers::kBlockMax;
   Slice next{0, 0, 0, 0};
   for (std::size_t owner = 0; owner < ranks; ++owner) {
-    next.count = request.count;  // of a reduce-scatter and an all-gather each owner has a part of its own
     if (folds() && spreads()) {
-      const bool is_last = owner + 1 == ranks;
-      next.count = (is_last ? request.count : (owner + 1) * blocks / ranks * numbers::kBlockMax) - next.first;
+      const std::size_t end = owner + 1 == ranks ? request.count : (owner + 1) * blocks / ranks * numbers::kBlockMax;
+      next.count = end - next.first;
+    } else {  // each owner has a part of its own
+      next.first = owner * request.stride();
+      next.count = request.count;
     }
     next.size_bytes = on_the_wire(next.count);
     slices_.push_back(next);

@@ -13,7 +13,6 @@ constexpr double kPaceMin = 1.0 / 16;
 constexpr double kProbe = 1.25, kLaterProbe = 1.08;  // times what the link, or the switch, is known to carry
 constexpr double kForget = 1.02;                     // the link, at each tensor that does not load it more
 constexpr int kLinkProbePeriod = 64, kSwitchProbePeriod = 16, kTryAllPeriod = 64;  // tensors
-constexpr double kFastPart = 0.4;                   // of the link: less is not what a fast switch is measured at
 constexpr double kNearlyAll = 0.6;                  // of the link: a switch that takes so much may take all of it
 constexpr double kNews = 1.03, kMuchNews = 1.1;     // a measured rate above the estimate, after which it may grow on
 constexpr double kTogether = 0.03;                  // the parts end together if they differ by less
@@ -110,10 +109,6 @@ std::uint32_t ShareEstimate::small_to_switch() const {
     if (in_switch < among_ranks) classes |= std::uint32_t{1} << each;
   }
   return classes;
-}
-
-bool ShareEstimate::is_fast(std::size_t at) const {
-  return is_measured_ && !is_lost(at) && ways_.switches[at].bytes_s > kFastPart * ways_.link_bytes_s;
 }
 
 void ShareEstimate::measured(const Ways& ways) {

@@ -36,7 +36,7 @@ struct Share {
   // Small tensors: where bit k is set, those of 2^(k-1) to 2^k - 1 bytes go through a switch, else among the ranks.
   std::uint32_t small_to_switch = 0;
   std::size_t small_switch = 0;  // which
-  // Large reduce-scatters and all-gathers: the ranks join a job for reduce-scatters; they go through the first switch.
+  // Large reduce-scatters and all-gathers: the ranks join a job for reduce-scatters; they go through the switches.
   bool joins_scatters = false, one_way_to_switch = false;
 
   double of_all_switches() const { return std::accumulate(of_switches.begin(), of_switches.end(), 0.0); }
@@ -78,13 +78,15 @@ class ShareEstimate {
   void note(std::uint64_t tensor, const Share& share, const Outcome& outcome);
 
   bool is_measured() const { return is_measured_; }  // else both ways are to be measured next
-  // Whether this switch may take as much as a link carries. A short measurement finds less, so the bound is low.
-  bool is_fast(std::size_t at) const;
+  // Whether the switches may take as much as a link carries. A short measurement finds less, so the bound is low.
+  bool is_fast() const { return is_measured_ && ways_.switches_bytes_s() > kFastPart * ways_.link_bytes_s; }
 
   // What the estimates are; nothing and 0: not known yet.
   const Ways& ways() const { return ways_; }
 
  private:
+  static constexpr double kFastPart = 0.4;  // of the link: less is not what fast switches are measured at
+
   double probe_link();
   double best_share() const;
   std::vector<double> of_switches(double share, bool to_all) const;

@@ -21,12 +21,14 @@ std::string renamed(const std::string& path, const std::string& what) {
       .string();
 }
 
-// The job for reduce-scatters comes last (split_session.h).
+// Behind them come the jobs for reduce-scatters (split_session.h).
 std::vector<SwitchGroupOptions> with_scatters(std::vector<SwitchGroupOptions> at_switches) {
-  SwitchGroupOptions scatters = at_switches.front();
-  scatters.job += "/scatters";
-  if (!scatters.pcap_path.empty()) scatters.pcap_path = renamed(scatters.pcap_path, "scatters");
-  at_switches.push_back(std::move(scatters));
+  for (std::size_t switches = at_switches.size(), at = 0; at < switches; ++at) {
+    SwitchGroupOptions scatters = at_switches[at];
+    scatters.job += "/scatters";
+    if (!scatters.pcap_path.empty()) scatters.pcap_path = renamed(scatters.pcap_path, "scatters");
+    at_switches.push_back(std::move(scatters));
+  }
   return at_switches;
 }
 

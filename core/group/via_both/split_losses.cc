@@ -65,7 +65,7 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
   }
   losses_.lose(number(of), word);
   among_ranks_->say_note({kLost, of.at, of.life, word.first, word.begun});
-  if (of.at != scatters_at_) {
+  if (of.at < count_) {
     estimate_.lose(of.at);
     report({lost.name, why.message});
   }
@@ -112,7 +112,8 @@ bool SplitSession::end_message(Ticket ticket) {
 // A part that has begun with a switch of which all ranks know that it is lost.
 void SplitSession::start_without_switch(std::size_t at, std::uint64_t part, const Piece& piece) {
   const CollectiveRequest& request = piece.in_switches[at].request;
-  if (part < losses_.end(number(at))) {
+  // Among the ranks no collective is of some elements of every rank's part.
+  if (part < losses_.end(number(at)) || request.part_stride > 0) {
     return do_again({at, switches_[at].now}, part, {request, piece.tensor->input, piece.ticket});
   }
   CollectiveRequest among_ranks = request;
@@ -142,10 +143,10 @@ bool SplitSession::take_returned() {
 void SplitSession::hear_joined(SwitchLife of) {
   Switch& back = switches_[of.at];
   if (++back.lives[of.life].joined_ranks < options_.world || losses_.is_lost(number(of))) return;
-  if (of.at != scatters_at_) report({back.name, ""});
+  if (of.at < count_) report({back.name, ""});
   if (options_.rank != 0) return;
   back.next = of.life;
-  if (of.at != scatters_at_) estimate_.regain(of.at);
+  if (of.at < count_) estimate_.regain(of.at);
 }
 
 // With what begins now, the lives of the switches that rank 0 named for it begin too.

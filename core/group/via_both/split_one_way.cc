@@ -55,11 +55,45 @@ void SplitSession::start_one_way(Tensor& tensor) {
   if (options_.rank == 0) one_way_.begin(tensor.ticket, piece.share.one_way_to_switch);
   if (piece.share.one_way_to_switch) {
     ++one_way_in_switch_;
-    return start_whole_in_switch(is_scatter(request) ? scatters_at_ : 0, piece);
+    return start_one_way_in_switches(piece);
   }
   piece.among_ranks = {request, false};
   piece.among_ranks.request.algorithm.name = is_scatter(request) ? schedule::kDirect : schedule::kRing;
   start_among_ranks(piece);
+}
+
+// Each switch has some of every rank's part, by what it takes.
+void SplitSession::start_one_way_in_switches(Piece& piece) {
+  const CollectiveRequest& request = piece.tensor->request;
+  keep_input(*piece.tensor);
+  const std::vector<std::size_t> cuts = cuts_of(request.count, piece.share.of_switches, piece.share.of_all_switches());
+  const std::size_t first_job = is_scatter(request) ? count_ : 0;
+  for (std::size_t at = 0; at < count_; ++at) {
+    CollectiveRequest part = request;
+    part.in = piece.tensor->input->saved() + request.bytes_of(cuts[at]);
+    part.out = static_cast<std::byte*>(request.out) + request.bytes_of(cuts[at]);
+    part.count = cuts[at + 1] - cuts[at];
+    part.part_stride = request.count;
+    piece.in_switches[first_job + at] = {part, part.count == 0};
+    start_in_switch(first_job + at, piece);
+  }
+}
+
+// --- The jobs for reduce-scatters ---
+
+void SplitSession::join_scatters() {
+  for (std::size_t at = count_; at < switches_.size() && returns_; ++at) {
+    Switch& scatters = switches_[at];
+    if (!std::exchange(scatters.is_wanted, true)) returns_->ask({at, scatters.lives.size() - 1});
+  }
+}
+
+// On rank 0: both jobs are joined at all switches that get something.
+bool SplitSession::may_go_one_way(const Share& share) const {
+  for (std::size_t at = 0; at < count_; ++at) {
+    if (share.of_switches[at] > 0 && !(is_joined(at) && is_joined(count_ + at))) return false;
+  }
+  return true;
 }
 
 }  // namespace netfold::group

@@ -44,12 +44,12 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
                            std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
                            std::unique_ptr<SwitchReturns> returns)
     : options_(options),
-      scatters_at_(in_switches.size()),
+      count_(in_switches.size()),
       among_ranks_(std::move(among_ranks)),
       returns_(std::move(returns)),
       estimate_(options.world),
       one_way_(options.world),
-      word_(in_switches.size(), in_switches.size() + 1),
+      word_(count_, 2 * count_),
       losses_(options.rank, options.world),
       report_(std::move(report)) {
   for (auto& each : in_switches) {
@@ -57,9 +57,12 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
     added.name = each->name();
     added.lives.emplace_back().session = std::move(each);
   }
-  // It is joined only where it is needed, as a switch that is back: its first life is over.
-  switches_.push_back({.name = switches_.front().name, .is_wanted = false});
-  switches_.back().lives.resize(2);
+  // Those for reduce-scatters are joined only where they are needed, as switches that are back: their first life is
+  // over.
+  for (std::size_t at = 0; at < count_; ++at) {
+    switches_.push_back({.name = switches_[at].name, .is_wanted = false});
+    switches_.back().lives.resize(2);
+  }
   list_sessions();
 }
 
@@ -135,7 +138,7 @@ bool SplitSession::start_next() {
   if (needs_rates || (needs_word && !share_.is_measured)) {
     if (!pieces_.empty()) return false;
     begin_lives();
-    measurement_.emplace(options_.world, scatters_at_, among_ranks_->shares_memory(), whole_bytes(request));
+    measurement_.emplace(options_.world, count_, among_ranks_->shares_memory(), whole_bytes(request));
     measure_next();
     return true;
   }
@@ -202,11 +205,15 @@ void SplitSession::start_whole(Tensor& tensor) {
   start_among_ranks(piece);
 }
 
-// It may have to be done again: so the input is kept.
-void SplitSession::start_whole_in_switch(std::size_t at, Piece& piece) {
-  Tensor& tensor = *piece.tensor;
+// A collective that goes through switches may have to be done again.
+void SplitSession::keep_input(Tensor& tensor) {
   tensor.input = new_input(tensor.request);
   tensor.input->save(0, in_bytes(tensor.request, options_.world));
+}
+
+void SplitSession::start_whole_in_switch(std::size_t at, Piece& piece) {
+  Tensor& tensor = *piece.tensor;
+  keep_input(tensor);
   piece.in_switches[at] = {tensor.request, false};
   piece.in_switches[at].request.in = tensor.input->saved();
   start_in_switch(at, piece);
@@ -218,13 +225,22 @@ Share SplitSession::take_share() {
   const Share share = share_;
   small_to_switch_ = share.small_to_switch;
   small_switch_ = share.small_switch;
-  Switch& scatters = switches_[scatters_at_];
-  if (share.joins_scatters && !scatters.is_wanted && returns_) {
-    scatters.is_wanted = true;
-    returns_->ask({scatters_at_, scatters.lives.size() - 1});
-  }
+  if (share.joins_scatters) join_scatters();
   send_word();
   return share;
+}
+
+// Where elements of a tensor end that are divided by such shares of the whole: behind a block.
+std::vector<std::size_t> SplitSession::cuts_of(std::size_t count, const std::vector<double>& shares, double whole) {
+  std::vector<std::size_t> cuts = {0};  // between two of them is the part of each switch
+  const std::size_t whole_units = count / numbers::kBlockMax;
+  double so_far = 0;
+  for (const double share : shares) {
+    so_far += share;
+    const double units = std::round(static_cast<double>(whole_units) * so_far / whole);
+    cuts.push_back(so_far >= whole ? count : static_cast<std::size_t>(units) * numbers::kBlockMax);
+  }
+  return cuts;
 }
 
 // All parts write straight to where the sum belongs, and read a copy of what was handed over: one part may have ended
@@ -239,16 +255,8 @@ void SplitSession::start_piece(Tensor& tensor) {
   const CollectiveRequest& request = tensor.request;
   const std::size_t begin = tensor.begun, count = elements_of_piece(request, begin, piece.share.piece_bytes);
   tensor.begun += count;
-  std::vector<std::size_t> cuts = {0};  // elements of the piece: between two of them the part of each switch
-  const std::size_t whole_units = count / numbers::kBlockMax;
-  double so_far = 0;
-  for (const double share : piece.share.of_switches) {
-    so_far += share;
-    const double units = std::round(static_cast<double>(whole_units) * so_far);
-    cuts.push_back(so_far >= 1 ? count : static_cast<std::size_t>(units) * numbers::kBlockMax);
-  }
-  cuts.push_back(count);
-  const bool is_only_among_ranks = count == request.count && cuts[scatters_at_] == 0;
+  const std::vector<std::size_t> cuts = cuts_of(count, piece.share.of_switches, 1);
+  const bool is_only_among_ranks = count == request.count && cuts[count_] == 0;
   if (!is_only_among_ranks) {
     if (begin == 0) tensor.input = new_input(request);
     tensor.input->save(request.bytes_of(begin), request.bytes_of(count));
@@ -268,9 +276,9 @@ void SplitSession::start_piece(Tensor& tensor) {
     if (from != to) piece.size_bytes += encoded_bytes(part_of(begin + from, to - from));
     return Part{part_of(begin + from, to - from), from == to};
   };
-  for (std::size_t at = 0; at < scatters_at_; ++at) piece.in_switches[at] = part_between(cuts[at], cuts[at + 1]);
-  piece.among_ranks = part_between(cuts[scatters_at_], count);
-  for (std::size_t at = 0; at < scatters_at_; ++at) start_in_switch(at, piece);
+  for (std::size_t at = 0; at < count_; ++at) piece.in_switches[at] = part_between(cuts[at], cuts[at + 1]);
+  piece.among_ranks = part_between(cuts[count_], count);
+  for (std::size_t at = 0; at < count_; ++at) start_in_switch(at, piece);
   start_among_ranks(piece);
 }
 
@@ -281,8 +289,8 @@ void SplitSession::send_word() {
     std::vector<std::size_t> lives;
     for (const Switch& each : switches_) lives.push_back(each.next);
     if (!decided_ || !estimate_.is_measured()) decided_ = estimate_.next();
-    decided_->joins_scatters = one_way_.wants_switch() && estimate_.is_fast(0);
-    decided_->one_way_to_switch = decided_->joins_scatters && is_joined(0) && is_joined(scatters_at_);
+    decided_->joins_scatters = one_way_.wants_switch() && estimate_.is_fast() && decided_->of_all_switches() > 0;
+    decided_->one_way_to_switch = decided_->joins_scatters && may_go_one_way(*decided_);
     word_.write(*decided_, lives);
   }
   awaits_word_ = true;
@@ -478,12 +486,12 @@ void SplitSession::finish(const Piece& piece) {
   if (!piece.is_divided || options_.rank != 0) return;
   ShareEstimate::Outcome outcome{
       .size_bytes = static_cast<double>(piece.size_bytes), .in_switches = {}, .among_ranks = piece.among_ranks.took};
-  for (std::size_t at = 0; at < scatters_at_; ++at) outcome.in_switches.push_back(piece.in_switches[at].took);
+  for (std::size_t at = 0; at < count_; ++at) outcome.in_switches.push_back(piece.in_switches[at].took);
   estimate_.note(piece.number, piece.share, outcome);
   const Ways& ways = estimate_.ways();
   report_->switch_bytes_s = ways.switches_bytes_s();
   report_->link_bytes_s = ways.link_bytes_s;
-  for (std::size_t at = 0; at < scatters_at_; ++at) {
+  for (std::size_t at = 0; at < count_; ++at) {
     SwitchSession* const session = switches_[at].current().session.get();
     if (session == nullptr) continue;
     session->say_shared({piece.share.of_switches[at], ways.switches[at].bytes_s, ways.link_bytes_s});
@@ -568,7 +576,7 @@ nlohmann::json SplitSession::counters() const {
   for (const Session* const each : sessions_) add_counters(counters, each->counters());
   counters["divided_tensors"] = divided_;
   counters["one_way_in_switch"] = one_way_in_switch_;
-  counters["lost_switches"] = std::ranges::count_if(switches_ | std::views::take(scatters_at_),
+  counters["lost_switches"] = std::ranges::count_if(switches_ | std::views::take(count_),
                                                     [](const Switch& each) { return !each.current().session; });
   counters["share_of_switch"] = report_->of_switch.load();
   counters["switch_bytes_s"] = report_->switch_bytes_s.load();

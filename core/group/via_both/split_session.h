@@ -9,9 +9,9 @@
 // Rank 0 decides the share of each (share.h). Its word for a piece leaves while the piece before it begins: then the
 // others never wait for it. Small tensors go the faster way.
 //
-// Large reduce-scatters and all-gathers are not divided: each takes one way, which rank 0's words say, too
-// (one_way_choice.h). Through the first switch, where reduce-scatters have a job of their own; or among the ranks, as
-// small ones and all other collectives do.
+// Large reduce-scatters and all-gathers take one way, which rank 0's words say, too (one_way_choice.h). Through the
+// switches, each of which has some of every rank's part; there reduce-scatters have a job of their own. Or among the
+// ranks, as small ones and all other collectives do.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class SplitSession final : public Session {
  public:
   static constexpr std::size_t kSplitBytesMin = std::size_t{1} << 20;  // on the wire; a smaller tensor is not divided
 
-  // All connected, of the same rank of the same world. `report` is kept up to date. What `returns` calls the switch
-  // behind the last one is the job for reduce-scatters at the first.
+  // All connected, of the same rank of the same world. `report` is kept up to date. What `returns` calls the switches
+  // behind the last one are the jobs for reduce-scatters, in the same order.
   SplitSession(PeerSessionOptions options, std::vector<std::unique_ptr<SwitchSession>> in_switches,
                std::unique_ptr<PeerSession> among_ranks, std::shared_ptr<ShareReport> report,
                std::unique_ptr<SwitchReturns> returns);
@@ -104,7 +104,7 @@ class SplitSession final : public Session {
     std::uint64_t begun_parts = 0;
     int joined_ranks = 0;  // those that have said so
   };
-  // A job at a switch: all-reduces and all-gathers have one at each switch, reduce-scatters one at the first.
+  // A job at a switch: all-reduces and all-gathers have one at each, reduce-scatters another one.
   struct Switch {
     std::string name = {};
     bool is_wanted = true;         // it is joined, or is to be
@@ -129,6 +129,10 @@ class SplitSession final : public Session {
   void start_one_way(Tensor& tensor);
   bool one_way_needs_word() const;
   void start_whole_in_switch(std::size_t at, Piece& piece);
+  void start_one_way_in_switches(Piece& piece);
+  void keep_input(Tensor& tensor);
+  static std::vector<std::size_t> cuts_of(std::size_t count, const std::vector<double>& shares, double whole);
+  void join_scatters();
   Share take_share();
   Piece& new_piece(Tensor& tensor, bool is_divided);
   void send_word();
@@ -136,6 +140,7 @@ class SplitSession final : public Session {
   bool is_large_one_way(const CollectiveRequest& request) const;
   bool waits_for_other_way(const CollectiveRequest& request, const Share& share) const;
   bool is_joined(std::size_t at) const;
+  bool may_go_one_way(const Share& share) const;
   void start_in_switch(std::size_t at, Piece& piece);
   void hand_to_switch(std::size_t at, Ticket ticket, const CollectiveRequest& request);
   void start_among_ranks(Piece& piece);
@@ -169,8 +174,8 @@ class SplitSession final : public Session {
 
   const PeerSessionOptions options_;
   ScratchPool buffers_;           // first: the copies of tensors go back to it, from wherever they are kept
-  std::vector<Switch> switches_;  // and behind them the job for reduce-scatters
-  const std::size_t scatters_at_;
+  const std::size_t count_;       // of switches
+  std::vector<Switch> switches_;  // their jobs, and behind them as many for reduce-scatters
   const std::unique_ptr<PeerSession> among_ranks_;
   const std::unique_ptr<SwitchReturns> returns_;  // null: what is lost stays lost
   std::vector<Session*> sessions_;                // those that are not lost, that among the ranks last

@@ -63,11 +63,13 @@ Operation::Operation(Ticket ticket, const CollectiveRequest& request, const wire
     wire_.format = numbers::Format::kNone;
     unit_bytes_ = 1;
     part_units_ = request.count * element_bytes;
+    stride_ = request.stride() * element_bytes;
     return;
   }
   assert(numbers::can_travel_as(request.type, request.format));
   unit_bytes_ = element_bytes;
   part_units_ = request.count;
+  stride_ = request.stride();
 }
 
 void Operation::start(Position first, ScratchPool& pool) {
@@ -90,8 +92,9 @@ void Operation::keep_input(ScratchPool& pool) {
   if (!overwrites_input(request_, world_)) return;
   const auto* const in = static_cast<const std::byte*>(request_.in);
   auto* const out = static_cast<std::byte*>(request_.out);
-  if (scatters && out == in + rank_ * part_bytes) return undo_.start(out, part_bytes, pool);
-  if (!scatters && in == out + rank_ * part_bytes) return;  // the own part stays
+  const std::size_t own_at = rank_ * bytes_of(stride_);
+  if (scatters && out == in + own_at) return undo_.start(out, part_bytes, pool);
+  if (!scatters && in == out + own_at) return;  // the own part stays
   input_ = pool.take(in_bytes(request_, world_));
   std::memcpy(input_.bytes.get(), in, in_bytes(request_, world_));
 }
@@ -126,14 +129,14 @@ std::size_t Operation::bytes_of(std::size_t units) const {
 // Where this rank's contribution lies.
 const std::byte* Operation::source(const Extent& extent) const {
   const auto* const in = input_.bytes ? input_.bytes.get() : static_cast<const std::byte*>(request_.in);
-  const std::size_t part = kind_ == wire::Kind::kScatter ? extent.owner * part_units_ : 0;
+  const std::size_t part = kind_ == wire::Kind::kScatter ? extent.owner * stride_ : 0;
   return in + bytes_of(part + extent.first);
 }
 
 // Of what this rank gets, in `out`.
 std::size_t Operation::target_offset(const Extent& extent) const {
   const bool gathers = kind_ == wire::Kind::kCopy && parts_ > 1;
-  return bytes_of((gathers ? extent.owner * part_units_ : 0) + extent.first);
+  return bytes_of((gathers ? extent.owner * stride_ : 0) + extent.first);
 }
 
 void Operation::describe(Position position, wire::Header& header) const {

@@ -91,6 +91,7 @@ class Operation {
   std::uint16_t parts_;     // each with an owner, or one
   std::size_t unit_bytes_;  // not of encoded elements
   std::size_t part_units_;  // of one part
+  std::size_t stride_;      // units from where one rank's part begins to the next
   ChunkPlan plan_;          // of one part
   std::uint64_t stored_ = 0;
   Position first_ = 0;

@@ -33,6 +33,8 @@ CollectiveRequest draw_request(Prng& prng) {
   CollectiveRequest request;
   request.collective = kCollectives[prng.below(kCollectives.size())];
   request.count = 1 + prng.below(prng.chance(0.5) ? 300 : 40'000);
+  const bool has_parts = request.collective != Collective::kAllReduce;
+  if (has_parts && prng.chance(0.5)) request.part_stride = request.count + prng.below(300);
   request.average = request.collective != Collective::kAllGather && prng.chance(0.3);
   if (request.collective == Collective::kAllGather) {
     request.format = Format::kNone;
@@ -71,7 +73,7 @@ class Ranks {
       : prng_(seed), world_(2 + static_cast<int>(prng_.below(16))), request_(draw_request(prng_)) {
     const auto ranks = static_cast<std::size_t>(world_);
     const std::size_t elements =
-        request_.count * (request_.collective == Collective::kReduceScatter ? ranks : std::size_t{1});
+        request_.is_encoded ? request_.count : in_bytes(request_, world_) / numbers::size_bytes(request_.type);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       inputs_.push_back(draw_elements(prng_, request_.type, elements));
       given_.push_back(request_.is_encoded ? encoded(inputs_.back()) : inputs_.back());
@@ -138,17 +140,24 @@ class Ranks {
     numbers::encode(wire(), request_.type, elements.data(), request_.count, bytes.data());
     return bytes;
   }
+  // Of a rank's part.
+  std::ptrdiff_t first_byte(std::size_t rank) const {
+    return static_cast<std::ptrdiff_t>(rank * request_.stride() * numbers::size_bytes(request_.type));
+  }
   Bytes expected(std::size_t rank) const {
     std::vector<Bytes> inputs = inputs_;
     if (request_.collective == Collective::kAllGather) {
-      Bytes all;
-      for (const Bytes& each : inputs) all.insert(all.end(), each.begin(), each.end());
+      Bytes all(outputs_[rank].size());
+      for (std::size_t other = 0; other < inputs.size(); ++other) {
+        std::ranges::copy(inputs[other], all.begin() + first_byte(other));
+      }
       return all;
     }
     if (request_.collective == Collective::kReduceScatter) {
-      const auto part = static_cast<std::ptrdiff_t>(request_.count * numbers::size_bytes(request_.type));
-      const auto first = static_cast<std::ptrdiff_t>(rank) * part;
-      for (Bytes& each : inputs) each = Bytes(each.begin() + first, each.begin() + first + part);
+      const auto size = static_cast<std::ptrdiff_t>(request_.bytes_of(request_.count));
+      for (Bytes& each : inputs) {
+        each = Bytes(each.begin() + first_byte(rank), each.begin() + first_byte(rank) + size);
+      }
     }
     const Bytes sum = testing::plain_all_reduce(inputs, request_.type, wire(), request_.count, request_.average);
     return request_.is_encoded ? encoded(sum) : sum;
