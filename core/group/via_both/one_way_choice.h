@@ -29,6 +29,8 @@ class OneWayChoice {
 
   // Those that begin from now on are to go through the switch.
   bool wants_switch() const { return wants_switch_; }
+  // Half of the last reduce-scatters ran beside an all-gather, or more.
+  bool overlaps() const { return 2 * overlaps_.count() >= kLast; }
 
  private:
   struct Collective {

@@ -38,6 +38,7 @@ struct Share {
   std::size_t small_switch = 0;  // which
   // Large reduce-scatters and all-gathers: the ranks join a job for reduce-scatters; they go through the switches.
   bool joins_scatters = false, one_way_to_switch = false;
+  bool one_ways_overlap = false;  // reduce-scatters have run beside all-gathers lately
 
   double of_all_switches() const { return std::accumulate(of_switches.begin(), of_switches.end(), 0.0); }
 };

@@ -7,9 +7,10 @@ namespace netfold::group {
 namespace {
 
 constexpr std::int32_t kShareUnits = 1 << 20;
-constexpr std::int32_t kIsMeasured = 1, kGivesRoom = 2, kJoinsScatters = 4, kOneWayToSwitch = 8;  // flags
-constexpr double kPieceUnit = 1024;                                                               // bytes
-constexpr double kPaceUnit = 1024;                                                                // bytes/s
+constexpr std::int32_t kIsMeasured = 1, kGivesRoom = 2, kJoinsScatters = 4, kOneWayToSwitch = 8,
+                       kOneWaysOverlap = 16;  // flags
+constexpr double kPieceUnit = 1024;           // bytes
+constexpr double kPaceUnit = 1024;            // bytes/s
 
 std::int32_t units_of(double value, double unit) {
   return static_cast<std::int32_t>(std::clamp(value / unit, 0.0, static_cast<double>(INT32_MAX)));
@@ -25,7 +26,8 @@ void ShareWord::write(const Share& share, const std::vector<std::size_t>& lives)
   numbers_ = {units_of(share.pace_bytes_s, kPaceUnit),
               units_of(share.link_bytes_s, kPaceUnit),
               (share.is_measured ? kIsMeasured : 0) | (share.gives_room ? kGivesRoom : 0) |
-                  (share.joins_scatters ? kJoinsScatters : 0) | (share.one_way_to_switch ? kOneWayToSwitch : 0),
+                  (share.joins_scatters ? kJoinsScatters : 0) | (share.one_way_to_switch ? kOneWayToSwitch : 0) |
+                  (share.one_ways_overlap ? kOneWaysOverlap : 0),
               static_cast<std::int32_t>(share.small_to_switch),
               static_cast<std::int32_t>(share.small_switch),
               units_of(share.piece_bytes, kPieceUnit)};
@@ -46,6 +48,7 @@ Share ShareWord::share() const {
   share.gives_room = (numbers_[2] & kGivesRoom) != 0;
   share.joins_scatters = (numbers_[2] & kJoinsScatters) != 0;
   share.one_way_to_switch = (numbers_[2] & kOneWayToSwitch) != 0;
+  share.one_ways_overlap = (numbers_[2] & kOneWaysOverlap) != 0;
   share.small_to_switch = static_cast<std::uint32_t>(numbers_[3]);
   share.small_switch = std::min(static_cast<std::size_t>(std::max(numbers_[4], 0)), switches_ - 1);
   share.piece_bytes = std::max(numbers_[5], 1) * kPieceUnit;

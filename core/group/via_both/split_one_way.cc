@@ -35,16 +35,22 @@ void SplitSession::note_handed_over() {
   }
 }
 
-// Among the ranks a large reduce-scatter and a large all-gather run one after the other: streams of direct, which start
-// all at once, and those of a ring disturb each other.
+// Among the ranks, direct gives a reduce-scatter the bits of the switch. An all-gather by itself is faster by a ring.
+// One beside a reduce-scatter is sent directly, too: then both pass each connection one after the other, at one pace.
+// All ranks begin the same ones in the same order, so they choose alike.
+const char* SplitSession::one_way_algorithm(const CollectiveRequest& request, const Share& share) const {
+  return is_scatter(request) || (share.one_ways_overlap && was_scatter_) ? schedule::kDirect : schedule::kRing;
+}
+
+// Streams of direct, which start all at once, and those of a ring disturb each other.
 bool SplitSession::waits_for_other_way(const CollectiveRequest& request, const Share& share) const {
   return !share.one_way_to_switch && std::ranges::any_of(pieces_, [&](const Piece& each) {
     return !each.among_ranks.is_over && is_large_one_way(each.tensor->request) &&
-           each.tensor->request.collective != request.collective;
+           each.among_ranks.request.algorithm.name != one_way_algorithm(request, share);
   });
 }
 
-// A large reduce-scatter or all-gather. Among the ranks, direct gives a reduce-scatter the bits of the switch.
+// A large reduce-scatter or all-gather.
 void SplitSession::start_one_way(Tensor& tensor) {
   const CollectiveRequest& request = tensor.request;
   tensor.begun = request.count;
@@ -58,7 +64,8 @@ void SplitSession::start_one_way(Tensor& tensor) {
     return start_one_way_in_switches(piece);
   }
   piece.among_ranks = {request, false};
-  piece.among_ranks.request.algorithm.name = is_scatter(request) ? schedule::kDirect : schedule::kRing;
+  piece.among_ranks.request.algorithm.name = one_way_algorithm(request, piece.share);
+  was_scatter_ = is_scatter(request);
   start_among_ranks(piece);
 }
 

@@ -13,7 +13,6 @@ namespace netfold::group {
 namespace {
 
 constexpr std::string_view kSplit = "split", kInNetwork = "in-network";
-constexpr double kWithHeaders = 1.05;                               // bytes of a packet of TCP, for each byte in it
 constexpr Ticket kWordTicket = 0, kMeasurementTicket = ~Ticket{0};  // those of callers begin at 1
 constexpr int kPiecesMax = 2;  // that run at the same time: the later one fills the gaps of the first
 constexpr Nanoseconds kLookForReturns = 200 * kMillisecond;
@@ -290,6 +289,7 @@ void SplitSession::send_word() {
     for (const Switch& each : switches_) lives.push_back(each.next);
     if (!decided_ || !estimate_.is_measured()) decided_ = estimate_.next();
     decided_->joins_scatters = one_way_.wants_switch() && estimate_.is_fast() && decided_->of_all_switches() > 0;
+    decided_->one_ways_overlap = one_way_.overlaps();
     decided_->one_way_to_switch = decided_->joins_scatters && may_go_one_way(*decided_);
     word_.write(*decided_, lives);
   }
@@ -347,10 +347,8 @@ void SplitSession::set_pace() {
   const auto large = std::ranges::find_if(pieces_, [](const Piece& each) { return each.share.is_measured; });
   if (large == pieces_.end()) return;
   const bool is_shared = std::ranges::any_of(pieces_, [](const Piece& each) { return !each.is_over_in_switches(); });
-  // The kernel paces packets; the rate of the link was measured without headers. A part of a divided tensor leaves that
-  // much to the switch.
-  const double of_link = large->share.link_bytes_s * (large->is_divided ? 1 : kWithHeaders);
-  among_ranks_->pace(is_shared ? large->share.pace_bytes_s : of_link);
+  // No faster than the link was measured: streams that meet in one port would fill its queue, and lose packets.
+  among_ranks_->pace(is_shared ? large->share.pace_bytes_s : large->share.link_bytes_s);
 }
 
 // --- Progress ---

@@ -139,6 +139,7 @@ class SplitSession final : public Session {
   void note_handed_over();
   bool is_large_one_way(const CollectiveRequest& request) const;
   bool waits_for_other_way(const CollectiveRequest& request, const Share& share) const;
+  const char* one_way_algorithm(const CollectiveRequest& request, const Share& share) const;
   bool is_joined(std::size_t at) const;
   bool may_go_one_way(const Share& share) const;
   void start_in_switch(std::size_t at, Piece& piece);
@@ -211,6 +212,7 @@ class SplitSession final : public Session {
   Nanoseconds time_ = 0;                                     // of the last pump
   std::uint64_t divided_ = 0;                                // pieces
   std::uint64_t one_way_begun_ = 0;                          // large ones
+  bool was_scatter_ = false;                                 // the last of them
   Share one_way_share_ = {};                                 // of those since the last word about them
   std::uint64_t one_way_in_switch_ = 0;                      // reduce-scatters and all-gathers
   nlohmann::json past_counters_ = nlohmann::json::object();  // of lost sessions

@@ -37,6 +37,7 @@ class ShardedTraining {
     now_ += kTensor;
   }
   bool uses_switch() const { return choice_.wants_switch(); }
+  bool overlaps() const { return choice_.overlaps(); }
 
  private:
   double part(int parts) const { return static_cast<double>(parts) / world_; }
@@ -56,6 +57,19 @@ class ShardedTraining {
   Nanoseconds now_ = kSecond;
   Ticket ticket_ = 0;
 };
+
+// Also where a switch is slower: among the ranks it matters, too.
+TEST(OneWayChoice, KnowsWhetherTheyOverlap) {
+  ShardedTraining training(8, 4);
+  for (int i = 0; i < 20; ++i) training.run_alone(true);
+  EXPECT_FALSE(training.overlaps());
+  for (int i = 0; i < 20; ++i) {
+    training.run_both();
+    EXPECT_EQ(training.overlaps(), i >= 3);
+  }
+  for (int i = 0; i < 5; ++i) training.run_alone(true);
+  EXPECT_FALSE(training.overlaps());
+}
 
 TEST(OneWayChoice, TakesTheSwitchWhereTheyRunTogetherAndLeavesItWhereNot) {
   ShardedTraining training(8);
