@@ -13,8 +13,13 @@ constexpr Nanoseconds kPart = 4;  // one part in so many of a reduce-scatter's t
 void OneWayChoice::hand_over(Ticket ticket, bool is_scatter, std::size_t size_bytes, Nanoseconds now) {
   advance(now);
   ++running_[is_scatter ? 1 : 0];
-  collectives_[ticket] = {
-      .is_scatter = is_scatter, .size_bytes = size_bytes, .begun = advanced_at_, .together = together_};
+  const bool is_alone = collectives_.empty();
+  for (auto& [other, each] : collectives_) each.is_alone = false;
+  collectives_[ticket] = {.is_scatter = is_scatter,
+                          .is_alone = is_alone,
+                          .size_bytes = size_bytes,
+                          .begun = advanced_at_,
+                          .together = together_};
 }
 
 void OneWayChoice::end(Ticket ticket, Nanoseconds now) {
@@ -26,7 +31,7 @@ void OneWayChoice::end(Ticket ticket, Nanoseconds now) {
   --running_[ended.is_scatter ? 1 : 0];
   ++period_.ended[ended.in_switch ? 1 : 0];
   period_.size_bytes += ended.size_bytes;
-  if (!ended.is_scatter) return;
+  if (!ended.is_scatter) return look_at_gather(ended);
   overlaps_ <<= 1;
   overlaps_[0] = kPart * (together_ - ended.together) >= advanced_at_ - ended.begun;
   if (++period_.scatters == kScattersOfPeriod) end_period();
@@ -59,11 +64,28 @@ void OneWayChoice::end_period() {
     wants_switch_ = false;
   } else if (!wants_switch_) {
     wants_switch_ = is_new_ = periods_ >= tries_at_;
-    if (wants_switch_) seconds_per_byte_[1] = 0;
+    if (wants_switch_) seconds_per_byte_[1] = gathers_ = slow_gathers_ = 0;
   } else if (counts && in_switch && seconds_per_byte_[1] > seconds_per_byte_[0]) {
-    wants_switch_ = false;
-    tries_at_ = periods_ + patience_;
-    patience_ = std::min(2 * patience_, kPatienceMax);
+    leave_switch();
+  }
+}
+
+void OneWayChoice::leave_switch() {
+  wants_switch_ = false;
+  tries_at_ = periods_ + patience_;
+  patience_ = std::min(2 * patience_, kPatienceMax);
+}
+
+// If it takes r times as long in the switch, a pair takes r (n + 1) there, and 2 (n - 1) among the ranks.
+void OneWayChoice::look_at_gather(const Collective& ended) {
+  if (!ended.is_alone) return;
+  const double now = to_seconds(advanced_at_ - ended.begun) / static_cast<double>(ended.size_bytes);
+  double& known = gather_seconds_per_byte_;
+  if (!ended.in_switch) {
+    known = known == 0 ? now : (known + now) / 2;
+  } else if (wants_switch_ && known > 0 && ++gathers_ > kGathersOfNew) {
+    slow_gathers_ = now * (world_ + 1) > known * 2 * (world_ - 1) ? slow_gathers_ + 1 : 0;
+    if (slow_gathers_ >= kSlowGathersMax) leave_switch();
   }
 }
 

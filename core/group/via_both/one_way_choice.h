@@ -4,7 +4,9 @@
 // Of n ranks and tensors of S bytes, each of the two loads a worker's link with (n - 1) / n S bytes both ways, if it
 // runs among the ranks. Through the switch a reduce-scatter sends S bytes up and S / n down, an all-gather S / n up and
 // (n - 1) / n S down: together they are faster than among the ranks, a reduce-scatter alone is slower. So the switch is
-// tried where they run beside each other, and kept while a byte takes less time there.
+// tried where they run beside each other, and kept while a byte takes less time there. An all-gather alone takes as
+// long by either way where the switch takes all that a link carries. So all-gathers alone show a switch that is too
+// slow.
 #pragma once
 
 #include <array>
@@ -35,6 +37,7 @@ class OneWayChoice {
  private:
   struct Collective {
     bool is_scatter = false, in_switch = false;
+    bool is_alone = false;  // no other one has run beside it
     std::size_t size_bytes = 0;
     Nanoseconds begun = 0, together = 0;
   };
@@ -46,9 +49,12 @@ class OneWayChoice {
   };
   static constexpr std::size_t kLast = 8, kScattersOfPeriod = 4;
   static constexpr int kPatienceMin = 16, kPatienceMax = 256;  // periods
+  static constexpr int kGathersOfNew = 3, kSlowGathersMax = 3;
 
   void advance(Nanoseconds now);
   void end_period();
+  void look_at_gather(const Collective& ended);
+  void leave_switch();
   bool would_pay() const;
 
   int world_;
@@ -59,6 +65,8 @@ class OneWayChoice {
   Period period_;
   std::array<double, 2> seconds_per_byte_ = {0, 0};  // among the ranks, in the switch; 0: not known
   bool wants_switch_ = false, is_new_ = false;       // is_new_: windows at the switch still grow
+  double gather_seconds_per_byte_ = 0;               // of the last all-gathers alone, among the ranks; 0: not known
+  int gathers_ = 0, slow_gathers_ = 0;               // alone, in the switch: since it is tried, and one after the other
   int periods_ = 0, tries_at_ = 0, patience_ = kPatienceMin;
 };
 

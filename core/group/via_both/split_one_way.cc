@@ -59,13 +59,14 @@ void SplitSession::start_one_way(Tensor& tensor) {
   ++one_way_begun_;
   piece.share = one_way_share_;
   if (options_.rank == 0) one_way_.begin(tensor.ticket, piece.share.one_way_to_switch);
+  const char* const algorithm = one_way_algorithm(request, piece.share);
+  was_scatter_ = is_scatter(request);
   if (piece.share.one_way_to_switch) {
     ++one_way_in_switch_;
     return start_one_way_in_switches(piece);
   }
   piece.among_ranks = {request, false};
-  piece.among_ranks.request.algorithm.name = one_way_algorithm(request, piece.share);
-  was_scatter_ = is_scatter(request);
+  piece.among_ranks.request.algorithm.name = algorithm;
   start_among_ranks(piece);
 }
 

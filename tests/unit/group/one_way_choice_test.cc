@@ -36,6 +36,7 @@ class ShardedTraining {
     }
     now_ += kTensor;
   }
+  void set_slower(double times) { slower_ = times; }
   bool uses_switch() const { return choice_.wants_switch(); }
   bool overlaps() const { return choice_.overlaps(); }
 
@@ -108,6 +109,37 @@ TEST(OneWayChoice, LeavesASwitchThatIsSlowerAndTriesItAgainLater) {
   }
   EXPECT_GE(tries, 2);
   EXPECT_LE(pairs_in_switch, 40);
+}
+
+// In the forward pass only all-gathers run, and end the try.
+TEST(OneWayChoice, LeavesASwitchThatIsSlowerInTheForwardPass) {
+  ShardedTraining training(8, 2);
+  int tries = 0, gathers_in_switch = 0;
+  for (int step = 0; step < 100; ++step) {
+    for (int layer = 0; layer < 10; ++layer) {
+      gathers_in_switch += training.uses_switch() ? 1 : 0;
+      training.run_alone(false);
+    }
+    const bool before = training.uses_switch();
+    for (int layer = 0; layer < 4; ++layer) training.run_both();
+    tries += training.uses_switch() && !before ? 1 : 0;
+  }
+  EXPECT_GE(tries, 2);
+  EXPECT_LE(gathers_in_switch, 6 * tries);
+}
+
+// A noisy network: an all-gather now and then takes long in a switch that is fast.
+TEST(OneWayChoice, StaysWithASwitchWhereOneAllGatherIsSlow) {
+  ShardedTraining training(8);
+  for (int step = 0; step < 10; ++step) {
+    for (int layer = 0; layer < 10; ++layer) {
+      training.set_slower(layer == 5 ? 2 : 1);
+      training.run_alone(false);
+    }
+    training.set_slower(1);
+    for (int layer = 0; layer < 4; ++layer) training.run_both();
+    EXPECT_TRUE(training.uses_switch()) << "step " << step;
+  }
 }
 
 // Of three ranks, both together load a link through the switch as much as among the ranks.
