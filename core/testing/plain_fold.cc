@@ -1,5 +1,6 @@
 #include "testing/plain_fold.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -40,6 +41,27 @@ std::vector<std::byte> plain_all_reduce(const std::vector<std::vector<std::byte>
   }
   numbers::decode(wire, type, encoded.data(), count, result.data(), divide_by, plain);
   return result;
+}
+
+std::vector<std::byte> plain_result(const group::CollectiveRequest& request, std::vector<std::vector<std::byte>> inputs,
+                                    std::size_t rank) {
+  const std::size_t element_bytes = numbers::size_bytes(request.type);
+  const auto part_bytes = static_cast<std::ptrdiff_t>(request.count * element_bytes);
+  const auto first_byte = [&](std::size_t of) {
+    return static_cast<std::ptrdiff_t>(of * request.stride() * element_bytes);
+  };
+  if (request.collective == schedule::Collective::kAllGather) {
+    std::vector<std::byte> all(static_cast<std::size_t>(first_byte(inputs.size() - 1) + part_bytes));
+    for (std::size_t of = 0; of < inputs.size(); ++of) std::ranges::copy(inputs[of], all.begin() + first_byte(of));
+    return all;
+  }
+  if (request.collective == schedule::Collective::kReduceScatter) {  // blocks begin where a part does
+    for (auto& each : inputs) {
+      const auto part = each.begin() + first_byte(rank);
+      each = std::vector(part, part + part_bytes);
+    }
+  }
+  return plain_all_reduce(inputs, request.type, {request.format, request.bfp}, request.count, request.average);
 }
 
 }  // namespace netfold::testing

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "group/collective_request.h"
 #include "numbers/format.h"
 
 namespace netfold::testing {
@@ -25,5 +26,10 @@ std::vector<T> plain_fold(const std::vector<std::vector<T>>& inputs, std::size_t
 // An all-reduce by a switch. inputs[rank] holds `count` elements of `type`; so does the result.
 std::vector<std::byte> plain_all_reduce(const std::vector<std::vector<std::byte>>& inputs, numbers::ElementType type,
                                         numbers::WireFormat wire, std::size_t count, bool average);
+
+// What `rank` must get of an all-reduce, reduce-scatter or all-gather; inputs[rank] is its `in`, not encoded. Memory
+// between the parts of two ranks is 0.
+std::vector<std::byte> plain_result(const group::CollectiveRequest& request, std::vector<std::vector<std::byte>> inputs,
+                                    std::size_t rank);
 
 }  // namespace netfold::testing

@@ -22,7 +22,6 @@ namespace {
 
 using group::CollectiveRequest;
 using group::SwitchLife;
-using Kind = schedule::Collective;
 using testing::Actor;
 
 constexpr std::uint32_t kFirstIp = 0x0a000100;
@@ -337,24 +336,12 @@ bool BothWorld::run_until_ahead(int rank, int of, Nanoseconds limit) {
 }
 
 std::vector<std::byte> BothWorld::expected(const Collective& collective, std::size_t rank) const {
-  const CollectiveRequest& request = collective.request;
   std::vector<std::vector<std::byte>> inputs;
   for (const auto& each : collective.in) {
     const auto bytes = std::as_bytes(std::span(each));
     inputs.emplace_back(bytes.begin(), bytes.end());
   }
-  if (request.collective == Kind::kAllGather) {
-    std::vector<std::byte> all;
-    for (const auto& each : inputs) all.insert(all.end(), each.begin(), each.end());
-    return all;
-  }
-  if (request.collective == Kind::kReduceScatter) {  // of this rank's part only: blocks begin where a part does
-    const std::size_t part_bytes = request.count * sizeof(float);
-    for (auto& each : inputs)
-      each = {each.begin() + static_cast<std::ptrdiff_t>(rank * part_bytes),
-              each.begin() + static_cast<std::ptrdiff_t>((rank + 1) * part_bytes)};
-  }
-  return testing::plain_all_reduce(inputs, request.type, {request.format, request.bfp}, request.count, request.average);
+  return testing::plain_result(collective.request, std::move(inputs), rank);
 }
 
 int BothWorld::wrong_results() {

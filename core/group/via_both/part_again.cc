@@ -12,6 +12,16 @@ namespace {
 
 constexpr std::size_t kFoldedAtOnce = 128 * numbers::kBlockMax;  // elements: the fold's working memory is of this size
 
+CollectiveRequest message_of(int peer, std::uint64_t part, bool is_sum, std::size_t size_bytes) {
+  CollectiveRequest message;
+  message.peer = peer;
+  message.tag = Messages::kOwnTags | part << 1 | (is_sum ? 1 : 0);
+  message.type = numbers::ElementType::kUint8;
+  message.format = numbers::Format::kNone;
+  message.count = size_bytes;
+  return message;
+}
+
 }  // namespace
 
 PartAgain::PartAgain(const KeptPart& part, int rank, int world, std::uint64_t number)
@@ -40,37 +50,37 @@ std::size_t PartAgain::on_the_wire(std::size_t elements) const {
   return folds() ? numbers::encoded_bytes({request.format, request.bfp}, elements) : request.bytes_of(elements);
 }
 
-CollectiveRequest PartAgain::message(int peer, bool is_sum, std::size_t size_bytes) const {
-  CollectiveRequest message;
-  message.peer = peer;
-  message.tag = Messages::kOwnTags | number_ << 1 | (is_sum ? 1 : 0);
-  message.type = numbers::ElementType::kUint8;
-  message.format = numbers::Format::kNone;
-  message.count = size_bytes;
-  return message;
+Ticket PartAgain::send(int to, bool is_sum, const std::byte* bytes, std::size_t size_bytes,
+                       const Submit& submit) const {
+  CollectiveRequest message = message_of(to, number_, is_sum, size_bytes);
+  message.collective = schedule::Collective::kSend;
+  message.in = bytes;
+  return submit(message);
+}
+
+Ticket PartAgain::receive(int from, bool is_sum, std::byte* to, std::size_t size_bytes, const Submit& submit) const {
+  CollectiveRequest message = message_of(from, number_, is_sum, size_bytes);
+  message.collective = schedule::Collective::kReceive;
+  message.out = to;
+  return submit(message);
 }
 
 void PartAgain::begin(const Submit& submit) {
-  const auto send = [&](int to, const std::byte* bytes, std::size_t size_bytes) {
-    CollectiveRequest sent = message(to, false, size_bytes);
-    sent.collective = schedule::Collective::kSend;
-    sent.in = bytes;
-    others_.push_back(submit(sent));
-  };
-  const auto receive = [&](int from, bool is_sum, std::byte* to, std::size_t size_bytes) {
-    CollectiveRequest received = message(from, is_sum, size_bytes);
-    received.collective = schedule::Collective::kReceive;
-    received.out = to;
-    (is_sum ? others_ : contributions_).push_back(submit(received));
-  };
-  if (folds()) received_ = make_buffer(own().size_bytes * static_cast<std::size_t>(world_));
+  const std::size_t own_bytes = own().size_bytes;
+  if (folds()) received_ = make_buffer(own_bytes * static_cast<std::size_t>(world_));
   for (int other = 0; other < world_; ++other) {
-    const Slice& its = slices_[static_cast<std::size_t>(other)];
     if (other == rank_) continue;
-    if (folds() && its.count > 0) send(other, contribution_to(its), its.size_bytes);
-    if (spreads() && its.count > 0) receive(other, true, sums_.get() + its.first_byte, its.size_bytes);
-    if (!folds() || own().count == 0) continue;
-    receive(other, false, received_.get() + static_cast<std::size_t>(other) * own().size_bytes, own().size_bytes);
+    const auto place = static_cast<std::size_t>(other);
+    const Slice& its = slices_[place];
+    if (folds() && its.count > 0) {
+      others_.push_back(send(other, false, contribution_to(its), its.size_bytes, submit));
+    }
+    if (folds() && own().count > 0) {
+      contributions_.push_back(receive(other, false, received_.get() + place * own_bytes, own_bytes, submit));
+    }
+    if (spreads() && its.count > 0) {
+      others_.push_back(receive(other, true, sums_.get() + its.first_byte, its.size_bytes, submit));
+    }
   }
   if (contributions_.empty()) spread(submit);
 }
@@ -124,10 +134,7 @@ void PartAgain::spread(const Submit& submit) {
   }
   for (int other = 0; other < world_ && spreads(); ++other) {
     if (other == rank_) continue;
-    CollectiveRequest sent = message(other, true, own().size_bytes);
-    sent.collective = schedule::Collective::kSend;
-    sent.in = sums_.get() + own().first_byte;
-    others_.push_back(submit(sent));
+    others_.push_back(send(other, true, sums_.get() + own().first_byte, own().size_bytes, submit));
   }
 }
 

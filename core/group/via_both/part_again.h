@@ -51,7 +51,8 @@ class PartAgain {
   void fold();
   void spread(const Submit& submit);
   void store();
-  CollectiveRequest message(int peer, bool is_sum, std::size_t size_bytes) const;
+  Ticket send(int to, bool is_sum, const std::byte* bytes, std::size_t size_bytes, const Submit& submit) const;
+  Ticket receive(int from, bool is_sum, std::byte* to, std::size_t size_bytes, const Submit& submit) const;
 
   const KeptPart part_;
   const int rank_, world_;

@@ -140,27 +140,9 @@ class Ranks {
     numbers::encode(wire(), request_.type, elements.data(), request_.count, bytes.data());
     return bytes;
   }
-  // Of a rank's part.
-  std::ptrdiff_t first_byte(std::size_t rank) const {
-    return static_cast<std::ptrdiff_t>(rank * request_.stride() * numbers::size_bytes(request_.type));
-  }
   Bytes expected(std::size_t rank) const {
-    std::vector<Bytes> inputs = inputs_;
-    if (request_.collective == Collective::kAllGather) {
-      Bytes all(outputs_[rank].size());
-      for (std::size_t other = 0; other < inputs.size(); ++other) {
-        std::ranges::copy(inputs[other], all.begin() + first_byte(other));
-      }
-      return all;
-    }
-    if (request_.collective == Collective::kReduceScatter) {
-      const auto size = static_cast<std::ptrdiff_t>(request_.bytes_of(request_.count));
-      for (Bytes& each : inputs) {
-        each = Bytes(each.begin() + first_byte(rank), each.begin() + first_byte(rank) + size);
-      }
-    }
-    const Bytes sum = testing::plain_all_reduce(inputs, request_.type, wire(), request_.count, request_.average);
-    return request_.is_encoded ? encoded(sum) : sum;
+    const Bytes result = testing::plain_result(request_, inputs_, rank);
+    return request_.is_encoded ? encoded(result) : result;
   }
 
   Prng prng_;

@@ -20,7 +20,7 @@ class WayUp {
     std::uint32_t ip_from;
   };
 
-  // A control thread calls this before the first job. Until then there is no switch above.
+  // Of a control thread, before the first job; only where there is a switch above.
   void set_parent(std::uint32_t ip) { parent_.store(ip, std::memory_order_relaxed); }
 
   // A frame that the host has sent, without tags.
