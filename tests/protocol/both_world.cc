@@ -70,6 +70,7 @@ class BothWorld::Rank final : public Actor {
     ++unfinished_;
     wake();
   }
+  bool has_left() const { return has_left_; }
   bool is_done() const { return unfinished_ == 0; }
   std::size_t unfinished() const { return unfinished_; }
   std::uint32_t ip() const { return ip_; }
@@ -188,15 +189,27 @@ class BothWorld::Rank final : public Actor {
 
   void run() override {
     if (world_.failure_) return;
-    if (!session_ && !join()) return;
+    if (has_left_ || (!session_ && !join())) return;
     const Nanoseconds now = timeline_.now();
     if (const auto handed = hand_over(); !handed) return fail(handed.error());
     if (std::exchange(has_news_, false)) session_->on_wake(std::array<pollfd, 1>{{{-1, POLLIN, POLLIN}}});
+    if (is_leaving_) return leave();
     const auto moved = session_->pump(now);
     if (!moved) return fail(moved.error());
     unfinished_ -= session_->take_finished().size();
+    is_leaving_ = world_.are_leaving_ && is_done();
+    if (is_leaving_) return leave();
     if (*moved || (!session_->is_idle() && !session_->arm())) wake();
     wake_at(session_->deadline());
+  }
+
+  void leave() {
+    has_left_ = session_->leave(std::nullopt, timeline_.now());
+    if (has_left_) {
+      session_.reset();
+    } else {
+      wake_at(session_->deadline());
+    }
   }
 
   bool join() {
@@ -240,7 +253,7 @@ class BothWorld::Rank final : public Actor {
   std::unique_ptr<group::SplitSession> session_;
   std::deque<std::pair<group::Ticket, CollectiveRequest>> waiting_;
   std::size_t unfinished_ = 0;  // of all, those that wait included
-  bool has_news_ = true;
+  bool has_news_ = true, is_leaving_ = false, has_left_ = false;
 };
 
 BothWorld::BothWorld(std::uint16_t world, double stream_bytes_s, std::uint64_t seed, const testing::Weather& weather,
@@ -314,25 +327,30 @@ bool BothWorld::are_all_done() const {
   return std::ranges::all_of(ranks_, [](const auto& rank) { return rank->is_done(); });
 }
 
-bool BothWorld::run_until_done(Nanoseconds limit) {
+template <class Happened>
+bool BothWorld::run_until(Happened has_happened, Nanoseconds limit) {
   const Nanoseconds until = now() + limit;
-  while (!failure_ && !are_all_done() && around_.timeline.step(until)) continue;
-  return !failure_ && are_all_done();
+  while (!failure_ && !has_happened() && around_.timeline.step(until)) continue;
+  return !failure_ && has_happened();
 }
 
-bool BothWorld::run_for(Nanoseconds time) {
-  const Nanoseconds until = now() + time;
-  while (!failure_ && around_.timeline.step(until)) continue;
-  return !failure_;
+bool BothWorld::run_until_done(Nanoseconds limit) {
+  return run_until([this] { return are_all_done(); }, limit);
+}
+
+bool BothWorld::run_until_left(Nanoseconds limit) {
+  return run_until([this] { return std::ranges::all_of(ranks_, [](const auto& each) { return each->has_left(); }); },
+                   limit);
 }
 
 bool BothWorld::run_until_ahead(int rank, int of, Nanoseconds limit) {
-  const Nanoseconds until = now() + limit;
-  const auto is_ahead = [&] {
-    return ranks_[static_cast<std::size_t>(rank)]->unfinished() < ranks_[static_cast<std::size_t>(of)]->unfinished();
-  };
-  while (!failure_ && !is_ahead() && around_.timeline.step(until)) continue;
-  return !failure_ && is_ahead();
+  const auto unfinished = [this](int rank) { return ranks_[static_cast<std::size_t>(rank)]->unfinished(); };
+  return run_until([&] { return unfinished(rank) < unfinished(of); }, limit);
+}
+
+bool BothWorld::run_for(Nanoseconds time) {
+  run_until([] { return false; }, time);
+  return !failure_;
 }
 
 std::vector<std::byte> BothWorld::expected(const Collective& collective, std::size_t rank) const {

@@ -29,8 +29,12 @@ class BothWorld {
   // From now on every rank hands a collective over only when the one before it is over, as a script that waits for
   // each.
   void hand_over_one_by_one() { is_one_by_one_ = true; }
+  // From now on every rank leaves when all that it was given is over, as a script does at its end.
+  void leave_when_done() { are_leaving_ = true; }
   // Until all are over on every rank; false after `limit`, or if a rank has failed.
   bool run_until_done(Nanoseconds limit);
+  // Until every rank has left; false as above.
+  bool run_until_left(Nanoseconds limit);
   // False if a rank has failed.
   bool run_for(Nanoseconds time);
   // Until one rank has finished something that this other one has not; false as above.
@@ -65,6 +69,8 @@ class BothWorld {
     std::vector<std::vector<float>> in, out;  // by rank
   };
 
+  template <class Happened>
+  bool run_until(Happened has_happened, Nanoseconds limit);
   bool are_all_done() const;
   std::uint32_t ip_of(int rank) const;
   std::vector<std::byte> expected(const Collective& collective, std::size_t rank) const;
@@ -74,7 +80,7 @@ class BothWorld {
   testing::Meeting meeting_;
   std::vector<std::unique_ptr<testing::SwitchProcess>> switches_;
   std::uint64_t switch_lives_ = 0;
-  bool is_one_by_one_ = false;
+  bool is_one_by_one_ = false, are_leaving_ = false;
   std::vector<std::unique_ptr<Collective>> collectives_;  // in the order of submission
   std::size_t looked_at_ = 0;
   std::optional<Error> failure_;

@@ -56,7 +56,7 @@ class Outages {
     const std::size_t at = prng_.below(world_.switches());
     const auto goes_on = [&] {
       if (!world_.run_for(lasts / 2)) return false;
-      submit_some();
+      if (!is_ending_) submit_some();
       return world_.run_for(lasts / 2);
     };
     const bool is_outward = prng_.chance(0.5);
@@ -94,6 +94,14 @@ class Outages {
     return is_back ? "" : "the switch is not taken back";
   }
 
+  // Scripts that end with their last sum, and one more thing that happens meanwhile.
+  std::string end() {
+    is_ending_ = true;
+    world_.leave_when_done();
+    if (const std::string error = round(); !error.empty()) return error;
+    return world_.run_until_left(kRoundMax) ? "" : failure();
+  }
+
   std::uint64_t rounds() { return 2 + prng_.below(8); }
 
  private:
@@ -126,6 +134,7 @@ class Outages {
   Prng prng_;
   const std::uint16_t ranks_;
   BothWorld world_;
+  bool is_ending_ = false;
 };
 
 TEST(SwitchOutages, EndNothingAndChangeNoBit) {
@@ -135,6 +144,7 @@ TEST(SwitchOutages, EndNothingAndChangeNoBit) {
     std::string error;
     for (std::uint64_t rounds = outages.rounds(); error.empty() && rounds > 0; --rounds) error = outages.round();
     if (error.empty()) error = outages.calm();
+    if (error.empty()) error = outages.end();
     ASSERT_EQ(error, "");
   }
 }
@@ -157,6 +167,28 @@ TEST(SwitchOutages, ARankWithoutASumWaitsForNoneThatHasItAndHasGoneOn) {
     world.kill_switch();
     for (int rank = 0; rank < ranks; ++rank) world.block(rank, false, true);
     EXPECT_TRUE(world.run_until_done(kRoundMax)) << (world.failure() ? world.failure()->message : "it takes too long");
+    EXPECT_EQ(world.wrong_results(), 0);
+  }
+}
+
+// A script that ends when it has its last sum, while another rank lacks that sum and hears nothing from their switch,
+// which may die, too.
+TEST(SwitchOutages, ARankThatLeavesIsThereForThoseThatLackASum) {
+  for (const std::uint64_t seed : random_seeds(kOutageSeeds)) {
+    SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
+    Prng prng(seed);
+    const auto ranks = static_cast<std::uint16_t>(2 + prng.below(7));
+    BothWorld world(ranks, 1e7, seed);
+    ASSERT_TRUE(world.run_for(kFormed));
+    world.submit({.count = kElementsMax});
+    ASSERT_TRUE(world.run_until_done(kRoundMax));
+    const int behind = static_cast<int>(prng.below(ranks)), ahead = (behind + 1) % ranks;
+    world.block(behind, false, true);
+    world.leave_when_done();
+    world.submit({.count = kElementsMax / 64});
+    if (!world.run_until_ahead(ahead, behind, kRoundMax)) continue;
+    if (prng.chance(0.5)) world.kill_switch();
+    EXPECT_TRUE(world.run_until_left(kRoundMax)) << (world.failure() ? world.failure()->message : "it takes too long");
     EXPECT_EQ(world.wrong_results(), 0);
   }
 }

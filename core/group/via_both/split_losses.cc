@@ -1,4 +1,4 @@
-// SplitSession: switches that are lost, and those that are back.
+// SplitSession: switches that are lost, those that are back, and a rank that leaves while others may lack a sum.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,9 +10,10 @@
 namespace netfold::group {
 namespace {
 
-// Notes to the other ranks: what has happened, to which switch, in which of its lives; and of a loss, the word.
-constexpr std::uint64_t kLost = 0, kJoined = 1;
-constexpr std::size_t kJoinedNumbers = 3, kLostNumbers = 5;
+// Notes to the other ranks: what has happened, at which switch, in which of its lives; of a loss, the word; of sums
+// that a rank has, how many.
+constexpr std::uint64_t kLost = 0, kJoined = 1, kHas = 2;
+constexpr std::size_t kJoinedNumbers = 3, kHasNumbers = 4, kLostNumbers = 5;
 constexpr int kPartBits = 40;  // of the number of a part that is done again; above them that of the lost switch
 
 }  // namespace
@@ -25,6 +26,9 @@ Result<void> SplitSession::look_at_losses() {
     const SwitchLife of{numbers[1], numbers[2]};
     if (of.life >= switches_[of.at].lives.size()) continue;  // no rank says so: it hears of earlier losses first
     if (numbers[0] == kJoined) hear_joined(of);
+    if (numbers[0] == kHas && numbers.size() == kHasNumbers && !losses_.is_lost(number(of))) {
+      leaving_.hear(note.from, number(of), numbers[3]);
+    }
     if (numbers[0] != kLost || numbers.size() != kLostNumbers) continue;
     lose(of, {ErrorCode::kSwitchFailed, fmt::format("rank {} does not reach it any more", note.from)});
     losses_.hear(note.from, number(of), {numbers[3], numbers[4]});
@@ -64,6 +68,7 @@ void SplitSession::lose(SwitchLife of, const Error& why) {
     list_sessions();
   }
   losses_.lose(number(of), word);
+  leaving_.forget(number(of));
   among_ranks_->say_note({kLost, of.at, of.life, word.first, word.begun});
   if (of.at < count_) {
     estimate_.lose(of.at);
@@ -155,6 +160,34 @@ void SplitSession::begin_lives() {
     Switch& each = switches_[at];
     if (next_lives_[at] > each.now && next_lives_[at] < each.lives.size()) each.now = next_lives_[at];
   }
+}
+
+// --- A rank that leaves ---
+
+void SplitSession::ask_to_leave() {
+  stays_until_ = time_ + std::min(kStayMax, options_.timeout);
+  for (std::size_t at = 0; at < switches_.size(); ++at) {
+    const Life& life = switches_[at].current();
+    if (life.session && life.begun_parts > 0) leaving_.ask(number(at), life.begun_parts);
+  }
+}
+
+void SplitSession::answer_the_leaving() {
+  if (!leaving_.has_questions()) return;
+  for (std::size_t at = 0; at < switches_.size(); ++at) {
+    const Switch& each = switches_[at];
+    const auto parts = leaving_.answer(number(at), each.current().kept.first_not_over());
+    if (parts) among_ranks_->say_note({kHas, at, each.now, *parts});
+  }
+}
+
+// By other ranks: for a word about a tensor that will not come, for a part of a lost switch, or for what they lack if
+// their switch is lost now.
+bool SplitSession::is_needed(Nanoseconds now) {
+  if (awaits_word_ || !again_.empty()) return true;  // for a timeout at most
+  if (now >= *stays_until_) return false;
+  const auto has_left = [this](int rank) { return among_ranks_->has_left(rank); };
+  return losses_.awaits_words() || losses_.due() || !leaving_.have_all(has_left);
 }
 
 void SplitSession::report(ShareReport::News news) {

@@ -50,6 +50,7 @@ SplitSession::SplitSession(PeerSessionOptions options, std::vector<std::unique_p
       one_way_(options.world),
       word_(count_, 2 * count_),
       losses_(options.rank, options.world),
+      leaving_(options.rank, options.world),
       report_(std::move(report)) {
   for (auto& each : in_switches) {
     Switch& added = switches_.emplace_back();
@@ -379,6 +380,7 @@ Result<bool> SplitSession::pump(Nanoseconds now) {
   has_moved = has_moved || *moved;
   if (const auto goes_on = look_at_losses(); !goes_on) return tl::unexpected(goes_on.error());
   has_moved = collect() || has_moved;
+  answer_the_leaving();
   while (start_next()) has_moved = true;  // a word may have come
   return has_moved;
 }
@@ -520,18 +522,17 @@ std::vector<Ticket> SplitSession::abort(const Error& error, Nanoseconds now) {
   waiting_.clear();
   moved_.clear();
   again_.clear();
-  awaits_word_ = false;  // else leave() would wait for it
+  stays_until_ = 0;
   return tickets;
 }
 
+// A rank that was aborted, or closes in the middle of a collective, is of no use to others.
 bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
   time_ = now;
-  // A word about a tensor that will not come, and parts that only others need.
-  const auto is_needed = [this] { return awaits_word_ || !again_.empty(); };
-  if (is_needed() && !error && running_.empty() && waiting_.empty()) {
-    const auto goes_on = among_ranks_->pump(now);
-    collect();
-    if (goes_on && is_needed()) return false;
+  if (!stays_until_ && !error && running_.empty() && waiting_.empty()) ask_to_leave();
+  if (stays_until_.value_or(0) > 0) {
+    if (pump(now) && is_needed(now)) return false;
+    stays_until_ = 0;
   }
   bool has_left = true;
   for (Session* const each : sessions_) has_left = each->leave(error, now) && has_left;
@@ -541,7 +542,8 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
 // --- Waiting ---
 
 Nanoseconds SplitSession::deadline() const {
-  const Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
+  Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
+  if (stays_until_ && *stays_until_ > time_) next = std::min(next, *stays_until_);
   if (losses_.awaits_words()) return std::min(next, stalled_since_ + options_.timeout);
   const bool awaits_return =
       std::ranges::any_of(switches_, [](const Switch& each) { return each.is_wanted && !each.lives.back().session; });

@@ -25,6 +25,7 @@
 #include "group/scratch_pool.h"
 #include "group/undo.h"
 #include "group/via_both/kept_parts.h"
+#include "group/via_both/leaving.h"
 #include "group/via_both/losses.h"
 #include "group/via_both/measurement.h"
 #include "group/via_both/one_way_choice.h"
@@ -41,6 +42,8 @@ namespace netfold::group {
 class SplitSession final : public Session {
  public:
   static constexpr std::size_t kSplitBytesMin = std::size_t{1} << 20;  // on the wire; a smaller tensor is not divided
+  // How long a rank that leaves stays for those that lack a sum. A switch that is silent for half as long is lost.
+  static constexpr Nanoseconds kStayMax = 3 * kSecond;
 
   // All connected, of the same rank of the same world. `report` is kept up to date. What `returns` calls the switches
   // behind the last one are the jobs for reduce-scatters, in the same order.
@@ -156,6 +159,9 @@ class SplitSession final : public Session {
   Result<void> look_at_losses();
   void lose(SwitchLife of, const Error& why);
   void begin_again(std::size_t lost);
+  void ask_to_leave();
+  void answer_the_leaving();
+  bool is_needed(Nanoseconds now);
   void report(ShareReport::News news);
   static void add_counters(nlohmann::json& sum, const nlohmann::json& more);
   void do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept);
@@ -197,8 +203,10 @@ class SplitSession final : public Session {
   std::deque<Piece> pieces_;                               // that run
   Ticket next_ticket_ = 1;
   Losses losses_;
-  Nanoseconds stalled_since_ = 0;  // what was at the switch that was lost last
-  struct Again {                   // a part of a lost switch
+  Leaving leaving_;
+  std::optional<Nanoseconds> stays_until_;  // this rank wants to leave
+  Nanoseconds stalled_since_ = 0;           // what was at the switch that was lost last
+  struct Again {                            // a part of a lost switch
     std::size_t at;
     std::unique_ptr<PartAgain> part;
   };

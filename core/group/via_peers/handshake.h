@@ -35,7 +35,7 @@
 namespace netfold::group {
 
 // Of what ranks say to each other; all must have the same.
-constexpr int kRanksVersion = 8;
+constexpr int kRanksVersion = 9;
 // Of the ring for messages.
 constexpr std::size_t kMessageRingBytes = std::size_t{256} << 10;
 // How long to sleep where part of a line has come: its descriptor would be ready again at once.
