@@ -35,7 +35,10 @@ void WorkerSide::on_line(std::string_view line, Nanoseconds now) {
   }
   if (const auto* refused = std::get_if<control::Refused>(&*message)) return handle(*refused);
   if (const auto* failed = std::get_if<control::Failed>(&*message)) return handle(*failed);
-  if (std::holds_alternative<control::Heartbeat>(*message)) return;
+  if (const auto* heartbeat = std::get_if<control::Heartbeat>(&*message)) {
+    if (heartbeat->of_fair_share) of_fair_share_ = heartbeat->of_fair_share;
+    return;
+  }
   fail_with(ErrorCode::kSwitchFailed, fmt::format("the switch at {} sent '{}' out of turn: install the same Netfold on "
                                                   "the switch and on the workers",
                                                   request_.switch_name, control::type_of(*message)));

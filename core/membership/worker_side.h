@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -47,6 +48,9 @@ class WorkerSide {
   void say_left(std::uint16_t rank);
   // The switch hears of it with the next heartbeat.
   void say_shared(const control::SharedWork& shared) { shared_ = shared; }
+
+  // Of the switch's link, if the job has had more than is fair since it was asked last: how many times as much.
+  std::optional<double> take_of_fair_share() { return std::exchange(of_fair_share_, std::nullopt); }
 
   State state() const { return state_; }
   const control::Hello& hello() const { return hello_; }  // after kConnecting
@@ -86,6 +90,7 @@ class WorkerSide {
   std::set<std::uint16_t> left_;
   std::string above_;
   std::optional<control::SharedWork> shared_;
+  std::optional<double> of_fair_share_;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;
   int missed_ = 0;

@@ -62,6 +62,21 @@ void SwitchControl::on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank
   table_.on_mismatch(job, epoch, rank, what);
 }
 
+void SwitchControl::on_time(Nanoseconds now) {
+  table_.on_time(now);
+  if (now >= next_look_) look_at_shares(now);
+}
+
+void SwitchControl::look_at_shares(Nanoseconds now) {
+  next_look_ = now + FairShares::kPeriod;
+  std::map<FairShares::Job, FairShares::Bytes> bytes;
+  for (const auto& job : table_.running_jobs()) {
+    const JobCounters counters = data_plane_.counters(job.first);
+    bytes[job] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+  }
+  for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job.first, job.second, times);
+}
+
 void SwitchControl::stop(const std::string& why) {
   is_stopping_ = true;
   table_.on_stop(why);
@@ -99,6 +114,7 @@ bool SwitchControl::sends_back(const link::Incoming& datagram) const {
 Nanoseconds SwitchControl::deadline() const {
   Nanoseconds deadline = is_stopping_ ? kNever : table_.deadline();
   for (const auto& [id, peer] : peers_) deadline = std::min(deadline, peer.close_by);
+  if (!is_stopping_ && table_.running_jobs().size() > 1) deadline = std::min(deadline, next_look_);
   return std::min(deadline, uplinks_.deadline());
 }
 

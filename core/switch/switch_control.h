@@ -14,6 +14,7 @@
 
 #include "link/control_link.h"
 #include "switch/data_plane.h"
+#include "switch/fair_shares.h"
 #include "switch/jobs/job_table.h"
 #include "switch/uplinks.h"
 
@@ -48,7 +49,7 @@ class SwitchControl {
   void serve(ConnectionId id, Nanoseconds now);
   // The workers of an epoch disagree about what they fold.
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
-  void on_time(Nanoseconds now) { table_.on_time(now); }
+  void on_time(Nanoseconds now);
   // As JobTable's.
   void drain(Nanoseconds by) { table_.on_drain(by); }
   void renew_secret(control::Secret secret) { table_.on_new_secret(std::move(secret)); }
@@ -80,6 +81,7 @@ class SwitchControl {
   void carry_out(const TellAbove& tell, Nanoseconds) { uplinks_.tell(tell); }
   void carry_out(const LeaveAbove& leave, Nanoseconds now) { uplinks_.leave(leave, now); }
   bool hear_above(Nanoseconds now);
+  void look_at_shares(Nanoseconds now);
   void close_done(Nanoseconds now);
 
   SwitchControlOptions options_;
@@ -89,6 +91,8 @@ class SwitchControl {
   std::map<ConnectionId, Peer> peers_;
   ConnectionId next_id_ = 1;
   bool is_stopping_ = false;
+  FairShares shares_;
+  Nanoseconds next_look_ = 0;  // at the shares
 };
 
 }  // namespace netfold::switching

@@ -84,6 +84,24 @@ TEST(Incast, TwoJobsShareTheLink) {
   EXPECT_NEAR(job_s[0] / job_s[1], 1, 0.2);
 }
 
+// The first job fills a queue, and its window has room for no other one.
+TEST(Incast, AJobThatComesLaterSoonHasItsShare) {
+  const StarOptions options{
+      .jobs = 2, .world = 8, .switch_mbit_s = 200, .queue_bytes = 512 << 10, .seed = random_seed()};
+  SCOPED_TRACE(name_of(options));
+  Star star(options);
+  star.submit(0, 40 * kMiB);
+  star.run_for(4 * kSecond);
+  star.submit(1, 40 * kMiB);
+  star.run_for(2 * kSecond);
+  const auto chunks = [&](std::uint16_t job) { return static_cast<double>(star.stats(job, 0).window.sent_chunks); };
+  const double before[] = {chunks(0), chunks(1)};
+  star.run_for(2 * kSecond);
+  EXPECT_NEAR((chunks(0) - before[0]) / (chunks(1) - before[1]), 1, 0.2);
+  const double link_chunks = 2 * 200e6 / 8 / (options.world * 1514.0);
+  EXPECT_GT(chunks(0) + chunks(1) - before[0] - before[1], 0.95 * link_chunks) << "the link stays busy";
+}
+
 TEST(Incast, FollowsALinkThatChanges) {
   const StarOptions options{.world = 8, .switch_mbit_s = 1600, .queue_bytes = 256 << 10, .seed = random_seed()};
   SCOPED_TRACE(name_of(options));

@@ -84,8 +84,8 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
     }
     jobs_.push_back(std::move(job));
   }
-  while (timeline_.step(timeline_.now() + 20 * kMillisecond)) {
-  }
+  while (timeline_.step(timeline_.now() + 20 * kMillisecond)) continue;
+  look_at_shares();
 }
 
 Star::~Star() = default;
@@ -110,6 +110,23 @@ void Star::submit(std::uint16_t index, std::size_t count, schedule::Collective c
     worker.path->submit(std::make_unique<group::Operation>(++worker.submitted, request, job.lease, rank),
                         timeline_.now());
     pump(job, worker);
+  }
+}
+
+void Star::run_for(Nanoseconds time) {
+  const Nanoseconds end = timeline_.now() + time;
+  while (timeline_.step(end)) continue;
+}
+
+void Star::look_at_shares() {
+  timeline_.after(switching::FairShares::kPeriod, [this] { look_at_shares(); });
+  std::map<switching::FairShares::Job, switching::FairShares::Bytes> bytes;
+  for (const auto& job : jobs_) {
+    const switching::JobCounters counters = job->at_switch->snapshot();
+    bytes[{job->lease.job, job->lease.epoch}] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+  }
+  for (const auto& [job, times] : shares_.look(bytes)) {
+    for (Worker& each : jobs_[job.first]->workers) each.path->give_way(times, timeline_.now());
   }
 }
 

@@ -1,5 +1,6 @@
 // Jobs at a switch in a star whose links have rates and queues, in virtual time: every worker and the switch has a link
-// of its own to the middle. Each direction of a link serves one queue, which drops what finds no room.
+// of its own to the middle. Each direction of a link serves one queue, which drops what finds no room. The
+// switch's word about a job's share of its link comes at once.
 #pragma once
 
 #include <deque>
@@ -9,6 +10,7 @@
 
 #include "base/prng.h"
 #include "group/via_switch/data_path.h"
+#include "switch/fair_shares.h"
 #include "switch/switch_path.h"
 #include "testing/timeline.h"
 
@@ -31,6 +33,7 @@ class Star {
 
   // Every rank of the job all-reduces a tensor of its own, or scatters or gathers one of `count` elements, in place.
   void submit(std::uint16_t job, std::size_t count, schedule::Collective collective = schedule::Collective::kAllReduce);
+  void run_for(Nanoseconds time);
   // False if not all are done at `limit`.
   bool run_until_done(Nanoseconds limit);
   void set_switch_rate(double mbit_s);
@@ -78,6 +81,7 @@ class Star {
   std::optional<Nanoseconds> pass(Wire& wire, std::size_t bytes);
   void arrive(std::uint16_t port, Datagram datagram);
   void pump(Job& job, Worker& worker);
+  void look_at_shares();
 
   const StarOptions options_;
   testing::Timeline timeline_;
@@ -85,6 +89,7 @@ class Star {
   std::vector<Node> nodes_;  // by port
   std::unique_ptr<switching::SwitchPath> switch_;
   std::vector<std::unique_ptr<Job>> jobs_;
+  switching::FairShares shares_;
   std::uint64_t dropped_ = 0;
 };
 

@@ -15,6 +15,9 @@
 // so that far below 2% of all chunks are sent twice. After a while without loss the steps get longer, so that a link
 // that has become faster is found again.
 //
+// Windows that grow so slowly become alike slowly. So the switch says which jobs have more of its link than is fair
+// (switch/fair_shares.h), and these give some of it back.
+//
 // A reduce-scatter fills the queue on the way up, an all-gather that on the way down, and a worker may run both, each
 // in a stream of its own. The packets that one of them sends the other way wait there behind the other's many. So both
 // have the same round trip, and the shares of their links are as their windows: a stream whose window has shrunk loses
@@ -27,6 +30,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "group/via_switch/path_delay.h"
@@ -94,7 +98,18 @@ class CongestionWindow {
     window_ = std::min(window_, smaller(window_before_ - std::min(missing_before_, window_before_)));
   }
 
+  // The switch says that the job has so many times its fair share of the link. While half of a round trip is queueing,
+  // the link stays busy without a quarter of what is on its way.
+  void give_way(double times, Queue queue) {
+    if (queue.queueing < 0.5) return;
+    const double smaller = window_ / std::clamp(times, 1.0, kGivenAtOnce);
+    window_ = std::max(least_, static_cast<std::uint32_t>(std::lround(smaller)));
+    is_starting_ = false;
+    results_ = steps_ = 0;
+  }
+
  private:
+  static constexpr double kGivenAtOnce = 4.0 / 3;
   static constexpr std::uint32_t kLeast = 2;  // one is on the way up while the other comes back
   static constexpr double kQueuedLeast = 2;
   static constexpr std::uint32_t kRoundLeast = 64;  // results; of fewer, a loss by chance would be a large part

@@ -46,6 +46,9 @@ class DataPath {
   Nanoseconds deadline() const;
   bool is_idle() const { return window_.is_idle(); }
 
+  // The job has had so many times its fair share of the switch's link.
+  void give_way(double times, Nanoseconds now) { window_.give_way(times, now); }
+
   // Tickets finished since the last call.
   std::vector<Operation::Ticket> take_finished();
   // Puts every unfinished tensor back as it was and returns their tickets, oldest first.

@@ -70,6 +70,9 @@ class Window {
   void on_echo(std::uint32_t chunk, Nanoseconds now, std::uint16_t switch_time = 0);
   void on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now);
 
+  // The job has had so many times its fair share of the switch's link.
+  void give_way(double times, Nanoseconds now) { congestion_.give_way(times, delay_.queue(now)); }
+
   // When on_time() wants to be called though no packet came; kNever if nothing is outstanding.
   Nanoseconds deadline() const;
 

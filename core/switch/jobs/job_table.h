@@ -114,6 +114,8 @@ class JobTable {
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
   void on_no_memory(std::uint16_t job, std::uint16_t epoch);  // the machine has less than the rules allow
   void on_time(Nanoseconds now);
+  // A running job has had so many times its fair share of the link: its workers are told.
+  void on_unfair_share(std::uint16_t job, std::uint16_t epoch, double times);
   // No job begins from now on, and those that form end. Running jobs go on until they end, or until the time `by`.
   void on_drain(Nanoseconds by);
   // For joins from now on. Jobs that form end: half of their workers have proven that they know the old one.
@@ -130,6 +132,7 @@ class JobTable {
   std::vector<Action> take_actions();
 
   std::vector<JobSummary> jobs() const;
+  std::vector<std::pair<std::uint16_t, std::uint16_t>> running_jobs() const;  // their numbers and epochs
   bool is_draining() const { return is_draining_; }
   // No job is left, or the time is over.
   bool is_drained() const { return is_draining_ && (jobs_.empty() || is_drain_over_); }

@@ -34,6 +34,7 @@ constexpr std::uint32_t kSlotsMax = 65536;
 constexpr std::uint16_t kPayloadBytesMax = 8192;
 constexpr std::uint32_t kPathBytesMax = kPayloadBytesMax + 80;  // with header, tag, UDP and IPv6: more is of no use
 constexpr double kBytesPerSecondMax = 1e15;
+constexpr double kOfFairShareMax = 65536;  // times: so many jobs a switch never has
 constexpr double kHeartbeatSecondsMin = 0.01, kHeartbeatSecondsMax = 3600;
 constexpr double kTimeoutSecondsMin = 0.001, kTimeoutSecondsMax = 1e6;
 
@@ -149,6 +150,8 @@ struct SharedWork {
 
 struct Heartbeat {
   std::optional<SharedWork> shared = std::nullopt;  // from rank 0 of a job that shares its tensors
+  // From a switch, at any time: the job has had so many times its fair share of the switch's link, above 1.
+  std::optional<double> of_fair_share = std::nullopt;
 
   bool operator==(const Heartbeat&) const = default;
 };

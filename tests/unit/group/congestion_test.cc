@@ -222,6 +222,21 @@ TEST(CongestionWindow, ToleratesLossThatIsThereWithoutAQueueToo) {
   EXPECT_GT(window.shrinks(), 0u) << "many more";
 }
 
+TEST(CongestionWindow, GivesWayWhereTheLinkStaysBusy) {
+  CongestionWindow window(100, 256);
+  window.give_way(1.2, kLong);
+  EXPECT_EQ(window.chunks(), 83u);
+  window.give_way(5, kLong);
+  EXPECT_EQ(window.chunks(), 62u) << "a quarter at once";
+  Queue half = kLong;
+  half.queueing = 0.49;
+  window.give_way(5, half);
+  EXPECT_EQ(window.chunks(), 62u) << "without what it gives, the link would have pauses";
+  for (int i = 0; i < 20; ++i) window.give_way(2, kLong);
+  EXPECT_EQ(window.chunks(), 2u);
+  EXPECT_EQ(window.shrinks(), 0u) << "nothing was lost";
+}
+
 TEST(CongestionWindow, ShrinksToWhatArrivedOfABurst) {
   CongestionWindow window(100, 256);
   for (CongestionWindow::Position position = 20; position < 100; ++position) window.on_missing(position, 100);
