@@ -72,7 +72,8 @@ void SwitchControl::look_at_shares(Nanoseconds now) {
   std::map<FairShares::Job, FairShares::Bytes> bytes;
   for (const auto& job : table_.running_jobs()) {
     const JobCounters counters = data_plane_.counters(job.first);
-    bytes[job] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+    bytes[job] = {.up = counters.received_bytes + counters.up_received_bytes,
+                  .down = counters.sent_bytes + counters.up_sent_bytes};
   }
   for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job.first, job.second, times);
 }
@@ -101,6 +102,8 @@ bool SwitchControl::hear_above(Nanoseconds now) {
       table_.on_left_above(left->key, left->rank);
     } else if (const auto* lost = std::get_if<Uplinks::Lost>(&event)) {
       table_.on_lost_above(lost->key, lost->error);
+    } else if (const auto* unfair = std::get_if<Uplinks::Unfair>(&event)) {
+      table_.on_unfair_share_above(unfair->key, unfair->times);
     }
   }
   return !events.empty();

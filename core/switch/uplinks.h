@@ -51,7 +51,11 @@ class Uplinks {
     JobKey key;
     Error error;
   };
-  using Event = std::variant<Present, Admitted, Left, Lost>;
+  struct Unfair {  // the job has had so many times its fair share of the link of the switch above
+    JobKey key;
+    double times;
+  };
+  using Event = std::variant<Present, Admitted, Left, Lost, Unfair>;
 
   explicit Uplinks(UplinkOptions options) : options_(std::move(options)) {}
 

@@ -157,10 +157,13 @@ void JobTable::on_time(Nanoseconds now) {
 
 void JobTable::on_unfair_share(std::uint16_t job_id, std::uint16_t epoch, double times) {
   for (const auto& [key, job] : jobs_) {
-    if (!job.running || job.lease.job != job_id || job.lease.epoch != epoch) continue;
-    const control::Heartbeat heartbeat{.of_fair_share = std::clamp(times, 1.0, control::kOfFairShareMax)};
-    for (const auto& [rank, member] : job.members) send(member.connection, heartbeat);
+    if (job.running && job.lease.job == job_id && job.lease.epoch == epoch) return say_of_fair_share(job, times);
   }
+}
+
+void JobTable::say_of_fair_share(const Job& job, double times) {
+  const control::Heartbeat heartbeat{.of_fair_share = std::clamp(times, 1.0, control::kOfFairShareMax)};
+  for (const auto& [rank, member] : job.members) send(member.connection, heartbeat);
 }
 
 void JobTable::on_drain(Nanoseconds by) {

@@ -127,6 +127,7 @@ class JobTable {
   void on_admitted_above(JobKey key, const wire::Lease& lease, std::vector<link::Address> shards, Nanoseconds now);
   void on_left_above(JobKey key, std::uint16_t rank);
   void on_lost_above(JobKey key, const Error& error);  // it refused, or failed, or is gone
+  void on_unfair_share_above(JobKey key, double times);
 
   Nanoseconds deadline() const;  // when on_time() wants to be called next
   std::vector<Action> take_actions();
@@ -234,6 +235,7 @@ class JobTable {
   GrantBounds bounds_of(const Job& job, std::uint16_t contributors) const;
   control::Ranks ranks_of(const Job& job) const;
   void say_left(JobKey key, std::uint16_t rank, const Member* by);
+  void say_of_fair_share(const Job& job, double times);
 
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);

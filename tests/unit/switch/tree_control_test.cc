@@ -295,6 +295,21 @@ TEST(TreeControl, AJobLivesAsLongAsItsHeartbeats) {
   for (std::size_t worker = 0; worker < 4; ++worker) EXPECT_FALSE(tree.error(worker));
 }
 
+TEST(TreeControl, WorkersHearThatTheirJobHasMoreThanIsFairAtTheTop) {
+  FourRanks tree;
+  for (std::uint16_t rank = 0; rank < 4; ++rank) tree.add_worker(rank < 2 ? 1 : 2, rank, {.job = "other"});
+  ASSERT_TRUE(tree.is_admitted(7));
+  tree.pass(kSecond);
+  for (std::size_t worker = 0; worker < 8; ++worker) EXPECT_FALSE(tree.take_of_fair_share(worker));
+  tree.carry(0, 0, 3'000'000);
+  tree.carry(0, 1, 1'000'000);
+  tree.pass(kSecond);
+  for (std::size_t worker = 0; worker < 4; ++worker) EXPECT_EQ(tree.take_of_fair_share(worker), 1.5);
+  for (std::size_t worker = 4; worker < 8; ++worker) EXPECT_FALSE(tree.take_of_fair_share(worker));
+  tree.pass(kSecond);
+  EXPECT_FALSE(tree.take_of_fair_share(0)) << "it is said once";
+}
+
 TEST(TreeControl, BlocksThatAreTooLongForASumAreAnError) {
   TreeConversation tree;
   tree.add_switch({});

@@ -134,6 +134,15 @@ class TreeConversation {
   const std::optional<Error>& error(std::size_t worker) const { return workers_[worker]->error; }
   const membership::ControlConnection& connection(std::size_t worker) const { return *workers_[worker]->connection; }
   std::size_t workers() const { return workers_.size(); }
+  // The job has received and sent so many bytes more at this switch.
+  void carry(std::size_t number, std::uint16_t job, std::uint64_t bytes) {
+    JobCounters& counters = switches_[number]->data.counted[job];
+    counters.received_bytes += bytes;
+    counters.sent_bytes += bytes;
+  }
+  std::optional<double> take_of_fair_share(std::size_t worker) {
+    return workers_[worker]->connection->take_of_fair_share();
+  }
   SwitchControl& at(std::size_t number) { return *switches_[number]->control; }
   const std::vector<Admission>& admissions(std::size_t number) const { return switches_[number]->data.admissions; }
   std::size_t running(std::size_t number) const { return switches_[number]->data.running; }
@@ -185,12 +194,16 @@ class TreeConversation {
     }
     void evict(std::uint16_t) override { --running; }
     std::vector<std::uint64_t> drops() const override { return {}; }
-    JobCounters counters(std::uint16_t) const override { return {}; }
+    JobCounters counters(std::uint16_t job) const override {
+      const auto found = counted.find(job);
+      return found == counted.end() ? JobCounters() : found->second;
+    }
     link::LinkStats link_stats() const override { return {}; }
 
     std::vector<std::uint16_t> ports;
     std::vector<Admission> admissions;
     std::size_t running = 0;
+    std::map<std::uint16_t, JobCounters> counted;
   };
   struct Box {
     NoPackets data;
