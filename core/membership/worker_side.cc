@@ -37,6 +37,7 @@ void WorkerSide::on_line(std::string_view line, Nanoseconds now) {
   if (const auto* failed = std::get_if<control::Failed>(&*message)) return handle(*failed);
   if (const auto* heartbeat = std::get_if<control::Heartbeat>(&*message)) {
     if (heartbeat->of_fair_share) of_fair_share_ = heartbeat->of_fair_share;
+    is_late_ = is_late_ || heartbeat->is_late;
     return;
   }
   fail_with(ErrorCode::kSwitchFailed, fmt::format("the switch at {} sent '{}' out of turn: install the same Netfold on "

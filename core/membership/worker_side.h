@@ -51,6 +51,8 @@ class WorkerSide {
 
   // Of the switch's link, if the job has had more than is fair since it was asked last: how many times as much.
   std::optional<double> take_of_fair_share() { return std::exchange(of_fair_share_, std::nullopt); }
+  // True once each time that the switch says so: the other ranks wait for this one.
+  bool take_is_late() { return std::exchange(is_late_, false); }
 
   State state() const { return state_; }
   const control::Hello& hello() const { return hello_; }  // after kConnecting
@@ -91,6 +93,7 @@ class WorkerSide {
   std::string above_;
   std::optional<control::SharedWork> shared_;
   std::optional<double> of_fair_share_;
+  bool is_late_ = false;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;
   int missed_ = 0;

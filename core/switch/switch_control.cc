@@ -64,18 +64,21 @@ void SwitchControl::on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank
 
 void SwitchControl::on_time(Nanoseconds now) {
   table_.on_time(now);
-  if (now >= next_look_) look_at_shares(now);
+  if (now >= next_look_) look_at_jobs(now);
 }
 
-void SwitchControl::look_at_shares(Nanoseconds now) {
+void SwitchControl::look_at_jobs(Nanoseconds now) {
   next_look_ = now + FairShares::kPeriod;
   std::map<FairShares::Job, FairShares::Bytes> bytes;
+  std::map<LateRanks::Job, std::vector<std::uint64_t>> came_last;
   for (const auto& job : table_.running_jobs()) {
     const JobCounters counters = data_plane_.counters(job.first);
     bytes[job] = {.up = counters.received_bytes + counters.up_received_bytes,
                   .down = counters.sent_bytes + counters.up_sent_bytes};
+    for (const RankCounters& rank : counters.ranks) came_last[job].push_back(rank.came_last);
   }
   for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job.first, job.second, times);
+  for (const auto& [job, place] : late_.look(came_last)) table_.on_late_rank(job.first, job.second, place);
 }
 
 void SwitchControl::stop(const std::string& why) {
@@ -117,7 +120,7 @@ bool SwitchControl::sends_back(const link::Incoming& datagram) const {
 Nanoseconds SwitchControl::deadline() const {
   Nanoseconds deadline = is_stopping_ ? kNever : table_.deadline();
   for (const auto& [id, peer] : peers_) deadline = std::min(deadline, peer.close_by);
-  if (!is_stopping_ && table_.running_jobs().size() > 1) deadline = std::min(deadline, next_look_);
+  if (!is_stopping_ && !table_.running_jobs().empty()) deadline = std::min(deadline, next_look_);
   return std::min(deadline, uplinks_.deadline());
 }
 

@@ -16,6 +16,7 @@
 #include "switch/data_plane.h"
 #include "switch/fair_shares.h"
 #include "switch/jobs/job_table.h"
+#include "switch/late_ranks.h"
 #include "switch/uplinks.h"
 
 namespace netfold::switching {
@@ -81,7 +82,7 @@ class SwitchControl {
   void carry_out(const TellAbove& tell, Nanoseconds) { uplinks_.tell(tell); }
   void carry_out(const LeaveAbove& leave, Nanoseconds now) { uplinks_.leave(leave, now); }
   bool hear_above(Nanoseconds now);
-  void look_at_shares(Nanoseconds now);
+  void look_at_jobs(Nanoseconds now);
   void close_done(Nanoseconds now);
 
   SwitchControlOptions options_;
@@ -92,7 +93,8 @@ class SwitchControl {
   ConnectionId next_id_ = 1;
   bool is_stopping_ = false;
   FairShares shares_;
-  Nanoseconds next_look_ = 0;  // at the shares
+  LateRanks late_;
+  Nanoseconds next_look_ = 0;  // at the jobs
 };
 
 }  // namespace netfold::switching

@@ -85,7 +85,7 @@ Star::Star(StarOptions options) : options_(options), prng_(options.seed) {
     jobs_.push_back(std::move(job));
   }
   while (timeline_.step(timeline_.now() + 20 * kMillisecond)) continue;
-  look_at_shares();
+  look_at_jobs();
 }
 
 Star::~Star() = default;
@@ -118,16 +118,19 @@ void Star::run_for(Nanoseconds time) {
   while (timeline_.step(end)) continue;
 }
 
-void Star::look_at_shares() {
-  timeline_.after(switching::FairShares::kPeriod, [this] { look_at_shares(); });
+void Star::look_at_jobs() {
+  timeline_.after(switching::FairShares::kPeriod, [this] { look_at_jobs(); });
   std::map<switching::FairShares::Job, switching::FairShares::Bytes> bytes;
+  std::map<switching::LateRanks::Job, std::vector<std::uint64_t>> came_last;
   for (const auto& job : jobs_) {
     const switching::JobCounters counters = job->at_switch->snapshot();
     bytes[{job->lease.job, job->lease.epoch}] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+    for (const auto& rank : counters.ranks) came_last[{job->lease.job, job->lease.epoch}].push_back(rank.came_last);
   }
   for (const auto& [job, times] : shares_.look(bytes)) {
     for (Worker& each : jobs_[job.first]->workers) each.path->give_way(times, timeline_.now());
   }
+  for (const auto& [job, place] : late_.look(came_last)) jobs_[job.first]->workers[place].path->catch_up();
 }
 
 bool Star::run_until_done(Nanoseconds limit) {

@@ -1,6 +1,6 @@
 // Jobs at a switch in a star whose links have rates and queues, in virtual time: every worker and the switch has a link
 // of its own to the middle. Each direction of a link serves one queue, which drops what finds no room. The
-// switch's word about a job's share of its link comes at once.
+// switch's words to its workers, beside the packets, come at once.
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 #include "base/prng.h"
 #include "group/via_switch/data_path.h"
 #include "switch/fair_shares.h"
+#include "switch/late_ranks.h"
 #include "switch/switch_path.h"
 #include "testing/timeline.h"
 
@@ -81,7 +82,7 @@ class Star {
   std::optional<Nanoseconds> pass(Wire& wire, std::size_t bytes);
   void arrive(std::uint16_t port, Datagram datagram);
   void pump(Job& job, Worker& worker);
-  void look_at_shares();
+  void look_at_jobs();
 
   const StarOptions options_;
   testing::Timeline timeline_;
@@ -90,6 +91,7 @@ class Star {
   std::unique_ptr<switching::SwitchPath> switch_;
   std::vector<std::unique_ptr<Job>> jobs_;
   switching::FairShares shares_;
+  switching::LateRanks late_;
   std::uint64_t dropped_ = 0;
 };
 

@@ -16,7 +16,8 @@
 // that has become faster is found again.
 //
 // Windows that grow so slowly become alike slowly. So the switch says which jobs have more of its link than is fair
-// (switch/fair_shares.h), and these give some of it back.
+// (switch/fair_shares.h), and these give some of it back. And it says for which rank a job waits (switch/late_ranks.h):
+// that one's window is smaller than those of the others, and grows faster then.
 //
 // A reduce-scatter fills the queue on the way up, an all-gather that on the way down, and a worker may run both, each
 // in a stream of its own. The packets that one of them sends the other way wait there behind the other's many. So both
@@ -57,6 +58,11 @@ class CongestionWindow {
     if (!queue.is_long) own_loss_ -= own_loss_ / kLossMemory;
     tolerated_ = std::min(kToleratedMost, tolerated_ + 2 * own_loss_);
     if (filled == Filled::kNot || window_ >= most_) return;
+    if (catches_up_by_ > 0) {
+      --catches_up_by_;
+      ++window_;
+      return;
+    }
     const double queued = window_ * queue.queueing;  // chunks
     const bool is_one_way = direction != Direction::kBoth;
     if (queue.is_built && queue.is_known && (!is_one_way || queued >= kQueuedFew)) is_starting_ = false;
@@ -108,7 +114,11 @@ class CongestionWindow {
     results_ = steps_ = 0;
   }
 
+  // The switch says that the other ranks wait for this one: their windows are larger, and the job cannot use them.
+  void catch_up() { catches_up_by_ = std::max(1u, window_ / kCaughtUpPart); }
+
  private:
+  static constexpr std::uint32_t kCaughtUpPart = 16;
   static constexpr double kGivenAtOnce = 4.0 / 3;
   static constexpr std::uint32_t kLeast = 2;  // one is on the way up while the other comes back
   static constexpr double kQueuedLeast = 2;
@@ -129,7 +139,7 @@ class CongestionWindow {
     window_ = smaller(window_);
     is_starting_ = false;
     recovered_from_ = recovered_from;
-    results_ = steps_ = 0;
+    results_ = steps_ = catches_up_by_ = 0;
     results_in_round_ = missing_in_round_ = 0;
     ++shrinks_;
   }
@@ -140,6 +150,7 @@ class CongestionWindow {
   double own_loss_ = 0;                    // losses a result while the queue is short
   double tolerated_ = 0;                   // losses at a long queue
   std::uint32_t results_ = 0, steps_ = 0;  // since the window last grew, and growths since it last shrank
+  std::uint32_t catches_up_by_ = 0;        // chunks
   std::uint32_t results_in_round_ = 0, missing_in_round_ = 0;
   std::uint32_t window_before_ = 0, missing_before_ = 0;  // the window that last shrank, and what was missing of it
   std::uint64_t shrinks_ = 0;

@@ -49,6 +49,9 @@ class DataPath {
   // The job has had so many times its fair share of the switch's link.
   void give_way(double times, Nanoseconds now) { window_.give_way(times, now); }
 
+  // The other ranks wait for this one.
+  void catch_up() { window_.catch_up(); }
+
   // Tickets finished since the last call.
   std::vector<Operation::Ticket> take_finished();
   // Puts every unfinished tensor back as it was and returns their tickets, oldest first.

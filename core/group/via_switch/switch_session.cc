@@ -46,6 +46,7 @@ Result<bool> SwitchSession::pump(Nanoseconds now) {
       return tl::unexpected(alive.error());
     }
     if (const auto times = control_->take_of_fair_share()) data_.give_way(*times, now);
+    if (control_->take_is_late()) data_.catch_up();
   }
   if (const auto error = check_left_ranks()) return tl::unexpected(*error);
   if (const auto error = data_.overdue(now, options_.timeout, options_.switch_name, control_->side().above())) {

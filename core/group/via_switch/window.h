@@ -73,6 +73,9 @@ class Window {
   // The job has had so many times its fair share of the switch's link.
   void give_way(double times, Nanoseconds now) { congestion_.give_way(times, delay_.queue(now)); }
 
+  // The other ranks wait for this one.
+  void catch_up() { congestion_.catch_up(); }
+
   // When on_time() wants to be called though no packet came; kNever if nothing is outstanding.
   Nanoseconds deadline() const;
 

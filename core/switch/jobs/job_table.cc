@@ -156,9 +156,22 @@ void JobTable::on_time(Nanoseconds now) {
 }
 
 void JobTable::on_unfair_share(std::uint16_t job_id, std::uint16_t epoch, double times) {
-  for (const auto& [key, job] : jobs_) {
-    if (job.running && job.lease.job == job_id && job.lease.epoch == epoch) return say_of_fair_share(job, times);
-  }
+  if (const Job* const job = running_job(job_id, epoch)) say_of_fair_share(*job, times);
+}
+
+void JobTable::on_late_rank(std::uint16_t job_id, std::uint16_t epoch, std::uint16_t place) {
+  const Job* const job = running_job(job_id, epoch);
+  if (job == nullptr || !job->left.empty() || place >= job->members.size()) return;
+  const Member& member = std::next(job->members.begin(), place)->second;
+  if (!member.is_switch()) send(member.connection, control::Heartbeat{.is_late = true});
+}
+
+const JobTable::Job* JobTable::running_job(std::uint16_t job_id, std::uint16_t epoch) const {
+  const auto found = std::ranges::find_if(jobs_, [&](const auto& entry) {
+    const Job& job = entry.second;
+    return job.running && job.lease.job == job_id && job.lease.epoch == epoch;
+  });
+  return found == jobs_.end() ? nullptr : &found->second;
 }
 
 void JobTable::say_of_fair_share(const Job& job, double times) {

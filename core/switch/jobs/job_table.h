@@ -116,6 +116,8 @@ class JobTable {
   void on_time(Nanoseconds now);
   // A running job has had so many times its fair share of the link: its workers are told.
   void on_unfair_share(std::uint16_t job, std::uint16_t epoch, double times);
+  // The job waits for the contributor in this place, which is told if it is a worker: a switch finds that out itself.
+  void on_late_rank(std::uint16_t job, std::uint16_t epoch, std::uint16_t place);
   // No job begins from now on, and those that form end. Running jobs go on until they end, or until the time `by`.
   void on_drain(Nanoseconds by);
   // For joins from now on. Jobs that form end: half of their workers have proven that they know the old one.
@@ -236,6 +238,7 @@ class JobTable {
   control::Ranks ranks_of(const Job& job) const;
   void say_left(JobKey key, std::uint16_t rank, const Member* by);
   void say_of_fair_share(const Job& job, double times);
+  const Job* running_job(std::uint16_t job, std::uint16_t epoch) const;
 
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);

@@ -130,6 +130,7 @@ Message read_refused(Fields& fields) {
 Message read_heartbeat(Fields& fields) {
   Heartbeat heartbeat;
   if (fields.has("of_fair_share")) heartbeat.of_fair_share = fields.real("of_fair_share", 1, kOfFairShareMax);
+  heartbeat.is_late = fields.has("is_late") && fields.boolean("is_late");
   if (!fields.has("of_switch")) return heartbeat;
   heartbeat.shared = SharedWork{fields.real("of_switch", 0, 1), fields.real("switch_bytes_s", 0, kBytesPerSecondMax),
                                 fields.real("link_bytes_s", 0, kBytesPerSecondMax)};
@@ -235,6 +236,7 @@ struct Writer {
   }
   void operator()(const Heartbeat& m) {
     if (m.of_fair_share) json["of_fair_share"] = *m.of_fair_share;
+    if (m.is_late) json["is_late"] = true;
     if (!m.shared) return;
     json["of_switch"] = m.shared->of_switch;
     json["switch_bytes_s"] = m.shared->switch_bytes_s;

@@ -152,6 +152,7 @@ struct Heartbeat {
   std::optional<SharedWork> shared = std::nullopt;  // from rank 0 of a job that shares its tensors
   // From a switch, at any time: the job has had so many times its fair share of the switch's link, above 1.
   std::optional<double> of_fair_share = std::nullopt;
+  bool is_late = false;  // the same: the other ranks of the job wait for this one
 
   bool operator==(const Heartbeat&) const = default;
 };

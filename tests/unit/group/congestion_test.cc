@@ -237,6 +237,26 @@ TEST(CongestionWindow, GivesWayWhereTheLinkStaysBusy) {
   EXPECT_EQ(window.shrinks(), 0u) << "nothing was lost";
 }
 
+TEST(CongestionWindow, CatchesUpWhereItIsTheLimit) {
+  CongestionWindow window(40, 256);
+  window.on_loss(5, 40, kLong);
+  ASSERT_EQ(window.chunks(), 28u);
+  window.catch_up();
+  for (int result = 0; result < 10; ++result) window.on_result(Filled::kNot, kLong);
+  EXPECT_EQ(window.chunks(), 28u) << "its computation is late";
+  for (int result = 0; result < 10; ++result) window.on_result(Filled::kUntilNow, kLong);
+  EXPECT_EQ(window.chunks(), 29u) << "a sixteenth, one at least";
+  window.catch_up();
+  window.catch_up();
+  for (int result = 0; result < 10; ++result) window.on_result(Filled::kBefore, kLong);
+  EXPECT_EQ(window.chunks(), 30u) << "only the last word counts";
+  window.catch_up();
+  window.on_loss(500, 540, kLong);
+  EXPECT_EQ(window.chunks(), 21u);
+  for (int result = 0; result < 10; ++result) window.on_result(Filled::kUntilNow, kLong);
+  EXPECT_EQ(window.chunks(), 21u) << "a loss says more";
+}
+
 TEST(CongestionWindow, ShrinksToWhatArrivedOfABurst) {
   CongestionWindow window(100, 256);
   for (CongestionWindow::Position position = 20; position < 100; ++position) window.on_missing(position, 100);

@@ -310,6 +310,28 @@ TEST(TreeControl, WorkersHearThatTheirJobHasMoreThanIsFairAtTheTop) {
   EXPECT_FALSE(tree.take_of_fair_share(0)) << "it is said once";
 }
 
+TEST(TreeControl, TheWorkerForWhichTheOthersWaitHearsSo) {
+  FourRanks tree;
+  const auto late = [&] {
+    std::vector<std::size_t> workers;
+    for (std::size_t worker = 0; worker < tree.workers(); ++worker) {
+      if (tree.take_is_late(worker)) workers.push_back(worker);
+    }
+    return workers;
+  };
+  for (const std::size_t box : {0, 1, 2}) tree.come_last(box, 0, 1, 1);
+  tree.pass(kSecond);
+  EXPECT_THAT(late(), ElementsAre());
+  tree.come_last(0, 0, 1, 100);  // the switch of ranks 2 and 3
+  tree.come_last(2, 0, 1, 100);
+  tree.pass(kSecond);
+  EXPECT_THAT(late(), ElementsAre(3));
+  tree.come_last(2, 0, 1, 100);
+  tree.leave(2);
+  tree.pass(kSecond);
+  EXPECT_THAT(late(), ElementsAre()) << "the job ends";
+}
+
 TEST(TreeControl, BlocksThatAreTooLongForASumAreAnError) {
   TreeConversation tree;
   tree.add_switch({});

@@ -140,9 +140,15 @@ class TreeConversation {
     counters.received_bytes += bytes;
     counters.sent_bytes += bytes;
   }
+  void come_last(std::size_t number, std::uint16_t job, std::size_t place, std::uint64_t chunks) {
+    auto& ranks = switches_[number]->data.counted[job].ranks;
+    ranks.resize(std::max(ranks.size(), place + 1));
+    ranks[place].came_last += chunks;
+  }
   std::optional<double> take_of_fair_share(std::size_t worker) {
     return workers_[worker]->connection->take_of_fair_share();
   }
+  bool take_is_late(std::size_t worker) { return workers_[worker]->connection->take_is_late(); }
   SwitchControl& at(std::size_t number) { return *switches_[number]->control; }
   const std::vector<Admission>& admissions(std::size_t number) const { return switches_[number]->data.admissions; }
   std::size_t running(std::size_t number) const { return switches_[number]->data.running; }
