@@ -16,6 +16,7 @@ std::map<FairShares::Job, double> FairShares::look(const std::map<Job, Bytes>& s
   for (const auto& [job, bytes] : so_far) {
     const auto before = before_.find(job);
     if (before == before_.end()) continue;
+    if (bytes.up < before->second.up || bytes.down < before->second.down) continue;  // then it had another's counters
     lately[job] = {.up = bytes.up - before->second.up, .down = bytes.down - before->second.down};
   }
   before_ = so_far;

@@ -18,7 +18,7 @@ std::map<LateRanks::Job, LateRanks::Place> LateRanks::look(const std::map<Job, s
     std::uint64_t all = 0, most = 0;
     Place place = 0;
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      const std::uint64_t lately = counts[i] - before->second[i];
+      const std::uint64_t lately = counts[i] - std::min(counts[i], before->second[i]);
       all += lately;
       if (lately <= most) continue;
       most = lately;

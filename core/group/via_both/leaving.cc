@@ -6,20 +6,20 @@
 namespace netfold::group {
 
 void Leaving::hear(int rank, std::size_t at, std::uint64_t parts) {
-  Switch& asked = switches_[at];
-  asked.parts.resize(world_);
-  std::uint64_t& said = asked.parts[static_cast<std::size_t>(rank)];
+  Switch& there = switches_[at];
+  there.parts.resize(world_);
+  std::uint64_t& said = there.parts[static_cast<std::size_t>(rank)];
   said = std::max(said, parts);
-  asked.asked = std::max(asked.asked, parts);
+  there.asked = std::max(there.asked, parts);
 }
 
 std::optional<std::uint64_t> Leaving::answer(std::size_t at, std::uint64_t parts_over) {
   const auto found = switches_.find(at);
   if (found == switches_.end()) return std::nullopt;
-  Switch& asked = found->second;
-  if (asked.asked <= asked.answered || asked.asked > parts_over) return std::nullopt;
-  asked.answered = asked.asked;
-  return asked.answered;
+  Switch& there = found->second;
+  if (there.asked <= there.answered || there.asked > parts_over) return std::nullopt;
+  there.answered = there.asked;
+  return there.answered;
 }
 
 bool Leaving::have_all(const std::function<bool(int rank)>& has_left) const {

@@ -91,7 +91,7 @@ TEST(Leaving, RanksStayUntilAllHaveTheirParts) {
   for (const std::uint64_t seed : tests::random_seeds(kSeeds)) {
     SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
     LeavingRanks(seed).run();
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
   }
 }
 

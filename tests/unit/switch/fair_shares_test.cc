@@ -53,6 +53,7 @@ TEST(FairShares, AJobThatComesCountsFromThenOn) {
   const auto said = shares.look({{kOne, {9'000'000, 9'000'000}}, {kOther, {1'100'000, 1'100'000}}});
   EXPECT_EQ(said, (std::map<Job, double>{{kOne, 1.5}}));
   EXPECT_TRUE(shares.look({{kOther, {2'000'000, 2'000'000}}}).empty()) << "the first one has ended";
+  EXPECT_TRUE(shares.look({{kOther, {0, 0}}, {kOne, {0, 0}}}).empty()) << "these were the bytes of a job before it";
 }
 
 }  // namespace
