@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
 
 #include "base/clock.h"
 
@@ -16,8 +15,8 @@ namespace netfold::switching {
 
 class FairShares {
  public:
-  using Job = std::pair<std::uint16_t, std::uint16_t>;  // number and epoch
-  static constexpr Nanoseconds kPeriod = kSecond / 4;   // from one look to the next
+  using Job = std::uint64_t;                           // JobKey: never used again, unlike job ids
+  static constexpr Nanoseconds kPeriod = kSecond / 4;  // from one look to the next
 
   struct Bytes {
     std::uint64_t up = 0, down = 0;

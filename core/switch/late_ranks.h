@@ -6,15 +6,14 @@
 
 #include <cstdint>
 #include <map>
-#include <utility>
 #include <vector>
 
 namespace netfold::switching {
 
 class LateRanks {
  public:
-  using Job = std::pair<std::uint16_t, std::uint16_t>;  // number and epoch
-  using Place = std::uint16_t;                          // of a contributor
+  using Job = std::uint64_t;    // JobKey: never used again, unlike job ids
+  using Place = std::uint16_t;  // of a contributor
 
   // Of all jobs that run: how many chunks each contributor was the last for, by place. Of each job in which one was the
   // last for most chunks since the last call: its place.

@@ -71,14 +71,14 @@ void SwitchControl::look_at_jobs(Nanoseconds now) {
   next_look_ = now + FairShares::kPeriod;
   std::map<FairShares::Job, FairShares::Bytes> bytes;
   std::map<LateRanks::Job, std::vector<std::uint64_t>> came_last;
-  for (const auto& job : table_.running_jobs()) {
-    const JobCounters counters = data_plane_.counters(job.first);
+  for (const auto& [job, number] : table_.running_jobs()) {
+    const JobCounters counters = data_plane_.counters(number);
     bytes[job] = {.up = counters.received_bytes + counters.up_received_bytes,
                   .down = counters.sent_bytes + counters.up_sent_bytes};
     for (const RankCounters& rank : counters.ranks) came_last[job].push_back(rank.came_last);
   }
-  for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job.first, job.second, times);
-  for (const auto& [job, place] : late_.look(came_last)) table_.on_late_rank(job.first, job.second, place);
+  for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job, times);
+  for (const auto& [job, place] : late_.look(came_last)) table_.on_late_rank(job, place);
 }
 
 void SwitchControl::stop(const std::string& why) {
@@ -106,7 +106,7 @@ bool SwitchControl::hear_above(Nanoseconds now) {
     } else if (const auto* lost = std::get_if<Uplinks::Lost>(&event)) {
       table_.on_lost_above(lost->key, lost->error);
     } else if (const auto* unfair = std::get_if<Uplinks::Unfair>(&event)) {
-      table_.on_unfair_share_above(unfair->key, unfair->times);
+      table_.on_unfair_share(unfair->key, unfair->times);
     }
   }
   return !events.empty();

@@ -124,13 +124,13 @@ void Star::look_at_jobs() {
   std::map<switching::LateRanks::Job, std::vector<std::uint64_t>> came_last;
   for (const auto& job : jobs_) {
     const switching::JobCounters counters = job->at_switch->snapshot();
-    bytes[{job->lease.job, job->lease.epoch}] = {.up = counters.received_bytes, .down = counters.sent_bytes};
-    for (const auto& rank : counters.ranks) came_last[{job->lease.job, job->lease.epoch}].push_back(rank.came_last);
+    bytes[job->lease.job] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+    for (const auto& rank : counters.ranks) came_last[job->lease.job].push_back(rank.came_last);
   }
   for (const auto& [job, times] : shares_.look(bytes)) {
-    for (Worker& each : jobs_[job.first]->workers) each.path->give_way(times, timeline_.now());
+    for (Worker& each : jobs_[job]->workers) each.path->give_way(times, timeline_.now());
   }
-  for (const auto& [job, place] : late_.look(came_last)) jobs_[job.first]->workers[place].path->catch_up();
+  for (const auto& [job, place] : late_.look(came_last)) jobs_[job]->workers[place].path->catch_up();
 }
 
 bool Star::run_until_done(Nanoseconds limit) {

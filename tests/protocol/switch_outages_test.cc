@@ -149,25 +149,39 @@ TEST(SwitchOutages, EndNothingAndChangeNoBit) {
   }
 }
 
+// A group that has divided a first tensor, and two of its ranks: one is to lack a sum that the other one has.
+struct AheadAndBehind {
+  explicit AheadAndBehind(std::uint64_t seed)
+      : prng(seed), ranks(static_cast<std::uint16_t>(2 + prng.below(7))), world(ranks, 1e7, seed) {
+    is_ready = world.run_for(kFormed);
+    world.submit({.count = kElementsMax});
+    is_ready = is_ready && world.run_until_done(kRoundMax);
+    behind = static_cast<int>(prng.below(ranks));
+    ahead = (behind + 1) % ranks;
+  }
+  std::string failure() const { return world.failure() ? world.failure()->message : "it takes too long"; }
+
+  Prng prng;
+  const std::uint16_t ranks;
+  BothWorld world;
+  bool is_ready = false;
+  int behind = 0, ahead = 0;
+};
+
 // The script of one rank has the sum, and hands the next tensor over. That of another one lacks it, and hands over
 // nothing until it has it.
 TEST(SwitchOutages, ARankWithoutASumWaitsForNoneThatHasItAndHasGoneOn) {
   for (const std::uint64_t seed : random_seeds(kOutageSeeds)) {
     SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
-    Prng prng(seed);
-    const auto ranks = static_cast<std::uint16_t>(2 + prng.below(7));
-    BothWorld world(ranks, 1e7, seed);
-    world.hand_over_one_by_one();
-    ASSERT_TRUE(world.run_for(kFormed));
-    world.submit({.count = kElementsMax});
-    ASSERT_TRUE(world.run_until_done(kRoundMax));
-    const int behind = static_cast<int>(prng.below(ranks)), ahead = (behind + 1) % ranks;
-    for (int i = 0; i < 8; ++i) world.submit({.count = kElementsMax});
-    if (!world.run_until_ahead(ahead, behind, kRoundMax)) continue;
-    world.kill_switch();
-    for (int rank = 0; rank < ranks; ++rank) world.block(rank, false, true);
-    EXPECT_TRUE(world.run_until_done(kRoundMax)) << (world.failure() ? world.failure()->message : "it takes too long");
-    EXPECT_EQ(world.wrong_results(), 0);
+    AheadAndBehind two(seed);
+    ASSERT_TRUE(two.is_ready);
+    two.world.hand_over_one_by_one();
+    for (int i = 0; i < 8; ++i) two.world.submit({.count = kElementsMax});
+    if (!two.world.run_until_ahead(two.ahead, two.behind, kRoundMax)) continue;
+    two.world.kill_switch();
+    for (int rank = 0; rank < two.ranks; ++rank) two.world.block(rank, false, true);
+    EXPECT_TRUE(two.world.run_until_done(kRoundMax)) << two.failure();
+    EXPECT_EQ(two.world.wrong_results(), 0);
   }
 }
 
@@ -176,20 +190,15 @@ TEST(SwitchOutages, ARankWithoutASumWaitsForNoneThatHasItAndHasGoneOn) {
 TEST(SwitchOutages, ARankThatLeavesIsThereForThoseThatLackASum) {
   for (const std::uint64_t seed : random_seeds(kOutageSeeds)) {
     SCOPED_TRACE(fmt::format("NETFOLD_SEED={}", seed));
-    Prng prng(seed);
-    const auto ranks = static_cast<std::uint16_t>(2 + prng.below(7));
-    BothWorld world(ranks, 1e7, seed);
-    ASSERT_TRUE(world.run_for(kFormed));
-    world.submit({.count = kElementsMax});
-    ASSERT_TRUE(world.run_until_done(kRoundMax));
-    const int behind = static_cast<int>(prng.below(ranks)), ahead = (behind + 1) % ranks;
-    world.block(behind, false, true);
-    world.leave_when_done();
-    world.submit({.count = kElementsMax / 64});
-    if (!world.run_until_ahead(ahead, behind, kRoundMax)) continue;
-    if (prng.chance(0.5)) world.kill_switch();
-    EXPECT_TRUE(world.run_until_left(kRoundMax)) << (world.failure() ? world.failure()->message : "it takes too long");
-    EXPECT_EQ(world.wrong_results(), 0);
+    AheadAndBehind two(seed);
+    ASSERT_TRUE(two.is_ready);
+    two.world.block(two.behind, false, true);
+    two.world.leave_when_done();
+    two.world.submit({.count = kElementsMax / 64});
+    if (!two.world.run_until_ahead(two.ahead, two.behind, kRoundMax)) continue;
+    if (two.prng.chance(0.5)) two.world.kill_switch();
+    EXPECT_TRUE(two.world.run_until_left(kRoundMax)) << two.failure();
+    EXPECT_EQ(two.world.wrong_results(), 0);
   }
 }
 

@@ -183,9 +183,9 @@ void SplitSession::answer_the_leaving() {
 
 // By other ranks: for a word about a tensor that will not come, for a part of a lost switch, or for what they lack if
 // their switch is lost now.
-bool SplitSession::is_needed(Nanoseconds now) {
+bool SplitSession::is_needed() const {
   if (awaits_word_ || !again_.empty()) return true;  // for a timeout at most
-  if (now >= *stays_until_) return false;
+  if (time_ >= *stays_until_) return false;
   const auto has_left = [this](int rank) { return among_ranks_->has_left(rank); };
   return losses_.awaits_words() || losses_.due() || !leaving_.have_all(has_left);
 }

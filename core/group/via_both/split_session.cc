@@ -531,7 +531,7 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
   time_ = now;
   if (!stays_until_ && !error && running_.empty() && waiting_.empty()) ask_to_leave();
   if (stays_until_.value_or(0) > 0) {
-    if (pump(now) && is_needed(now)) return false;
+    if (pump(now) && is_needed()) return false;
     stays_until_ = 0;
   }
   bool has_left = true;

@@ -161,7 +161,7 @@ class SplitSession final : public Session {
   void begin_again(std::size_t lost);
   void ask_to_leave();
   void answer_the_leaving();
-  bool is_needed(Nanoseconds now);
+  bool is_needed() const;
   void report(ShareReport::News news);
   static void add_counters(nlohmann::json& sum, const nlohmann::json& more);
   void do_again(SwitchLife of, std::uint64_t part, const KeptPart& kept);
@@ -204,7 +204,7 @@ class SplitSession final : public Session {
   Ticket next_ticket_ = 1;
   Losses losses_;
   Leaving leaving_;
-  std::optional<Nanoseconds> stays_until_;  // this rank wants to leave
+  std::optional<Nanoseconds> stays_until_;  // this rank wants to leave; 0: it stays no longer
   Nanoseconds stalled_since_ = 0;           // what was at the switch that was lost last
   struct Again {                            // a part of a lost switch
     std::size_t at;

@@ -155,28 +155,18 @@ void JobTable::on_time(Nanoseconds now) {
   }
 }
 
-void JobTable::on_unfair_share(std::uint16_t job_id, std::uint16_t epoch, double times) {
-  if (const Job* const job = running_job(job_id, epoch)) say_of_fair_share(*job, times);
-}
-
-void JobTable::on_late_rank(std::uint16_t job_id, std::uint16_t epoch, std::uint16_t place) {
-  const Job* const job = running_job(job_id, epoch);
-  if (job == nullptr || !job->left.empty() || place >= job->members.size()) return;
-  const Member& member = std::next(job->members.begin(), place)->second;
-  if (!member.is_switch()) send(member.connection, control::Heartbeat{.is_late = true});
-}
-
-const JobTable::Job* JobTable::running_job(std::uint16_t job_id, std::uint16_t epoch) const {
-  const auto found = std::ranges::find_if(jobs_, [&](const auto& entry) {
-    const Job& job = entry.second;
-    return job.running && job.lease.job == job_id && job.lease.epoch == epoch;
-  });
-  return found == jobs_.end() ? nullptr : &found->second;
-}
-
-void JobTable::say_of_fair_share(const Job& job, double times) {
+void JobTable::on_unfair_share(JobKey key, double times) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end() || !found->second.running) return;
   const control::Heartbeat heartbeat{.of_fair_share = std::clamp(times, 1.0, control::kOfFairShareMax)};
-  for (const auto& [rank, member] : job.members) send(member.connection, heartbeat);
+  for (const auto& [rank, member] : found->second.members) send(member.connection, heartbeat);
+}
+
+void JobTable::on_late_rank(JobKey key, std::uint16_t place) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end() || !found->second.left.empty() || place >= found->second.members.size()) return;
+  const Member& member = std::next(found->second.members.begin(), place)->second;
+  if (!member.is_switch()) send(member.connection, control::Heartbeat{.is_late = true});
 }
 
 void JobTable::on_drain(Nanoseconds by) {

@@ -114,10 +114,10 @@ class JobTable {
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
   void on_no_memory(std::uint16_t job, std::uint16_t epoch);  // the machine has less than the rules allow
   void on_time(Nanoseconds now);
-  // A running job has had so many times its fair share of the link: its workers are told.
-  void on_unfair_share(std::uint16_t job, std::uint16_t epoch, double times);
+  // A running job has had so many times its fair share of a link, here or above: its workers are told.
+  void on_unfair_share(JobKey key, double times);
   // The job waits for the contributor in this place, which is told if it is a worker: a switch finds that out itself.
-  void on_late_rank(std::uint16_t job, std::uint16_t epoch, std::uint16_t place);
+  void on_late_rank(JobKey key, std::uint16_t place);
   // No job begins from now on, and those that form end. Running jobs go on until they end, or until the time `by`.
   void on_drain(Nanoseconds by);
   // For joins from now on. Jobs that form end: half of their workers have proven that they know the old one.
@@ -129,13 +129,12 @@ class JobTable {
   void on_admitted_above(JobKey key, const wire::Lease& lease, std::vector<link::Address> shards, Nanoseconds now);
   void on_left_above(JobKey key, std::uint16_t rank);
   void on_lost_above(JobKey key, const Error& error);  // it refused, or failed, or is gone
-  void on_unfair_share_above(JobKey key, double times);
 
   Nanoseconds deadline() const;  // when on_time() wants to be called next
   std::vector<Action> take_actions();
 
   std::vector<JobSummary> jobs() const;
-  std::vector<std::pair<std::uint16_t, std::uint16_t>> running_jobs() const;  // their numbers and epochs
+  std::map<JobKey, std::uint16_t> running_jobs() const;  // their numbers
   bool is_draining() const { return is_draining_; }
   // No job is left, or the time is over.
   bool is_drained() const { return is_draining_ && (jobs_.empty() || is_drain_over_); }
@@ -237,8 +236,6 @@ class JobTable {
   GrantBounds bounds_of(const Job& job, std::uint16_t contributors) const;
   control::Ranks ranks_of(const Job& job) const;
   void say_left(JobKey key, std::uint16_t rank, const Member* by);
-  void say_of_fair_share(const Job& job, double times);
-  const Job* running_job(std::uint16_t job, std::uint16_t epoch) const;
 
   void refuse(ConnectionId id, const control::Refused& refused);
   void send(ConnectionId id, const control::Message& message);

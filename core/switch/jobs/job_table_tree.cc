@@ -290,11 +290,6 @@ void JobTable::on_left_above(JobKey key, std::uint16_t rank) {
   found->second.for_each_member([&](const Member& member) { send(member.connection, control::Left{rank}); });
 }
 
-void JobTable::on_unfair_share_above(JobKey key, double times) {
-  const auto found = jobs_.find(key);
-  if (found != jobs_.end() && found->second.running) say_of_fair_share(found->second, times);
-}
-
 void JobTable::on_lost_above(JobKey key, const Error& error) {
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return;

@@ -50,10 +50,10 @@ std::vector<Action> JobTable::take_actions() {
   return std::exchange(actions_, {});
 }
 
-std::vector<std::pair<std::uint16_t, std::uint16_t>> JobTable::running_jobs() const {
-  std::vector<std::pair<std::uint16_t, std::uint16_t>> running;
+std::map<JobKey, std::uint16_t> JobTable::running_jobs() const {
+  std::map<JobKey, std::uint16_t> running;
   for (const auto& [key, job] : jobs_) {
-    if (job.running) running.emplace_back(job.lease.job, job.lease.epoch);
+    if (job.running) running[key] = job.lease.job;
   }
   return running;
 }

@@ -7,7 +7,7 @@ namespace {
 
 using Job = FairShares::Job;
 
-constexpr Job kOne{0, 1}, kOther{1, 1}, kThird{2, 1};
+constexpr Job kOne = 1, kOther = 2, kThird = 3;
 
 // Each job has these bytes between two looks.
 std::map<Job, double> said_after(const std::map<Job, FairShares::Bytes>& bytes) {

@@ -8,7 +8,7 @@ namespace {
 using LateJob = LateRanks::Job;
 using CameLast = std::map<LateJob, std::vector<std::uint64_t>>;
 
-constexpr LateJob kSlowed{0, 1}, kEqual{1, 1};
+constexpr LateJob kSlowed = 1, kEqual = 2, kLater = 3;
 
 TEST(LateRanks, ARankIsLateWhereItCameLastForMostChunks) {
   LateRanks late;
@@ -25,11 +25,11 @@ TEST(LateRanks, FewChunksAndEqualRanksSayNothing) {
   EXPECT_TRUE(late.look(CameLast{{kSlowed, {30, 35, 70}}, {kEqual, {26, 74}}}).empty()) << "the other one computes";
 }
 
-TEST(LateRanks, AJobOfTheSameNumberIsAnotherOne) {
+TEST(LateRanks, AJobThatComesCountsFromThenOn) {
   LateRanks late;
   late.look(CameLast{{kSlowed, {0, 0}}});
-  EXPECT_TRUE(late.look(CameLast{{LateJob{0, 2}, {0, 100}}}).empty());
-  EXPECT_EQ(late.look(CameLast{{LateJob{0, 2}, {0, 200}}}).size(), 1u);
+  EXPECT_TRUE(late.look(CameLast{{kLater, {0, 100}}}).empty());
+  EXPECT_EQ(late.look(CameLast{{kLater, {0, 200}}}).size(), 1u);
 }
 
 }  // namespace
