@@ -28,7 +28,7 @@ void bind_open(nb::class_<Bound>& bound, Open open, const About&... about) {
       "__init__",
       [open](Bound* self, int rank, int world, const std::string& listen, double timeout_s, bool shm, int tcp_streams,
              const std::string& secret, bool require_auth, int dscp, const std::vector<std::string>& interfaces,
-             Own... own) {
+             bool elastic, Own... own) {
         const group::PeerGroupOptions options{.rank = rank,
                                               .world = world,
                                               .listen = listen,
@@ -38,13 +38,14 @@ void bind_open(nb::class_<Bound>& bound, Open open, const About&... about) {
                                               .interfaces = interfaces,
                                               .dscp = dscp_of(dscp),
                                               .secret = secret,
-                                              .require_auth = require_auth};
+                                              .require_auth = require_auth,
+                                              .elastic = elastic};
         auto opened = without_lock([&] { return open(options, own...); });
         new (self) Bound(std::move(*opened));
       },
       "rank"_a, "world"_a, nb::kw_only(), "listen"_a = "127.0.0.1:0", "timeout_s"_a = 30.0, "shm"_a = true,
       "tcp_streams"_a = 1, "secret"_a = "", "require_auth"_a = false, "dscp"_a = 0,
-      "interfaces"_a = std::vector<std::string>{}, about...);
+      "interfaces"_a = std::vector<std::string>{}, "elastic"_a = false, about...);
 }
 
 // The options that a worker and an observer of a job at a switch both have; the others are defaults.

@@ -62,7 +62,9 @@ void bind_peer_group(nb::module_& module) {
       "secret: what all ranks must prove to know before any of them takes data from another; none if empty.\n"
       "require_auth: data and messages to ranks of other machines carry tags under keys that follow from the secret;\n"
       "alike on all ranks. Shared memory carries none.\n"
-      "dscp: of this rank's packets, 0 to 63.");
+      "dscp: of this rank's packets, 0 to 63. elastic: the caller goes on without a rank that fails, so a machine "
+      "that\n"
+      "confirms nothing for much longer than is usual is given up before the timeout.");
   netfold::bind_listener(bound);
   netfold::bind_all_types(bound);
   bound

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
+
 namespace netfold::link {
 
 class ControlLink {
@@ -31,6 +33,9 @@ class ControlLink {
   // Whether the peer's machine has not confirmed all that was written. It confirms also for a process that does not
   // read.
   virtual bool has_unconfirmed() const = 0;
+  // How long a confirmation takes at most, as a rule: the mean and four times the deviation, as TCP's own
+  // retransmission timer counts it (RFC 6298).
+  virtual Nanoseconds usual_confirmation() const = 0;
   // After this the peer sees the end; reading (and throwing away) goes on until it closes too. Closing at once would
   // make the kernel forget what it has not delivered yet.
   virtual void shut_down_writing() = 0;

@@ -23,6 +23,7 @@ class TaggedLines final : public ControlLink {
   Outcome flush() override { return link_->flush(); }
   bool wants_to_write() const override { return link_->wants_to_write(); }
   bool has_unconfirmed() const override { return link_->has_unconfirmed(); }
+  Nanoseconds usual_confirmation() const override { return link_->usual_confirmation(); }
   void shut_down_writing() override { link_->shut_down_writing(); }
   int descriptor() const override { return link_->descriptor(); }
 

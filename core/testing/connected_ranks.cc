@@ -12,12 +12,15 @@ std::vector<group::PeerConnections> connect_ranks(Network& network, const std::v
                                                   const StreamShape& shape, bool has_messages) {
   const std::size_t world = places.size();
   std::vector<group::PeerConnections> all(world);
+  std::vector<IpAddress> machines;
+  for (const RankPlace& each : places) machines.push_back(each.ip);
   for (std::size_t rank = 0; rank < world; ++rank) {
     all[rank].data.resize(world);
     if (has_messages) all[rank].messages.resize(world);
     all[rank].bells.resize(world);
     all[rank].life_lines = std::make_unique<group::LifeLines>(static_cast<int>(rank), static_cast<int>(world),
                                                               std::make_unique<AllOfThem>());
+    all[rank].life_lines->set_machines(machines);
   }
   for (std::size_t lower = 0; lower < world; ++lower) {
     for (std::size_t upper = lower + 1; upper < world; ++upper) {

@@ -89,6 +89,7 @@ class SimulatedControlLink final : public link::ControlLink {
     const Network::End& peer = connection_->ends[1 - end_];
     return !peer.on_the_way.empty() || (own().is_unconfirmed && !network_.is_open(peer.ip, own().ip));
   }
+  Nanoseconds usual_confirmation() const override { return network_.usual_confirmation(); }
   void shut_down_writing() override {
     if (std::exchange(own().has_shut, true)) return;
     network_.send(connection_, 1 - end_, {}, true);
@@ -116,6 +117,10 @@ void on_news_of(link::ControlLink& link, Network::OnNews on_news) {
 bool Network::is_off(IpAddress ip) const {
   const auto found = machines_.find(ip);
   return found != machines_.end() && found->second.is_off;
+}
+
+Nanoseconds Network::usual_confirmation() const {
+  return std::max(kRetransmission, 2 * weather_.delay_max);
 }
 
 Nanoseconds Network::delay() {

@@ -80,6 +80,7 @@ class Network {
                                                                    const StreamShape& shape,
                                                                    const std::array<OnNews, 2>& on_news);
 
+  Nanoseconds usual_confirmation() const;
   bool is_open(IpAddress from, IpAddress to) const { return !is_blocked(from, to) && !is_off(from); }
   bool is_blocked(IpAddress from, IpAddress to) const { return blocked_.contains({from, to}); }
   std::size_t connections_of(IpAddress ip) const;  // ends that a process there holds

@@ -164,7 +164,7 @@ class Switch:
 class PeerGroup:
     """A rank among others that fold without a switch."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], core: int = -1, inline_progress: bool = False) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], elastic: bool = False, core: int = -1, inline_progress: bool = False) -> None:
         """
         Listens at `listen` (port 0: the kernel picks). Make every rank's `address` known to all, then connect.
         core: where the progress thread runs, -1 for anywhere. shm: shared memory between ranks of one machine.
@@ -175,7 +175,8 @@ class PeerGroup:
         secret: what all ranks must prove to know before any of them takes data from another; none if empty.
         require_auth: data and messages to ranks of other machines carry tags under keys that follow from the secret;
         alike on all ranks. Shared memory carries none.
-        dscp: of this rank's packets, 0 to 63.
+        dscp: of this rank's packets, 0 to 63. elastic: the caller goes on without a rank that fails, so a machine that
+        confirms nothing for much longer than is usual is given up before the timeout.
         """
 
     @property
@@ -304,7 +305,7 @@ class SplitGroup:
     A rank that sums through switches and among the ranks at once (algorithm "split").
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], switches: Sequence[str], job: str, core: int = -1, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], elastic: bool = False, switches: Sequence[str], job: str, core: int = -1, connect_timeout_s: float = 30.0, window: int = 0, block: int = 16, mantissa: int = 7, faults: str = '', pcap: str = '', place: str = '') -> None:
         """
         Listens at `listen`, as PeerGroup; connect() then joins `job` at each switch `host:port` too, as SwitchGroup. All
         ranks name the switches in the same order.
@@ -404,7 +405,7 @@ class SplitGroup:
 class NicGroup:
     """A rank whose FP32 all-reduces by the ring go through a smart NIC."""
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], nic: str, core: int = -1) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], elastic: bool = False, nic: str, core: int = -1) -> None:
         """
         Listens at `listen`, as PeerGroup, and takes the NIC: a PCI address that vfio-pci drives, or the path
         of a socket where another program is the NIC (vfio-user); after it perhaps ,bar=NUMBER and ,offset=NUMBER.
@@ -498,7 +499,7 @@ class AgentPeerGroup:
     A PeerGroup whose engine is an agent's. All ranks must use agents, or none: an agent folds a large tensor in parts.
     """
 
-    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], agent: str) -> None:
+    def __init__(self, rank: int, world: int, *, listen: str = '127.0.0.1:0', timeout_s: float = 30.0, shm: bool = True, tcp_streams: int = 1, secret: str = '', require_auth: bool = False, dscp: int = 0, interfaces: Sequence[str] = [], elastic: bool = False, agent: str) -> None:
         """
         agent: the socket of a running one, a path or @name. The rest as PeerGroup's.
         """

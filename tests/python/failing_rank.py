@@ -1,9 +1,10 @@
 """A rank of test_random_failures.py: it forms groups and all-reduces in them, as lines on standard input say.
 
-Each line is a JSON object. First a job: job, kind, world, rank, host, switch, timeout_s and `sums`, the number of
-all-reduces; 0: until one fails. The rank answers with its `address` if the kind needs it, and the next line has the
-`addresses` of all. Then it says `formed`; at the end `done`, or `error`, `code`, `culprit` and `at` (CLOCK_MONOTONIC,
-in seconds); and when the group is closed `closed`, with the `threads` and file descriptors (`files`) of the process.
+Each line is a JSON object. First a job: job, kind, world, rank, host, switch, timeout_s, elastic and `sums`, the
+number of all-reduces; 0: until one fails. The rank answers with its `address` if the kind needs it, and the next line
+has the `addresses` of all. Then it says `formed`; at the end `done`, or `error`, `code`, `culprit` and `at`
+(CLOCK_MONOTONIC, in seconds).
+When the group is closed it says `closed`, with the `threads` and file descriptors (`files`) of the process.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def form(order: dict[str, Any]) -> _core.PeerGroup | _core.SwitchGroup | _core.S
     listen = f"{order['host']}:0"
     group: _core.PeerGroup | _core.SplitGroup
     if order["kind"] == PEERS:
-        group = _core.PeerGroup(rank, world, listen=listen, timeout_s=timeout_s, shm=False)
+        group = _core.PeerGroup(rank, world, listen=listen, timeout_s=timeout_s, shm=False, elastic=order["elastic"])
     else:
         group = _core.SplitGroup(
             rank,
@@ -50,6 +51,7 @@ def form(order: dict[str, Any]) -> _core.PeerGroup | _core.SwitchGroup | _core.S
             listen=listen,
             timeout_s=timeout_s,
             shm=False,
+            elastic=order["elastic"],
             switches=[order["switch"]],
             job=order["job"],
             connect_timeout_s=timeout_s,

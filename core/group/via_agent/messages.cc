@@ -32,7 +32,8 @@ json to_json(const PeerGroupOptions& options) {
           {"secret", options.secret},
           {"dscp", options.dscp},
           {"interfaces", options.interfaces},
-          {"require_auth", options.require_auth}};
+          {"require_auth", options.require_auth},
+          {"elastic", options.elastic}};
 }
 
 Result<PeerGroupOptions> host_group_options(const json& message) {
@@ -47,6 +48,7 @@ Result<PeerGroupOptions> host_group_options(const json& message) {
   options.secret = fields.text("secret", kTextMax);
   options.dscp = fields.integer<std::uint8_t>("dscp", 0, link::Road::kDscpMax);
   options.require_auth = fields.boolean("require_auth");
+  options.elastic = fields.boolean("elastic");
   options.interfaces = fields.texts("interfaces", link::kTcpStreamsMax, kTextMax);
   if (fields.problem()) return wrong(*fields.problem());
   return options;

@@ -37,6 +37,7 @@ Result<void> SplitSession::look_at_losses() {
   // All is over for a rank that has left. If another lacks a part of the switch, the sum among ranks names that rank.
   for (; silent && among_ranks_->has_left(*silent); silent = losses_.waits_for()) losses_.leave(*silent);
   if (!silent || is_idle()) return {};
+  if (auto known = among_ranks_->check_silence(time_ - stalled_since_); !known) return known;
   if (time_ - stalled_since_ <= options_.timeout) return {};
   if (auto cut = among_ranks_->cut_off()) return tl::unexpected(std::move(*cut));
   return fail(ErrorCode::kTimeout,

@@ -544,7 +544,9 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
 Nanoseconds SplitSession::deadline() const {
   Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
   if (stays_until_ && *stays_until_ > time_) next = std::min(next, *stays_until_);
-  if (losses_.awaits_words()) return std::min(next, stalled_since_ + options_.timeout);
+  if (losses_.awaits_words()) {
+    return std::min({next, stalled_since_ + options_.timeout, among_ranks_->silence_deadline()});
+  }
   const bool awaits_return =
       std::ranges::any_of(switches_, [](const Switch& each) { return each.is_wanted && !each.lives.back().session; });
   return awaits_return ? std::min(next, time_ + kLookForReturns) : next;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/json.h"
 #include "group/session.h"
@@ -11,6 +12,9 @@ namespace netfold::group {
 namespace {
 
 using nlohmann::json;
+
+constexpr int kUsualConfirmations = 1 + 2 + 4 + 8 + 16;  // TCP waits twice as long after each packet sent again
+constexpr Nanoseconds kQuestionPeriod = kSecond;
 
 std::string line_of(const json& message) {
   return json_text(message) + "\n";
@@ -22,6 +26,7 @@ LifeLines::LifeLines(int rank, int world, std::unique_ptr<link::PollSet> polls)
     : rank_(rank),
       polls_(std::move(polls)),
       peers_(static_cast<std::size_t>(world)),
+      machines_(static_cast<std::size_t>(world)),
       standings_(static_cast<std::size_t>(world)) {}
 
 void LifeLines::add(int rank, std::unique_ptr<link::ControlLink> line) {
@@ -85,14 +90,38 @@ void LifeLines::look_for_confirmations(Nanoseconds now) {
   }
 }
 
-std::optional<int> LifeLines::cut_off(Nanoseconds for_at_least, Nanoseconds now) const {
-  std::vector<int> silent;
+template <class IsSilent>
+std::optional<int> LifeLines::cut_off_of(IsSilent is_silent) const {
+  std::set<IpAddress> others, silent;
+  std::optional<int> first;
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    const auto& since = peer(rank).unconfirmed_since;
-    if (since && now - *since >= for_at_least) silent.push_back(rank);
+    if (machine_of(rank) == machine_of(rank_) || peer(rank).is_gone()) continue;
+    others.insert(machine_of(rank));
+    if (!peer(rank).unconfirmed_since || !is_silent(peer(rank))) continue;
+    silent.insert(machine_of(rank));
+    if (!first) first = rank;
   }
-  if (silent.size() == 1) return silent.front();
-  return silent.size() + 1 == peers_.size() ? std::optional(rank_) : std::nullopt;
+  return silent.size() > 1 && silent == others ? std::optional(rank_) : first;
+}
+
+std::optional<int> LifeLines::cut_off(Nanoseconds for_at_least, Nanoseconds now) const {
+  return cut_off_of([&](const Peer& peer) { return now - *peer.unconfirmed_since >= for_at_least; });
+}
+
+std::optional<int> LifeLines::silent(Nanoseconds now) const {
+  return cut_off_of([&](const Peer& peer) {
+    return now - *peer.unconfirmed_since >= kUsualConfirmations * peer.line->usual_confirmation();
+  });
+}
+
+void LifeLines::ask(Nanoseconds now) {
+  if (now < next_question_) return;
+  next_question_ = now + kQuestionPeriod;
+  const std::string line = line_of({{"kind", "here"}});  // the kernel's confirmation is the answer
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (machine_of(rank) == machine_of(rank_) || peer(rank).is_gone()) continue;
+    if (!peer(rank).unconfirmed_since) tell(rank, line);
+  }
 }
 
 Result<void> LifeLines::listen(Nanoseconds now) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ip_address.h"
 #include "base/result.h"
 #include "group/via_peers/waits.h"
 #include "link/control_link.h"
@@ -54,9 +55,15 @@ class LifeLines {
   // By rank; this rank's own are the caller's.
   const std::vector<Standing>& standings() const { return standings_; }
   bool somebody_waits() const;
-  // The rank that seems to be cut off, by what was not confirmed for so long: the only other one that does not confirm,
-  // or this rank, if no other one does.
+  // By rank the address of its machine.
+  void set_machines(std::vector<IpAddress> machines) { machines_ = std::move(machines); }
+  // The rank that seems to be cut off, by what was not confirmed for so long: the first one of a machine that does not
+  // confirm, or this rank, if there are several other machines and none confirms.
   std::optional<int> cut_off(Nanoseconds for_at_least, Nanoseconds now) const;
+  // The same, by what was not confirmed for much longer than is usual on its way: as long as TCP takes to send a packet
+  // again five times. ask() gives each other machine something to confirm, at most once a second.
+  void ask(Nanoseconds now);
+  std::optional<int> silent(Nanoseconds now) const;
   bool somebody_has_left() const { return std::ranges::any_of(peers_, &Peer::is_gone); }
 
   void say_waiting(const std::vector<int>& for_ranks);  // none: no more
@@ -99,6 +106,9 @@ class LifeLines {
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   void look_for_confirmations(Nanoseconds now);
+  const IpAddress& machine_of(int rank) const { return machines_[static_cast<std::size_t>(rank)]; }
+  template <class IsSilent>
+  std::optional<int> cut_off_of(IsSilent is_silent) const;
   Result<void> hear_later(Nanoseconds now);
   Result<void> hear(int rank, std::string_view line, Nanoseconds now);
   void tell(int rank, const std::string& line);
@@ -107,12 +117,14 @@ class LifeLines {
   int rank_;
   std::unique_ptr<link::PollSet> polls_;
   std::vector<Peer> peers_;
+  std::vector<IpAddress> machines_;
   std::vector<Standing> standings_;
   std::vector<Note> notes_;
   bool has_later_ = false;     // lines are here that came before this group
   Nanoseconds next_look_ = 0;  // for confirmations
-  int failed_by_ = kNoRank;    // the rank that said first that the group has failed
-  bool is_blamed_ = false;     // by that rank
+  Nanoseconds next_question_ = 0;
+  int failed_by_ = kNoRank;  // the rank that said first that the group has failed
+  bool is_blamed_ = false;   // by that rank
 };
 
 }  // namespace netfold::group

@@ -134,6 +134,9 @@ Result<void> Mesh::connect(const std::vector<std::vector<link::Address>>& addres
   if (const auto alike = check_interfaces(addresses); !alike) return alike;
   if (wants_shm_ && !bell_) bell_ = link::Doorbell::create();
   began_ = now();
+  std::vector<IpAddress> machines;
+  for (const auto& each : addresses) machines.push_back(each.front().ip);
+  life_lines_->set_machines(std::move(machines));
   handshake_ = {.rank = rank_,
                 .world = world_,
                 .bell = bell_,

@@ -52,7 +52,7 @@ Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options
   Plans plans(options.world, options.rank);
   plans.set_order(order);
   plans.set_networked(local + 1 < options.world);
-  const PeerSessionOptions session{options.rank, options.world, from_seconds(options.timeout_s)};
+  const PeerSessionOptions session{options.rank, options.world, from_seconds(options.timeout_s), options.elastic};
   return ConnectedPeers{std::make_unique<PeerSession>(session, mesh.take_connections(), std::move(plans), now()),
                         policy_among(local)};
 }

@@ -26,6 +26,7 @@ struct PeerGroupOptions {
   std::uint8_t dscp = 0;                     // of this rank's packets (link/road.h)
   std::string secret = {};                   // that all ranks must prove to know; "": none
   bool require_auth = false;                 // tags on all data and messages that leave the machine; needs the secret
+  bool elastic = false;                      // see PeerSessionOptions
 };
 
 class PeerGroup final : public Driver {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr Nanoseconds kStallTime = 100 * kMillisecond;  // without progress: do ranks mean the same at all?
 constexpr Nanoseconds kPatienceWithTheWaiting = 100 * kMillisecond;
+constexpr Nanoseconds kAskAfter = kSecond;         // without progress: do the other machines still confirm?
 constexpr Nanoseconds kGoodbyeMax = 30 * kSecond;  // without a byte that reaches the kernel, however long the timeout
 constexpr Nanoseconds kHeardMax = 100 * kMillisecond;  // for the others to hear that this rank leaves: they may compute
 
@@ -270,6 +271,7 @@ Result<void> PeerSession::check_progress() {
   if (direct_ && idle > kStallTime) {
     if (auto agreed = direct_->check_agreement(); !agreed) return agreed;
   }
+  if (auto known = check_silence(idle); !known) return known;
   const bool is_stuck = idle > patience();
   std::vector<int> waits_for = is_stuck ? blocking_ranks() : std::vector<int>{};
   if (is_stuck && elsewhere_) waits_for.push_back(elsewhere_->rank);
@@ -315,17 +317,33 @@ Result<void> PeerSession::check_messages_progress() {
 std::optional<Error> PeerSession::cut_off() const {
   const auto rank = connections_.life_lines->cut_off(options_.timeout / 2, time_);
   if (!rank) return std::nullopt;
-  const std::string so = fmt::format("so rank {} cannot finish its collective within the timeout of {:g} s",
-                                     options_.rank, to_seconds(options_.timeout));
-  if (*rank != options_.rank) {
-    return Error{
-        ErrorCode::kTimeout,
-        fmt::format("the machine of rank {} does not confirm what is sent to it, {}: is it cut off?", *rank, so),
-        *rank};
+  return cut_off_error(ErrorCode::kTimeout, *rank,
+                       fmt::format("so rank {} cannot finish its collective within the timeout of {:g} s",
+                                   options_.rank, to_seconds(options_.timeout)));
+}
+
+// The kernel confirms for a process that computes or is stopped, too. So silence is the fault of the machine or of the
+// way to it, and the timeout need not be over to know.
+Result<void> PeerSession::check_silence(Nanoseconds waited) {
+  if (!options_.elastic || waited < kAskAfter) return {};
+  connections_.life_lines->ask(time_);
+  const auto rank = connections_.life_lines->silent(time_);
+  if (!rank) return {};
+  return tl::unexpected(cut_off_error(ErrorCode::kPeerFailed, *rank, "for much longer than is usual on its way"));
+}
+
+Nanoseconds PeerSession::silence_deadline() const {
+  return options_.elastic ? time_ + kAskAfter : kNever;
+}
+
+Error PeerSession::cut_off_error(ErrorCode code, int rank, const std::string& so) const {
+  if (rank != options_.rank) {
+    return {code,
+            fmt::format("the machine of rank {} does not confirm what is sent to it, {}: is it cut off?", rank, so),
+            rank};
   }
-  return Error{ErrorCode::kTimeout,
-               fmt::format("no other machine confirms what rank {} sends, {}: is its machine cut off?", *rank, so),
-               *rank};
+  return {code, fmt::format("no other machine confirms what rank {} sends, {}: is its machine cut off?", rank, so),
+          rank};
 }
 
 Error PeerSession::timed_out(const Stall& stall) const {
@@ -408,7 +426,8 @@ Nanoseconds PeerSession::deadline() const {
   const Nanoseconds soon = std::min(patience(), kLookPeriod * 5);
   // Nobody wakes this rank when it comes to wait for one that left before.
   if (connections_.life_lines->somebody_has_left()) return time_ + soon;
-  return std::max(last_progress_ + patience(), time_ + soon);
+  const Nanoseconds next = std::max(last_progress_ + patience(), time_ + soon);
+  return std::min(next, silence_deadline());
 }
 
 bool PeerSession::arm() {

@@ -20,6 +20,7 @@ namespace netfold::group {
 struct PeerSessionOptions {
   int rank = 0, world = 1;
   Nanoseconds timeout = 30 * kSecond;  // for a collective to make progress
+  bool elastic = false;  // the caller goes on without a rank that fails: one that is cut off is given up before that
 };
 
 // How a rank reaches all others.
@@ -70,8 +71,13 @@ class PeerSession final : public Session {
   void say_note(const std::vector<std::uint64_t>& numbers) { connections_.life_lines->say_note(numbers); }
   std::vector<LifeLines::Note> take_notes() { return connections_.life_lines->take_notes(); }
   bool has_left(int rank) const { return connections_.life_lines->has_left(rank); }
-  // For a caller that gives up: an error that names the rank whose machine is cut off, if there is evidence.
+  // For a caller that gives up after the timeout: an error that names the rank whose machine is cut off, if there is
+  // evidence.
   std::optional<Error> cut_off() const;
+  // For a caller that has waited for so long: an error once an elastic rank knows of a machine that is cut off. To be
+  // asked again at silence_deadline().
+  Result<void> check_silence(Nanoseconds waited);
+  Nanoseconds silence_deadline() const;
   // Beside the collectives this rank waits for another one at a switch: the others hear of that, too.
   struct Elsewhere {
     int rank;
@@ -103,6 +109,7 @@ class PeerSession final : public Session {
   bool is_blocked_by_the_gone(int rank, const std::unique_ptr<link::StreamLink>& link, bool waits) const;
   Result<void> check_messages_progress();
   Result<void> check_progress();
+  Error cut_off_error(ErrorCode code, int rank, const std::string& so) const;
   Nanoseconds patience() const;
   Error timed_out(const Stall& stall) const;
 

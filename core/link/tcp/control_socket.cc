@@ -20,8 +20,9 @@
 namespace netfold::link {
 namespace {
 
-constexpr std::size_t kReadBytesMax = 65536;     // a call
-constexpr std::size_t kOutputBytesMax = 262144;  // not yet taken by the kernel
+constexpr std::size_t kReadBytesMax = 65536;                    // a call
+constexpr std::size_t kOutputBytesMax = 262144;                 // not yet taken by the kernel
+constexpr Nanoseconds kRetransmissionMin = 200 * kMillisecond;  // of Linux
 constexpr int kKeepaliveIdleSeconds = 10, kKeepaliveIntervalSeconds = 5, kKeepaliveProbes = 3;
 
 void set_option(int descriptor, int level, int option, int value) {
@@ -83,6 +84,13 @@ ControlSocket::Outcome ControlSocket::flush() {
 bool ControlSocket::has_unconfirmed() const {
   int bytes = 0;
   return !output_.empty() || (ioctl(descriptor_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
+Nanoseconds ControlSocket::usual_confirmation() const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return kRetransmissionMin;
+  return std::max(kRetransmissionMin, (info.tcpi_rtt + 4 * Nanoseconds{info.tcpi_rttvar}) * kMicrosecond);
 }
 
 void ControlSocket::shut_down_writing() {

@@ -27,6 +27,7 @@ class ControlSocket final : public ControlLink {
   Outcome flush() override;
   bool wants_to_write() const override { return !output_.empty(); }
   bool has_unconfirmed() const override;
+  Nanoseconds usual_confirmation() const override;
   void shut_down_writing() override;
   int descriptor() const override { return descriptor_.get(); }
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Nanoseconds kCutOffStep = 200 * kMicrosecond;
 constexpr Nanoseconds kCutOffTimeout = 2 * kSecond;
+constexpr Nanoseconds kLongTimeout = 1800 * kSecond;
 constexpr const char* kCutOffAlgorithms[] = {"ring", "halving-doubling", "direct"};
 
 struct RankThatMayBeCutOff {
@@ -28,7 +29,11 @@ struct RankThatMayBeCutOff {
 
 class RanksThatMayBeCutOff {
  public:
-  RanksThatMayBeCutOff(std::uint64_t seed, int world) : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)) {
+  // Elastic ranks have half an hour as their timeout. `on_each`: ranks of one machine.
+  RanksThatMayBeCutOff(std::uint64_t seed, int world, bool elastic = false, int on_each = 1,
+                       Nanoseconds delay_max = 40 * kMicrosecond)
+      : prng_(seed), network_(timeline_, seed + 1), ranks_(at(world)), on_each_(on_each) {
+    network_.set_weather({.delay_max = delay_max});
     const testing::StreamShape shape{.buffer_bytes = 8192, .window_bytes = 8192, .bytes_per_s = 1e6};
     std::vector<testing::RankPlace> places;
     for (int rank = 0; rank < world; ++rank) places.push_back({ip_of(rank)});
@@ -36,8 +41,9 @@ class RanksThatMayBeCutOff {
     const char* const algorithm = kCutOffAlgorithms[prng_.below(std::size(kCutOffAlgorithms))];
     for (int rank = 0; rank < world; ++rank) {
       RankThatMayBeCutOff& own = ranks_[at(rank)];
-      own.session = std::make_unique<PeerSession>(PeerSessionOptions{rank, world, kCutOffTimeout},
-                                                  std::move(all[at(rank)]), Plans(world, rank), 0);
+      own.session = std::make_unique<PeerSession>(
+          PeerSessionOptions{rank, world, elastic ? kLongTimeout : kCutOffTimeout, elastic}, std::move(all[at(rank)]),
+          Plans(world, rank), 0);
       own.tensor.assign(20'000, 1.0F);
       own.request = {.in = own.tensor.data(),
                      .out = own.tensor.data(),
@@ -51,16 +57,15 @@ class RanksThatMayBeCutOff {
   Prng& prng() { return prng_; }
   const RankThatMayBeCutOff& rank(int number) const { return ranks_[at(number)]; }
 
-  // Nothing reaches the machine any more, or nothing comes from it.
-  void cut(int victim, bool to_it, bool from_it) {
+  // Nothing reaches the machine of this rank any more, or nothing comes from it.
+  void cut(int victim, bool to_it, bool from_it, bool is_cut = true) {
     for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
-      if (other != victim) cut_pair(victim, other, to_it, from_it);
+      if (is_with(other, victim)) continue;
+      if (to_it) network_.block(ip_of(other), ip_of(victim), is_cut);
+      if (from_it) network_.block(ip_of(victim), ip_of(other), is_cut);
     }
   }
-  void cut_pair(int victim, int other, bool to_it, bool from_it) {
-    if (to_it) network_.block(ip_of(other), ip_of(victim), true);
-    if (from_it) network_.block(ip_of(victim), ip_of(other), true);
-  }
+  bool is_with(int one, int other) const { return ip_of(one) == ip_of(other); }  // on one machine
 
   void run_for(Nanoseconds time) {
     for (const Nanoseconds end = timeline_.now() + time; timeline_.now() < end;) {
@@ -86,12 +91,13 @@ class RanksThatMayBeCutOff {
   }
 
   static std::size_t at(int number) { return static_cast<std::size_t>(number); }
-  static IpAddress ip_of(int number) { return static_cast<std::uint32_t>(0x0a000001 + number); }
+  IpAddress ip_of(int number) const { return static_cast<std::uint32_t>(0x0a000001 + number / on_each_); }
 
   Prng prng_;
   testing::Timeline timeline_;
   testing::Network network_;
   std::vector<RankThatMayBeCutOff> ranks_;
+  const int on_each_;
 };
 
 // Steps that do not need that machine go on for a moment.
@@ -116,6 +122,50 @@ TEST(CutOff, TheOthersNameTheMachineThatIs) {
       ASSERT_TRUE(error) << "rank " << rank << " still waits";
       if (rank == victim) continue;
       EXPECT_EQ(error->rank, victim) << "rank " << rank << ": " << error->message;
+    }
+  }
+}
+
+// Elastic ranks: long before the timeout is over. The machine has one rank or several.
+constexpr Nanoseconds kSilence = 31 * 200 * kMillisecond;  // five packets sent again, each after twice as long
+
+TEST(CutOff, ElasticRanksKnowSoonWhichMachineIs) {
+  for (const std::uint64_t seed : tests::random_seeds(12)) {
+    SCOPED_TRACE(seed);
+    const int on_each = 1 + static_cast<int>(seed % 2), world = on_each * (3 + static_cast<int>(seed / 2 % 3)),
+              victim = static_cast<int>(seed / 8 % static_cast<std::uint64_t>(world));
+    const std::uint64_t way = seed / 128 % 3;
+    SCOPED_TRACE(fmt::format("{} ranks, {} on each machine, that of {} is cut off", world, on_each, victim));
+    RanksThatMayBeCutOff ranks(seed, world, true, on_each);
+    ranks.run_for(static_cast<Nanoseconds>(ranks.prng().below(150 * kMillisecond)));
+    ranks.cut(victim, way != 1, way != 0);
+    ranks.run_for(kSilence - 100 * kMillisecond);
+    for (int rank = 0; rank < world; ++rank) EXPECT_FALSE(ranks.rank(rank).error) << "rank " << rank << ": too soon";
+    ranks.run_for(2500 * kMillisecond);
+    for (int rank = 0; rank < world; ++rank) {
+      const auto& error = ranks.rank(rank).error;
+      ASSERT_TRUE(error) << "rank " << rank << " still waits";
+      if (ranks.is_with(rank, victim)) continue;
+      EXPECT_TRUE(ranks.is_with(error->rank, victim)) << "rank " << rank << ": " << error->message;
+    }
+  }
+}
+
+// A short outage does not count, nor does a way that is slow as a rule.
+TEST(CutOff, ElasticRanksWaitAsLongAsIsUsual) {
+  for (const std::uint64_t seed : tests::random_seeds(4)) {
+    SCOPED_TRACE(seed);
+    const bool is_slow = seed % 2 == 0;
+    RanksThatMayBeCutOff ranks(seed, 4, true, 1, is_slow ? kSecond : 40 * kMicrosecond);
+    ranks.run_for(200 * kMillisecond);
+    for (int outage = 0; outage < 3; ++outage) {
+      ranks.cut(static_cast<int>(ranks.prng().below(4)), true, true);
+      ranks.run_for(is_slow ? 2 * kSilence : kSilence * 3 / 4);
+      for (int rank = 0; rank < 4; ++rank) ranks.cut(rank, true, true, false);
+      ranks.run_for(5 * kSecond);
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      EXPECT_FALSE(ranks.rank(rank).error) << "rank " << rank << ": " << ranks.rank(rank).error->message;
     }
   }
 }

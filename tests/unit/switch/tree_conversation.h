@@ -44,6 +44,7 @@ class WireEnd final : public link::ControlLink {
   Outcome flush() override { return write(""); }
   bool wants_to_write() const override { return false; }
   bool has_unconfirmed() const override { return false; }
+  Nanoseconds usual_confirmation() const override { return 0; }
   void shut_down_writing() override { wire_->is_shut[side_] = true; }
   int descriptor() const override { return -1; }
   const std::shared_ptr<Wire>& wire() const { return wire_; }
