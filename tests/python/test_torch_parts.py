@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,17 +12,9 @@ from torch.distributed.distributed_c10d import SHRINK_ABORT
 
 from netfold import _core
 from netfold.torch import parts
-from torch_ranks import run_ranks, values
+from torch_ranks import open_sockets, run_ranks, values
 
 LARGE = 1 << 20
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the directory's own descriptor is closed by now
-            found.add(str(each.readlink()))
-    return {each for each in found if each.startswith("socket:")}
 
 
 def _dies_body(rank: int) -> list[float]:
@@ -36,10 +26,10 @@ def _dies_body(rank: int) -> list[float]:
     with pytest.raises(RuntimeError, match="rank 1"):
         for _ in range(100):
             dist.all_reduce(torch.ones(LARGE))
-    before = _sockets()
+    before = open_sockets()
     dist.shrink_group([1], shrink_flags=SHRINK_ABORT)
     if os.environ["NETFOLD_ALGORITHM"] == "ring":
-        assert len(_sockets() - before) <= 1, "the survivors keep their connections; only the listener is new"
+        assert len(open_sockets() - before) <= 1, "the survivors keep their connections; only the listener is new"
     assert (dist.get_world_size(), dist.get_rank()) == (3, {0: 0, 2: 1, 3: 2}[rank])
     sums = [float(tensor[-1])]
     tensor = torch.full((LARGE,), float(rank))

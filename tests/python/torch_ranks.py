@@ -5,6 +5,7 @@ Ranks are forked from a server that has torch loaded already, so a test costs ab
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import tempfile
@@ -70,6 +71,15 @@ def values(outcomes: list[Outcome]) -> list[Any]:
         assert not outcome.error, f"rank {rank}:\n{outcome.error}"
         assert outcome.exit_status == 0, f"rank {rank} ended with {outcome.exit_status}"
     return [outcome.value for outcome in outcomes]
+
+
+def open_sockets() -> set[str]:
+    """The sockets that this process has open, by their names in /proc."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the directory's own descriptor is closed by now
+            found.add(str(each.readlink()))
+    return {each for each in found if each.startswith("socket:")}
 
 
 def _answer(pipe: Connection, deadline: float) -> tuple[Any, str, float]:

@@ -45,8 +45,8 @@ def register() -> None:
 
     import torch.distributed as dist
 
-    from netfold.torch.backend import create
     from netfold.torch.devices import accelerator
+    from netfold.torch.reconfigure import create
     from netfold.torch.work_queries import answer_work_queries
 
     if "NETFOLD" in dist.Backend._plugins:

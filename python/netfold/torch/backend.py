@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch._C._distributed_c10d import (
     DebugLevel,
     ErrorType,
@@ -16,13 +17,15 @@ from torch.distributed.distributed_c10d import SHRINK_ABORT
 
 from netfold.torch import lifetime, parts
 from netfold.torch.collective_calls import CollectiveCalls
+from netfold.torch.devices import accelerator
 from netfold.torch.earlier import Earlier
 from netfold.torch.joining import Seat
 from netfold.torch.lifetime import FORKED
-from netfold.torch.member import Member, settings_of_group
+from netfold.torch.member import Member, NotFormed, settings_of_group
 from netfold.torch.monitored_barrier import MonitoredBarrier
 from netfold.torch.options import Options, load
 from netfold.torch.own_address import own_address
+from netfold.torch.settings import Settings
 
 
 def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
@@ -31,42 +34,70 @@ def backend_of(group: ProcessGroup) -> NetfoldBackend | None:
     return next((one for one in backends if one.options.group_name == group.group_name), None)
 
 
-def create(opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None) -> NetfoldBackend:
-    """Torch calls this for `init_process_group("netfold")` and `new_group`; `options` is the caller's pg_options.
-    `earlier` is the group that this one is shrunk from.
+def create(
+    opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None, elastic: bool = False
+) -> NetfoldBackend:
+    """Make the backend of a process group; `options` is the caller's pg_options. `earlier` is the group that this one
+    is shrunk from. `elastic`: the script goes on without a rank that fails.
 
     Raises NetfoldError (a RuntimeError) that names the switch if the switch is unreachable or refuses the worker, and
     ValueError for a wrong setting.
     """
-    backend = NetfoldBackend(opts, options, earlier)
+    backend = NetfoldBackend(opts, options, earlier, elastic)
     # In DETAIL mode torch keeps only a C++ reference to a backend. Without this reference Python would free the Python
     # half, and its methods would be lost.
     lifetime.alive.add(backend)
     return backend
 
 
+def serve(group: ProcessGroup, backend: NetfoldBackend) -> None:
+    """Make `backend` the one of a process group for tensors of the host and of the accelerator."""
+    group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+    for device in {"cpu", accelerator()}:
+        group._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, backend)
+
+
 class NetfoldBackend(CollectiveCalls):
     """One worker's end of one process group."""
 
     def __init__(
-        self, opts: _DistributedBackendOptions, options: Options | None, earlier: Earlier | None = None
+        self,
+        opts: _DistributedBackendOptions,
+        options: Options | None,
+        earlier: Earlier | None = None,
+        elastic: bool = False,
     ) -> None:
-        self.settings = settings_of_group(load(options), opts.group_size)
         self._options = options if options is not None else Options(timeout=opts.timeout)
         self._options.group_name = opts.group_id
         self._options.global_ranks_in_group = list(opts.global_ranks_in_group)
         rank, size = opts.group_rank, opts.group_size
         # A copy: torch's own holds the process group, which holds this backend.
         self._given = parts.part_of(opts, list(range(size)), opts.store, opts.group_id)
-        timeout_s = opts.timeout.total_seconds()
-        if earlier is not None and not self.settings.bind:
-            self._address = earlier.address
-        else:
-            self._address = own_address(opts.store, rank, size, self.settings.bind, timeout_s)
         super().__init__(rank, size, opts.timeout, MonitoredBarrier(opts.store, rank, size))
         self._shut_down = False
-        seat = Seat(opts.store, rank, size, opts.group_id, timeout_s, earlier)
-        self._member = Member(seat, self.settings, self._address)
+        self._elastic = elastic
+        self._address = ""
+        self._member = self._first_member(settings_of_group(load(options), size), earlier)
+
+    def _first_member(self, settings: Settings, earlier: Earlier | None) -> Member | NotFormed:
+        if earlier is not None and not settings.bind:
+            self._address = earlier.address
+        return self._join(self._given, settings, earlier)
+
+    def _join(
+        self,
+        given: _DistributedBackendOptions,
+        settings: Settings,
+        earlier: Earlier | None,
+        bound_s: float | None = None,
+    ) -> Member:
+        """Join the group of these options; its ranks wait for each other at most `bound_s` (seconds; default: the
+        group's timeout). They reach this one at its address, which is found now if it is unknown."""
+        store, rank, size, timeout_s = given.store, given.group_rank, given.group_size, given.timeout.total_seconds()
+        self.settings = settings
+        self._address = self._address or own_address(store, rank, size, settings.bind, bound_s or timeout_s)
+        seat = Seat(store, rank, size, given.group_id, timeout_s, earlier, bound_s, self._elastic)
+        return Member(seat, settings, self._address)
 
     def getBackendName(self) -> str:
         """This backend's name in torch."""
@@ -112,7 +143,7 @@ class NetfoldBackend(CollectiveCalls):
         smaller = parts.smaller(self._given, survivors)
         earlier = Earlier(keeper, survivors, smaller.group_id, self._address) if keeper is not None else None
         try:
-            return create(smaller, opts_override or self._options.clone(), earlier)
+            return create(smaller, opts_override or self._options.clone(), earlier, elastic=True)
         finally:
             if keeper is not None:
                 keeper.drop_kept()

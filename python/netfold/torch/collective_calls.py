@@ -15,7 +15,7 @@ from torch._C._distributed_c10d import Backend, BarrierOptions, Work
 from netfold.torch import collectives, sparse
 from netfold.torch.calls import Call, Operation
 from netfold.torch.collectives import Tensors
-from netfold.torch.member import Member
+from netfold.torch.member import Member, NotFormed
 from netfold.torch.monitored_barrier import MonitoredBarrier
 from netfold.torch.work import FoldWork, JoinedWork
 
@@ -29,7 +29,7 @@ def _only(tensors: list[Any], what: str) -> Any:
 class CollectiveCalls(Backend):
     """A backend that runs everything on its `Member`."""
 
-    _member: Member
+    _member: Member | NotFormed
 
     def __init__(self, rank: int, size: int, timeout: timedelta, monitored: MonitoredBarrier) -> None:
         super().__init__(rank, size)

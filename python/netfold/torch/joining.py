@@ -30,7 +30,8 @@ ROCE_WINDOW = 128  # packets
 @dataclass(frozen=True)
 class Seat:
     """A rank's place in a process group: torch's store and name of the group, the group's timeout in seconds, and the
-    group that it was shrunk from."""
+    group that its ranks were in before. `bound_s`: how long the ranks wait for each other to join; default: the
+    timeout. `elastic`: the script goes on without a rank that fails, so a machine that is cut off is known soon."""
 
     store: Store
     rank: int
@@ -38,6 +39,8 @@ class Seat:
     group: str
     timeout_s: float
     earlier: Earlier | None = None
+    bound_s: float | None = None
+    elastic: bool = False
 
 
 @dataclass
@@ -73,7 +76,7 @@ def join(seat: Seat, settings: Settings, address: str, needs_peers: bool) -> Joi
     embedded, placement = None, None
     try:
         try:
-            agreement, embedded = agree(seat.store, seat.rank, settings, seat.group, address, timeout_s)
+            agreement, embedded = agree(seat.store, seat.rank, settings, seat.group, address, seat.bound_s or timeout_s)
             placement = Placement(
                 settings.engine, settings.agent, settings.cores, seat.rank, settings.nic, settings.bfp
             )
@@ -199,6 +202,7 @@ def _host_client(
         "interfaces": list(settings.interface),
         "secret": agreement.secret,
         "require_auth": settings.require_auth,
+        "elastic": seat.elastic,
     }
 
     def listen() -> tuple[PeerEngine, str]:

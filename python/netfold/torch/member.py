@@ -31,13 +31,38 @@ FINISH_S = 5.0  # for collectives in flight when a rank leaves: all ranks have s
 
 
 def settings_of_group(settings: Settings, size: int) -> Settings:
-    """The settings of a group of `size` ranks, with logs on. RoCE folds at the ports of all ranks of the job, and
-    NETFOLD_BIGRAPH describes the places of all; a group with only some of the ranks ignores both."""
+    """The settings of a group of `size` ranks, with logs on."""
     write_to_stderr(settings.log)
-    is_part = dist.is_initialized() and size < dist.get_world_size()
-    if is_part and settings.roce:
+    return settings_of_part(settings) if dist.is_initialized() and size < dist.get_world_size() else settings
+
+
+def settings_of_part(settings: Settings) -> Settings:
+    """The settings of a group with only some of the job's ranks. RoCE folds at the ports of all ranks, and
+    NETFOLD_BIGRAPH describes the places of all; such a group ignores both."""
+    if settings.roce:
         settings = replace(settings, roce="", engine=THREAD, algorithm=AUTO, faults="", pcap="")
-    return replace(settings, bigraph=(0, 0)) if is_part and settings.algorithm != HDRM else settings
+    return replace(settings, bigraph=(0, 0)) if settings.algorithm != HDRM else settings
+
+
+class NotFormed:
+    """In the place of a rank's Member while its group is not formed: every call raises RuntimeError with the reason."""
+
+    error = None
+
+    def __init__(self, why: str) -> None:
+        self._why = f"netfold: {why}"
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(self._why)
+
+    def keep(self, ranks: list[int]) -> None:
+        """There are no connections to keep."""
+
+    def leave(self, reason: str = "") -> None:
+        """There is nothing to leave."""
+
+    def leave_to_parent(self, error: BaseException) -> None:
+        """In a child of fork(): there is nothing to leave."""
 
 
 class Member:

@@ -55,12 +55,17 @@ def smaller(given: _DistributedBackendOptions, survivors: list[int]) -> _Distrib
 
 def part_of(given: _DistributedBackendOptions, ranks: list[int], store: Store, name: str) -> _DistributedBackendOptions:
     """The options that make a backend of these ranks of a group, in their order; this rank is one of them."""
-    part = _DistributedBackendOptions()
-    part.store = store
-    part.group_rank = ranks.index(given.group_rank)
-    part.group_size = len(ranks)
-    part.timeout = given.timeout
-    part.group_id = GroupName(name)
     all_ranks = given.global_ranks_in_group or list(range(given.group_size))
-    part.global_ranks_in_group = [all_ranks[each] for each in ranks]
-    return part
+    members = [all_ranks[each] for each in ranks]
+    return options_of(store, ranks.index(given.group_rank), members, given.timeout, name)
+
+
+def options_of(
+    store: Store, rank: int, members: list[int], timeout: timedelta, name: str
+) -> _DistributedBackendOptions:
+    """The options that make a backend. `members` are the global ranks of the group's ranks; `rank` is this one in the
+    group."""
+    made = _DistributedBackendOptions()
+    made.store, made.timeout, made.group_id = store, timeout, GroupName(name)
+    made.group_rank, made.group_size, made.global_ranks_in_group = rank, len(members), members
+    return made

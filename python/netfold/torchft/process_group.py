@@ -11,14 +11,13 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ProcessGroup, Store, Work, _DistributedBackendOptions
-from torch.distributed.distributed_c10d import GroupName
+from torch._C._distributed_c10d import ProcessGroup, Store, Work
 from torch.futures import Future
 from torchft.process_group import ProcessGroupWrapper
 
 from netfold import torch_versions
-from netfold.torch.backend import NetfoldBackend, create
-from netfold.torch.devices import accelerator
+from netfold.torch import parts
+from netfold.torch.backend import NetfoldBackend, create, serve
 from netfold.torch.options import Options
 
 torch_versions.require()
@@ -92,14 +91,10 @@ class ProcessGroupNetfold(ProcessGroupWrapper):  # type: ignore[misc]  # torchft
         return _WorkOfFuture(super().allreduce(tensors, opts))
 
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
-        given = _DistributedBackendOptions()
-        given.store, given.group_rank, given.group_size = store, rank, world_size
-        given.timeout = self._timeout
-        given.group_id = GroupName(f"torchft-{self._quorum_id}-{next(_numbers)}")
-        given.global_ranks_in_group = self._global_ranks or []
-        self._backend = create(given, self._options)
+        name = f"torchft-{self._quorum_id}-{next(_numbers)}"
+        members = self._global_ranks or list(range(world_size))
+        given = parts.options_of(store, rank, members, self._timeout, name)
+        self._backend = create(given, self._options, elastic=True)
         group = ProcessGroup(store, rank, world_size)
-        group._set_default_backend(ProcessGroup.BackendType.CUSTOM)
-        for device in {"cpu", accelerator()}:
-            group._register_backend(torch.device(device), ProcessGroup.BackendType.CUSTOM, self._backend)
+        serve(group, self._backend)
         return group

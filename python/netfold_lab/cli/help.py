@@ -51,6 +51,7 @@ EXAMPLES = {
     ),
     "bench deaths": (
         "netfold bench deaths --ranks 8,64",
+        "netfold bench deaths --ranks 8,64 --by reconfigure --replace",
         "netfold bench deaths --deaths 6 --every-s 15 --against ''",
     ),
     "bench case1": (
