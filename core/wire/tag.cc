@@ -46,7 +46,7 @@ Tagger::Tagger(const TagKey& key, const HashKernel& kernel) : kernel_(kernel), l
 
 Tag Tagger::tag(std::span<const std::byte> head, std::span<const std::byte> payload) const {
   assert(head.size() <= kTaggedHeadBytesMax);
-  const Block hash = universal_hash(kernel_, hash_key_, payload);
+  const Block hash = kernel_.hash(hash_key_, payload);
   std::array<std::byte, kBlockBytes + kTaggedHeadBytesMax> covered;
   std::memcpy(covered.data(), hash.data(), kBlockBytes);
   std::copy(head.begin(), head.end(), covered.begin() + kBlockBytes);

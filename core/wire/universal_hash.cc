@@ -45,6 +45,21 @@ void prepare(const Block& key, Powers& powers) {
   for (std::size_t i = kHashedBlocksMax; i-- > 0; power = dot(power, key)) powers[i] = power;
 }
 
+Block hash(const HashKey& key, std::span<const std::byte> payload) {
+  assert(payload.size() <= kHashedBytesMax);
+  std::array<Block, kHashedBlocksMax> blocks;
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < payload.size(); at += kPieceBytes) {
+    blocks[count++] = clnh(key, payload.subspan(at, std::min(kPieceBytes, payload.size() - at)));
+  }
+  blocks[count++] = {payload.size(), 0};
+  return polyval(key.powers.back(), std::span(blocks).first(count));
+}
+
+constexpr HashKernel kReference{"reference", [] { return true; }, prepare, hash};
+
+}  // namespace
+
 Block clnh(const HashKey& key, std::span<const std::byte> piece) {
   assert(piece.size() <= kPieceBytes);
   Product sum{};
@@ -58,29 +73,14 @@ Block clnh(const HashKey& key, std::span<const std::byte> piece) {
   return {sum[0], sum[1]};
 }
 
-Block polyval(const Powers& powers, std::span<const Block> blocks) {
+Block polyval(const Block& point, std::span<const Block> blocks) {
   assert(blocks.size() <= kHashedBlocksMax);
   Block sum{};
   for (const Block& block : blocks) {
     for (unsigned i = 0; i < 2; ++i) sum[i] ^= block[i];
-    sum = dot(sum, powers.back());
+    sum = dot(sum, point);
   }
   return sum;
-}
-
-constexpr HashKernel kReference{"reference", [] { return true; }, prepare, clnh, polyval};
-
-}  // namespace
-
-Block universal_hash(const HashKernel& kernel, const HashKey& key, std::span<const std::byte> payload) {
-  assert(payload.size() <= kHashedBytesMax);
-  std::array<Block, kHashedBlocksMax> blocks;
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < payload.size(); at += kPieceBytes) {
-    blocks[count++] = kernel.clnh(key, payload.subspan(at, std::min(kPieceBytes, payload.size() - at)));
-  }
-  blocks[count++] = {payload.size(), 0};
-  return kernel.polyval(key.powers, std::span(blocks).first(count));
 }
 
 std::span<const HashKernel* const> all_hash_kernels() {

@@ -37,14 +37,14 @@ struct HashKernel {
   const char* name;
   bool (*is_supported)();
   void (*prepare)(const Block& key, Powers& powers);
-  // Of 1 to kPieceBytes bytes; zeros fill the last block.
-  Block (*clnh)(const HashKey& key, std::span<const std::byte> piece);
-  // Of 1 to kHashedBlocksMax blocks.
-  Block (*polyval)(const Powers& powers, std::span<const Block> blocks);
+  // Of at most kHashedBytesMax bytes.
+  Block (*hash)(const HashKey& key, std::span<const std::byte> payload);
 };
 
-// Of at most kHashedBytesMax bytes.
-Block universal_hash(const HashKernel& kernel, const HashKey& key, std::span<const std::byte> payload);
+// Both levels, bit by bit. Of 1 to kPieceBytes bytes; zeros fill the last block.
+Block clnh(const HashKey& key, std::span<const std::byte> piece);
+// Of 1 to kHashedBlocksMax blocks; `point` is POLYVAL's key.
+Block polyval(const Block& point, std::span<const Block> blocks);
 
 // Fastest first; the last, bit by bit, is the specification.
 std::span<const HashKernel* const> all_hash_kernels();

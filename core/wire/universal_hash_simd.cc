@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>  // first: it includes this file again for all targets but the last
 #include <hwy/highway.h>
 
+#include <array>
 #include <cassert>
 #include <cstring>
 
@@ -46,42 +47,45 @@ HWY_INLINE Block stored(Element element) {
   return block;
 }
 
-// In both halves of the result.
-HWY_INLINE Element sum_of_halves(Element element) {
-  return hn::Xor(element, hn::Shuffle01(element));
+// In both halves of each block of the result.
+template <class V>
+HWY_INLINE V sum_of_halves(V blocks) {
+  return hn::Xor(blocks, hn::Shuffle01(blocks));
 }
 
-// Products before they are reduced, summed: of the low halves, of the high halves, and of both halves' sums.
+// Products before they are reduced, summed: of the low halves, of the high halves, and of both halves' sums. A vector
+// of several blocks has several sums.
+template <class D>
 struct Products {
-  Element low, high, middle;
+  hn::Vec<D> low, high, middle;
 
-  HWY_INLINE static Products none() { return {hn::Zero(One()), hn::Zero(One()), hn::Zero(One())}; }
+  HWY_INLINE static Products none() { return {hn::Zero(D()), hn::Zero(D()), hn::Zero(D())}; }
 
-  HWY_INLINE void add(Element x, Element power) {
+  HWY_INLINE void add(hn::Vec<D> x, hn::Vec<D> power) {
     low = hn::Xor(low, hn::CLMulLower(x, power));
     high = hn::Xor(high, hn::CLMulUpper(x, power));
     middle = hn::Xor(middle, hn::CLMulLower(sum_of_halves(x), sum_of_halves(power)));
   }
-
-  HWY_INLINE Element reduced() const {
-    const One d;
-    const Element both = hn::Xor(hn::Xor(middle, low), high);
-    Element lower = hn::Xor(low, hn::ShiftLeftBytes<8>(d, both));
-    const Element upper = hn::Xor(high, hn::ShiftRightBytes<8>(d, both));
-    const Element modulus = hn::Set(d, 0xc200000000000000);
-    for (int half = 0; half < 2; ++half) lower = hn::Xor(hn::Shuffle01(lower), hn::CLMulLower(lower, modulus));
-    return hn::Xor(lower, upper);
-  }
 };
+
+HWY_INLINE Element reduced(const Products<One>& of) {
+  const One d;
+  const Element both = hn::Xor(hn::Xor(of.middle, of.low), of.high);
+  Element lower = hn::Xor(of.low, hn::ShiftLeftBytes<8>(d, both));
+  const Element upper = hn::Xor(of.high, hn::ShiftRightBytes<8>(d, both));
+  const Element modulus = hn::Set(d, 0xc200000000000000);
+  for (int half = 0; half < 2; ++half) lower = hn::Xor(hn::Shuffle01(lower), hn::CLMulLower(lower, modulus));
+  return hn::Xor(lower, upper);
+}
 
 void prepare(const Block& key, Powers& powers) {
   const Element point = load(key);
   Element power = point;
   for (std::size_t i = kHashedBlocksMax; i-- > 0;) {
     powers[i] = stored(power);
-    Products product = Products::none();
+    auto product = Products<One>::none();
     product.add(power, point);
-    power = product.reduced();
+    power = reduced(product);
   }
 }
 
@@ -89,42 +93,64 @@ void prepare(const Block& key, Powers& powers) {
 // end of a page of 4 KiB. An address behind the tensor does no harm.
 constexpr std::size_t kPrefetchBytes = 2048;
 
-template <class D>
-HWY_INLINE hn::Vec<D> product_of_halves(D d, const void* block, const Block& word) {
-  const auto sum = hn::Xor(hn::LoadU(d, static_cast<const std::uint64_t*>(block)), hn::LoadU(d, word.data()));
+using Blocks = hn::Vec<Many>;
+
+HWY_INLINE Blocks product_of_halves(Blocks data, Blocks words) {
+  const auto sum = hn::Xor(data, words);
   return hn::CLMulLower(sum, hn::Shuffle01(sum));
 }
 
-Block clnh(const HashKey& key, std::span<const std::byte> piece) {
-  assert(piece.size() <= kPieceBytes);
-  const Many d;
-  const std::size_t whole = piece.size() / kBlockBytes, at_once = hn::Lanes(d) / 2;
-  std::size_t i = 0;
-  auto sums = hn::Zero(d);
-  for (; i + at_once <= whole; i += at_once) {
-    __builtin_prefetch(piece.data() + i * kBlockBytes + kPrefetchBytes);
-    sums = hn::Xor(sums, product_of_halves(d, piece.data() + i * kBlockBytes, key.words[i]));
-  }
-  Element sum = sum_of_blocks(d, sums);
-  for (; i < whole; ++i) {
-    sum = hn::Xor(sum, product_of_halves(One(), piece.data() + i * kBlockBytes, key.words[i]));
-  }
-  if (const std::size_t rest = piece.size() % kBlockBytes; rest > 0) {
-    Block last{};
-    std::memcpy(last.data(), piece.data() + whole * kBlockBytes, rest);
-    sum = hn::Xor(sum, product_of_halves(One(), last.data(), key.words[whole]));
-  }
-  return stored(sum);
+HWY_INLINE Blocks load(const std::byte* from) {
+  return hn::LoadU(Many(), reinterpret_cast<const std::uint64_t*>(from));
 }
 
-Block polyval(const Powers& powers, std::span<const Block> blocks) {
-  assert(blocks.size() <= kHashedBlocksMax);
-  const std::size_t first = kHashedBlocksMax - blocks.size();
-  Products sum = Products::none();
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    sum.add(load(blocks[i]), load(powers[first + i]));
+// CLNH of a piece; the sum of the vector's blocks is its value.
+HWY_INLINE Blocks clnh(const HashKey& key, const std::byte* piece, std::size_t size) {
+  const Many d;
+  constexpr std::size_t kVectorBytes = hn::MaxLanes(d) * sizeof(std::uint64_t), kStepBytes = 4 * kVectorBytes;
+  const auto* const words = reinterpret_cast<const std::byte*>(key.words.data());
+  const auto product = [&](std::size_t at) { return product_of_halves(load(piece + at), load(words + at)); };
+  Blocks sum = hn::Zero(d), other = hn::Zero(d);
+  std::size_t at = 0;
+  for (; at + kStepBytes <= size; at += kStepBytes) {
+    for (std::size_t line = at; line < at + kStepBytes; line += 64) __builtin_prefetch(piece + line + kPrefetchBytes);
+    sum = hn::Xor(sum, hn::Xor(product(at), product(at + kVectorBytes)));
+    other = hn::Xor(other, hn::Xor(product(at + 2 * kVectorBytes), product(at + 3 * kVectorBytes)));
   }
-  return stored(sum.reduced());
+  for (; at + kVectorBytes <= size; at += kVectorBytes) sum = hn::Xor(sum, product(at));
+  const auto add_first = [&](const std::byte* data, std::size_t lanes) {
+    const auto are_there = hn::FirstN(d, lanes);
+    const auto of = [&](const std::byte* from) {
+      return hn::MaskedLoad(are_there, d, reinterpret_cast<const std::uint64_t*>(from));
+    };
+    sum = hn::Xor(sum, product_of_halves(of(data), of(words + at)));
+  };
+  if (const std::size_t whole = (size - at) / kBlockBytes; whole > 0) {
+    add_first(piece + at, 2 * whole);
+    at += whole * kBlockBytes;
+  }
+  if (at < size) {
+    alignas(kVectorBytes) std::array<std::byte, kVectorBytes> last{};
+    std::memcpy(last.data(), piece + at, size - at);
+    add_first(last.data(), 2);
+  }
+  return hn::Xor(sum, other);
+}
+
+// POLYVAL is linear, so the blocks of a vector are added only after they were multiplied.
+Block hash(const HashKey& key, std::span<const std::byte> payload) {
+  assert(payload.size() <= kHashedBytesMax);
+  const Many d;
+  const std::size_t pieces = (payload.size() + kPieceBytes - 1) / kPieceBytes;
+  const Block* power = &key.powers[kHashedBlocksMax - 1 - pieces];
+  auto sum = Products<Many>::none();
+  const auto add = [&](Blocks blocks) { sum.add(blocks, hn::LoadDup128(d, (power++)->data())); };
+  const std::byte* piece = payload.data();
+  std::size_t left = payload.size();
+  for (; left >= kPieceBytes; left -= kPieceBytes, piece += kPieceBytes) add(clnh(key, piece, kPieceBytes));
+  if (left > 0) add(clnh(key, piece, left));
+  add(hn::IfThenElseZero(hn::FirstN(d, 1), hn::Set(d, payload.size())));
+  return stored(reduced({sum_of_blocks(d, sum.low), sum_of_blocks(d, sum.high), sum_of_blocks(d, sum.middle)}));
 }
 
 bool is_supported() {
@@ -155,8 +181,7 @@ const HashKernel kKernel{
                                       : "neon",
     .is_supported = is_supported,
     .prepare = prepare,
-    .clnh = clnh,
-    .polyval = polyval,
+    .hash = hash,
 };
 
 }  // namespace netfold::wire::HWY_NAMESPACE

@@ -11,10 +11,18 @@
 namespace netfold::group {
 namespace {
 
-constexpr std::size_t kSendMost = 64;       // transmissions prepared at once
 constexpr std::size_t kReceiveMost = 1024;  // datagrams a batch
 constexpr std::size_t kBatchesAtOnce = 16;  // a bound, so that a flood does not delay heartbeats and time-outs
 constexpr int kUnansweredProbesMost = 5;    // after so many the switch no longer answers
+
+// Transmissions prepared at once. Of large packets, as many as one segmented send carries: their tags have read the
+// payloads, and the copy to the kernel then finds them in the cache.
+std::size_t send_most(const wire::Lease& lease) {
+  constexpr std::size_t kMost = 64, kLargeBytes = 4096, kSegmentedBytesMax = 65000;
+  if (lease.payload_bytes < kLargeBytes) return kMost;
+  const std::size_t packet_bytes = wire::kHeaderBytes + lease.payload_bytes + (lease.keys ? wire::kTagBytes : 0);
+  return std::max<std::size_t>(1, kSegmentedBytesMax / packet_bytes);
+}
 
 }  // namespace
 
@@ -25,11 +33,11 @@ DataPath::DataPath(const wire::Lease& lease, std::uint16_t rank, WindowOptions o
       link_(link),
       shards_(std::move(shards)),
       window_(lease, options),
-      prepared_(kSendMost),
-      payload_room_(kSendMost * lease.payload_bytes) {
+      prepared_(send_most(lease)),
+      payload_room_(prepared_.size() * lease.payload_bytes) {
   assert(shards_.size() == lease.shards && rank < lease.world);
-  pending_.reserve(kSendMost);
-  sending_.reserve(kSendMost);
+  pending_.reserve(prepared_.size());
+  sending_.reserve(prepared_.size());
 }
 
 void DataPath::watch_path(link::Address path, const control::Nonce& nonce) {
@@ -225,7 +233,7 @@ bool DataPath::send(Nanoseconds now) {
   for (;;) {
     std::erase_if(pending_,
                   [&](const auto& each) { return each.kind != wire::Kind::kEcho && window_.is_done(each.position); });
-    while (pending_.size() < kSendMost) {
+    while (pending_.size() < prepared_.size()) {
       const auto transmission = window_.next(now);
       if (!transmission) break;
       pending_.push_back(*transmission);
