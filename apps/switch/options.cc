@@ -85,6 +85,11 @@ constexpr std::uint16_t kFramesUdpPort = 7172;  // of the first folding thread, 
 // `host` as an address of sockets; :: on a machine without IPv6 is 0.0.0.0.
 Result<link::Address> address_to_bind(const std::string& host, std::uint16_t port) {
   if (host == "::" || host == "[::]") return link::Address{link::all_addresses(), port};
+  if (const std::size_t colon = host.find(':'); colon != std::string::npos && colon == host.rfind(':')) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--bind takes an address without a port: write --bind {} --port {}", host.substr(0, colon),
+                            host.substr(colon + 1)));
+  }
   const bool is_bare = host.find(':') != std::string::npos && !host.starts_with('[');
   return link::parse_address(fmt::format("{}:{}", is_bare ? "[" + host + "]" : host, port));
 }

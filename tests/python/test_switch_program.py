@@ -193,7 +193,9 @@ def test_only_those_who_know_the_secret_get_in(start: Callable[..., Running], tm
     assert "sesame" not in switch.errors.read_text()
 
 
-def test_an_interface_in_place_of_an_address_is_said() -> None:
+def test_a_wrong_address_to_bind_is_said() -> None:
+    answer = run("switch", "--bind", "127.0.0.1:7171").stderr
+    assert "--bind takes an address without a port: write --bind 127.0.0.1 --port 7171" in answer
     assert "it is an interface: write an address of it" in run("switch", "--bind", "lo", "--port", "0").stderr
 
 
