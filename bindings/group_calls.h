@@ -107,6 +107,11 @@ class GroupCalls {
     return to_python(counters);
   }
 
+  void set_timeout(double timeout_s) {
+    if (!(timeout_s > 0)) throw nb::value_error("a timeout is a number of seconds, more than 0");
+    if (!is_inherited(engine_)) engine_->set_timeout(from_seconds(timeout_s));
+  }
+
   void close(const std::string& reason) {
     if (is_inherited(engine_)) return;
     std::optional<Error> error;
@@ -158,6 +163,8 @@ void bind_waiting(nb::class_<Bound>& bound, const char* stats_doc) {
            "or\n"
            "number + 1 if it has failed. Both words must live until then.")
       .def("stats", &Bound::stats, stats_doc)
+      .def("set_timeout", &Bound::set_timeout, "timeout_s"_a,
+           "How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.")
       .def("close", &Bound::close, "reason"_a = "",
            "Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.");
 }

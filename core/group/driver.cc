@@ -265,6 +265,7 @@ bool Driver::step() {
   const StandardArithmetic arithmetic;
   if (may_submit()) take_submissions();
   if (has_failed_) return false;
+  if (wanted_timeout_ != 0) session_->set_timeout(wanted_timeout_.exchange(0));
   time_ = now();
   const auto moved = guarded([&] { return session_->pump(time_); });
   if (!moved) {
@@ -274,6 +275,12 @@ bool Driver::step() {
   next_deadline_ = session_->deadline();
   take_finished();
   return *moved;
+}
+
+void Driver::set_timeout(Nanoseconds timeout) {
+  wanted_timeout_ = timeout;
+  thread_wakeup_.wake();
+  caller_wakeup_.wake();
 }
 
 bool Driver::move() {

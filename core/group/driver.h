@@ -54,6 +54,7 @@ class Driver : public Group {
   Result<Ticket> submit_awaited(const CollectiveRequest& request) override { return hand_over(request, true); }
   std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) override;
   std::optional<Completion> next_completion(Nanoseconds timeout) override;
+  void set_timeout(Nanoseconds timeout) override;
   void close(std::optional<Error> error = std::nullopt) override;
   nlohmann::json counters() const override;
   std::optional<Error> error() const;  // why the group has failed
@@ -114,9 +115,10 @@ class Driver : public Group {
   const Wakeup& own_wakeup() const { return is_thread() ? thread_wakeup_ : caller_wakeup_; }
 
   const DriverOptions options_;
-  Wakeup thread_wakeup_, caller_wakeup_;        // one each: clearing one must not take news from the other
-  mutable std::atomic<int> callers_ = 0;        // threads that drive or are about to: the progress thread stands aside
-  mutable std::atomic<bool> has_work_ = false;  // when a caller last looked
+  Wakeup thread_wakeup_, caller_wakeup_;         // one each: clearing one must not take news from the other
+  mutable std::atomic<int> callers_ = 0;         // threads that drive or are about to: the progress thread stands aside
+  mutable std::atomic<bool> has_work_ = false;   // when a caller last looked
+  std::atomic<Nanoseconds> wanted_timeout_ = 0;  // that the session has not heard of; 0: it has
   std::atomic<Nanoseconds> next_deadline_ = kNever;   // of the session, when somebody last looked
   std::atomic<Nanoseconds> thread_sleeps_until_ = 0;  // 0: it is awake, or the last caller to go wakes it anyway
   std::mutex joining_;                                // of thread_, among callers of close()

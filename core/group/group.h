@@ -35,6 +35,9 @@ class Group {
   virtual std::optional<Completion> wait(Ticket ticket, Nanoseconds timeout) = 0;
   virtual std::optional<Completion> next_completion(Nanoseconds timeout) = 0;
 
+  // How long a collective may make no progress, from now on.
+  virtual void set_timeout(Nanoseconds timeout) = 0;
+
   // Leaves the job. Unfinished collectives complete with an error. `error`, if there is one, is told to the others.
   // May be called by several threads, and again.
   virtual void close(std::optional<Error> error = std::nullopt) = 0;

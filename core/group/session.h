@@ -68,6 +68,9 @@ class Session {
   // until it returns true: nothing is left to say, or too much time has passed.
   virtual bool leave(const std::optional<Error>& error, Nanoseconds now) = 0;
 
+  // How long a collective may make no progress, from now on. A backend whose limit is elsewhere keeps it.
+  virtual void set_timeout(Nanoseconds) {}
+
   // When pump() (or leave()) must be called again, although nothing came.
   virtual Nanoseconds deadline() const = 0;
   // Before the driver sleeps: asks the others to wake it. False if there is news already.

@@ -109,6 +109,11 @@ class SwitchGroup:
     def stats(self) -> dict[str, Any]:
         """Packets, bytes, retransmissions and the measured round trip so far."""
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
+        """
+
     def close(self, reason: str = '') -> None:
         """
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
@@ -242,6 +247,11 @@ class PeerGroup:
     def stats(self) -> dict[str, Any]:
         """
         Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
+        """
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
         """
 
     def close(self, reason: str = '') -> None:
@@ -397,6 +407,11 @@ class SplitGroup:
         Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
         """
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
+        """
+
     def close(self, reason: str = '') -> None:
         """
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
@@ -475,6 +490,11 @@ class NicGroup:
     def stats(self) -> dict[str, Any]:
         """
         Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
+        """
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
         """
 
     def close(self, reason: str = '') -> None:
@@ -569,6 +589,11 @@ class AgentPeerGroup:
         Peers and bytes by kind of link, elements reduced, and the engine's CPU seconds (cpu_s).
         """
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
+        """
+
     def close(self, reason: str = '') -> None:
         """
         Leaves; what is unfinished fails. A reason tells the other ranks that this one failed.
@@ -613,6 +638,11 @@ class AgentSwitchGroup:
     def stats(self) -> dict[str, Any]:
         """
         The engine's counters; cpu_s are the agent's CPU seconds for this worker.
+        """
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
         """
 
     def close(self, reason: str = '') -> None:
@@ -746,6 +776,11 @@ class RoceGroup:
 
     def stats(self) -> dict[str, Any]:
         """Packets, retransmissions and reasons, of this worker."""
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """
+        How long a collective may make no progress, from now on. Engines of agents and of smart NICs keep theirs.
+        """
 
     def close(self, reason: str = '') -> None:
         """

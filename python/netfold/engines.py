@@ -32,6 +32,9 @@ class Engine(Protocol):
     def stats(self) -> dict[str, Any]:
         """Counters."""
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long a collective may make no progress, from now on."""
+
     def close(self, reason: str = ...) -> None:
         """Leave the group; unfinished collectives fail. A reason tells the other ranks that this rank failed."""
 

@@ -138,6 +138,7 @@ bool SplitSession::take_returned() {
     const SwitchLife of = joined->of;
     if (losses_.is_lost(number(of))) continue;  // by another rank, meanwhile
     has_news = true;
+    joined->session->set_timeout(options_.timeout);
     switches_[of.at].lives[of.life].session = std::move(joined->session);
     list_sessions();
     among_ranks_->say_note({kJoined, of.at, of.life});

@@ -541,6 +541,11 @@ bool SplitSession::leave(const std::optional<Error>& error, Nanoseconds now) {
 
 // --- Waiting ---
 
+void SplitSession::set_timeout(Nanoseconds timeout) {
+  options_.timeout = timeout;
+  for (Session* const each : sessions_) each->set_timeout(timeout);
+}
+
 Nanoseconds SplitSession::deadline() const {
   Nanoseconds next = std::ranges::min(sessions_ | std::views::transform(&Session::deadline));
   if (stays_until_ && *stays_until_ > time_) next = std::min(next, *stays_until_);

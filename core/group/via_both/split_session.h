@@ -59,6 +59,7 @@ class SplitSession final : public Session {
   Result<std::unique_ptr<Prepared>> prepare(const CollectiveRequest& request) override;
   std::vector<Ticket> abort(const Error& error, Nanoseconds now) override;
   bool leave(const std::optional<Error>& error, Nanoseconds now) override;
+  void set_timeout(Nanoseconds timeout) override;
   Nanoseconds deadline() const override;
   bool arm() override { return among_ranks_->arm(); }
   void add_polls(std::vector<pollfd>& polls) const override;
@@ -179,7 +180,7 @@ class SplitSession final : public Session {
   void say_who_is_missing();
   Piece& running(Ticket ticket);
 
-  const PeerSessionOptions options_;
+  PeerSessionOptions options_;
   ScratchPool buffers_;           // first: the copies of tensors go back to it, from wherever they are kept
   const std::size_t count_;       // of switches
   std::vector<Switch> switches_;  // their jobs, and behind them as many for reduce-scatters

@@ -52,6 +52,7 @@ class PeerSession final : public Session {
   bool is_quick(const CollectiveRequest& request) const override;
   std::vector<Ticket> abort(const Error& error, Nanoseconds now) override;
   bool leave(const std::optional<Error>& error, Nanoseconds now) override;
+  void set_timeout(Nanoseconds timeout) override { options_.timeout = timeout; }
   Nanoseconds deadline() const override;
   bool arm() override;
   void add_polls(std::vector<pollfd>& polls) const override;
@@ -113,7 +114,7 @@ class PeerSession final : public Session {
   Nanoseconds patience() const;
   Error timed_out(const Stall& stall) const;
 
-  const PeerSessionOptions options_;
+  PeerSessionOptions options_;
   PeerConnections connections_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DirectExecutor> direct_;  // where all ranks are on one machine

@@ -42,6 +42,7 @@ class RoceSession final : public Session {
   // Lingers: the right neighbour may lack a sum, which only this rank can ask the switch for again, and the left one
   // may wait for an acknowledgement.
   bool leave(const std::optional<Error>& error, Nanoseconds now) override;
+  void set_timeout(Nanoseconds timeout) override { timeout_ = timeout; }
   Nanoseconds deadline() const override;
   void add_polls(std::vector<pollfd>& polls) const override;
   // A neighbour may have lost an answer after this rank's own all-reduce is over.

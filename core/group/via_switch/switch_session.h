@@ -38,6 +38,7 @@ class SwitchSession final : public Session {
   Result<std::unique_ptr<Prepared>> prepare(const CollectiveRequest& request) override;
   std::vector<Ticket> abort(const Error& error, Nanoseconds now) override;
   bool leave(const std::optional<Error>& error, Nanoseconds now) override;
+  void set_timeout(Nanoseconds timeout) override { options_.timeout = timeout; }
   Nanoseconds deadline() const override;
   void add_polls(std::vector<pollfd>& polls) const override;
   void on_wake(std::span<const pollfd> polls) override;
@@ -56,7 +57,7 @@ class SwitchSession final : public Session {
  private:
   std::optional<Error> check_left_ranks();
 
-  const SwitchSessionOptions options_;
+  SwitchSessionOptions options_;
   std::unique_ptr<link::Link> link_;
   std::unique_ptr<ControlConnection> control_;
   const wire::Lease lease_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -155,9 +156,16 @@ class NetfoldBackend(CollectiveCalls):
         group's."""
         return create(parts.part_of(self._given, ranks, store, opts.group_name), self._options.clone())
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """As CollectiveCalls, also of the groups that follow from this one."""
+        super().set_timeout(timeout)
+        self._given.timeout = timeout
+
     def get_error(self) -> ErrorType:
-        """COMM_ERROR if the group's job has failed, else SUCCESS."""
-        return ErrorType.COMM_ERROR if self.error is not None else ErrorType.SUCCESS
+        """TIMEOUT if the group's job has ended by its timeout, COMM_ERROR if it has failed otherwise, else SUCCESS."""
+        if self.error is None:
+            return ErrorType.SUCCESS
+        return ErrorType.TIMEOUT if getattr(self.error, "code", "") == "timeout" else ErrorType.COMM_ERROR
 
     def abort(self) -> None:
         """Leave at once and tell the other ranks. Folds in flight fail, and an embedded switch does not wait for its

@@ -226,8 +226,10 @@ class CollectiveCalls(Backend):
         self._monitored.wait(timeout.total_seconds(), wait_all_ranks)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the default timeout of monitored barriers. Engines keep the timeout that the ranks joined with."""
+        """How long collectives, messages and monitored barriers may make no progress, from now on;
+        `torch.distributed.set_timeout` calls it."""
         self._timeout = timeout
+        self._member.set_timeout(timeout.total_seconds())
 
     def _get_sequence_number_for_group(self) -> int:
         """The number of collectives that this rank issued, without sends and receives. Ranks that are in step have the

@@ -140,6 +140,11 @@ class Folds(ABC):
         """The engine's counters; after `close`, their last values."""
         return self._client.stats() if self._client is not None else self._last_stats
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long a collective may make no progress, from now on."""
+        if self._client is not None:
+            self._client.set_timeout(timeout_s)
+
     def close(self, reason: str = "") -> None:
         """Leave the job and end the thread. Folds that are not done fail. A reason tells the other ranks that this rank
         failed. Any thread may call it, also twice."""

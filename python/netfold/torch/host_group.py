@@ -56,6 +56,7 @@ class HostClient:
         self.stats = group.stats
         self.close = group.close
         self.for_device = group.for_device
+        self.set_timeout = group.set_timeout
         if isinstance(group, _core.PeerGroup):
             self.collect: Callable[..., int] = self._on_bigraph(group.collect) if any(plan.bigraph) else group.collect
             self.exchange = group.exchange

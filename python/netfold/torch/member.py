@@ -58,6 +58,9 @@ class NotFormed:
     def keep(self, ranks: list[int]) -> None:
         """There are no connections to keep."""
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """The next group takes the process group's timeout when it is formed."""
+
     def leave(self, reason: str = "") -> None:
         """There is nothing to leave."""
 
@@ -85,6 +88,7 @@ class Member:
         self.joined: Joined | None = None
         self._recorder: Recorder | None = None
         self._scatters: Folds | None = None
+        self._timeout_s: float | None = None  # where another one was set after joining
         self._name = seat.group or "group"
         if seat.size == 1:
             if settings.switch and not dist.is_initialized():
@@ -210,6 +214,8 @@ class Member:
             self.folds.fail(error, f"rank {self._rank} could not join the job for reduce-scatters: {error}"[:500])
             return self.folds
         self._scatters = scatters = self._folds_of(client, f"{self._name}-scatters")
+        if self._timeout_s is not None:
+            scatters.set_timeout(self._timeout_s)
         scatters.beside = lambda: self.folds.error
         self.folds.beside = lambda: scatters.error
         return scatters
@@ -259,6 +265,13 @@ class Member:
         scatters = self._scatters.stats()
         counts = [key for key, value in stats.items() if type(value) is int and key != "window_chunks"]
         return {**stats, **{key: stats[key] + scatters[key] for key in counts}}
+
+    def set_timeout(self, timeout_s: float) -> None:
+        """How long a collective may make no progress, from now on, unless NETFOLD_TIMEOUT_S says it."""
+        if self.settings.timeout_s is None:
+            self._timeout_s = timeout_s
+            for folds in self._all_folds():
+                folds.set_timeout(timeout_s)
 
     def leave(self, reason: str = "") -> None:
         """Leave the job and join the threads; call it once. With a reason, the other ranks' folds fail with it, and an

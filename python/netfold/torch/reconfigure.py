@@ -175,7 +175,7 @@ class ReconfigurableBackend(NetfoldBackend):
     def _options_of(self, name: str, rank: int, size: int) -> _DistributedBackendOptions:
         """The options of the group of that name."""
         store = PrefixStore(f"reconfigured/{name}", self._first.store)
-        return parts.options_of(store, rank, list(range(size)), self._first.timeout, name)
+        return parts.options_of(store, rank, list(range(size)), self._timeout, name)
 
     def _end(self) -> None:
         """End the group before the next one. A group that has failed ends at once, with what is in flight."""

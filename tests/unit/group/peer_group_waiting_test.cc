@@ -154,6 +154,22 @@ TEST_P(Waiting, ARunThatNobodyJoinsFailsAndBlames) {
   EXPECT_FALSE(groups[0]->run(in_place(tensor, "no such")));
 }
 
+// The thread sleeps until the old timeout; the new one wakes it.
+TEST_P(Waiting, AnotherTimeoutCountsAtOnce) {
+  PeerGroupOptions long_timeout = options();
+  long_timeout.timeout_s = 600;
+  Groups groups = open_all(2, long_timeout);
+  std::vector<float> tensor(1000, 1.0F);
+  const auto ticket = groups[1]->submit(in_place(tensor));
+  ASSERT_TRUE(ticket);
+  EXPECT_FALSE(groups[1]->next_completion(50 * kMillisecond)) << "rank 0 takes no part";
+  groups[1]->set_timeout(100 * kMillisecond);
+  const auto completion = groups[1]->next_completion(20 * kSecond);
+  ASSERT_TRUE(completion && completion->error);
+  EXPECT_EQ(completion->error->code, ErrorCode::kTimeout);
+  EXPECT_EQ(completion->error->rank, 0) << completion->error->message;
+}
+
 TEST_P(Waiting, RanksThatRunDifferentlyAreToldSo) {
   Groups groups = open_all(2, options());
   std::vector<std::vector<float>> tensors{std::vector<float>(100, 1), std::vector<float>(200, 1)};
