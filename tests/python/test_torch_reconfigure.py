@@ -155,6 +155,25 @@ def _abort(number: int, meeting: str) -> None:
     check_sums()
 
 
+def _timeout(number: int, meeting: str) -> None:
+    """Rank 0 misses an all-reduce, which ends by a timeout that was set after joining."""
+    script = Script(number, meeting)
+    script.form_all(1300)
+    check_sums()
+    dist.set_timeout(timedelta(seconds=1))
+    if number != 0:
+        with pytest.raises(RuntimeError, match="rank 0"):
+            dist.all_reduce(torch.ones(4))
+        assert script.backend.get_error() != ErrorType.SUCCESS
+        with pytest.raises(RuntimeError, match="rank 0"):
+            dist.all_reduce(torch.ones(4))
+    script.meet("timed out")
+    dist.set_timeout(timedelta(seconds=WAIT_S))
+    script.form_all(1301)
+    assert script.backend.get_error() == ErrorType.SUCCESS
+    check_sums()
+
+
 def _uuids(number: int, meeting: str) -> None:
     script = Script(number, meeting)
     own = [dist._get_reconfigure_handle()]
@@ -174,6 +193,7 @@ CASES: list[tuple[Callable[..., Any], list[Any], int]] = [
     (_late, [], WORLD),
     (_merge, [], 4),
     (_abort, [], WORLD),
+    (_timeout, [], WORLD),
     (_uuids, [], WORLD),
 ]
 
