@@ -88,10 +88,8 @@ Result<void> SplitGroup::connect(const std::vector<std::string>& addresses, cons
     in_switches.push_back(std::move(*in_switch));
   }
   // The ranks' wait policy would look at their memory and not at the switch's packets: this driver sleeps at once.
-  start(std::make_unique<SplitSession>(PeerSessionOptions{among_ranks_.rank, among_ranks_.world,
-                                                          from_seconds(among_ranks_.timeout_s), among_ranks_.elastic},
-                                       std::move(in_switches), std::move(peers->session), share_,
-                                       std::make_unique<Rejoining>(with_scatters(at_switches_))));
+  start(std::make_unique<SplitSession>(session_options(among_ranks_), std::move(in_switches), std::move(peers->session),
+                                       share_, std::make_unique<Rejoining>(with_scatters(at_switches_))));
   return {};
 }
 

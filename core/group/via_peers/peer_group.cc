@@ -32,6 +32,10 @@ Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options) 
   return mesh;
 }
 
+PeerSessionOptions session_options(const PeerGroupOptions& options) {
+  return {options.rank, options.world, from_seconds(options.timeout_s), options.elastic};
+}
+
 Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options,
                                      const std::vector<std::string>& addresses, const std::vector<int>& order,
                                      const std::function<bool()>& keep_going) {
@@ -52,9 +56,9 @@ Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options
   Plans plans(options.world, options.rank);
   plans.set_order(order);
   plans.set_networked(local + 1 < options.world);
-  const PeerSessionOptions session{options.rank, options.world, from_seconds(options.timeout_s), options.elastic};
-  return ConnectedPeers{std::make_unique<PeerSession>(session, mesh.take_connections(), std::move(plans), now()),
-                        policy_among(local)};
+  return ConnectedPeers{
+      std::make_unique<PeerSession>(session_options(options), mesh.take_connections(), std::move(plans), now()),
+      policy_among(local)};
 }
 
 tl::unexpected<Error> connects_once(int world, std::size_t addresses) {

@@ -82,6 +82,7 @@ Result<ConnectedPeers> connect_peers(Mesh& mesh, const PeerGroupOptions& options
                                      const std::function<bool()>& keep_going);
 // The error of a rank that does otherwise.
 tl::unexpected<Error> connects_once(int world, std::size_t addresses);
+PeerSessionOptions session_options(const PeerGroupOptions& options);
 // A mesh that listens.
 Result<std::unique_ptr<Mesh>> listen_for_peers(const PeerGroupOptions& options);
 

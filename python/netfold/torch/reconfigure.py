@@ -21,7 +21,7 @@ from netfold.torch.backend import NetfoldBackend
 from netfold.torch.earlier import Earlier
 from netfold.torch.member import NotFormed, settings_of_part
 from netfold.torch.monitored_barrier import MonitoredBarrier
-from netfold.torch.options import Options, load
+from netfold.torch.options import Options
 from netfold.torch.settings import Settings
 from netfold.torch.work import FoldWork
 
@@ -105,10 +105,10 @@ class ReconfigurableBackend(NetfoldBackend):
     def _first_member(self, settings: Settings, earlier: Earlier | None) -> NotFormed:
         if settings.roce and self._given.group_rank == 0:
             logger.warning("netfold: NETFOLD_ROCE is not used: it needs a group whose ranks do not change")
-        self.settings = settings
+        self.settings = self._wanted = settings_of_part(settings)
         self._rank, self._size = self._given.group_rank, self._given.group_size
         self._handle = Handle(secrets.token_hex(8), "", self._rank)
-        self._first = self._given
+        self._store = self._given.store
         self._uuids: set[int] = set()
         return NotFormed("this group has no ranks before the first torch.distributed._reconfigure")
 
@@ -149,7 +149,7 @@ class ReconfigurableBackend(NetfoldBackend):
         earlier = Earlier(keeper, old_ranks, given.group_id, self._address) if keeper is not None else None
         if -1 in old_ranks or self.settings.bind:
             self._address = ""  # a rank that has come may need the addresses of all others, to choose its own
-        settings, bound_s = settings_of_part(load(self._options)), None
+        settings, bound_s = self._wanted, None
         if opts.timeout is not None:
             bound_s = opts.timeout.total_seconds()
             settings = replace(settings, connect_timeout_s=bound_s)
@@ -174,7 +174,7 @@ class ReconfigurableBackend(NetfoldBackend):
 
     def _options_of(self, name: str, rank: int, size: int) -> _DistributedBackendOptions:
         """The options of the group of that name."""
-        store = PrefixStore(f"reconfigured/{name}", self._first.store)
+        store = PrefixStore(f"reconfigured/{name}", self._store)
         return parts.options_of(store, rank, list(range(size)), self._timeout, name)
 
     def _end(self) -> None:

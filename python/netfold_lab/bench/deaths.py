@@ -80,7 +80,7 @@ def run(system: str, ranks: int, settings: DeathSettings, tell: Callable[[str], 
         "ranks": ranks,
         "deaths": settings.deaths,
         "every_s": settings.every_s,
-        "count": max(2, settings.size_bytes // FP32_BYTES),
+        "count": max(3, settings.size_bytes // FP32_BYTES),
         "seed": settings.seed,
         "timeout_s": settings.timeout_s,
     }
