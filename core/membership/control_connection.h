@@ -37,7 +37,7 @@ class ControlConnection {
   }  // of a worker that is searching; it joins with the next pump()
   link::Address path_address() const { return {switch_address_.ip, side_.hello().path_port}; }  // port 0: none
   void say_shared(const control::SharedWork& shared) { side_.say_shared(shared); }
-  std::optional<double> take_of_fair_share() { return side_.take_of_fair_share(); }
+  std::optional<control::LinkShare> take_link_share() { return side_.take_link_share(); }
   bool take_is_late() { return side_.take_is_late(); }
   // Of a switch at the switch above it; they go out with the next pump().
   void say_ranks(const control::Ranks& ranks) { side_.say_ranks(ranks); }

@@ -36,7 +36,7 @@ void WorkerSide::on_line(std::string_view line, Nanoseconds now) {
   if (const auto* refused = std::get_if<control::Refused>(&*message)) return handle(*refused);
   if (const auto* failed = std::get_if<control::Failed>(&*message)) return handle(*failed);
   if (const auto* heartbeat = std::get_if<control::Heartbeat>(&*message)) {
-    if (heartbeat->of_fair_share) of_fair_share_ = heartbeat->of_fair_share;
+    if (heartbeat->link_share) link_share_ = heartbeat->link_share;
     is_late_ = is_late_ || heartbeat->is_late;
     return;
   }

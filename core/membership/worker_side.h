@@ -49,8 +49,8 @@ class WorkerSide {
   // The switch hears of it with the next heartbeat.
   void say_shared(const control::SharedWork& shared) { shared_ = shared; }
 
-  // Of the switch's link, if the job has had more than is fair since it was asked last: how many times as much.
-  std::optional<double> take_of_fair_share() { return std::exchange(of_fair_share_, std::nullopt); }
+  // What the switch has said about the job's share of its link, if it has since this was asked last.
+  std::optional<control::LinkShare> take_link_share() { return std::exchange(link_share_, std::nullopt); }
   // True once each time that the switch says so: the other ranks wait for this one.
   bool take_is_late() { return std::exchange(is_late_, false); }
 
@@ -92,7 +92,7 @@ class WorkerSide {
   std::set<std::uint16_t> left_;
   std::string above_;
   std::optional<control::SharedWork> shared_;
-  std::optional<double> of_fair_share_;
+  std::optional<control::LinkShare> link_share_;
   bool is_late_ = false;
   Nanoseconds heartbeat_ = kSecond;
   Nanoseconds next_tick_;

@@ -1,45 +1,115 @@
 #include "switch/fair_shares.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 namespace netfold::switching {
 namespace {
 
-constexpr double kSaid = 1.1;          // smaller differences come and go by themselves
-constexpr double kLeastPart = 0.01;    // of all bytes: a job that has less hardly runs
-constexpr double kCompetesFrom = 0.5;  // of what it has on the other way
+constexpr double kMore = 1.1, kLess = 0.9;  // smaller differences come and go by themselves
+constexpr double kMoreThanOthers = 1.02;    // while other traffic has less than is fair: it takes what is left, at once
+constexpr double kLeastPart = 0.01;         // of all bytes: a job that has less hardly runs
+constexpr double kCompetesFrom = 0.5;       // of what it has on the other way
+constexpr double kOthersLeast = 0.005;      // of the interface's bytes: other traffic that has less does not compete
+constexpr double kGrantedAtOnce = 2;        // times what the job has
+
+using Bytes = FairShares::Bytes;
+using Way = std::uint64_t Bytes::*;
+
+std::optional<Bytes> difference(const Bytes& now, const Bytes& before) {
+  if (now.up < before.up || now.down < before.down) return std::nullopt;  // then it had another's counters
+  return Bytes{.up = now.up - before.up, .down = now.down - before.down};
+}
+
+bool competes(const Bytes& bytes, Way way) {
+  return static_cast<double>(bytes.*way) >= kCompetesFrom * static_cast<double>(std::max(bytes.up, bytes.down));
+}
+
+// The jobs at one interface, or those of which it is not known.
+struct Together {
+  struct Member {
+    FairShares::Job job;
+    Bytes bytes;
+    double contributors, headers;
+  };
+  std::vector<Member> jobs;
+  Bytes all;     // of these jobs
+  Bytes others;  // of other traffic
+
+  void set_others(const Bytes& carried) {
+    for (const Way way : {&Bytes::up, &Bytes::down}) {
+      double more = static_cast<double>(carried.*way);
+      for (const Member& member : jobs) more -= (1 + member.headers) * static_cast<double>(member.bytes.*way);
+      if (more >= kOthersLeast * static_cast<double>(carried.*way)) others.*way = static_cast<std::uint64_t>(more);
+    }
+  }
+
+  // Adds to `said` what the jobs that compete for this way should hear, after so many seconds.
+  void say(Way way, double seconds, std::map<FairShares::Job, control::LinkShare>& said) const {
+    std::vector<const Member*> competing;
+    double sum = 0;
+    for (const Member& member : jobs) {
+      const auto here = static_cast<double>(member.bytes.*way);
+      if (here < kLeastPart * static_cast<double>(all.*way) || !competes(member.bytes, way)) continue;
+      competing.push_back(&member);
+      sum += here;
+    }
+    const auto beside = static_cast<double>(competes(others, way) ? others.*way : 0);
+    const double fair = (sum + beside) / static_cast<double>(competing.size() + (beside > 0 ? 1 : 0));
+    for (const Member* member : competing) {
+      const auto here = static_cast<double>(member->bytes.*way);
+      control::LinkShare& share = said[member->job];
+      const double more = beside > 0 && beside <= kLess * fair ? kMoreThanOthers : kMore;
+      if (here >= more * fair && fair > 0) share.of_fair = std::max(share.of_fair, here / fair);
+      if (here > kLess * fair || beside < kMore * fair) continue;
+      const double granted = std::min(fair, kGrantedAtOnce * here);
+      share.grant_bytes_s = std::max(share.grant_bytes_s, granted / member->contributors / seconds);
+    }
+  }
+};
 
 }  // namespace
 
-std::map<FairShares::Job, double> FairShares::look(const std::map<Job, Bytes>& so_far) {
-  std::map<Job, Bytes> lately;
-  for (const auto& [job, bytes] : so_far) {
+std::map<FairShares::Job, control::LinkShare> FairShares::look(const std::map<Job, Share>& so_far,
+                                                               const std::map<std::string, Bytes>& carried,
+                                                               Nanoseconds now) {
+  std::map<std::string, Together> lately;  // by interface
+  std::set<std::string> unknown;           // a job there has just begun: what it has had is not known
+  for (const auto& [job, share] : so_far) {
     const auto before = before_.find(job);
-    if (before == before_.end()) continue;
-    if (bytes.up < before->second.up || bytes.down < before->second.down) continue;  // then it had another's counters
-    lately[job] = {.up = bytes.up - before->second.up, .down = bytes.down - before->second.down};
-  }
-  before_ = so_far;
-
-  std::map<Job, double> more;
-  for (const auto way : {&Bytes::up, &Bytes::down}) {
-    std::uint64_t all = 0;
-    for (const auto& [job, bytes] : lately) all += bytes.*way;
-    std::map<Job, double> competing;
-    double sum = 0;
-    for (const auto& [job, bytes] : lately) {
-      const auto here = static_cast<double>(bytes.*way);
-      const auto larger = static_cast<double>(std::max(bytes.up, bytes.down));
-      if (here < kLeastPart * static_cast<double>(all) || here < kCompetesFrom * larger) continue;
-      competing[job] = here;
-      sum += here;
+    const auto bytes = before == before_.end() ? std::nullopt : difference(share.bytes, before->second);
+    if (!bytes) {
+      unknown.insert(share.interface);
+      continue;
     }
-    for (const auto& [job, here] : competing) {
-      const double times = here * static_cast<double>(competing.size()) / std::max(sum, 1.0);
-      if (times >= kSaid) more[job] = std::max(more[job], times);
-    }
+    Together& here = lately[share.interface];
+    here.jobs.push_back(
+        {job, *bytes, static_cast<double>(std::max<std::size_t>(1, share.contributors)), share.headers});
+    here.all.up += bytes->up;
+    here.all.down += bytes->down;
   }
-  return more;
+  std::map<Job, control::LinkShare> said;
+  for (auto& [interface, here] : lately) {
+    const auto total = carried.find(interface);
+    const auto before = std::as_const(carried_before_).find(interface);
+    if (total != carried.end() && before != carried_before_.end() && !unknown.contains(interface)) {
+      if (const auto bytes = difference(total->second, before->second)) here.set_others(*bytes);
+    }
+    for (const Way way : {&Bytes::up, &Bytes::down}) here.say(way, to_seconds(now - looked_at_), said);
+  }
+  std::erase_if(said, [](const auto& each) { return each.second == control::LinkShare{}; });
+  // To give way comes first: the job has more than is fair on one of its ways.
+  for (auto& [job, share] : said) {
+    if (share.of_fair > 1) share.grant_bytes_s = 0;
+  }
+  before_.clear();
+  for (const auto& [job, share] : so_far) before_[job] = share.bytes;
+  carried_before_ = carried;
+  looked_at_ = now;
+  return said;
 }
 
 }  // namespace netfold::switching

@@ -1,15 +1,22 @@
-// How a switch finds out which job has more of it than is fair. The workers' windows fill the same queues, and grow
-// slowly: a job that came first would keep most of a link for minutes. So the switch looks a few times a second at what
-// each job has sent and received, and tells those that have more than their fair share (PROTOCOL.md). Pure.
+// How a switch finds out which job has more of its link than is fair, or less. The workers' windows fill the same
+// queues, and grow slowly: a job that came first would keep most of a link for minutes. So the switch looks a few times
+// a second at what each job has sent and received, and tells those that have more than their fair share (PROTOCOL.md).
+// Pure.
 //
 // The way to the switch and the way from it are links of their own. A job competes for the one on which it has most to
 // carry; an all-reduce for both. Fair is the same number of bytes for each job that competes.
+//
+// All other traffic of the interface that leads to the workers counts as one more job. It cannot be told that it has
+// too much. So then the jobs that have less than is fair are granted a rate, at which they may send though chunks are
+// lost.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "base/clock.h"
+#include "wire/control/messages.h"
 
 namespace netfold::switching {
 
@@ -22,12 +29,23 @@ class FairShares {
     std::uint64_t up = 0, down = 0;
   };
 
-  // Of all jobs that run: their bytes so far. Of each job that has had more since the last call than is fair: how many
-  // times as much.
-  std::map<Job, double> look(const std::map<Job, Bytes>& so_far);
+  struct Share {
+    Bytes bytes;                   // of UDP payload, so far
+    std::string interface = {};    // "": not known
+    std::size_t contributors = 1;  // each sends each chunk
+    double headers = 0;            // Ethernet, IP and UDP, of these bytes
+  };
+
+  // Of all jobs that run, and of the interfaces that lead to their workers: what they have carried until now. Of each
+  // job that has had more since the last call than is fair, or less because of other traffic: what its workers should
+  // hear.
+  std::map<Job, control::LinkShare> look(const std::map<Job, Share>& so_far,
+                                         const std::map<std::string, Bytes>& carried, Nanoseconds now);
 
  private:
   std::map<Job, Bytes> before_;
+  std::map<std::string, Bytes> carried_before_;  // by interface
+  Nanoseconds looked_at_ = 0;
 };
 
 }  // namespace netfold::switching

@@ -23,7 +23,7 @@ SwitchControl::SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchCon
     : options_(std::move(options)), data_plane_(data_plane), table_(std::move(rules)), uplinks_(options_.uplink) {}
 
 void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, const IpAddress& ip, Nanoseconds now,
-                           const std::optional<IpAddress>& source_ip) {
+                           const std::optional<IpAddress>& source_ip, const std::string& interface) {
   if (peers_.size() >= options_.connections_max) make_room();
   if (peers_.size() >= options_.connections_max) {
     link->write(
@@ -33,7 +33,7 @@ void SwitchControl::accept(std::unique_ptr<link::ControlLink> link, const IpAddr
   }
   const ConnectionId id = next_id_++;
   peers_[id].link = std::move(link);
-  table_.on_open(id, ip, now, source_ip);
+  table_.on_open(id, ip, now, source_ip, interface);
 }
 
 bool SwitchControl::make_room() {
@@ -69,15 +69,23 @@ void SwitchControl::on_time(Nanoseconds now) {
 
 void SwitchControl::look_at_jobs(Nanoseconds now) {
   next_look_ = now + FairShares::kPeriod;
-  std::map<FairShares::Job, FairShares::Bytes> bytes;
+  std::map<FairShares::Job, FairShares::Share> shares;
+  std::map<std::string, FairShares::Bytes> carried;
   std::map<LateRanks::Job, std::vector<std::uint64_t>> came_last;
-  for (const auto& [job, number] : table_.running_jobs()) {
-    const JobCounters counters = data_plane_.counters(number);
-    bytes[job] = {.up = counters.received_bytes + counters.up_received_bytes,
-                  .down = counters.sent_bytes + counters.up_sent_bytes};
+  for (const auto& [job, running] : table_.running_jobs()) {
+    const JobCounters counters = data_plane_.counters(running.number);
+    shares[job] = {{.up = counters.received_bytes + counters.up_received_bytes,
+                    .down = counters.sent_bytes + counters.up_sent_bytes},
+                   running.interface,
+                   counters.ranks.size(),
+                   running.headers};
     for (const RankCounters& rank : counters.ranks) came_last[job].push_back(rank.came_last);
+    if (running.interface.empty() || carried.contains(running.interface) || !options_.traffic_of) continue;
+    if (const auto traffic = options_.traffic_of(running.interface)) {
+      carried[running.interface] = {.up = traffic->received_bytes, .down = traffic->sent_bytes};
+    }
   }
-  for (const auto& [job, times] : shares_.look(bytes)) table_.on_unfair_share(job, times);
+  for (const auto& [job, share] : shares_.look(shares, carried, now)) table_.on_link_share(job, share);
   for (const auto& [job, place] : late_.look(came_last)) table_.on_late_rank(job, place);
 }
 
@@ -105,8 +113,8 @@ bool SwitchControl::hear_above(Nanoseconds now) {
       table_.on_left_above(left->key, left->rank);
     } else if (const auto* lost = std::get_if<Uplinks::Lost>(&event)) {
       table_.on_lost_above(lost->key, lost->error);
-    } else if (const auto* unfair = std::get_if<Uplinks::Unfair>(&event)) {
-      table_.on_unfair_share(unfair->key, unfair->times);
+    } else if (const auto* shared = std::get_if<Uplinks::Shared>(&event)) {
+      table_.on_link_share(shared->key, shared->share);
     }
   }
   return !events.empty();

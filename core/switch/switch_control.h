@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "link/control_link.h"
+#include "link/interface_traffic.h"
 #include "switch/data_plane.h"
 #include "switch/fair_shares.h"
 #include "switch/jobs/job_table.h"
@@ -27,6 +28,8 @@ struct SwitchControlOptions {
   std::size_t connections_max = 4096;
   std::function<void(const LogLine&, Nanoseconds)> log = {};  // none: silence
   UplinkOptions uplink = {};
+  // The bytes that an interface of this machine has carried, of all its programs; none: not known.
+  std::function<std::optional<link::InterfaceTraffic>(const std::string& interface)> traffic_of = {};
 };
 
 class SwitchControl {
@@ -41,9 +44,9 @@ class SwitchControl {
   // `data_plane` must outlive this.
   SwitchControl(SwitchRules rules, DataPlane& data_plane, SwitchControlOptions options);
 
-  // `source_ip`: as JobTable::on_open's.
+  // `source_ip`, `interface`: as JobTable::on_open's.
   void accept(std::unique_ptr<link::ControlLink> link, const IpAddress& ip, Nanoseconds now,
-              const std::optional<IpAddress>& source_ip = {});
+              const std::optional<IpAddress>& source_ip = {}, const std::string& interface = {});
   // Strangers must not keep workers out: the oldest connection that has not joined goes. False: all have joined.
   bool make_room();
   // Something has come over this connection, or it takes bytes again.

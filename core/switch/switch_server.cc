@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "base/thread_clock.h"
 #include "base/wakeup.h"
+#include "link/interface_traffic.h"
 #include "link/tcp/control_socket.h"
 #include "link/udp.h"
 #include "switch/log_throttle.h"
@@ -151,7 +152,7 @@ class SwitchServer::Control {
     control_.emplace(std::move(rules), *data_plane_,
                      SwitchControlOptions{options_.connections_max,
                                           [this](const LogLine& line, Nanoseconds at) { log_.line(line, at); },
-                                          uplink_from(options_, parent, path_link_ != nullptr)});
+                                          uplink_from(options_, parent, path_link_ != nullptr), link::traffic_of});
     for (std::string* const secret : {&options_.secret, &options_.parent_secret}) {  // the rules keep a hash of it
       sodium_memzero(secret->data(), secret->size());
       secret->clear();
@@ -365,7 +366,9 @@ class SwitchServer::Control {
         return;
       }
       const link::Address peer = from.address();
-      control_->accept(std::make_unique<link::ControlSocket>(descriptor), peer.ip, at, source_ip(descriptor, peer));
+      const auto source = source_ip(descriptor, peer);
+      const std::string interface = link::interface_with(source.value_or(link::local_address_of(descriptor).ip));
+      control_->accept(std::make_unique<link::ControlSocket>(descriptor), peer.ip, at, source, interface);
     }
   }
 

@@ -94,7 +94,7 @@ bool Uplinks::pump(JobKey key, Uplink& uplink, Nanoseconds now, std::vector<Even
   for (const std::uint16_t rank : uplink.connection->left_ranks()) {
     if (uplink.left.insert(rank).second) events.emplace_back(Left{key, rank});
   }
-  if (const auto times = uplink.connection->take_of_fair_share()) events.emplace_back(Unfair{key, *times});
+  if (const auto share = uplink.connection->take_link_share()) events.emplace_back(Shared{key, *share});
   if (alive) return true;
   events.emplace_back(Lost{key, alive.error()});
   return false;

@@ -51,11 +51,11 @@ class Uplinks {
     JobKey key;
     Error error;
   };
-  struct Unfair {  // the job has had so many times its fair share of the link of the switch above
+  struct Shared {  // how the job shares the link of the switch above
     JobKey key;
-    double times;
+    control::LinkShare share;
   };
-  using Event = std::variant<Present, Admitted, Left, Lost, Unfair>;
+  using Event = std::variant<Present, Admitted, Left, Lost, Shared>;
 
   explicit Uplinks(UplinkOptions options) : options_(std::move(options)) {}
 

@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "protocol/star.h"
 #include "support/random_seed.h"
 
@@ -100,6 +103,64 @@ TEST(Incast, AJobThatComesLaterSoonHasItsShare) {
   EXPECT_NEAR((chunks(0) - before[0]) / (chunks(1) - before[1]), 1, 0.2);
   const double link_chunks = 2 * 200e6 / 8 / (options.world * 1514.0);
   EXPECT_GT(chunks(0) + chunks(1) - before[0] - before[1], 0.95 * link_chunks) << "the link stays busy";
+}
+
+// Mbit/s of the switch's link, of a rank's chunks for each job and of TCP, from the 8th to the 20th second.
+struct Rates {
+  std::vector<double> jobs;
+  double tcp = 0;
+};
+
+Rates rates_beside_tcp(Star& star, const StarOptions& options, Star::Way way) {
+  constexpr double kSeconds = 12;
+  for (std::uint16_t job = 0; job < options.jobs; ++job) star.submit(job, 80 * kMiB / options.jobs);  // for 26 s
+  star.run_for(2 * kSecond);
+  star.add_tcp(way);
+  star.run_for(6 * kSecond);
+  const auto chunks = [&](std::uint16_t job) { return static_cast<double>(star.stats(job, 0).window.sent_chunks); };
+  const auto tcp_before = static_cast<double>(star.tcp_bytes());
+  std::vector<double> before;
+  for (std::uint16_t job = 0; job < options.jobs; ++job) before.push_back(chunks(job));
+  star.run_for(from_seconds(kSeconds));
+  Rates rates;
+  for (std::uint16_t job = 0; job < options.jobs; ++job) {
+    rates.jobs.push_back((chunks(job) - before[job]) * options.world * 1514 * 8e-6 / kSeconds);
+  }
+  rates.tcp = (static_cast<double>(star.tcp_bytes()) - tcp_before) * 8e-6 / kSeconds;
+  return rates;
+}
+
+TEST(Incast, JobsAndTcpShareTheLink) {
+  for (const auto way : {Star::Way::kUp, Star::Way::kDown}) {
+    for (const std::uint16_t jobs : {1, 2}) {
+      const StarOptions options{.jobs = jobs, .world = 8, .queue_bytes = 512 << 10, .seed = random_seed()};
+      SCOPED_TRACE(name_of(options));
+      Star star(options);
+      const Rates rates = rates_beside_tcp(star, options, way);
+      const double fair = options.switch_mbit_s / (jobs + 1);
+      std::string all = fmt::format("TCP {:.0f}, jobs", rates.tcp);
+      for (const double rate : rates.jobs) all += fmt::format(" {:.0f}", rate);
+      SCOPED_TRACE(all);
+      EXPECT_NEAR(rates.tcp / fair, 1, 0.2);
+      for (const double rate : rates.jobs) EXPECT_NEAR(rate / fair, 1, 0.2);
+      const Sent sent = sent_by(star, options);
+      EXPECT_LT(sent.again, sent.first / 50) << "2% sent again, of " << sent.first;
+    }
+  }
+}
+
+// A job with a slow link of its own has less than its share for that reason. A grant would be lost there.
+TEST(Incast, AGrantDoesNotFillASlowLinkOfARank) {
+  const StarOptions options{.world = 8, .queue_bytes = 512 << 10, .seed = random_seed()};
+  SCOPED_TRACE(name_of(options));
+  Star star(options);
+  constexpr double kRankMbit = 4;
+  star.set_rank_rate(3, kRankMbit);
+  const Rates rates = rates_beside_tcp(star, options, Star::Way::kUp);
+  const double allowed = kRankMbit * options.world;
+  const Sent sent = sent_by(star, options);
+  EXPECT_GT(rates.jobs[0], 0.9 * allowed);
+  EXPECT_LT(sent.again, sent.first / 50) << "2% sent again, of " << sent.first;
 }
 
 TEST(Incast, FollowsALinkThatChanges) {

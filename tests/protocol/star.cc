@@ -10,6 +10,7 @@ constexpr std::uint16_t kStarPort = 0;
 constexpr std::size_t kEthernetBytes = 14 + wire::kUdpIpBytes;  // as the lab's shaper counts
 constexpr Nanoseconds kWakeUp = 5 * kMicrosecond;
 constexpr std::uint16_t kPayloadBytes = 1456;
+constexpr const char* kInterface = "eth0";  // of the switch's machine
 
 }  // namespace
 
@@ -95,6 +96,11 @@ void Star::set_switch_rate(double mbit_s) {
     wire->bytes_a_second = mbit_s / 8e-6;
 }
 
+void Star::set_rank_rate(std::uint16_t rank, double mbit_s) {
+  for (Wire* wire : {&nodes_[1u + rank].to_middle, &nodes_[1u + rank].from_middle})
+    wire->bytes_a_second = mbit_s / 8e-6;
+}
+
 void Star::submit(std::uint16_t index, std::size_t count, schedule::Collective collective) {
   Job& job = *jobs_[index];
   const std::size_t part = count / options_.world;
@@ -120,15 +126,20 @@ void Star::run_for(Nanoseconds time) {
 
 void Star::look_at_jobs() {
   timeline_.after(switching::FairShares::kPeriod, [this] { look_at_jobs(); });
-  std::map<switching::FairShares::Job, switching::FairShares::Bytes> bytes;
+  std::map<switching::FairShares::Job, switching::FairShares::Share> shares;
   std::map<switching::LateRanks::Job, std::vector<std::uint64_t>> came_last;
   for (const auto& job : jobs_) {
     const switching::JobCounters counters = job->at_switch->snapshot();
-    bytes[job->lease.job] = {.up = counters.received_bytes, .down = counters.sent_bytes};
+    shares[job->lease.job] = {{.up = counters.received_bytes, .down = counters.sent_bytes},
+                              kInterface,
+                              options_.world,
+                              static_cast<double>(kEthernetBytes) / (wire::kHeaderBytes + kPayloadBytes)};
     for (const auto& rank : counters.ranks) came_last[job->lease.job].push_back(rank.came_last);
   }
-  for (const auto& [job, times] : shares_.look(bytes)) {
-    for (Worker& each : jobs_[job]->workers) each.path->give_way(times, timeline_.now());
+  const std::map<std::string, switching::FairShares::Bytes> carried{
+      {kInterface, {nodes_[kStarPort].from_middle.carried_bytes, nodes_[kStarPort].to_middle.carried_bytes}}};
+  for (const auto& [job, share] : shares_.look(shares, carried, timeline_.now())) {
+    for (Worker& each : jobs_[job]->workers) each.path->on_share(share, timeline_.now());
   }
   for (const auto& [job, place] : late_.look(came_last)) jobs_[job]->workers[place].path->catch_up();
 }
@@ -166,7 +177,24 @@ std::optional<Nanoseconds> Star::pass(Wire& wire, std::size_t bytes) {
   }
   if (prng_.chance(options_.loss)) return std::nullopt;
   wire.busy_until = std::max(now, wire.busy_until) + from_seconds(static_cast<double>(bytes) / wire.bytes_a_second);
+  wire.carried_bytes += bytes;
   return wire.busy_until + options_.latency;
+}
+
+void Star::add_tcp(Way way) {
+  send_tcp(way == Way::kUp ? nodes_[kStarPort].from_middle : nodes_[kStarPort].to_middle);
+}
+
+void Star::send_tcp(Wire& wire) {
+  while (tcp_.may_send()) {
+    const std::uint64_t number = tcp_.on_send();
+    const auto there = pass(wire, CubicFlow::kPacketBytes);
+    const Nanoseconds known = there.value_or(std::max(wire.busy_until, timeline_.now()) + options_.latency);
+    timeline_.at(known + options_.latency, [this, &wire, number, is_lost = !there] {
+      is_lost ? tcp_.on_loss(number, timeline_.now()) : tcp_.on_arrival(timeline_.now());
+      send_tcp(wire);
+    });
+  }
 }
 
 Star::Node& Star::links_of(std::uint16_t port) {

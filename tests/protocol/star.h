@@ -10,6 +10,7 @@
 
 #include "base/prng.h"
 #include "group/via_switch/data_path.h"
+#include "protocol/cubic_flow.h"
 #include "switch/fair_shares.h"
 #include "switch/late_ranks.h"
 #include "switch/switch_path.h"
@@ -38,12 +39,17 @@ class Star {
   // False if not all are done at `limit`.
   bool run_until_done(Nanoseconds limit);
   void set_switch_rate(double mbit_s);
+  void set_rank_rate(std::uint16_t rank, double mbit_s);  // of the first job
+  // A TCP connection to the machine of the switch (up) or from it, until the end.
+  enum class Way : std::uint8_t { kUp, kDown };
+  void add_tcp(Way way);
 
   Nanoseconds now() const { return timeline_.now(); }
   // When the last worker of the job was done.
   Nanoseconds done_at(std::uint16_t job) const { return jobs_[job]->done_at; }
   group::DataPathStats stats(std::uint16_t job, std::uint16_t rank) const;
   std::uint64_t dropped() const { return dropped_; }  // by full queues
+  std::uint64_t tcp_bytes() const { return tcp_.delivered_bytes(); }
   // The time that the narrowest link needs for one all-reduce of `count` elements by every job.
   Nanoseconds bound(std::size_t count) const;
 
@@ -52,6 +58,7 @@ class Star {
   struct Wire {  // one direction of a link
     double bytes_a_second = 0;
     Nanoseconds busy_until = 0;
+    std::uint64_t carried_bytes = 0;
   };
   struct Datagram {
     link::Address from;
@@ -83,6 +90,7 @@ class Star {
   void arrive(std::uint16_t port, Datagram datagram);
   void pump(Job& job, Worker& worker);
   void look_at_jobs();
+  void send_tcp(Wire& wire);
 
   const StarOptions options_;
   testing::Timeline timeline_;
@@ -92,6 +100,7 @@ class Star {
   std::vector<std::unique_ptr<Job>> jobs_;
   switching::FairShares shares_;
   switching::LateRanks late_;
+  CubicFlow tcp_;
   std::uint64_t dropped_ = 0;
 };
 

@@ -114,6 +114,12 @@ class CongestionWindow {
     results_ = steps_ = 0;
   }
 
+  // The window stays at least as large, whatever is lost; 0: no longer.
+  void hold_at_least(std::uint32_t chunks) {
+    held_ = std::min(chunks, most_);
+    window_ = std::max(window_, held_);
+  }
+
   // The switch says that the other ranks wait for this one: their windows are larger, and the job cannot use them.
   void catch_up() { catches_up_by_ = std::max(1u, window_ / kCaughtUpPart); }
 
@@ -131,7 +137,7 @@ class CongestionWindow {
   static constexpr double kLossMemory = 256;  // results
   static constexpr double kToleratedMost = 4;
 
-  std::uint32_t smaller(std::uint32_t window) const { return std::max(least_, window * 7 / 10); }
+  std::uint32_t smaller(std::uint32_t window) const { return std::max({least_, held_, window * 7 / 10}); }
 
   void shrink(Position recovered_from) {
     window_before_ = window_;
@@ -144,7 +150,7 @@ class CongestionWindow {
     ++shrinks_;
   }
 
-  std::uint32_t window_, least_, most_;
+  std::uint32_t window_, least_, most_, held_ = 0;
   bool is_starting_ = true;
   Position recovered_from_ = 0;            // chunks before this one were sent before the windows last shrank
   double own_loss_ = 0;                    // losses a result while the queue is short

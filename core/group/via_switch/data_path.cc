@@ -51,6 +51,11 @@ Nanoseconds DataPath::deadline() const {
   return std::min(deadline, path_watch_.begin_at(window_.last_progress()));
 }
 
+void DataPath::on_share(const control::LinkShare& share, Nanoseconds now) {
+  if (share.of_fair > 1) window_.give_way(share.of_fair, now);
+  if (share.grant_bytes_s > 0) window_.on_grant(share.grant_bytes_s, now);
+}
+
 void DataPath::submit(std::unique_ptr<Operation> operation, Nanoseconds now) {
   if (operation->chunks() == 0) {
     finished_.push_back(operation->ticket());

@@ -18,6 +18,7 @@
 #include "group/via_switch/path_watch.h"
 #include "group/via_switch/window.h"
 #include "link/link.h"
+#include "wire/control/messages.h"
 #include "wire/lease.h"
 #include "wire/path_probe.h"
 
@@ -46,8 +47,8 @@ class DataPath {
   Nanoseconds deadline() const;
   bool is_idle() const { return window_.is_idle(); }
 
-  // The job has had so many times its fair share of the switch's link.
-  void give_way(double times, Nanoseconds now) { window_.give_way(times, now); }
+  // The switch says how the job shares its link.
+  void on_share(const control::LinkShare& share, Nanoseconds now);
 
   // The other ranks wait for this one.
   void catch_up() { window_.catch_up(); }

@@ -45,7 +45,7 @@ Result<bool> SwitchSession::pump(Nanoseconds now) {
       is_over_ = true;
       return tl::unexpected(alive.error());
     }
-    if (const auto times = control_->take_of_fair_share()) data_.give_way(*times, now);
+    if (const auto share = control_->take_link_share()) data_.on_share(*share, now);
     if (control_->take_is_late()) data_.catch_up();
   }
   if (const auto error = check_left_ranks()) return tl::unexpected(*error);

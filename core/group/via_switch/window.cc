@@ -96,6 +96,7 @@ std::optional<Window::Transmission> Window::next(Nanoseconds now) {
   at(position) = {.sent = now};
   if (outstanding_++ == 0) timer_ = now + timeout();
   ++stats_.sent_chunks;
+  granted_.on_sent();
   delay_.on_contribution();
   return Transmission{position, wire::Kind::kContribution};
 }
@@ -139,6 +140,7 @@ void Window::on_missing(Position position, Nanoseconds now) {
   Chunk& chunk = at(position);
   if (chunk.is_done || chunk.waits_to_repeat) return;
   if (chunk.is_repeated && now - chunk.sent < delay_.least()) return;  // said before the repetition came
+  granted_.on_missing(now);
   if (!chunk.was_missing) congestion_.on_missing(position, next_);
   chunk.was_missing = true;
   end_repeat(chunk);
@@ -155,9 +157,15 @@ void Window::end_repeat(Chunk& chunk) {
 void Window::on_echo(std::uint32_t chunk, Nanoseconds now, std::uint16_t switch_time) {
   const auto round_trip = delay_.on_echo(chunk, now, switch_time);
   if (round_trip && round_trip_ == 0) measure(*round_trip);
+  congestion_.hold_at_least(granted_.chunks(delay_.latest(), now));
   if (!round_trip || silent_from_ >= silent_to_) return;
   silent_probes_ *= 2;
   probe_silent();
+}
+
+void Window::on_grant(double bytes_s, Nanoseconds now) {
+  granted_.on_grant(bytes_s / (lease_.payload_bytes + static_cast<double>(wire::kHeaderBytes)), now);
+  congestion_.hold_at_least(granted_.chunks(delay_.latest(), now));
 }
 
 void Window::on_waiting(Position position, std::uint16_t missing_rank, Nanoseconds now) {

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "group/via_switch/congestion_window.h"
+#include "group/via_switch/granted_rate.h"
 #include "group/via_switch/path_delay.h"
 #include "wire/lease.h"
 #include "wire/packet.h"
@@ -72,6 +73,9 @@ class Window {
 
   // The job has had so many times its fair share of the switch's link.
   void give_way(double times, Nanoseconds now) { congestion_.give_way(times, delay_.queue(now)); }
+
+  // Other traffic has more than is fair. This worker may send so much, though chunks are lost.
+  void on_grant(double bytes_s, Nanoseconds now);
 
   // The other ranks wait for this one.
   void catch_up() { congestion_.catch_up(); }
@@ -137,6 +141,7 @@ class Window {
   std::uint64_t outstanding_ = 0;
   bool is_full_ = false;  // a chunk could not be sent because of the window, when sending was last tried
   CongestionWindow congestion_;
+  GrantedRate granted_;
   PathDelay delay_;
   Nanoseconds timer_ = kNever;
   std::uint32_t silences_ = 0;  // time-outs since the last new result

@@ -15,12 +15,12 @@ constexpr int kWaiting = 16;  // strangers that may connect without blocking the
 constexpr std::size_t kTokenMax = 64;
 
 // A message of one descriptor beside a text.
-struct Message {
+struct DescriptorMessage {
   iovec text{};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> beside{};
   msghdr header{};
 
-  Message(void* data, std::size_t size) : text{data, size} {
+  DescriptorMessage(void* data, std::size_t size) : text{data, size} {
     header.msg_iov = &text;
     header.msg_iovlen = 1;
     header.msg_control = beside.data();
@@ -31,7 +31,7 @@ struct Message {
 // The descriptor that one connection sends, if it sends the token; -1 if not.
 int receive_from(int visitor, const std::string& token) {
   std::array<char, kTokenMax> said{};
-  Message message(said.data(), said.size());
+  DescriptorMessage message(said.data(), said.size());
   const ssize_t got = recvmsg(visitor, &message.header, MSG_CMSG_CLOEXEC);
   int descriptor = -1;
   const cmsghdr* const control = got >= 0 ? CMSG_FIRSTHDR(&message.header) : nullptr;
@@ -79,7 +79,7 @@ bool send_fd(const std::string& door, const std::string& token, int descriptor) 
   const int visitor = connect_local(SOCK_SEQPACKET, door);
   if (visitor < 0) return false;
   std::string said = token;
-  Message message(said.data(), said.size());
+  DescriptorMessage message(said.data(), said.size());
   cmsghdr* const control = CMSG_FIRSTHDR(&message.header);
   control->cmsg_level = SOL_SOCKET;
   control->cmsg_type = SCM_RIGHTS;

@@ -41,11 +41,12 @@ JobTable::JobTable(SwitchRules rules) : rules_(std::move(rules)), next_epoch_(ru
 // ---- Events
 // ----------------------------------------------------------------------------------------------------------
 
-void JobTable::on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now,
-                       const std::optional<IpAddress>& source_ip) {
+void JobTable::on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now, const std::optional<IpAddress>& source_ip,
+                       const std::string& interface) {
   Connection& connection = connections_[id];
   connection.ip = ip;
   connection.source_ip = source_ip;
+  connection.interface = interface;
   connection.join_by = now + rules_.join_within;
   rules_.random(connection.nonce);
   send(id, control::Hello{control::kControlVersion, connection.nonce, rules_.secret.has_value(), rules_.tagged,
@@ -155,10 +156,12 @@ void JobTable::on_time(Nanoseconds now) {
   }
 }
 
-void JobTable::on_unfair_share(JobKey key, double times) {
+void JobTable::on_link_share(JobKey key, const control::LinkShare& share) {
   const auto found = jobs_.find(key);
   if (found == jobs_.end() || !found->second.running) return;
-  const control::Heartbeat heartbeat{.of_fair_share = std::clamp(times, 1.0, control::kOfFairShareMax)};
+  const control::Heartbeat heartbeat{
+      .link_share = control::LinkShare{std::clamp(share.of_fair, 1.0, control::kOfFairShareMax),
+                                       std::clamp(share.grant_bytes_s, 0.0, control::kBytesPerSecondMax)}};
   for (const auto& [rank, member] : found->second.members) send(member.connection, heartbeat);
 }
 

@@ -98,6 +98,12 @@ struct JobSummary {
   bool has_above = false;                      // it joins, or has joined, the switch above
 };
 
+struct RunningJob {
+  std::uint16_t number;
+  std::string interface;  // of this machine, that leads to all its workers; "": several, or not known
+  double headers;         // of Ethernet, IP and UDP in its packets: so much of their payload
+};
+
 struct TableCounters {
   std::uint64_t joins_refused = 0, jobs_admitted = 0, jobs_finished = 0, jobs_failed = 0;
 };
@@ -107,15 +113,17 @@ class JobTable {
   explicit JobTable(SwitchRules rules);
 
   // `source_ip`: of the packets that this machine sends to the peer, if not the address that the peer has reached.
-  void on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now, const std::optional<IpAddress>& source_ip = {});
+  // `interface`: the one of this machine that carries them, if it is known.
+  void on_open(ConnectionId id, const IpAddress& ip, Nanoseconds now, const std::optional<IpAddress>& source_ip = {},
+               const std::string& interface = {});
   void on_line(ConnectionId id, std::string_view line, Nanoseconds now);
   void on_violation(ConnectionId id, const std::string& what);  // it sent what no worker sends
   void on_close(ConnectionId id, const std::string& why);       // the peer closed, or the connection broke
   void on_mismatch(std::uint16_t job, std::uint16_t epoch, int rank, const std::string& what);
   void on_no_memory(std::uint16_t job, std::uint16_t epoch);  // the machine has less than the rules allow
   void on_time(Nanoseconds now);
-  // A running job has had so many times its fair share of a link, here or above: its workers are told.
-  void on_unfair_share(JobKey key, double times);
+  // How a running job shares a link, here or above: its workers are told.
+  void on_link_share(JobKey key, const control::LinkShare& share);
   // The job waits for the contributor in this place, which is told if it is a worker: a switch finds that out itself.
   void on_late_rank(JobKey key, std::uint16_t place);
   // No job begins from now on, and those that form end. Running jobs go on until they end, or until the time `by`.
@@ -134,7 +142,7 @@ class JobTable {
   std::vector<Action> take_actions();
 
   std::vector<JobSummary> jobs() const;
-  std::map<JobKey, std::uint16_t> running_jobs() const;  // their numbers
+  std::map<JobKey, RunningJob> running_jobs() const;
   bool is_draining() const { return is_draining_; }
   // No job is left, or the time is over.
   bool is_drained() const { return is_draining_ && (jobs_.empty() || is_drain_over_); }
@@ -149,6 +157,7 @@ class JobTable {
   struct Connection {
     IpAddress ip;
     std::optional<IpAddress> source_ip;
+    std::string interface;
     Nanoseconds join_by = 0;
     control::Nonce nonce = {};
     JobKey job = 0;                                       // 0: not joined

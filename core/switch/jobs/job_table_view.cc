@@ -8,6 +8,11 @@
 #include "switch/jobs/job_table.h"
 
 namespace netfold::switching {
+namespace {
+
+constexpr std::size_t kFrameHeaderBytes = 14;  // of Ethernet
+
+}  // namespace
 
 std::uint16_t JobTable::free_job_id() const {
   std::set<std::uint16_t> taken;
@@ -50,10 +55,20 @@ std::vector<Action> JobTable::take_actions() {
   return std::exchange(actions_, {});
 }
 
-std::map<JobKey, std::uint16_t> JobTable::running_jobs() const {
-  std::map<JobKey, std::uint16_t> running;
+std::map<JobKey, RunningJob> JobTable::running_jobs() const {
+  std::map<JobKey, RunningJob> running;
   for (const auto& [key, job] : jobs_) {
-    if (job.running) running[key] = job.lease.job;
+    if (!job.running) continue;
+    std::set<std::string> interfaces;
+    for (const auto& [rank, member] : job.members) {
+      const auto connection = connections_.find(member.connection);
+      if (connection != connections_.end()) interfaces.insert(connection->second.interface);
+    }
+    const std::size_t headers = kFrameHeaderBytes + job.any().endpoint.ip.header_bytes() + wire::kUdpBytes;
+    running[key] = {
+        .number = job.lease.job,
+        .interface = interfaces.size() == 1 ? *interfaces.begin() : "",
+        .headers = static_cast<double>(headers) / static_cast<double>(wire::kHeaderBytes + job.lease.payload_bytes)};
   }
   return running;
 }

@@ -129,7 +129,11 @@ Message read_refused(Fields& fields) {
 
 Message read_heartbeat(Fields& fields) {
   Heartbeat heartbeat;
-  if (fields.has("of_fair_share")) heartbeat.of_fair_share = fields.real("of_fair_share", 1, kOfFairShareMax);
+  if (fields.has("of_fair_share")) {
+    heartbeat.link_share = LinkShare{.of_fair = fields.real("of_fair_share", 1, kOfFairShareMax)};
+  } else if (fields.has("grant_bytes_s")) {
+    heartbeat.link_share = LinkShare{.grant_bytes_s = fields.real("grant_bytes_s", 0, kBytesPerSecondMax)};
+  }
   heartbeat.is_late = fields.has("is_late") && fields.boolean("is_late");
   if (!fields.has("of_switch")) return heartbeat;
   heartbeat.shared = SharedWork{fields.real("of_switch", 0, 1), fields.real("switch_bytes_s", 0, kBytesPerSecondMax),
@@ -235,7 +239,8 @@ struct Writer {
     json["retry_s"] = m.retry_s;
   }
   void operator()(const Heartbeat& m) {
-    if (m.of_fair_share) json["of_fair_share"] = *m.of_fair_share;
+    if (m.link_share && m.link_share->grant_bytes_s == 0) json["of_fair_share"] = m.link_share->of_fair;
+    if (m.link_share && m.link_share->grant_bytes_s > 0) json["grant_bytes_s"] = m.link_share->grant_bytes_s;
     if (m.is_late) json["is_late"] = true;
     if (!m.shared) return;
     json["of_switch"] = m.shared->of_switch;

@@ -148,11 +148,18 @@ struct SharedWork {
   bool operator==(const SharedWork&) const = default;
 };
 
+// Of the link of a switch. One of the two.
+struct LinkShare {
+  double of_fair = 1;        // the job has had so many times its fair share lately, above 1
+  double grant_bytes_s = 0;  // other traffic has had more than is fair: each worker may send so much; 0: no grant
+
+  bool operator==(const LinkShare&) const = default;
+};
+
 struct Heartbeat {
-  std::optional<SharedWork> shared = std::nullopt;  // from rank 0 of a job that shares its tensors
-  // From a switch, at any time: the job has had so many times its fair share of the switch's link, above 1.
-  std::optional<double> of_fair_share = std::nullopt;
-  bool is_late = false;  // the same: the other ranks of the job wait for this one
+  std::optional<SharedWork> shared = std::nullopt;     // from rank 0 of a job that shares its tensors
+  std::optional<LinkShare> link_share = std::nullopt;  // from a switch, at any time
+  bool is_late = false;                                // the same: the other ranks of the job wait for this one
 
   bool operator==(const Heartbeat&) const = default;
 };

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "group/via_switch/congestion_window.h"
+#include "group/via_switch/granted_rate.h"
 #include "group/via_switch/path_delay.h"
 
 namespace netfold::group {
@@ -235,6 +236,61 @@ TEST(CongestionWindow, GivesWayWhereTheLinkStaysBusy) {
   for (int i = 0; i < 20; ++i) window.give_way(2, kLong);
   EXPECT_EQ(window.chunks(), 2u);
   EXPECT_EQ(window.shrinks(), 0u) << "nothing was lost";
+}
+
+TEST(CongestionWindow, IsHeldWhateverIsLost) {
+  CongestionWindow window(10, 64);
+  window.hold_at_least(40);
+  EXPECT_EQ(window.chunks(), 40u);
+  window.on_loss(5, 40, kLong);
+  EXPECT_EQ(window.chunks(), 40u);
+  EXPECT_EQ(window.shrinks(), 1u);
+  window.hold_at_least(1000);
+  EXPECT_EQ(window.chunks(), 64u) << "a switch may say anything";
+  window.hold_at_least(0);
+  EXPECT_EQ(window.chunks(), 64u);
+  window.on_loss(500, 600, kLong);
+  EXPECT_EQ(window.chunks(), 44u) << "it is like any other from then on";
+}
+
+TEST(GrantedRate, LastsASecondAndFollowsTheRoundTrip) {
+  GrantedRate granted;
+  EXPECT_EQ(granted.chunks(kMillisecond, kSecond), 0u);
+  granted.on_grant(2000, kSecond);
+  EXPECT_EQ(granted.chunks(10 * kMillisecond, kSecond), 20u);
+  EXPECT_EQ(granted.chunks(50 * kMillisecond, 2 * kSecond - 1), 100u);
+  EXPECT_EQ(granted.chunks(50 * kMillisecond, 2 * kSecond), 0u);
+}
+
+// Grants that come four times a second, while one chunk of so many is lost. The time without a grant, of so long.
+double refused(int lost_one_of, int seconds) {
+  GrantedRate granted;
+  int looks_without = 0;
+  Nanoseconds now = kSecond;
+  for (int look = 0; look < 4 * seconds; ++look, now += kSecond / 4) {
+    granted.on_grant(1000, now);
+    if (granted.chunks(kSecond, now) == 0) ++looks_without;
+    for (int sent = 1; sent <= 250; ++sent) {
+      granted.on_sent();
+      if (sent % lost_one_of == 0) granted.on_missing(now);
+    }
+  }
+  return looks_without / (4.0 * seconds);
+}
+
+TEST(GrantedRate, IsRefusedWhereItsChunksAreLost) {
+  EXPECT_EQ(refused(10, 100), 0);
+  EXPECT_GT(refused(5, 1000), 0.98);
+}
+
+TEST(GrantedRate, IsRefusedForAShortTimeAfterOneBurst) {
+  GrantedRate granted;
+  granted.on_grant(1000, kSecond);
+  for (int lost = 0; lost < 100; ++lost) granted.on_missing(kSecond);
+  granted.on_grant(1000, 2 * kSecond);
+  EXPECT_EQ(granted.chunks(kSecond, 2 * kSecond), 0u);
+  granted.on_grant(1000, 3 * kSecond);
+  EXPECT_EQ(granted.chunks(kSecond, 3 * kSecond), 1000u);
 }
 
 TEST(CongestionWindow, CatchesUpWhereItIsTheLimit) {

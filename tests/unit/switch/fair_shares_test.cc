@@ -9,17 +9,53 @@ using Job = FairShares::Job;
 
 constexpr Job kOne = 1, kOther = 2, kThird = 3;
 
+using Bytes = FairShares::Bytes;
+
+// Looks once a second, and says what each job has too much.
+class Looks {
+ public:
+  std::map<Job, control::LinkShare> look(const std::map<Job, FairShares::Share>& so_far,
+                                         const std::map<std::string, Bytes>& carried = {}) {
+    return shares_.look(so_far, carried, now_ += kSecond);
+  }
+  std::map<Job, double> too_much(const std::map<Job, Bytes>& so_far) {
+    std::map<Job, FairShares::Share> shares;
+    for (const auto& [job, bytes] : so_far) shares[job].bytes = bytes;
+    std::map<Job, double> times;
+    for (const auto& [job, share] : look(shares)) {
+      EXPECT_EQ(share.grant_bytes_s, 0) << "there is no other traffic";
+      times[job] = share.of_fair;
+    }
+    return times;
+  }
+
+ private:
+  FairShares shares_;
+  Nanoseconds now_ = 0;
+};
+
 // Each job has these bytes between two looks.
-std::map<Job, double> said_after(const std::map<Job, FairShares::Bytes>& bytes) {
-  FairShares shares;
-  std::map<Job, FairShares::Bytes> so_far;
+std::map<Job, double> said_after(const std::map<Job, Bytes>& bytes) {
+  Looks looks;
+  std::map<Job, Bytes> so_far;
   for (const auto& [job, unused] : bytes) so_far[job] = {.up = 1000, .down = 7};
-  EXPECT_TRUE(shares.look(so_far).empty()) << "nothing is known of what came before";
+  EXPECT_TRUE(looks.too_much(so_far).empty()) << "nothing is known of what came before";
   for (const auto& [job, more] : bytes) {
     so_far[job].up += more.up;
     so_far[job].down += more.down;
   }
-  return shares.look(so_far);
+  return looks.too_much(so_far);
+}
+
+// The jobs hear this, each at the interface eth0 with two contributors, after a second in which they and it carried
+// this.
+std::map<Job, control::LinkShare> said_beside(const std::map<Job, Bytes>& bytes, Bytes carried, double headers = 0) {
+  Looks looks;
+  std::map<Job, FairShares::Share> so_far;
+  for (const auto& [job, unused] : bytes) so_far[job] = {{}, "eth0", 2, headers};
+  EXPECT_TRUE(looks.look(so_far, {{"eth0", {1, 1}}}).empty());
+  for (const auto& [job, more] : bytes) so_far[job].bytes = more;
+  return looks.look(so_far, {{"eth0", {carried.up + 1, carried.down + 1}}});
 }
 
 TEST(FairShares, AJobThatHasMoreHearsHowMuch) {
@@ -47,13 +83,73 @@ TEST(FairShares, JobsCompeteForTheWayThatTheyLoad) {
 }
 
 TEST(FairShares, AJobThatComesCountsFromThenOn) {
-  FairShares shares;
-  shares.look({{kOne, {5'000'000, 5'000'000}}});
-  EXPECT_TRUE(shares.look({{kOne, {6'000'000, 6'000'000}}, {kOther, {100'000, 100'000}}}).empty());
-  const auto said = shares.look({{kOne, {9'000'000, 9'000'000}}, {kOther, {1'100'000, 1'100'000}}});
+  Looks looks;
+  looks.too_much({{kOne, {5'000'000, 5'000'000}}});
+  EXPECT_TRUE(looks.too_much({{kOne, {6'000'000, 6'000'000}}, {kOther, {100'000, 100'000}}}).empty());
+  const auto said = looks.too_much({{kOne, {9'000'000, 9'000'000}}, {kOther, {1'100'000, 1'100'000}}});
   EXPECT_EQ(said, (std::map<Job, double>{{kOne, 1.5}}));
-  EXPECT_TRUE(shares.look({{kOther, {2'000'000, 2'000'000}}}).empty()) << "the first one has ended";
-  EXPECT_TRUE(shares.look({{kOther, {0, 0}}, {kOne, {0, 0}}}).empty()) << "these were the bytes of a job before it";
+  EXPECT_TRUE(looks.too_much({{kOther, {2'000'000, 2'000'000}}}).empty()) << "the first one has ended";
+  EXPECT_TRUE(looks.too_much({{kOther, {0, 0}}, {kOne, {0, 0}}}).empty()) << "these were the bytes of a job before it";
+}
+
+TEST(FairShares, OtherTrafficCountsAsOneMoreJob) {
+  const Bytes much{8'000'000, 8'000'000}, little{1'000'000, 1'000'000};
+  const auto more = said_beside({{kOne, much}}, {9'000'000, 9'000'000});
+  ASSERT_EQ(more.size(), 1u);
+  EXPECT_NEAR(more.at(kOne).of_fair, 16.0 / 9, 1e-6);
+  EXPECT_EQ(more.at(kOne).grant_bytes_s, 0);
+  EXPECT_TRUE(said_beside({{kOne, much}}, {8'020'000, 8'020'000}).empty()) << "a little does not compete";
+  EXPECT_TRUE(said_beside({{kOne, much}}, {7'000'000, 7'000'000}).empty()) << "what was sent, and dropped at once";
+
+  const auto granted = said_beside({{kOne, little}, {kOther, little}}, {9'000'000, 9'000'000});
+  ASSERT_EQ(granted.size(), 2u);
+  for (const Job job : {kOne, kOther}) {
+    EXPECT_EQ(granted.at(job).of_fair, 1);
+    EXPECT_NEAR(granted.at(job).grant_bytes_s, 1'000'000, 1) << "twice what it has, by two workers";
+  }
+  const auto all = said_beside({{kOne, {4'000'000, 4'000'000}}}, {10'000'000, 10'000'000});
+  EXPECT_NEAR(all.at(kOne).grant_bytes_s, 2'500'000, 1) << "not more than is fair";
+}
+
+TEST(FairShares, HeadersOfTheJobsPacketsAreNoOtherTraffic) {
+  const Bytes much{8'000'000, 8'000'000};
+  const Bytes with_headers{8'240'000, 8'240'000};
+  EXPECT_TRUE(said_beside({{kOne, much}}, with_headers, 0.03).empty());
+  EXPECT_FALSE(said_beside({{kOne, much}}, with_headers).empty());
+}
+
+TEST(FairShares, OtherTrafficCompetesForTheWayThatItLoads) {
+  // A download fills the way down. Its acknowledgements go up.
+  const auto said = said_beside({{kOne, {4'000'000, 4'000'000}}}, {4'100'000, 10'000'000});
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NEAR(said.at(kOne).grant_bytes_s, 2'500'000, 1);
+  const auto less = said_beside({{kOne, {4'000'000, 4'000'000}}}, {4'100'000, 6'000'000});
+  ASSERT_EQ(less.size(), 1u);
+  EXPECT_NEAR(less.at(kOne).of_fair, 4.0 / 3, 1e-6) << "that of the way up would be 2";
+}
+
+TEST(FairShares, JobsWithTooMuchYieldSoonerWhereOtherTrafficHasTooLittle) {
+  const Bytes job{3'600'000, 3'600'000};
+  EXPECT_EQ(said_beside({{kOne, job}, {kOther, job}}, {9'700'000, 9'700'000}).size(), 2u);
+  EXPECT_TRUE(said_beside({{kOne, job}, {kOther, job}}, {10'600'000, 10'600'000}).empty());
+}
+
+TEST(FairShares, JobsCompeteAtOneInterface) {
+  Looks looks;
+  const auto at = [](Bytes bytes, std::string interface) { return FairShares::Share{bytes, std::move(interface)}; };
+  looks.look({{kOne, at({}, "eth0")}, {kOther, at({}, "eth1")}, {kThird, at({}, "eth1")}});
+  const auto said = looks.look({{kOne, at({9'000'000, 9'000'000}, "eth0")},
+                                {kOther, at({3'000'000, 3'000'000}, "eth1")},
+                                {kThird, at({1'000'000, 1'000'000}, "eth1")}});
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said.at(kOther).of_fair, 1.5);
+}
+
+TEST(FairShares, AJobThatBeginsIsNoOtherTraffic) {
+  Looks looks;
+  const auto at = [](std::uint64_t bytes) { return FairShares::Share{{bytes, bytes}, "eth0"}; };
+  looks.look({{kOne, at(0)}}, {{"eth0", {0, 0}}});
+  EXPECT_TRUE(looks.look({{kOne, at(1'000'000)}, {kOther, at(5'000'000)}}, {{"eth0", {6'000'000, 6'000'000}}}).empty());
 }
 
 }  // namespace

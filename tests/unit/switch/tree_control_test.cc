@@ -300,14 +300,31 @@ TEST(TreeControl, WorkersHearThatTheirJobHasMoreThanIsFairAtTheTop) {
   for (std::uint16_t rank = 0; rank < 4; ++rank) tree.add_worker(rank < 2 ? 1 : 2, rank, {.job = "other"});
   ASSERT_TRUE(tree.is_admitted(7));
   tree.pass(kSecond);
-  for (std::size_t worker = 0; worker < 8; ++worker) EXPECT_FALSE(tree.take_of_fair_share(worker));
+  for (std::size_t worker = 0; worker < 8; ++worker) EXPECT_FALSE(tree.take_link_share(worker));
   tree.carry(0, 0, 3'000'000);
   tree.carry(0, 1, 1'000'000);
   tree.pass(kSecond);
-  for (std::size_t worker = 0; worker < 4; ++worker) EXPECT_EQ(tree.take_of_fair_share(worker), 1.5);
-  for (std::size_t worker = 4; worker < 8; ++worker) EXPECT_FALSE(tree.take_of_fair_share(worker));
+  const control::LinkShare more{.of_fair = 1.5};
+  for (std::size_t worker = 0; worker < 4; ++worker) EXPECT_EQ(tree.take_link_share(worker), more);
+  for (std::size_t worker = 4; worker < 8; ++worker) EXPECT_FALSE(tree.take_link_share(worker));
   tree.pass(kSecond);
-  EXPECT_FALSE(tree.take_of_fair_share(0)) << "it is said once";
+  EXPECT_FALSE(tree.take_link_share(0)) << "it is said once";
+}
+
+TEST(TreeControl, WorkersHearWhatTheyMaySendWhereOtherTrafficHasMoreThanIsFairAtTheTop) {
+  FourRanks tree;
+  tree.pass(kSecond);
+  tree.carry(0, 0, 1'000'000);  // two switches below: one contributor each
+  for (const std::size_t place : {0, 1}) tree.come_last(0, 0, place, 0);
+  tree.pass_interface(0, 9'000'000);
+  tree.pass(kSecond);
+  for (std::size_t worker = 0; worker < 4; ++worker) {
+    const auto share = tree.take_link_share(worker);
+    ASSERT_TRUE(share);
+    EXPECT_EQ(share->of_fair, 1);
+    // Twice what each of the two has sent since the last look, a quarter of a second before.
+    EXPECT_NEAR(share->grant_bytes_s, 2 * 500'000 / 0.25, 1);
+  }
 }
 
 TEST(TreeControl, TheWorkerForWhichTheOthersWaitHearsSo) {

@@ -87,6 +87,7 @@ class TreeConversation {
       for (std::byte& b : bytes) b = static_cast<std::byte>(prng_.next());
     };
     SwitchControlOptions control;
+    control.traffic_of = [&box](const std::string&) { return box.traffic; };
     if (options.parent) {
       rules.parent = address(*options.parent);
       control.uplink.parent = rules.parent;
@@ -146,8 +147,13 @@ class TreeConversation {
     ranks.resize(std::max(ranks.size(), place + 1));
     ranks[place].came_last += chunks;
   }
-  std::optional<double> take_of_fair_share(std::size_t worker) {
-    return workers_[worker]->connection->take_of_fair_share();
+  // Its interface, which leads to all workers, has received and sent so many bytes more, of all programs together.
+  void pass_interface(std::size_t number, std::uint64_t bytes) {
+    switches_[number]->traffic.received_bytes += bytes;
+    switches_[number]->traffic.sent_bytes += bytes;
+  }
+  std::optional<control::LinkShare> take_link_share(std::size_t worker) {
+    return workers_[worker]->connection->take_link_share();
   }
   bool take_is_late(std::size_t worker) { return workers_[worker]->connection->take_is_late(); }
   SwitchControl& at(std::size_t number) { return *switches_[number]->control; }
@@ -214,6 +220,7 @@ class TreeConversation {
   };
   struct Box {
     NoPackets data;
+    link::InterfaceTraffic traffic;
     std::unique_ptr<SwitchControl> control;
     std::vector<std::shared_ptr<WireEnd::Wire>> wires;
     bool is_dead = false, is_stopping = false;
@@ -243,7 +250,7 @@ class TreeConversation {
     if (number >= switches_.size() || switches_[number]->is_dead || switches_[number]->is_stopping) return nullptr;
     auto wire = std::make_shared<WireEnd::Wire>();
     switches_[number]->wires.push_back(wire);
-    switches_[number]->control->accept(std::make_unique<WireEnd>(wire, 1), from_ip, now_);
+    switches_[number]->control->accept(std::make_unique<WireEnd>(wire, 1), from_ip, now_, {}, "eth0");
     return std::make_unique<WireEnd>(wire, 0);
   }
 

@@ -46,7 +46,8 @@ TEST(Messages, ComeBackAsTheyWent) {
   expect_round_trip(Refused{"no", ErrorCode::kAuth, -1, 4});
   expect_round_trip(Heartbeat{});
   expect_round_trip(Heartbeat{SharedWork{0.25, 3.125e6, 25e6}});
-  expect_round_trip(Heartbeat{.of_fair_share = 1.25});
+  expect_round_trip(Heartbeat{.link_share = LinkShare{.of_fair = 1.25}});
+  expect_round_trip(Heartbeat{.link_share = LinkShare{.grant_bytes_s = 1.5e6}});
   expect_round_trip(Heartbeat{.is_late = true});
   expect_round_trip(Left{3});
   expect_round_trip(Failed{"rank 3 is gone", ErrorCode::kPeerFailed, 3});
