@@ -1,4 +1,4 @@
-"""Frames into and out of a switch, in beats of eight bytes, like MACs."""
+"""Frames into and out of a switch, in beats of eight bytes or more, like MACs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ class Port:
     partial_ns: float = 0.0
     stalls: float = 0.0  # probability that the MAC pauses for the length of a frame
     underruns: int = 0  # beats that a MAC would have missed within a frame
+    busy: float = 0.0  # cycles that the line takes longer for the frames that left than their beats
+    owed: float = 0.0  # cycles of the line that the frames given so far have not taken
 
 
-def beats_of(frame: bytes, error: bool = False) -> list[tuple[int, int, int, int]]:
-    """(data, keep, last, error) of each beat."""
-    starts = range(0, len(frame), BEAT)
-    parts = [frame[at : at + BEAT] for at in starts]
+def beats_of(frame: bytes, error: bool = False, beat: int = BEAT) -> list[tuple[int, int, int, int]]:
+    """(data, keep, last, error) of each beat of `beat` bytes."""
+    starts = range(0, len(frame), beat)
+    parts = [frame[at : at + beat] for at in starts]
     return [
         (int.from_bytes(part, "little"), (1 << len(part)) - 1, int(part is parts[-1]), int(error and part is parts[-1]))
         for part in parts
@@ -60,18 +62,24 @@ def beats_of(frame: bytes, error: bool = False) -> list[tuple[int, int, int, int
 class Bench:
     """The MACs of all ports of `dut`. Receiving and sending have clocks of one frequency; `rng` draws their phases."""
 
-    def __init__(self, dut: Any, count: int, rng: random.Random) -> None:
-        """`dut`: a netfold_switch with `count` ports."""
-        self.dut, self.rng = dut, rng
+    def __init__(
+        self, dut: Any, count: int, rng: random.Random, beat: int = BEAT, mac_ps: int = MAC_PS, gbit: float = 0.0
+    ) -> None:
+        """`dut`: a netfold_switch with `count` ports, or one with `beat` bytes a beat of a MAC that has a period of
+        `mac_ps`. `gbit`: the rate of the lines, if a MAC's beats would carry more."""
+        self.dut, self.rng, self.beat, self.mac_ps = dut, rng, beat, mac_ps
         self.ports = [Port() for _ in range(count)]
+        self.line_bytes = gbit * mac_ps / 8000  # in a cycle
 
     async def start(self) -> None:
         """Clocks, and reset."""
         dut = self.dut
         for name in ("s_rx_tvalid_i", "m_tx_tready_i", "s_axil_awvalid_i", "s_axil_wvalid_i", "s_axil_arvalid_i"):
             getattr(dut, name).value = 0
-        dut.s_axil_bready_i.value = dut.s_axil_rready_i.value = dut.spi_cs_ni.value = 1
-        dut.spi_sclk_i.value = dut.spi_mosi_i.value = 0
+        dut.s_axil_bready_i.value = dut.s_axil_rready_i.value = 1
+        for name, value in (("spi_cs_ni", 1), ("spi_sclk_i", 0), ("spi_mosi_i", 0), ("s_rx_dropped_i", 0)):
+            if hasattr(dut, name):
+                getattr(dut, name).value = value
         dut.rx_clk_i.value = dut.tx_clk_i.value = 0
         await begin_reset(dut)
         cocotb.start_soon(Clock(dut.clk_i, SWITCH_PS, "ps").start())
@@ -86,10 +94,18 @@ class Bench:
     def give(self, port: int, frame: bytes, error: bool = False, gap: bool = True) -> None:
         """A frame arrives at a port, after those given before."""
         waiting = self.ports[port].waiting
-        waiting.extend(beats_of(frame, error))
-        if gap:
-            padding = max(0, FRAME_MIN - len(frame)) + AROUND
-            waiting.extend([None] * (padding // BEAT))
+        beats = beats_of(frame, error, self.beat)
+        waiting.extend(beats)
+        if not gap:
+            return
+        padding = max(0, FRAME_MIN - len(frame)) + AROUND
+        pauses = padding // BEAT
+        if self.line_bytes:
+            # A part of a cycle that a frame takes less or more than its beats: the next one's gap makes up for it.
+            owed = self.ports[port].owed + (len(frame) + padding) / self.line_bytes - len(beats)
+            pauses = max(0, int(owed))
+            self.ports[port].owed = owed - pauses
+        waiting.extend([None] * pauses)
 
     async def idle(self, cycles_max: int = 20_000, quiet: int = 60) -> None:
         """Wait until no frame moves for a while. Fails if frames never stop."""
@@ -106,13 +122,20 @@ class Bench:
         """Wait for the middle of the next cycle of the MACs' clock, where signals may be read and set. Returns the end
         of that cycle in ns."""
         signal, ones = getattr(self.dut, clock), (1 << len(self.ports)) - 1
-        await Timer(self.rng.randrange(1, MAC_PS), "ps")
+        await Timer(self.rng.randrange(1, self.mac_ps), "ps")
         while True:
             signal.value = ones
-            await Timer(MAC_PS // 2, "ps")
+            await Timer(self.mac_ps // 2, "ps")
             signal.value = 0
-            yield get_sim_time("ns") + MAC_PS / 2000
-            await Timer(MAC_PS // 2, "ps")
+            yield get_sim_time("ns") + self.mac_ps / 2000
+            await Timer(self.mac_ps // 2, "ps")
+
+    def _is_busy(self, port: Port) -> bool:
+        """Whether the line still carries the last frame and its gap, or the MAC pauses."""
+        if port.busy >= 1:
+            port.busy -= 1
+            return True
+        return self.rng.random() < port.stalls
 
     async def _receive(self) -> None:
         dut, names = self.dut, ("tvalid", "tdata", "tkeep", "tlast", "tuser")
@@ -126,7 +149,7 @@ class Bench:
                 if begins[number]:
                     port.began_ns.append(ends_ns)
                 begins[number] = bool(beat[2])
-                for name, value, width in zip(names, (1, *beat), (1, 64, 8, 1, 1), strict=True):
+                for name, value, width in zip(names, (1, *beat), (1, 8 * self.beat, self.beat, 1, 1), strict=True):
                     values[name] |= value << width * number
             for name, value in values.items():
                 getattr(dut, f"s_rx_{name}_i").value = value
@@ -140,16 +163,20 @@ class Bench:
             for number, port in enumerate(self.ports):
                 if port.partial:
                     port.underruns += not valid >> number & 1
-                elif self.rng.random() < port.stalls:
+                elif self._is_busy(port):
                     continue
                 ready |= 1 << number
                 if not valid >> number & 1:
                     continue
                 if not port.partial:
                     port.partial_ns = ends_ns
-                count = (keep >> 8 * number & 0xFF).bit_count()
-                port.partial += (data >> 64 * number & (1 << 64) - 1).to_bytes(BEAT, "little")[:count]
+                count = (keep >> self.beat * number & (1 << self.beat) - 1).bit_count()
+                part = data >> 8 * self.beat * number & (1 << 8 * self.beat) - 1
+                port.partial += part.to_bytes(self.beat, "little")[:count]
                 if last >> number & 1:
                     port.sent.append(Sent(port.partial, bool(user >> number & 1), port.partial_ns))
+                    if self.line_bytes:
+                        size = max(FRAME_MIN, len(port.partial)) + AROUND
+                        port.busy += size / self.line_bytes - -(-len(port.partial) // self.beat)
                     port.partial = b""
             dut.m_tx_tready_i.value = ready

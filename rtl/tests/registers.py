@@ -28,11 +28,11 @@ async def _until(dut: Any, signal: Any) -> None:
     raise AssertionError("no answer")
 
 
-async def write(dut: Any, name: str, value: int) -> int:
-    """The response."""
+async def write(dut: Any, name: str, value: int, base: int = 0) -> int:
+    """The response. `base`: the address of a slice's registers."""
     await FallingEdge(dut.clk_i)
     assert not dut.s_axil_bvalid_o.value  # nothing is written
-    dut.s_axil_awaddr_i.value, dut.s_axil_wdata_i.value = offset(name), value
+    dut.s_axil_awaddr_i.value, dut.s_axil_wdata_i.value = base + offset(name), value
     dut.s_axil_awvalid_i.value = dut.s_axil_wvalid_i.value = 1
     await _until(dut, dut.s_axil_awready_o)
     await FallingEdge(dut.clk_i)
@@ -52,10 +52,10 @@ async def read_at(dut: Any, address: int) -> int:
     return int(dut.s_axil_rdata_o.value)
 
 
-async def value_of(dut: Any, name: str, port: int = 0) -> int:
+async def value_of(dut: Any, name: str, port: int = 0, base: int = 0) -> int:
     """Of a register, or of a port's counter with its upper bits."""
-    low = await read_at(dut, offset(name, port))
-    return low | (await read_at(dut, offset("COUNTER_HIGH")) << 32 if MAP[name].is_counter else 0)
+    low = await read_at(dut, base + offset(name, port))
+    return low | (await read_at(dut, base + offset("COUNTER_HIGH")) << 32 if MAP[name].is_counter else 0)
 
 
 async def spi(dut: Any, name: str, value: int | None = None) -> int:

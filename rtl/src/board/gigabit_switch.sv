@@ -117,6 +117,7 @@ module gigabit_switch
 
   logic        unused_wready, unused_bvalid, unused_arready, unused_rvalid;
   logic [1:0]  unused_bresp, unused_rresp;
+  logic [Ports-1:0] unused_rx_ready;  // MACs cannot wait
   logic [31:0] unused_rdata;
 
   // A cycle takes four times as long as at 200 MHz: a quarter of the cycles is the same time.
@@ -138,6 +139,8 @@ module gigabit_switch
     .s_rx_tkeep_i    (rx_keep),
     .s_rx_tlast_i    (rx_last),
     .s_rx_tuser_i    (rx_user),
+    .s_rx_tready_o   (unused_rx_ready),
+    .s_rx_dropped_i  ('0),
     .tx_clk_i        ({Ports{tx_clk_i}}),
     .m_tx_tvalid_o   (tx_valid),
     .m_tx_tready_i   (tx_ready),

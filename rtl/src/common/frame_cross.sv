@@ -1,5 +1,5 @@
 // Frames from a source that cannot wait, into another clock. Should there be no room, the frame ends there, damaged, and
-// its rest is left out.
+// its rest is left out. A source that can wait gives a beat only while `s_ready_o` is high, and loses none.
 module frame_cross #(
   parameter int unsigned Width   = 64,
   parameter bit          Crosses = 1'b1  // 0: m_clk_i is s_clk_i
@@ -7,6 +7,7 @@ module frame_cross #(
   input  logic             s_clk_i,
   input  logic             s_rst_ni,
   input  logic             s_valid_i,
+  output logic             s_ready_o,
   input  logic             s_last_i,
   input  logic             s_error_i,  // with the last beat: a damaged frame
   input  logic [Width-1:0] s_data_i,
@@ -23,6 +24,7 @@ module frame_cross #(
   logic             valid, ready, skips_q, owes_q;  // owes_q: the end of a frame that did not fit
   logic [Width+1:0] beat, out;
 
+  assign s_ready_o = ready;
   assign valid = owes_q || (s_valid_i && !skips_q);
   assign beat = owes_q ? {2'b11, {Width{1'b0}}} : {s_last_i && s_error_i, s_last_i, s_data_i};
   assign {m_error_o, m_last_o, m_data_o} = out;

@@ -71,8 +71,10 @@ module netfold_nic_quad #(
     logic [Width-1:0] rx_data, tx_data;
 
     if (Crosses) begin : gen_cross
-      logic             rx_rst_n, tx_rst_n, crossed_valid, crossed_ready, crossed_last;
+      logic             rx_rst_n, tx_rst_n, rx_has_room, crossed_valid, crossed_ready, crossed_last;
       logic [Width-1:0] crossed_data;
+      logic             unused_room;
+      assign unused_room = rx_has_room;  // a MAC cannot wait
 
       reset_sync u_rx_reset (.clk_i(rx_clk_i[i]), .rst_ni, .rst_no(rx_rst_n));
       reset_sync u_tx_reset (.clk_i(tx_clk_i[i]), .rst_ni, .rst_no(tx_rst_n));
@@ -83,6 +85,7 @@ module netfold_nic_quad #(
         .s_clk_i  (rx_clk_i[i]),
         .s_rst_ni (rx_rst_n),
         .s_valid_i(s_eth_tvalid_i[i]),
+        .s_ready_o(rx_has_room),
         .s_last_i (s_eth_tlast_i[i]),
         .s_error_i(s_eth_tuser_i[i]),
         .s_data_i (s_eth_tdata_i[i]),

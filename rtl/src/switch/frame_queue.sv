@@ -4,30 +4,31 @@ module frame_queue
   import switch_pkg::*;
 #(
   parameter int unsigned Beats   = 1024,          // a power of two
-  parameter int unsigned Longest = FrameBeatsMax  // beats of a frame
+  parameter int unsigned Longest = FrameBeatsMax,  // beats of a frame
+  parameter int unsigned Width   = $bits(beat_t)
 ) (
-  input  logic  clk_i,
-  input  logic  rst_ni,
+  input  logic             clk_i,
+  input  logic             rst_ni,
 
-  input  logic  s_valid_i,
-  input  logic  s_first_i,    // of the frame
-  input  beat_t s_beat_i,
-  output logic  dropped_o,    // with a first beat: no room for this frame
+  input  logic             s_valid_i,
+  input  logic             s_first_i,    // of the frame
+  input  logic [Width-1:0] s_beat_i,
+  output logic             dropped_o,    // with a first beat: no room for this frame
 
-  output logic  m_valid_o,
-  input  logic  m_ready_i,
-  output beat_t m_beat_o,
+  output logic             m_valid_o,
+  input  logic             m_ready_i,
+  output logic [Width-1:0] m_beat_o,
 
-  output logic  is_filling_o, // more than half full
-  output logic  is_empty_o    // less than a quarter
+  output logic             is_filling_o, // more than half full
+  output logic             is_empty_o    // less than a quarter
 );
 
   localparam int unsigned PointerWidth = $clog2(Beats);
 
-  logic [$bits(beat_t)-1:0] memory [Beats];
-  logic [PointerWidth:0]    write_q, read_q, level;
-  logic                     has_room_q, admits_q, push, pull, out_valid_q;
-  beat_t                    out_q;
+  logic [Width-1:0]      memory [Beats];
+  logic [PointerWidth:0] write_q, read_q, level;
+  logic                  has_room_q, admits_q, push, pull, out_valid_q;
+  logic [Width-1:0]      out_q;
 
   assign level        = write_q - read_q;
   assign push         = s_valid_i && (s_first_i ? has_room_q : admits_q);

@@ -9,6 +9,7 @@ module mac_receive
   input  logic        mac_clk_i,
   input  logic        mac_rst_ni,
   input  logic        s_tvalid_i,
+  output logic        s_tready_o,  // for a source that can wait
   input  logic [63:0] s_tdata_i,
   input  logic [7:0]  s_tkeep_i,
   input  logic        s_tlast_i,
@@ -36,6 +37,7 @@ module mac_receive
     .s_clk_i  (mac_clk_i),
     .s_rst_ni (mac_rst_ni),
     .s_valid_i(s_tvalid_i),
+    .s_ready_o(s_tready_o),
     .s_last_i (s_tlast_i),
     .s_error_i(s_tuser_i),
     .s_data_i ({types_of(s_tdata_i), extra, s_tdata_i}),

@@ -1,5 +1,6 @@
 // The aggregation switch as one box with flat ports: an Ethernet switch that folds RoCE gradients in passing
-// (docs/explanation/hardware-switch.md). Behind each port's streams belongs a MAC that adds and checks the FCS.
+// (docs/explanation/hardware-switch.md). Behind each port's streams belongs a MAC that adds and checks the FCS. A MAC
+// cannot wait; netfold_switch_sliced can, and heeds s_rx_tready_o.
 module netfold_switch
   import switch_pkg::*;
   import switch_registers_pkg::*;
@@ -7,7 +8,8 @@ module netfold_switch
   parameter int unsigned Ports          = 8,     // 2 to 16
   parameter int unsigned Jobs           = 1,     // that fold at the same time
   parameter bit          HasBfp         = 1'b1,
-  parameter bit          Crossings      = 1'b1,  // 0: all ports run with clk_i, for simulations
+  parameter bit          Crossings      = 1'b1,  // 0: all ports run with clk_i
+  parameter bit          HasSpi         = 1'b1,
   parameter int unsigned AddressEntries = 4096,
   parameter int unsigned AddressTickBits = 28,   // cycles of ADDRESS_AGE_LIMIT
   parameter int unsigned TickCycles     = 1024,  // of AGE_LIMIT, and of the job table's own limits
@@ -25,6 +27,8 @@ module netfold_switch
   input  logic [Ports-1:0][7:0]  s_rx_tkeep_i,
   input  logic [Ports-1:0]       s_rx_tlast_i,
   input  logic [Ports-1:0]       s_rx_tuser_i,  // with the last beat: a damaged frame
+  output logic [Ports-1:0]       s_rx_tready_o,
+  input  logic [Ports-1:0][5:0]  s_rx_dropped_i,  // so many frames found no room on their way here: to be counted
   input  logic [Ports-1:0]       tx_clk_i,
   output logic [Ports-1:0]       m_tx_tvalid_o,
   input  logic [Ports-1:0]       m_tx_tready_i,
@@ -109,6 +113,7 @@ module netfold_switch
       .mac_clk_i (Crossings ? rx_clk_i[i] : clk_i),
       .mac_rst_ni(rx_rst_n),
       .s_tvalid_i(s_rx_tvalid_i[i]),
+      .s_tready_o(s_rx_tready_o[i]),
       .s_tdata_i (s_rx_tdata_i[i]),
       .s_tkeep_i (s_rx_tkeep_i[i]),
       .s_tlast_i (s_rx_tlast_i[i]),
@@ -356,20 +361,30 @@ module netfold_switch
   logic [12:0] spi_address;
   logic [31:0] spi_wdata;
 
-  spi_slave u_spi (
-    .clk_i,
-    .rst_ni,
-    .sclk_i   (spi_sclk_i),
-    .cs_ni    (spi_cs_ni),
-    .mosi_i   (spi_mosi_i),
-    .miso_o   (spi_miso_o),
-    .valid_o  (spi_valid),
-    .write_o  (spi_write),
-    .address_o(spi_address),
-    .wdata_o  (spi_wdata),
-    .done_i   (spi_done),
-    .rdata_i  (s_axil_rdata_o)
-  );
+  if (HasSpi) begin : gen_spi
+    spi_slave u_spi (
+      .clk_i,
+      .rst_ni,
+      .sclk_i   (spi_sclk_i),
+      .cs_ni    (spi_cs_ni),
+      .mosi_i   (spi_mosi_i),
+      .miso_o   (spi_miso_o),
+      .valid_o  (spi_valid),
+      .write_o  (spi_write),
+      .address_o(spi_address),
+      .wdata_o  (spi_wdata),
+      .done_i   (spi_done),
+      .rdata_i  (s_axil_rdata_o)
+    );
+  end else begin : gen_no_spi
+    logic unused_spi;
+    assign unused_spi  = ^{spi_sclk_i, spi_cs_ni, spi_mosi_i, spi_done};
+    assign spi_valid   = 1'b0;
+    assign spi_write   = 1'b0;
+    assign spi_address = '0;
+    assign spi_wdata   = '0;
+    assign spi_miso_o  = 1'b0;
+  end
 
   switch_registers #(
     .Ports (Ports),
@@ -428,6 +443,8 @@ module netfold_switch
     departure_t          departure_q;
     verdict_e            verdict_q;
     logic                verdict_valid_q, sum_lost_q;
+    logic [5:0]          left_out_q;  // frames that did not come in
+    logic [6:0]          rooms;
 
     // All is counted a cycle or two later: most of it comes out of long comparisons.
     always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -439,6 +456,7 @@ module netfold_switch
         parsed_q        <= '0;
         verdict_valid_q <= 1'b0;
         sum_lost_q      <= 1'b0;
+        left_out_q      <= '0;
       end else begin
         for (int unsigned out = 0; out < Ports; out++) dropped_q[out] <= queue_dropped[out][i];
         copies_q        <= copies;
@@ -447,15 +465,17 @@ module netfold_switch
         parsed_q        <= parsed[i];
         verdict_valid_q <= verdict_valid[i];
         sum_lost_q      <= sum_lost[i];
+        left_out_q      <= s_rx_dropped_i[i];
       end
     end
     always_ff @(posedge clk_i) verdict_q <= verdict[i];
 
     always_comb begin
       copies = '0;
+      rooms  = 7'(left_out_q) + 7'(parsed_q.gave_way) + 7'(arrival_q.no_room);
       for (int unsigned out = 0; out < Ports; out++) copies += 5'(dropped_q[out]);
       events                    = Counters'(verdict_valid_q) << verdict_q;
-      events[CountDropRoom]    |= parsed_q.gave_way || arrival_q.no_room;
+      events[CountDropRoom]    |= rooms != '0;
       events[CountFramesIn]     = arrival_q.ended;
       events[CountBytesIn]      = arrival_q.ended;
       events[CountForwarded]    = parsed_q.forwarded;
@@ -482,6 +502,7 @@ module netfold_switch
       .bytes_in_i (arrival_q.bytes),
       .bytes_out_i(departure_q.bytes),
       .copies_i   (copies_q),
+      .rooms_i    (rooms),
       .read_i     (count_read[i]),
       .index_i    (count_index),
       .data_o     (count[i])

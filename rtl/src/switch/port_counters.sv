@@ -1,5 +1,6 @@
 // The counters of one port, in a small memory: events wait until it is their turn, one a cycle. A frame has six of them
-// at most and lasts eight cycles, so none is lost; bytes add up while they wait.
+// at most and lasts eight cycles, so none is lost; bytes, and frames that are
+// dropped at once, add up while they wait.
 module port_counters
   import switch_pkg::*;
   import switch_registers_pkg::*;
@@ -10,6 +11,7 @@ module port_counters
   input  logic [10:0]         bytes_in_i,   // with its event
   input  logic [10:0]         bytes_out_i,
   input  logic [4:0]          copies_i,     // with DROP_QUEUE_FULL
+  input  logic [6:0]          rooms_i,      // with DROP_ROOM
 
   input  logic                read_i,
   input  logic [5:0]          index_i,
@@ -21,7 +23,7 @@ module port_counters
   logic [47:0]            memory [64];
   logic [47:0]            data;
   logic [Counters-1:0]    waiting_q, waiting_d, chosen;
-  logic [AmountWidth-1:0] bytes_in_q, bytes_out_q, copies_q, amount_q;
+  logic [AmountWidth-1:0] bytes_in_q, bytes_out_q, copies_q, rooms_q, amount_q;
   logic [5:0]             index_q, index;
   logic [6:0]             clear_q;  // the next to clear after reset; the highest bit: all are
   logic                   adds_q, clears;
@@ -43,6 +45,7 @@ module port_counters
       bytes_in_q  <= '0;
       bytes_out_q <= '0;
       copies_q    <= '0;
+      rooms_q     <= '0;
       clear_q     <= '0;
       adds_q      <= 1'b0;
     end else begin
@@ -55,6 +58,8 @@ module port_counters
                      (event_i[CountBytesOut] ? AmountWidth'(bytes_out_i) : '0);
       copies_q    <= (chosen[CountDropQueueFull] && !read_i ? '0 : copies_q) +
                      (event_i[CountDropQueueFull] ? AmountWidth'(copies_i) : '0);
+      rooms_q     <= (chosen[CountDropRoom] && !read_i ? '0 : rooms_q) +
+                     (event_i[CountDropRoom] ? AmountWidth'(rooms_i) : '0);
     end
   end
 
@@ -64,7 +69,8 @@ module port_counters
       for (int unsigned i = 0; i < Counters; i++) if (chosen[i]) index_q <= 6'(i);
       amount_q <= chosen[CountBytesIn]       ? bytes_in_q :
                   chosen[CountBytesOut]      ? bytes_out_q :
-                  chosen[CountDropQueueFull] ? copies_q : AmountWidth'(1);
+                  chosen[CountDropQueueFull] ? copies_q :
+                  chosen[CountDropRoom]      ? rooms_q : AmountWidth'(1);
     end
     if (clears || (adds_q && !read_i)) memory[index] <= clears ? '0 : data + 48'(amount_q);
     data_o <= data;

@@ -12,7 +12,10 @@ from benches import chance, number, simulate, start
 from registers import MAP
 
 COUNTERS = {name: (one.offset - 0x1000) // 4 for name, one in MAP.items() if one.is_counter}
-AMOUNTS = {"BYTES_IN": ("bytes_in_i", 1526), "BYTES_OUT": ("bytes_out_i", 1526), "DROP_QUEUE_FULL": ("copies_i", 15)}
+AMOUNTS = {
+    "BYTES_IN": ("bytes_in_i", 1526), "BYTES_OUT": ("bytes_out_i", 1526), "DROP_QUEUE_FULL": ("copies_i", 15),
+    "DROP_ROOM": ("rooms_i", 65),
+}  # fmt: skip
 FRAME_CYCLES, EVENTS_MAX, CLEAR_CYCLES = 13, 6, 70  # the shortest frame at 10 Gbit/s, with its gap
 
 

@@ -1,9 +1,11 @@
 // Frames to a MAC whose clock is faster than that of their source. A MAC takes the beats of a frame without a pause, or
-// breaks it off. So a frame begins when it is here as a whole, or so far that the rest comes in time.
+// breaks it off. So a frame begins when it is here as a whole, or so far that the rest comes in time. Where its source may
+// pause for as long as it likes (`Whole`), only the former.
 module frame_gate #(
   parameter int unsigned Width      = 512,
   parameter int unsigned FrameBeats = 23,  // of the longest frame
-  parameter int unsigned Depth      = 32   // a power of two, more than the beats that are waited for
+  parameter int unsigned Depth      = 32,  // a power of two, more than the beats that are waited for
+  parameter bit          Whole      = 1'b0
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -55,7 +57,7 @@ module frame_gate #(
       ends_q <= ends_q + LevelWidth'(comes) - LevelWidth'(ends);
       if (m_valid_o && m_ready_i) starts_q <= m_last_o;
       // Of the frame that is next: not in the cycle in which the one before ends.
-      may_start_q <= !ends && (ends_q != '0 || level >= LevelWidth'(Ahead));
+      may_start_q <= !ends && (ends_q != '0 || (!Whole && level >= LevelWidth'(Ahead)));
     end
   end
 
