@@ -41,7 +41,7 @@ def test_levels_of_circuits_with_known_depths() -> None:
 
 
 def test_budgets_are_what_a_clock_allows() -> None:
-    assert [timing_closure.design(name, 2).budget for name in timing_closure.DESIGNS] == [10, 8, 8]
+    assert [timing_closure.design(name, 2).budget for name in timing_closure.DESIGNS] == [10, 8, 8, 5, 5, 6, 6]
     assert timing_closure.budget(100) > timing_closure.budget(200)
 
 
@@ -53,6 +53,10 @@ def test_budgets_are_what_a_clock_allows() -> None:
         ("switch", "output_arbiter", 10),
         ("switch", "pause_generator", 10),
         ("nic40", "nic_control", 8),
+        ("in25", "slice_distributor", 5),
+        ("out25", "slice_merger", 5),
+        ("in100", "slice_distributor", 6),
+        ("out100", "slice_merger", 6),
     ],
 )
 def test_quick_modules_are_within_their_budget(design: str, module: str, most: int) -> None:

@@ -14,7 +14,11 @@ SHOWN = ("design", "module", "mhz", "budget", "levels", "met", "start", "end", "
 def timing(
     module: Annotated[list[str] | None, typer.Argument(help="Modules; default: all of the designs.")] = None,
     design: Annotated[
-        list[str] | None, typer.Option(help="switch (200 MHz), nic40 or nic100 (250 MHz); default: all.")
+        list[str] | None,
+        typer.Option(
+            help="switch (200 MHz), nic40 or nic100 (250 MHz), in25 or out25 (390.625 MHz), in100 or out100 "
+            "(322.265625 MHz); default: all."
+        ),
     ] = None,
     ports: Annotated[int, typer.Option(min=2, max=16, help="Ethernet ports of the switch.")] = 2,
     mhz: Annotated[float | None, typer.Option(min=1, help="Judge by this clock instead.")] = None,

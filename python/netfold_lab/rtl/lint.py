@@ -14,9 +14,17 @@ TOPS = (
     ("netfold_nic", NIC, ("-GHasBfp=0",)),
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM",)),  # counters are also addressed by number
     ("netfold_switch", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=3", "-GJobs=2", "-GHasBfp=0")),
+    ("netfold_switch_sliced", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=2")),
+    ("netfold_switch_sliced", SWITCH, ("-Wno-UNUSEDPARAM", "-GPorts=2", "-GSlices=2", "-GWidth=64")),
     ("gigabit_switch", BOARD, ("-Wno-UNUSEDPARAM",)),
 )
-ELABORATED = (("netfold_nic", NIC), ("netfold_nic_quad", NIC), ("netfold_switch", SWITCH), ("versa_ecp5", BOARD))
+ELABORATED = (
+    ("netfold_nic", NIC),
+    ("netfold_nic_quad", NIC),
+    ("netfold_switch", SWITCH),
+    ("netfold_switch_sliced", SWITCH),
+    ("versa_ecp5", BOARD),
+)
 
 
 def _verilator() -> None:

@@ -62,13 +62,23 @@ def budget(mhz: float) -> int:
 
 _SWITCH_BOXES = ("netfold_switch", "aggregation_stage", "frame_analyzer")
 _NIC_BOXES = ("netfold_nic", "ring_datapath", "fp32_adder_array")
-DESIGNS = ("switch", "nic40", "nic100")
+# Between a MAC and the slices of a fast port: the module, the MAC's clock, and the port's slices and bits.
+_PORTS = {
+    "in25": ("slice_distributor", 390.625, 2, 64),
+    "out25": ("slice_merger", 390.625, 2, 64),
+    "in100": ("slice_distributor", 322.265625, 8, 512),
+    "out100": ("slice_merger", 322.265625, 8, 512),
+}
+DESIGNS = ("switch", "nic40", "nic100", *_PORTS)
 
 
 def design(name: str, ports: int) -> Design:
     """One of DESIGNS; `ports` are those of a switch."""
     if name == "switch":
         return Design("netfold_switch", 200, (("Ports", ports),), _SWITCH_BOXES)
+    if name in _PORTS:
+        top, mhz, slices, width = _PORTS[name]
+        return Design(top, mhz, (("Slices", slices), ("Width", width)), (top,))
     return Design("netfold_nic", 250, (("Lanes", {"nic40": 8, "nic100": 16}[name]),), _NIC_BOXES)
 
 

@@ -9,8 +9,8 @@ module netfold_switch_sliced
   parameter int unsigned Ports           = 4,     // 2 to 16
   parameter int unsigned Slices          = 8,     // a power of two, 2 to 128
   parameter int unsigned Width           = 512,   // of a MAC: a power of two, 64 to 512
-  parameter int unsigned InputBytes      = 8192,  // a slice's queue behind a MAC
-  parameter int unsigned OutputBytes     = 4096,  // a slice's queue before a MAC
+  parameter int unsigned InputBytes      = 32768,  // a slice's queue behind a MAC: at 512 bits it fills its block RAMs
+  parameter int unsigned OutputBytes     = 4096,   // a slice's queue before a MAC
   // Of each slice, as in netfold_switch.
   parameter int unsigned Jobs            = 1,
   parameter bit          HasBfp          = 1'b1,

@@ -74,22 +74,20 @@ module slice_choice
   logic         has_tag_q;
   logic [1:0]   is_v1_q, is_v2_q;
   slice_t [1:0] pair_v1_q, pair_v2_q;
-  slice_t       mixed, mixed_q, slice, slice_q;
-  logic [7:0]   byte_of_addresses;
+  slice_t       mixed, slice, slice_q;
+  logic [7:0]   addresses, addresses_q;
 
   assign types = types_of(header_q[19:12]);
 
   always_comb begin
-    byte_of_addresses = '0;
-    for (int unsigned i = 0; i < 12; i++) byte_of_addresses ^= header_q[i];
-    mixed = '0;
-    for (int unsigned i = 0; i < 8; i++) mixed[i % SliceWidth] ^= byte_of_addresses[i];
+    addresses = '0;
+    for (int unsigned i = 0; i < 12; i++) addresses ^= header_q[i];
   end
 
   always_ff @(posedge clk_i) begin
-    has_tag_q <= types.is_tag[0];
-    is_v1_q   <= types.is_roce;
-    mixed_q   <= mixed;
+    has_tag_q   <= types.is_tag[0];
+    is_v1_q     <= types.is_roce;
+    addresses_q <= addresses;
     for (int unsigned i = 0; i < 2; i++) begin
       is_v2_q[i]   <= types.is_ip[i] && header_q[14 + TagBytes*i] == PlainIp && header_q[23 + TagBytes*i] == Udp &&
                       {header_q[20 + TagBytes*i][5:0], header_q[21 + TagBytes*i]} == NoFragment &&
@@ -101,7 +99,9 @@ module slice_choice
 
   // --- The choice ---
   always_comb begin
-    slice = mixed_q;
+    mixed = '0;
+    for (int unsigned i = 0; i < 8; i++) mixed[i % SliceWidth] ^= addresses_q[i];
+    slice = mixed;
     if (is_v1_q[has_tag_q])      slice = pair_v1_q[has_tag_q];
     else if (is_v2_q[has_tag_q]) slice = pair_v2_q[has_tag_q];
   end

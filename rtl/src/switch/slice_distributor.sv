@@ -6,9 +6,9 @@
 module slice_distributor
   import switch_pkg::*;
 #(
-  parameter int unsigned Slices     = 8,     // a power of two, 2 to 128
-  parameter int unsigned Width      = 512,   // a power of two, 64 to 512
-  parameter int unsigned QueueBytes = 8192   // of a slice: a power of two, more than two of the longest frames
+  parameter int unsigned Slices     = 8,      // a power of two, 2 to 128
+  parameter int unsigned Width      = 512,    // a power of two, 64 to 512
+  parameter int unsigned QueueBytes = 32768   // of a slice: a power of two, more than two of the longest frames
 ) (
   input  logic                    mac_clk_i,
   input  logic                    mac_rst_ni,

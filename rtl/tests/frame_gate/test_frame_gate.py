@@ -1,15 +1,19 @@
-"""Frames to a faster MAC: none has a hole, although three beats come while the MAC takes four."""
+"""Frames to a faster MAC: none has a hole, although three beats come while the MAC takes four, or, with Whole, although
+their source pauses."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import cocotb
+import pytest
 from cocotb.triggers import RisingEdge
 
 from benches import CYCLES_MAX, chance, number, simulate, start
 
 WIDTH, FRAME_BEATS, FRAMES = 32, 45, 60
+WHOLE = os.environ.get("WHOLE") == "1"
 
 
 @cocotb.test()
@@ -30,7 +34,8 @@ async def has_no_holes(dut: Any, stall: float, gap: int) -> None:
                 await RisingEdge(dut.clk_i)
             dut.s_valid_i.value = 0
             phase += 1
-            for _ in range((phase % 3 == 0) + (rng.randrange(gap + 1) if last else 0)):
+            pause = rng.choice([0, 0, 0, 9]) if WHOLE else 0
+            for _ in range((phase % 3 == 0) + pause + (rng.randrange(gap + 1) if last else 0)):
                 await RisingEdge(dut.clk_i)
 
     cocotb.start_soon(give())
@@ -47,5 +52,8 @@ async def has_no_holes(dut: Any, stall: float, gap: int) -> None:
     assert taken == beats
 
 
-def test_frame_gate() -> None:
-    simulate("frame_gate", __file__, Width=WIDTH, FrameBeats=FRAME_BEATS)
+@pytest.mark.parametrize("whole", [0, 1])
+def test_frame_gate(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames that begin early, and those that wait until they are whole."""
+    monkeypatch.setenv("WHOLE", str(whole))
+    simulate("frame_gate", __file__, Width=WIDTH, FrameBeats=FRAME_BEATS, Depth=64 if whole else 32, Whole=whole)

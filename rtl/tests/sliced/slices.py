@@ -3,6 +3,7 @@ and clocks."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from scapy.layers.inet import IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
+from benches import CYCLES_BEFORE_RESET
 from ethernet import FRAME_MAX, FRAME_MIN
 from roce_frames import ACKNOWLEDGE, MIDDLE, Connection, mac
 
@@ -101,14 +103,21 @@ def sizes_of(rng: random.Random, every: bool, count: int) -> list[int]:
     return [rng.choice([FRAME_MIN, rng.choice(ends), rng.randrange(1, FRAME_MAX + 1)]) for _ in range(count)]
 
 
-async def begin(dut: Any, width: int, **inputs: int) -> None:
-    """Both clocks, and a reset; inputs begin as given, and the others with 0."""
-    for one in dut:
-        if one._name.endswith(("_i", "_ni")):
-            one.value = inputs.get(one._name, 0)
-    dut.rst_ni.value = dut.mac_rst_ni.value = 0
+async def begin(dut: Any, width: int) -> None:
+    """Both clocks, and a reset in the middle of random inputs; behind it inputs are 0."""
+    rng = random.Random(f"{os.environ['SEED']} before the reset")
+    clocks = ("clk_i", "mac_clk_i", "rst_ni", "mac_rst_ni")
+    inputs = [one for one in dut if one._name.endswith("_i") and one._name not in clocks]
+    dut.rst_ni.value = dut.mac_rst_ni.value = 1
     cocotb.start_soon(Clock(dut.clk_i, CORE_PS, "ps").start())
     cocotb.start_soon(Clock(dut.mac_clk_i, MAC_PS[width], "ps").start())
+    for _ in range(CYCLES_BEFORE_RESET):
+        for one in inputs:
+            one.value = rng.getrandbits(len(one)) if hasattr(one, "__len__") else rng.getrandbits(1)
+        await RisingEdge(dut.mac_clk_i)
+    for one in inputs:
+        one.value = 0
+    dut.rst_ni.value = dut.mac_rst_ni.value = 0
     for _ in range(6):
         await RisingEdge(dut.clk_i)
     dut.rst_ni.value = 1

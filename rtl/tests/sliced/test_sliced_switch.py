@@ -26,7 +26,7 @@ ALL = 1 << 13 + (SLICES - 1).bit_length()  # the address of a register in all sl
 CLEAR_CYCLES = 1100  # the address table and the Aggregation Status Buffer
 FCS = 4
 LINE_US = 12  # of frames
-DROPS = [name for name in MAP if name.startswith("DROP_")] + ["DAMAGED", "OVERSIZE"]
+DROPS = ("DROP_ROOM", "DROP_QUEUE_FULL", "DROP_SUM", "DROP_ICRC", "DAMAGED")
 
 
 async def begin(dut: Any) -> Bench:
@@ -102,7 +102,7 @@ async def forwards_at_line_rate(dut: Any, size: int, is_roce: bool) -> None:
             bench.give(port, frame)
             total += len(frame) + AROUND
             at += 1
-    await bench.idle(200_000)
+    await bench.idle(200_000, quiet=400)
     took = checked(bench, sent)
     # The line was full all the time: a switch that was slower would be ever later.
     quarter = len(took) // 4
@@ -120,7 +120,7 @@ async def folds_at_line_rate(dut: Any, version: int) -> None:
     worker has sent a frame before: the contributions teach each slice where its workers are."""
     bench = await begin(dut)
     rng = bench.rng
-    packets, messages = 24, 4
+    packets, messages = 12, 4
     count = (packets * 1024 - 20) // 4
     jobs = range(1, SLICES + 1)
     shape = (len(jobs), messages, PORTS, count)
@@ -177,7 +177,7 @@ async def one_queue_pair_gets_a_slice(dut: Any, size: int) -> None:
     bench = await begin(dut)
     ends = Connection(mac(0), mac(1), 0x107, version=2)
     body = size - FCS - len(ends.frame(MIDDLE, 0, b""))
-    count = int(2 * LINE_US * GBIT * 125 / (size + 20))
+    count = int(1.5 * LINE_US * GBIT * 125 / (size + 20))
     sent = [ends.frame(MIDDLE, psn, bench.rng.randbytes(body // 4 * 4)).ljust(size - FCS, b"\0") for psn in range(count)]
     for frame in sent:
         bench.give(0, frame)
@@ -188,8 +188,9 @@ async def one_queue_pair_gets_a_slice(dut: Any, size: int) -> None:
     places = [order[frame] for frame in came]
     assert places == sorted(set(places))
     lost = await dropped(dut)
-    assert lost == {"DROP_ROOM": len(sent) - len(came)}
-    assert await value_of(dut, "DROP_ROOM", 0, slice_of(sent[0], SLICES) << 13) == lost["DROP_ROOM"]
+    # Most find no room before the slice. It takes short frames a little faster than they leave: a few are dropped there.
+    assert sum(lost.values()) == len(sent) - len(came) and lost.keys() <= {"DROP_ROOM", "DROP_QUEUE_FULL"}, lost
+    assert await value_of(dut, "DROP_ROOM", 0, slice_of(sent[0], SLICES) << 13) == lost["DROP_ROOM"] > 0
     ns = bench.ports[1].sent[-1].time_ns - bench.ports[1].sent[0].time_ns
     dut._log.info(
         "%d of %d frames of %d bytes came, one in %.1f cycles, %.2f Gbit/s of frames without FCS",
@@ -223,5 +224,5 @@ def test_sliced_switch(width: int, slices: int, gbit: int, monkeypatch: pytest.M
         monkeypatch.setenv(name, str(value))
     simulate(
         "netfold_switch_sliced", __file__, Ports=PORTS, Slices=slices, Width=width, AddressEntries=64, AddressTickBits=10,
-        HasBfp=0, PortBeats=1024, QueueBeats=512, MessagePackets=32,
+        HasBfp=0, PortBeats=1024, QueueBeats=512, MessagePackets=32, InputBytes=16384,
     )  # fmt: skip

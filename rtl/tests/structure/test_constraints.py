@@ -1,4 +1,4 @@
-"""Every clock crossing of the switch, and of NICs behind MACs, has a constraint in the files for each tool."""
+"""Every clock crossing of the switches, and of NICs behind MACs, has a constraint in the files for each tool."""
 
 from __future__ import annotations
 
@@ -18,18 +18,26 @@ FIRST = re.compile(r"\b(\w*meta_q|sclk_q|cs_nq|mosi_q)\s*<=")  # signals that ta
 
 @dataclass(frozen=True)
 class Design:
-    """A design with PORTS ports: its top, its settings, and the pins without a clock."""
+    """A design with PORTS ports: its top, its settings, the pins without a clock, and for each port the FIFOs between
+    clocks and the resets."""
 
     name: str
     top: str
     settings: dict[str, int]
     inputs: int
     limit_ns: float
+    fifos: int = 2
+    resets: int = 2
 
 
+# For each slice of a port: frames in and out, and what was dropped; and the two resets that its switch has anyway.
 DESIGNS = (
     Design("switch", "netfold_switch", {"Ports": PORTS}, 3, 5.0),
     Design("nic", "netfold_nic_quad", {"Ports": PORTS, "Crosses": 1}, 0, 1000 / 322.265625),
+    Design("switch25", "netfold_switch_sliced", {"Ports": PORTS, "Slices": 2, "Width": 128}, 0, 5.0, 6, 6),
+    Design(
+        "switch100", "netfold_switch_sliced", {"Ports": PORTS, "Slices": 8, "Width": 512}, 0, 1000 / 322.265625, 24, 18
+    ),
 )
 
 
@@ -56,7 +64,7 @@ def test_every_crossing_has_a_constraint_in_every_file(
         for first in set(FIRST.findall(CROSSING.get(module, ""))):
             assert f"{separator.join(path)}{separator}{first}" in text, (path, first)
             found += 1
-    assert found == 2 * PORTS * (2 + 1) + design.inputs  # a FIFO's two codes and a reset for each side of a port; SPI
+    assert found == PORTS * (2 * design.fifos + design.resets) + design.inputs  # a FIFO has two codes
 
 
 def test_constraints_name_signals_that_exist(made: constraints.Constraints, design: Design) -> None:
@@ -77,7 +85,7 @@ def test_codes_are_bounded_by_the_fastest_clock(made: constraints.Constraints, d
     assert made.limit_ns == min(1000 / clock.mhz for clock in made.clocks) == design.limit_ns
     limit = re.escape(f"{design.limit_ns:.3f}")
     codes = sum(crossing.kind == "gray" for crossing in made.crossings)
-    assert codes == 4 * PORTS
+    assert codes == 2 * design.fifos * PORTS
     xdc, sdc = constraints.vivado(made), constraints.quartus(made)
     assert len(re.findall(rf"^set_bus_skew .* {limit}$", xdc, re.MULTILINE)) == codes
     assert len(re.findall(rf"^set_max_delay -datapath_only -from .* -to .* {limit}$", xdc, re.MULTILINE)) == codes
