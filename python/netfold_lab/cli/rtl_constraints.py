@@ -13,7 +13,9 @@ from netfold_lab.outputs import output_folder
 
 def constraints(
     out: Annotated[Path, output_folder("Folder for the files.")] = Path("constraints"),
-    design: Annotated[str, typer.Option(help="switch, switch25, switch100 or nic, of rtl/constraints.toml.")] = "switch",
+    design: Annotated[
+        str, typer.Option(help="switch, switch25, switch100 or nic, of rtl/constraints.toml.")
+    ] = "switch",
     ports: Annotated[int, typer.Option(min=1, max=16, help="Ethernet ports.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

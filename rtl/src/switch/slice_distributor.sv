@@ -34,7 +34,7 @@ module slice_distributor
   localparam int unsigned SliceWidth = $clog2(Slices);
   localparam int unsigned Longest    = FrameBytesMax / Bytes + 1;  // beats: more than FrameBytesMax
   localparam int unsigned CountWidth = $clog2(Longest + 1);
-  localparam int unsigned HeldBeats  = 16;  // while a frame's slice is not known: nine beats of 64 bits, and four cycles
+  localparam int unsigned HeldBeats  = 16;  // until a slice is known: nine beats of 64 bits, and four cycles
   localparam int unsigned CrossBeats = 2048 / Width < 8 ? 8 : 2048 / Width;
 
   typedef struct packed {

@@ -1,5 +1,4 @@
-"""What the slices of a fast port have in common for their tests: frames of every kind, the slice that each belongs to,
-and clocks."""
+"""Shared by the tests of fast ports: frames of every kind, the slice that each belongs to, and clocks."""
 
 from __future__ import annotations
 

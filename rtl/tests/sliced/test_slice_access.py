@@ -31,7 +31,9 @@ class Slices:
     def __init__(self, dut: Any, rng: random.Random) -> None:
         self.dut, self.rng = dut, rng
         self.all = [Slice() for _ in range(SLICES)]
-        self.signals = {name: [0] * SLICES for name in ("awready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")}
+        self.signals = {
+            name: [0] * SLICES for name in ("awready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")
+        }
 
     def _drive(self, name: str, one: int, value: int) -> None:
         self.signals[name][one] = value
@@ -110,7 +112,7 @@ async def reaches_its_slices(dut: Any) -> None:
 
 @cocotb.test()
 async def takes_a_write_and_a_read_in_turn(dut: Any) -> None:
-    """A write and a read that come at once: the read's answer does not change the write's, which the host takes late."""
+    """A write and a read come at once, and the host takes the write's answer late: the read does not change it."""
     slices = Slices(dut, chance())
     await start(dut)
     for one in range(SLICES):

@@ -10,10 +10,10 @@ from typing import Any
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
+from slices import CORE_PS, MAC_PS, begin, sizes_of
 
 from benches import chance, number, simulate
 from ethernet import AROUND, FRAME_MAX, FRAME_MIN, beats_of
-from slices import CORE_PS, MAC_PS, begin, sizes_of
 
 WIDTH, SLICES = int(os.environ.get("WIDTH", "512")), int(os.environ.get("SLICES", "8"))
 EVERY = os.environ.get("EVERY") == "1"
@@ -123,7 +123,7 @@ async def brings_every_frame(dut: Any, idle: float, stall: float) -> None:
 
 @cocotb.test()
 async def keeps_line_rate(dut: Any) -> None:
-    """The shortest frames and others from all slices in turn fill the MAC's line: no slice waits longer than the line."""
+    """The shortest frames and others from all slices in turn fill the MAC's line."""
     if SLICES * 12.5 < GBIT:
         return
     sides = await make(dut)

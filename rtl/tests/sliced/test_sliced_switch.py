@@ -12,13 +12,13 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
+from slices import MAC_PS, slice_of
 
 import netfold
 from benches import chance, simulate
 from ethernet import AROUND, FRAME_MAX, FRAME_MIN, Bench
 from registers import MAP, OKAY, SLAVE_ERROR, offset, read_at, value_of, write
 from roce_frames import MIDDLE, Connection, aggregation_header, elements_of, mac, read
-from slices import MAC_PS, slice_of
 
 PORTS = 2
 WIDTH, SLICES, GBIT = (int(os.environ.get(*each)) for each in (("WIDTH", "512"), ("SLICES", "8"), ("GBIT", "100")))
@@ -46,7 +46,7 @@ async def counted(dut: Any, name: str) -> int:
 
 
 async def dropped(dut: Any) -> dict[str, int]:
-    """What was dropped, by reason."""
+    """Frames that were dropped, by reason."""
     return {name: count for name in DROPS if (count := await counted(dut, name))}
 
 
@@ -172,13 +172,15 @@ async def folds_at_line_rate(dut: Any, version: int) -> None:
 @cocotb.test()
 @cocotb.parametrize(size=[64, 1024])
 async def one_queue_pair_gets_a_slice(dut: Any, size: int) -> None:
-    """All of a line in one queue pair: what its slice cannot take is dropped as whole frames and counted; the others are
-    intact and in order."""
+    """All of a line in one queue pair: its slice drops whole frames, which are counted. The others are intact and in
+    order."""
     bench = await begin(dut)
     ends = Connection(mac(0), mac(1), 0x107, version=2)
     body = size - FCS - len(ends.frame(MIDDLE, 0, b""))
     count = int(1.5 * LINE_US * GBIT * 125 / (size + 20))
-    sent = [ends.frame(MIDDLE, psn, bench.rng.randbytes(body // 4 * 4)).ljust(size - FCS, b"\0") for psn in range(count)]
+    sent = [
+        ends.frame(MIDDLE, psn, bench.rng.randbytes(body // 4 * 4)).ljust(size - FCS, b"\0") for psn in range(count)
+    ]
     for frame in sent:
         bench.give(0, frame)
     await bench.idle(200_000, quiet=400)
@@ -188,7 +190,7 @@ async def one_queue_pair_gets_a_slice(dut: Any, size: int) -> None:
     places = [order[frame] for frame in came]
     assert places == sorted(set(places))
     lost = await dropped(dut)
-    # Most find no room before the slice. It takes short frames a little faster than they leave: a few are dropped there.
+    # Most find no room before the slice. It takes short frames faster than they leave, and drops a few itself.
     assert sum(lost.values()) == len(sent) - len(came) and lost.keys() <= {"DROP_ROOM", "DROP_QUEUE_FULL"}, lost
     assert await value_of(dut, "DROP_ROOM", 0, slice_of(sent[0], SLICES) << 13) == lost["DROP_ROOM"] > 0
     ns = bench.ports[1].sent[-1].time_ns - bench.ports[1].sent[0].time_ns
@@ -207,7 +209,9 @@ async def reaches_the_registers_of_every_slice(dut: Any) -> None:
         assert await value_of(dut, "ID", 0, one << 13) == MAP["ID"].reset
         assert await value_of(dut, "AGG_MODE", 0, one << 13) == 1
         assert await write(dut, "AGE_LIMIT", 1000 + one, one << 13) == OKAY
-    assert [await value_of(dut, "AGE_LIMIT", 0, one << 13) for one in range(SLICES)] == [1000 + i for i in range(SLICES)]
+    assert [await value_of(dut, "AGE_LIMIT", 0, one << 13) for one in range(SLICES)] == [
+        1000 + i for i in range(SLICES)
+    ]
     assert await read_at(dut, ALL | offset("AGE_LIMIT")) == 1000
     assert await write(dut, "AGG_MODE", 2, 1 << 13) == SLAVE_ERROR
     assert await write(dut, "AGG_MODE", 2, ALL) == SLAVE_ERROR
@@ -223,6 +227,6 @@ def test_sliced_switch(width: int, slices: int, gbit: int, monkeypatch: pytest.M
     for name, value in (("WIDTH", width), ("SLICES", slices), ("GBIT", gbit)):
         monkeypatch.setenv(name, str(value))
     simulate(
-        "netfold_switch_sliced", __file__, Ports=PORTS, Slices=slices, Width=width, AddressEntries=64, AddressTickBits=10,
-        HasBfp=0, PortBeats=1024, QueueBeats=512, MessagePackets=32, InputBytes=16384,
+        "netfold_switch_sliced", __file__, Ports=PORTS, Slices=slices, Width=width, AddressEntries=64,
+        AddressTickBits=10, HasBfp=0, PortBeats=1024, QueueBeats=512, MessagePackets=32, InputBytes=16384,
     )  # fmt: skip
