@@ -17,6 +17,7 @@ from benches import chance, number, simulate
 from ethernet import AROUND, FRAME_MAX, FRAME_MIN, beats_of
 
 QUEUE_BYTES = 4096
+WAIT_MAX = 8000  # cycles
 WIDTH, SLICES = int(os.environ.get("WIDTH", "512")), int(os.environ.get("SLICES", "8"))
 EVERY = os.environ.get("EVERY") == "1"
 BEAT = WIDTH // 8
@@ -89,8 +90,11 @@ class Sides:
 
     async def room(self, slice_: int) -> None:
         """Wait until the slice's queue takes another frame for certain."""
-        while self.given[slice_] - self.came[slice_] > QUEUE_BYTES - 2 * FRAME_MAX - 200:
+        for _ in range(WAIT_MAX):
+            if self.given[slice_] - self.came[slice_] <= QUEUE_BYTES - 2 * FRAME_MAX - 200:
+                return
             await self.pause()
+        raise AssertionError(f"slice {slice_} gave {self.came[slice_]} of {self.given[slice_]} bytes")
 
     async def settle(self) -> None:
         """Wait until all that is inside has come out."""

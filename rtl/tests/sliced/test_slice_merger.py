@@ -18,6 +18,7 @@ from ethernet import AROUND, FRAME_MAX, FRAME_MIN, beats_of
 WIDTH, SLICES = int(os.environ.get("WIDTH", "512")), int(os.environ.get("SLICES", "8"))
 EVERY = os.environ.get("EVERY") == "1"
 BEAT = WIDTH // 8
+CYCLES_MAX = 200_000
 GBIT = 100 if WIDTH == 512 else 25
 Frame = tuple[bytes, bool]  # bytes, and whether it is to be sent damaged
 
@@ -96,7 +97,7 @@ async def make(dut: Any) -> Sides:
 
 async def all_of(sides: Sides, count: int) -> int:
     """Wait for this number of frames; returns the cycles of the slices that it took."""
-    for cycle in range(400_000):
+    for cycle in range(CYCLES_MAX):
         if len(sides.taken) >= count:
             return cycle
         await RisingEdge(sides.dut.clk_i)
