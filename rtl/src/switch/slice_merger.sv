@@ -145,9 +145,7 @@ module slice_merger
 
   logic [Bytes-1:0] keep;
 
-  always_comb begin
-    for (int unsigned i = 0; i < Bytes; i++) keep[i] = !out_last_q || out_q.extra >= ExtraWidth'(i);
-  end
+  assign keep = out_last_q ? {Bytes{1'b1}} >> ~out_q.extra : '1;
 
   stream_skid #(
     .Width(2 + Bytes + Width)
