@@ -9,7 +9,7 @@ module netfold_switch
   parameter int unsigned Jobs           = 1,     // that fold at the same time
   parameter bit          HasBfp         = 1'b1,
   parameter bit          Crossings      = 1'b1,  // 0: all ports run with clk_i
-  parameter bit          HasSpi         = 1'b1,
+  parameter bit          IsSlice        = 1'b0,  // of netfold_switch_sliced: no SPI, and s_rx_dropped_i counts
   parameter int unsigned AddressEntries = 4096,
   parameter int unsigned AddressTickBits = 28,   // cycles of ADDRESS_AGE_LIMIT
   parameter int unsigned TickCycles     = 1024,  // of AGE_LIMIT, and of the job table's own limits
@@ -361,7 +361,7 @@ module netfold_switch
   logic [12:0] spi_address;
   logic [31:0] spi_wdata;
 
-  if (HasSpi) begin : gen_spi
+  if (!IsSlice) begin : gen_spi
     spi_slave u_spi (
       .clk_i,
       .rst_ni,
@@ -472,7 +472,8 @@ module netfold_switch
 
     always_comb begin
       copies = '0;
-      rooms  = 7'(left_out_q) + 7'(parsed_q.gave_way) + 7'(arrival_q.no_room);
+      rooms  = 7'(parsed_q.gave_way) + 7'(arrival_q.no_room);
+      if (IsSlice) rooms += 7'(left_out_q);
       for (int unsigned out = 0; out < Ports; out++) copies += 5'(dropped_q[out]);
       events                    = Counters'(verdict_valid_q) << verdict_q;
       events[CountDropRoom]    |= rooms != '0;
@@ -495,7 +496,9 @@ module netfold_switch
       events[CountPausesOut]    = departure_q.ended && departure_q.pause;
     end
 
-    port_counters u_counters (
+    port_counters #(
+      .CountsRooms(IsSlice)
+    ) u_counters (
       .clk_i,
       .rst_ni,
       .event_i    (events),

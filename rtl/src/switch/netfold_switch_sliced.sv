@@ -185,7 +185,7 @@ module netfold_switch_sliced
       .Jobs           (Jobs),
       .HasBfp         (HasBfp),
       .Crossings      (1'b0),
-      .HasSpi         (1'b0),
+      .IsSlice        (1'b1),
       .AddressEntries (AddressEntries),
       .AddressTickBits(AddressTickBits),
       .TickCycles     (TickCycles),

@@ -1,10 +1,11 @@
 // The counters of one port, in a small memory: events wait until it is their turn, one a cycle. A frame has six of them
-// at most and lasts eight cycles, so none is lost; bytes, and frames that are
-// dropped at once, add up while they wait.
+// at most and lasts eight cycles, so none is lost; bytes, and frames that are dropped at once, add up while they wait.
 module port_counters
   import switch_pkg::*;
   import switch_registers_pkg::*;
-(
+#(
+  parameter bit CountsRooms = 1'b1  // 0: one frame with each DROP_ROOM
+) (
   input  logic                clk_i,
   input  logic                rst_ni,
   input  logic [Counters-1:0] event_i,
@@ -70,7 +71,7 @@ module port_counters
       amount_q <= chosen[CountBytesIn]       ? bytes_in_q :
                   chosen[CountBytesOut]      ? bytes_out_q :
                   chosen[CountDropQueueFull] ? copies_q :
-                  chosen[CountDropRoom]      ? rooms_q : AmountWidth'(1);
+                  chosen[CountDropRoom] && CountsRooms ? rooms_q : AmountWidth'(1);
     end
     if (clears || (adds_q && !read_i)) memory[index] <= clears ? '0 : data + 48'(amount_q);
     data_o <= data;
