@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,12 @@ constexpr double kMore = 1.1, kLess = 0.9;  // smaller differences come and go b
 constexpr double kMoreThanOthers = 1.02;    // while other traffic has less than is fair: it takes what is left, at once
 constexpr double kLeastPart = 0.01;         // of all bytes: a job that has less hardly runs
 constexpr double kCompetesFrom = 0.5;       // of what it has on the other way
-constexpr double kOthersLeast = 0.005;      // of the interface's bytes: other traffic that has less does not compete
-constexpr double kGrantedAtOnce = 2;        // times what the job has
+constexpr double kOthersLeast = 0.0025;     // of the interface's bytes: other traffic that has less does not compete
+// The kernel counts a packet some milliseconds before the switch does. In the mean of many looks that is nothing.
+constexpr double kNewPart = 1.0 / 8;
+constexpr double kSaidLeast = 0.8;    // of what the switch counts; a driver that says less is late
+constexpr int kDoubtedLooks = 40;     // 10 s
+constexpr double kGrantedAtOnce = 2;  // times what the job has
 
 using Bytes = FairShares::Bytes;
 using Way = std::uint64_t Bytes::*;
@@ -33,17 +36,17 @@ struct Together {
   struct Member {
     FairShares::Job job;
     Bytes bytes;
-    double contributors, headers;
+    double contributors;
   };
   std::vector<Member> jobs;
   Bytes all;     // of these jobs
   Bytes others;  // of other traffic
 
-  void set_others(const Bytes& carried) {
+  void set_others(const Bytes& carried, const Bytes& own, const Bytes& carried_lately, const Bytes& own_lately) {
     for (const Way way : {&Bytes::up, &Bytes::down}) {
-      double more = static_cast<double>(carried.*way);
-      for (const Member& member : jobs) more -= (1 + member.headers) * static_cast<double>(member.bytes.*way);
-      if (more >= kOthersLeast * static_cast<double>(carried.*way)) others.*way = static_cast<std::uint64_t>(more);
+      const auto lately = static_cast<double>(carried_lately.*way);
+      const bool has_others = lately - static_cast<double>(own_lately.*way) >= kOthersLeast * lately;
+      others.*way = has_others && carried.*way > own.*way ? carried.*way - own.*way : 0;
     }
   }
 
@@ -73,30 +76,47 @@ struct Together {
 
 }  // namespace
 
+// A driver that reads its counters from the device once a second says nothing at some looks, and too much at others.
+const FairShares::Lately& FairShares::remember(const std::string& interface, const Bytes& carried, const Bytes& own) {
+  const auto [found, is_new] = lately_.try_emplace(interface, Lately{carried, own});
+  Lately& lately = found->second;
+  const auto mix = [&](std::uint64_t& mean, std::uint64_t latest) {
+    const double part = is_new ? 1 : kNewPart;
+    mean = static_cast<std::uint64_t>((1 - part) * static_cast<double>(mean) + part * static_cast<double>(latest));
+  };
+  if (lately.doubts > 0) --lately.doubts;
+  for (const Way way : {&Bytes::up, &Bytes::down}) {
+    mix(lately.carried.*way, carried.*way);
+    mix(lately.own.*way, own.*way);
+    if (static_cast<double>(carried.*way) < kSaidLeast * static_cast<double>(own.*way)) lately.doubts = kDoubtedLooks;
+  }
+  return lately;
+}
+
 std::map<FairShares::Job, control::LinkShare> FairShares::look(const std::map<Job, Share>& so_far,
-                                                               const std::map<std::string, Bytes>& carried,
+                                                               const std::map<std::string, Interface>& interfaces,
                                                                Nanoseconds now) {
   std::map<std::string, Together> lately;  // by interface
-  std::set<std::string> unknown;           // a job there has just begun: what it has had is not known
   for (const auto& [job, share] : so_far) {
     const auto before = before_.find(job);
     const auto bytes = before == before_.end() ? std::nullopt : difference(share.bytes, before->second);
-    if (!bytes) {
-      unknown.insert(share.interface);
-      continue;
-    }
+    if (!bytes) continue;  // it has just begun
     Together& here = lately[share.interface];
-    here.jobs.push_back(
-        {job, *bytes, static_cast<double>(std::max<std::size_t>(1, share.contributors)), share.headers});
+    here.jobs.push_back({job, *bytes, static_cast<double>(std::max<std::size_t>(1, share.contributors))});
     here.all.up += bytes->up;
     here.all.down += bytes->down;
   }
   std::map<Job, control::LinkShare> said;
   for (auto& [interface, here] : lately) {
-    const auto total = carried.find(interface);
-    const auto before = std::as_const(carried_before_).find(interface);
-    if (total != carried.end() && before != carried_before_.end() && !unknown.contains(interface)) {
-      if (const auto bytes = difference(total->second, before->second)) here.set_others(*bytes);
+    const auto after = interfaces.find(interface);
+    const auto before = std::as_const(interfaces_before_).find(interface);
+    if (after != interfaces.end() && before != interfaces_before_.end()) {
+      const auto carried = difference(after->second.carried, before->second.carried);
+      const auto own = difference(after->second.own, before->second.own);
+      if (carried && own) {
+        const Lately& mean = remember(interface, *carried, *own);
+        if (mean.doubts == 0) here.set_others(*carried, *own, mean.carried, mean.own);
+      }
     }
     for (const Way way : {&Bytes::up, &Bytes::down}) here.say(way, to_seconds(now - looked_at_), said);
   }
@@ -107,7 +127,7 @@ std::map<FairShares::Job, control::LinkShare> FairShares::look(const std::map<Jo
   }
   before_.clear();
   for (const auto& [job, share] : so_far) before_[job] = share.bytes;
-  carried_before_ = carried;
+  interfaces_before_ = interfaces;
   looked_at_ = now;
   return said;
 }

@@ -33,18 +33,27 @@ class FairShares {
     Bytes bytes;                   // of UDP payload, so far
     std::string interface = {};    // "": not known
     std::size_t contributors = 1;  // each sends each chunk
-    double headers = 0;            // Ethernet, IP and UDP, of these bytes
+  };
+  struct Interface {
+    Bytes carried, own;  // of whole frames, so far: of all programs, and of the switch
   };
 
-  // Of all jobs that run, and of the interfaces that lead to their workers: what they have carried until now. Of each
-  // job that has had more since the last call than is fair, or less because of other traffic: what its workers should
-  // hear.
+  // Of all jobs that run, and of interfaces that lead to their workers: what they have carried until now. Of each job
+  // that has had more since the last call than is fair, or less because of other traffic: what its workers should hear.
   std::map<Job, control::LinkShare> look(const std::map<Job, Share>& so_far,
-                                         const std::map<std::string, Bytes>& carried, Nanoseconds now);
+                                         const std::map<std::string, Interface>& interfaces, Nanoseconds now);
 
  private:
+  struct Lately {
+    Bytes carried, own;  // between two looks, in the mean of the last ones
+    int doubts = 0;      // looks in which the interface's counters are not believed
+  };
+
+  const Lately& remember(const std::string& interface, const Bytes& carried, const Bytes& own);
+
   std::map<Job, Bytes> before_;
-  std::map<std::string, Bytes> carried_before_;  // by interface
+  std::map<std::string, Interface> interfaces_before_;
+  std::map<std::string, Lately> lately_;  // by interface
   Nanoseconds looked_at_ = 0;
 };
 

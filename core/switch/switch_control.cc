@@ -12,6 +12,7 @@
 namespace netfold::switching {
 namespace {
 
+constexpr std::size_t kEthernetHeaderBytes = 14;
 constexpr Nanoseconds kLingerMax = 2 * kSecond;  // for a closed peer to take its last line
 constexpr Nanoseconds kStopMax = kSecond;        // the same, when the whole switch stops
 
@@ -70,23 +71,37 @@ void SwitchControl::on_time(Nanoseconds now) {
 void SwitchControl::look_at_jobs(Nanoseconds now) {
   next_look_ = now + FairShares::kPeriod;
   std::map<FairShares::Job, FairShares::Share> shares;
-  std::map<std::string, FairShares::Bytes> carried;
   std::map<LateRanks::Job, std::vector<std::uint64_t>> came_last;
-  for (const auto& [job, running] : table_.running_jobs()) {
-    const JobCounters counters = data_plane_.counters(running.number);
+  const auto running = table_.running_jobs();
+  for (const auto& [job, each] : running) {
+    const JobCounters counters = data_plane_.counters(each.number);
     shares[job] = {{.up = counters.received_bytes + counters.up_received_bytes,
                     .down = counters.sent_bytes + counters.up_sent_bytes},
-                   running.interface,
-                   counters.ranks.size(),
-                   running.headers};
+                   each.interface,
+                   counters.ranks.size()};
     for (const RankCounters& rank : counters.ranks) came_last[job].push_back(rank.came_last);
-    if (running.interface.empty() || carried.contains(running.interface) || !options_.traffic_of) continue;
-    if (const auto traffic = options_.traffic_of(running.interface)) {
-      carried[running.interface] = {.up = traffic->received_bytes, .down = traffic->sent_bytes};
-    }
   }
-  for (const auto& [job, share] : shares_.look(shares, carried, now)) table_.on_link_share(job, share);
+  const auto interfaces = traffic_of_the_only_interface(running);
+  for (const auto& [job, share] : shares_.look(shares, interfaces, now)) table_.on_link_share(job, share);
   for (const auto& [job, place] : late_.look(came_last)) table_.on_late_rank(job, place);
+}
+
+// Where jobs are behind several interfaces, the packets of the switch are not known for each.
+std::map<std::string, FairShares::Interface> SwitchControl::traffic_of_the_only_interface(
+    const std::map<JobKey, RunningJob>& running) const {
+  if (running.empty() || !options_.traffic_of) return {};
+  const RunningJob& first = running.begin()->second;
+  const bool is_only =
+      std::ranges::all_of(running, [&](const auto& each) { return each.second.interface == first.interface; });
+  if (!is_only || first.interface.empty()) return {};
+  const auto traffic = options_.traffic_of(first.interface);
+  if (!traffic) return {};
+  const link::LinkStats own = data_plane_.link_stats();
+  const std::size_t header_bytes = kEthernetHeaderBytes + first.header_bytes;
+  return {{first.interface,
+           {.carried = {.up = traffic->received_bytes, .down = traffic->sent_bytes},
+            .own = {.up = own.received_bytes + own.received_packets * header_bytes,
+                    .down = own.sent_bytes + own.sent_packets * header_bytes}}}};
 }
 
 void SwitchControl::stop(const std::string& why) {

@@ -86,6 +86,8 @@ class SwitchControl {
   void carry_out(const LeaveAbove& leave, Nanoseconds now) { uplinks_.leave(leave, now); }
   bool hear_above(Nanoseconds now);
   void look_at_jobs(Nanoseconds now);
+  std::map<std::string, FairShares::Interface> traffic_of_the_only_interface(
+      const std::map<JobKey, RunningJob>& running) const;
   void close_done(Nanoseconds now);
 
   SwitchControlOptions options_;

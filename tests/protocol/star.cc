@@ -35,7 +35,11 @@ class Star::StarLink final : public link::Link {
                  std::make_move_iterator(inbox.begin() + static_cast<std::ptrdiff_t>(taken)));
     inbox.erase(inbox.begin(), inbox.begin() + static_cast<std::ptrdiff_t>(taken));
     incoming_.clear();
-    for (const Datagram& datagram : held_) incoming_.push_back({datagram.from, datagram.bytes});
+    for (const Datagram& datagram : held_) {
+      incoming_.push_back({datagram.from, datagram.bytes});
+      ++stats_.received_packets;
+      stats_.received_bytes += datagram.bytes.size();
+    }
     return incoming_;
   }
   int descriptor() const override { return -1; }
@@ -130,15 +134,16 @@ void Star::look_at_jobs() {
   std::map<switching::LateRanks::Job, std::vector<std::uint64_t>> came_last;
   for (const auto& job : jobs_) {
     const switching::JobCounters counters = job->at_switch->snapshot();
-    shares[job->lease.job] = {{.up = counters.received_bytes, .down = counters.sent_bytes},
-                              kInterface,
-                              options_.world,
-                              static_cast<double>(kEthernetBytes) / (wire::kHeaderBytes + kPayloadBytes)};
+    shares[job->lease.job] = {{.up = counters.received_bytes, .down = counters.sent_bytes}, kInterface, options_.world};
     for (const auto& rank : counters.ranks) came_last[job->lease.job].push_back(rank.came_last);
   }
-  const std::map<std::string, switching::FairShares::Bytes> carried{
-      {kInterface, {nodes_[kStarPort].from_middle.carried_bytes, nodes_[kStarPort].to_middle.carried_bytes}}};
-  for (const auto& [job, share] : shares_.look(shares, carried, timeline_.now())) {
+  const link::LinkStats own = switch_->link_stats();
+  const std::map<std::string, switching::FairShares::Interface> interfaces{
+      {kInterface,
+       {.carried = {nodes_[kStarPort].from_middle.carried_bytes, nodes_[kStarPort].to_middle.carried_bytes},
+        .own = {own.received_bytes + own.received_packets * kEthernetBytes,
+                own.sent_bytes + own.sent_packets * kEthernetBytes}}}};
+  for (const auto& [job, share] : shares_.look(shares, interfaces, timeline_.now())) {
     for (Worker& each : jobs_[job]->workers) each.path->on_share(share, timeline_.now());
   }
   for (const auto& [job, place] : late_.look(came_last)) jobs_[job]->workers[place].path->catch_up();
@@ -177,7 +182,6 @@ std::optional<Nanoseconds> Star::pass(Wire& wire, std::size_t bytes) {
   }
   if (prng_.chance(options_.loss)) return std::nullopt;
   wire.busy_until = std::max(now, wire.busy_until) + from_seconds(static_cast<double>(bytes) / wire.bytes_a_second);
-  wire.carried_bytes += bytes;
   return wire.busy_until + options_.latency;
 }
 
@@ -191,6 +195,7 @@ void Star::send_tcp(Wire& wire) {
     const auto there = pass(wire, CubicFlow::kPacketBytes);
     const Nanoseconds known = there.value_or(std::max(wire.busy_until, timeline_.now()) + options_.latency);
     timeline_.at(known + options_.latency, [this, &wire, number, is_lost = !there] {
+      if (!is_lost) wire.carried_bytes += CubicFlow::kPacketBytes;
       is_lost ? tcp_.on_loss(number, timeline_.now()) : tcp_.on_arrival(timeline_.now());
       send_tcp(wire);
     });
@@ -207,9 +212,11 @@ void Star::transmit(link::Address from, link::Address to, std::vector<std::byte>
   const auto at_middle = pass(links_of(from.port).to_middle, size);
   if (!at_middle) return;
   timeline_.at(*at_middle, [this, from, to, size, bytes = std::move(bytes)]() mutable {
+    links_of(from.port).to_middle.carried_bytes += size;
     const auto there = pass(links_of(to.port).from_middle, size);
     if (!there) return;
-    timeline_.at(*there, [this, from, to, bytes = std::move(bytes)]() mutable {
+    timeline_.at(*there, [this, from, to, size, bytes = std::move(bytes)]() mutable {
+      links_of(to.port).from_middle.carried_bytes += size;
       arrive(to.port, {from, std::move(bytes)});
     });
   });

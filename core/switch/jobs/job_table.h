@@ -100,8 +100,8 @@ struct JobSummary {
 
 struct RunningJob {
   std::uint16_t number;
-  std::string interface;  // of this machine, that leads to all its workers; "": several, or not known
-  double headers;         // of Ethernet, IP and UDP in its packets: so much of their payload
+  std::string interface;     // of this machine, that leads to all its workers; "": several, or not known
+  std::size_t header_bytes;  // of IP and UDP, in each of its packets
 };
 
 struct TableCounters {

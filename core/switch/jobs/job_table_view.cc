@@ -8,11 +8,6 @@
 #include "switch/jobs/job_table.h"
 
 namespace netfold::switching {
-namespace {
-
-constexpr std::size_t kFrameHeaderBytes = 14;  // of Ethernet
-
-}  // namespace
 
 std::uint16_t JobTable::free_job_id() const {
   std::set<std::uint16_t> taken;
@@ -64,11 +59,9 @@ std::map<JobKey, RunningJob> JobTable::running_jobs() const {
       const auto connection = connections_.find(member.connection);
       if (connection != connections_.end()) interfaces.insert(connection->second.interface);
     }
-    const std::size_t headers = kFrameHeaderBytes + job.any().endpoint.ip.header_bytes() + wire::kUdpBytes;
-    running[key] = {
-        .number = job.lease.job,
-        .interface = interfaces.size() == 1 ? *interfaces.begin() : "",
-        .headers = static_cast<double>(headers) / static_cast<double>(wire::kHeaderBytes + job.lease.payload_bytes)};
+    running[key] = {.number = job.lease.job,
+                    .interface = interfaces.size() == 1 ? *interfaces.begin() : "",
+                    .header_bytes = job.any().endpoint.ip.header_bytes() + wire::kUdpBytes};
   }
   return running;
 }

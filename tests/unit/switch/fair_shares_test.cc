@@ -15,8 +15,8 @@ using Bytes = FairShares::Bytes;
 class Looks {
  public:
   std::map<Job, control::LinkShare> look(const std::map<Job, FairShares::Share>& so_far,
-                                         const std::map<std::string, Bytes>& carried = {}) {
-    return shares_.look(so_far, carried, now_ += kSecond);
+                                         const std::map<std::string, FairShares::Interface>& interfaces = {}) {
+    return shares_.look(so_far, interfaces, now_ += kSecond);
   }
   std::map<Job, double> too_much(const std::map<Job, Bytes>& so_far) {
     std::map<Job, FairShares::Share> shares;
@@ -47,15 +47,20 @@ std::map<Job, double> said_after(const std::map<Job, Bytes>& bytes) {
   return looks.too_much(so_far);
 }
 
-// The jobs hear this, each at the interface eth0 with two contributors, after a second in which they and it carried
-// this.
+// The jobs hear this after a second. Each is at the interface eth0, which carried so much, and has two contributors. So
+// much of its frames is headers.
 std::map<Job, control::LinkShare> said_beside(const std::map<Job, Bytes>& bytes, Bytes carried, double headers = 0) {
   Looks looks;
   std::map<Job, FairShares::Share> so_far;
-  for (const auto& [job, unused] : bytes) so_far[job] = {{}, "eth0", 2, headers};
-  EXPECT_TRUE(looks.look(so_far, {{"eth0", {1, 1}}}).empty());
-  for (const auto& [job, more] : bytes) so_far[job].bytes = more;
-  return looks.look(so_far, {{"eth0", {carried.up + 1, carried.down + 1}}});
+  for (const auto& [job, unused] : bytes) so_far[job] = {{}, "eth0", 2};
+  EXPECT_TRUE(looks.look(so_far, {{"eth0", {{1, 1}, {}}}}).empty());
+  Bytes own;
+  for (const auto& [job, more] : bytes) {
+    so_far[job].bytes = more;
+    own.up += static_cast<std::uint64_t>(static_cast<double>(more.up) * (1 + headers));
+    own.down += static_cast<std::uint64_t>(static_cast<double>(more.down) * (1 + headers));
+  }
+  return looks.look(so_far, {{"eth0", {{carried.up + 1, carried.down + 1}, own}}});
 }
 
 TEST(FairShares, AJobThatHasMoreHearsHowMuch) {
@@ -145,11 +150,37 @@ TEST(FairShares, JobsCompeteAtOneInterface) {
   EXPECT_EQ(said.at(kOther).of_fair, 1.5);
 }
 
+// The kernel counts what the switch has not read yet, or what has left the switch already.
+TEST(FairShares, PacketsOnTheirWayThroughTheKernelAreNoOtherTraffic) {
+  Looks looks;
+  const auto at = [](std::uint64_t bytes) { return FairShares::Share{{bytes, bytes}, "eth0"}; };
+  std::uint64_t own = 0;
+  for (int look = 0; look < 100; ++look, own += 1'000'000) {
+    const std::uint64_t carried = own + (look % 3) * 10'000;  // up to 2% of what is carried between two looks
+    const auto said = looks.look({{kOne, at(own)}}, {{"eth0", {{carried, carried}, {own, own}}}});
+    if (look > 20) EXPECT_TRUE(said.empty());
+  }
+}
+
+TEST(FairShares, ADriverThatCountsOnceASecondIsNotBelieved) {
+  Looks looks;
+  const auto at = [](std::uint64_t bytes) { return FairShares::Share{{bytes, bytes}, "eth0"}; };
+  std::uint64_t own = 0, carried = 0;
+  for (int look = 0; look < 100; ++look, own += 1'000'000) {
+    if (look % 4 == 0) carried = own;
+    const auto said = looks.look({{kOne, at(own)}}, {{"eth0", {{carried, carried}, {own, own}}}});
+    EXPECT_TRUE(said.empty()) << look;
+  }
+}
+
 TEST(FairShares, AJobThatBeginsIsNoOtherTraffic) {
   Looks looks;
   const auto at = [](std::uint64_t bytes) { return FairShares::Share{{bytes, bytes}, "eth0"}; };
-  looks.look({{kOne, at(0)}}, {{"eth0", {0, 0}}});
-  EXPECT_TRUE(looks.look({{kOne, at(1'000'000)}, {kOther, at(5'000'000)}}, {{"eth0", {6'000'000, 6'000'000}}}).empty());
+  looks.look({{kOne, at(0)}}, {{"eth0", {}}});
+  EXPECT_TRUE(looks
+                  .look({{kOne, at(1'000'000)}, {kOther, at(5'000'000)}},
+                        {{"eth0", {{6'000'000, 6'000'000}, {6'000'000, 6'000'000}}}})
+                  .empty());
 }
 
 }  // namespace

@@ -211,7 +211,14 @@ class TreeConversation {
       const auto found = counted.find(job);
       return found == counted.end() ? JobCounters() : found->second;
     }
-    link::LinkStats link_stats() const override { return {}; }
+    link::LinkStats link_stats() const override {
+      link::LinkStats sum;
+      for (const auto& [job, counters] : counted) {
+        sum.received_bytes += counters.received_bytes;
+        sum.sent_bytes += counters.sent_bytes;
+      }
+      return sum;
+    }
 
     std::vector<std::uint16_t> ports;
     std::vector<Admission> admissions;
