@@ -223,6 +223,7 @@ async def reaches_the_registers_of_every_slice(dut: Any) -> None:
     assert frames == Counter(range(SLICES))
 
 
+@pytest.mark.timeout(1200)  # eight slices: two minutes on a machine of its own
 @pytest.mark.parametrize(("width", "slices", "gbit"), [(512, 8, 100), (128, 2, 25), (64, 2, 25)])
 def test_sliced_switch(width: int, slices: int, gbit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """100G, and 25G with a MAC of either width."""
