@@ -1,7 +1,9 @@
 // The sending half of a gigabit MAC (IEEE 802.3, clauses 3 and 4): the beats of a frame become the bytes for a PHY, with
 // preamble, padding up to 60 bytes, FCS and the gap between frames. A frame that is to be sent damaged gets the
 // complement of its FCS. So does a frame whose next beat is not there in time; its rest is dropped.
-module gmii_send (
+module gmii_send
+  import switch_pkg::*;
+(
   input  logic        clk_i,  // 125 MHz
   input  logic        rst_ni,
 
@@ -30,12 +32,6 @@ module gmii_send (
   logic        is_last_q, is_bad_q, drops_q, loads, ends_beat, is_late, is_long;
   logic [31:0] crc_q, crc;
   logic [7:0]  byte_;
-  logic [2:0]  extra;
-
-  always_comb begin
-    extra = '0;
-    for (int unsigned i = 1; i < 8; i++) if (s_tkeep_i[i]) extra = 3'(i);
-  end
 
   assign ends_beat  = state_q == Data && left_q == '0;
   assign loads      = (state_q == Head && count_q == PreambleBytes - 4'd1) || (ends_beat && !is_last_q && s_tvalid_i);
@@ -77,7 +73,7 @@ module gmii_send (
     left_q <= left_q - 3'd1;
     if (loads) begin
       beat_q    <= s_tdata_i;
-      left_q    <= s_tlast_i ? extra : 3'd7;
+      left_q    <= s_tlast_i ? extra_of(s_tkeep_i) : 3'd7;
       is_last_q <= s_tlast_i;
     end
     if (state_q == Wait) begin

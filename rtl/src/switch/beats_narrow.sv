@@ -1,5 +1,7 @@
 // Beats of a fast port's width into the 64 bits of a slice, word by word.
-module beats_narrow #(
+module beats_narrow
+  import switch_pkg::*;
+#(
   parameter int unsigned Width = 512,  // a power of two, at least 64
   localparam int unsigned ExtraWidth = $clog2(Width / 8)
 ) (
@@ -53,7 +55,7 @@ module beats_narrow #(
       data_q  <= words[index_q];
       last_q  <= s_last_i && ends;
       error_q <= s_error_i;
-      keep_q  <= s_last_i && ends ? 8'((9'd2 << s_extra_i[2:0]) - 9'd1) : '1;
+      keep_q  <= s_last_i && ends ? keep_of(s_extra_i[2:0]) : '1;
     end
   end
 

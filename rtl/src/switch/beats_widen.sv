@@ -1,5 +1,7 @@
 // The 64 bits of a slice into beats of a fast port's width. Words behind the end of a frame mean nothing.
-module beats_widen #(
+module beats_widen
+  import switch_pkg::*;
+#(
   parameter int unsigned Width = 512,  // a power of two, at least 64
   localparam int unsigned ExtraWidth = $clog2(Width / 8)
 ) (
@@ -26,14 +28,8 @@ module beats_widen #(
 
   logic [Words-1:0][63:0] words_q;
   logic [IndexWidth-1:0]  index_q;
-  logic [2:0]             extra;
   logic [ExtraWidth-1:0]  extra_q;
   logic                   takes, ends, valid_q, last_q, error_q;
-
-  always_comb begin
-    extra = '0;
-    for (int unsigned i = 1; i < 8; i++) if (s_keep_i[i]) extra = 3'(i);
-  end
 
   assign s_ready_o = !valid_q || m_ready_i;
   assign takes     = s_valid_i && s_ready_o;
@@ -54,7 +50,7 @@ module beats_widen #(
       for (int unsigned i = 0; i < Words; i++) if (index_q == IndexWidth'(i)) words_q[i] <= s_data_i;
       last_q  <= s_last_i;
       error_q <= s_last_i && s_error_i;
-      extra_q <= ExtraWidth'({index_q, extra});
+      extra_q <= ExtraWidth'({index_q, extra_of(s_keep_i)});
     end
   end
 

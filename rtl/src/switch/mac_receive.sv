@@ -23,13 +23,6 @@ module mac_receive
   output types_t      m_types_o
 );
 
-  logic [2:0] extra;
-
-  always_comb begin
-    extra = '0;
-    for (int unsigned i = 1; i < 8; i++) if (s_tkeep_i[i]) extra = 3'(i);
-  end
-
   frame_cross #(
     .Width  ($bits(types_t) + 3 + 64),
     .Crosses(Crosses)
@@ -40,7 +33,7 @@ module mac_receive
     .s_ready_o(s_tready_o),
     .s_last_i (s_tlast_i),
     .s_error_i(s_tuser_i),
-    .s_data_i ({types_of(s_tdata_i), extra, s_tdata_i}),
+    .s_data_i ({types_of(s_tdata_i), extra_of(s_tkeep_i), s_tdata_i}),
     .m_clk_i  (clk_i),
     .m_rst_ni (rst_ni),
     .m_valid_o,

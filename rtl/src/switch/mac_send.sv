@@ -43,6 +43,6 @@ module mac_send
   assign m_tdata_o = beat.data;
   assign m_tlast_o = beat.last;
   assign m_tuser_o = beat.last && beat.error;
-  assign m_tkeep_o = beat.last ? 8'((9'd2 << beat.extra) - 9'd1) : '1;
+  assign m_tkeep_o = beat.last ? keep_of(beat.extra) : '1;
 
 endmodule

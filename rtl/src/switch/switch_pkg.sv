@@ -29,6 +29,16 @@ package switch_pkg;
     logic [63:0] data;
   } beat_t;
 
+  // Between `extra` and the marks of a stream's valid bytes.
+  function automatic logic [2:0] extra_of(logic [7:0] keep);
+    extra_of = '0;
+    for (int unsigned i = 1; i < 8; i++) if (keep[i]) extra_of = 3'(i);
+  endfunction
+
+  function automatic logic [7:0] keep_of(logic [2:0] extra);
+    return 8'((9'd2 << extra) - 9'd1);
+  endfunction
+
   // The types of Ethernet that a beat's data would have in bytes 4 and 5, the higher bit, and 0 and 1. They are compared
   // where the beat comes from its MAC: behind the crossing to the switch's clock the comparisons would lie in the longest
   // paths.
