@@ -1,8 +1,6 @@
 #include "link/interface_traffic.h"
 
-#include <ifaddrs.h>
-#include <net/if.h>
-
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <iterator>
@@ -13,16 +11,11 @@
 namespace netfold::link {
 
 std::string interface_with(const IpAddress& ip) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return {};
-  std::string found;
-  for (const ifaddrs* each = all; each != nullptr && found.empty(); each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family_of(ip)) continue;
-    if ((each->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    if (SocketAddress(*each->ifa_addr).address().ip == ip) found = each->ifa_name;
-  }
-  freeifaddrs(all);
-  return found;
+  const auto all = interface_addresses();
+  if (!all) return {};
+  const auto found =
+      std::ranges::find_if(*all, [&](const InterfaceAddress& each) { return !each.is_loopback && each.ip == ip; });
+  return found == all->end() ? "" : found->interface;
 }
 
 std::optional<InterfaceTraffic> traffic_of(const std::string& interface) {

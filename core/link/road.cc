@@ -1,7 +1,6 @@
 #include "link/road.h"
 
 #include <fmt/core.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/ip.h>
@@ -9,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "link/descriptor.h"
 #include "link/socket_address.h"
@@ -59,19 +57,12 @@ Result<int> open_socket(const IpAddress& ip, int type, const Road& road) {
 
 Result<IpAddress> address_of_interface(const std::string& interface, const IpAddress& like) {
   if (if_nametoindex(interface.c_str()) == 0) return no_such_interface(interface);
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) {
-    return tl::unexpected(system_error("cannot read this machine's addresses"));
+  const auto all = interface_addresses();
+  if (!all) return tl::unexpected(all.error());
+  for (const InterfaceAddress& each : *all) {
+    if (each.interface != interface || each.ip.is_v4() != like.is_v4()) continue;
+    if (each.ip.scope() == 0) return each.ip;  // others cannot use an address that needs the name of our interface
   }
-  std::optional<IpAddress> found;
-  for (const ifaddrs* each = all; each != nullptr && !found; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family_of(like) || interface != each->ifa_name)
-      continue;
-    const IpAddress ip = SocketAddress(*each->ifa_addr).address().ip;
-    if (ip.scope() == 0) found = ip;  // others cannot use an address that needs the name of our interface
-  }
-  freeifaddrs(all);
-  if (found) return *found;
   return fail(ErrorCode::kInvalidArgument, fmt::format("interface {} has no {} address: `ip -br address` lists them",
                                                        interface, like.is_v4() ? "IPv4" : "IPv6"));
 }

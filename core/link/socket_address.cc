@@ -1,5 +1,7 @@
 #include "link/socket_address.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <array>
@@ -56,6 +58,20 @@ Address local_address_of(int descriptor) {
   socklen_t size = SocketAddress::kSizeMax;
   getsockname(descriptor, at.get(), &size);
   return at.address();
+}
+
+Result<std::vector<InterfaceAddress>> interface_addresses() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return tl::unexpected(system_error("cannot read this machine's addresses"));
+  std::vector<InterfaceAddress> found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr) continue;
+    if (each->ifa_addr->sa_family != AF_INET && each->ifa_addr->sa_family != AF_INET6) continue;
+    found.push_back(
+        {each->ifa_name, SocketAddress(*each->ifa_addr).address().ip, (each->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  freeifaddrs(all);
+  return found;
 }
 
 }  // namespace netfold::link

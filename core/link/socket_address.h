@@ -5,6 +5,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <string>
+#include <vector>
+
+#include "base/result.h"
 #include "link/link.h"
 
 namespace netfold::link {
@@ -40,5 +44,13 @@ IpAddress all_addresses();
 IpAddress any_like(const IpAddress& ip);
 
 Address local_address_of(int descriptor);
+
+struct InterfaceAddress {
+  std::string interface;
+  IpAddress ip;
+  bool is_loopback;
+};
+// Of all interfaces of this machine, IPv4 and IPv6.
+Result<std::vector<InterfaceAddress>> interface_addresses();
 
 }  // namespace netfold::link

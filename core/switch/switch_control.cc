@@ -7,12 +7,12 @@
 #include <utility>
 #include <variant>
 
+#include "switch/ethernet/headers.h"
 #include "wire/path_probe.h"
 
 namespace netfold::switching {
 namespace {
 
-constexpr std::size_t kEthernetHeaderBytes = 14;
 constexpr Nanoseconds kLingerMax = 2 * kSecond;  // for a closed peer to take its last line
 constexpr Nanoseconds kStopMax = kSecond;        // the same, when the whole switch stops
 
@@ -97,7 +97,7 @@ std::map<std::string, FairShares::Interface> SwitchControl::traffic_of_the_only_
   const auto traffic = options_.traffic_of(first.interface);
   if (!traffic) return {};
   const link::LinkStats own = data_plane_.link_stats();
-  const std::size_t header_bytes = kEthernetHeaderBytes + first.header_bytes;
+  const std::size_t header_bytes = kEthernetBytes + first.header_bytes;
   return {{first.interface,
            {.carried = {.up = traffic->received_bytes, .down = traffic->sent_bytes},
             .own = {.up = own.received_bytes + own.received_packets * header_bytes,
@@ -143,7 +143,7 @@ bool SwitchControl::sends_back(const link::Incoming& datagram) const {
 Nanoseconds SwitchControl::deadline() const {
   Nanoseconds deadline = is_stopping_ ? kNever : table_.deadline();
   for (const auto& [id, peer] : peers_) deadline = std::min(deadline, peer.close_by);
-  if (!is_stopping_ && !table_.running_jobs().empty()) deadline = std::min(deadline, next_look_);
+  if (!is_stopping_ && table_.has_running_jobs()) deadline = std::min(deadline, next_look_);
   return std::min(deadline, uplinks_.deadline());
 }
 

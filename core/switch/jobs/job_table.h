@@ -143,6 +143,7 @@ class JobTable {
 
   std::vector<JobSummary> jobs() const;
   std::map<JobKey, RunningJob> running_jobs() const;
+  bool has_running_jobs() const;
   bool is_draining() const { return is_draining_; }
   // No job is left, or the time is over.
   bool is_drained() const { return is_draining_ && (jobs_.empty() || is_drain_over_); }

@@ -50,6 +50,10 @@ std::vector<Action> JobTable::take_actions() {
   return std::exchange(actions_, {});
 }
 
+bool JobTable::has_running_jobs() const {
+  return std::ranges::any_of(jobs_, [](const auto& each) { return each.second.running; });
+}
+
 std::map<JobKey, RunningJob> JobTable::running_jobs() const {
   std::map<JobKey, RunningJob> running;
   for (const auto& [key, job] : jobs_) {

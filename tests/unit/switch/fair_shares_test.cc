@@ -23,7 +23,7 @@ class Looks {
     for (const auto& [job, bytes] : so_far) shares[job].bytes = bytes;
     std::map<Job, double> times;
     for (const auto& [job, share] : look(shares)) {
-      EXPECT_EQ(share.grant_bytes_s, 0) << "there is no other traffic";
+      EXPECT_EQ(share.grant_bytes_s, 0) << "the jobs have the link for themselves";
       times[job] = share.of_fair;
     }
     return times;
