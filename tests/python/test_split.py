@@ -325,12 +325,14 @@ def test_rank_0_says_the_share() -> None:
 
 
 def test_a_share_is_said_when_it_is_known_and_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
-    shares = iter([(0.0, 0.0, 0.0), (0.2, 5e6, 25e6), (0.22, 5e6, 25e6), (0.64, 20e6, 25e6), (0.6, 20e6, 25e6)])
+    rates = (20e6, 25e6)
+    shares = iter([(0.0, 0.0, 0.0), (0.2, 5e6, 25e6), (0.22, 5e6, 25e6), (0.64, *rates), (0.6, *rates), (0.0, *rates)])
     log = ShareLog(lambda: next(shares), 8, 1)
     with caplog.at_level("INFO", "netfold"):
-        for _ in range(5):
+        for _ in range(6):
             log()
-    assert [record.getMessage().split(" of each")[0] for record in caplog.records] == [
+    assert [record.getMessage().split(" of each")[0].split(",")[0] for record in caplog.records] == [
         "netfold: the switch folds 20%",
         "netfold: the switch folds 64%",
+        "netfold: the ranks sum large tensors without the switch",
     ]

@@ -36,6 +36,14 @@ double change_of(const Share& share, double taken, double ratio, double most) {
   return std::abs(ratio - 1) < kNoise ? std::sqrt(ratio) : std::clamp(ratio, kSlowerMin, kFasterMax);
 }
 
+double seconds_in_switches(const ShareEstimate::Outcome& outcome) {
+  return to_seconds(std::ranges::max(outcome.in_switches));
+}
+
+double seconds_of(const ShareEstimate::Outcome& outcome) {
+  return std::max(seconds_in_switches(outcome), to_seconds(outcome.among_ranks));
+}
+
 }  // namespace
 
 ShareEstimate::ShareEstimate(int world)
@@ -43,7 +51,8 @@ ShareEstimate::ShareEstimate(int world)
 
 Share ShareEstimate::next() {
   if (!is_measured_) return {};
-  const bool probes_switch = takes_more_ || --until_switch_probed_ <= 0;
+  const bool goes_without = without_.next();
+  const bool probes_switch = !goes_without && (takes_more_ || --until_switch_probed_ <= 0);
   if (probes_switch) until_switch_probed_ = kSwitchProbePeriod;
   ++issued_;
   ++since_measured_;
@@ -54,7 +63,7 @@ Share ShareEstimate::next() {
   if (tries_all) try_all_at_ = issued_ + kTryAllPeriod;
   double share = best_share();
   if (tries_all) share = 1;
-  if (share < kNoneBelow && !probes_switch) share = 0;
+  if (goes_without || (share < kNoneBelow && !probes_switch)) share = 0;
   return {.of_switches = of_switches(share, probes_switch),
           .pace_bytes_s = std::max({link - room * at_switches, (link - at_switches) / room, kPaceMin * link}),
           .link_bytes_s = link,
@@ -118,6 +127,7 @@ void ShareEstimate::measured(const Ways& ways) {
   seen_bytes_s_ = 0;
   growth_ = 1;
   takes_more_ = true;
+  without_ = {};
   until_link_probed_ = kLinkProbePeriod;
   until_switch_probed_ = kSwitchProbePeriod;
   for (const std::size_t at : lost_) ways_.switches[at].bytes_s = 0;
@@ -136,8 +146,18 @@ void ShareEstimate::regain(std::size_t at) {
 }
 
 void ShareEstimate::note(std::uint64_t tensor, const Share& share, const Outcome& outcome) {
+  const double took_s = seconds_of(outcome);
+  if (!is_measured_ || took_s <= 0) return;
+  if (!share.gives_room && !probes_link(share)) {
+    without_.note(share.of_all_switches() == 0, took_s * ways_.link_bytes_s / (sent_among_ranks_ * outcome.size_bytes));
+  }
   // Others were divided before the last change, and say nothing about it.
-  if (is_measured_ && tensor >= decided_) follow(share, outcome);
+  if (tensor >= decided_) follow(share, outcome, took_s);
+}
+
+// Whether the ranks were let go faster than their link is known to carry.
+bool ShareEstimate::probes_link(const Share& share) const {
+  return !share.gives_room && share.link_bytes_s > std::sqrt(kLaterProbe) * ways_.link_bytes_s;
 }
 
 // After a change.
@@ -147,21 +167,18 @@ void ShareEstimate::keep_within_link() {
   decided_ = issued_;
 }
 
-void ShareEstimate::follow(const Share& share, const Outcome& outcome) {
-  double in_switches_s = 0, predicted_s = 0;  // of the slowest
+void ShareEstimate::follow(const Share& share, const Outcome& outcome, double took_s) {
+  const double in_switches_s = seconds_in_switches(outcome), among_ranks_s = to_seconds(outcome.among_ranks);
+  double predicted_s = 0;  // of the slowest switch
   for (std::size_t each = 0; each < ways_.switches.size(); ++each) {
-    in_switches_s = std::max(in_switches_s, to_seconds(outcome.in_switches[each]));
     if (is_lost(each)) continue;
     predicted_s = std::max(predicted_s, share.of_switches[each] * outcome.size_bytes / ways_.switches[each].bytes_s);
   }
-  const double among_ranks_s = to_seconds(outcome.among_ranks), took_s = std::max(in_switches_s, among_ranks_s);
-  if (took_s <= 0) return;
   double& link = ways_.link_bytes_s;
   const double x = share.of_all_switches(), sent = outcome.size_bytes * (x + sent_among_ranks_ * (1 - x));
   look_for_misses(took_s, std::max(predicted_s, sent / link));
   // What is let go faster holds up the other parts.
-  const bool probes_link = among_ranks_s > 0 && !share.gives_room && share.link_bytes_s > std::sqrt(kLaterProbe) * link;
-  if (probes_link) {
+  if (among_ranks_s > 0 && probes_link(share)) {
     const double carried = sent / took_s;  // or more, if only a switch was not done
     growth_ = carried > kMuchNews * link ? kProbe : carried > kNews * link ? kLaterProbe : 1;
     link = std::max(carried, in_switches_s > among_ranks_s ? link : link / kLaterProbe);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "group/via_both/without_switches.h"
 
 namespace netfold::group {
 
@@ -93,7 +94,8 @@ class ShareEstimate {
   std::vector<double> of_switches(double share, bool to_all) const;
   std::size_t small_switch() const;
   std::uint32_t small_to_switch() const;
-  void follow(const Share& share, const Outcome& outcome);
+  bool probes_link(const Share& share) const;
+  void follow(const Share& share, const Outcome& outcome, double took_s);
   void look_for_misses(double took_s, double predicted_s);
   void keep_within_link();
   bool is_lost(std::size_t at) const { return std::ranges::find(lost_, at) != lost_.end(); }
@@ -113,6 +115,7 @@ class ShareEstimate {
   int since_measured_ = 0;  // tensors
   int patience_;            // tensors before both ways are measured again, after the estimates have been wrong
   int misses_ = 0;          // tensors in a row that took much longer than predicted
+  WithoutSwitches without_;
 };
 
 }  // namespace netfold::group

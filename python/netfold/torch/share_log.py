@@ -48,6 +48,13 @@ class ShareLog:
             return
         self._said = of_switch
         fold, take, the_switch, faster = self._words
+        if of_switch == 0 and capacity.best_share(self._world, link_bytes_s, switch_bytes_s) > CHANGE:
+            logger.info(
+                "netfold: the ranks sum large tensors without %s, which did not make them faster. Does a switch run on "
+                "a rank's machine? There it shares the link of that rank. It is tried again after a while",
+                the_switch,
+            )
+            return
         logger.info(
             "netfold: the %s %.0f%% of each large tensor, the ranks the rest: %s %s %.1f MB/s from a worker, and a "
             "worker's link carries %.1f MB/s; that makes large all-reduces %.2f times as fast as without %s, and %s "

@@ -17,6 +17,7 @@ struct Network {
   double link = kSharedLink;                        // bytes/s: of a worker
   std::vector<double> at_switches = {kSharedLink};  // of each switch for all workers together
   double ranks_reach = 1;                           // of their pace, when a switch works as well
+  bool is_beside_rank = false;                      // the switch: its packets to and from the others use a rank's link
   Nanoseconds waits = 0;                            // for another rank, before anything moves
   Nanoseconds small_in_switch = 100 * kMicrosecond, small_among_ranks = 100 * kMicrosecond;
 
@@ -47,6 +48,10 @@ struct Network {
       const double to_switches = std::min(wanted, room);
       const double pace = wanted > 0 ? ranks_reach * share.pace_bytes_s : share.link_bytes_s;
       rates.back() = std::min({link - to_switches, pace, link});
+      if (is_beside_rank) {
+        const double load = rates.back() + (world - 1) * rates.front();
+        for (double& rate : rates) rate *= std::min(1.0, link / load);
+      }
       double step_s = 1e9;
       for (std::size_t way = 0; way <= switches; ++way) {
         if (left[way] > 0) step_s = std::min(step_s, left[way] / rates[way]);
@@ -92,15 +97,17 @@ class SharingTraining {
     const Share share = next_;
     next_ = estimate_.next();
     estimate_.note(tensor_++, share, network.run(share));
+    last_ = share;
     return network.time_s(share);
   }
+  const Share& last() const { return last_; }
   ShareEstimate& estimate() { return estimate_; }
   int measurements() const { return measurements_; }
 
  private:
   int measurements_ = 0;
   ShareEstimate estimate_;
-  Share next_;
+  Share next_, last_;
   std::uint64_t tensor_ = 0;
 };
 
@@ -196,6 +203,41 @@ TEST(Share, MeasuresAgainWhenTheWorkersLinkHasChanged) {
   for (int tensor = 0; tensor < 10; ++tensor) training.step(network);
   for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
   EXPECT_NEAR(training.estimate().ways().link_bytes_s, network.link, 0.06 * network.link);
+}
+
+TEST(Share, DoesWithoutASwitchThatMakesTheRanksSlower) {
+  SharingTraining training(4);
+  Network network{.world = 4, .at_switches = {4.0 / 3 * kSharedLink}, .is_beside_rank = true};
+  const double ranks_s = kSharedSize * network.sent() / network.link;
+  for (int tensor = 0; tensor < 40; ++tensor) training.step(network);
+  double sum = 0;
+  constexpr int kTensors = 400;
+  int with = 0;
+  for (int tensor = 0; tensor < kTensors; ++tensor) {
+    sum += training.step(network);
+    with += training.last().of_all_switches() > 0 ? 1 : 0;
+  }
+  EXPECT_LT(sum, 1.05 * kTensors * ranks_s);
+  EXPECT_GT(with, 0);  // it looks whether the switch has become better
+  network.is_beside_rank = false;
+  for (int tensor = 0; tensor < 300; ++tensor) training.step(network);
+  for (int tensor = 0; tensor < 10; ++tensor) EXPECT_LT(training.step(network), 1.1 * network.best_s());
+}
+
+// Others use the links, too, so tensors take longer than the ranks would need over free links.
+TEST(Share, SeldomDoesWithoutASwitchThatHelpsThoughLinksAreBusy) {
+  SharingTraining training(8);
+  Network network{.at_switches = {4 * kSharedLink}};
+  training.step(network);
+  network.waits = from_seconds(0.6 * network.best_s());
+  constexpr int kTensors = 400;
+  int without = 0;
+  for (int tensor = 0; tensor < kTensors; ++tensor) {
+    training.step(network);
+    without += training.last().of_all_switches() == 0 ? 1 : 0;
+  }
+  EXPECT_GT(without, 0);
+  EXPECT_LT(without, kTensors / 10);
 }
 
 TEST(Share, LeavesRoomOnTheLinkForTheSwitch) {
