@@ -54,6 +54,9 @@ struct LinkStats {
   std::uint64_t system_calls = 0;
 };
 
+// Of datagrams that cross the kernel as one: an IP packet's limit less headers.
+inline constexpr std::size_t kSegmentedBytesMax = 65000;
+
 class Link {
  public:
   virtual ~Link() = default;

@@ -21,7 +21,6 @@ namespace {
 constexpr std::size_t kMessagesAtOnce = 16;  // per system call
 constexpr std::size_t kReceiveBuffers = 16;
 constexpr std::size_t kDatagramBytesMax = 65535;
-constexpr std::size_t kGsoBytesMax = 65000;  // of one segmented send: an IP packet's limit less headers
 constexpr std::size_t kSegmentsLimit = 64;   // the kernel's UDP_MAX_SEGMENTS in every version
 constexpr std::size_t kPiecesMax = 3;        // head, body, tail of an Outgoing
 
@@ -96,7 +95,7 @@ std::size_t Udp::run_length(std::span<const Outgoing> batch) const {
   while (length < batch.size() && length < segments_max_) {
     const Outgoing& next = batch[length];
     const std::size_t next_bytes = next.size_bytes();
-    if (!(next.to == batch[0].to) || next_bytes > segment_bytes || total_bytes + next_bytes > kGsoBytesMax) break;
+    if (!(next.to == batch[0].to) || next_bytes > segment_bytes || total_bytes + next_bytes > kSegmentedBytesMax) break;
     total_bytes += next_bytes;
     ++length;
     if (next_bytes < segment_bytes) break;

@@ -344,7 +344,7 @@ bool BothWorld::run_until_left(Nanoseconds limit) {
 }
 
 bool BothWorld::run_until_ahead(int rank, int of, Nanoseconds limit) {
-  const auto unfinished = [this](int rank) { return ranks_[static_cast<std::size_t>(rank)]->unfinished(); };
+  const auto unfinished = [this](int of_rank) { return ranks_[static_cast<std::size_t>(of_rank)]->unfinished(); };
   return run_until([&] { return unfinished(rank) < unfinished(of); }, limit);
 }
 

@@ -18,10 +18,10 @@ constexpr int kUnansweredProbesMost = 5;    // after so many the switch no longe
 // Transmissions prepared at once. Of large packets, as many as one segmented send carries: their tags have read the
 // payloads, and the copy to the kernel then finds them in the cache.
 std::size_t send_most(const wire::Lease& lease) {
-  constexpr std::size_t kMost = 64, kLargeBytes = 4096, kSegmentedBytesMax = 65000;
+  constexpr std::size_t kMost = 64, kLargeBytes = 4096;
   if (lease.payload_bytes < kLargeBytes) return kMost;
   const std::size_t packet_bytes = wire::kHeaderBytes + lease.payload_bytes + (lease.keys ? wire::kTagBytes : 0);
-  return std::max<std::size_t>(1, kSegmentedBytesMax / packet_bytes);
+  return std::max<std::size_t>(1, link::kSegmentedBytesMax / packet_bytes);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ from netfold.torch.calls import Call, Operation
 from netfold.torch.collectives import Tensors
 from netfold.torch.member import Member, NotFormed
 from netfold.torch.monitored_barrier import MonitoredBarrier
-from netfold.torch.work import FoldWork, JoinedWork
+from netfold.torch.work import JoinedWork, ended_work
 
 
 def _only(tensors: list[Any], what: str) -> Any:
@@ -86,13 +86,11 @@ class CollectiveCalls(Backend):
     def allreduce_sparse(self, tensors: Tensors, opts: Any) -> Work:
         """Sums sparse tensors. It blocks: how much there is to move is known only when all ranks have said it."""
         tensor = _only(tensors, "a sparse all-reduce")
-        work = FoldWork([], lambda: None)
         try:
             tensor.copy_(sparse.all_reduce(tensor, _operation(opts), self._gather_now))
-            work.complete([tensor])
         except Exception as error:  # an exception at submission would leave DDP unusable
-            work.complete([], error)
-        return self._issued(work)
+            return self._issued(ended_work([], error))
+        return self._issued(ended_work([tensor]))
 
     def _gather_now(self, tensor: torch.Tensor) -> Tensors:
         outputs = [torch.empty_like(tensor) for _ in range(self.size())]

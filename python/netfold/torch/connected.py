@@ -21,7 +21,7 @@ from netfold.torch.lifetime import FORKED
 from netfold.torch.member import Member, settings_of_group
 from netfold.torch.own_address import own_address
 from netfold.torch.settings import Settings
-from netfold.torch.work import FoldWork
+from netfold.torch.work import FoldWork, ended_work
 
 _connections: dict[ProcessGroup, int] = {}  # how often this rank has connected beside each process group
 
@@ -82,8 +82,7 @@ class FoldingGroup:
         if self._has_left:
             raise RuntimeError("netfold: this group was closed; connect() makes a new one")
         if self._member is None:
-            work = FoldWork([], lambda: None)
-            work.complete(given)
+            work = ended_work(given)
         elif self._member.can_fold(given, op):
             work = self._member.fold(given, op, async_op)
         else:

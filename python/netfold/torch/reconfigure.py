@@ -23,7 +23,7 @@ from netfold.torch.member import NotFormed, settings_of_part
 from netfold.torch.monitored_barrier import MonitoredBarrier
 from netfold.torch.options import Options
 from netfold.torch.settings import Settings
-from netfold.torch.work import FoldWork
+from netfold.torch.work import ended_work
 
 _HANDLE = re.compile(r"netfold:([0-9a-f]+):([0-9a-f-]*):(\d+)")
 
@@ -168,9 +168,7 @@ class ReconfigurableBackend(NetfoldBackend):
         self._sequence = 0
         self._shut_down = False
         lifetime.alive.add(self)
-        work = FoldWork([], lambda: None)
-        work.complete([])
-        return work
+        return ended_work([])
 
     def _options_of(self, name: str, rank: int, size: int) -> _DistributedBackendOptions:
         """The options of the group of that name."""

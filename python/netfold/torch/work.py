@@ -99,6 +99,13 @@ class FoldWork(Work):
         return self._done.is_set() and self._error is None
 
 
+def ended_work(value: Any, error: BaseException | None = None) -> FoldWork:
+    """The work of a call that is over: with a value, or an error."""
+    work = FoldWork([], lambda: None)
+    work.complete(value, error)
+    return work
+
+
 class OrderedWork(FoldWork):
     """A collective of a device's tensors that are copied and awaited in the order of its streams (stream_order.py). Its
     future is completed when the collective is over, so what waits for the future gets every error."""
