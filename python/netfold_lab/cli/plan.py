@@ -58,7 +58,10 @@ def step(
     width: Annotated[int | None, typer.Option(help="mlp: width of a layer.", show_default="2048")] = None,
     batch: Annotated[int, typer.Option(help="Samples per worker and step.")] = 64,
     sharding: Annotated[
-        str, typer.Option(help="What workers share: none (DDP), zero1, zero2, zero3 (FSDP).", show_default="none")
+        str,
+        typer.Option(
+            help="What workers share: none (DDP), zero1, zero2, zero3 (FSDP; not with --pipeline).", show_default="none"
+        ),
     ] = "",
     accumulate: Annotated[
         int | None, typer.Option(min=1, help="Batches whose gradients are added up in a step.", show_default="1")

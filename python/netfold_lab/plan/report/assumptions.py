@@ -9,7 +9,7 @@ from netfold_lab.plan.step.collectives import LARGE_WORLD
 from netfold_lab.plan.step.experts import Routing
 from netfold_lab.plan.step.offload import host_bytes, pcie_bytes_s
 from netfold_lab.plan.step.ranges import errors_of
-from netfold_lab.plan.step.sharded import NONE, OPTIMIZERS, bytes_of
+from netfold_lab.plan.step.sharded import NONE, OPTIMIZERS, ZERO1, ZERO2, bytes_of
 
 ASSUMED, FILE = "assumed", "cluster file"
 ASSUMPTION_HEADS = ("what", "taken", "from")
@@ -150,12 +150,20 @@ def _pipeline(told: Answer) -> list[list[str]]:
     passed = pipeline.passed_bytes(told.model, told.job.batch)
     ways, count = pipeline.ways_of(machine, passed, training), training.pipeline
     chunks = f", {training.virtual} chunks a stage" if training.virtual > 1 else ""
+    sent = {
+        NONE: "all-reduced after the last micro-batch",
+        ZERO1: "reduce-scattered after the last micro-batch",
+        ZERO2: f"reduce-scattered after groups of {count} micro-batches of a chunk"
+        if training.virtual > 1
+        else "reduce-scattered after each micro-batch",
+    }
     return [
         [
             "pipeline",
             f"{count} stages, {training.accumulate} micro-batches, {training.schedule}{chunks}",
             "the command",
         ],
+        ["gradients of a stage", sent[training.sharding], f"--sharding {training.sharding}"],
         [
             "between stages",
             f"{passed / training.tensor / 2**20:.3g} MiB of a GPU: {1e6 * ways.between_s:,.3g} us over its part of the "
@@ -220,19 +228,14 @@ def _memory(told: Answer) -> str:
 
 def _memory_of_stages(told: Answer) -> str:
     training, device = told.job.training, told.cluster.device
-    least, needed = (stages.memory(told.model, told.job.batch, training, told.groups, each) for each in (True, False))
+    needed = stages.memory(told.model, told.job.batch, training, told.groups)
     stage = max(range(len(needed)), key=lambda each: sum(needed[each]))
     state, kept = needed[stage]
     room = f"of {device.memory_bytes / 1e9:,.3g} GB" if device.memory_bytes else "of an unknown size, not checked"
-    tight = (
-        f"; this does not fit: {max(map(sum, least)) / 1e9:,.3g} GB do, if gradients are sharded between micro-batches"
-        if 0 < device.memory_bytes < state + kept
-        else ""
-    )
     return (
         f"{(state + kept) / 1e9:,.3g} GB {room} at stage {stage + 1}: weights, gradients, {training.optimizer} "
         f"(sharding: {training.sharding}); {kept / 1e9:,.3g} GB of them are activations "
-        f"(recomputation: {training.recompute}){tight}"
+        f"(recomputation: {training.recompute})"
     )
 
 

@@ -4,7 +4,9 @@ Stages pass activations on, and gradients back, over NVLink within a server and 
 servers, beside computation. Stages of a server are neighbours. Each GPU of a tensor-parallel group sends its part.
 
 A stage exchanges its gradients with the same stage of the other workers. A bucket is ready in the last backward pass of
-its chunk. The time of collectives and that of transfers do not add to each other, although both use the NICs.
+its chunk. With zero2 it is sent more often, because a stage keeps only sharded sums: after each backward pass, or, if a
+stage has several chunks, after the passes of a chunk that follow each other. The time of collectives and that of
+transfers do not add to each other, although both use the NICs.
 
 The time line is that of the first stage, which begins first and ends last.
 """
@@ -22,7 +24,7 @@ from netfold_lab.plan.models.layers import Model
 from netfold_lab.plan.step import schedules
 from netfold_lab.plan.step.names import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from netfold_lab.plan.step.schedules import Pass, Run
-from netfold_lab.plan.step.sharded import NONE, Collective, Training, holders
+from netfold_lab.plan.step.sharded import NONE, ZERO2, Collective, Training, holders
 from netfold_lab.plan.step.tensor import ELEMENT_BYTES
 from netfold_lab.plan.step.timeline import FP32_BYTES, Span, Timeline, buckets, is_of_experts, name_of
 
@@ -72,6 +74,11 @@ def _run(
     return schedules.run(schedules.orders(schedule, stages, batches, virtual), forward, backward, ways.seconds)
 
 
+@lru_cache(maxsize=256)
+def _sent_after(schedule: str, stages: int, batches: int, virtual: int, is_sharded: bool) -> list[list[Pass]]:
+    return schedules.sent_after(schedules.orders(schedule, stages, batches, virtual), is_sharded)
+
+
 def line(
     chunks: list[Model],
     batch: int,
@@ -95,7 +102,11 @@ def line(
     shape = (training.schedule, stages, batches, training.virtual)
     ran, alone = (_run(*shape, forward, backward, each) for each in (ways, NO_WAY))
     among = (seconds, experts_seconds) if workers > 1 else None
-    summed = [_Gradients(stage, chunks, ran, batch, device, bucket_bytes, training, among) for stage in range(stages)]
+    sent = _sent_after(*shape, training.sharding == ZERO2)
+    summed = [
+        _Gradients(stage, chunks, ran, batch, device, bucket_bytes, training, among, sent[stage])
+        for stage in range(stages)
+    ]
     ready = max(summed[0].end_s, summed[-1].end_s) + shared_s
     ends = []
     for each in summed:
@@ -122,9 +133,22 @@ def _passes(ran: Run, stages: int) -> list[Span]:
     ]
 
 
+@dataclass(frozen=True, order=True)
+class _Bucket:
+    """Gradients of a pass, ready to be sent. `after`: which pass, in words; `is_last`: of the last micro-batch."""
+
+    ready_s: float
+    name: str
+    size_bytes: int
+    of_experts: bool
+    after: str
+    is_last: bool
+
+
 class _Gradients:
-    """The messages of a stage after its last backward passes, and its update. `seconds`: among the GPUs with the same
-    part, and among those with the same experts; None if there is no other GPU."""
+    """The messages of a stage after its backward passes, and its update. `seconds`: among the GPUs with the same
+    part, and among those with the same experts; None if there is no other GPU. `sent_after`: passes after which its
+    gradients are sent."""
 
     def __init__(
         self,
@@ -136,33 +160,36 @@ class _Gradients:
         bucket_bytes: int,
         training: Training,
         seconds: tuple[Collective, Collective] | None,
+        sent_after: list[Pass],
     ) -> None:
         self.stage, self.device, self.training, self.seconds = stage, device, training, seconds
         self.spans: list[Span] = []
         self.reduced_s = self.update_s = 0.0
         self.layers = [layer for each in chunks[stage :: training.pipeline] for layer in each.layers]
-        self.groups = []
+        self.buckets: list[_Bucket] = []
         self.end_s = 0.0
-        last = training.accumulate - 1
-        for chunk in range(stage, len(chunks), training.pipeline):
-            now = ran.start_s[Pass(False, chunk, last)]
-            for group in buckets(chunks[chunk], bucket_bytes):
+        for each in sent_after:
+            after = f" after micro-batch {each.batch + 1}" if training.sharding == ZERO2 else ""
+            now, is_last = ran.start_s[each], each.batch == training.accumulate - 1
+            for group in buckets(chunks[each.chunk], bucket_bytes):
                 now += sum(iteration.backward_s(layer, batch, device.flop_s) for layer in group)
                 size = FP32_BYTES * sum(layer.parameters for layer in group)
-                self.groups.append((now, name_of(group), size, is_of_experts(group)))
-            self.end_s = max(self.end_s, ran.end_s[Pass(False, chunk, last)])
-        self.groups.sort()
-        self._send(ALL_REDUCE if training.sharding == NONE else REDUCE_SCATTER, 0.0)
+                self.buckets.append(_Bucket(now, name_of(group), size, is_of_experts(group), after, is_last))
+            self.end_s = max(self.end_s, ran.end_s[each])
+        self.buckets.sort()
+        self._send(ALL_REDUCE if training.sharding == NONE else REDUCE_SCATTER, self.buckets)
 
-    def _send(self, collective: str, not_before_s: float) -> None:
+    def _send(self, collective: str, sent: list[_Bucket], not_before_s: float = 0.0) -> None:
         if self.seconds is None:
             return
         network = not_before_s
-        for ready, name, size, of_experts in self.groups:
-            start = max(network, ready)
-            network = start + self.seconds[of_experts](collective, size)
+        for each in sent:
+            start = max(network, each.ready_s)
+            network = start + self.seconds[each.of_experts](collective, each.size_bytes)
             self.reduced_s += network - start
-            self.spans.append(Span("all-reduce", f"{collective} of {name}", start, network, size))
+            after = each.after if collective == REDUCE_SCATTER else ""
+            name = f"{collective} of {each.name}{after}"
+            self.spans.append(Span("all-reduce", name, start, network, each.size_bytes))
         self.end_s = max(self.end_s, network)
 
     def update(self, start_s: float, workers: int) -> float:
@@ -176,5 +203,5 @@ class _Gradients:
         self.end_s = start_s + self.update_s
         self.spans.append(Span("update", "weights", start_s, self.end_s))
         if is_sharded:
-            self._send(ALL_GATHER, self.end_s)
+            self._send(ALL_GATHER, [each for each in self.buckets if each.is_last], self.end_s)
         return self.end_s

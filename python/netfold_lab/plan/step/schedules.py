@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 GPIPE, ONE_F_ONE_B, INTERLEAVED = SCHEDULES = ("gpipe", "1f1b", "interleaved")
 
@@ -127,6 +128,26 @@ def most_kept(order: Sequence[Pass], kept: Callable[[int], float]) -> float:
         now += kept(each.chunk) if each.is_forward else -kept(each.chunk)
         most = max(most, now)
     return most
+
+
+def sent_after(order: Sequence[Sequence[Pass]], is_sharded: bool) -> list[list[Pass]]:
+    """For each stage the backward passes after which gradients of their chunks are sent: the last ones. `is_sharded`:
+    sums are sharded between micro-batches. Then all passes; if the stage has several chunks, those before a pass of
+    another chunk, so that it keeps the whole sums of two chunks at a time."""
+    found = []
+    for own in order:
+        backward = [each for each in own if not each.is_forward]
+        last = max(each.batch for each in backward)
+        has_several = len({each.chunk for each in backward}) > 1
+        ends = [one.chunk != following.chunk for one, following in pairwise(backward)] + [True]
+        found.append(
+            [
+                each
+                for each, is_end in zip(backward, ends, strict=True)
+                if each.batch == last or (is_sharded and (is_end or not has_several))
+            ]
+        )
+    return found
 
 
 def closed_form_s(

@@ -6,9 +6,14 @@ section 3.3.2: 126 blocks on 16 stages). If the output uses the weights of the e
 them.
 
 Weights are in bf16 (2 bytes), gradients in fp32 (4), and the optimizer has a copy of the weights in fp32 beside its
-state: with Adam 18 bytes for each, or 6 + 12 / n with zero1 (docs of Megatron-LM, dist_optimizer). The least of zero1
-is 2 + 16 / n and a layer's gradients: a program that shards the sums of gradients between micro-batches as well needs
-no more ("The Llama 3 Herd of Models").
+state: with Adam 18 bytes for each, or 6 + 12 / n with zero1 (docs of Megatron-LM, dist_optimizer).
+
+With zero2 the sums of gradients are sharded between micro-batches, too: 2 + 16 / n, and whole gradients of two layers,
+one that is summed and one that is sent. A stage with several chunks sums the micro-batches of a chunk that follow each
+other before it shards them, so the whole gradients are those of two chunks. ("The Llama 3 Herd of Models", section
+3.3.2: gradients are sharded, and accumulated over micro-batches before they are reduce-scattered.) A program that keeps
+whole sums until the last micro-batch, as torch.distributed.pipelining does with FSDP, is zero1 here. DeepSpeed refuses
+zero2 and zero3 with pipelines.
 
 A stage keeps the activations of every micro-batch between its two passes: the schedule says how many at a time.
 """
@@ -18,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from netfold_lab.errors import UsageError
 from netfold_lab.plan.cluster.devices import Device
@@ -26,13 +32,14 @@ from netfold_lab.plan.library.machine import Machine
 from netfold_lab.plan.models.layers import Layer, Model
 from netfold_lab.plan.step import schedules, tensor
 from netfold_lab.plan.step.schedules import INTERLEAVED, ONE_F_ONE_B, SCHEDULES
-from netfold_lab.plan.step.sharded import GIGA, NONE, OPTIMIZERS, ZERO1, Training
+from netfold_lab.plan.step.sharded import GIGA, NONE, OPTIMIZERS, ZERO1, ZERO2, Training
 from netfold_lab.plan.step.timeline import FP32_BYTES
 
-SHARDED = (NONE, ZERO1)  # with the others, each micro-batch would exchange gradients
+SHARDED = (NONE, ZERO1, ZERO2)  # with zero3, each pass of a micro-batch would wait for weights
 BLOCK = re.compile(r"(\d+)-")
 STAGES_TRIED = 128
 WEIGHT_BYTES = 2
+WHOLE = 2  # layers, or chunks, whose gradients are whole with zero2
 
 
 def completed(training: Training) -> Training:
@@ -90,8 +97,8 @@ def _check_schedule(training: Training) -> None:
         )
     if training.sharding not in SHARDED:
         raise UsageError(
-            f"--sharding {training.sharding}: each micro-batch of a pipeline would exchange all gradients; take "
-            f"{' or '.join(SHARDED)}"
+            f"--sharding {training.sharding}: each micro-batch of a pipeline would exchange all gradients, and gather "
+            f"all weights twice; take {', '.join(SHARDED[:-1])} or {SHARDED[-1]}"
         )
 
 
@@ -140,42 +147,55 @@ def chunks_of(model: Model, training: Training) -> list[Model]:
     return [replace(model, layers=each) for each in layers]
 
 
-def memory(
-    model: Model, batch: int, training: Training, workers: int, is_least: bool = False
-) -> list[tuple[float, float]]:
-    """For each stage the bytes of weights, gradients and optimizer, and those of activations. `is_least`: with zero1,
-    gradients are sharded between micro-batches, too."""
+def memory(model: Model, batch: int, training: Training, workers: int) -> list[tuple[float, float]]:
+    """For each stage the bytes of weights, gradients and optimizer, and those of activations."""
     chunks = chunks_of(model, training)
     order = schedules.orders(training.schedule, training.pipeline, training.accumulate, training.virtual)
     stored = [tensor.stored_bytes(each, batch, training.tensor, training.recompute) for each in chunks]
     found = []
     for stage in range(training.pipeline):
         own = chunks[stage :: training.pipeline]
-        layers = tuple(
-            replace(layer, parameters=tensor.own_parameters(layer, training.tensor, training.experts))
+        layers = [
+            [
+                replace(layer, parameters=tensor.own_parameters(layer, training.tensor, training.experts))
+                for layer in each.layers
+            ]
             for each in own
-            for layer in each.layers
-        )
-        state = _state_bytes(layers, training, workers, is_least and training.sharding == ZERO1)
+        ]
+        state = _state_bytes(layers, training, workers) + _whole_bytes(layers, training)
         working = max(tensor.working_bytes(each, batch, training.tensor, training.recompute) for each in own)
         found.append((state, schedules.most_kept(order[stage], stored.__getitem__) + working))
     return found
 
 
-def _state_bytes(layers: tuple[Layer, ...], training: Training, workers: int, is_least: bool) -> float:
+def _state_bytes(layers: list[list[Layer]], training: Training, workers: int) -> float:
     found = 0.0
-    for layer in layers:
+    optimizer = 0 if training.offload else FP32_BYTES + OPTIMIZERS[training.optimizer]
+    whole, shared = {
+        NONE: (WEIGHT_BYTES + FP32_BYTES + optimizer, 0),
+        ZERO1: (WEIGHT_BYTES + FP32_BYTES, optimizer),
+        ZERO2: (WEIGHT_BYTES, FP32_BYTES + optimizer),
+    }[training.sharding]
+    for layer in chain.from_iterable(layers):
         sharers = workers / training.experts if layer.experts else workers
-        optimizer = 0 if training.offload else FP32_BYTES + OPTIMIZERS[training.optimizer]
-        sharded = (optimizer + (FP32_BYTES if is_least else 0)) / (sharers if training.sharding == ZERO1 else 1)
-        found += layer.parameters * (WEIGHT_BYTES + (0 if is_least else FP32_BYTES) + sharded)
-    return found + (FP32_BYTES * max(layer.parameters for layer in layers) if is_least else 0)
+        found += layer.parameters * (whole + shared / sharers)
+    return found
+
+
+def _whole_bytes(layers: list[list[Layer]], training: Training) -> float:
+    """The gradients that are whole between two reduce-scatters: those that are summed, and those that are sent."""
+    if training.sharding != ZERO2:
+        return 0.0
+    sizes = [sum(layer.parameters for layer in each) for each in layers]
+    if training.virtual == 1:
+        sizes = [layer.parameters for layer in layers[0]]
+    return FP32_BYTES * sum(sorted(sizes)[-WHOLE:])
 
 
 def check_memory(model: Model, batch: int, training: Training, machine: Machine, device: Device) -> None:
     """Raises UsageError if a stage cannot fit the memory of a GPU; it says what would fit."""
     workers = machine.world // training.parts
-    needed = memory(model, batch, training, workers, is_least=True)
+    needed = memory(model, batch, training, workers)
     stage = max(range(training.pipeline), key=lambda each: sum(needed[each]))
     state, activations = needed[stage]
     if not device.memory_bytes or state + activations <= device.memory_bytes:
@@ -200,7 +220,7 @@ def _alternatives(model: Model, training: Training, machine: Machine) -> Iterato
     lighter = [
         replace(training, sharding=sharding, recompute=recompute)
         for recompute in dict.fromkeys((training.recompute, tensor.SELECTIVE, tensor.FULL))
-        for sharding in dict.fromkeys((training.sharding, ZERO1))
+        for sharding in dict.fromkeys((training.sharding, ZERO1, ZERO2))
     ]
     yield from lighter[1:]
     if training.schedule == schedules.GPIPE:

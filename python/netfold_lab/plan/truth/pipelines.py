@@ -24,7 +24,6 @@ from netfold_lab.plan.step.collectives import contenders, net_of
 from netfold_lab.plan.step.sharded import Training
 
 GIGA, TERA = 1e9, 1e12
-SAME_GB = 0.1
 CLUSTER = """
 name: {name}
 fabric: {{kind: star, ports: 8, rate_gbit_s: {nic_gbit_s}}}
@@ -35,8 +34,8 @@ compute: {{device: {device}, tflop_s: {tflop_s}}}
 
 @dataclass(frozen=True)
 class Row:
-    """TFLOP/s of a GPU, published and predicted; the part of the step that is bubble; GB of the fullest stage, from the
-    least (step/stages.py). `kind`: fitted, seen or blind."""
+    """TFLOP/s of a GPU, published and predicted; the part of the step that is bubble; GB of the fullest stage. `kind`:
+    fitted, seen or blind."""
 
     name: str
     setup: str
@@ -44,7 +43,6 @@ class Row:
     published_tflop_s: float
     tflop_s: float
     bubble: float
-    least_gigabytes: float
     gigabytes: float
     kind: str
 
@@ -57,10 +55,11 @@ class Row:
 @cache
 def rows() -> tuple[Row, ...]:
     """All published rates of pipelines."""
-    return tuple(map(_row, published.read()["pipelines"]))
+    return tuple(map(row_of, published.read()["pipelines"]))
 
 
-def _row(told: dict[str, Any]) -> Row:
+def row_of(told: dict[str, Any]) -> Row:
+    """A published rate beside the predicted one. `told`: an entry of published.json."""
     server = spec.from_text(Text(Path(told["name"]), CLUSTER.format(**told)))  # its graph is made again for all
     cluster = replace(server, sizes={"ports": told["gpus"]})
     model, net = model_of(told["model"]), net_of(cluster)
@@ -77,7 +76,7 @@ def _row(told: dict[str, Any]) -> Row:
     stages.check(cluster, net.machine, model, training)
     (contender,) = contenders(cluster, net.graph, ["nccl"], False, training.tensor, training.pipeline)
     line = Job(model, told["batch"], training).line(cluster, net, contender)
-    least, needed = (stages.memory(model, told["batch"], training, workers, is_least) for is_least in (True, False))
+    needed = stages.memory(model, told["batch"], training, workers)
     counted = told["samples"] * (_megatron(model) if told["counts"] == "megatron" else _once(model))
     setup = f"{told['gpus']:,} {told['device'].upper()}: TP {told['tensor']}, PP {told['stages']}, DP {workers}"
     setup += f", {training.accumulate} micro-batches of {told['batch']}, {training.schedule}"
@@ -88,7 +87,6 @@ def _row(told: dict[str, Any]) -> Row:
         told["tflop_s_gpu"],
         counted / told["gpus"] / line.total_s / TERA,
         line.bubble_s / line.total_s,
-        max(map(sum, least)) / GIGA,
         max(map(sum, needed)) / GIGA,
         told["row"],
     )
@@ -114,18 +112,15 @@ def lines() -> list[str]:
         "TFLOP/s of a GPU, as the sources count them. *Fitted* rows tell how fast a device computes: one for A100, one "
         "for H100. *Seen* rows were known while the model was made, and the fitted rows were chosen among "
         "them. *Blind* "
-        "rows were opened when the model was final. GB: of the fullest stage, from the least, with gradients sharded "
-        "between micro-batches, to what `--sharding` says. GPUs have 85.9 GB (80 GiB).",
+        "rows were opened when the model was final. GB: of the fullest stage; GPUs have 85.9 GB (80 GiB).",
         "",
         "| training | on | source | row | published | here | off | bubble | GB here |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows():
-        least, most = row.least_gigabytes, row.gigabytes
-        size = f"{most:.1f}" if most - least < SAME_GB else f"{least:.1f} to {most:.1f}"
         found.append(
             f"| {row.name} | {row.setup} | {row.source} | {row.kind} | {row.published_tflop_s:g} | {row.tflop_s:.1f} | "
-            f"{row.off:+.1%} | {row.bubble:.1%} | {size} |"
+            f"{row.off:+.1%} | {row.bubble:.1%} | {row.gigabytes:.1f} |"
         )
     return [*found, "", *REMARKS, ""]
 
@@ -140,10 +135,10 @@ REMARKS = [
     "",
     "Llama 3 405B: its first chunk has only the embeddings and its last one only the output (section 3.3.2), so "
     "that a chunk is one block, and a stage of 16 has 8 chunks. Gradients and optimizer are sharded, weights are "
-    "not gathered again (the same section); that is the least memory here. Time is that of zero1: further reduce-"
-    "scatters between micro-batches are not counted. An earlier version of this page assumed 4 chunks, counted "
-    "weights and gradients in fp32, activations of GPT's blocks, and 80 GB: 99 to 114 GB. The rate of H100 was "
-    "fitted again, to the same row, when the chunks changed (588 before, 560 TFLOP/s now).",
+    "not gathered again (the same section): zero2. Gradients are added up over micro-batches before they are "
+    "reduce-scattered: here over those of a chunk that follow each other, 16. An earlier version of this page assumed "
+    "4 chunks, counted weights and gradients in fp32, activations of GPT's blocks, and 80 GB: 99 to 114 GB. The rate "
+    "of H100 was fitted again, to the same row, when the chunks changed (588 before, 560 TFLOP/s now).",
     "",
     "Where values are from. Megatron-LM: the six rates, the sizes, batches and numbers of GPUs were compared with "
     "the table in NVIDIA/Megatron-LM (images/cases_april2021.png, commit 4076ab38ee), and chunks and micro-batches "
