@@ -3,6 +3,9 @@
 `flop_s` follows from published training rates. `update_bytes_s` is the memory bandwidth of an optimizer. `fold_bytes_s`
 is the rate at which received gradients are added to local ones. Of devices that are sold with several sizes of memory,
 `memory_bytes` is the largest; GPUs are sold by powers of two, so 80 GB are 80 GiB, 85.9 GB.
+
+A rate of training includes what a model does beside its matrix products, which the memory bounds. With `moved_bytes_s`
+that is counted apart; then `flop_s` is the rate of only the matrix products.
 """
 
 from __future__ import annotations
@@ -15,16 +18,20 @@ UPDATE_BYTES = 12.0  # of a weight: the gradient and the weight are read, the we
 
 @dataclass(frozen=True)
 class Device:
-    """Rates per second: operations, bytes of memory in updates, bytes of one operand folded. The size of its memory."""
+    """Rates per second: operations, bytes of memory in updates, bytes of one operand folded. The size of its memory.
+    `moved_bytes_s`: bytes of memory beside matrix products; 0: not counted apart."""
 
     flop_s: float
     update_bytes_s: float
     fold_bytes_s: float
     memory_bytes: float = 0.0  # 0: unknown
+    moved_bytes_s: float = 0.0
 
     def slower(self, factor: float) -> Device:
         """The same device, if computation and updates take so many times as long."""
-        return replace(self, flop_s=self.flop_s / factor, update_bytes_s=self.update_bytes_s / factor)
+        rates = (self.flop_s, self.update_bytes_s, self.moved_bytes_s)
+        flop_s, update_bytes_s, moved_bytes_s = (each / factor for each in rates)
+        return replace(self, flop_s=flop_s, update_bytes_s=update_bytes_s, moved_bytes_s=moved_bytes_s)
 
 
 DEVICES = {

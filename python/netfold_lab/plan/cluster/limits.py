@@ -47,6 +47,7 @@ RANGES = {  # by the name of the value, or by that of its part as well
     "upi_gbit_s": BUS,
     "tflop_s": Range(1e-6, 20_000, "TFLOP/s", "device has", (("GFLOP/s", 1e3), ("MFLOP/s", 1e6), ("FLOP/s", 1e12))),
     "memory_gb": Range(1e-3, 10_000, "GB", "device has", (("MB", 1e3), ("bytes", 1e9))),
+    "memory_gbyte_s": MEMORY,
     "update_gbyte_s": MEMORY,
     "fold_gbyte_s": MEMORY,
     "encode_gbyte_s": MEMORY,

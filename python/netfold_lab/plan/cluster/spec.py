@@ -306,6 +306,7 @@ def _device(text: Text, told: dict[str, Any]) -> Device:
         told.get("update_gbyte_s", device.update_bytes_s / GIGA) * GIGA,
         told.get("fold_gbyte_s", device.fold_bytes_s / GIGA) * GIGA,
         told.get("memory_gb", memory_bytes / GIGA) * GIGA,
+        told.get("memory_gbyte_s", 0.0) * GIGA,
     )
 
 

@@ -19,7 +19,9 @@ class Layer:
     they are not twice as many. `exchanged`: elements of one sample that a tensor-parallel group exchanges after it.
     `scored`: elements of one sample that the loss scores. `shared`: parameters of the first layer that it uses as well;
     a pipeline has a copy of them at its last stage. `experts`: how many share its parameters evenly, if it is a mixture
-    of experts. `kept`: bytes that the backward pass needs, for each exchanged element."""
+    of experts. `kept`: bytes that the backward pass needs, for each exchanged element. `moved`: bytes
+    of memory that a forward pass reads and writes beside matrix products, for each exchanged element; a tensor-parallel
+    group divides them. `moved_by_each`: those that each GPU of a group moves."""
 
     name: str
     parameters: int
@@ -30,6 +32,8 @@ class Layer:
     shared: int = 0
     experts: int = 0
     kept: float = 17.0  # half of a block, as Korthikanti et al. count it
+    moved: float = 0.0
+    moved_by_each: float = 0.0
 
 
 @dataclass(frozen=True)

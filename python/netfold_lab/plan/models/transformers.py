@@ -8,11 +8,20 @@ and divided by a group with sequence parallelism. GPT (Korthikanti et al., secti
 part 19, 2 for each normalization. Llama has no dropout, fewer keys and values, and three matrices: inputs of the
 normalization, of the matrices, queries and the result of attention 2 each, keys and values 2 for each head of theirs;
 feed-forward, the inputs of the normalization and of the matrices, the gate, what it multiplies, and the product.
+
+Bytes that a forward pass reads and writes beside matrix products: 2 for each element of each tensor of an operation in
+bf16, 1 for the mask of a dropout. A normalization takes 4, an addition 6 (with dropout 7), GELU or the product with the
+gate 4 or 6 for each element of the inner width, the rotation of positions 4 for each query and key. Operations are
+fused as Megatron-LM fuses them (Narayanan et al., section 4.2).
+
+Software of 2021 had neither flash attention nor sequence parallelism. It computed and stored the scores of all pairs of
+tokens: softmax reads and writes 4 bytes of each, dropout 5. Each GPU of a group normalized, dropped out and added all
+elements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netfold_lab.plan.models.layers import Layer, Model
 
@@ -36,7 +45,14 @@ class Text:
     chosen: int = 0
 
 
+NORMALIZED, ADDED, DROPPED, ROTATED = 4.0, 6.0, 1.0, 4.0  # bytes moved for each element
+GELU, GATE = 4.0, 6.0  # for each element of the inner width
+SCORED = 9.0  # for each score of attention, in software of 2021
 _MEGATRON = {  # Narayanan et al., table 1: blocks, width, heads
+    "1.7b": (24, 2304, 24),
+    "3.6b": (30, 3072, 32),
+    "7.5b": (36, 4096, 32),
+    "18b": (40, 6144, 48),
     "39b": (48, 8192, 64),
     "76b": (60, 10240, 80),
     "145b": (80, 12288, 96),
@@ -69,8 +85,8 @@ VISIONS = {"vit-b16": (12, 768, 16), "vit-l16": (24, 1024, 16), "vit-h14": (32, 
 PIXELS, CHANNELS, CLASSES = 224, 3, 1000
 
 
-def decoder(name: str) -> Model:
-    """A model of text by name."""
+def decoder(name: str, is_of_2021: bool = False) -> Model:
+    """A model of text by name. `is_of_2021`: what GPT computed and moved with the software of that year."""
     told = TEXTS[name]
     width, tokens = told.width, told.tokens
     keys = width * told.key_heads // told.heads
@@ -79,6 +95,7 @@ def decoder(name: str) -> Model:
     products = 2 * tokens * tokens * width  # query by key and weights by value, half of each
     words = told.vocabulary * width
     sent = float(tokens * width)
+    beside = NORMALIZED + ADDED + (0.0 if told.is_gated else DROPPED)
     layers = [_embeddings(told)]
     for number in range(1, told.blocks + 1):
         extra = 0 if told.is_gated else told.inner + width
@@ -89,14 +106,30 @@ def decoder(name: str) -> Model:
                 2.0 * tokens * attention + products,
                 exchanged=sent,
                 kept=8.0 + 4.0 * told.key_heads / told.heads if told.is_gated else 13.0,
+                moved=beside + (ROTATED * (1 + told.key_heads / told.heads) if told.is_gated else 0.0),
             ),
-            *_feed_forward(f"{number}", told, inner, extra + norm),
+            *_feed_forward(f"{number}", told, inner, extra + norm, beside),
         ]
     scored = float(tokens * told.vocabulary)
     output = norm + (words if told.is_gated else 0)
     shared = 0 if told.is_gated else words
-    layers.append(Layer("output", output, 2.0 * tokens * words, exchanged=sent, scored=scored, shared=shared, kept=4.0))
-    return Model(name, tuple(layers), tokens, told.heads)
+    logits = 2.0 * tokens * words
+    layers.append(
+        Layer("output", output, logits, exchanged=sent, scored=scored, shared=shared, kept=4.0, moved=NORMALIZED)
+    )
+    return Model(
+        name, tuple(_of_2021(told, each, beside) if is_of_2021 else each for each in layers), tokens, told.heads
+    )
+
+
+def _of_2021(told: Text, layer: Layer, beside: float) -> Layer:
+    """Attention multiplies all pairs of tokens, and moves their scores."""
+    found = replace(layer, moved=max(0.0, layer.moved - beside), moved_by_each=min(beside, layer.moved))
+    if not layer.name.endswith("-attention"):
+        return found
+    other_half = 2.0 * told.tokens * told.tokens * told.width
+    scores = SCORED * told.tokens * told.heads / told.width
+    return replace(found, operations=layer.operations + other_half, moved=found.moved + scores)
 
 
 def _embeddings(told: Text) -> Layer:
@@ -106,19 +139,29 @@ def _embeddings(told: Text) -> Layer:
     return Layer("embeddings", rows * told.width, 0.0, exchanged=sent, kept=0.0 if told.is_gated else 1.0)
 
 
-def _feed_forward(number: str, told: Text, inner: int, extra: int) -> list[Layer]:
+def _feed_forward(number: str, told: Text, inner: int, extra: int, beside: float) -> list[Layer]:
     """The second half of a block. `inner`: weights of one feed-forward part; `extra`: its biases and a
-    normalization."""
+    normalization; `beside`: bytes moved by the latter and an addition."""
     width, tokens = told.width, told.tokens
     sent = float(tokens * width)
+    moved = (GATE if told.is_gated else GELU) * told.inner / width
     if not told.experts:
         kept = 4.0 + 6.0 * told.inner / width if told.is_gated else 21.0
-        return [Layer(f"{number}-feed-forward", inner + extra, 2.0 * tokens * inner, exchanged=sent, kept=kept)]
+        operations = 2.0 * tokens * inner
+        name = f"{number}-feed-forward"
+        return [Layer(name, inner + extra, operations, exchanged=sent, kept=kept, moved=beside + moved)]
     router, chosen = width * told.experts, told.chosen
     weights, operations = told.experts * inner, 2.0 * tokens * chosen * inner
     return [
         Layer(f"{number}-router", router + extra, 2.0 * tokens * router),
-        Layer(f"{number}-experts", weights, operations, exchanged=chosen * sent, experts=told.experts),
+        Layer(
+            f"{number}-experts",
+            weights,
+            operations,
+            exchanged=chosen * sent,
+            experts=told.experts,
+            moved=beside / chosen + moved,
+        ),
     ]
 
 

@@ -17,7 +17,7 @@ from netfold_lab.plan.papers import (
 )
 from netfold_lab.plan.papers.figure import Figure, Row
 from netfold_lab.plan.report import charts
-from netfold_lab.plan.truth import pipelines, trainings
+from netfold_lab.plan.truth import memory_rates, pipelines, trainings
 
 DASHED = ("ideal", "2 (n - 1) / n")
 COMMAND = "netfold plan papers"
@@ -86,9 +86,8 @@ def write_pages(folder: Path, papers: Sequence[Paper] = PAPERS) -> list[Path]:
         page.write_text("\n".join(_page(paper, figures)) + "\n", encoding="utf-8")
         written.append(page)
     library = folder / library_page.NAME
-    library.write_text(
-        "\n".join(library_page.lines(COMMAND, [*trainings.lines(), *pipelines.lines()])) + "\n", encoding="utf-8"
-    )
+    steps = [*trainings.lines(), *pipelines.lines(), *memory_rates.lines()]
+    library.write_text("\n".join(library_page.lines(COMMAND, steps)) + "\n", encoding="utf-8")
     return [*written, library]
 
 

@@ -79,6 +79,8 @@ def assumptions(told: Answer) -> list[list[str]]:
         found.append(["latency of a cable", f"{cluster.latency_s * 1e6:g} us", source("fabric.latency_us")])
     if cluster.layout is not None and cluster.layout.nvlink is not None:
         found += _servers(cluster)
+    if cluster.device.moved_bytes_s:
+        found.append(_moved(told))
     if told.job.training.tensor > 1:
         found.append(_tensor(told))
     if told.job.training.experts > 1:
@@ -105,6 +107,18 @@ def assumptions(told: Answer) -> list[list[str]]:
         charged = f"{rate / 1e9:g} GB/s" if rate else "not charged"
         found.append([what, charged, FILE if rate else "the cluster file has no rate"])
     return found
+
+
+def _moved(told: Answer) -> list[str]:
+    training, rate = told.job.training, told.cluster.device.moved_bytes_s
+    shape = (told.job.batch, training.tensor, training.recompute, rate, training.load or experts.EVEN)
+    moving = training.accumulate * tensor.moving_s(told.model, *shape) / training.pipeline
+    took = (
+        f"{1e3 * moving:,.4g} ms of the passes"
+        if moving
+        else f"nothing of {told.model.name}; it is counted of models of text"
+    )
+    return ["memory beside matrix products", f"{rate / 1e9:,.4g} GB/s: {took}", FILE]
 
 
 def _tensor(told: Answer) -> list[str]:

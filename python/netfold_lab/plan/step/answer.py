@@ -112,7 +112,7 @@ class Job:
         if self.training.pipeline > 1:
             line = self._pipeline(net, bucket_bytes, taken, seconds, experts_seconds, slower)
             return offload.with_copies(line, cluster, self.training, self._copied_bytes(net))
-        model = self.part(net, taken.flop_s)
+        model = self.part(net, taken)
         sharers = self.sharers(net)
         line = step_line(model, self.batch, taken, bucket_bytes, self.training, sharers, seconds, experts_seconds)
         return offload.with_copies(line, cluster, self.training, self._copied_bytes(net))
@@ -132,7 +132,7 @@ class Job:
     ) -> Timeline:
         training, machine = self.training, net.machine
         assert machine is not None
-        chunks = [self.part(net, device.flop_s, each) for each in stages.chunks_of(self.model, training)]
+        chunks = [self.part(net, device, each) for each in stages.chunks_of(self.model, training)]
         ways = pipeline.ways_of(machine, pipeline.passed_bytes(self.model, self.batch), training, slower)
         shared_bytes = FP32_BYTES * self.model.layers[-1].shared
         summing = pipeline.ways_of(machine, shared_bytes, training, slower)
@@ -150,13 +150,20 @@ class Job:
             shared_s,
         )
 
-    def part(self, net: Net, flop_s: float, of: Model | None = None) -> Model:
+    def part(self, net: Net, device: Device, of: Model | None = None) -> Model:
         """The part of the model, or of a chunk of it, that a worker computes."""
         training = self.training
         exchange = tensor.exchange_of(net.machine, training.tensor)
         routing = experts.routing_of(net.machine, training)
         return tensor.part_of(
-            of or self.model, self.batch, training.tensor, training.recompute, flop_s, exchange, routing
+            of or self.model,
+            self.batch,
+            training.tensor,
+            training.recompute,
+            device.flop_s,
+            exchange,
+            routing,
+            device.moved_bytes_s,
         )
 
     @property
@@ -187,7 +194,7 @@ class Job:
             stages.check_memory(self.model, self.batch, training, net.machine, cluster.device)
             return
         kept = tensor.activation_bytes(self.model, self.batch, training.tensor, training.recompute)
-        part = self.part(net, cluster.device.flop_s)
+        part = self.part(net, cluster.device)
         check_memory(part, training, self.sharers(net), bucket_bytes, cluster.device, kept)
 
 

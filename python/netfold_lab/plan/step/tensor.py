@@ -7,6 +7,10 @@ parallelism.) Nothing hides them: the next layer needs their result.
 Recomputation repeats a part of the forward pass in the backward pass: all of it and its exchanges (full), or every
 second matrix product (selective, as TorchTitan does it). The output of a model of text is never computed again.
 
+Beside its matrix products a layer reads and writes memory. If the rate of memory is known, that takes time of its own.
+Forwards an operation reads one tensor and writes one; backwards it reads two and writes one. Recomputation moves the
+bytes of the forward pass again.
+
 The groups that hold the same part of the model shard it over data-parallel workers: one GPU of each group.
 """
 
@@ -28,6 +32,7 @@ ELEMENT_BYTES = 2  # activations are exchanged in bf16
 NOTHING, SELECTIVE, FULL = RECOMPUTED = ("none", "selective", "full")
 REPEATED = {"": 0.0, NOTHING: 0.0, SELECTIVE: 0.5, FULL: 1.0}  # parts of the forward pass
 SCORED_BYTES = 10.0  # scores in bf16, and in fp32 with their gradient, for the loss
+BACKWARD_MOVED = 1.5  # times the forward's: three tensors of an operation, not two
 Exchange = Callable[[float], float]
 
 
@@ -77,22 +82,27 @@ def part_of(
     flop_s: float,
     exchange: Exchange,
     routing: Routing = NO_ROUTING,
+    moved_bytes_s: float = 0.0,
 ) -> Model:
-    """The part of a model that a GPU of a group computes. The operations of its layers include the exchanges, as the
-    operations that `flop_s` does in that time."""
-    if group == 1 and routing.group == 1 and not REPEATED[recompute]:
+    """The part of a model that a GPU of a group computes. The operations of its layers include the exchanges, and what
+    moves at `moved_bytes_s` (0: not counted), as the operations that `flop_s` does in that time."""
+    is_moved = moved_bytes_s and any(layer.moved or layer.moved_by_each for layer in model.layers)
+    if group == 1 and routing.group == 1 and not REPEATED[recompute] and not is_moved:
         return model
 
     def divided(layer: Layer) -> Layer:
         load = routing.load if layer.experts else 1.0
         own = load * layer.operations / group
         waiting = exchanged_s(layer, batch, group, exchange, routing) * flop_s / batch
-        again = 0.0 if layer.scored else REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0)
-        backward = BACKWARD_OPERATIONS * own + waiting + again
+        moved = load * moved_s(layer, batch, group, moved_bytes_s) * flop_s / batch
+        again = 0.0
+        if not layer.scored and REPEATED[recompute]:
+            again = REPEATED[recompute] * own + (waiting if recompute == FULL else 0.0) + moved
+        backward = BACKWARD_OPERATIONS * own + waiting + again + BACKWARD_MOVED * moved
         return replace(
             layer,
             parameters=own_parameters(layer, group, routing.group),
-            operations=own + waiting,
+            operations=own + waiting + moved,
             backward_operations=backward,
         )
 
@@ -102,6 +112,14 @@ def part_of(
 def own_parameters(layer: Layer, group: int, experts: int) -> int:
     """The parameters of a layer on a GPU, if `group` GPUs divide every matrix and `experts` share the experts."""
     return -(-layer.parameters // (group * (experts if layer.experts else 1)))
+
+
+def moved_s(layer: Layer, batch: int, group: int, moved_bytes_s: float) -> float:
+    """Seconds in which the forward pass of a layer moves its bytes, beside its matrix products."""
+    if not moved_bytes_s:
+        return 0.0
+    elements = batch * layer.exchanged * (layer.moved / group + layer.moved_by_each)
+    return (elements + SCORED_BYTES * batch * layer.scored / group) / moved_bytes_s
 
 
 def exchanged_s(layer: Layer, batch: int, group: int, exchange: Exchange, routing: Routing) -> float:
@@ -117,6 +135,17 @@ def waiting_s(
     """Seconds of a step's exchanges."""
     return sum(
         exchanged_s(layer, batch, group, exchange, routing) * (3 if recompute == FULL and not layer.scored else 2)
+        for layer in model.layers
+    )
+
+
+def moving_s(model: Model, batch: int, group: int, recompute: str, moved_bytes_s: float, load: float = 1.0) -> float:
+    """Seconds of what a micro-batch moves beside matrix products, in all of its passes. `load`: of experts."""
+    is_again = REPEATED[recompute] > 0
+    return sum(
+        (load if layer.experts else 1.0)
+        * moved_s(layer, batch, group, moved_bytes_s)
+        * (1 + BACKWARD_MOVED + (is_again and not layer.scored))
         for layer in model.layers
     )
 

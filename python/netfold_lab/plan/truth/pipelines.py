@@ -22,13 +22,14 @@ from netfold_lab.plan.step import stages
 from netfold_lab.plan.step.answer import Job
 from netfold_lab.plan.step.collectives import contenders, net_of
 from netfold_lab.plan.step.sharded import Training
+from netfold_lab.plan.step.timeline import Timeline
 
 GIGA, TERA = 1e9, 1e12
 CLUSTER = """
 name: {name}
 fabric: {{kind: star, ports: 8, rate_gbit_s: {nic_gbit_s}}}
 servers: {{gpus: 8, nics: 8, nvlink: {{rate_gbit_s: {nvlink_gbit_s}}}}}
-compute: {{device: {device}, tflop_s: {tflop_s}}}
+compute: {{device: {device}, tflop_s: {tflop_s}{memory}}}
 """
 
 
@@ -60,36 +61,64 @@ def rows() -> tuple[Row, ...]:
 
 def row_of(told: dict[str, Any]) -> Row:
     """A published rate beside the predicted one. `told`: an entry of published.json."""
-    server = spec.from_text(Text(Path(told["name"]), CLUSTER.format(**told)))  # its graph is made again for all
-    cluster = replace(server, sizes={"ports": told["gpus"]})
-    model, net = model_of(told["model"]), net_of(cluster)
-    workers = told["gpus"] // (told["tensor"] * told["stages"])
-    training = Training(
-        told["sharding"],
-        told["samples"] // workers // told["batch"],
-        tensor=told["tensor"],
-        recompute=told["recompute"],
-        pipeline=told["stages"],
-        schedule="interleaved" if told["virtual"] > 1 else "1f1b",
-        virtual=told["virtual"],
-    )
-    stages.check(cluster, net.machine, model, training)
-    (contender,) = contenders(cluster, net.graph, ["nccl"], False, training.tensor, training.pipeline)
-    line = Job(model, told["batch"], training).line(cluster, net, contender)
+    model, training, workers = model_of(told["model"]), training_of(told), workers_of(told)
+    line = step_of(told, model)
     needed = stages.memory(model, told["batch"], training, workers)
-    counted = told["samples"] * (_megatron(model) if told["counts"] == "megatron" else _once(model))
-    setup = f"{told['gpus']:,} {told['device'].upper()}: TP {told['tensor']}, PP {told['stages']}, DP {workers}"
-    setup += f", {training.accumulate} micro-batches of {told['batch']}, {training.schedule}"
     return Row(
         told["name"],
-        setup + (f", {training.virtual} chunks" if training.virtual > 1 else ""),
+        setup_of(told),
         told["source"],
         told["tflop_s_gpu"],
-        counted / told["gpus"] / line.total_s / TERA,
+        rate_of(told, model, line),
         line.bubble_s / line.total_s,
         max(map(sum, needed)) / GIGA,
         told["row"],
     )
+
+
+def workers_of(told: dict[str, Any]) -> int:
+    """The workers with different samples."""
+    return int(told["gpus"] // (told["tensor"] * told["stages"]))
+
+
+def training_of(told: dict[str, Any]) -> Training:
+    """How a published model was trained."""
+    found = Training(
+        told["sharding"],
+        told["samples"] // workers_of(told) // told["batch"],
+        tensor=told["tensor"],
+        recompute=told["recompute"],
+    )
+    if told["stages"] == 1:
+        return found
+    schedule = "interleaved" if told["virtual"] > 1 else "1f1b"
+    return replace(found, pipeline=told["stages"], schedule=schedule, virtual=told["virtual"])
+
+
+def setup_of(told: dict[str, Any]) -> str:
+    """The same in words."""
+    training = training_of(told)
+    found = f"{told['gpus']:,} {told['device'].upper()}: TP {told['tensor']}, PP {told['stages']}, "
+    found += f"DP {workers_of(told)}, {training.accumulate} micro-batch"
+    found += f"{'es' if training.accumulate > 1 else ''} of {told['batch']}"
+    found += f", {training.schedule}" if training.schedule else ""
+    return found + (f", {training.virtual} chunks" if training.virtual > 1 else "")
+
+
+def step_of(told: dict[str, Any], model: Model, memory: str = "") -> Timeline:
+    """The predicted step. `memory`: what the cluster file says of it."""
+    server = spec.from_text(Text(Path(told["name"]), CLUSTER.format(**told, memory=memory)))
+    cluster = replace(server, sizes={"ports": told["gpus"]})  # its graph is made again for all
+    net, training = net_of(cluster), training_of(told)
+    stages.check(cluster, net.machine, model, training)
+    (contender,) = contenders(cluster, net.graph, ["nccl"], False, training.tensor, training.pipeline)
+    return Job(model, told["batch"], training).line(cluster, net, contender)
+
+
+def rate_of(told: dict[str, Any], model: Model, line: Timeline) -> float:
+    """TFLOP/s of a GPU in a step, as the source counts them."""
+    counted = told["samples"] * (_megatron(model) if told["counts"] == "megatron" else _once(model))
+    return float(counted / told["gpus"] / line.total_s / TERA)
 
 
 def _once(model: Model) -> float:
@@ -126,12 +155,13 @@ def lines() -> list[str]:
 
 
 REMARKS = [
-    "The misses: the rate of a GPU is one number here, but larger matrices multiply faster. So small models are "
-    "predicted too fast, large ones too slow. MT-NLG is predicted 13 to 17 % too fast, and no documented cause was "
-    "found: the bubble of its schedule (1F1B, 35 stages) is counted. Megatron-LM reached 163 TFLOP/s with the same "
-    "model on the same computer, with three chunks a stage; the bubbles explain a part of the difference to 126. "
-    "MT-NLG used DeepSpeed. The bubble includes the wait for the slowest stage: the last one, which has the output "
-    "as well.",
+    "The misses: the rate of a GPU is one number here, but narrow models spend more time beside their matrix products. "
+    "So small models are predicted too fast, large ones too slow; [two rates](#matrices-and-memory) mend that. MT-NLG "
+    "is predicted 13 to 17 % too fast, and no documented cause was found: the bubble of its schedule (1F1B, 35 stages) "
+    "is counted. Megatron-LM reached 163 TFLOP/s with the same model on the same computer, with three chunks a stage; "
+    "the bubbles explain a part of the difference to 126. MT-NLG used DeepSpeed. The section on two rates says "
+    "what was looked at. The bubble includes the wait for the slowest stage: the last one, which has the output as "
+    "well.",
     "",
     "Llama 3 405B: its first chunk has only the embeddings and its last one only the output (section 3.3.2), so "
     "that a chunk is one block, and a stage of 16 has 8 chunks. Gradients and optimizer are sharded, weights are "
@@ -142,9 +172,9 @@ REMARKS = [
     "",
     "Where values are from. Megatron-LM: the six rates, the sizes, batches and numbers of GPUs were compared with "
     "the table in NVIDIA/Megatron-LM (images/cases_april2021.png, commit 4076ab38ee), and chunks and micro-batches "
-    "with its scripts (examples/sc21/run_table_1.sh). The paper itself (Narayanan et al., 2021, table 1) was not at "
-    "hand. Llama 3: copies of the paper's text, and table 4 as glennklockwood.com/garden/llama-3.1 quotes it. MT-"
-    "NLG: seconds of a step as cli99/llm-analysis quotes them (60.1, 50.2 and 44.4); the rates here are operations "
+    "with its scripts (examples/sc21/run_table_1.sh). Copies of the paper (Narayanan et al., 2021, table 1) have the "
+    "same values. Llama 3: copies of the paper's text, and table 4 as glennklockwood.com/garden/llama-3.1 quotes it. "
+    "MT-NLG: seconds of a step as cli99/llm-analysis quotes them (60.1, 50.2 and 44.4); the rates here are operations "
     "over these seconds, and the paper rounds them to 126, 121 and 113. Bytes of weights and optimizer: "
     "NVIDIA/Megatron-LM, dist_optimizer.md.",
 ]

@@ -55,9 +55,7 @@ def _row(told: dict[str, Any]) -> Row:
     group, recompute = told["tensor"], told["recompute"]
     job = Job(model, told["batch"], Training("zero3", tensor=group, recompute=recompute))
     step_s = outcomes(cluster, net, job, ["nccl"])[0].timeline.total_s
-    state = bytes_of(
-        job.part(net, cluster.device.flop_s), job.training, job.workers(net), cluster.software.bucket_bytes
-    )
+    state = bytes_of(job.part(net, cluster.device), job.training, job.workers(net), cluster.software.bucket_bytes)
     kept = tensor.activation_bytes(model, told["batch"], group, recompute)
     tokens = told["batch"] * model.tokens / group / step_s
     return Row(
